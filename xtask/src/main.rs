@@ -1,0 +1,38 @@
+//! Chores of the workspace, run as `cargo xtask <task>`.
+//!
+//! One module a task. Each prints what it found on standard output and ends with exit code 0
+//! (clean), 1 (it found something) or 2 (wrong arguments). Single-threaded unless a task says so.
+
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+tasks:
+  tidy                check ranks, lengths, SAFETY comments, file heads, dead files, leftovers";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["tidy"] => tidy::run(&workspace_root()),
+        ["--help" | "-h" | "help"] => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The workspace's directory, one above this crate: as cargo says at run time, because several
+/// checkouts may share one build directory, else as it was when this was built.
+fn workspace_root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest.parent().map(Path::to_path_buf).unwrap_or(manifest)
+}

@@ -1,0 +1,129 @@
+//! Where `unsafe` may stand, and that each use of it says why it is sound.
+//!
+//! Clippy checks blocks too; this also covers `unsafe impl`, contracts (`# Safety`) of private
+//! unsafe functions, files that no present configuration compiles, and the folders.
+
+use super::source::item_end;
+use super::{Finding, Tree};
+
+/// Folders that may hold `unsafe`: memory and system calls are handled there and nowhere else.
+pub const UNSAFE_FOLDERS: [&str; 7] = [
+    "crates/sync/",
+    "crates/hedgerow/src/storage/",
+    "crates/hedgerow/src/page/",
+    "crates/hedgerow/src/space/",
+    "crates/hedgerow/src/node/",
+    "crates/hedgerow/src/buffer/",
+    // Pools of pages for tests stand in for `buffer`.
+    "crates/hedgerow/src/testing/",
+];
+
+/// How many lines of the statement may stand between the comment and the `unsafe` in it.
+const STATEMENT_LINES: usize = 3;
+
+/// Reports `unsafe` out of place, and `unsafe` without its reason.
+pub fn check(tree: &Tree, findings: &mut Vec<Finding>) {
+    for (path, source) in &tree.rust {
+        let in_trait_impl = trait_impl_lines(&source.code);
+        for (line, code) in source.code.iter().enumerate() {
+            for use_ in unsafe_uses(code) {
+                if !UNSAFE_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
+                    let what =
+                        "`unsafe` belongs to the folders that handle memory and system calls";
+                    findings.push(Finding::at(path, line, "unsafe-place", what));
+                }
+                let comments = comments_above(&source.code, &source.comment, line);
+                match use_ {
+                    Use::Block | Use::Impl if !comments.contains("SAFETY:") => {
+                        let what = "say in a `// SAFETY:` comment right above why this is sound";
+                        findings.push(Finding::at(path, line, "safety", what));
+                    }
+                    // What implements a trait has the trait's contract.
+                    Use::Contract if !comments.contains("# Safety") && !in_trait_impl[line] => {
+                        let what = "state the contract under `# Safety` in the documentation";
+                        findings.push(Finding::at(path, line, "safety", what));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Use {
+    /// `unsafe { .. }`
+    Block,
+    /// `unsafe impl`
+    Impl,
+    /// `unsafe fn` with a name, `unsafe trait`
+    Contract,
+    /// `unsafe fn` as a type, `unsafe extern`, `unsafe(attribute)`
+    Other,
+}
+
+fn unsafe_uses(code: &str) -> Vec<Use> {
+    let mut uses = Vec::new();
+    let mut rest = code;
+    while let Some(at) = rest.find("unsafe") {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let before = rest[..at].chars().next_back();
+        let after = &rest[at + "unsafe".len()..];
+        if !before.is_some_and(is_word) && !after.starts_with(is_word) {
+            let next = after.trim_start();
+            uses.push(if next.starts_with('{') || next.is_empty() {
+                Use::Block
+            } else if next.starts_with("impl") {
+                Use::Impl
+            } else if next.starts_with("fn $") {
+                // A macro's function has the contract of the place that it expands in.
+                Use::Other
+            } else if next.starts_with("fn ") || next.starts_with("trait ") {
+                Use::Contract
+            } else {
+                Use::Other
+            });
+        }
+        rest = after;
+    }
+    uses
+}
+
+/// For each line whether it lies in an `impl Trait for Type` block.
+fn trait_impl_lines(code: &[String]) -> Vec<bool> {
+    let mut marks = vec![false; code.len()];
+    for (line, text) in code.iter().enumerate() {
+        let text = text.trim_start();
+        let is_impl = text.starts_with("impl ") || text.starts_with("impl<");
+        let header = code[line..].iter().take_while(|text| !text.contains(['{', ';'])).count();
+        let is_of_trait = code[line..].iter().take(header + 1).any(|text| text.contains(" for "));
+        if is_impl && is_of_trait {
+            marks[line..=item_end(code, line)].fill(true);
+        }
+    }
+    marks
+}
+
+/// The comments on the line and right above it: over attributes, and over the first lines of the
+/// statement that the `unsafe` belongs to.
+fn comments_above(code: &[String], comment: &[String], line: usize) -> String {
+    let mut text = comment[line].clone();
+    let mut statement_lines = 0;
+    for above in (0..line).rev() {
+        let code_above = code[above].trim();
+        if code_above.is_empty() {
+            if comment[above].is_empty() {
+                break;
+            }
+        } else if !code_above.starts_with("#[") {
+            let ends_statement = code_above.ends_with([';', '{', '}']);
+            statement_lines += 1;
+            if ends_statement || statement_lines > STATEMENT_LINES {
+                break;
+            }
+        }
+        text.push_str(&comment[above]);
+        text.push('\n');
+    }
+    text
+}
