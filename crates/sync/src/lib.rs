@@ -1,0 +1,10 @@
+//! Latches, parking and optimistic reads: rank 0 of the Hedgerow storage engine.
+//!
+//! - [`primitive`] is the one door to atomics, locks, threads, time and randomness. It resolves to
+//!   the standard library, or to a model checker by `--cfg loom` or `--cfg shuttle`.
+//!
+//! Everything here is safe to use from any number of threads.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
+pub mod primitive;

@@ -1,0 +1,91 @@
+//! Time: a monotonic clock; under a model a logical one.
+//!
+//! The logical clock advances by a microsecond each time it is read, and by what is slept, so that
+//! loops which wait for a deadline end, and a replayed schedule sees the same times.
+
+#![allow(clippy::disallowed_methods, reason = "this is the seam")]
+
+use std::ops::Add;
+use std::time::Duration;
+
+#[cfg(not(any(loom, shuttle)))]
+type Reading = std::time::Instant;
+#[cfg(any(loom, shuttle))]
+type Reading = Duration;
+
+/// A moment of a clock that never goes back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Moment(Reading);
+
+impl Moment {
+    /// This moment.
+    #[inline]
+    pub fn now() -> Moment {
+        #[cfg(not(any(loom, shuttle)))]
+        return Moment(std::time::Instant::now());
+        #[cfg(any(loom, shuttle))]
+        return Moment(logical::read());
+    }
+
+    /// Time passed since this moment.
+    #[inline]
+    pub fn elapsed(self) -> Duration {
+        Moment::now().since(self)
+    }
+
+    /// Time from `earlier` to this moment; zero if that is not earlier.
+    #[inline]
+    pub fn since(self, earlier: Moment) -> Duration {
+        #[cfg(not(any(loom, shuttle)))]
+        return self.0.saturating_duration_since(earlier.0);
+        #[cfg(any(loom, shuttle))]
+        return self.0.saturating_sub(earlier.0);
+    }
+
+    /// The moment `duration` later, or `None` beyond the end of the clock.
+    #[inline]
+    pub fn checked_add(self, duration: Duration) -> Option<Moment> {
+        self.0.checked_add(duration).map(Moment)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    /// The moment `duration` later. Beyond the end of the clock, some centuries off, it stays.
+    #[inline]
+    fn add(self, duration: Duration) -> Moment {
+        self.checked_add(duration).unwrap_or(self)
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+mod logical {
+    #[cfg(loom)]
+    use loom::lazy_static;
+    #[cfg(shuttle)]
+    use shuttle::lazy_static;
+
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    lazy_static! {
+        // Nanoseconds. A plain atomic: the clock is no part of any model.
+        static ref CLOCK: AtomicU64 = AtomicU64::new(0);
+    }
+
+    pub fn read() -> Duration {
+        Duration::from_nanos(CLOCK.fetch_add(1_000, Ordering::Relaxed))
+    }
+
+    pub fn advance(duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2);
+        CLOCK.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
+/// Moves the logical clock.
+#[cfg(any(loom, shuttle))]
+pub(super) fn advance(duration: Duration) {
+    logical::advance(duration);
+}
