@@ -2,9 +2,12 @@
 //!
 //! - [`primitive`] is the one door to atomics, locks, threads, time and randomness. It resolves to
 //!   the standard library, or to a model checker by `--cfg loom` or `--cfg shuttle`.
+//! - [`latch`] is the hybrid latch: one word, three modes (optimistic, shared, exclusive).
 //!
 //! Everything here is safe to use from any number of threads.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod latch;
+mod parking;
 pub mod primitive;

@@ -1,0 +1,455 @@
+//! The protocol of the hybrid latch.
+//!
+//! # Invariants
+//! - The version grows only when an exclusive holder releases a change, and never falls but by
+//!   wrapping around after 2^48 changes: a reader would have to sleep through all of them.
+//! - *Optimistic*: the version stamp is taken with an acquire load, so the reader sees at least
+//!   the changes released with it. A writer's fence after taking the latch and a reader's fence
+//!   before validating make sure that a reader which saw any byte of a change also sees the
+//!   exclusive bit or a newer version.
+//! - *No lost wake-up*: the parked bit is set only while the latch is held, by compare-and-swap on
+//!   the word that shows the holder. A thread sleeps only after it has seen, under the queue's lock,
+//!   that the bit is still set and the latch still held. Whoever releases a latch with the bit
+//!   set goes to the queue, and clears the bit there if nobody is left.
+//! - *No swallowed wake-up*: a thread that was woken tries for the latch before it may give up. If
+//!   the try fails, somebody holds the latch, and the release of that holder wakes the next.
+//!
+//! # Fairness
+//! Latches are not handed over: a running thread may overtake a woken one, which keeps the
+//! latch busy instead of waiting for the scheduler. Readers that have not waited do not join
+//! other readers past a sleeping thread, so writers do not starve.
+//!
+//! Thread-safety: everything, from any thread. A latch is not reentrant.
+//!
+//! Each `hedgerow_canary` leaves out one line that this protocol rests on, in models only;
+//! `tests/loom_canaries.sh` expects the models to notice.
+
+use super::guard::{ExclusiveGuard, SharedGuard};
+use super::word::{
+    self, DOWNGRADE, EXCLUSIVE, ONE_SHARED, PARKED, RELEASE_CHANGED, SHARED, VERSION, VERSION_SHIFT,
+};
+use crate::parking::{self, Parked, Wish};
+use crate::primitive::atomic::{AtomicU64, Ordering, fence};
+use crate::primitive::hint::spin_loop;
+use std::fmt;
+use std::time::Duration;
+
+/// How long a waiter sleeps at most before its callback runs again.
+const CALLBACK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Rounds of spinning before a thread parks; round `i` pauses `2^i` times, so 127 pauses in all:
+/// about the time of a wake-up through the system.
+const SPIN_ROUNDS: u32 = 7;
+
+/// The version that a latch had at some moment. Compares for equality only: versions wrap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Version(u64);
+
+/// A latch of one word; see the [module](crate::latch).
+#[repr(transparent)]
+pub struct HybridLatch {
+    word: AtomicU64,
+}
+
+const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<HybridLatch>() == 8);
+
+impl HybridLatch {
+    /// A free latch of version zero.
+    #[cfg(not(loom))]
+    pub const fn new() -> HybridLatch {
+        HybridLatch::with_version(0)
+    }
+
+    /// A free latch of version zero.
+    #[cfg(loom)]
+    pub fn new() -> HybridLatch {
+        HybridLatch::with_version(0)
+    }
+
+    /// A free latch whose version is `version` modulo 2^48.
+    #[cfg(not(loom))]
+    pub const fn with_version(version: u64) -> HybridLatch {
+        HybridLatch { word: AtomicU64::new(version << VERSION_SHIFT) }
+    }
+
+    /// A free latch whose version is `version` modulo 2^48.
+    #[cfg(loom)]
+    pub fn with_version(version: u64) -> HybridLatch {
+        HybridLatch { word: AtomicU64::new(version << VERSION_SHIFT) }
+    }
+
+    /// Begins an optimistic read; `None` while somebody holds the latch exclusively.
+    ///
+    /// What is read afterwards may be used only after [`Self::validate`] said yes.
+    #[inline]
+    pub fn optimistic(&self) -> Option<Version> {
+        // Acquire: what is read next is at least as new as the version (pairs with the release of
+        // the writer that made it), and is not read before it.
+        let word = self.word.load(Ordering::Acquire);
+        if word & EXCLUSIVE == 0 { Some(Version(word & VERSION)) } else { None }
+    }
+
+    /// Whether nobody has changed, or may be changing, what was read since `version` was taken.
+    #[inline]
+    pub fn validate(&self, version: Version) -> bool {
+        #[cfg(hedgerow_tsan)]
+        // ThreadSanitizer does not follow fences. A read-modify-write whose release half keeps the
+        // reads before it in their place says the same.
+        let word = self.word.fetch_add(0, Ordering::AcqRel);
+        #[cfg(not(hedgerow_tsan))]
+        let word = {
+            // The reads of the data come before the read of the word. With the writer's fence: a
+            // reader that saw a byte of a change sees the word of that writer, or a later one.
+            #[cfg(not(all(loom, hedgerow_canary = "no_validate_fence")))]
+            fence(Ordering::Acquire);
+            // Relaxed suffices after the fence.
+            self.word.load(Ordering::Relaxed)
+        };
+        word & (VERSION | EXCLUSIVE) == version.0
+    }
+
+    /// Takes the latch exclusively if nothing changed since `version` and nobody shares it; never
+    /// waits. On success everything read since `version` is valid.
+    #[inline]
+    pub fn try_upgrade(&self, version: Version) -> Option<ExclusiveGuard<'_>> {
+        // Relaxed: a guess at the parked bit, which the exchange below checks.
+        let parked = self.word.load(Ordering::Relaxed) & PARKED;
+        let expected = version.0 | parked;
+        #[cfg(all(loom, hedgerow_canary = "upgrade_without_version"))]
+        let expected = self.word.load(Ordering::Relaxed) & !(EXCLUSIVE | SHARED);
+        self.word
+            // Acquire: as the first reader of the version. The data was read before, but the
+            // exchange succeeds only if no writer has released since, so those reads stand; and a
+            // writer before `version` is seen already.
+            .compare_exchange(expected, expected | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        Some(self.entered_exclusively())
+    }
+
+    /// Takes the latch shared if that needs no waiting. `None` while a writer holds it, or while
+    /// readers hold it and others sleep (it may be a writer's turn), or when the count is full.
+    #[inline]
+    pub fn try_shared(&self) -> Option<SharedGuard<'_>> {
+        // Relaxed: only a guess, which the exchange checks.
+        let word = self.word.load(Ordering::Relaxed);
+        if self.share_from(word, word::newcomer_may_share) {
+            Some(SharedGuard::new(self))
+        } else {
+            None
+        }
+    }
+
+    /// Takes the latch exclusively if that needs no waiting.
+    #[inline]
+    pub fn try_exclusive(&self) -> Option<ExclusiveGuard<'_>> {
+        // Relaxed: only a guess, which the exchange checks.
+        let word = self.word.load(Ordering::Relaxed);
+        if self.exclude_from(word) { Some(self.entered_exclusively()) } else { None }
+    }
+
+    /// Takes the latch shared, waiting for ever.
+    #[inline]
+    pub fn shared(&self) -> SharedGuard<'_> {
+        match self.try_shared() {
+            Some(guard) => guard,
+            None => {
+                let taken = self.wait(Wish::Shared, None);
+                debug_assert!(taken);
+                SharedGuard::new(self)
+            }
+        }
+    }
+
+    /// Takes the latch exclusively, waiting for ever.
+    #[inline]
+    pub fn exclusive(&self) -> ExclusiveGuard<'_> {
+        match self.try_exclusive() {
+            Some(guard) => guard,
+            None => {
+                let taken = self.wait(Wish::Exclusive, None);
+                debug_assert!(taken);
+                self.entered_exclusively()
+            }
+        }
+    }
+
+    /// Takes the latch shared, waiting while `keep_waiting` says so. It runs before each sleep, so
+    /// at least every 10 ms, with nothing of this latch held; its first "no" ends the wait.
+    #[inline]
+    pub fn shared_while(&self, keep_waiting: &mut dyn FnMut() -> bool) -> Option<SharedGuard<'_>> {
+        match self.try_shared() {
+            Some(guard) => Some(guard),
+            None if self.wait(Wish::Shared, Some(keep_waiting)) => Some(SharedGuard::new(self)),
+            None => None,
+        }
+    }
+
+    /// Takes the latch exclusively, waiting while `keep_waiting` says so; as
+    /// [`Self::shared_while`].
+    #[inline]
+    pub fn exclusive_while(
+        &self,
+        keep_waiting: &mut dyn FnMut() -> bool,
+    ) -> Option<ExclusiveGuard<'_>> {
+        match self.try_exclusive() {
+            Some(guard) => Some(guard),
+            None if self.wait(Wish::Exclusive, Some(keep_waiting)) => {
+                Some(self.entered_exclusively())
+            }
+            None => None,
+        }
+    }
+
+    /// Whether somebody holds the latch exclusively at this moment: a hint, old when it arrives.
+    #[inline]
+    pub fn is_exclusive(&self) -> bool {
+        // Relaxed: nothing is read on the strength of it.
+        self.word.load(Ordering::Relaxed) & EXCLUSIVE != 0
+    }
+
+    /// The version, for a holder: it cannot change meanwhile, so relaxed suffices.
+    #[inline]
+    pub(super) fn held_version(&self) -> Version {
+        Version(self.word.load(Ordering::Relaxed) & VERSION)
+    }
+
+    /// Makes the guard of an exclusive acquisition that has just succeeded.
+    #[inline]
+    fn entered_exclusively(&self) -> ExclusiveGuard<'_> {
+        // Release: the exclusive bit comes before the changes. With the fence in `validate`, a
+        // reader that saw a change sees the bit. Costs nothing on x86-64.
+        #[cfg(not(all(loom, hedgerow_canary = "no_writer_fence")))]
+        fence(Ordering::Release);
+        ExclusiveGuard::new(self)
+    }
+
+    /// Adds a shared holder as long as the word allows it. False only after a word was seen that
+    /// does not.
+    #[inline]
+    fn share_from(&self, mut word: u64, may: fn(u64) -> bool) -> bool {
+        while may(word) {
+            match self.word.compare_exchange_weak(
+                word,
+                word + ONE_SHARED,
+                // Acquire: sees what the last writer released.
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(seen) => word = seen,
+            }
+        }
+        false
+    }
+
+    /// Takes a free latch exclusively. False only after a word was seen that shows a holder.
+    #[inline]
+    fn exclude_from(&self, mut word: u64) -> bool {
+        while word::is_free(word) {
+            match self.word.compare_exchange_weak(
+                word,
+                word | EXCLUSIVE,
+                // Acquire: sees what the last writer released, and comes after the last reader.
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(seen) => word = seen,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    pub(super) fn release_exclusive(&self) {
+        // Release: the changes come before the version that names them. One addition does it,
+        // whatever the parked bit does meanwhile: the exclusive bit is set, so nothing borrows, and
+        // the version wraps at the top of the word.
+        let old = self.word.fetch_add(RELEASE_CHANGED, Ordering::Release);
+        debug_assert!(old & EXCLUSIVE != 0 && old & SHARED == 0);
+        if old & PARKED != 0 {
+            self.wake();
+        }
+    }
+
+    #[inline]
+    pub(super) fn release_exclusive_unchanged(&self) {
+        // Release: the next holder comes after what this one read.
+        let old = self.word.fetch_sub(EXCLUSIVE, Ordering::Release);
+        debug_assert!(old & EXCLUSIVE != 0 && old & SHARED == 0);
+        if old & PARKED != 0 {
+            self.wake();
+        }
+    }
+
+    #[inline]
+    pub(super) fn downgrade(&self) {
+        // Release: as an exclusive release, to the readers that come now.
+        let old = self.word.fetch_add(DOWNGRADE, Ordering::Release);
+        debug_assert!(old & EXCLUSIVE != 0 && old & SHARED == 0);
+        if old & PARKED != 0 {
+            self.wake();
+        }
+    }
+
+    #[inline]
+    pub(super) fn release_shared(&self) {
+        // Release: the next writer comes after what this reader read.
+        let old = self.word.fetch_sub(ONE_SHARED, Ordering::Release);
+        debug_assert!(old & EXCLUSIVE == 0 && old & SHARED != 0);
+        let shared = old & SHARED;
+        // Sleepers wait for the last reader to leave, or for a place among the readers.
+        if old & PARKED != 0 && (shared == ONE_SHARED || shared == SHARED) {
+            self.wake();
+        }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Wakes whose turn it is.
+    #[cold]
+    fn wake(&self) {
+        parking::unpark(self.address(), |more| {
+            if !more {
+                self.clear_parked();
+            }
+        });
+    }
+
+    /// Under the queue's lock, with an empty queue.
+    fn clear_parked(&self) {
+        // Relaxed: the bit guards no data, and who looks at it to sleep does so under the same lock.
+        self.word.fetch_and(!PARKED, Ordering::Relaxed);
+    }
+
+    /// One attempt: false only after a word was seen that does not allow it.
+    #[inline]
+    fn attempt(&self, wish: Wish, woken: bool) -> bool {
+        // Relaxed: only a guess, which the exchange checks.
+        let word = self.word.load(Ordering::Relaxed);
+        match wish {
+            Wish::Exclusive => self.exclude_from(word),
+            Wish::Shared if woken => self.share_from(word, word::has_room_to_share),
+            Wish::Shared => self.share_from(word, word::newcomer_may_share),
+        }
+    }
+
+    /// Waits until the latch is taken (true), or the callback says no (false).
+    #[cold]
+    fn wait(&self, wish: Wish, mut keep_waiting: Option<&mut (dyn FnMut() -> bool + '_)>) -> bool {
+        let timeout = keep_waiting.as_ref().map(|_| CALLBACK_INTERVAL);
+        // Readers are woken together, though others may still sleep: they need not queue up again
+        // behind those.
+        let mut woken = false;
+        loop {
+            #[cfg(all(loom, hedgerow_canary = "swallowed_wakeup"))]
+            if let Some(keep_waiting) = keep_waiting.as_deref_mut()
+                && !keep_waiting()
+            {
+                return false;
+            }
+            if self.spin(wish, woken) {
+                return true;
+            }
+            // Only here, after a failed attempt, may a woken thread give up: whom it saw holding the
+            // latch will wake the next one.
+            if let Some(keep_waiting) = keep_waiting.as_deref_mut()
+                && !keep_waiting()
+            {
+                return false;
+            }
+            match self.park(wish, woken, timeout) {
+                Parked::Woken => woken = true,
+                Parked::TimedOut => woken = false,
+                Parked::Refused => {}
+            }
+        }
+    }
+
+    /// Attempts at least once, and then spins for a while, reading only until the word looks right
+    /// (test-test-and-set), so that the holder keeps its cache line.
+    fn spin(&self, wish: Wish, woken: bool) -> bool {
+        if self.attempt(wish, woken) {
+            return true;
+        }
+        if cfg!(any(loom, shuttle)) {
+            // Spinning shows a model nothing that the attempt did not, and has it look longer.
+            return false;
+        }
+        for round in 0..SPIN_ROUNDS {
+            // Others sleep already: whoever releases will be busy waking them.
+            if self.word.load(Ordering::Relaxed) & PARKED != 0 {
+                return false;
+            }
+            for _ in 0..1_u32 << round {
+                spin_loop();
+            }
+            if self.attempt(wish, woken) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Sleeps until somebody releases the latch, unless it can be had now.
+    fn park(&self, wish: Wish, woken: bool, timeout: Option<Duration>) -> Parked {
+        let available = |word: u64| match wish {
+            Wish::Exclusive => word::is_free(word),
+            Wish::Shared if woken => word::has_room_to_share(word),
+            Wish::Shared => word::newcomer_may_share(word),
+        };
+        // Relaxed throughout: the bit guards no data; the order of its changes in the one word, and
+        // the queue's lock, decide.
+        let word = self.word.load(Ordering::Relaxed);
+        if available(word) {
+            return Parked::Refused;
+        }
+        if word & PARKED == 0
+            && self
+                .word
+                .compare_exchange(word, word | PARKED, Ordering::Relaxed, Ordering::Relaxed)
+                .is_err()
+        {
+            return Parked::Refused;
+        }
+        parking::park(
+            self.address(),
+            wish,
+            || {
+                if cfg!(all(loom, hedgerow_canary = "no_parked_recheck")) {
+                    return true;
+                }
+                // Under the queue's lock. The bit may have been cleared, or the latch released,
+                // between the exchange above and here; then nobody would come to wake this thread.
+                let word = self.word.load(Ordering::Relaxed);
+                word & PARKED != 0 && !available(word)
+            },
+            |was_last| {
+                if was_last {
+                    self.clear_parked();
+                }
+            },
+            timeout,
+        )
+    }
+}
+
+impl Default for HybridLatch {
+    fn default() -> Self {
+        HybridLatch::new()
+    }
+}
+
+impl fmt::Debug for HybridLatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = self.word.load(Ordering::Relaxed);
+        f.debug_struct("HybridLatch")
+            .field("version", &(word >> VERSION_SHIFT))
+            .field("shared", &((word & SHARED) / ONE_SHARED))
+            .field("exclusive", &(word & EXCLUSIVE != 0))
+            .field("parked", &(word & PARKED != 0))
+            .finish()
+    }
+}

@@ -1,0 +1,17 @@
+//! The hybrid latch: one word of 8 bytes with three modes.
+//!
+//! - *Optimistic*: read the word, read the data, and [`HybridLatch::validate`] that nobody held the
+//!   latch exclusively meanwhile. Stores nothing.
+//! - *Shared*: readers keep writers out.
+//! - *Exclusive*: one writer; its release grows the version, or not if nothing was changed.
+//!
+//! [`word`] is the layout, [`hybrid`] the protocol, [`guard`] what holds a latch.
+//! After "Scalable and Robust Latches for Database Systems" (DaMoN 2020), sections 2.1 to 2.3, 3.1
+//! and 3.4, with version, lock and parked bit in one word instead of two.
+
+pub mod guard;
+pub mod hybrid;
+pub mod word;
+
+pub use guard::{ExclusiveGuard, SharedGuard};
+pub use hybrid::{HybridLatch, Version};
