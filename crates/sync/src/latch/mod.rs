@@ -11,6 +11,8 @@
 
 pub mod guard;
 pub mod hybrid;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 pub mod word;
 
 pub use guard::{ExclusiveGuard, SharedGuard};

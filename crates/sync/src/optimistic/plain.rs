@@ -1,0 +1,38 @@
+//! Bytes that nobody changes, behind the same interface as racing ones: latched pages, private
+//! copies, and whatever a file holds.
+
+use super::load::Plain;
+use super::view::View;
+
+/// Bytes that nobody changes while the view lives: the borrow sees to it.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainBytes<'a>(pub &'a [u8]);
+
+impl<'a> PlainBytes<'a> {
+    /// A view of `bytes`.
+    #[inline]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        PlainBytes(bytes)
+    }
+
+    /// The bytes themselves.
+    #[inline]
+    pub const fn as_slice(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+// SAFETY: a slice is valid for reads, and while it is borrowed nobody changes it.
+unsafe impl View for PlainBytes<'_> {
+    type Load = Plain;
+
+    #[inline(always)]
+    fn base(self) -> *const u8 {
+        self.0.as_ptr()
+    }
+
+    #[inline(always)]
+    fn length(self) -> usize {
+        self.0.len()
+    }
+}
