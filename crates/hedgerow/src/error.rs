@@ -1,0 +1,173 @@
+//! The one error type of the engine.
+//!
+//! Rank 1. An [`Error`] is a pointer: a kind that programs match on, a sentence for people, and the
+//! source where there is one. Keys and values never appear in it. `Send + Sync + 'static`.
+
+use crate::types::PageId;
+use std::fmt;
+use std::io;
+
+/// Shorthand for results of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, for programs to match on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Reading or writing failed; the source is the system's error.
+    Io,
+    /// The file has bytes that no correct engine wrote there. The page is named where it is known.
+    Corrupted {
+        /// The damaged page, if the damage lies in one.
+        page: Option<PageId>,
+        /// Position in the file, in bytes, where it is known.
+        offset_bytes: Option<u64>,
+    },
+    /// The file is not a Hedgerow store at all.
+    NotAStore,
+    /// The store was written by a newer format version or with features that this build lacks.
+    UpgradeRequired {
+        /// The format version found in the file.
+        found: u32,
+    },
+    /// The store is open elsewhere, in this process or in another one.
+    Locked {
+        /// Process that holds it, where the system tells.
+        holder_pid: Option<u32>,
+    },
+    /// There is no store at that path, or no keyspace of that name.
+    NotFound,
+    /// `create` was asked for, and there is one already.
+    AlreadyExists,
+    /// The keyspace was dropped while this handle was held.
+    KeyspaceDropped,
+    /// A key is longer than a page of this store can hold.
+    KeyTooLong {
+        /// Length of the key in bytes.
+        len_bytes: usize,
+        /// The longest that fits.
+        max_bytes: usize,
+    },
+    /// Key and value together are larger than a page of this store can hold.
+    RecordTooLarge {
+        /// Length of key and value in bytes.
+        len_bytes: usize,
+        /// The longest that fits.
+        max_bytes: usize,
+    },
+    /// Keys of a bulk load were not strictly ascending.
+    NotSorted,
+    /// The handle was opened read-only.
+    ReadOnly,
+    /// An option has a value that cannot be used; the message says which and why.
+    InvalidOption,
+    /// The memory limit leaves no room for what was asked.
+    MemoryLimit,
+    /// The file system has no room; the store stays readable, and works on once there is space.
+    DiskFull,
+    /// An earlier write or sync failed, so that nothing may be written any more. Reads go on.
+    Poisoned,
+    /// A bounded wait ended without success.
+    Timeout,
+    /// The handle was closed.
+    Closed,
+}
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    source: Option<io::Error>,
+}
+
+/// An error of the engine: a [kind](Error::kind), a message, and perhaps a source.
+pub struct Error(Box<Inner>);
+
+impl Error {
+    /// An error of `kind` with a sentence for people (lower case, no full stop).
+    #[cold]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error(Box::new(Inner { kind, message: message.into(), source: None }))
+    }
+
+    /// A failed system call. Out of space becomes [`ErrorKind::DiskFull`].
+    #[cold]
+    pub fn io(what: impl Into<String>, source: io::Error) -> Error {
+        let kind = match source.kind() {
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => ErrorKind::DiskFull,
+            _ => ErrorKind::Io,
+        };
+        Error(Box::new(Inner { kind, message: what.into(), source: Some(source) }))
+    }
+
+    /// Damage in a page.
+    #[cold]
+    pub fn corrupted_page(page: PageId, what: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Corrupted { page: Some(page), offset_bytes: None }, what)
+    }
+
+    /// Damage at a place in the file.
+    #[cold]
+    pub fn corrupted_at(offset_bytes: u64, what: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Corrupted { page: None, offset_bytes: Some(offset_bytes) }, what)
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The system's error number behind this error, where there is one.
+    pub fn os_error(&self) -> Option<i32> {
+        self.0.source.as_ref().and_then(io::Error::raw_os_error)
+    }
+
+    /// A second error of the same kind and message, for a further waiter of the same failed call.
+    /// The source keeps its system error number.
+    pub fn duplicate(&self) -> Error {
+        let source = self.0.source.as_ref().map(|e| match e.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(e.kind(), e.to_string()),
+        });
+        Error(Box::new(Inner {
+            kind: self.0.kind.clone(),
+            message: self.0.message.clone(),
+            source,
+        }))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        match &self.0.kind {
+            ErrorKind::Corrupted { page, offset_bytes } => {
+                if let Some(page) = page {
+                    write!(f, " ({page})")?;
+                }
+                if let Some(offset) = offset_bytes {
+                    write!(f, " (at byte {offset})")?;
+                }
+            }
+            ErrorKind::Locked { holder_pid: Some(pid) } => write!(f, " (held by process {pid})")?,
+            _ => {}
+        }
+        if let Some(source) = &self.0.source {
+            write!(f, ": {source}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|e| e as _)
+    }
+}

@@ -1,0 +1,26 @@
+//! Hedgerow: an embedded, ordered key-value store. One B-tree, engineered.
+//!
+//! The parts, in ranks; imports only point down:
+//!
+//! | rank | modules |
+//! |---|---|
+//! | 0 | the crate `hedgerow-sync`: latches, parking, optimistic reads, the seams |
+//! | 1 | [`error`], [`types`], [`key`], [`checksum`], [`storage`] |
+//!
+//! Only what is re-exported at the top is meant for users; the modules are public for the tools, tests
+//! and benchmarks of the workspace.
+
+#[doc(hidden)]
+pub mod checksum;
+#[doc(hidden)]
+pub mod error;
+#[doc(hidden)]
+pub mod key;
+#[doc(hidden)]
+pub mod storage;
+#[doc(hidden)]
+pub mod types;
+
+pub use error::{Error, ErrorKind, Result};
+pub use storage::IoEngine;
+pub use types::PageId;

@@ -1,0 +1,108 @@
+//! Buffers that direct I/O accepts.
+//!
+//! Rank 1. Invariant: the bytes start at a multiple of [`ALIGNMENT_BYTES`], which no logical block
+//! size in use exceeds, and are initialised. `Send + Sync`, as a `Box<[u8]>` is.
+
+use crate::error::{Error, ErrorKind, Result};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// What each [`AlignedBuffer`] is aligned to.
+pub const ALIGNMENT_BYTES: usize = 4096;
+
+/// Heap bytes that start at a multiple of [`ALIGNMENT_BYTES`].
+pub struct AlignedBuffer {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the buffer owns its bytes alone and hands them out by the rules of `&` and `&mut`.
+unsafe impl Send for AlignedBuffer {}
+// SAFETY: as above; nothing is changed through `&AlignedBuffer`.
+unsafe impl Sync for AlignedBuffer {}
+
+impl AlignedBuffer {
+    /// A buffer of `len_bytes` zeros. Large ones cost no memory until they are touched.
+    ///
+    /// Errors: `MemoryLimit` if there is no such memory to be had.
+    pub fn zeroed(len_bytes: usize) -> Result<AlignedBuffer> {
+        if len_bytes == 0 {
+            return Ok(AlignedBuffer { start: NonNull::dangling(), len: 0 });
+        }
+        let refused =
+            || Error::new(ErrorKind::MemoryLimit, format!("cannot allocate {len_bytes} bytes"));
+        let layout = Self::layout(len_bytes).ok_or_else(refused)?;
+        // SAFETY: `alloc_zeroed` asks for a layout of non-zero size; the length is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
+        Ok(AlignedBuffer { start, len: len_bytes })
+    }
+
+    fn layout(len: usize) -> Option<Layout> {
+        Layout::from_size_align(len, ALIGNMENT_BYTES).ok()
+    }
+}
+
+impl Drop for AlignedBuffer {
+    fn drop(&mut self) {
+        if self.len == 0 {
+            return;
+        }
+        if let Some(layout) = Self::layout(self.len) {
+            // SAFETY: `dealloc` asks for a block of this allocator and the layout that it was
+            // allocated with: `zeroed` did so with the same length, which never changes.
+            unsafe { dealloc(self.start.as_ptr(), layout) }
+        }
+    }
+}
+
+impl Deref for AlignedBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `from_raw_parts` asks for `len` initialised bytes that nobody changes meanwhile:
+        // the allocation has that length, was zeroed, and is borrowed through `self`. An empty
+        // buffer's pointer is dangling, which is allowed for length zero.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `self` is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl fmt::Debug for AlignedBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBuffer({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_zeroed_and_of_the_asked_length() {
+        for len in [0, 1, 512, 4095, 4096, 4097, 1 << 20] {
+            let mut buffer = AlignedBuffer::zeroed(len).unwrap();
+            assert_eq!(buffer.len(), len);
+            assert!(buffer.iter().all(|&b| b == 0));
+            if len > 0 {
+                assert_eq!(buffer.as_ptr() as usize % ALIGNMENT_BYTES, 0);
+                buffer[len - 1] = 7;
+                assert_eq!(buffer[len - 1], 7);
+            }
+        }
+    }
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error() {
+        for len in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 8191] {
+            assert_eq!(AlignedBuffer::zeroed(len).unwrap_err().kind(), &ErrorKind::MemoryLimit);
+        }
+    }
+}

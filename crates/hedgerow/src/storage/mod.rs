@@ -1,0 +1,268 @@
+//! Files, as the engine sees them: the traits [`Disk`] and [`File`], and what implements them.
+//!
+//! Rank 1, and the only door to the file system. Everything above speaks these traits alone, so that
+//! the same engine runs on a real file ([`RealDisk`]: `pread` and `pwrite`, direct I/O where the file
+//! system has it, batches through io_uring where the kernel has it), in memory ([`RamDisk`]) and on a
+//! disk that forgets, tears and fails on demand ([`sim::SimDisk`]).
+//!
+//! What holds for every implementation:
+//!
+//! - A read or a write is whole or an error. Interrupted and short calls are continued inside; a call
+//!   that makes no progress is an error, never a loop.
+//! - A write is *durable* only after [`File::sync_data`] (or [`File::sync_all`]) has returned `Ok`; a
+//!   directory entry only after [`Disk::sync_dir`] of its directory. Before that any mixture of old
+//!   and new 512-byte sectors may survive a crash, later writes without earlier ones included.
+//! - A sync that failed says nothing about what is on disk, and a second sync that succeeds does not
+//!   repair it: the caller stops writing.
+//! - Alignment: on a file whose [`File::block_bytes`] is above 1, each offset and each length is a
+//!   multiple of it, and each buffer starts at such a multiple ([`AlignedBuffer`] does). A request
+//!   that is not is a broken invariant of the caller, and asserts. [`File::read_unaligned`] is for
+//!   callers who know no geometry yet.
+//!
+//! Every method may be called by any number of threads at once; concurrent writes to the same bytes
+//! leave either of them, or a mixture.
+
+pub mod aligned;
+#[cfg(unix)]
+mod locks;
+mod memory;
+pub mod ram;
+#[cfg(unix)]
+pub mod real;
+pub mod sim;
+mod sparse;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
+#[cfg(unix)]
+mod transfer;
+#[cfg(target_os = "linux")]
+mod uring;
+
+pub use aligned::AlignedBuffer;
+#[cfg(unix)]
+pub use locks::process_has_ended;
+pub use memory::machine_memory_bytes;
+pub use ram::RamDisk;
+#[cfg(unix)]
+pub use real::RealDisk;
+pub use sim::SimDisk;
+
+use crate::error::{Error, ErrorKind, Result};
+use hedgerow_sync::primitive::Arc;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+
+/// How a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenMode {
+    /// An existing file, to read.
+    ReadOnly,
+    /// An existing file, to read and write.
+    ReadWrite,
+    /// A file that must not exist yet, to read and write; only its owner may open it.
+    CreateNew,
+}
+
+/// Whether a file is read and written past the system's page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DirectIo {
+    /// Through the page cache.
+    Never,
+    /// Past the page cache where the file system can, through it elsewhere.
+    #[default]
+    WherePossible,
+}
+
+/// How [`RealDisk`] carries out batches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoEngine {
+    /// io_uring if the kernel lets us, else as [`IoEngine::Sync`].
+    #[default]
+    Auto,
+    /// One system call after the other.
+    Sync,
+    /// io_uring, or an error at the start.
+    Uring,
+}
+
+/// One read of a batch, with its own outcome.
+#[derive(Debug)]
+pub struct ReadRequest<'a> {
+    /// Where to read, in bytes from the start of the file.
+    pub offset_bytes: u64,
+    /// What to fill, exactly.
+    pub buf: &'a mut [u8],
+    /// How it ended. The contents of `buf` are unspecified after an error.
+    pub result: Result<()>,
+}
+
+impl<'a> ReadRequest<'a> {
+    /// A request that has not been submitted.
+    pub fn new(offset_bytes: u64, buf: &'a mut [u8]) -> ReadRequest<'a> {
+        ReadRequest { offset_bytes, buf, result: Ok(()) }
+    }
+}
+
+/// One write of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteRequest<'a> {
+    /// Where to write, in bytes from the start of the file.
+    pub offset_bytes: u64,
+    /// What to write.
+    pub buf: &'a [u8],
+}
+
+/// What came of asking for a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockOutcome {
+    /// The lock is held until the file is dropped.
+    Held,
+    /// Somebody else has it.
+    Busy {
+        /// The process that has it, where the system tells. It may be this very process.
+        holder_pid: Option<u32>,
+    },
+}
+
+/// A place that holds files by path.
+pub trait Disk: Send + Sync + Debug {
+    /// Opens a file.
+    ///
+    /// Errors: `NotFound`, `AlreadyExists` (for [`OpenMode::CreateNew`]), `NotAStore` if the path is
+    /// a directory, a pipe, a socket or a device, and `Io` with the system's error for the rest.
+    fn open(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<Arc<dyn File>>;
+
+    /// Whether something has that path.
+    fn exists(&self, path: &Path) -> Result<bool>;
+
+    /// Gives a file another path, atomically replacing what was there. Durable after
+    /// [`Disk::sync_dir`] of the new path's directory.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Takes the path away; who has the file open keeps it. Errors: `NotFound`.
+    fn unlink(&self, path: &Path) -> Result<()>;
+
+    /// Makes the entries of the directory at `path` durable (see [`parent_directory`]).
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+}
+
+/// An open file. Dropping it closes it and releases its lock.
+pub trait File: Send + Sync + Debug {
+    /// Fills `buf` from `offset_bytes`.
+    ///
+    /// Errors: `Corrupted` with the file's length if the file ends too early; `Io`.
+    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// Writes all of `buf` at `offset_bytes`, and grows the file if need be. After an error any part
+    /// of it may have been written.
+    ///
+    /// Errors: `ReadOnly`, `DiskFull`, `Io`.
+    fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()>;
+
+    /// Submits all reads together and waits for all of them. They complete in any order; neighbours
+    /// in the slice that are neighbours in the file are read with one call.
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]);
+
+    /// Submits all writes together and waits for all of them; the first error (in the order of the
+    /// slice) is returned. They must not overlap, and complete in any order; neighbours in the slice
+    /// that are neighbours in the file are written with one call.
+    fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()>;
+
+    /// Length of the file in bytes.
+    fn len_bytes(&self) -> Result<u64>;
+
+    /// Truncates the file, or extends it with zeros.
+    fn set_len(&self, len_bytes: u64) -> Result<()>;
+
+    /// Reserves room for a range, so that later writes there do not run out of space, and extends
+    /// the file to its end. What is not written reads as zero. Where the file system cannot reserve,
+    /// the file is extended only.
+    ///
+    /// Errors: `DiskFull`, with nothing changed that matters.
+    fn allocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()>;
+
+    /// Gives the room of a range back to the file system; it reads as zero from then on, and the
+    /// length stays. `Ok(false)`: the file system cannot, and nothing was changed.
+    fn punch_hole(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool>;
+
+    /// Makes what was written durable, with as much of the metadata as reading it back needs.
+    fn sync_data(&self) -> Result<()>;
+
+    /// Makes what was written, and all metadata of the file, durable.
+    fn sync_all(&self) -> Result<()>;
+
+    /// Bytes that the file takes up on the disk; holes do not count.
+    fn allocated_bytes(&self) -> Result<u64>;
+
+    /// The unit of direct I/O: a power of two, or 1 for a file that goes through the page cache. It
+    /// may fall to 1 once, if the file system turns out to refuse direct I/O.
+    fn block_bytes(&self) -> usize;
+
+    /// Tries to lock the whole file, shared or exclusively, without waiting. The lock belongs to this
+    /// open file: another one conflicts with it in the same process as in any other.
+    fn try_lock(&self, exclusive: bool) -> Result<LockOutcome>;
+
+    /// Gives the lock back before the file is dropped. Nothing may be written afterwards.
+    fn unlock(&self) -> Result<()>;
+
+    /// [`File::read_at`] for any offset, length and buffer. Slower; for opening a file.
+    fn read_unaligned(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()>;
+}
+
+/// The directory that holds `path`: what [`Disk::sync_dir`] wants after a file was created, renamed
+/// or removed.
+pub fn parent_directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ if path.has_root() => path,
+        _ => Path::new("."),
+    }
+}
+
+/// The largest offset that a file can have.
+const MAX_OFFSET: u64 = i64::MAX as u64;
+
+/// A read that wants bytes which the file does not have.
+#[cold]
+fn ends_early(file_len_bytes: u64, offset_bytes: u64, len_bytes: usize) -> Error {
+    Error::corrupted_at(
+        offset_bytes,
+        format!("the file ends at byte {file_len_bytes}, before the {len_bytes} bytes wanted"),
+    )
+}
+
+#[cold]
+fn opened_read_only() -> Error {
+    Error::new(ErrorKind::ReadOnly, "the file was opened read-only")
+}
+
+/// Asserts the alignment contract of a request (see the head of this module).
+#[inline]
+fn assert_aligned(block_bytes: usize, offset_bytes: u64, buf: &[u8]) {
+    let odd = offset_bytes | buf.len() as u64 | buf.as_ptr() as u64;
+    assert!(
+        odd & (block_bytes as u64 - 1) == 0,
+        "a direct request must be aligned to {block_bytes} bytes: offset {offset_bytes}, length {}",
+        buf.len()
+    );
+}
+
+/// Names that are tried for a temporary file.
+const TEMPORARY_NAMES: usize = 16;
+
+/// Creates a file of a random name in a directory, for a store that ends with its handles.
+///
+/// Errors: those of [`Disk::open`]; `AlreadyExists` if every name that was tried is taken.
+pub fn create_temporary(disk: &dyn Disk, directory: &Path) -> Result<(PathBuf, Arc<dyn File>)> {
+    let mut taken = None;
+    for _ in 0..TEMPORARY_NAMES {
+        let name = format!("hedgerow-{:016x}.tmp", hedgerow_sync::primitive::random::seed());
+        let path = directory.join(name);
+        match disk.open(&path, OpenMode::CreateNew, DirectIo::WherePossible) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if *error.kind() == ErrorKind::AlreadyExists => taken = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(taken.unwrap_or_else(|| Error::new(ErrorKind::AlreadyExists, "no free temporary name")))
+}

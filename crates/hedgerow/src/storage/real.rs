@@ -1,0 +1,519 @@
+//! Files of the operating system: `pread` and `pwrite`, direct where the file system takes it, and
+//! batches through io_uring where the kernel has it.
+//!
+//! Rank 1. Invariants: descriptors close on `exec`; only regular files are opened; a file is created
+//! for its owner alone. `Send + Sync`: each request names its offset, so threads share nothing but the
+//! descriptor; the only state is whether the file is (still) open for direct I/O.
+//!
+//! Some file systems take `O_DIRECT` when a file is opened and refuse the first read with `EINVAL`,
+//! so the way back to the page cache exists at both places.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::transfer::{self, ReadEnd, Run};
+use crate::storage::{
+    AlignedBuffer, DirectIo, Disk, File, IoEngine, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest,
+    WriteRequest, assert_aligned, ends_early, locks, opened_read_only,
+};
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, Ordering};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+#[cfg(target_os = "linux")]
+use crate::storage::uring::Rings;
+
+/// The file system of this machine. Clones share their io_uring rings.
+#[derive(Clone, Debug)]
+pub struct RealDisk {
+    #[cfg(target_os = "linux")]
+    rings: Option<Arc<Rings>>,
+}
+
+impl RealDisk {
+    /// The file system, with batches carried out by `engine`.
+    ///
+    /// Errors: `InvalidOption` if io_uring was demanded and the kernel does not let us have it.
+    pub fn new(engine: IoEngine) -> Result<RealDisk> {
+        #[cfg(target_os = "linux")]
+        {
+            let rings = match engine {
+                IoEngine::Sync => None,
+                IoEngine::Auto => Rings::new().ok(),
+                IoEngine::Uring => Some(Rings::new().map_err(|source| no_uring(&source))?),
+            };
+            Ok(RealDisk { rings: rings.map(Arc::new) })
+        }
+        #[cfg(not(target_os = "linux"))]
+        match engine {
+            IoEngine::Sync | IoEngine::Auto => Ok(RealDisk {}),
+            IoEngine::Uring => Err(no_uring(&"only Linux has it")),
+        }
+    }
+
+    /// How batches are carried out: never [`IoEngine::Auto`].
+    pub fn engine(&self) -> IoEngine {
+        #[cfg(target_os = "linux")]
+        if self.rings.is_some() {
+            return IoEngine::Uring;
+        }
+        IoEngine::Sync
+    }
+
+    fn open_file(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<RealFile> {
+        let access = match mode {
+            OpenMode::ReadOnly => OFlags::RDONLY,
+            OpenMode::ReadWrite => OFlags::RDWR,
+            OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+        };
+        if mode != OpenMode::CreateNew {
+            // Opening a device may have effects of its own, so it is not opened to find out.
+            let stat = retry_on_intr(|| rustix::fs::stat(path))
+                .map_err(|errno| failed_on_path("open", path, errno))?;
+            require_regular(path, FileType::from_raw_mode(stat.st_mode))?;
+        }
+        // Non-blocking, because opening a pipe that took the file's place meanwhile would wait.
+        let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let owner = Mode::RUSR | Mode::WUSR;
+        let fd = retry_on_intr(|| rustix::fs::open(path, flags, owner))
+            .map_err(|errno| failed_on_path("open", path, errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("examine", path, errno))?;
+        require_regular(path, FileType::from_raw_mode(stat.st_mode))?;
+        let status = rustix::fs::fcntl_getfl(&fd)
+            .map_err(|errno| failed("examine", path, errno))?
+            .difference(OFlags::NONBLOCK);
+        let wants_direct = direct == DirectIo::WherePossible && !DIRECT.is_empty();
+        let direct = wants_direct && rustix::fs::fcntl_setfl(&fd, status | DIRECT).is_ok();
+        if !direct {
+            rustix::fs::fcntl_setfl(&fd, status).map_err(|errno| failed("open", path, errno))?;
+        }
+        let block_bytes = if direct { block_bytes(&fd) } else { 1 };
+        Ok(RealFile {
+            fd,
+            path: path.to_owned(),
+            writable: mode != OpenMode::ReadOnly,
+            direct: AtomicBool::new(direct),
+            block_bytes,
+            locked_by: AtomicU32::new(0),
+            #[cfg(target_os = "linux")]
+            rings: self.rings.clone(),
+        })
+    }
+}
+
+fn no_uring(why: &dyn std::fmt::Display) -> Error {
+    Error::new(ErrorKind::InvalidOption, format!("io_uring cannot be used: {why}"))
+}
+
+/// A failed call on a path or a file of that path.
+#[cold]
+fn failed(what: &str, path: &Path, errno: Errno) -> Error {
+    Error::io(format!("cannot {what} {}", path.display()), errno.into())
+}
+
+#[cold]
+fn failed_on_path(what: &str, path: &Path, errno: Errno) -> Error {
+    let kind = match errno {
+        Errno::NOENT => ErrorKind::NotFound,
+        Errno::EXIST => ErrorKind::AlreadyExists,
+        Errno::ISDIR => ErrorKind::NotAStore,
+        _ => return failed(what, path, errno),
+    };
+    let why = match kind {
+        ErrorKind::NotFound => "there is no such file",
+        ErrorKind::AlreadyExists => "it exists already",
+        _ => "it is a directory",
+    };
+    Error::new(kind, format!("cannot {what} {}: {why}", path.display()))
+}
+
+fn require_regular(path: &Path, file_type: FileType) -> Result<()> {
+    let what = match file_type {
+        FileType::RegularFile => return Ok(()),
+        FileType::Directory => "a directory",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::BlockDevice | FileType::CharacterDevice => "a device",
+        _ => "no regular file",
+    };
+    Err(Error::new(ErrorKind::NotAStore, format!("{} is {what}", path.display())))
+}
+
+#[cfg(target_os = "linux")]
+const DIRECT: OFlags = OFlags::DIRECT;
+#[cfg(not(target_os = "linux"))]
+const DIRECT: OFlags = OFlags::empty();
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(self.open_file(path, mode, direct)?))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        match retry_on_intr(|| rustix::fs::stat(path)) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(failed("examine", path, errno)),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        retry_on_intr(|| rustix::fs::rename(from, to))
+            .map_err(|errno| failed_on_path("rename", from, errno))
+    }
+
+    fn unlink(&self, path: &Path) -> Result<()> {
+        retry_on_intr(|| rustix::fs::unlink(path))
+            .map_err(|errno| failed_on_path("remove", path, errno))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
+            .map_err(|errno| failed_on_path("open", path, errno))?;
+        match retry_on_intr(|| rustix::fs::fsync(&fd)) {
+            // The file system has no such notion: its directories need no sync.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(errno) => Err(failed("sync", path, errno)),
+        }
+    }
+}
+
+/// The unit of direct I/O on a file that was opened for it.
+fn block_bytes(fd: &OwnedFd) -> usize {
+    /// Holds on every device in use; taken where the kernel (before Linux 6.1) does not tell.
+    const SAFE_BLOCK_BYTES: usize = 4096;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{AtFlags, StatxFlags};
+        let told = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+            .ok()
+            .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0)
+            .map(|stat| stat.stx_dio_offset_align.max(stat.stx_dio_mem_align) as usize);
+        if let Some(block) = told
+            && block.is_power_of_two()
+            && block <= crate::storage::aligned::ALIGNMENT_BYTES
+        {
+            return block.max(512);
+        }
+    }
+    let _ = fd;
+    SAFE_BLOCK_BYTES
+}
+
+struct RealFile {
+    fd: OwnedFd,
+    path: PathBuf,
+    writable: bool,
+    /// Cleared for good when a direct call is refused. Relaxed: the descriptor's flags, which are
+    /// changed before it, are what counts.
+    direct: AtomicBool,
+    block_bytes: usize,
+    /// The process that locked the file through this value; zero for none.
+    locked_by: AtomicU32,
+    #[cfg(target_os = "linux")]
+    rings: Option<Arc<Rings>>,
+}
+
+impl Drop for RealFile {
+    /// Unlocks expressly. Closing would not do while a process that another thread has just forked,
+    /// and that has not yet come to its `exec`, holds a copy of the descriptor. Such a copy in turn
+    /// must not take the lock away from the process that it was copied from.
+    fn drop(&mut self) {
+        if self.locked_by.load(Ordering::Relaxed) == std::process::id() {
+            // A failure has nobody to be told to, and closing, which follows, unlocks as well.
+            retry_on_intr(|| rustix::fs::flock(&self.fd, FlockOperation::Unlock)).ok();
+        }
+    }
+}
+
+impl std::fmt::Debug for RealFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let how = if self.block_bytes() > 1 { "direct" } else { "buffered" };
+        write!(f, "RealFile({}, {how})", self.path.display())
+    }
+}
+
+impl RealFile {
+    #[cold]
+    fn failed(&self, what: &str, errno: Errno) -> Error {
+        failed(what, &self.path, errno)
+    }
+
+    fn require_writable(&self) -> Result<()> {
+        if self.writable { Ok(()) } else { Err(opened_read_only()) }
+    }
+
+    /// Makes a call, and makes it again through the page cache if it was refused as a direct one.
+    fn direct_or_buffered(
+        &self,
+        mut call: impl FnMut() -> rustix::io::Result<usize>,
+    ) -> rustix::io::Result<usize> {
+        let direct = self.direct.load(Ordering::Relaxed);
+        match call() {
+            Err(Errno::INVAL) if direct => {
+                let status = rustix::fs::fcntl_getfl(&self.fd)?;
+                rustix::fs::fcntl_setfl(&self.fd, status.difference(DIRECT))?;
+                self.direct.store(false, Ordering::Relaxed);
+                call()
+            }
+            result => result,
+        }
+    }
+
+    fn pread(&self, buf: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
+        self.direct_or_buffered(|| rustix::io::pread(&self.fd, &mut *buf, offset))
+    }
+
+    /// Reads until at least `wanted` bytes of `buf` are there.
+    fn read(&self, offset: u64, buf: &mut [u8], wanted: usize) -> Result<()> {
+        let block = self.block_bytes();
+        let end = transfer::read_fully(offset, buf, wanted, block, |buf, at| self.pread(buf, at));
+        match end {
+            ReadEnd::Done => Ok(()),
+            ReadEnd::EndOfFile => Err(ends_early(self.len_bytes()?, offset, wanted)),
+            ReadEnd::Failed(errno) => Err(self.failed("read", errno)),
+        }
+    }
+
+    /// Reads the requests of a run with one call if that works, else (a short read, a bad sector,
+    /// the end of the file) one by one, so that each has its own outcome.
+    fn read_run(&self, run: &Run, requests: &mut [ReadRequest<'_>]) {
+        if requests.len() > 1 {
+            let mut slices: Vec<IoSliceMut<'_>> =
+                requests.iter_mut().map(|r| IoSliceMut::new(r.buf)).collect();
+            if rustix::io::preadv(&self.fd, &mut slices, run.offset_bytes) == Ok(run.len_bytes) {
+                return;
+            }
+        }
+        for request in requests {
+            request.result = self.read_at(request.offset_bytes, request.buf);
+        }
+    }
+
+    /// Writes a run with one call, and finishes one that was cut short request by request.
+    fn write_run(&self, run: &Run, requests: &[WriteRequest<'_>]) -> Result<()> {
+        if requests.len() > 1 {
+            let slices: Vec<IoSlice<'_>> = requests.iter().map(|r| IoSlice::new(r.buf)).collect();
+            let result = rustix::io::pwritev(&self.fd, &slices, run.offset_bytes);
+            if self.is_written(run, result)? {
+                return Ok(());
+            }
+        }
+        requests.iter().try_for_each(|r| self.write_at(r.offset_bytes, r.buf))
+    }
+
+    /// What came of writing a run: `Ok(false)` if it has to be written again, piece by piece. An
+    /// error that stands is never tried again: the bytes of a failed write may be gone.
+    fn is_written(&self, run: &Run, result: rustix::io::Result<usize>) -> Result<bool> {
+        match result {
+            Ok(count) => Ok(count == run.len_bytes),
+            Err(Errno::INTR | Errno::AGAIN | Errno::INVAL) => Ok(false),
+            Err(errno) => Err(self.failed("write", errno)),
+        }
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> {
+        assert_aligned(self.block_bytes(), offset_bytes, buf);
+        let wanted = buf.len();
+        self.read(offset_bytes, buf, wanted)
+    }
+
+    fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()> {
+        let block = self.block_bytes();
+        assert_aligned(block, offset_bytes, buf);
+        self.require_writable()?;
+        let write =
+            |buf: &[u8], at| self.direct_or_buffered(|| rustix::io::pwrite(&self.fd, buf, at));
+        transfer::write_fully(offset_bytes, buf, block, write)
+            .map_err(|errno| self.failed("write", errno))
+    }
+
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
+        for request in requests.iter_mut() {
+            assert_aligned(self.block_bytes(), request.offset_bytes, request.buf);
+            request.result = Ok(());
+        }
+        let runs = transfer::runs(requests.iter().map(|r| (r.offset_bytes, r.buf.len())));
+        #[cfg(target_os = "linux")]
+        if requests.len() > 1
+            && let Some(rings) = &self.rings
+        {
+            let mut slices: Vec<IoSliceMut<'_>> =
+                requests.iter_mut().map(|r| IoSliceMut::new(r.buf)).collect();
+            let results = rings.read(&self.fd, &runs, &mut slices);
+            for (run, result) in runs.iter().zip(results) {
+                if result != Ok(run.len_bytes) {
+                    self.read_run(run, &mut requests[run.first..][..run.count]);
+                }
+            }
+            return;
+        }
+        for run in &runs {
+            self.read_run(run, &mut requests[run.first..][..run.count]);
+        }
+    }
+
+    fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> {
+        self.require_writable()?;
+        for request in requests {
+            assert_aligned(self.block_bytes(), request.offset_bytes, request.buf);
+        }
+        let runs = transfer::runs(requests.iter().map(|r| (r.offset_bytes, r.buf.len())));
+        #[cfg(target_os = "linux")]
+        if runs.len() > 1
+            && let Some(rings) = &self.rings
+        {
+            let slices: Vec<IoSlice<'_>> = requests.iter().map(|r| IoSlice::new(r.buf)).collect();
+            let results = rings.write(&self.fd, &runs, &slices);
+            for (run, result) in runs.iter().zip(results) {
+                if !self.is_written(run, result)? {
+                    let requests = &requests[run.first..][..run.count];
+                    requests.iter().try_for_each(|r| self.write_at(r.offset_bytes, r.buf))?;
+                }
+            }
+            return Ok(());
+        }
+        runs.iter().try_for_each(|run| self.write_run(run, &requests[run.first..][..run.count]))
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        let stat = rustix::fs::fstat(&self.fd).map_err(|errno| self.failed("examine", errno))?;
+        Ok(stat.st_size as u64)
+    }
+
+    fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.require_writable()?;
+        retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len_bytes.min(MAX_OFFSET + 1)))
+            .map_err(|errno| self.failed("resize", errno))
+    }
+
+    fn allocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()> {
+        self.require_writable()?;
+        if len_bytes == 0 {
+            return Ok(());
+        }
+        #[cfg(target_os = "linux")]
+        {
+            let mode = rustix::fs::FallocateFlags::empty();
+            match retry_on_intr(|| rustix::fs::fallocate(&self.fd, mode, offset_bytes, len_bytes)) {
+                Ok(()) => return Ok(()),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(errno) => return Err(self.failed("allocate room in", errno)),
+            }
+        }
+        let end = offset_bytes.saturating_add(len_bytes);
+        if end > self.len_bytes()? { self.set_len(end) } else { Ok(()) }
+    }
+
+    fn punch_hole(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool> {
+        self.require_writable()?;
+        if len_bytes == 0 {
+            return Ok(true);
+        }
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::FallocateFlags;
+            let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            match retry_on_intr(|| rustix::fs::fallocate(&self.fd, mode, offset_bytes, len_bytes)) {
+                Ok(()) => return Ok(true),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(errno) => return Err(self.failed("punch a hole into", errno)),
+            }
+        }
+        Ok(false)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        // A sync is never tried again but for an interruption before it began: after a failure the
+        // kernel may count the lost pages as clean.
+        retry_on_intr(|| rustix::fs::fdatasync(&self.fd))
+            .map_err(|errno| self.failed("sync", errno))
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        retry_on_intr(|| rustix::fs::fsync(&self.fd)).map_err(|errno| self.failed("sync", errno))
+    }
+
+    fn allocated_bytes(&self) -> Result<u64> {
+        let stat = rustix::fs::fstat(&self.fd).map_err(|errno| self.failed("examine", errno))?;
+        Ok(stat.st_blocks as u64 * 512)
+    }
+
+    fn block_bytes(&self) -> usize {
+        if self.direct.load(Ordering::Relaxed) { self.block_bytes } else { 1 }
+    }
+
+    fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> {
+        let operation = if exclusive {
+            FlockOperation::NonBlockingLockExclusive
+        } else {
+            FlockOperation::NonBlockingLockShared
+        };
+        match retry_on_intr(|| rustix::fs::flock(&self.fd, operation)) {
+            Ok(()) => {
+                self.locked_by.store(std::process::id(), Ordering::Relaxed);
+                Ok(LockOutcome::Held)
+            }
+            Err(Errno::WOULDBLOCK) => {
+                Ok(LockOutcome::Busy { holder_pid: locks::holder_pid(&self.fd) })
+            }
+            Err(errno) => Err(self.failed("lock", errno)),
+        }
+    }
+
+    fn unlock(&self) -> Result<()> {
+        retry_on_intr(|| rustix::fs::flock(&self.fd, FlockOperation::Unlock))
+            .map_err(|errno| self.failed("unlock", errno))
+    }
+
+    fn read_unaligned(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> {
+        let block = self.block_bytes() as u64;
+        if block == 1 {
+            let wanted = buf.len();
+            return self.read(offset_bytes, buf, wanted);
+        }
+        let start = offset_bytes / block * block;
+        let skip = (offset_bytes - start) as usize;
+        let wanted = skip + buf.len();
+        let mut bounce = AlignedBuffer::zeroed(wanted.next_multiple_of(block as usize))?;
+        self.read(start, &mut bounce, wanted)?;
+        buf.copy_from_slice(&bounce[skip..wanted]);
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_refuses_a_direct_call_goes_through_the_page_cache_from_then_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let disk = RealDisk::new(IoEngine::Auto).unwrap();
+        let file = disk.open_file(&path, OpenMode::CreateNew, DirectIo::WherePossible).unwrap();
+        let mut data = AlignedBuffer::zeroed(8192).unwrap();
+        data.fill(7);
+        file.write_at(0, &data).unwrap();
+        if file.block_bytes() == 1 {
+            println!("not tested: the temporary directory takes no direct I/O");
+            return;
+        }
+        // What is not aligned is refused as a file system refuses that knows no direct I/O at all.
+        let mut back = [0; 100];
+        assert_eq!(file.pread(&mut back, 1), Ok(100));
+        assert_eq!(back, [7; 100]);
+        assert_eq!(file.block_bytes(), 1);
+        file.write_at(8191, &[1, 2, 3]).unwrap();
+        file.read_at(8190, &mut back[..4]).unwrap();
+        assert_eq!(back[..4], [7, 1, 2, 3]);
+        let batch = [(1, &data[1..99]), (500, &data[9..30])];
+        let batch = batch.map(|(offset_bytes, buf)| WriteRequest { offset_bytes, buf });
+        file.write_batch(&batch).unwrap();
+    }
+}

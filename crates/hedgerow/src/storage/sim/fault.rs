@@ -1,0 +1,163 @@
+//! What a simulated disk can be told to do wrong, and the record of what it was asked to do.
+//!
+//! Rank 1. Plain values.
+
+use super::state::FileNumber;
+
+/// The kinds of calls. Each request of a batch is a call of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum CallKind {
+    /// `Disk::open` of a new file.
+    Create,
+    /// `Disk::open` of another.
+    Open,
+    /// `Disk::exists`.
+    Exists,
+    /// `Disk::rename`.
+    Rename,
+    /// `Disk::unlink`.
+    Unlink,
+    /// `Disk::sync_dir`.
+    SyncDir,
+    /// A read of any sort.
+    Read,
+    /// A write of any sort.
+    Write,
+    /// `File::len_bytes` and `File::allocated_bytes`.
+    Examine,
+    /// `File::set_len`.
+    SetLen,
+    /// `File::allocate`.
+    Allocate,
+    /// `File::punch_hole`.
+    PunchHole,
+    /// `File::sync_data`.
+    SyncData,
+    /// `File::sync_all`.
+    SyncAll,
+    /// `File::try_lock`.
+    Lock,
+}
+
+impl CallKind {
+    /// How many kinds there are.
+    pub(super) const COUNT: usize = CallKind::Lock as usize + 1;
+
+    /// Whether such a call can change what is on the disk, or what of it is durable.
+    pub fn is_change(self) -> bool {
+        match self {
+            CallKind::Create
+            | CallKind::Rename
+            | CallKind::Unlink
+            | CallKind::SyncDir
+            | CallKind::Write
+            | CallKind::SetLen
+            | CallKind::Allocate
+            | CallKind::PunchHole
+            | CallKind::SyncData
+            | CallKind::SyncAll => true,
+            CallKind::Open
+            | CallKind::Exists
+            | CallKind::Read
+            | CallKind::Examine
+            | CallKind::Lock => false,
+        }
+    }
+
+    fn is_sync(self) -> bool {
+        matches!(self, CallKind::SyncData | CallKind::SyncAll)
+    }
+}
+
+/// How much a failing call does nevertheless.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Nothing.
+    Nothing,
+    /// A write changes some of the sectors, by the dice; other calls do nothing.
+    Partly,
+    /// Everything: only the answer is wrong.
+    Fully,
+    /// A sync drops what it should have made durable: reads go on to show it, no later sync brings
+    /// it to the disk, and a crash uncovers that. Other calls do nothing.
+    Lost,
+}
+
+/// A failure to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// Which calls are counted, and fail; `None` for all.
+    pub kind: Option<CallKind>,
+    /// How many of those calls still go well.
+    pub after: u64,
+    /// The system's error number that the failing call returns.
+    pub errno: i32,
+    /// Whether all later calls of the kind fail as well.
+    pub sticky: bool,
+    /// What the failing call does; `None` for the worst: [`Effect::Partly`] for a write,
+    /// [`Effect::Lost`] for a sync, [`Effect::Nothing`] for the rest.
+    pub effect: Option<Effect>,
+}
+
+impl Fault {
+    /// Input or output failed.
+    pub const EIO: i32 = 5;
+    /// Too many open files.
+    pub const EMFILE: i32 = 24;
+    /// No room on the disk.
+    pub const ENOSPC: i32 = 28;
+
+    /// One call of `kind` fails with `errno`, after `after` that go well.
+    pub fn once(kind: CallKind, after: u64, errno: i32) -> Fault {
+        Fault { kind: Some(kind), after, errno, sticky: false, effect: None }
+    }
+
+    /// The call with number `after` (from 0), whatever it is, fails with `EIO`.
+    pub fn any(after: u64) -> Fault {
+        Fault { kind: None, after, errno: Fault::EIO, sticky: false, effect: None }
+    }
+
+    /// All later calls of the kind fail as well.
+    #[must_use]
+    pub fn sticky(self) -> Fault {
+        Fault { sticky: true, ..self }
+    }
+
+    /// The failing call has this effect.
+    #[must_use]
+    pub fn with_effect(self, effect: Effect) -> Fault {
+        Fault { effect: Some(effect), ..self }
+    }
+
+    /// Counts a call; `Some` if it fails. The fault is spent if it was not sticky.
+    pub(super) fn meet(&mut self, kind: CallKind) -> Option<(i32, Effect)> {
+        if self.kind.is_some_and(|wanted| wanted != kind) {
+            return None;
+        }
+        if self.after > 0 {
+            self.after -= 1;
+            return None;
+        }
+        let worst = match kind {
+            CallKind::Write => Effect::Partly,
+            _ if kind.is_sync() => Effect::Lost,
+            _ => Effect::Nothing,
+        };
+        Some((self.errno, self.effect.unwrap_or(worst)))
+    }
+}
+
+/// One call that a simulated disk was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// Which call.
+    pub kind: CallKind,
+    /// On which file, where it was one of a file.
+    pub file: Option<FileNumber>,
+    /// At which place; zero where the call has none.
+    pub offset_bytes: u64,
+    /// How much, or the new length; zero where the call has none.
+    pub len_bytes: u64,
+    /// The error number of an injected failure.
+    pub fault: Option<i32>,
+}

@@ -1,0 +1,246 @@
+//! Batches of reads and writes through io_uring.
+//!
+//! Rank 1, Linux alone. A ring serves one batch at a time: a caller takes an idle ring, or makes one,
+//! and gives it back, so threads meet only for as long as a push or a pop takes. Whatever does not go
+//! well here (no ring to be had, a submission that the kernel refuses, a short or interrupted
+//! transfer) is reported as `EAGAIN`, and the caller makes the plain call instead, so that there is one
+//! place that knows what short, interrupted and refused calls mean.
+//!
+//! Invariant: no call returns while the kernel may still use a buffer of it. Between the first
+//! submission and the last completion nothing panics or returns.
+
+use crate::storage::transfer::Run;
+use hedgerow_sync::primitive::{Mutex, thread};
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+use rustix::io::Errno;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Requests of one ring that the kernel has at a time. Devices gain nothing beyond this.
+const DEPTH: usize = 128;
+/// Idle rings that are kept. Each holds one descriptor and some 20 KiB of kernel memory.
+const MAX_IDLE: usize = 16;
+/// Refused submissions in a row after which a ring is given up.
+const MAX_REFUSALS: usize = 100;
+
+/// The outcome of a run: bytes moved, or the error.
+type Outcome = Result<usize, Errno>;
+
+/// The rings of a disk.
+pub(super) struct Rings {
+    idle: Mutex<Vec<IoUring>>,
+}
+
+impl std::fmt::Debug for Rings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rings({} idle)", self.idle.lock().len())
+    }
+}
+
+impl Rings {
+    /// Makes the first ring and finds out whether the kernel lets it work.
+    pub(super) fn new() -> io::Result<Rings> {
+        let mut ring = make_ring()?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        if ![opcode::Readv::CODE, opcode::Writev::CODE].iter().all(|&op| probe.is_supported(op)) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // Some sandboxes let a ring be made and refuse its use. A request that does nothing has no
+        // buffers, so that giving up half-way is safe.
+        let nothing = opcode::Nop::new().build();
+        // SAFETY: `push` asks that what the entry points to stays valid; this one has no pointers.
+        unsafe { ring.submission().push(&nothing) }.map_err(io::Error::other)?;
+        loop {
+            match ring.submit_and_wait(1) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok(_) => break,
+            }
+        }
+        match ring.completion().next() {
+            Some(entry) if entry.result() >= 0 => {}
+            _ => return Err(io::ErrorKind::Unsupported.into()),
+        }
+        Ok(Rings { idle: Mutex::new(vec![ring]) })
+    }
+
+    /// Reads runs of slices together. One outcome for each run.
+    pub(super) fn read(
+        &self,
+        fd: &OwnedFd,
+        runs: &[Run],
+        slices: &mut [IoSliceMut<'_>],
+    ) -> Vec<Outcome> {
+        let vectors = slices.as_mut_ptr();
+        let entry = |run: &Run| {
+            // `IoSliceMut` has the layout of `iovec` by its documentation.
+            let vector = vectors.wrapping_add(run.first).cast();
+            opcode::Readv::new(types::Fd(fd.as_raw_fd()), vector, run.count as u32)
+                .offset(run.offset_bytes)
+                .build()
+        };
+        // SAFETY: `carry_out` asks that all that the entries point to stay valid, and the bytes read
+        // into be ours alone, until it returns: the slices and what they name are borrowed mutably
+        // and the descriptor is borrowed for the whole of this call.
+        unsafe { self.carry_out(runs, entry) }
+    }
+
+    /// Writes runs of slices together. One outcome for each run.
+    pub(super) fn write(&self, fd: &OwnedFd, runs: &[Run], slices: &[IoSlice<'_>]) -> Vec<Outcome> {
+        let vectors = slices.as_ptr();
+        let entry = |run: &Run| {
+            // `IoSlice` has the layout of `iovec` by its documentation.
+            let vector = vectors.wrapping_add(run.first).cast();
+            opcode::Writev::new(types::Fd(fd.as_raw_fd()), vector, run.count as u32)
+                .offset(run.offset_bytes)
+                .build()
+        };
+        // SAFETY: `carry_out` asks that all that the entries point to stay valid until it returns:
+        // the slices, what they name, and the descriptor are borrowed for the whole of this call.
+        unsafe { self.carry_out(runs, entry) }
+    }
+
+    /// Submits an entry for each run and waits for all of them.
+    ///
+    /// # Safety
+    ///
+    /// All that the entries point to stays valid until the return, and what is read into is accessed
+    /// by nobody else.
+    unsafe fn carry_out(
+        &self,
+        runs: &[Run],
+        entry: impl Fn(&Run) -> squeue::Entry,
+    ) -> Vec<Outcome> {
+        let mut outcomes = vec![Err(Errno::AGAIN); runs.len()];
+        let idle = self.idle.lock().pop();
+        let Ok(mut ring) = idle.map_or_else(make_ring, Ok) else {
+            return outcomes;
+        };
+        // SAFETY: passed on to the caller.
+        if unsafe { drive(&mut ring, runs, entry, &mut outcomes) } {
+            let mut idle = self.idle.lock();
+            if idle.len() < MAX_IDLE {
+                idle.push(ring);
+            }
+        }
+        outcomes
+    }
+}
+
+fn make_ring() -> io::Result<IoUring> {
+    let entries = DEPTH as u32;
+    // Without this flag (before Linux 5.19) a completion interrupts the thread that waits for it.
+    IoUring::builder()
+        .dontfork()
+        .setup_coop_taskrun()
+        .build(entries)
+        .or_else(|_| IoUring::builder().dontfork().build(entries))
+}
+
+/// Keeps the ring full until every run has its outcome. `false`: the ring is of no use any more.
+///
+/// # Safety
+///
+/// As for [`Rings::carry_out`].
+unsafe fn drive(
+    ring: &mut IoUring,
+    runs: &[Run],
+    entry: impl Fn(&Run) -> squeue::Entry,
+    outcomes: &mut [Outcome],
+) -> bool {
+    let mut next = 0;
+    let mut in_flight = 0;
+    let mut refusals = 0;
+    while next < runs.len() || in_flight > 0 {
+        let mut queue = ring.submission();
+        while next < runs.len() && in_flight < DEPTH {
+            let entry = entry(&runs[next]).user_data(next as u64);
+            // SAFETY: `push` asks that what the entry points to stay valid until it has completed:
+            // so the caller promises until we return, and we return with nothing in flight.
+            if unsafe { queue.push(&entry) }.is_err() {
+                break;
+            }
+            next += 1;
+            in_flight += 1;
+        }
+        drop(queue);
+        // With more to come, half of the ring is refilled at a time, which keeps the device busy;
+        // at the end all is waited for at once.
+        let enough = if next < runs.len() { in_flight / 2 } else { in_flight };
+        match ring.submit_and_wait(enough.max(1)) {
+            Ok(_) => refusals = 0,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => {
+                refusals += 1;
+                thread::yield_now();
+            }
+        }
+        in_flight -= reap(ring, outcomes);
+        if refusals > MAX_REFUSALS {
+            abandon(ring, in_flight, outcomes);
+            return false;
+        }
+    }
+    true
+}
+
+/// Takes what has completed. Returns how much that was.
+fn reap(ring: &mut IoUring, outcomes: &mut [Outcome]) -> usize {
+    let mut count = 0;
+    for completion in ring.completion() {
+        count += 1;
+        if let Some(outcome) = outcomes.get_mut(completion.user_data() as usize) {
+            let result = completion.result();
+            *outcome = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
+        }
+    }
+    count
+}
+
+/// Waits for what the kernel has accepted of a ring that takes nothing more. What it has not accepted
+/// keeps its `EAGAIN`, and is gone with the ring.
+#[cold]
+fn abandon(ring: &mut IoUring, mut in_flight: usize, outcomes: &mut [Outcome]) {
+    let mut queue = ring.submission();
+    queue.sync();
+    in_flight -= queue.len();
+    drop(queue);
+    while in_flight > 0 {
+        // Completions are delivered when the thread enters the kernel, as this does.
+        thread::yield_now();
+        in_flight -= reap(ring, outcomes);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use std::mem::ManuallyDrop;
+    use std::os::fd::FromRawFd;
+
+    #[test]
+    fn a_ring_that_fails_is_given_up_and_every_run_is_reported() {
+        let Ok(rings) = Rings::new() else {
+            println!("not tested: there is no io_uring");
+            return;
+        };
+        let file: OwnedFd = tempfile::tempfile().unwrap().into();
+        let run = |first: usize| Run { first, count: 1, offset_bytes: first as u64, len_bytes: 3 };
+        let runs: Vec<Run> = (0..300).map(run).collect();
+        let slices: Vec<IoSlice<'_>> = runs.iter().map(|_| IoSlice::new(b"abc")).collect();
+        assert!(rings.write(&file, &runs, &slices).iter().all(|outcome| *outcome == Ok(3)));
+        assert_eq!(rings.idle.lock().len(), 1);
+
+        // Another file takes the descriptor of the idle ring, which then can submit nothing.
+        let number = rings.idle.lock()[0].as_raw_fd();
+        // SAFETY: `from_raw_fd` asks for an open descriptor that nobody else closes: the ring's own
+        // is open, and stays the ring's to close, because this one is never dropped.
+        let mut stolen = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+        rustix::io::dup2(&file, &mut stolen).unwrap();
+        let outcomes = rings.write(&file, &runs, &slices);
+        assert!(outcomes.iter().all(|outcome| *outcome == Err(Errno::AGAIN)));
+        assert_eq!(rings.idle.lock().len(), 0);
+        assert!(rings.write(&file, &runs, &slices).iter().all(|outcome| *outcome == Ok(3)));
+    }
+}
