@@ -6,6 +6,8 @@
 //! |---|---|
 //! | 0 | the crate `hedgerow-sync`: latches, parking, optimistic reads, the seams |
 //! | 1 | [`error`], [`types`], [`key`], [`checksum`], [`storage`] |
+//! | 2 | [`page`] |
+//! | 3 | [`node`] |
 //!
 //! Only what is re-exported at the top is meant for users; the modules are public for the tools, tests
 //! and benchmarks of the workspace.
@@ -16,6 +18,10 @@ pub mod checksum;
 pub mod error;
 #[doc(hidden)]
 pub mod key;
+#[doc(hidden)]
+pub mod node;
+#[doc(hidden)]
+pub mod page;
 #[doc(hidden)]
 pub mod storage;
 #[doc(hidden)]

@@ -1,0 +1,196 @@
+//! Nodes out of sorted input, for bulk loads: one builder a level, each node written once.
+//!
+//! A builder stages keys (with values, or with children) until the next one would take the node beyond
+//! the fill that was asked for, and then writes a page. It knows the lower fence from the node before
+//! it; the upper one depends on the key that comes next, and on the upper one depends the prefix. So it
+//! stages whole keys and counts them without the prefix that the node has at least: the one that lower
+//! fence and last key share. No thread-safety of its own; allocates buffers of about a page, once.
+//!
+//! Invariant: what is staged fits into a page whose upper fence is the last key.
+
+use super::ladder::Ladder;
+use super::layout::{
+    INNER_SLOT_BYTES, LEAF_SLOT_BYTES, common_prefix, max_record_bytes, space_needed,
+};
+use super::separator;
+use super::write::NodeMut;
+use crate::page::header::PageKind;
+use crate::types::PageId;
+use std::marker::PhantomData;
+
+/// What is staged: key and value stand one behind the other in the buffer.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: usize,
+    key_len: usize,
+    value_len: usize,
+    child: u32,
+}
+
+/// Builds the nodes of one level from left to right.
+///
+/// A leaf: [`Self::fits`], else [`Self::write`] a page; then [`Self::push`]. An inner node: the same
+/// with [`Self::push_child`], each child with its upper fence for a key. At the end
+/// [`Self::write_last`] until it gives `None`.
+#[derive(Debug)]
+pub struct Builder<L> {
+    page_bytes: usize,
+    target_bytes: usize,
+    level: u8,
+    lower: Option<Vec<u8>>,
+    buffer: Vec<u8>,
+    entries: Vec<Entry>,
+    ladder: PhantomData<L>,
+}
+
+impl<L: Ladder> Builder<L> {
+    /// Begins a level. A page counts as full when `fill_percent` (clamped to 10..=100) of it are used.
+    pub fn new(page_bytes: usize, level: u8, fill_percent: u8) -> Self {
+        Builder {
+            page_bytes,
+            target_bytes: page_bytes * usize::from(fill_percent.clamp(10, 100)) / 100,
+            level,
+            lower: None,
+            buffer: Vec::with_capacity(2 * page_bytes),
+            entries: Vec::new(),
+            ladder: PhantomData,
+        }
+    }
+
+    /// Number of keys staged.
+    pub fn staged(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The last key staged, for a check that the input is sorted.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        self.entries.last().map(|entry| self.key(*entry))
+    }
+
+    /// Whether one more record (or child with its upper fence as key) belongs into the same node. The
+    /// first one always does.
+    pub fn fits(&self, key: &[u8], value_bytes: usize) -> bool {
+        // A leaf of one record and two fences has room for a second record, an inner node likewise.
+        if self.entries.len() < 2 {
+            return self.entries.is_empty() || self.space_with(key, value_bytes) <= self.page_bytes;
+        }
+        self.space_with(key, value_bytes) <= self.target_bytes
+    }
+
+    fn space_with(&self, key: &[u8], value_bytes: usize) -> usize {
+        let count = self.entries.len() + 1;
+        let bytes = self.buffer.len() + key.len() + value_bytes;
+        let shared = match &self.lower {
+            Some(lower) if L::PREFIX => common_prefix(lower, key),
+            _ => 0,
+        };
+        let lower = self.lower.as_ref().map_or(0, Vec::len);
+        self.space(count, bytes - shared * count, lower + key.len())
+    }
+
+    fn space(&self, count: usize, live: usize, fences: usize) -> usize {
+        let slot_bytes = if self.level == 0 { LEAF_SLOT_BYTES } else { INNER_SLOT_BYTES };
+        space_needed::<L>(self.page_bytes, slot_bytes, count, live, fences)
+    }
+
+    /// Stages a record of a leaf. The key is above the one before; key and value have at most
+    /// [`max_record_bytes`].
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.stage(key, value, 0);
+    }
+
+    /// Stages a child of an inner node with its upper fence; a child without one (the last of a level)
+    /// comes with an empty key, and nothing after it.
+    pub fn push_child(&mut self, upper: &[u8], child: PageId) {
+        self.stage(upper, &[], child.0);
+    }
+
+    fn stage(&mut self, key: &[u8], value: &[u8], child: u32) {
+        debug_assert!(key.len() + value.len() <= max_record_bytes(self.page_bytes));
+        let at = self.buffer.len();
+        self.buffer.extend_from_slice(key);
+        self.buffer.extend_from_slice(value);
+        self.entries.push(Entry { at, key_len: key.len(), value_len: value.len(), child });
+    }
+
+    fn key(&self, entry: Entry) -> &[u8] {
+        &self.buffer[entry.at..entry.at + entry.key_len]
+    }
+
+    /// Writes what is staged as a node into a fresh page; `next` is the key that comes after it. Gives
+    /// the node's upper fence, which is the separator for the level above.
+    ///
+    /// # Panics
+    /// If nothing is staged.
+    pub fn write(&mut self, page: &mut [u8], next: &[u8]) -> Vec<u8> {
+        self.write_first(page, self.entries.len(), next)
+    }
+
+    /// Writes the first `count` entries; `next` is the key of the one behind them.
+    fn write_first(&mut self, page: &mut [u8], count: usize, next: &[u8]) -> Vec<u8> {
+        let last = self.key(self.entries[count - 1]);
+        let mut upper = last.to_vec();
+        if self.level == 0 {
+            let shortest = separator::shortest(last, next);
+            // A shorter fence may share less with the lower one, so that the records take more.
+            if self.space_of(count, Some(&shortest)) <= self.page_bytes {
+                upper = shortest;
+            }
+        }
+        self.write_node(page, count, Some(&upper));
+        self.lower = Some(upper.clone());
+        upper
+    }
+
+    /// Writes the last node of the level, which reaches up without end, and gives `None`. If what is
+    /// staged does not fit (such a node has no prefix), it writes a part of it, gives the separator, and
+    /// wants to be called again with another page.
+    pub fn write_last(&mut self, page: &mut [u8]) -> Option<Vec<u8>> {
+        let count = self.entries.len();
+        if count <= 1 || self.space_of(count, None) <= self.page_bytes {
+            self.write_node(page, count, None);
+            return None;
+        }
+        let next = self.key(self.entries[count / 2]).to_vec();
+        Some(self.write_first(page, count / 2, &next))
+    }
+
+    /// Bytes that a node of the first `count` entries takes with this upper fence.
+    fn space_of(&self, count: usize, upper: Option<&[u8]>) -> usize {
+        let shared = match (&self.lower, upper) {
+            (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
+            _ => 0,
+        };
+        // The last child of an inner node has no separator there.
+        let keys = if self.level == 0 { count } else { count.saturating_sub(1) };
+        let end = self.entries.get(keys).map_or(self.buffer.len(), |entry| entry.at);
+        let fences = self.lower.as_ref().map_or(0, Vec::len) + upper.map_or(0, <[u8]>::len);
+        self.space(keys, end - shared * keys, fences)
+    }
+
+    fn write_node(&mut self, page: &mut [u8], count: usize, upper: Option<&[u8]>) {
+        assert_eq!(page.len(), self.page_bytes, "pages of one tree have one size");
+        let kind = if self.level == 0 { PageKind::ComparisonLeaf } else { PageKind::Inner };
+        let mut node = NodeMut::<L>::format(page, kind, self.level, self.lower.as_deref(), upper);
+        let keys = if self.level == 0 { count } else { count.saturating_sub(1) };
+        node.reserve_heads(keys);
+        let shared = node.as_node().prefix_len();
+        for entry in &self.entries[..keys] {
+            let record = &self.buffer[entry.at..entry.at + entry.key_len + entry.value_len];
+            let (key, value) = record.split_at(entry.key_len);
+            node.append_record([&key[shared..], &[]], value, entry.child);
+        }
+        node.refresh_hints(0, 0);
+        if self.level > 0
+            && let Some(last) = self.entries.get(count.wrapping_sub(1))
+        {
+            node.set_upper_child(PageId(last.child));
+        }
+        let end = self.entries.get(count).map_or(self.buffer.len(), |entry| entry.at);
+        self.buffer.drain(..end);
+        self.entries.drain(..count);
+        for entry in &mut self.entries {
+            entry.at -= end;
+        }
+    }
+}

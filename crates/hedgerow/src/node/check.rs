@@ -1,0 +1,290 @@
+//! Checks of a node's bytes: the whole one, which finds every defect, and the one at page-in.
+//!
+//! [`load_check`] looks at what could lead a writer out of the page: sizes, counts and places. A page
+//! that passes it makes no function of [`NodeMut`](super::NodeMut) panic, however wrong its keys are;
+//! and `check` passing implies `load_check` passing. Both are total over arbitrary bytes and change
+//! nothing.
+
+use super::defect::Defect;
+use super::ladder::{Hints, Ladder};
+use super::layout::{
+    COUNT, HEADS, HEADS_CAPACITY, HINT_COUNT, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
+    LOWER_INFINITE, LOWER_LEN, MAX_LEVEL, NODE_FLAGS, PREFIX_LEN, RUN, UPPER_CHILD, UPPER_INFINITE,
+    UPPER_LEN, VALUE_LEN_MASK, common_prefix, count, expected_hint, fences_start, head, head_of,
+    heads_needed, heads_step, heap_live, heap_start, is_inner, lower_fence, max_record_bytes,
+    prefix, slot, slot_bytes, slots_end, slots_start, suffix, u16_at, u32_at, upper_fence,
+};
+use super::write::MAX_RUN;
+use crate::page::header::{FLAGS, KIND, LEVEL, MAX_PAGE_BYTES, MIN_PAGE_BYTES, PageKind};
+use crate::types::PageId;
+use std::cmp::Ordering;
+
+/// Reports every defect of a node; an empty list is a clean page.
+pub fn check(page: &[u8]) -> Vec<Defect> {
+    check_as::<Hints>(page)
+}
+
+/// Checks, as far as memory safety of later changes needs it, a page that comes from outside. Costs
+/// little more than a pass over the slots.
+///
+/// # Errors
+/// The first defect found.
+pub fn load_check(page: &[u8]) -> Result<(), Defect> {
+    load_check_as::<Hints>(page)
+}
+
+/// [`load_check`] for a page written with another rung of the ladder.
+///
+/// # Errors
+/// The first defect found.
+pub fn load_check_as<L: Ladder>(page: &[u8]) -> Result<(), Defect> {
+    let mut first = None;
+    fixed_fields::<L>(page, &mut |defect| first = first.or(Some(defect)));
+    if let Some(defect) = first {
+        return Err(defect);
+    }
+    let slots = &page[slots_start(page)..slots_end(page)];
+    let field = |a, b| usize::from(u16::from_le_bytes([a, b]));
+    let sum = if is_inner(page) {
+        let (slots, _) = slots.as_chunks::<INNER_SLOT_BYTES>();
+        records(page, slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]))))
+    } else {
+        let (slots, _) = slots.as_chunks::<LEAF_SLOT_BYTES>();
+        let value_len = |s: &[u8; LEAF_SLOT_BYTES]| field(s[4], s[5]) & usize::from(VALUE_LEN_MASK);
+        records(page, slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]) + value_len(s))))
+    };
+    match sum {
+        Some(live) if live == heap_live(page) => Ok(()),
+        Some(live) => Err(Defect::HeapLive { stored: heap_live(page), counted: live }),
+        None => Err(first_bad_record(page)),
+    }
+}
+
+/// The sum of all records, given as place and length, if each lies on the heap and is not too long.
+#[inline(always)]
+fn records(page: &[u8], records: impl Iterator<Item = (usize, usize)>) -> Option<usize> {
+    let heap = heap_start(page);
+    let room = fences_start(page) - heap;
+    let longest = max_record_bytes(page.len()).saturating_sub(u16_at(page, PREFIX_LEN)).min(room);
+    let mut live = 0;
+    for (offset, len) in records {
+        // An offset below the heap wraps to one far behind it.
+        let misplaced = len > longest || offset.wrapping_sub(heap) > room - len;
+        if misplaced && (len, offset) != (0, 0) {
+            return None;
+        }
+        live += len;
+    }
+    Some(live)
+}
+
+#[cold]
+fn first_bad_record(page: &[u8]) -> Defect {
+    let mut defects = Vec::new();
+    slots_and_heap(page, &mut defects);
+    let place =
+        |defect: &Defect| matches!(defect, Defect::RecordPlace(_) | Defect::RecordLength(_));
+    defects.into_iter().find(place).unwrap_or(Defect::RecordPlace(0))
+}
+
+/// [`check`] for a page written with another rung of the ladder.
+pub fn check_as<L: Ladder>(page: &[u8]) -> Vec<Defect> {
+    let mut defects = Vec::new();
+    if fixed_fields::<L>(page, &mut |defect| defects.push(defect)) {
+        small_fields(page, &mut defects);
+        if slots_and_heap(page, &mut defects) {
+            keys::<L>(page, &mut defects);
+        }
+        heads_and_hints::<L>(page, &mut defects);
+    }
+    defects
+}
+
+/// Checks sizes, counts and places; reports to `found`. False if they are so wrong that slots and
+/// fences cannot be read.
+fn fixed_fields<L: Ladder>(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
+    let bytes = page.len();
+    if !bytes.is_power_of_two() || !(MIN_PAGE_BYTES..=MAX_PAGE_BYTES).contains(&bytes) {
+        found(Defect::PageSize(bytes));
+        return false;
+    }
+    let level = page[LEVEL];
+    match PageKind::from_byte(page[KIND]) {
+        Some(PageKind::Inner) if (1..=MAX_LEVEL).contains(&level) => {}
+        Some(PageKind::ComparisonLeaf) if level == 0 => {}
+        Some(PageKind::Inner | PageKind::ComparisonLeaf) => found(Defect::Level(level)),
+        _ => {
+            found(Defect::Kind(page[KIND]));
+            return false;
+        }
+    }
+    let flags = u16_at(page, NODE_FLAGS) as u16;
+    if flags & !(LOWER_INFINITE | UPPER_INFINITE) != 0 {
+        found(Defect::Flags(flags));
+    }
+    let longest = max_record_bytes(bytes);
+    let (lower, upper) = (u16_at(page, LOWER_LEN), u16_at(page, UPPER_LEN));
+    let allowed = |infinite| if flags & infinite != 0 { 0 } else { longest };
+    if lower > allowed(LOWER_INFINITE) || upper > allowed(UPPER_INFINITE) {
+        found(Defect::FenceLength { lower, upper });
+        return false;
+    }
+    let shared = u16_at(page, PREFIX_LEN);
+    let both = |len| match (lower_fence(page), upper_fence(page)) {
+        (Some(lower), Some(upper)) => lower.get(..len).is_some_and(|p| upper.starts_with(p)),
+        _ => len == 0,
+    };
+    if !both(shared) || (!L::PREFIX && shared != 0) {
+        found(Defect::PrefixLength { stored: shared, expected: expected_prefix::<L>(page) });
+        return false;
+    }
+    let (capacity, count) = (u16_at(page, HEADS_CAPACITY), count(page));
+    let fitting = if L::HEADS { capacity >= count } else { capacity == 0 };
+    if !fitting || capacity % heads_step(bytes) != 0 {
+        found(Defect::HeadsCapacity { capacity, count });
+        return false;
+    }
+    if slots_end(page) > fences_start(page) {
+        found(Defect::Slots(slots_end(page)));
+        return false;
+    }
+    let (heap, end) = (heap_start(page), fences_start(page));
+    if heap < slots_end(page) || heap > end {
+        found(Defect::HeapStart(heap));
+    } else if heap_live(page) > end - heap {
+        found(Defect::HeapLive { stored: heap_live(page), counted: end - heap });
+    }
+    true
+}
+
+fn expected_prefix<L: Ladder>(page: &[u8]) -> usize {
+    match (lower_fence(page), upper_fence(page)) {
+        (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
+        _ => 0,
+    }
+}
+
+/// Fields whose value endangers nobody.
+fn small_fields(page: &[u8], defects: &mut Vec<Defect>) {
+    let flags = u16_at(page, FLAGS) as u16;
+    if flags != 0 {
+        defects.push(Defect::Flags(flags));
+    }
+    let run = u16_at(page, RUN) as u16 as i16;
+    if !(-MAX_RUN..=MAX_RUN).contains(&run) {
+        defects.push(Defect::Run(run));
+    }
+    let upper_child = u32_at(page, UPPER_CHILD);
+    if !is_inner(page) {
+        if upper_child != 0 {
+            defects.push(Defect::UpperChild(upper_child));
+        }
+        return;
+    }
+    if !PageId(upper_child).is_usable() {
+        defects.push(Defect::Child(count(page)));
+    }
+    for index in 0..count(page) {
+        let at = slots_start(page) + INNER_SLOT_BYTES * index + 4;
+        if !PageId(u32_at(page, at)).is_usable() {
+            defects.push(Defect::Child(index));
+        }
+    }
+}
+
+/// Checks each slot and the sum of the records. False if some record cannot be read.
+fn slots_and_heap(page: &[u8], defects: &mut Vec<Defect>) -> bool {
+    let (heap, end) = (heap_start(page), fences_start(page));
+    let longest = max_record_bytes(page.len());
+    let shared = u16_at(page, PREFIX_LEN);
+    let mut places = Vec::with_capacity(count(page));
+    let mut live = 0;
+    let mut readable = true;
+    for index in 0..count(page) {
+        let slot = slot(page, index);
+        let record = slot.record_bytes();
+        live += record;
+        let inside = if record == 0 { slot.offset == 0 } else { slot.offset >= heap };
+        if !inside || slot.offset + record > end {
+            defects.push(Defect::RecordPlace(index));
+            readable = false;
+        } else if record != 0 {
+            places.push((slot.offset, record, index));
+        }
+        if shared + record > longest {
+            defects.push(Defect::RecordLength(index));
+        }
+        let third = slots_start(page) + slot_bytes(page) * index + 4;
+        if !is_inner(page) && u16_at(page, third) & !usize::from(VALUE_LEN_MASK) != 0 {
+            defects.push(Defect::SlotBits(index));
+        }
+    }
+    places.sort_unstable();
+    for pair in places.windows(2) {
+        if pair[0].0 + pair[0].1 > pair[1].0 {
+            defects.push(Defect::RecordsOverlap(pair[0].2, pair[1].2));
+        }
+    }
+    if live != heap_live(page) {
+        defects.push(Defect::HeapLive { stored: heap_live(page), counted: live });
+    }
+    space(page, live, defects);
+    readable
+}
+
+/// The space equation, counted from both ends.
+fn space(page: &[u8], live: usize, defects: &mut Vec<Defect>) {
+    let fences = u16_at(page, LOWER_LEN) + u16_at(page, UPPER_LEN);
+    let heads_and_slots = 4 * u16_at(page, HEADS_CAPACITY) + slot_bytes(page) * u16_at(page, COUNT);
+    let heap = heap_start(page);
+    let gap = heap.saturating_sub(HEADS + heads_and_slots);
+    let dead = page.len().saturating_sub(fences + heap).saturating_sub(live);
+    let counted = HEADS + heads_and_slots + gap + dead + live + fences;
+    if counted != page.len() {
+        defects.push(Defect::Space { counted });
+    }
+}
+
+/// Order, fences and prefix. The records can be read.
+fn keys<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) {
+    if let (Some(lower), Some(upper)) = (lower_fence(page), upper_fence(page))
+        && lower >= upper
+    {
+        defects.push(Defect::FenceOrder);
+    }
+    let shared = prefix(page);
+    let expected = expected_prefix::<L>(page);
+    if shared.len() != expected {
+        defects.push(Defect::PrefixLength { stored: shared.len(), expected });
+    }
+    // Of the fences only what follows the prefix is compared, as of the keys.
+    let lower = lower_fence(page).map(|fence| &fence[shared.len()..]);
+    let upper = upper_fence(page).map(|fence| &fence[shared.len()..]);
+    for index in 0..count(page) {
+        let key = suffix(page, index);
+        if index > 0 && suffix(page, index - 1) >= key {
+            defects.push(Defect::Order(index));
+        }
+        // A separator equal to the upper fence would leave its right child no keys.
+        let highest = if is_inner(page) { Ordering::Less } else { Ordering::Equal };
+        if lower.is_some_and(|lower| lower >= key)
+            || upper.is_some_and(|upper| key.cmp(upper) > highest)
+        {
+            defects.push(Defect::OutsideFences(index));
+        }
+        if L::HEADS && head(page, index) != head_of(key) {
+            defects.push(Defect::Head(index));
+        }
+    }
+}
+
+fn heads_and_hints<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) {
+    let count = count(page);
+    debug_assert!(u16_at(page, HEADS_CAPACITY) >= heads_needed::<L>(page.len(), count));
+    for hint in 0..HINT_COUNT {
+        let expected = if L::HINTS { expected_hint(page, hint) } else { 0 };
+        if u32_at(page, HINTS + 4 * hint) as i32 != expected {
+            defects.push(Defect::Hint(hint));
+        }
+    }
+}

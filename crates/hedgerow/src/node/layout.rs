@@ -1,0 +1,304 @@
+//! Where the fields of a node lie, and the arithmetic of its space.
+//!
+//! After the common header, all fields little-endian and naturally aligned:
+//!
+//! ```text
+//! 36 count u16           38 prefix_len u16      40 lower_len u16       42 upper_len u16
+//! 44 heads_capacity u16  46 node flags u16      48 heap_start u32      52 heap_live u32
+//! 56 upper_child u32     60 last_insert u16     62 run i16             64 sixteen hints u32
+//! 128 heads u32[heads_capacity] | slots[count] | gap | heap | upper fence | lower fence
+//! ```
+//!
+//! Invariants (checked by [`super::check()`], the cheap half of them by [`super::load_check`]):
+//!
+//! - `slots_end <= heap_start <= fences_start`, and `heap_live <= fences_start - heap_start`.
+//! - The space equation: header and hints + heads + slots + gap + live + dead + fences = page.
+//! - Nothing but `heap_live` bytes of the heap belongs to a record; the rest of it is dead.
+//!
+//! Pure functions over bytes; whoever calls them holds the page or a private copy of it.
+
+use super::ladder::Ladder;
+use crate::page::header::{HEADER_BYTES, KIND, LEVEL, PageKind};
+
+/// Number of records, or of separators.
+pub(super) const COUNT: usize = 36;
+/// Bytes of the prefix that all keys share and none stores.
+pub(super) const PREFIX_LEN: usize = 38;
+/// Bytes of the lower fence.
+pub(super) const LOWER_LEN: usize = 40;
+/// Bytes of the upper fence.
+pub(super) const UPPER_LEN: usize = 42;
+/// Places in the array of heads.
+pub(super) const HEADS_CAPACITY: usize = 44;
+/// Flags of the node.
+pub(super) const NODE_FLAGS: usize = 46;
+/// First byte of the heap.
+pub(super) const HEAP_START: usize = 48;
+/// Bytes of the heap that belong to records.
+pub(super) const HEAP_LIVE: usize = 52;
+/// The child above the last separator; zero in a leaf.
+pub(super) const UPPER_CHILD: usize = 56;
+/// Index of the last insertion; a hint for splits, any value is valid.
+pub(super) const LAST_INSERT: usize = 60;
+/// Length of the run of neighbouring insertions, positive if ascending; a hint for splits.
+pub(super) const RUN: usize = 62;
+/// The hint array.
+pub(super) const HINTS: usize = 64;
+/// Number of hints: one cache line of them.
+pub(super) const HINT_COUNT: usize = 16;
+/// First byte behind the fixed fields: the array of heads.
+pub(super) const HEADS: usize = 128;
+
+/// Node flag: the lower fence is minus infinity.
+pub(super) const LOWER_INFINITE: u16 = 1;
+/// Node flag: the upper fence is plus infinity.
+pub(super) const UPPER_INFINITE: u16 = 2;
+
+/// Bytes of a leaf's slot: offset, suffix length, value length.
+pub(super) const LEAF_SLOT_BYTES: usize = 6;
+/// Bytes of an inner node's slot: offset, suffix length, child.
+pub(super) const INNER_SLOT_BYTES: usize = 8;
+/// Bits of a leaf slot's third field that hold the value's length; the others are reserved.
+pub(super) const VALUE_LEN_MASK: u16 = 0x3fff;
+/// Highest level that a node may have.
+pub(super) const MAX_LEVEL: u8 = 15;
+/// Heads that one block of a search covers.
+pub(super) const BLOCK_HEADS: usize = 16;
+
+const _: () = assert!(COUNT == HEADER_BYTES && HINTS + 4 * HINT_COUNT == HEADS);
+const _: () = assert!(HEAP_START.is_multiple_of(4) && HINTS.is_multiple_of(64));
+
+/// Heads are added in steps of this many: a cache line, or less where pages are tiny.
+pub(super) const fn heads_step(page_bytes: usize) -> usize {
+    if page_bytes < 2048 { 4 } else { 16 }
+}
+
+/// The array of heads that `count` keys need.
+pub(super) const fn heads_needed<L: Ladder>(page_bytes: usize, count: usize) -> usize {
+    if L::HEADS { count.next_multiple_of(heads_step(page_bytes)) } else { 0 }
+}
+
+/// The longest key, and the most bytes that key and value may have together.
+///
+/// Chosen so that two fences and two records of this size always fit into a page, which is what
+/// guarantees that a node too full for an insertion has two records and can be split. With `P` the
+/// page less its 128 fixed bytes, `c` the largest record with slot and head, and one step of heads
+/// wasted by rounding, each side of the best split needs at most `(P + c) / 2 + step` bytes for its
+/// records and a separator and a fence besides; that is at most `P` if the record is
+/// `(P - 2 * step - 16) / 4` bytes: 956 of 4,096, and 16,312 of 65,536, which the 14 bits of a value's
+/// length hold.
+pub const fn max_record_bytes(page_bytes: usize) -> usize {
+    (page_bytes - HEADS - 8 * heads_step(page_bytes) - 16) / 4
+}
+
+const _: () = assert!(max_record_bytes(64 << 10) <= VALUE_LEN_MASK as usize);
+
+/// Distance, in keys, between two hints: the smallest multiple of a block for which sixteen hints
+/// suffice. Unlike the paper's `count / 17` it changes only where a multiple of 272 keys is passed, and
+/// the heads between two hints are whole cache lines.
+pub(super) const fn hint_spacing(count: usize) -> usize {
+    BLOCK_HEADS * (count / (BLOCK_HEADS * (HINT_COUNT + 1)) + 1)
+}
+
+/// The head of a key from which the prefix was cut: its first four bytes, zero-padded, as a number
+/// that orders like them. The top bit is flipped so that it does so as a *signed* number: that is the
+/// comparison which all vector units have.
+#[inline(always)]
+pub(super) fn head_of(suffix: &[u8]) -> i32 {
+    let head = if let Some(first) = suffix.first_chunk::<4>() {
+        i32::from_be_bytes(*first)
+    } else {
+        // Short suffixes are common (integers behind a long prefix), so no loop for them.
+        match *suffix {
+            [a, b, c] => i32::from_be_bytes([a, b, c, 0]),
+            [a, b] => i32::from_be_bytes([a, b, 0, 0]),
+            [a] => i32::from(a) << 24,
+            _ => 0,
+        }
+    };
+    head ^ i32::MIN
+}
+
+/// Length of the longest common prefix.
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let mut at = 0;
+    while let (Some(x), Some(y)) = (a[at..].first_chunk::<8>(), b[at..].first_chunk::<8>()) {
+        let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if difference != 0 {
+            return at + difference.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
+}
+
+/// One slot of a latched page, unpacked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slot {
+    /// First byte of the record; zero if the record has no bytes.
+    pub offset: usize,
+    /// Bytes of the key without the prefix.
+    pub suffix_len: usize,
+    /// Bytes of the value; zero in an inner node.
+    pub value_len: usize,
+    /// The child below the separator; zero in a leaf.
+    pub child: u32,
+}
+
+impl Slot {
+    /// Bytes of the record on the heap.
+    pub(super) fn record_bytes(self) -> usize {
+        self.suffix_len + self.value_len
+    }
+}
+
+/// Reads a field of a page that the caller holds.
+pub(super) fn u16_at(page: &[u8], at: usize) -> usize {
+    usize::from(u16::from_le_bytes([page[at], page[at + 1]]))
+}
+
+/// Reads a field of a page that the caller holds.
+pub(super) fn u32_at(page: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
+}
+
+/// Writes a field.
+pub(super) fn set_u16(page: &mut [u8], at: usize, value: usize) {
+    debug_assert!(value <= usize::from(u16::MAX));
+    page[at..at + 2].copy_from_slice(&(value as u16).to_le_bytes());
+}
+
+/// Writes a field.
+pub(super) fn set_u32(page: &mut [u8], at: usize, value: u32) {
+    page[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Whether the page is an inner node.
+pub(super) fn is_inner(page: &[u8]) -> bool {
+    page[KIND] == PageKind::Inner as u8
+}
+
+/// Level of the node.
+pub(super) fn level(page: &[u8]) -> u8 {
+    page[LEVEL]
+}
+
+/// Number of records or separators.
+pub(super) fn count(page: &[u8]) -> usize {
+    u16_at(page, COUNT)
+}
+
+/// Bytes of a slot of this page.
+pub(super) fn slot_bytes(page: &[u8]) -> usize {
+    if is_inner(page) { INNER_SLOT_BYTES } else { LEAF_SLOT_BYTES }
+}
+
+/// First byte of the slots.
+pub(super) fn slots_start(page: &[u8]) -> usize {
+    HEADS + 4 * u16_at(page, HEADS_CAPACITY)
+}
+
+/// First byte behind the slots.
+pub(super) fn slots_end(page: &[u8]) -> usize {
+    slots_start(page) + slot_bytes(page) * count(page)
+}
+
+/// First byte of the heap.
+pub(super) fn heap_start(page: &[u8]) -> usize {
+    u32_at(page, HEAP_START) as usize
+}
+
+/// Bytes of live records in the heap.
+pub(super) fn heap_live(page: &[u8]) -> usize {
+    u32_at(page, HEAP_LIVE) as usize
+}
+
+/// First byte of the fences, which is the end of the heap.
+pub(super) fn fences_start(page: &[u8]) -> usize {
+    page.len() - u16_at(page, LOWER_LEN) - u16_at(page, UPPER_LEN)
+}
+
+/// The lower fence, or `None` for minus infinity.
+pub(super) fn lower_fence(page: &[u8]) -> Option<&[u8]> {
+    let finite = u16_at(page, NODE_FLAGS) as u16 & LOWER_INFINITE == 0;
+    finite.then(|| &page[page.len() - u16_at(page, LOWER_LEN)..])
+}
+
+/// The upper fence, or `None` for plus infinity.
+pub(super) fn upper_fence(page: &[u8]) -> Option<&[u8]> {
+    let finite = u16_at(page, NODE_FLAGS) as u16 & UPPER_INFINITE == 0;
+    finite.then(|| &page[fences_start(page)..page.len() - u16_at(page, LOWER_LEN)])
+}
+
+/// The prefix that the node's keys share and do not store.
+pub(super) fn prefix(page: &[u8]) -> &[u8] {
+    let lower = page.len() - u16_at(page, LOWER_LEN);
+    &page[lower..lower + u16_at(page, PREFIX_LEN)]
+}
+
+/// Head `index`.
+pub(super) fn head(page: &[u8], index: usize) -> i32 {
+    u32_at(page, HEADS + 4 * index) as i32
+}
+
+/// Writes head `index`.
+pub(super) fn set_head(page: &mut [u8], index: usize, head: i32) {
+    set_u32(page, HEADS + 4 * index, head as u32);
+}
+
+/// What hint `hint` of a node must be: a head, or the largest number if it has no key.
+pub(super) fn expected_hint(page: &[u8], hint: usize) -> i32 {
+    let key = hint_spacing(count(page)) * (hint + 1);
+    if key < count(page) { head(page, key) } else { i32::MAX }
+}
+
+/// Reads slot `index`.
+pub(super) fn slot(page: &[u8], index: usize) -> Slot {
+    let inner = is_inner(page);
+    let at = slots_start(page) + index * slot_bytes(page);
+    Slot {
+        offset: u16_at(page, at),
+        suffix_len: u16_at(page, at + 2),
+        value_len: if inner { 0 } else { u16_at(page, at + 4) & VALUE_LEN_MASK as usize },
+        child: if inner { u32_at(page, at + 4) } else { 0 },
+    }
+}
+
+/// Writes slot `index`.
+pub(super) fn set_slot(page: &mut [u8], index: usize, slot: Slot) {
+    let at = slots_start(page) + index * slot_bytes(page);
+    // A record without bytes may begin behind the last byte of a 64 KiB page, which 16 bits do not hold.
+    let offset = if slot.record_bytes() == 0 { 0 } else { slot.offset };
+    set_u16(page, at, offset);
+    set_u16(page, at + 2, slot.suffix_len);
+    if is_inner(page) {
+        set_u32(page, at + 4, slot.child);
+    } else {
+        set_u16(page, at + 4, slot.value_len);
+    }
+}
+
+/// The key of record `index` without the prefix.
+pub(super) fn suffix(page: &[u8], index: usize) -> &[u8] {
+    let slot = slot(page, index);
+    &page[slot.offset..slot.offset + slot.suffix_len]
+}
+
+/// The value of record `index`.
+pub(super) fn value(page: &[u8], index: usize) -> &[u8] {
+    let slot = slot(page, index);
+    let at = slot.offset + slot.suffix_len;
+    &page[at..at + slot.value_len]
+}
+
+/// Bytes that a node needs which holds `count` keys, `live` bytes on the heap and `fences` bytes of
+/// fences, with nothing dead and no place too many for heads.
+pub(super) fn space_needed<L: Ladder>(
+    page_bytes: usize,
+    slot_bytes: usize,
+    count: usize,
+    live: usize,
+    fences: usize,
+) -> usize {
+    HEADS + 4 * heads_needed::<L>(page_bytes, count) + slot_bytes * count + live + fences
+}

@@ -1,0 +1,38 @@
+//! Nodes: the bytes of a leaf or an inner node, and everything that is done to them in place.
+//!
+//! Rank 3. Bytes in, bytes out: no latch, no I/O; searches allocate nothing. `layout` says where the
+//! fields lie; [`Node`] reads, over racing bytes as over plain ones; [`NodeMut`] changes, one file for an
+//! operation; [`check()`] finds every defect of a page, and [`load_check`], which is cheap, those that could
+//! lead a writer out of the page. The optimisations of "B-Trees Are Back" section 3 are constants of a
+//! [`Ladder`] type, [`Hints`] having them all.
+//!
+//! Keys are byte strings in lexicographic order; the empty key is a key. A node holds keys
+//! `lower fence < key <= upper fence`.
+
+mod build;
+mod check;
+mod defect;
+mod inner;
+mod ladder;
+mod lanes;
+mod layout;
+mod merge;
+mod read;
+mod search;
+mod separator;
+mod split;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use build::Builder;
+pub use check::{check, check_as, load_check, load_check_as};
+pub use defect::Defect;
+pub use ladder::{Baseline, Heads, Hints, Ladder, Prefix};
+pub use layout::max_record_bytes;
+pub use merge::{copy_node, merge_space};
+pub use read::Node;
+pub use search::{ChildPosition, Position};
+pub use split::{Split, SplitHint};
+pub use write::{NoSpace, NodeMut};

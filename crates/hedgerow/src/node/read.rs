@@ -1,0 +1,324 @@
+//! The read side of a node, leaf or inner, over any [`PageBytes`].
+//!
+//! A `Node` is a view: it owns nothing and checks nothing. Over racing bytes every result is untrusted
+//! until the page is validated; over a page that [`super::load_check`] has passed and that is latched it
+//! is the truth. All functions are total. `Copy`; as thread-safe as the bytes under it.
+
+use super::ladder::{Hints, Ladder};
+use super::layout::{
+    COUNT, HEADS, HEADS_CAPACITY, HEAP_LIVE, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
+    LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, Slot, UPPER_CHILD, UPPER_INFINITE,
+    UPPER_LEN, VALUE_LEN_MASK, space_needed,
+};
+use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PAGE_ID, PageKind, TREE_ID};
+use crate::types::{Lsn, PageId, TreeId};
+use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+
+/// A node to read from; `L` is the rung of the ladder that it was written with.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<B, L = Hints> {
+    pub(super) bytes: B,
+    ladder: PhantomData<L>,
+}
+
+impl<B: PageBytes, L: Ladder> Node<B, L> {
+    /// Views bytes as a node. Nothing is checked: see the head of this file.
+    #[inline(always)]
+    pub fn new(bytes: B) -> Self {
+        Node { bytes, ladder: PhantomData }
+    }
+
+    /// The bytes under the view.
+    #[inline(always)]
+    pub fn bytes(&self) -> B {
+        self.bytes
+    }
+
+    /// What the page is; `None` if this build knows no such kind.
+    #[inline(always)]
+    pub fn kind(&self) -> Option<PageKind> {
+        PageKind::from_byte(self.bytes.u8_at(KIND))
+    }
+
+    /// Level above the leaves, which have zero.
+    #[inline(always)]
+    pub fn level(&self) -> u8 {
+        self.bytes.u8_at(LEVEL)
+    }
+
+    /// The page that the bytes say they are.
+    #[inline(always)]
+    pub fn page_id(&self) -> PageId {
+        PageId(self.bytes.u32_at(PAGE_ID))
+    }
+
+    /// The tree that the page belongs to.
+    #[inline(always)]
+    pub fn tree_id(&self) -> TreeId {
+        TreeId(self.bytes.u32_at(TREE_ID))
+    }
+
+    /// The newest LSN of any record in the page.
+    #[inline(always)]
+    pub fn newest_lsn(&self) -> Lsn {
+        Lsn(self.bytes.u64_at(NEWEST_LSN))
+    }
+
+    /// Number of records in a leaf, of separators in an inner node (which has one child more).
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        usize::from(self.bytes.u16_at(COUNT))
+    }
+
+    /// Bytes that all keys of the node begin with and none stores.
+    #[inline(always)]
+    pub fn prefix_len(&self) -> usize {
+        usize::from(self.bytes.u16_at(PREFIX_LEN))
+    }
+
+    #[inline(always)]
+    fn is_inner(&self) -> bool {
+        self.bytes.u8_at(KIND) == PageKind::Inner as u8
+    }
+
+    #[inline(always)]
+    fn slots_start(&self) -> usize {
+        if !L::HEADS {
+            return HEADS;
+        }
+        HEADS + 4 * usize::from(self.bytes.u16_at(HEADS_CAPACITY))
+    }
+
+    #[inline(always)]
+    fn leaf_slot(&self, index: usize) -> Slot {
+        let word = self.bytes.u64_at(self.slots_start() + LEAF_SLOT_BYTES * index);
+        Slot {
+            offset: word as usize & 0xffff,
+            suffix_len: (word >> 16) as usize & 0xffff,
+            value_len: (word >> 32) as usize & VALUE_LEN_MASK as usize,
+            child: 0,
+        }
+    }
+
+    #[inline]
+    fn slot(&self, index: usize) -> Slot {
+        if !self.is_inner() {
+            return self.leaf_slot(index);
+        }
+        let word = self.bytes.u64_at(self.slots_start() + INNER_SLOT_BYTES * index);
+        Slot {
+            offset: word as usize & 0xffff,
+            suffix_len: (word >> 16) as usize & 0xffff,
+            value_len: 0,
+            child: (word >> 32) as u32,
+        }
+    }
+
+    /// Child `index` of an inner node; `index == count` names the child above the last separator.
+    #[inline]
+    pub fn child_at(&self, index: usize) -> PageId {
+        let slot = self.slots_start() + INNER_SLOT_BYTES * index;
+        let at = if index < self.count() { slot + 4 } else { UPPER_CHILD };
+        PageId(self.bytes.u32_at(at))
+    }
+
+    /// Bytes of the value of record `index` of a leaf.
+    #[inline(always)]
+    pub fn value_len(&self, index: usize) -> usize {
+        self.leaf_slot(index).value_len
+    }
+
+    /// Appends the value of record `index` of a leaf to `out`.
+    #[inline]
+    pub fn append_value(&self, index: usize, out: &mut Vec<u8>) {
+        let slot = self.leaf_slot(index);
+        self.bytes.append_to(slot.offset + slot.suffix_len, slot.value_len, out);
+    }
+
+    /// Copies the value of record `index` of a leaf to the start of `out` and gives its length. If
+    /// `out` is shorter than that, nothing is copied.
+    #[inline(always)]
+    pub fn value_into(&self, index: usize, out: &mut [u8]) -> usize {
+        let slot = self.leaf_slot(index);
+        if let Some(out) = out.get_mut(..slot.value_len) {
+            self.bytes.copy(slot.offset + slot.suffix_len, out);
+        }
+        slot.value_len
+    }
+
+    /// Whether the value of record `index` of a leaf is `value`.
+    #[inline]
+    pub fn value_equals(&self, index: usize, value: &[u8]) -> bool {
+        let slot = self.leaf_slot(index);
+        slot.value_len == value.len()
+            && self.bytes.equals(slot.offset + slot.suffix_len, slot.value_len, value)
+    }
+
+    /// Bytes of key (or separator) `index`, prefix included.
+    #[inline]
+    pub fn key_len(&self, index: usize) -> usize {
+        self.prefix_len() + self.slot(index).suffix_len
+    }
+
+    /// Appends the prefix that all keys of the node share to `out`.
+    #[inline]
+    pub fn append_prefix(&self, out: &mut Vec<u8>) {
+        let lower = self.bytes.len().saturating_sub(usize::from(self.bytes.u16_at(LOWER_LEN)));
+        self.bytes.append_to(lower, self.prefix_len(), out);
+    }
+
+    /// Appends key (or separator) `index` to `out`, without the shared prefix.
+    #[inline]
+    pub fn append_suffix(&self, index: usize, out: &mut Vec<u8>) {
+        let slot = self.slot(index);
+        self.bytes.append_to(slot.offset, slot.suffix_len, out);
+    }
+
+    /// Appends key (or separator) `index` to `out`, prefix included.
+    #[inline]
+    pub fn append_key(&self, index: usize, out: &mut Vec<u8>) {
+        self.append_prefix(out);
+        self.append_suffix(index, out);
+    }
+
+    /// Compares key (or separator) `index` with a key that has the node's prefix.
+    #[inline]
+    pub fn compare_key(&self, index: usize, key: &[u8]) -> Ordering {
+        let slot = self.slot(index);
+        let suffix = key.get(self.prefix_len()..).unwrap_or(&[]);
+        self.bytes.compare(slot.offset, slot.suffix_len, suffix)
+    }
+
+    /// Place and length of the lower fence; `None` for minus infinity.
+    #[inline]
+    fn lower_place(&self) -> Option<(usize, usize)> {
+        if self.bytes.u16_at(NODE_FLAGS) & LOWER_INFINITE != 0 {
+            return None;
+        }
+        let len = usize::from(self.bytes.u16_at(LOWER_LEN));
+        Some((self.bytes.len().saturating_sub(len), len))
+    }
+
+    /// Place and length of the upper fence; `None` for plus infinity.
+    #[inline]
+    fn upper_place(&self) -> Option<(usize, usize)> {
+        if self.bytes.u16_at(NODE_FLAGS) & UPPER_INFINITE != 0 {
+            return None;
+        }
+        let lower = usize::from(self.bytes.u16_at(LOWER_LEN));
+        let len = usize::from(self.bytes.u16_at(UPPER_LEN));
+        Some((self.bytes.len().saturating_sub(lower + len), len))
+    }
+
+    /// Appends the lower fence, which is below every key of the node, to `out`; false if the node
+    /// reaches down without end.
+    pub fn append_lower_fence(&self, out: &mut Vec<u8>) -> bool {
+        let place = self.lower_place();
+        if let Some((at, len)) = place {
+            self.bytes.append_to(at, len, out);
+        }
+        place.is_some()
+    }
+
+    /// Appends the upper fence, the largest key that the node may hold, to `out`; false if the node
+    /// reaches up without end.
+    pub fn append_upper_fence(&self, out: &mut Vec<u8>) -> bool {
+        let place = self.upper_place();
+        if let Some((at, len)) = place {
+            self.bytes.append_to(at, len, out);
+        }
+        place.is_some()
+    }
+
+    /// Bytes of the lower fence.
+    pub fn lower_fence_len(&self) -> usize {
+        usize::from(self.bytes.u16_at(LOWER_LEN))
+    }
+
+    /// Bytes of the upper fence.
+    pub fn upper_fence_len(&self) -> usize {
+        usize::from(self.bytes.u16_at(UPPER_LEN))
+    }
+
+    /// Whether the node reaches up only to a fence.
+    #[inline]
+    pub fn has_upper_fence(&self) -> bool {
+        self.upper_place().is_some()
+    }
+
+    /// Whether `key` is the upper fence.
+    pub fn is_upper_fence(&self, key: &[u8]) -> bool {
+        self.upper_place()
+            .is_some_and(|(at, len)| len == key.len() && self.bytes.equals(at, len, key))
+    }
+
+    /// Whether `key` lies above the lower fence.
+    #[inline]
+    pub fn is_above_lower(&self, key: &[u8]) -> bool {
+        self.lower_place().is_none_or(|(at, len)| self.bytes.compare(at, len, key).is_lt())
+    }
+
+    /// Whether `key` is at most the upper fence.
+    #[inline]
+    pub fn is_within_upper(&self, key: &[u8]) -> bool {
+        self.upper_place().is_none_or(|(at, len)| self.bytes.compare(at, len, key).is_ge())
+    }
+
+    /// Whether the node is the one for `key`: lower fence < key <= upper fence.
+    #[inline]
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.is_above_lower(key) && self.is_within_upper(key)
+    }
+
+    /// Bytes of both fences.
+    fn fence_bytes(&self) -> usize {
+        usize::from(self.bytes.u16_at(LOWER_LEN)) + usize::from(self.bytes.u16_at(UPPER_LEN))
+    }
+
+    /// Bytes of live records on the heap: suffixes and values.
+    pub fn payload_bytes(&self) -> usize {
+        self.bytes.u32_at(HEAP_LIVE) as usize
+    }
+
+    /// Bytes of the page that are in use, once compacted: fixed fields, heads, slots, records, fences.
+    /// `used_bytes + free_bytes` is the page.
+    pub fn used_bytes(&self) -> usize {
+        let slot_bytes = if self.is_inner() { INNER_SLOT_BYTES } else { LEAF_SLOT_BYTES };
+        let (page, count) = (self.bytes.len(), self.count());
+        space_needed::<L>(page, slot_bytes, count, self.payload_bytes(), self.fence_bytes())
+    }
+
+    /// Bytes of the page that compaction would make available.
+    pub fn free_bytes(&self) -> usize {
+        self.bytes.len().saturating_sub(self.used_bytes())
+    }
+
+    /// Asks the memory for the lines that a search reads first: header, hints, and the first heads.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        self.bytes.prefetch(0);
+        self.bytes.prefetch(HINTS);
+        self.bytes.prefetch(HEADS);
+        self.bytes.prefetch(HEADS + 64);
+    }
+
+    /// Asks the memory for the record of slot `index` of a leaf.
+    #[inline(always)]
+    pub fn prefetch_record(&self, index: usize) {
+        let slot = self.leaf_slot(index);
+        self.bytes.prefetch(slot.offset);
+        self.bytes.prefetch(slot.offset + slot.record_bytes());
+    }
+}
+
+impl<'a, L: Ladder> Node<PlainBytes<'a>, L> {
+    /// The value of record `index` of a leaf, in place. Empty if the slot leads out of the page.
+    #[inline]
+    pub fn value(&self, index: usize) -> &'a [u8] {
+        let slot = self.leaf_slot(index);
+        let at = slot.offset + slot.suffix_len;
+        self.bytes.as_slice().get(at..at + slot.value_len).unwrap_or(&[])
+    }
+}

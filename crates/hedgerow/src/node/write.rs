@@ -1,0 +1,370 @@
+//! Changes of a node: format, insert, update, remove, and compaction under them.
+//!
+//! The caller holds the page exclusively, or a private copy of it, and has seen [`super::load_check`]
+//! pass since the page came from outside; then nothing here panics, whatever else is wrong with the
+//! bytes. Invariants: a call that gives [`NoSpace`] has changed nothing; after every call the space
+//! equation of [`super::layout`] holds, heads and hints agree with the keys, and `heap_live` is the sum
+//! of the records. Removed records stay on the heap until an insertion needs their space.
+
+use super::ladder::{Hints, Ladder};
+use super::layout::{
+    COUNT, HEADS, HEADS_CAPACITY, HEAP_LIVE, HEAP_START, HINT_COUNT, HINTS, LAST_INSERT,
+    LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD, UPPER_INFINITE,
+    UPPER_LEN, common_prefix, count, expected_hint, fences_start, head_of, heads_needed, heap_live,
+    heap_start, hint_spacing, is_inner, max_record_bytes, prefix, set_head, set_slot, set_u16,
+    set_u32, slot, slot_bytes, slots_end, slots_start, space_needed, u16_at, value,
+};
+use super::read::Node;
+use crate::page::header::{FLAGS, KIND, LEVEL, NEWEST_LSN, PageKind};
+use crate::types::PageId;
+use hedgerow_sync::optimistic::PlainBytes;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// The record does not fit into the node; nothing has been changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoSpace;
+
+/// Longest run of neighbouring insertions that is counted.
+pub(super) const MAX_RUN: i16 = 64;
+
+/// A node to change; `L` is the rung of the ladder that it was written with.
+#[derive(Debug)]
+pub struct NodeMut<'a, L = Hints> {
+    pub(super) page: &'a mut [u8],
+    ladder: PhantomData<L>,
+}
+
+impl<'a, L: Ladder> NodeMut<'a, L> {
+    /// Wraps a page that has passed [`super::load_check`] or was formatted by this build.
+    #[inline]
+    pub fn new(page: &'a mut [u8]) -> Self {
+        NodeMut { page, ladder: PhantomData }
+    }
+
+    /// Makes an empty node out of a page, for keys `lower < key <= upper` (`None`: without end).
+    ///
+    /// Of the page's header, ids, epoch and checksum stay; the newest LSN becomes zero. An inner node
+    /// needs its upper child set before it is used. The fences have at most [`max_record_bytes`] each.
+    pub fn format(
+        page: &'a mut [u8],
+        kind: PageKind,
+        level: u8,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+    ) -> Self {
+        let page_bytes = page.len();
+        page[NEWEST_LSN..NEWEST_LSN + 8].fill(0);
+        page[KIND] = kind as u8;
+        page[LEVEL] = level;
+        page[FLAGS..HEADS].fill(0);
+        let mut flags = 0;
+        let mut end = page_bytes;
+        for (fence, len_field, infinite) in
+            [(lower, LOWER_LEN, LOWER_INFINITE), (upper, UPPER_LEN, UPPER_INFINITE)]
+        {
+            let Some(fence) = fence else {
+                flags |= infinite;
+                continue;
+            };
+            set_u16(page, len_field, fence.len());
+            page[end - fence.len()..end].copy_from_slice(fence);
+            end -= fence.len();
+        }
+        set_u16(page, NODE_FLAGS, usize::from(flags));
+        if let (true, Some(lower), Some(upper)) = (L::PREFIX, lower, upper) {
+            set_u16(page, PREFIX_LEN, common_prefix(lower, upper));
+        }
+        set_u32(page, HEAP_START, end as u32);
+        let mut node = NodeMut::new(page);
+        node.refresh_hints(0, 0);
+        node
+    }
+
+    /// The node, to read.
+    #[inline]
+    pub fn as_node(&self) -> Node<PlainBytes<'_>, L> {
+        Node::new(PlainBytes::new(self.page))
+    }
+
+    /// The bytes of the page.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.page
+    }
+
+    /// The value of record `index` of a leaf.
+    ///
+    /// # Panics
+    /// If there is no such record.
+    pub fn value(&self, index: usize) -> &[u8] {
+        assert!(index < count(self.page), "no record {index} to read");
+        value(self.page, index)
+    }
+
+    /// Inserts a record into a leaf at `index`, where [`Node::search`] has not found the key.
+    ///
+    /// # Errors
+    /// [`NoSpace`] if the leaf must be split first, or if key and value are longer than
+    /// [`max_record_bytes`] (which no split can help; the caller has checked it).
+    ///
+    /// # Panics
+    /// If `index` is above the count.
+    pub fn insert(&mut self, index: usize, key: &[u8], value: &[u8]) -> Result<(), NoSpace> {
+        if key.len() + value.len() > max_record_bytes(self.page.len()) {
+            return Err(NoSpace);
+        }
+        let suffix = key.get(u16_at(self.page, PREFIX_LEN)..).unwrap_or(&[]);
+        self.insert_record(index, suffix, value, 0)
+    }
+
+    /// Gives record `index` of a leaf another value: in place if it is not longer than the old one.
+    ///
+    /// # Errors
+    /// [`NoSpace`] as for [`Self::insert`].
+    ///
+    /// # Panics
+    /// If there is no such record.
+    pub fn update(&mut self, index: usize, value: &[u8]) -> Result<(), NoSpace> {
+        assert!(index < count(self.page), "no record {index} to update");
+        let old = slot(self.page, index);
+        if value.len() <= old.value_len {
+            let at = old.offset + old.suffix_len;
+            self.page[at..at + value.len()].copy_from_slice(value);
+            self.add_live(0, old.value_len - value.len());
+            set_slot(self.page, index, Slot { value_len: value.len(), ..old });
+            return Ok(());
+        }
+        let key_len = u16_at(self.page, PREFIX_LEN) + old.suffix_len;
+        if key_len + value.len() > max_record_bytes(self.page.len()) {
+            return Err(NoSpace);
+        }
+        let record = old.suffix_len + value.len();
+        let mut offset = heap_start(self.page);
+        if slots_end(self.page) + record <= offset {
+            offset -= record;
+            self.page.copy_within(old.offset..old.offset + old.suffix_len, offset);
+        } else {
+            let live = heap_live(self.page) - old.record_bytes() + record;
+            let count = count(self.page);
+            if self.space_needed(count, live) > self.page.len() {
+                return Err(NoSpace);
+            }
+            // The old record is dropped by the compaction; its suffix is still in the copy.
+            set_slot(self.page, index, Slot { offset: 0, suffix_len: 0, value_len: 0, child: 0 });
+            let copy = self.compact(heads_needed::<L>(self.page.len(), count));
+            offset = heap_start(self.page) - record;
+            let suffix = &copy[old.offset..old.offset + old.suffix_len];
+            self.page[offset..offset + old.suffix_len].copy_from_slice(suffix);
+        }
+        let at = offset + old.suffix_len;
+        self.page[at..at + value.len()].copy_from_slice(value);
+        set_slot(self.page, index, Slot { offset, value_len: value.len(), ..old });
+        set_u32(self.page, HEAP_START, offset as u32);
+        self.add_live(record, old.record_bytes());
+        Ok(())
+    }
+
+    /// Removes record (or separator) `index`.
+    ///
+    /// # Panics
+    /// If there is no such record.
+    pub fn remove(&mut self, index: usize) {
+        let count = count(self.page);
+        assert!(index < count, "no record {index} to remove");
+        let removed = slot(self.page, index);
+        if L::HEADS {
+            self.page.copy_within(HEADS + 4 * (index + 1)..HEADS + 4 * count, HEADS + 4 * index);
+        }
+        let (start, width) = (slots_start(self.page), slot_bytes(self.page));
+        self.page
+            .copy_within(start + width * (index + 1)..start + width * count, start + width * index);
+        set_u16(self.page, COUNT, count - 1);
+        set_u16(self.page, RUN, 0);
+        self.add_live(0, removed.record_bytes());
+        let heap = heap_start(self.page);
+        if removed.offset == heap {
+            set_u32(self.page, HEAP_START, (heap + removed.record_bytes()) as u32);
+        }
+        self.refresh_hints(index, count);
+    }
+
+    /// Inserts a slot and its record; the suffix is the key without the node's prefix.
+    pub(super) fn insert_record(
+        &mut self,
+        index: usize,
+        suffix: &[u8],
+        value: &[u8],
+        child: u32,
+    ) -> Result<(), NoSpace> {
+        let count = count(self.page);
+        assert!(index <= count, "no place {index} to insert at");
+        let record = suffix.len() + value.len();
+        self.make_room(record)?;
+        if L::HEADS {
+            let at = HEADS + 4 * index;
+            self.page.copy_within(at..HEADS + 4 * count, at + 4);
+            set_head(self.page, index, head_of(suffix));
+        }
+        let width = slot_bytes(self.page);
+        let at = slots_start(self.page) + width * index;
+        self.page.copy_within(at..at + width * (count - index), at + width);
+        set_u16(self.page, COUNT, count + 1);
+        let offset = heap_start(self.page) - record;
+        let value_at = offset + suffix.len();
+        self.page[offset..value_at].copy_from_slice(suffix);
+        self.page[value_at..value_at + value.len()].copy_from_slice(value);
+        set_u32(self.page, HEAP_START, offset as u32);
+        self.add_live(record, 0);
+        let (suffix_len, value_len) = (suffix.len(), value.len());
+        set_slot(self.page, index, Slot { offset, suffix_len, value_len, child });
+        self.refresh_hints(index, count);
+        self.note_insertion(index, count);
+        Ok(())
+    }
+
+    /// Makes room for one more slot and for a record of so many bytes: a longer array of heads, or
+    /// compaction.
+    fn make_room(&mut self, record: usize) -> Result<(), NoSpace> {
+        let count = count(self.page) + 1;
+        let needed = heads_needed::<L>(self.page.len(), count);
+        let capacity = u16_at(self.page, HEADS_CAPACITY);
+        let grown = capacity.max(needed);
+        let width = slot_bytes(self.page);
+        if HEADS + 4 * grown + width * count + record <= heap_start(self.page) {
+            if grown > capacity {
+                let slots = slots_start(self.page);
+                self.page.copy_within(slots..slots_end(self.page), HEADS + 4 * grown);
+                set_u16(self.page, HEADS_CAPACITY, grown);
+            }
+            return Ok(());
+        }
+        if self.space_needed(count, heap_live(self.page) + record) > self.page.len() {
+            return Err(NoSpace);
+        }
+        self.compact(needed);
+        Ok(())
+    }
+
+    /// Bytes needed for so many slots and live bytes between the fences that the node has.
+    pub(super) fn space_needed(&self, count: usize, live: usize) -> usize {
+        let page = self.page.len();
+        let fences = page - fences_start(self.page);
+        space_needed::<L>(page, slot_bytes(self.page), count, live, fences)
+    }
+
+    /// Packs the records at the end of the heap, in the order of their keys, and gives the array of
+    /// heads `capacity` places, enough for the count. Gives a copy of the page as it was.
+    fn compact(&mut self, capacity: usize) -> Vec<u8> {
+        let old = self.page.to_vec();
+        set_u16(self.page, HEADS_CAPACITY, capacity);
+        let mut top = fences_start(&old);
+        let mut live = 0;
+        for index in 0..count(&old) {
+            let slot = slot(&old, index);
+            top -= slot.record_bytes();
+            live += slot.record_bytes();
+            self.page[top..top + slot.record_bytes()]
+                .copy_from_slice(&old[slot.offset..slot.offset + slot.record_bytes()]);
+            set_slot(self.page, index, Slot { offset: top, ..slot });
+        }
+        set_u32(self.page, HEAP_START, top as u32);
+        assert!(
+            slots_end(self.page) <= top && live <= heap_live(&old),
+            "compaction made space vanish"
+        );
+        old
+    }
+
+    /// Sets the size of the array of heads of a node that has no records yet.
+    pub(super) fn reserve_heads(&mut self, count: usize) {
+        let capacity = heads_needed::<L>(self.page.len(), count);
+        set_u16(self.page, HEADS_CAPACITY, capacity);
+    }
+
+    /// Appends a record whose suffix comes in two parts. There is room, and a place among the heads;
+    /// the caller refreshes the hints when all is appended.
+    pub(super) fn append_record(&mut self, parts: [&[u8]; 2], value: &[u8], child: u32) {
+        let count = count(self.page);
+        let suffix_len = parts[0].len() + parts[1].len();
+        let record = suffix_len + value.len();
+        let offset = heap_start(self.page) - record;
+        let mut at = offset;
+        for part in [parts[0], parts[1], value] {
+            self.page[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        set_u32(self.page, HEAP_START, offset as u32);
+        self.add_live(record, 0);
+        set_u16(self.page, COUNT, count + 1);
+        set_slot(self.page, count, Slot { offset, suffix_len, value_len: value.len(), child });
+        if L::HEADS {
+            let head = head_of(&self.page[offset..offset + suffix_len]);
+            set_head(self.page, count, head);
+        }
+    }
+
+    /// Appends the records `range` of another node, translating between the two prefixes.
+    pub(super) fn append_from(&mut self, source: &[u8], range: Range<usize>) {
+        let from = prefix(source);
+        let to = u16_at(self.page, PREFIX_LEN);
+        for index in range {
+            let slot = slot(source, index);
+            let (suffix, value) =
+                source[slot.offset..slot.offset + slot.record_bytes()].split_at(slot.suffix_len);
+            let restored = from.get(to..).unwrap_or(&[]);
+            let kept = suffix.get(to.saturating_sub(from.len())..).unwrap_or(&[]);
+            self.append_record([restored, kept], value, slot.child);
+        }
+    }
+
+    fn add_live(&mut self, more: usize, less: usize) {
+        let live = heap_live(self.page) + more - less;
+        set_u32(self.page, HEAP_LIVE, live as u32);
+    }
+
+    /// Brings the hints up to date after the keys from `index` on have changed and the count was
+    /// `old_count` before.
+    pub(super) fn refresh_hints(&mut self, index: usize, old_count: usize) {
+        if !L::HINTS {
+            return;
+        }
+        let count = count(self.page);
+        let spacing = hint_spacing(count);
+        // With another spacing (or none before) all hints change; else those behind both counts are
+        // unused and stay so.
+        let all = old_count == 0 || spacing != hint_spacing(old_count);
+        let from = if all { 0 } else { index.div_ceil(spacing).max(1) - 1 };
+        for hint in from..HINT_COUNT {
+            let head = expected_hint(self.page, hint);
+            set_u32(self.page, HINTS + 4 * hint, head as u32);
+            if !all && spacing * (hint + 1) >= count.max(old_count) {
+                break;
+            }
+        }
+    }
+
+    /// Counts insertions that come right behind the last one (up) or right before it (down).
+    fn note_insertion(&mut self, index: usize, old_count: usize) {
+        let last = u16_at(self.page, LAST_INSERT);
+        let run = u16_at(self.page, RUN) as u16 as i16;
+        // Several threads that append to one place come slightly out of order: a key that skips some
+        // places counts for as many, so that the late ones do not cancel it.
+        let near = 1 + old_count / 32;
+        let run = if index > last && index - last <= near {
+            run.saturating_add((index - last) as i16)
+        } else if index <= last && last - index < near {
+            run.saturating_sub(1 + (last - index) as i16)
+        } else {
+            run / 2
+        };
+        set_u16(self.page, LAST_INSERT, index);
+        set_u16(self.page, RUN, usize::from(run.clamp(-MAX_RUN, MAX_RUN) as u16));
+    }
+
+    /// Sets the child above the last separator of an inner node.
+    pub fn set_upper_child(&mut self, child: PageId) {
+        debug_assert!(is_inner(self.page));
+        set_u32(self.page, UPPER_CHILD, child.0);
+    }
+}

@@ -1,0 +1,115 @@
+//! The header that every page of the store begins with: 36 bytes, little-endian.
+//!
+//! ```text
+//! offset  size  field
+//!      0     8  checksum    XXH3-64 of bytes 8.. of the image, seeded with the page id
+//!      8     4  page id
+//!     12     4  tree id
+//!     16     8  epoch       of the last change
+//!     24     8  newest LSN  of any record in the page (zero until there is a log)
+//!     32     1  kind
+//!     33     1  level       0 is a leaf
+//!     34     2  flags       zero in format version 1
+//! ```
+//!
+//! The node layouts go on from byte [`HEADER_BYTES`]. Functions here take plain byte slices: the
+//! caller holds the page, or a private copy of it.
+
+use crate::types::{Epoch, Lsn, PageId, TreeId};
+
+/// Bytes of the common header.
+pub const HEADER_BYTES: usize = 36;
+/// Smallest page size that the layouts work with. Below 2 KiB is for tests.
+pub const MIN_PAGE_BYTES: usize = 512;
+/// Largest page size.
+pub const MAX_PAGE_BYTES: usize = 64 << 10;
+
+/// Offset of the checksum.
+pub const CHECKSUM: usize = 0;
+/// Offset of the page's own id.
+pub const PAGE_ID: usize = 8;
+/// Offset of the tree's id.
+pub const TREE_ID: usize = 12;
+/// Offset of the epoch.
+pub const EPOCH: usize = 16;
+/// Offset of the newest LSN.
+pub const NEWEST_LSN: usize = 24;
+/// Offset of the page kind.
+pub const KIND: usize = 32;
+/// Offset of the level.
+pub const LEVEL: usize = 33;
+/// Offset of the flags.
+pub const FLAGS: usize = 34;
+
+/// What a page is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum PageKind {
+    /// A page without content: fresh, or freed.
+    Free = 0,
+    /// An inner node.
+    Inner = 1,
+    /// A leaf of the comparison layout (slotted, sorted).
+    ComparisonLeaf = 2,
+}
+
+impl PageKind {
+    /// Reads a kind byte; `None` if this build knows no such kind.
+    pub const fn from_byte(byte: u8) -> Option<PageKind> {
+        match byte {
+            0 => Some(PageKind::Free),
+            1 => Some(PageKind::Inner),
+            2 => Some(PageKind::ComparisonLeaf),
+            _ => None,
+        }
+    }
+}
+
+fn get<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&page[at..at + N]);
+    bytes
+}
+
+/// The page's own id.
+pub fn page_id(page: &[u8]) -> PageId {
+    PageId(u32::from_le_bytes(get(page, PAGE_ID)))
+}
+
+/// The tree that the page belongs to.
+pub fn tree_id(page: &[u8]) -> TreeId {
+    TreeId(u32::from_le_bytes(get(page, TREE_ID)))
+}
+
+/// The epoch of the page's last change.
+pub fn epoch(page: &[u8]) -> Epoch {
+    Epoch(u64::from_le_bytes(get(page, EPOCH)))
+}
+
+/// The newest LSN of any record in the page.
+pub fn newest_lsn(page: &[u8]) -> Lsn {
+    Lsn(u64::from_le_bytes(get(page, NEWEST_LSN)))
+}
+
+/// The kind, if it is one that this build knows.
+pub fn kind(page: &[u8]) -> Option<PageKind> {
+    PageKind::from_byte(page[KIND])
+}
+
+/// The level: 0 for leaves.
+pub fn level(page: &[u8]) -> u8 {
+    page[LEVEL]
+}
+
+/// Writes id and tree of a fresh page; all else of the header becomes zero.
+pub fn initialise(page: &mut [u8], id: PageId, tree: TreeId) {
+    page[..HEADER_BYTES].fill(0);
+    page[PAGE_ID..PAGE_ID + 4].copy_from_slice(&id.0.to_le_bytes());
+    page[TREE_ID..TREE_ID + 4].copy_from_slice(&tree.0.to_le_bytes());
+}
+
+/// Stamps the page with the epoch of a change.
+pub fn set_epoch(page: &mut [u8], epoch: Epoch) {
+    page[EPOCH..EPOCH + 8].copy_from_slice(&epoch.0.to_le_bytes());
+}

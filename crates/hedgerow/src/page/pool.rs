@@ -1,0 +1,115 @@
+//! What the tree needs of whatever holds its pages.
+//!
+//! The buffer pool implements [`PagePool`]; so do a heap of pages for tests, and other translations
+//! that it is compared with. The rules (who may wait, and holding what) are these:
+//!
+//! - *Nothing is waited for while a page is latched.* [`PoolSession::fault`], [`PoolSession::reserve`]
+//!   and [`PagePool::enter`] may wait, so the caller holds no latch, and for the first two no epoch.
+//! - A translation is a guess until the frame's latch word was read and the frame still names the
+//!   page; [`crate::page::OptimisticPage::open`] does this in the right order.
+//! - A page is changed only under its exclusive latch, and only after [`PagePool::mark_dirty`].
+
+use crate::error::Result;
+use crate::page::guard::ExclusivePage;
+use crate::types::{Epoch, PageId};
+use hedgerow_sync::latch::HybridLatch;
+use hedgerow_sync::optimistic::RacingBytes;
+
+/// A place in memory that holds a page at a time. Frames live as long as their pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct FrameId(pub u32);
+
+/// Why a page is wanted: what a scan faults in enters as already marked for eviction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// A look-up or a change: the page is likely to be wanted again.
+    Point,
+    /// A scan: the page is likely not to be wanted again soon.
+    Scan,
+}
+
+/// Holds pages by id. `Send + Sync`: every method may be called by any number of threads.
+pub trait PagePool: Send + Sync + Sized + 'static {
+    /// One operation's account with the pool; see [`PoolSession`].
+    type Session<'p>: PoolSession<'p, Self>
+    where
+        Self: 'p;
+    /// A writer's stay in an epoch; leaving is dropping it.
+    type EpochGuard<'p>: EpochStay
+    where
+        Self: 'p;
+
+    /// Bytes of a page: a power of two from `MIN_PAGE_BYTES` to `MAX_PAGE_BYTES`.
+    fn page_bytes(&self) -> usize;
+
+    /// The frame that is said to hold page `id`; `None` if it is not in memory (or is being read,
+    /// or is out of range). Never waits.
+    fn translate(&self, id: PageId) -> Option<FrameId>;
+
+    /// The frame that page `id` is most likely in, if it is in memory: a guess that is worth a prefetch,
+    /// and no more. Costs no memory access where translation is predicted.
+    fn expect_frame(&self, id: PageId) -> Option<FrameId> {
+        self.translate(id)
+    }
+
+    /// Whether an id lies in the range that was ever given out. An id out of range that was read
+    /// from a validated page is corruption.
+    fn in_range(&self, id: PageId) -> bool;
+
+    /// The frame's latch.
+    fn latch(&self, frame: FrameId) -> &HybridLatch;
+
+    /// The page that the frame holds now (relaxed; only a validated or latched reader may trust it).
+    fn page_id(&self, frame: FrameId) -> PageId;
+
+    /// The frame's bytes.
+    fn bytes(&self, frame: FrameId) -> RacingBytes<'_>;
+
+    /// Notes that the page was used (second chance). A relaxed store at most, none if already noted.
+    fn note_use(&self, frame: FrameId);
+
+    /// Begins an operation. Costs nothing until the operation faults or reserves.
+    fn session(&self) -> Self::Session<'_>;
+
+    /// Enters the current epoch in order to change pages. May wait for a checkpoint, so nothing may
+    /// be latched and no other stay be open in this thread. Errors: read-only, poisoned, closed.
+    fn enter(&self) -> Result<Self::EpochGuard<'_>>;
+
+    /// Notes under the page's exclusive latch that it is about to change in `epoch`.
+    fn mark_dirty(&self, frame: FrameId, epoch: Epoch);
+
+    /// Frees a page under its exclusive latch: its bytes become a page of kind `Free`, its id may be
+    /// given out again, and the latch is released with a new version.
+    fn free(&self, page: ExclusivePage<'_, Self>, epoch: Epoch);
+}
+
+/// A writer's stay in an epoch.
+pub trait EpochStay {
+    /// The epoch that changes made during the stay are stamped with.
+    fn epoch(&self) -> Epoch;
+}
+
+/// One operation's account with the pool: what it faulted in stays in memory until the session is
+/// dropped (or a bounded number of clock turns has passed), so that fault and restart cannot chase
+/// each other on a tiny pool. Not shared between threads. Dropping releases everything.
+pub trait PoolSession<'p, P: PagePool> {
+    /// Brings a page into memory; returns at once if it is there already. Waits for I/O.
+    ///
+    /// Errors: the read failed, the page is damaged or the id out of range (`Corrupted`), the id is
+    /// free (`NotFound`: it may have been freed after the caller had read it, so this is a restart
+    /// rather than damage), no frame became free in time (`MemoryLimit`), poisoned or closed pool.
+    fn fault(&mut self, id: PageId, access: Access) -> Result<()>;
+
+    /// Asks for several pages with one submission and waits for them. Pages that cannot be had
+    /// (no frames, failed reads) are left out: a later [`Self::fault`] says why.
+    fn prefetch(&mut self, ids: &[PageId], access: Access) -> Result<()>;
+
+    /// Makes sure that `count` fresh pages are at hand for [`Self::take`]. Waits for frames; nothing
+    /// may be latched, and no epoch be entered.
+    fn reserve(&mut self, count: usize) -> Result<()>;
+
+    /// Takes a fresh page out of the reservation: zeroed, with its id in place and exclusively
+    /// latched. `None` if the reservation is used up. What is not taken goes back with the session.
+    fn take(&mut self, tree: crate::types::TreeId, epoch: Epoch) -> Option<ExclusivePage<'p, P>>;
+}
