@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 0 | the crate `hedgerow-sync`: latches, parking, optimistic reads, the seams |
 //! | 1 | [`error`], [`types`], [`key`], [`checksum`], [`storage`] |
-//! | 2 | [`page`] |
+//! | 2 | [`page`], [`space`] |
 //! | 3 | [`node`] |
 //!
 //! Only what is re-exported at the top is meant for users; the modules are public for the tools, tests
@@ -22,6 +22,8 @@ pub mod key;
 pub mod node;
 #[doc(hidden)]
 pub mod page;
+#[doc(hidden)]
+pub mod space;
 #[doc(hidden)]
 pub mod storage;
 #[doc(hidden)]

@@ -1,0 +1,173 @@
+//! What changed in the page map, by epoch, until a checkpoint takes it.
+//!
+//! Each image that reaches a slot appends (page id, slot) to the delta of the *image's* epoch, each
+//! freed id a tombstone. The map of checkpoint E is the map of the one before plus every delta up to
+//! E. The memory for this is a budget: when it is half used a checkpoint is due
+//! ([`Deltas::is_due`]), when it is full ([`Deltas::is_full`]) writers wait for one with nothing
+//! held. A record itself never fails, because the image that it is for is written by then; so the
+//! budget is what the pool checks *before* it writes a batch. Not shared: under its owner's lock.
+
+use crate::types::{Epoch, PageId, Slot};
+use std::collections::BTreeMap;
+
+/// What one entry is charged with: 12 bytes, in tree nodes that are half full at worst, and the
+/// inner nodes over them.
+pub const ENTRY_BYTES: usize = 32;
+
+/// See the file's header.
+#[derive(Debug)]
+pub struct Deltas {
+    by_epoch: BTreeMap<Epoch, BTreeMap<PageId, Slot>>,
+    budget_bytes: usize,
+    entries: usize,
+    /// Entries that a checkpoint has taken and not brought back.
+    taken: usize,
+}
+
+/// What a checkpoint took: the newest slot of each page that changed, by ascending id;
+/// [`Slot::NONE`] is a tombstone. Give it back by [`Deltas::done`] or [`Deltas::put_back`].
+#[derive(Debug)]
+pub struct TakenDelta {
+    /// The checkpoint.
+    pub epoch: Epoch,
+    /// Page id and slot.
+    pub changes: BTreeMap<PageId, Slot>,
+    entries: usize,
+}
+
+impl Deltas {
+    /// No changes, and a budget of so many bytes.
+    pub fn new(budget_bytes: usize) -> Deltas {
+        Deltas { by_epoch: BTreeMap::new(), budget_bytes, entries: 0, taken: 0 }
+    }
+
+    /// Notes that the image of `id` of epoch `epoch` is in `slot`. Returns the slot of an earlier
+    /// image of the same epoch: no checkpoint can ever refer to that one.
+    pub fn record(&mut self, epoch: Epoch, id: PageId, slot: Slot) -> Option<Slot> {
+        let before = self.by_epoch.entry(epoch).or_default().insert(id, slot);
+        self.entries += usize::from(before.is_none());
+        before.filter(|slot| !slot.is_none())
+    }
+
+    /// Notes that `id` was freed in `epoch`. Returns as [`Self::record`] does.
+    pub fn record_freed(&mut self, epoch: Epoch, id: PageId) -> Option<Slot> {
+        self.record(epoch, id, Slot::NONE)
+    }
+
+    /// Whether a checkpoint is due: half the budget is used.
+    pub fn is_due(&self) -> bool {
+        self.memory_bytes() > self.budget_bytes / 2
+    }
+
+    /// Whether writers must wait for a checkpoint.
+    pub fn is_full(&self) -> bool {
+        self.memory_bytes() > self.budget_bytes
+    }
+
+    /// Whether no change waits for a checkpoint up to `epoch`.
+    pub fn is_empty_to(&self, epoch: Epoch) -> bool {
+        self.by_epoch.range(..=epoch).all(|(_, delta)| delta.is_empty())
+    }
+
+    /// Takes every change of epochs up to `epoch`, the newest of each page.
+    pub fn take(&mut self, epoch: Epoch) -> TakenDelta {
+        let later = self.by_epoch.split_off(&epoch.next());
+        let old = std::mem::replace(&mut self.by_epoch, later);
+        let mut entries = 0;
+        let mut changes = BTreeMap::new();
+        for delta in old.into_values() {
+            entries += delta.len();
+            if changes.is_empty() {
+                changes = delta;
+            } else {
+                changes.extend(delta);
+            }
+        }
+        self.entries -= entries;
+        self.taken += entries;
+        TakenDelta { epoch, changes, entries }
+    }
+
+    /// The checkpoint that took this is durable.
+    pub fn done(&mut self, taken: TakenDelta) {
+        self.taken -= taken.entries;
+    }
+
+    /// The checkpoint that took this failed: the next one takes it. Newer changes win.
+    pub fn put_back(&mut self, taken: TakenDelta) {
+        self.taken -= taken.entries;
+        let delta = self.by_epoch.entry(taken.epoch).or_default();
+        let there = delta.len();
+        for (id, slot) in taken.changes {
+            delta.entry(id).or_insert(slot);
+        }
+        self.entries += delta.len() - there;
+    }
+
+    /// Memory charged, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        (self.entries + self.taken) * ENTRY_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(n: u64) -> Slot {
+        Slot::new(n * 4096, 4096, n).unwrap()
+    }
+
+    #[test]
+    fn the_newest_change_of_a_page_up_to_the_epoch_is_taken() {
+        let mut deltas = Deltas::new(1 << 20);
+        let (a, b, c) = (PageId(4), PageId(5), PageId(6));
+        assert_eq!(deltas.record(Epoch(1), a, slot(1)), None);
+        assert_eq!(deltas.record(Epoch(1), a, slot(2)), Some(slot(1)));
+        deltas.record(Epoch(2), a, slot(3));
+        deltas.record(Epoch(1), b, slot(4));
+        deltas.record_freed(Epoch(2), b);
+        deltas.record(Epoch(3), c, slot(5));
+        let taken = deltas.take(Epoch(2));
+        assert_eq!(
+            taken.changes.iter().map(|(&i, &s)| (i, s)).collect::<Vec<_>>(),
+            [(a, slot(3)), (b, Slot::NONE)]
+        );
+        assert_eq!(deltas.memory_bytes(), 5 * ENTRY_BYTES, "what is taken still counts");
+        assert!(deltas.is_empty_to(Epoch(2)) && !deltas.is_empty_to(Epoch(3)));
+        deltas.done(taken);
+        assert_eq!(deltas.memory_bytes(), ENTRY_BYTES);
+    }
+
+    #[test]
+    fn what_a_failed_checkpoint_took_comes_back_under_what_is_newer() {
+        let mut deltas = Deltas::new(1 << 20);
+        deltas.record(Epoch(1), PageId(4), slot(1));
+        deltas.record(Epoch(1), PageId(5), slot(2));
+        let taken = deltas.take(Epoch(1));
+        deltas.record(Epoch(2), PageId(4), slot(3));
+        deltas.record(Epoch(1), PageId(5), slot(4));
+        deltas.put_back(taken);
+        let again = deltas.take(Epoch(2));
+        assert_eq!(
+            again.changes.into_iter().collect::<Vec<_>>(),
+            [(PageId(4), slot(3)), (PageId(5), slot(4))]
+        );
+    }
+
+    #[test]
+    fn the_budget_asks_for_a_checkpoint_before_it_is_full() {
+        let mut deltas = Deltas::new(10 * ENTRY_BYTES);
+        for id in 4..10 {
+            deltas.record(Epoch(1), PageId(id), slot(1));
+        }
+        assert!(deltas.is_due() && !deltas.is_full());
+        for id in 10..15 {
+            deltas.record(Epoch(2), PageId(id), slot(1));
+        }
+        assert!(deltas.is_full());
+        let taken = deltas.take(Epoch(1));
+        deltas.done(taken);
+        assert!(!deltas.is_due());
+    }
+}

@@ -1,0 +1,41 @@
+//! Space in the file: which slot a page's image lies in, which slots are free, and which must wait.
+//!
+//! Rank 2. Plain data structures and codecs: no latches, no threads, no I/O of their own. Whoever
+//! drives them (the store) holds one lock around a [`Zones`], a [`Deltas`] and a [`PageIds`], lets
+//! go of it to read or write, and hands the bytes in. The pieces:
+//!
+//! - [`geometry`]: how the file is cut into header region, zones and units, with all the arithmetic.
+//! - [`part`]: the codec of a 4 KiB part, the block that the page map and the zone table are made of.
+//! - [`map`]: the durable page map, a radix tree of parts, and its step from one checkpoint to the next.
+//! - [`zones`]: the allocator of slots; [`quarantine`] holds back what a checkpoint still needs;
+//!   [`table`] and [`checkpoint`] make its bitmaps durable; [`shrink`] gives space back to the file
+//!   system.
+//! - [`delta`]: what changed in the map, by epoch, until a checkpoint takes it.
+//! - [`page_ids`]: which page ids are free.
+//!
+//! One fact carries the whole: *a slot that a durable or pinned checkpoint needs is never written*.
+
+mod bits;
+pub mod checkpoint;
+pub mod delta;
+pub mod geometry;
+pub mod map;
+pub mod page_ids;
+pub mod part;
+pub mod quarantine;
+pub mod shrink;
+pub mod slot_store;
+pub mod table;
+mod unit_set;
+pub mod zones;
+
+pub use delta::{Deltas, TakenDelta};
+pub use geometry::{Geometry, HEADER_REGION_BYTES};
+pub use map::{MapRoot, PartIo};
+pub use page_ids::PageIds;
+pub use part::{PartBytes, PartKind};
+pub use table::{LoadGroup, TableRoot};
+pub use zones::{Growth, SpaceReport, Want, Zones};
+
+#[cfg(test)]
+mod tests;

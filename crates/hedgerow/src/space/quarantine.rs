@@ -1,0 +1,231 @@
+//! Slots that nothing refers to any more but an older checkpoint: when may they be written again?
+//!
+//! The rule: a slot with an image of epoch `e`, superseded by one of epoch `e'`, is free at once if
+//! `e = e'`. Otherwise it is free when a checkpoint of at least `e'` is durable and no checkpoint
+//! `c` with `e <= c < e'` is pinned. Why: checkpoint `c` refers to the newest image of an epoch up
+//! to `c`, so it refers to this one exactly if `e <= c < e'`. Until a checkpoint of at least `e'`
+//! is durable a crash goes back to one before `e'`, which may be such a `c`. With `e = e'` there
+//! is no such `c`: no checkpoint falls within an epoch.
+//!
+//! Only the newest durable checkpoint can be pinned (of older ones the slots are gone), so that a
+//! slot that was released stays released. The pins that hold a slot back are neighbours in the
+//! order of pins; such slots are kept by (first pin, last pin) as bits, not as records, because a
+//! backup may hold a pin for days. Before that a slot is a record of 16 bytes, and there are no more
+//! of those than deltas in memory. Invariant: `units` counts every unit in here once. Not shared.
+
+use super::unit_set::UnitSet;
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::Epoch;
+use std::collections::BTreeMap;
+
+/// A run of units, and the epoch of the image in it.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// First unit (low 40 bits) and number of units.
+    run: u64,
+    born: Epoch,
+}
+
+const RUN_SHIFT: u32 = 40;
+
+/// See the file's header.
+#[derive(Debug)]
+pub struct Quarantine {
+    durable: Epoch,
+    /// By the epoch of the superseding image; all of them later than `durable`.
+    waiting: BTreeMap<Epoch, Vec<Waiting>>,
+    pins: BTreeMap<Epoch, u32>,
+    /// By the first and the last pin that needs them.
+    pinned: BTreeMap<(Epoch, Epoch), UnitSet>,
+    units: u64,
+}
+
+impl Quarantine {
+    /// An empty quarantine over a durable checkpoint (epoch 0 before the first).
+    pub fn new(durable: Epoch) -> Quarantine {
+        Quarantine {
+            durable,
+            waiting: BTreeMap::new(),
+            pins: BTreeMap::new(),
+            pinned: BTreeMap::new(),
+            units: 0,
+        }
+    }
+
+    /// The newest durable checkpoint.
+    pub fn durable(&self) -> Epoch {
+        self.durable
+    }
+
+    /// Units held back.
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// Takes in a run whose image of epoch `born` was superseded in epoch `superseding`. Returns
+    /// whether it is free at once instead.
+    pub fn supersede(&mut self, start: u64, len: u32, born: Epoch, superseding: Epoch) -> bool {
+        assert!(born <= superseding, "an image was superseded by an older one");
+        assert!(superseding > self.durable, "a slot was superseded in an epoch that is closed");
+        if born == superseding {
+            return true;
+        }
+        debug_assert!(start < 1 << RUN_SHIFT && len < 1 << (64 - RUN_SHIFT));
+        let run = start | u64::from(len) << RUN_SHIFT;
+        self.waiting.entry(superseding).or_default().push(Waiting { run, born });
+        self.units += u64::from(len);
+        false
+    }
+
+    /// Notes that checkpoint `checkpoint` is durable; calls `release` for each run that became free.
+    pub fn checkpoint_durable(&mut self, checkpoint: Epoch, mut release: impl FnMut(u64, u32)) {
+        assert!(checkpoint > self.durable, "checkpoints become durable in order");
+        self.durable = checkpoint;
+        let later = self.waiting.split_off(&checkpoint.next());
+        for (superseding, runs) in std::mem::replace(&mut self.waiting, later) {
+            for Waiting { run, born } in runs {
+                let (start, len) = (run & ((1 << RUN_SHIFT) - 1), (run >> RUN_SHIFT) as u32);
+                let mut needed = self.pins.range(born..superseding).map(|(&pin, _)| pin);
+                if let Some(first) = needed.next() {
+                    let last = needed.next_back().unwrap_or(first);
+                    let set = self.pinned.entry((first, last)).or_default();
+                    let before = set.len();
+                    set.insert(start, len);
+                    // A crafted file may have two pages in one slot: count what went in.
+                    self.units -= u64::from(len) - (set.len() - before);
+                } else {
+                    self.units -= u64::from(len);
+                    release(start, len);
+                }
+            }
+        }
+    }
+
+    /// Pins the newest durable checkpoint: its slots stay as they are until [`Self::unpin`]. Pins
+    /// of the same checkpoint are counted. Returns the checkpoint; epoch 0 if there is none yet.
+    pub fn pin(&mut self) -> Epoch {
+        *self.pins.entry(self.durable).or_insert(0) += 1;
+        self.durable
+    }
+
+    /// Takes back one pin; calls `release` for each unit that became free.
+    ///
+    /// Errors: `InvalidOption` if the checkpoint is not pinned.
+    pub fn unpin(&mut self, checkpoint: Epoch, mut release: impl FnMut(u64, u32)) -> Result<()> {
+        let Some(count) = self.pins.get_mut(&checkpoint) else {
+            let what = format!("checkpoint {} is not pinned", checkpoint.0);
+            return Err(Error::new(ErrorKind::InvalidOption, what));
+        };
+        *count -= 1;
+        if *count > 0 {
+            return Ok(());
+        }
+        self.pins.remove(&checkpoint);
+        // Where it was the last of several pins, the first still holds the slot back.
+        let keys: Vec<_> =
+            self.pinned.keys().copied().filter(|&(first, _)| first == checkpoint).collect();
+        for key in keys {
+            let Some(set) = self.pinned.remove(&key) else { continue };
+            let mut left = self.pins.range(key.0..=key.1).map(|(&pin, _)| pin);
+            if let Some(first) = left.next() {
+                let last = left.next_back().unwrap_or(first);
+                let others = self.pinned.entry((first, last)).or_default();
+                let sum = others.len() + set.len();
+                others.merge(set);
+                self.units -= sum - others.len();
+            } else {
+                self.units -= set.len();
+                set.for_each_in(0, u64::MAX, |unit| release(unit, 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` for every run or unit held back between two units.
+    pub fn for_each_in(&self, from: u64, to: u64, mut each: impl FnMut(u64, u32)) {
+        for &Waiting { run, .. } in self.waiting.values().flatten() {
+            let (start, len) = (run & ((1 << RUN_SHIFT) - 1), (run >> RUN_SHIFT) as u32);
+            if start >= from && start < to {
+                each(start, len);
+            }
+        }
+        for set in self.pinned.values() {
+            set.for_each_in(from, to, |unit| each(unit, 1));
+        }
+    }
+
+    /// Memory held, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let waiting: usize = self.waiting.values().map(|runs| runs.capacity() * 16 + 64).sum();
+        waiting + self.pinned.values().map(|set| set.memory_bytes() + 64).sum::<usize>()
+    }
+}
+
+const _: () = assert!(size_of::<Waiting>() == 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release_into(out: &mut Vec<u64>) -> impl FnMut(u64, u32) {
+        |start, len| out.extend(start..start + u64::from(len))
+    }
+
+    #[test]
+    fn a_slot_waits_for_the_checkpoint_that_supersedes_it() {
+        let mut q = Quarantine::new(Epoch(3));
+        assert!(q.supersede(10, 2, Epoch(5), Epoch(5)), "same epoch");
+        assert!(!q.supersede(20, 2, Epoch(3), Epoch(5)));
+        assert!(!q.supersede(30, 1, Epoch(4), Epoch(6)));
+        assert_eq!(q.units(), 3);
+        let mut free = Vec::new();
+        q.checkpoint_durable(Epoch(4), release_into(&mut free));
+        assert_eq!(free, []);
+        q.checkpoint_durable(Epoch(5), release_into(&mut free));
+        assert_eq!(free, [20, 21]);
+        q.checkpoint_durable(Epoch(7), release_into(&mut free));
+        assert_eq!(free, [20, 21, 30]);
+        assert_eq!(q.units(), 0);
+    }
+
+    #[test]
+    fn a_pin_holds_what_its_checkpoint_refers_to_and_nothing_else() {
+        let mut q = Quarantine::new(Epoch(2));
+        assert_eq!(q.pin(), Epoch(2));
+        q.supersede(1, 1, Epoch(1), Epoch(3));
+        q.supersede(2, 1, Epoch(2), Epoch(4));
+        q.supersede(3, 1, Epoch(3), Epoch(4));
+        let mut free = Vec::new();
+        q.checkpoint_durable(Epoch(3), release_into(&mut free));
+        assert_eq!(free, []);
+        assert_eq!(q.pin(), Epoch(3));
+        q.checkpoint_durable(Epoch(4), release_into(&mut free));
+        assert_eq!(free, [], "3 is in checkpoint 3, 1 and 2 in checkpoint 2");
+        q.unpin(Epoch(3), release_into(&mut free)).unwrap();
+        assert_eq!(free, [3]);
+        assert_eq!(q.pin(), Epoch(4));
+        q.supersede(4, 1, Epoch(3), Epoch(5));
+        q.supersede(5, 1, Epoch(1), Epoch(5));
+        q.checkpoint_durable(Epoch(5), release_into(&mut free));
+        q.unpin(Epoch(2), release_into(&mut free)).unwrap();
+        assert_eq!(free, [3, 1, 2], "5 passed on to the pin of checkpoint 4");
+        q.unpin(Epoch(4), release_into(&mut free)).unwrap();
+        assert_eq!(free, [3, 1, 2, 4, 5]);
+        assert_eq!(q.units(), 0);
+        assert!(q.unpin(Epoch(4), |_, _| ()).is_err());
+    }
+
+    #[test]
+    fn pins_of_one_checkpoint_are_counted() {
+        let mut q = Quarantine::new(Epoch(1));
+        q.pin();
+        q.pin();
+        q.supersede(1, 1, Epoch(1), Epoch(2));
+        let mut free = Vec::new();
+        q.checkpoint_durable(Epoch(2), release_into(&mut free));
+        q.unpin(Epoch(1), release_into(&mut free)).unwrap();
+        assert_eq!(free, []);
+        q.unpin(Epoch(1), release_into(&mut free)).unwrap();
+        assert_eq!(free, [1]);
+    }
+}

@@ -1,0 +1,430 @@
+//! The file's slots as the buffer pool uses them: allocate, write, record, read.
+//!
+//! Rank 2. A [`SlotStore`] joins the data structures of this module ([`Zones`], [`Deltas`], the map's
+//! root) with the file, and does for them what they ask for: it extends the file and reads parts with
+//! nothing locked. One mutex, which comes last in the latch order, guards all of them; no I/O is done
+//! under it. `Send + Sync`.
+//!
+//! Invariants: what is recorded for a page (its image's slot) is already written, though not synced; the
+//! delta of an epoch, the quarantine and the bitmaps change together.
+
+use crate::checksum::page_checksum;
+use crate::error::{Error, ErrorKind, Result};
+use crate::page::header;
+use crate::space::delta::{Deltas, TakenDelta};
+use crate::space::map::{MapRoot, MapView, PartIo};
+use crate::space::part::{self, PartBytes};
+use crate::space::table::LoadGroup;
+use crate::space::zones::{Growth, SpaceReport, Want, Zones};
+use crate::storage::{AlignedBuffer, File};
+use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
+use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard};
+use std::fmt;
+use std::time::Duration;
+
+/// Checks the content of a page that was read: the node layouts know how, and stand above this rank.
+pub type PageCheck = fn(&[u8]) -> std::result::Result<(), String>;
+
+/// Waits of [`DELTA_WAIT_MS`] each before a writer gives up on room for deltas: a minute.
+const DELTA_WAITS: usize = 600;
+const DELTA_WAIT_MS: u64 = 100;
+
+/// What the mutex guards.
+pub struct SpaceState {
+    /// The allocator.
+    pub zones: Zones,
+    /// The page map's changes.
+    pub deltas: Deltas,
+    /// The map of the last durable checkpoint.
+    pub map: MapRoot,
+    /// The last durable checkpoint.
+    pub checkpoint: Epoch,
+}
+
+impl SpaceState {
+    /// The durable map, to read.
+    pub fn map_view(&self) -> MapView {
+        MapView {
+            root: self.map,
+            checkpoint: self.checkpoint,
+            geometry: self.zones.geometry(),
+            zones: self.zones.zone_count(),
+        }
+    }
+}
+
+/// See the head of the file.
+pub struct SlotStore {
+    file: Arc<dyn File>,
+    page_bytes: usize,
+    check: PageCheck,
+    state: Mutex<SpaceState>,
+    full: AtomicBool,
+    /// Images recorded since the last checkpoint.
+    images: AtomicU64,
+    /// How many creations of keyspaces keep checkpoints out, so that nobody may wait for one.
+    unhindered: AtomicUsize,
+    /// The last checkpoint's failure, for those who wait for room that it was to make.
+    failure: Mutex<Option<Error>>,
+    changed: Condvar,
+    due: Mutex<Due>,
+    wake: Condvar,
+}
+
+/// Whether somebody wants a checkpoint.
+#[derive(Default)]
+struct Due {
+    wanted: bool,
+    closing: bool,
+}
+
+impl fmt::Debug for SlotStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotStore").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl SlotStore {
+    /// Joins a file with what is known of its space.
+    pub fn new(
+        file: Arc<dyn File>,
+        page_bytes: usize,
+        check: PageCheck,
+        state: SpaceState,
+    ) -> SlotStore {
+        SlotStore {
+            file,
+            page_bytes,
+            check,
+            state: Mutex::new(state),
+            full: AtomicBool::new(false),
+            images: AtomicU64::new(0),
+            unhindered: AtomicUsize::new(0),
+            failure: Mutex::new(None),
+            changed: Condvar::new(),
+            due: Mutex::new(Due::default()),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// Allocator, deltas and map, locked. No I/O under it.
+    pub fn state(&self) -> MutexGuard<'_, SpaceState> {
+        self.state.lock()
+    }
+
+    /// Takes `count` slots of `len_bytes`; extends the file, and reads bitmaps, as needed.
+    ///
+    /// Errors: `DiskFull`; `Io`; `Corrupted` if a part of the zone table is damaged. Nothing is taken then.
+    pub fn allocate(&self, count: usize, len_bytes: u64) -> Result<Vec<u64>> {
+        let mut offsets = Vec::with_capacity(count);
+        let mut growth = Growth::Allowed;
+        let mut refusal = None;
+        let len = u32::try_from(len_bytes).expect("a slot is shorter than 4 GiB");
+        loop {
+            let want = self.state.lock().zones.allocate(len, count, growth, &mut offsets);
+            match want {
+                Ok(()) => return Ok(offsets),
+                Err(Want::Grow { zones, file_bytes }) => {
+                    if let Err(error) = self.grow(zones, file_bytes) {
+                        if *error.kind() != ErrorKind::DiskFull {
+                            return Err(error);
+                        }
+                        refusal = Some(error);
+                        growth = Growth::Refused;
+                    }
+                }
+                Err(Want::Load(group)) => self.load_group(group)?,
+                Err(Want::Truncating) => {
+                    let mut state = self.state.lock();
+                    self.changed.wait_for(&mut state, Duration::from_millis(1));
+                }
+                Err(Want::Full) => {
+                    return Err(refusal.unwrap_or_else(|| {
+                        Error::new(ErrorKind::DiskFull, "the file cannot grow any more")
+                    }));
+                }
+            }
+        }
+    }
+
+    fn grow(&self, zones: u32, file_bytes: u64) -> Result<()> {
+        let grown = self.file.len_bytes().and_then(|len| {
+            // Another thread may have come first with a longer file.
+            if len < file_bytes { self.file.allocate(len, file_bytes - len) } else { Ok(()) }
+        });
+        let mut state = self.state.lock();
+        match grown {
+            Ok(()) => state.zones.grown(zones),
+            Err(_) => state.zones.growth_failed(),
+        }
+        grown
+    }
+
+    /// Reads one group's bitmaps.
+    pub fn load_group(&self, group: LoadGroup) -> Result<()> {
+        let mut bytes = part::new_bytes();
+        let read = PartFile::new(self)?.read(group.slot, &mut bytes);
+        let mut state = self.state.lock();
+        match read {
+            Ok(()) => state.zones.load_group(group, &bytes),
+            // A checkpoint has moved the part meanwhile, and the file was cut there.
+            Err(_) if !state.zones.is_wanted(group) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The durable words of one part of the page table; `None` if the map has no such part.
+    pub fn read_map_part(&self, index: usize) -> Result<Option<Box<[u64; PART_WORDS]>>> {
+        let leaf = u32::try_from(index).expect("parts are fewer than page ids");
+        let mut bytes = part::new_bytes();
+        loop {
+            let view = self.state.lock().map_view();
+            match view.leaf(leaf, &mut PartFile::new(self)?, &mut bytes) {
+                Ok(true) => break,
+                Ok(false) => return Ok(None),
+                // Nothing keeps a checkpoint from becoming durable meanwhile, and the slots of the map
+                // that this one walks down from being written again: what looks like damage may be that.
+                Err(_) if self.state.lock().checkpoint != view.checkpoint => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut words = Box::new([0; PART_WORDS]);
+        for (index, word) in words[PART_HEADER_WORDS..].iter_mut().enumerate() {
+            *word = part::word(&bytes, index);
+        }
+        Ok(Some(words))
+    }
+
+    /// Gives back a slot whose image nobody refers to.
+    pub fn discard(&self, slot: Slot) {
+        let mut state = self.state.lock();
+        state.zones.give_back(slot.offset_bytes(), slot.len_bytes() as u32);
+    }
+
+    /// Records that the image of `id` of `epoch` is in `slot`, in place of `old` (of `old_epoch`).
+    pub fn image_written(
+        &self,
+        id: PageId,
+        epoch: Epoch,
+        slot: Slot,
+        old: Slot,
+        old_epoch: Epoch,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        if !old.is_none() {
+            state.zones.supersede(old, old_epoch, epoch)?;
+        }
+        state.deltas.record(epoch, id, slot);
+        self.images.fetch_add(1, AcqRel);
+        self.after_record(&state);
+        Ok(())
+    }
+
+    /// Records that `id` was freed in `epoch`; `old` was its last image.
+    pub fn page_freed(&self, id: PageId, epoch: Epoch, old: Slot, old_epoch: Epoch) -> Result<()> {
+        let mut state = self.state.lock();
+        if !old.is_none() {
+            state.zones.supersede(old, old_epoch, epoch)?;
+        }
+        state.deltas.record_freed(epoch, id);
+        self.after_record(&state);
+        Ok(())
+    }
+
+    fn after_record(&self, state: &SpaceState) {
+        if state.deltas.is_full() {
+            self.full.store(true, Release);
+        }
+        if state.deltas.is_due() {
+            self.request_checkpoint();
+        }
+    }
+
+    /// Waits until there is room for changes of the map. The caller holds nothing.
+    ///
+    /// Errors: why the checkpoint that was to make room failed; `Timeout` after a minute.
+    #[inline]
+    pub fn wait_for_delta_room(&self) -> Result<()> {
+        if self.full.load(Acquire) { self.wait_for_checkpoint() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn wait_for_checkpoint(&self) -> Result<()> {
+        for _ in 0..DELTA_WAITS {
+            self.request_checkpoint();
+            let mut failure = self.failure.lock();
+            if let Some(error) = &*failure {
+                return Err(error.duplicate());
+            }
+            if !self.full.load(Acquire) || self.unhindered.load(Acquire) > 0 {
+                return Ok(());
+            }
+            self.changed.wait_for(&mut failure, Duration::from_millis(DELTA_WAIT_MS));
+        }
+        Err(Error::new(
+            ErrorKind::Timeout,
+            "no checkpoint made room for changes within a minute; is checkpoint() ever called?",
+        ))
+    }
+
+    /// Lets writers pass while somebody keeps checkpoints from beginning; until the value is dropped.
+    pub fn suspend_waits(&self) -> Unhindered<'_> {
+        self.unhindered.fetch_add(1, AcqRel);
+        Unhindered(self)
+    }
+
+    /// Asks for a checkpoint.
+    pub fn request_checkpoint(&self) {
+        let mut due = self.due.lock();
+        if !due.wanted {
+            due.wanted = true;
+            self.wake.notify_all();
+        }
+    }
+
+    /// Images recorded since the last checkpoint was taken.
+    #[inline]
+    pub fn images_since_checkpoint(&self) -> u64 {
+        self.images.load(Acquire)
+    }
+
+    /// Waits until a checkpoint is wanted; false when the store closes.
+    pub fn wait_until_wanted(&self) -> bool {
+        let mut due = self.due.lock();
+        while !due.wanted && !due.closing {
+            self.wake.wait(&mut due);
+        }
+        due.wanted = false;
+        !due.closing
+    }
+
+    /// Ends [`Self::wait_until_wanted`].
+    pub fn close(&self) {
+        self.due.lock().closing = true;
+        self.wake.notify_all();
+    }
+
+    /// Takes the changes of all epochs up to `epoch`.
+    pub fn take_delta(&self, epoch: Epoch) -> TakenDelta {
+        self.images.store(0, Release);
+        self.state.lock().deltas.take(epoch)
+    }
+
+    /// Tells how a checkpoint ended to those who wait for it.
+    pub fn checkpoint_ended(&self, outcome: Result<(), &Error>) {
+        let mut failure = self.failure.lock();
+        *failure = outcome.err().map(Error::duplicate);
+        if failure.is_none() {
+            // Under the lock that changes are recorded under: one that fills the delta again comes
+            // before this look at it, or sets the flag after it.
+            let state = self.state.lock();
+            self.full.store(state.deltas.is_full(), Release);
+        }
+        drop(failure);
+        self.changed.notify_all();
+    }
+
+    /// Whether the bytes are the image that `slot` was made for, of page `id`, and a sound page.
+    pub fn check_image(&self, id: PageId, slot: Slot, image: &[u8]) -> Result<()> {
+        let damage = |what: String| {
+            let offset = Some(slot.offset_bytes());
+            Error::new(ErrorKind::Corrupted { page: Some(id), offset_bytes: offset }, what)
+        };
+        let stored = u64::from_le_bytes(image[..8].try_into().expect("eight bytes"));
+        if stored != page_checksum(id, image) {
+            return Err(damage("its checksum is wrong".into()));
+        }
+        if !slot.tag_matches(stored) {
+            return Err(damage("an older image lies in its slot".into()));
+        }
+        if header::page_id(image) != id {
+            return Err(damage(format!("it calls itself {}", header::page_id(image))));
+        }
+        (self.check)(image).map_err(damage)
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// Accounts for the bytes of the file.
+    pub fn report(&self) -> SpaceReport {
+        self.state.lock().zones.report()
+    }
+}
+
+/// See [`SlotStore::suspend_waits`].
+#[must_use]
+pub struct Unhindered<'s>(&'s SlotStore);
+
+impl Drop for Unhindered<'_> {
+    fn drop(&mut self) {
+        self.0.unhindered.fetch_sub(1, AcqRel);
+    }
+}
+
+/// Parts of the map and of the zone table, read from and written to the file: what walking and
+/// rewriting the map needs. Holds one aligned buffer; used by one thread.
+pub struct PartFile<'s> {
+    slots: &'s SlotStore,
+    buffer: AlignedBuffer,
+}
+
+impl<'s> PartFile<'s> {
+    /// Over the file of `slots`.
+    pub fn new(slots: &'s SlotStore) -> Result<PartFile<'s>> {
+        Ok(PartFile { slots, buffer: AlignedBuffer::zeroed(PART_BYTES)? })
+    }
+
+    /// Makes sure that the bitmaps around a slot are in memory.
+    fn load_around(&self, slot: Slot) -> Result<()> {
+        let wanted = self.slots.state.lock().zones.group_to_load(slot)?;
+        wanted.map_or(Ok(()), |group| self.slots.load_group(group))
+    }
+}
+
+impl PartIo for PartFile<'_> {
+    fn read(&mut self, slot: Slot, out: &mut PartBytes) -> Result<()> {
+        self.slots.file.read_at(slot.offset_bytes(), &mut self.buffer)?;
+        out.copy_from_slice(&self.buffer);
+        Ok(())
+    }
+
+    fn allocate(&mut self) -> Result<u64> {
+        let offsets = self.slots.allocate(1, PART_BYTES as u64)?;
+        Ok(offsets[0])
+    }
+
+    fn write(&mut self, offset_bytes: u64, part: &PartBytes) -> Result<()> {
+        self.buffer.copy_from_slice(part);
+        self.slots.file.write_at(offset_bytes, &self.buffer)
+    }
+
+    fn entered(&mut self, slot: Slot) -> Result<()> {
+        self.load_around(slot)?;
+        self.slots.state.lock().zones.refer(slot)
+    }
+
+    fn left(&mut self, slot: Slot) -> Result<()> {
+        self.load_around(slot)?;
+        self.slots.state.lock().zones.unrefer(slot)
+    }
+
+    fn part_entered(&mut self, slot: Slot) -> Result<()> {
+        self.load_around(slot)?;
+        self.slots.state.lock().zones.refer_part(slot)
+    }
+
+    fn part_left(&mut self, slot: Slot, born: Epoch) -> Result<()> {
+        self.load_around(slot)?;
+        self.slots.state.lock().zones.unrefer_part(slot, born)
+    }
+}

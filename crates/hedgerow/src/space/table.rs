@@ -1,0 +1,320 @@
+//! The zone table: the allocator's bitmaps as a checkpoint saw them, in parts.
+//!
+//! A leaf part holds the bitmaps of one group of zones, zone after zone, each rounded up to whole
+//! words. An upper part holds two words for each of 254 children: the child's slot, and on level 1 a
+//! summary: units in use (low 32 bits) and zones up to the last one in use (next 16 bits). The root
+//! is at level 1 or above, or absent. `open` reads the upper parts, one for 32 GiB of a store of
+//! 4 KiB pages, and no leaf.
+//!
+//! What the bitmaps say is which units the *checkpoint* refers to by its page map: images of pages,
+//! and parts of the map. Not what is in quarantine, and nothing of later epochs: after a crash that
+//! is all free. And not the table's own parts: those are found by the table itself, so that writing
+//! a bitmap never changes one, and rewriting one group never drags another along.
+//!
+//! Writing it is in [`super::checkpoint`]. Not shared: the caller's lock covers each call, and nothing
+//! here reads by itself but through the closure that `open` is given.
+
+use super::bits::set_bits;
+use super::geometry::{Geometry, PART_CONTENT_WORDS};
+use super::part::{self, MAX_LEVELS, PartBytes, PartKind, PartName};
+use super::zones::{Loaded, Zones};
+use crate::error::{Error, Result};
+use crate::types::{Epoch, PART_BYTES, Slot};
+
+/// Children of an upper part.
+pub const TABLE_FANOUT: usize = PART_CONTENT_WORDS / 2;
+
+const _: () = assert!(TABLE_FANOUT == 254);
+
+/// Where the zone table of a checkpoint begins, as its superblock has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableRoot {
+    /// Slot of the root part; none while the checkpoint refers to nothing.
+    pub slot: Slot,
+    /// The root part's whole checksum.
+    pub checksum: u64,
+    /// Levels, counting the leaves: none, or 2 to [`MAX_LEVELS`].
+    pub levels: u8,
+    /// Zones up to the last one that the checkpoint needs, its own parts included. A shorter file
+    /// has lost data; a longer one has free zones at its end.
+    pub zones: u32,
+    /// Units that all bitmaps together have set.
+    pub used_units: u64,
+}
+
+impl TableRoot {
+    /// The table of a checkpoint that refers to nothing.
+    pub const EMPTY: TableRoot =
+        TableRoot { slot: Slot::NONE, checksum: 0, levels: 0, zones: 0, used_units: 0 };
+}
+
+/// A group whose bitmaps are wanted: read 4 KiB at `slot`, hand them to [`Zones::load_group`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoadGroup {
+    /// The group.
+    pub group: u32,
+    /// Where its part lies; never none.
+    pub slot: Slot,
+}
+
+/// A part of the table on disk, and the checkpoint that wrote it as far as that is known (epoch 0
+/// is the safe answer for one that was not read since opening).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TablePart {
+    pub(super) slot: Slot,
+    pub(super) born: Epoch,
+}
+
+impl TablePart {
+    pub(super) const NONE: TablePart = TablePart { slot: Slot::NONE, born: Epoch(0) };
+}
+
+impl Zones {
+    /// Opens the space of a store as its newest checkpoint `newest` left it. `read` fills a part
+    /// from a slot; it is called for upper parts only.
+    ///
+    /// Errors: those of `read`; `Corrupted` if the file is shorter than the checkpoint needs, or a
+    /// part is damaged or contradicts another.
+    pub fn open(
+        geometry: Geometry,
+        root: &TableRoot,
+        newest: Epoch,
+        file_bytes: u64,
+        read: &mut dyn FnMut(Slot, &mut PartBytes) -> Result<()>,
+    ) -> Result<Zones> {
+        let count = geometry.zones_in(file_bytes);
+        if root.zones > count {
+            let what = format!("the file ends before zone {} of its last checkpoint", root.zones);
+            return Err(Error::corrupted_at(file_bytes, what));
+        }
+        let mut zones = Zones::empty(geometry, count, newest);
+        if root.levels > 0 {
+            zones.read_upper(root, newest, read)?;
+        }
+        let used: u64 = zones.groups.iter().map(|group| u64::from(group.referenced_units)).sum();
+        if used != root.used_units {
+            let what = format!("zone table: {used} units in use, {} expected", root.used_units);
+            return Err(Error::corrupted_at(root.slot.offset_bytes(), what));
+        }
+        let units = u64::from(geometry.units_for(PART_BYTES as u32));
+        zones.held_units = used + units * zones.table_slots().count() as u64;
+        Ok(zones)
+    }
+
+    fn read_upper(
+        &mut self,
+        root: &TableRoot,
+        newest: Epoch,
+        read: &mut dyn FnMut(Slot, &mut PartBytes) -> Result<()>,
+    ) -> Result<()> {
+        let top = root.levels - 1;
+        if !(2..=MAX_LEVELS).contains(&root.levels) {
+            return Err(Error::corrupted_at(root.slot.offset_bytes(), "zone table: no such depth"));
+        }
+        let mut bytes = part::new_bytes();
+        self.upper = (1..=top).map(|_| Vec::new()).collect();
+        // A row is as long as both the file's groups and the rows above it allow.
+        let mut in_file = self.groups.len();
+        for level in 1..=top {
+            in_file = in_file.div_ceil(TABLE_FANOUT).max(1);
+            let below_root = TABLE_FANOUT.saturating_pow(u32::from(top - level));
+            self.upper[usize::from(level) - 1] = vec![TablePart::NONE; in_file.min(below_root)];
+        }
+        self.check_part_slot(root.slot)?;
+        self.upper[usize::from(top) - 1][0] = TablePart { slot: root.slot, born: Epoch(0) };
+        for level in (1..=top).rev() {
+            for index in 0..self.upper[usize::from(level) - 1].len() {
+                let slot = self.upper[usize::from(level) - 1][index].slot;
+                if slot.is_none() {
+                    continue;
+                }
+                read(slot, &mut bytes)?;
+                let name = PartName { kind: PartKind::ZoneTable, level, index: index as u32 };
+                let checksum = part::decode(&bytes, name, slot, newest)?;
+                if level == top && checksum != root.checksum {
+                    return Err(Error::corrupted_at(slot.offset_bytes(), "zone table: stale root"));
+                }
+                self.upper[usize::from(level) - 1][index].born = part::epoch(&bytes);
+                for child in 0..TABLE_FANOUT {
+                    let at = index * TABLE_FANOUT + child;
+                    let words = (part::word(&bytes, 2 * child), part::word(&bytes, 2 * child + 1));
+                    self.adopt_child(level - 1, at, words, slot)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt_child(&mut self, level: u8, at: usize, words: (u64, u64), parent: Slot) -> Result<()> {
+        let (word, summary) = words;
+        if word == 0 && summary == 0 {
+            return Ok(());
+        }
+        let damaged = |what| Err(Error::corrupted_at(parent.offset_bytes(), what));
+        if word & !Slot::MASK != 0 {
+            return damaged("zone table: a word is no slot");
+        }
+        let slot = Slot::from_word(word);
+        self.check_part_slot(slot)?;
+        let found = TablePart { slot, born: Epoch(0) };
+        if level > 0 {
+            let Some(place) = self.upper[usize::from(level) - 1].get_mut(at) else {
+                return damaged("zone table: a part beyond the file");
+            };
+            if summary != 0 {
+                return damaged("zone table: an upper part has a summary");
+            }
+            *place = found;
+            return Ok(());
+        }
+        if at >= self.groups.len() {
+            return damaged("zone table: a group beyond the file");
+        }
+        let (units, zones) = (summary as u32, (summary >> 32) as u32);
+        let most = zones.saturating_mul(self.geometry.units_per_zone());
+        if units == 0 || units > most || zones > self.zones_in_group(at as u32) {
+            return damaged("zone table: a summary that cannot be");
+        }
+        let group = &mut self.groups[at];
+        group.part = found;
+        group.referenced_units = units;
+        group.referenced_zones = zones;
+        Ok(())
+    }
+
+    fn check_part_slot(&self, slot: Slot) -> Result<()> {
+        self.units_of(slot)?;
+        if !part::is_part_slot(slot) {
+            return Err(Error::corrupted_at(
+                slot.offset_bytes(),
+                "a part's slot of another length",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Slots of all parts of the table that is complete.
+    pub fn table_slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        let leaves = self.groups.iter().map(|group| group.part.slot);
+        let upper = self.upper.iter().flatten().map(|part| part.slot);
+        leaves.chain(upper).filter(|slot| !slot.is_none())
+    }
+
+    /// All groups that are not in memory: what a full verification reads first.
+    pub fn groups_to_load(&mut self) -> Vec<LoadGroup> {
+        let mut wanted = Vec::new();
+        for index in 0..self.groups.len() as u32 {
+            wanted.extend(self.group_unless_loaded(index));
+        }
+        wanted
+    }
+
+    /// The group to load before [`Self::refer`] or [`Self::unrefer`] takes this slot, if any. A
+    /// group that was loaded once stays.
+    ///
+    /// Errors: `Corrupted` for a slot that this file cannot have.
+    pub fn group_to_load(&mut self, slot: Slot) -> Result<Option<LoadGroup>> {
+        let (unit, _) = self.units_of(slot)?;
+        let (zone, _) = self.geometry.split_unit(unit);
+        let (group, _) = self.geometry.split_zone(zone);
+        Ok(self.group_unless_loaded(group))
+    }
+
+    pub(super) fn group_unless_loaded(&mut self, group: u32) -> Option<LoadGroup> {
+        if self.groups[group as usize].loaded.is_some() {
+            return None;
+        }
+        let slot = self.groups[group as usize].part.slot;
+        if slot.is_none() {
+            self.install(group, None);
+            return None;
+        }
+        Some(LoadGroup { group, slot })
+    }
+
+    /// Whether the group's bitmaps still lie where they were to be read, and are not in memory.
+    pub fn is_wanted(&self, wanted: LoadGroup) -> bool {
+        let place = self.groups.get(wanted.group as usize);
+        place.is_some_and(|place| place.loaded.is_none() && place.part.slot == wanted.slot)
+    }
+
+    /// Takes in the part that a [`LoadGroup`] asked for. A group that is loaded by now is left alone.
+    ///
+    /// Errors: `Corrupted` at the part's offset.
+    pub fn load_group(&mut self, wanted: LoadGroup, bytes: &PartBytes) -> Result<()> {
+        if !self.is_wanted(wanted) {
+            return Ok(());
+        }
+        let LoadGroup { group, slot } = wanted;
+        let place = &self.groups[group as usize];
+        let name = PartName { kind: PartKind::ZoneTable, level: 0, index: group };
+        part::decode(bytes, name, slot, self.quarantine.durable())?;
+        let damaged = |what| Err(Error::corrupted_at(slot.offset_bytes(), what));
+        let words = self.geometry.words_per_zone();
+        let (mut units, mut zones) = (0, 0);
+        for index in 0..PART_CONTENT_WORDS {
+            let word = part::word(bytes, index);
+            let (zone, in_zone) = ((index / words) as u32, index % words);
+            let bits = self.geometry.units_per_zone() as usize
+                - (in_zone * 64).min(self.geometry.units_per_zone() as usize);
+            let beyond = if bits >= 64 { 0 } else { !0 << bits };
+            if word & beyond != 0 || (word != 0 && zone >= self.zones_in_group(group)) {
+                return damaged("zone table: a unit beyond its zone or the file");
+            }
+            units += word.count_ones();
+            if word != 0 {
+                zones = zone + 1;
+            }
+        }
+        if units != place.referenced_units || zones != place.referenced_zones {
+            return damaged("zone table: a bitmap that its summary contradicts");
+        }
+        self.groups[group as usize].part.born = part::epoch(bytes);
+        self.install(group, Some(bytes));
+        Ok(())
+    }
+
+    /// First unit of a group, and the first after it.
+    pub(super) fn group_units(&self, group: u32) -> (u64, u64) {
+        let per_group = u64::from(self.geometry.units_per_group());
+        (u64::from(group) * per_group, (u64::from(group) + 1) * per_group)
+    }
+
+    /// Puts a group's bitmaps together: what the checkpoint refers to, the table's own parts, and
+    /// what is in quarantine.
+    pub(super) fn install(&mut self, group: u32, bytes: Option<&PartBytes>) {
+        let geometry = self.geometry;
+        let words = geometry.words_per_zone();
+        let per_zone = geometry.units_per_zone();
+        let zone_slots = geometry.zones_per_group() as usize;
+        let referenced: Box<[u64]> =
+            (0..zone_slots * words).map(|i| bytes.map_or(0, |b| part::word(b, i))).collect();
+        let mut held = referenced.clone();
+        let (from, to) = self.group_units(group);
+        let mut hold = |unit: u64, units: u32| {
+            let (zone, first) = geometry.split_unit(unit);
+            let at = geometry.split_zone(zone).1 as usize * words;
+            set_bits(&mut held[at..at + words], first, units);
+        };
+        for slot in self.table_slots() {
+            if let Some((unit, units)) = geometry.slot_units(slot, self.count)
+                && (from..to).contains(&unit)
+            {
+                hold(unit, units);
+            }
+        }
+        self.quarantine.for_each_in(from, to, hold);
+        let zones: Box<[_]> = (0..zone_slots)
+            .map(|z| {
+                let bits = &held[z * words..(z + 1) * words];
+                let taken: u32 = bits.iter().map(|word| word.count_ones()).sum();
+                self.zone_of(per_zone - taken)
+            })
+            .collect();
+        self.groups[group as usize].loaded = Some(Box::new(Loaded { held, referenced, zones }));
+        let first = group * geometry.zones_per_group();
+        for zone in first..first + self.zones_in_group(group) {
+            self.reclass(zone);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A sparse set of allocation units: 4,096 units (512 bytes) a chunk, only chunks that hold any.
+//!
+//! Quarantined space that a pinned checkpoint needs is kept here, because a pin may last for days
+//! and hold back most of the file: at one bit a unit this is 1/32768 of what it holds. Invariant:
+//! `len` is the number of bits set, and no chunk is empty. Not shared; its owner is under a lock.
+
+use std::collections::BTreeMap;
+
+const CHUNK_WORDS: usize = 64;
+const CHUNK_UNITS: u64 = CHUNK_WORDS as u64 * 64;
+
+/// Memory of one chunk: its words, and its share of the tree that holds it.
+const CHUNK_BYTES: usize = CHUNK_WORDS * 8 + 32;
+
+/// See the file's header.
+#[derive(Default, Debug)]
+pub(super) struct UnitSet {
+    chunks: BTreeMap<u64, Box<[u64; CHUNK_WORDS]>>,
+    len: u64,
+}
+
+impl UnitSet {
+    /// Adds a run; units that are in the set already stay.
+    pub(super) fn insert(&mut self, start: u64, len: u32) {
+        for unit in start..start + u64::from(len) {
+            let chunk =
+                self.chunks.entry(unit / CHUNK_UNITS).or_insert_with(|| Box::new([0; CHUNK_WORDS]));
+            let in_chunk = unit % CHUNK_UNITS;
+            let word = &mut chunk[in_chunk as usize / 64];
+            let bit = 1 << (in_chunk % 64);
+            self.len += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+    }
+
+    /// Takes in all of another set.
+    pub(super) fn merge(&mut self, other: UnitSet) {
+        for (key, theirs) in other.chunks {
+            let ours = self.chunks.entry(key).or_insert_with(|| Box::new([0; CHUNK_WORDS]));
+            for (word, more) in ours.iter_mut().zip(theirs.iter()) {
+                self.len += u64::from((more & !*word).count_ones());
+                *word |= more;
+            }
+        }
+    }
+
+    /// Number of units.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Calls `each` for every unit from `from` up to but without `to`, ascending.
+    pub(super) fn for_each_in(&self, from: u64, to: u64, mut each: impl FnMut(u64)) {
+        let first = from / CHUNK_UNITS;
+        for (key, words) in self.chunks.range(first..to.div_ceil(CHUNK_UNITS).max(first)) {
+            for (i, &word) in words.iter().enumerate() {
+                let mut rest = word;
+                while rest != 0 {
+                    let bit = u64::from(rest.trailing_zeros());
+                    rest &= rest - 1;
+                    let unit = key * CHUNK_UNITS + i as u64 * 64 + bit;
+                    if (from..to).contains(&unit) {
+                        each(unit);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Memory held, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.chunks.len() * CHUNK_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_go_in_once_and_come_out_in_order() {
+        let mut set = UnitSet::default();
+        set.insert(CHUNK_UNITS - 2, 4);
+        set.insert(CHUNK_UNITS - 1, 2);
+        set.insert(1 << 40, 1);
+        assert_eq!(set.len(), 5);
+        let mut other = UnitSet::default();
+        other.insert(CHUNK_UNITS + 1, 2);
+        other.insert(5, 1);
+        set.merge(other);
+        let mut all = Vec::new();
+        set.for_each_in(0, u64::MAX, |unit| all.push(unit));
+        let c = CHUNK_UNITS;
+        assert_eq!(all, [5, c - 2, c - 1, c, c + 1, c + 2, 1 << 40]);
+        assert_eq!(set.len(), all.len() as u64);
+        let mut some = Vec::new();
+        set.for_each_in(c - 1, c + 2, |unit| some.push(unit));
+        assert_eq!(some, [c - 1, c, c + 1]);
+        assert_eq!(set.memory_bytes(), 3 * CHUNK_BYTES);
+    }
+}
