@@ -7,11 +7,13 @@
 //! | 0 | the crate `hedgerow-sync`: latches, parking, optimistic reads, the seams |
 //! | 1 | [`error`], [`types`], [`key`], [`checksum`], [`storage`] |
 //! | 2 | [`page`], [`space`] |
-//! | 3 | [`node`] |
+//! | 3 | [`node`] and [`buffer`], which know nothing of each other |
 //!
 //! Only what is re-exported at the top is meant for users; the modules are public for the tools, tests
 //! and benchmarks of the workspace.
 
+#[doc(hidden)]
+pub mod buffer;
 #[doc(hidden)]
 pub mod checksum;
 #[doc(hidden)]

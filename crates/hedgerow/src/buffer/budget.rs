@@ -1,0 +1,135 @@
+//! How the memory limit is divided: one number in, everything that the engine keeps out of it.
+//!
+//! ```text
+//! limit = frames x (page + header + side entry + free-list entry)   pages, and the page table's parts
+//!       + 2 write buffers of one batch each                         eviction, checkpoint
+//!       + delta share                                               page map changes of this interval
+//!       + zone share                                                bitmaps of the file's space
+//! ```
+//!
+//! The page table takes frames away one by one as its parts are loaded (`retire.rs`), so it needs no
+//! share. What callers hold (copies of values, cursors' leaf copies) is theirs.
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The smallest number of frames that a pool works with.
+pub const MIN_FRAMES: u32 = 64;
+/// Pages written in one batch, where memory allows.
+const BATCH_PAGES: usize = 64;
+/// Header (32), side entry (16), free-list entry (4).
+const PER_FRAME_BYTES: u64 = 52;
+/// The least that deltas get: some thousand changed pages.
+const MIN_DELTA_BYTES: u64 = 96 << 10;
+/// The least that the zone table gets.
+const MIN_ZONE_BYTES: u64 = 32 << 10;
+
+/// The division of one memory limit.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    limit_bytes: u64,
+    frames: u32,
+    batch_pages: usize,
+    page_bytes: usize,
+    delta_bytes: u64,
+    zone_bytes: u64,
+}
+
+/// The smallest memory limit that a store of this page size can be opened with.
+pub fn smallest_limit_bytes(page_bytes: usize) -> u64 {
+    let frame = page_bytes as u64 + PER_FRAME_BYTES;
+    let batch = u64::from(MIN_FRAMES) / 8;
+    u64::from(MIN_FRAMES) * frame + 2 * batch * page_bytes as u64 + MIN_DELTA_BYTES + MIN_ZONE_BYTES
+}
+
+impl Budget {
+    /// Divides `limit_bytes`. `backed` says whether there is a file, and so buffers and deltas.
+    ///
+    /// Errors: `InvalidOption` below [`smallest_limit_bytes`].
+    pub fn divide(limit_bytes: u64, page_bytes: usize, backed: bool) -> Result<Budget> {
+        let smallest = smallest_limit_bytes(page_bytes);
+        if limit_bytes < smallest {
+            return Err(Error::new(
+                ErrorKind::InvalidOption,
+                format!(
+                    "a memory limit of {limit_bytes} bytes is too small: with pages of \
+                     {page_bytes} bytes it must be at least {smallest}"
+                ),
+            ));
+        }
+        let page = page_bytes as u64;
+        let frame = page + PER_FRAME_BYTES;
+        let (delta_bytes, zone_bytes) = if backed {
+            let extra = limit_bytes - smallest;
+            (MIN_DELTA_BYTES + extra / 48, MIN_ZONE_BYTES + extra / 256)
+        } else {
+            (0, 0)
+        };
+        let guess = (limit_bytes - delta_bytes - zone_bytes) / frame;
+        let batch_pages = ((guess / 16) as usize).clamp(MIN_FRAMES as usize / 8, BATCH_PAGES);
+        let buffers = 2 * batch_pages as u64 * page;
+        let frames = (limit_bytes - buffers - delta_bytes - zone_bytes) / frame;
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX >> 1).max(MIN_FRAMES);
+        Ok(Budget { limit_bytes, frames, batch_pages, page_bytes, delta_bytes, zone_bytes })
+    }
+
+    /// The limit itself.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Frames, before the page table takes any.
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Pages in a write batch.
+    pub fn batch_pages(&self) -> usize {
+        self.batch_pages
+    }
+
+    /// Bytes of both write buffers.
+    pub fn write_buffer_bytes(&self) -> u64 {
+        2 * (self.batch_pages * self.page_bytes) as u64
+    }
+
+    /// Bytes of frame headers, side entries and the free list.
+    pub fn frame_overhead_bytes(&self) -> u64 {
+        u64::from(self.frames) * PER_FRAME_BYTES
+    }
+
+    /// Share of the page map's deltas.
+    pub fn delta_bytes(&self) -> u64 {
+        self.delta_bytes
+    }
+
+    /// Share of the zone table.
+    pub fn zone_bytes(&self) -> u64 {
+        self.zone_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_never_exceed_the_limit() {
+        for page_bytes in [512, 2048, 4096, 65536] {
+            let smallest = smallest_limit_bytes(page_bytes);
+            assert!(Budget::divide(smallest - 1, page_bytes, true).is_err());
+            for limit in [smallest, smallest + 1, 2 * smallest, 64 << 20, 1 << 30, 1 << 40] {
+                if limit < smallest {
+                    continue;
+                }
+                let budget = Budget::divide(limit, page_bytes, true).unwrap();
+                let sum = u64::from(budget.frames()) * page_bytes as u64
+                    + budget.frame_overhead_bytes()
+                    + budget.write_buffer_bytes()
+                    + budget.delta_bytes()
+                    + budget.zone_bytes();
+                assert!(sum <= limit, "{page_bytes} {limit}: {sum}");
+                assert!(budget.frames() >= MIN_FRAMES);
+            }
+        }
+    }
+}

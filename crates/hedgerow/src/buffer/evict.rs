@@ -1,0 +1,381 @@
+//! Finding frames: the free list, the page's own frame, and the clock with second chance.
+//!
+//! A background thread keeps some frames free ahead of demand: it turns the clock, evicts clean pages
+//! that were not used since the hand last passed, and writes dirty ones back in sorted batches
+//! (`write_back.rs`) before it evicts them too. A foreground thread takes what is free, or evicts a
+//! clean page itself; it never writes, and waits (bounded) only when there is nothing clean.
+//!
+//! Invariants: eviction only try-latches; a pinned page is passed over; a frame is handed out latched
+//! exclusively, without a page, and not retired. `Send + Sync`.
+
+use crate::buffer::pool::BufferPool;
+use crate::error::{Error, ErrorKind, Result};
+use crate::page::FrameId;
+use crate::types::PageId;
+use hedgerow_sync::latch::ExclusiveGuard;
+use hedgerow_sync::primitive::atomic::AtomicBool;
+use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, thread};
+use std::time::Duration;
+
+/// Waits of [`WAIT_MS`] each before an operation gives up on getting a frame: ten seconds.
+pub const FRAME_WAITS: usize = 1000;
+const WAIT_MS: u64 = 10;
+/// Frames that a foreground thread looks at before it waits for the background.
+const FOREGROUND_SWEEP: u32 = 256;
+
+/// The background thread's side of things.
+pub struct EvictorState {
+    wanted: AtomicBool,
+    shared: Mutex<Shared>,
+    wake: Condvar,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct Shared {
+    shutdown: bool,
+    waiting: usize,
+    failures: u64,
+    last_error: Option<Error>,
+    running: Option<thread::JoinHandle<()>>,
+}
+
+impl Shared {
+    /// Why the last attempt to make room failed, if there was one since `failures` were counted.
+    fn failed_since(&self, failures: u64) -> Option<Error> {
+        self.last_error.as_ref().filter(|_| self.failures != failures).map(Error::duplicate)
+    }
+}
+
+impl EvictorState {
+    pub(super) fn new() -> EvictorState {
+        EvictorState {
+            wanted: AtomicBool::new(false),
+            shared: Mutex::new(Shared::default()),
+            wake: Condvar::new(),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Tells whoever waits for a frame that there is one.
+    pub(super) fn frames_freed(&self) {
+        // Nobody waits as long as the background keeps up, so a look at the flag is enough: a thread
+        // that begins to wait sets it before it looks at the free list for the last time, and its wait
+        // is bounded by `WAIT_MS` in any case.
+        if self.wanted.load(Relaxed) {
+            self.freed.notify_one();
+        }
+    }
+}
+
+impl BufferPool {
+    /// Frames that are kept free.
+    fn free_target(&self) -> usize {
+        (self.frames() as usize / 64).clamp(8, 1024)
+    }
+
+    /// Dirty pages from which on writers wait: the other frames are for reads, which would else fail
+    /// when dirty pages cannot be written (a full disk, an earlier failure) and fill the pool.
+    fn dirty_limit(&self) -> usize {
+        let frames = self.frames() as usize;
+        frames - (frames / 16).clamp(frames.min(16), 4096)
+    }
+
+    fn is_too_dirty(&self) -> bool {
+        self.dirty_pages() >= self.dirty_limit()
+    }
+
+    /// Waits until there are clean frames enough for a writer to come. The caller holds no latch of a
+    /// page.
+    ///
+    /// Errors: what hinders the background thread (`DiskFull`, `Poisoned`); `Timeout` after ten seconds.
+    #[inline]
+    pub(super) fn wait_until_cleaner(&self) -> Result<()> {
+        if self.slots.is_none() || !self.is_too_dirty() { Ok(()) } else { self.wait_for_cleaning() }
+    }
+
+    #[cold]
+    fn wait_for_cleaning(&self) -> Result<()> {
+        let failures = self.evictor.shared.lock().failures;
+        for _ in 0..FRAME_WAITS {
+            self.request_frames();
+            {
+                let mut shared = self.evictor.shared.lock();
+                if let Some(error) = shared.failed_since(failures) {
+                    return Err(error);
+                }
+                shared.waiting += 1;
+                self.evictor.freed.wait_for(&mut shared, Duration::from_millis(WAIT_MS));
+                shared.waiting -= 1;
+            }
+            if !self.is_too_dirty() {
+                return Ok(());
+            }
+            self.check_open()?;
+        }
+        Err(Error::new(ErrorKind::Timeout, "dirty pages were not written within ten seconds"))
+    }
+
+    /// A frame for page `id`; waits if there is none.
+    ///
+    /// Errors: what hinders the background thread (`DiskFull`, `Poisoned`), or `MemoryLimit` when no
+    /// frame became free within ten seconds, or at all in a store without a file.
+    pub(super) fn obtain_frame(&self, id: PageId) -> Result<(FrameId, ExclusiveGuard<'_>)> {
+        if let Some(taken) = self.try_obtain_frame(id) {
+            return Ok(taken);
+        }
+        if self.slots.is_none() {
+            return Err(Error::new(
+                ErrorKind::MemoryLimit,
+                format!(
+                    "a store in memory holds at most its memory limit of {} bytes",
+                    self.budget().limit_bytes()
+                ),
+            ));
+        }
+        let failures = self.evictor.shared.lock().failures;
+        for round in 0..FRAME_WAITS {
+            self.request_frames();
+            {
+                let mut shared = self.evictor.shared.lock();
+                if let Some(error) = shared.failed_since(failures) {
+                    drop(shared);
+                    // It cannot write, but it has evicted what is clean.
+                    return self.try_obtain_frame(id).ok_or(error);
+                }
+                // A frame may count as free and still be on its way to the list, or be latched by a
+                // reader who came late; the first round tries at once, the others wait in any case.
+                if round > 0 || self.free.count() == 0 {
+                    shared.waiting += 1;
+                    self.evictor.freed.wait_for(&mut shared, Duration::from_millis(WAIT_MS));
+                    shared.waiting -= 1;
+                }
+            }
+            if let Some(taken) = self.try_obtain_frame(id) {
+                return Ok(taken);
+            }
+            self.check_open()?;
+        }
+        Err(Error::new(
+            ErrorKind::MemoryLimit,
+            "no frame became free within ten seconds: the memory limit is too small for the number \
+             of threads, or the disk does not keep up",
+        ))
+    }
+
+    /// A frame for page `id` if one can be had without waiting.
+    pub(super) fn try_obtain_frame(&self, id: PageId) -> Option<(FrameId, ExclusiveGuard<'_>)> {
+        let taken = self
+            .take_if_idle(self.preferred(id))
+            .or_else(|| self.pop_free())
+            .or_else(|| self.evict_some_clean())?;
+        if self.slots.is_some() && self.free.count() < self.free_target() {
+            self.request_frames();
+        }
+        Some(taken)
+    }
+
+    /// Latches a frame that is free, or that holds a clean page which nobody used lately.
+    fn take_if_idle(&self, frame: FrameId) -> Option<(FrameId, ExclusiveGuard<'_>)> {
+        let (header, side) = (self.header(frame), self.side(frame));
+        let may_go = || {
+            !header.is_retired()
+                && (header.is_free()
+                    || (self.slots.is_some()
+                        && !header.is_dirty()
+                        && !side.is_used()
+                        && !side.is_pinned()))
+        };
+        if !may_go() {
+            return None;
+        }
+        let guard = header.latch.try_exclusive()?;
+        if !may_go() {
+            guard.release_unchanged();
+            return None;
+        }
+        if header.is_free() {
+            self.free.count_down();
+        } else {
+            self.evict_latched(frame);
+        }
+        Some((frame, guard))
+    }
+
+    fn pop_free(&self) -> Option<(FrameId, ExclusiveGuard<'_>)> {
+        // An entry may be out of date. A frame without a page may be latched: by an operation that is
+        // filling it, or for a moment by a reader who came late. Those are put back at the end, for to
+        // put them back at once is to pop them at once.
+        let mut latched = Vec::new();
+        let taken = loop {
+            let Some(frame) = self.free.pop() else { break None };
+            self.side(frame).unlist();
+            let header = self.header(frame);
+            if !header.is_free() {
+                continue;
+            }
+            match header.latch.try_exclusive() {
+                Some(guard) if header.is_free() => {
+                    self.free.count_down();
+                    break Some((frame, guard));
+                }
+                Some(guard) => guard.release_unchanged(),
+                None => latched.push(frame),
+            }
+        };
+        for frame in latched {
+            if self.header(frame).is_free() && self.side(frame).enlist() {
+                self.free.push(frame);
+            }
+        }
+        taken
+    }
+
+    fn next_frame(&self) -> FrameId {
+        let hand = self.clock_hand.fetch_add(1, Relaxed);
+        FrameId(hand % self.frames())
+    }
+
+    /// Turns the clock a little and takes the first clean page that may go.
+    fn evict_some_clean(&self) -> Option<(FrameId, ExclusiveGuard<'_>)> {
+        self.slots.as_ref()?;
+        for _ in 0..FOREGROUND_SWEEP.min(2 * self.frames()) {
+            let frame = self.next_frame();
+            if self.side(frame).take_use() {
+                continue;
+            }
+            if let Some(taken) = self.take_if_idle(frame) {
+                return Some(taken);
+            }
+        }
+        None
+    }
+
+    /// Asks the background thread for free frames.
+    fn request_frames(&self) {
+        if !self.evictor.wanted.swap(true, AcqRel) {
+            let _shared = self.evictor.shared.lock();
+            self.evictor.wake.notify_one();
+        }
+    }
+
+    /// Starts the background thread.
+    pub fn start(self: &Arc<Self>) -> Result<()> {
+        if self.slots.is_none() {
+            return Ok(());
+        }
+        let pool = self.clone();
+        let running = thread::spawn_named("hedgerow-evict", move || pool.evict_until_shutdown())
+            .map_err(|e| Error::io("cannot start the eviction thread", e))?;
+        self.evictor.shared.lock().running = Some(running);
+        Ok(())
+    }
+
+    /// Ends the background thread and waits for it. Idempotent.
+    pub fn stop(&self) {
+        let running = {
+            let mut shared = self.evictor.shared.lock();
+            shared.shutdown = true;
+            self.evictor.wake.notify_all();
+            shared.running.take()
+        };
+        if let Some(running) = running {
+            let ended = running.join();
+            assert!(ended.is_ok(), "the eviction thread does not panic");
+        }
+    }
+
+    fn evict_until_shutdown(&self) {
+        loop {
+            {
+                let mut shared = self.evictor.shared.lock();
+                while !shared.shutdown && !self.evictor.wanted.load(Acquire) {
+                    self.evictor.wake.wait(&mut shared);
+                }
+                if shared.shutdown {
+                    return;
+                }
+            }
+            let result = self.evict_ahead();
+            let mut shared = self.evictor.shared.lock();
+            match result {
+                Ok(progress) => {
+                    shared.last_error = None;
+                    // Frames that are all in use: give their users a moment before the next turn.
+                    if !progress && !shared.shutdown {
+                        self.evictor.wake.wait_for(&mut shared, Duration::from_millis(1));
+                    }
+                }
+                Err(error) => {
+                    shared.failures += 1;
+                    shared.last_error = Some(error);
+                }
+            }
+            self.evictor.wanted.store(shared.waiting > 0 && shared.last_error.is_none(), Release);
+            self.evictor.freed.notify_all();
+        }
+    }
+
+    /// Frees frames until there are twice as many as the target, and writes until not too many pages
+    /// are dirty. False if a whole turn of the clock did nothing.
+    ///
+    /// After an error clean pages have been evicted all the same, so that reads go on.
+    fn evict_ahead(&self) -> Result<bool> {
+        let goal = 2 * self.free_target();
+        let batch = self.budget().batch_pages();
+        let mut progress = false;
+        loop {
+            let too_dirty = self.is_too_dirty();
+            if self.free.count() >= goal && !too_dirty {
+                return Ok(true);
+            }
+            let before = self.free.count();
+            let mut dirty = Vec::with_capacity(batch);
+            self.turn_clock(goal, |frame| {
+                let (header, side) = (self.header(frame), self.side(frame));
+                let is_dirty = header.is_dirty();
+                // A page in use can be written; it is only not evicted.
+                let spared = (side.is_pinned() || side.take_use()) && !(too_dirty && is_dirty);
+                if is_dirty && !spared && !header.latch.is_exclusive() {
+                    dirty.push(frame);
+                }
+                dirty.len() < batch && (too_dirty || self.free.count() < goal)
+            });
+            let found = dirty.len();
+            if found > 0
+                && let Err(error) = self.write_back_cold(dirty)
+            {
+                self.turn_clock(goal, |frame| {
+                    self.side(frame).take_use();
+                    self.free.count() < goal
+                });
+                return Err(error);
+            }
+            if self.free.count() <= before && found == 0 {
+                return Ok(progress);
+            }
+            progress = true;
+        }
+    }
+
+    /// Two turns of the clock: the first takes second chances away. Evicts clean pages as long as less
+    /// than `goal` frames are free, and calls `each` for the frames that have a page.
+    fn turn_clock(&self, goal: usize, mut each: impl FnMut(FrameId) -> bool) {
+        for _ in 0..2 * self.frames() {
+            let frame = self.next_frame();
+            if self.header(frame).is_free() {
+                // Not taken, not listed: a reader who came late had it latched when it was popped.
+                if self.side(frame).enlist() {
+                    self.free.push(frame);
+                }
+            } else if self.free.count() < goal
+                && let Some((frame, guard)) = self.take_if_idle(frame)
+            {
+                self.release_frame(frame, guard);
+            } else if !each(frame) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What is known of each frame besides its bytes: a 32-byte header and a 16-byte side entry.
+//!
+//! Invariants of the header (two to a cache line):
+//! - every field but the latch changes only under the frame's exclusive latch (or before the frame is
+//!   known to anybody), so the fields are atomics read and written relaxed: the latch orders them;
+//! - `page` is [`PageId::NONE`] in a frame that holds no page;
+//! - a frame that is not dirty holds what its `clean_slot` holds.
+//!
+//! The side entry holds relaxed counters that readers may touch without any latch. They are advice:
+//! losing an update costs nothing but a worse choice. `Send + Sync`.
+
+use crate::types::{Epoch, PageId, Slot};
+use hedgerow_sync::latch::HybridLatch;
+use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// The page in the frame is newer than its slot.
+const DIRTY: u32 = 1;
+/// The frame was given to the page table and holds no pages any more.
+const RETIRED: u32 = 2;
+
+/// Header of a frame.
+#[repr(C)]
+pub struct FrameHeader {
+    /// Protects the header and the bytes.
+    pub latch: HybridLatch,
+    page: AtomicU32,
+    flags: AtomicU32,
+    clean_slot: AtomicU64,
+    epoch: AtomicU32,
+    clean_epoch: AtomicU32,
+}
+
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(size_of::<FrameHeader>() == 32);
+
+/// Epochs are kept in 32 bits here: one checkpoint a second for 136 years.
+fn short(epoch: Epoch) -> u32 {
+    u32::try_from(epoch.0).expect("fewer than 2^32 checkpoints")
+}
+
+impl FrameHeader {
+    /// The header of a frame without a page.
+    pub fn new() -> FrameHeader {
+        FrameHeader {
+            latch: HybridLatch::new(),
+            page: AtomicU32::new(PageId::NONE.0),
+            flags: AtomicU32::new(0),
+            clean_slot: AtomicU64::new(Slot::NONE.word()),
+            epoch: AtomicU32::new(0),
+            clean_epoch: AtomicU32::new(0),
+        }
+    }
+
+    /// The page that the frame holds.
+    #[inline(always)]
+    pub fn page(&self) -> PageId {
+        PageId(self.page.load(Relaxed))
+    }
+
+    /// Names the page that the frame holds.
+    pub fn set_page(&self, id: PageId) {
+        self.page.store(id.0, Relaxed);
+    }
+
+    /// Whether the page is newer than its slot.
+    #[inline]
+    pub fn is_dirty(&self) -> bool {
+        self.flags.load(Relaxed) & DIRTY != 0
+    }
+
+    /// Whether the frame belongs to the page table now.
+    pub fn is_retired(&self) -> bool {
+        self.flags.load(Relaxed) & RETIRED != 0
+    }
+
+    /// Whether the frame can take a page.
+    pub fn is_free(&self) -> bool {
+        self.page() == PageId::NONE && !self.is_retired()
+    }
+
+    /// Gives the frame to the page table for good.
+    pub fn retire(&self) {
+        self.flags.store(RETIRED, Relaxed);
+    }
+
+    /// Where the page's clean image lies, and the epoch of that image.
+    pub fn clean(&self) -> (Slot, Epoch) {
+        let slot = Slot::from_word(self.clean_slot.load(Relaxed));
+        (slot, Epoch(u64::from(self.clean_epoch.load(Relaxed))))
+    }
+
+    /// Epoch of the last change of the page.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(u64::from(self.epoch.load(Relaxed)))
+    }
+
+    /// Notes that the page is dirty in `epoch`; true if it was clean before.
+    #[inline]
+    pub fn set_dirty(&self, epoch: Epoch) -> bool {
+        let flags = self.flags.load(Relaxed);
+        self.epoch.store(short(epoch), Relaxed);
+        self.flags.store(flags | DIRTY, Relaxed);
+        flags & DIRTY == 0
+    }
+
+    /// Notes that `slot` holds the page as it is, with an image of `epoch`.
+    pub fn set_clean(&self, slot: Slot, epoch: Epoch) {
+        self.flags.store(self.flags.load(Relaxed) & !DIRTY, Relaxed);
+        self.clean_slot.store(slot.word(), Relaxed);
+        self.clean_epoch.store(short(epoch), Relaxed);
+        self.epoch.store(short(epoch), Relaxed);
+    }
+
+    /// Empties the header: the frame holds no page.
+    pub fn clear(&self) {
+        self.page.store(PageId::NONE.0, Relaxed);
+        self.flags.store(0, Relaxed);
+        self.clean_slot.store(Slot::NONE.word(), Relaxed);
+        self.epoch.store(0, Relaxed);
+        self.clean_epoch.store(0, Relaxed);
+    }
+}
+
+/// Relaxed counters of a frame, lost on eviction.
+#[repr(C)]
+pub struct SideEntry {
+    used: AtomicU8,
+    listed: AtomicBool,
+    pins: AtomicU16,
+    fault: AtomicU32,
+    // The sampled counters of adaptation and of contention will stand here: the entry is 16 bytes.
+    _reserved: [AtomicU32; 2],
+}
+
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(size_of::<SideEntry>() == 16);
+
+impl SideEntry {
+    /// The entry of a frame without a page.
+    pub fn new() -> SideEntry {
+        SideEntry {
+            used: AtomicU8::new(0),
+            listed: AtomicBool::new(false),
+            pins: AtomicU16::new(0),
+            fault: AtomicU32::new(0),
+            _reserved: [AtomicU32::new(0), AtomicU32::new(0)],
+        }
+    }
+
+    /// Notes a use: second chance for the page.
+    #[inline(always)]
+    pub fn note_use(&self) {
+        // The look before the store keeps the line shared between cores while a page is hot.
+        if self.used.load(Relaxed) == 0 {
+            self.used.store(1, Relaxed);
+        }
+    }
+
+    /// Takes the second chance away; true if there was one.
+    pub fn take_use(&self) -> bool {
+        if self.used.load(Relaxed) == 0 {
+            return false;
+        }
+        self.used.store(0, Relaxed);
+        true
+    }
+
+    /// Whether the page has been used since the clock passed.
+    pub fn is_used(&self) -> bool {
+        self.used.load(Relaxed) != 0
+    }
+
+    /// Keeps the page from eviction until [`Self::unpin`]. The caller checks afterwards that the
+    /// frame still holds its page: a pin that came too late is harmless, and of no use.
+    pub fn pin(&self) {
+        self.pins.fetch_add(1, AcqRel);
+    }
+
+    /// Takes one pin back.
+    pub fn unpin(&self) {
+        let before = self.pins.fetch_sub(1, Release);
+        debug_assert!(before > 0, "a pin is taken back once");
+    }
+
+    /// Whether an operation still needs the page that it faulted in.
+    pub fn is_pinned(&self) -> bool {
+        self.pins.load(Acquire) != 0
+    }
+
+    /// Marks the frame as being in the free list; true if it was not.
+    pub fn enlist(&self) -> bool {
+        !self.listed.swap(true, AcqRel)
+    }
+
+    /// Notes that the frame was taken off the free list. A swap, so that it sees the frame emptied if
+    /// whoever emptied it found it listed still.
+    pub fn unlist(&self) {
+        self.listed.swap(false, AcqRel);
+    }
+
+    /// Number of the fault that the frame serves; waiters use it to find the error that was theirs.
+    pub fn fault(&self) -> u32 {
+        self.fault.load(Acquire)
+    }
+
+    /// Counts a new fault, under the frame's exclusive latch and before anybody can wait for it.
+    pub fn begin_fault(&self) -> u32 {
+        self.fault.fetch_add(1, AcqRel).wrapping_add(1)
+    }
+}

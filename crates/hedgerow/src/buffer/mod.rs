@@ -1,0 +1,25 @@
+//! The buffer pool: frames, the page table, faults, eviction and write-back.
+//!
+//! Rank 3: it knows no node layout. [`BufferPool`] implements [`crate::page::PagePool`], which is all
+//! that the tree sees; the store above drives [`BufferPool::flush`] at a checkpoint.
+
+mod admission;
+mod arena;
+mod budget;
+mod counters;
+mod evict;
+mod failures;
+mod frame;
+mod free_list;
+mod pool;
+mod retire;
+mod session;
+mod table;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+mod write_back;
+
+pub use budget::{Budget, smallest_limit_bytes};
+pub use counters::{CounterValues, Counters};
+pub use pool::{BufferPool, PoolOptions};
+pub use session::Session;

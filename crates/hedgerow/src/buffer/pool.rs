@@ -1,0 +1,483 @@
+//! The buffer pool: a fixed number of frames, and the table that tells which page is where.
+//!
+//! Page `p` prefers frame `p mod frames`. A look-up *guesses* that frame and branches on the table's
+//! word, so that the processor runs ahead into the frame while the word is still on its way
+//! (predictive translation). An evicted frame stays mapped and its latch's version only grows: an
+//! optimistic reader who is late reads bytes of another page, and fails to validate.
+//!
+//! Invariants:
+//! - who holds a frame's exclusive latch is the only one who changes its header, its bytes and the
+//!   table word of the page in it (the words' transitions: `table.rs`);
+//! - a dirty page is never moved between frames, and never evicted before its image is in a slot;
+//! - no latch is held across I/O but that of a frame in state *faulting*, which no traversal holds;
+//! - frames, headers, table, write buffers and deltas together stay inside of the memory limit.
+//!
+//! `Send + Sync`: the pool is shared by all threads of a database, and one background thread
+//! (`evict.rs`) keeps frames free ahead of demand.
+
+use crate::buffer::admission::Admission;
+use crate::buffer::arena::Arena;
+use crate::buffer::budget::Budget;
+use crate::buffer::counters::Counters;
+use crate::buffer::evict::EvictorState;
+use crate::buffer::failures::Failures;
+use crate::buffer::frame::{FrameHeader, SideEntry};
+use crate::buffer::free_list::FreeList;
+use crate::buffer::retire::PartSpace;
+use crate::buffer::session::Session;
+use crate::buffer::table::{Place, Table};
+use crate::error::{Error, ErrorKind, Result};
+use crate::page::epoch::{Epochs, Stay};
+use crate::page::header::{self, PageKind};
+use crate::page::pool::EpochStay;
+use crate::page::{ExclusivePage, FrameId, PagePool};
+use crate::space::page_ids::PageIds;
+use crate::space::slot_store::SlotStore;
+use crate::storage::AlignedBuffer;
+use crate::types::{Epoch, PageId, Slot};
+use hedgerow_sync::latch::{ExclusiveGuard, HybridLatch};
+use hedgerow_sync::optimistic::RacingBytes;
+use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use hedgerow_sync::primitive::{Arc, Mutex};
+
+/// How a pool is made.
+pub struct PoolOptions {
+    /// Bytes that pool, table, buffers and deltas may take together.
+    pub memory_limit_bytes: u64,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// The epoch in which the first change is made.
+    pub first_epoch: Epoch,
+    /// Bytes of changed pages that make a checkpoint due.
+    pub checkpoint_bytes: u64,
+    /// Nothing may be changed.
+    pub read_only: bool,
+}
+
+/// The pool. See the head of the file.
+pub struct BufferPool {
+    pub(super) arena: Arena,
+    pub(super) headers: Box<[FrameHeader]>,
+    pub(super) side: Box<[SideEntry]>,
+    pub(super) table: Table,
+    pub(super) page_bytes: usize,
+    page_shift: u32,
+    frames: u32,
+    /// `2^64 / frames`, rounded up: the remainder by multiplication instead of division.
+    reciprocal: u64,
+    /// Frames from here on belong to the page table.
+    pub(super) top: AtomicU32,
+    pub(super) part_space: Mutex<PartSpace>,
+    pub(super) free: FreeList,
+    pub(super) dirty: AtomicUsize,
+    pub(super) clock_hand: AtomicU32,
+    pub(super) evictor: EvictorState,
+    pub(super) failures: Failures,
+    pub(super) admission: Admission,
+    pub(super) counters: Counters,
+    pub(super) evict_buffer: Mutex<AlignedBuffer>,
+    pub(super) flush_buffer: Mutex<AlignedBuffer>,
+    /// Where images go; `None` in a store that lives in memory alone, whose pages stay.
+    pub(super) slots: Option<Arc<SlotStore>>,
+    pub(super) ids: Mutex<PageIds>,
+    epochs: Epochs,
+    budget: Budget,
+    /// Pages changed since the last checkpoint that make the next one due.
+    checkpoint_pages: u64,
+    read_only: bool,
+    poisoned: AtomicBool,
+    poison: Mutex<Option<Error>>,
+    closed: AtomicBool,
+}
+
+impl BufferPool {
+    /// Makes a pool over `slots` (or over nothing: then no page can be evicted).
+    ///
+    /// Errors: `InvalidOption` if the memory limit is below the smallest that works;
+    /// `MemoryLimit` if the system refuses the memory.
+    pub fn new(
+        options: &PoolOptions,
+        slots: Option<Arc<SlotStore>>,
+        ids: PageIds,
+    ) -> Result<BufferPool> {
+        let page_bytes = options.page_bytes;
+        assert!(page_bytes.is_power_of_two() && page_bytes >= header::MIN_PAGE_BYTES);
+        let budget = Budget::divide(options.memory_limit_bytes, page_bytes, slots.is_some())?;
+        let frames = budget.frames();
+        let arena = Arena::reserve(frames as usize * page_bytes)?;
+        let buffer = || AlignedBuffer::zeroed(budget.batch_pages() * page_bytes);
+        let pool = BufferPool {
+            arena,
+            headers: (0..frames).map(|_| FrameHeader::new()).collect(),
+            side: (0..frames).map(|_| SideEntry::new()).collect(),
+            table: Table::new()?,
+            page_bytes,
+            page_shift: page_bytes.trailing_zeros(),
+            frames,
+            reciprocal: u64::MAX / u64::from(frames) + 1,
+            top: AtomicU32::new(frames),
+            part_space: Mutex::new(PartSpace::default()),
+            free: FreeList::new(frames),
+            dirty: AtomicUsize::new(0),
+            clock_hand: AtomicU32::new(0),
+            evictor: EvictorState::new(),
+            failures: Failures::new(),
+            admission: Admission::new(),
+            counters: Counters::default(),
+            evict_buffer: Mutex::new(buffer()?),
+            flush_buffer: Mutex::new(buffer()?),
+            slots,
+            ids: Mutex::new(ids),
+            epochs: Epochs::new(options.first_epoch),
+            budget,
+            checkpoint_pages: (options.checkpoint_bytes / page_bytes as u64).max(1),
+            read_only: options.read_only,
+            poisoned: AtomicBool::new(false),
+            poison: Mutex::new(None),
+            closed: AtomicBool::new(false),
+        };
+        for frame in (0..frames).rev() {
+            pool.side[frame as usize].enlist();
+            pool.free.push(FrameId(frame));
+        }
+        if pool.slots.is_none() {
+            pool.retire_for_memory_store()?;
+        }
+        Ok(pool)
+    }
+
+    /// Header of a frame.
+    #[inline(always)]
+    pub(super) fn header(&self, frame: FrameId) -> &FrameHeader {
+        // One bound for all arrays of frames: the compiler checks it once for several of them.
+        assert!(frame.0 < self.frames);
+        // SAFETY: there are as many headers as frames.
+        unsafe { self.headers.get_unchecked(frame.0 as usize) }
+    }
+
+    /// Side entry of a frame.
+    #[inline(always)]
+    pub(super) fn side(&self, frame: FrameId) -> &SideEntry {
+        assert!(frame.0 < self.frames);
+        // SAFETY: there are as many side entries as frames.
+        unsafe { self.side.get_unchecked(frame.0 as usize) }
+    }
+
+    /// First byte of a frame.
+    #[inline(always)]
+    pub(super) fn memory(&self, frame: FrameId) -> *mut u8 {
+        assert!(frame.0 < self.frames);
+        // SAFETY: the arena has `frames * page_bytes` bytes, and the frame is one of them.
+        unsafe { self.arena.base().add((frame.0 as usize) << self.page_shift) }
+    }
+
+    /// The frame that the page goes to when it can: `id mod frames`.
+    #[inline(always)]
+    pub(super) fn preferred(&self, id: PageId) -> FrameId {
+        // Lemire's remainder by multiplication; exact for 32-bit operands.
+        let fraction = self.reciprocal.wrapping_mul(u64::from(id.0));
+        FrameId(((u128::from(fraction) * u128::from(self.frames)) >> 64) as u32)
+    }
+
+    /// Number of frames that can hold pages now.
+    pub fn frames(&self) -> u32 {
+        self.top.load(Relaxed)
+    }
+
+    /// Pages that are newer than their slots.
+    pub fn dirty_pages(&self) -> usize {
+        self.dirty.load(Relaxed)
+    }
+
+    /// Frames without a page.
+    pub fn free_frames(&self) -> usize {
+        self.free.count()
+    }
+
+    /// Bytes of the page table's parts.
+    pub fn table_bytes(&self) -> u64 {
+        (self.table_parts() * crate::types::PART_BYTES) as u64
+    }
+
+    /// What the memory limit was divided into.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The epochs of writers.
+    pub fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// The allocator of page ids.
+    pub fn ids(&self) -> &Mutex<PageIds> {
+        &self.ids
+    }
+
+    /// Where images go.
+    pub fn slots(&self) -> Option<&Arc<SlotStore>> {
+        self.slots.as_ref()
+    }
+
+    /// After this, nothing is written any more and every change fails; reads go on.
+    pub fn set_poisoned(&self, error: &Error) {
+        let mut poison = self.poison.lock();
+        if poison.is_none() {
+            *poison = Some(Error::new(
+                ErrorKind::Poisoned,
+                format!("nothing can be written any more since an earlier failure: {error}"),
+            ));
+        }
+        self.poisoned.store(true, Release);
+    }
+
+    /// The error that every change gets since a write failed, if one did.
+    pub fn check_poison(&self) -> Result<()> {
+        if self.poisoned.load(Acquire)
+            && let Some(error) = &*self.poison.lock()
+        {
+            return Err(error.duplicate());
+        }
+        Ok(())
+    }
+
+    /// After this, every change and every fault fails with `Closed`.
+    pub fn set_closed(&self) {
+        self.closed.store(true, SeqCst);
+    }
+
+    /// Whether the pool was closed.
+    pub fn check_open(&self) -> Result<()> {
+        if self.closed.load(SeqCst) {
+            return Err(Error::new(ErrorKind::Closed, "the database was closed"));
+        }
+        Ok(())
+    }
+
+    /// Enters an epoch for the store's own upkeep, which runs under the lock of checkpoints: does not
+    /// wait for one to make room.
+    pub fn enter_for_upkeep(&self) -> Result<Stay<'_>> {
+        self.check_poison()?;
+        Ok(self.epochs.enter())
+    }
+
+    /// Where the last image of a page lies; `None` for a page that has none, or is not in use.
+    /// Reads the page's part of the table if need be, and waits for a read of the page that is under
+    /// way; the caller holds no latch. The answer may be old when it arrives.
+    pub fn slot_of(&self, id: PageId) -> Result<Option<Slot>> {
+        self.ensure_part(id)?;
+        loop {
+            let slot = match self.table.place(id) {
+                Some(Place::Evicted(slot)) => slot,
+                Some(place @ (Place::Resident(frame) | Place::Faulting(frame))) => {
+                    // The latch, and the name under it: without them the frame could be emptied, or
+                    // get another page, between the look at the word and the look at the header.
+                    let header = self.header(frame);
+                    let there = || self.table.place(id) == Some(place);
+                    let latched = header.latch.shared_while(&mut || there());
+                    if latched.is_none() || header.page() != id {
+                        continue;
+                    }
+                    header.clean().0
+                }
+                Some(Place::Free) | None => return Ok(None),
+            };
+            return Ok(Some(slot).filter(|slot| !slot.is_none()));
+        }
+    }
+
+    /// A page id for a new page, the lowest that is known to be free; reads parts of the map to find
+    /// free ones where that is worthwhile.
+    pub(super) fn allocate_id(&self) -> Result<PageId> {
+        loop {
+            let scan = {
+                let mut ids = self.ids.lock();
+                match ids.wants_scan() {
+                    Some(part) => part,
+                    None => {
+                        return ids.allocate().ok_or_else(|| {
+                            Error::new(ErrorKind::DiskFull, "all page ids are in use")
+                        });
+                    }
+                }
+            };
+            let words = match &self.slots {
+                Some(slots) => slots.read_map_part(scan)?,
+                None => None,
+            };
+            let is_free = |word: usize| words.as_ref().is_none_or(|words| words[word] == 0);
+            self.ids.lock().scanned(scan, is_free);
+        }
+    }
+
+    /// Evicts the clean page of a frame whose exclusive latch the caller holds.
+    pub(super) fn evict_latched(&self, frame: FrameId) {
+        let header = self.header(frame);
+        let (slot, _) = header.clean();
+        assert!(!header.is_dirty() && !slot.is_none(), "only a page that has a slot is evicted");
+        self.table.set(header.page(), Place::Evicted(slot));
+        header.clear();
+        self.counters.evicted(1);
+    }
+
+    /// Puts a frame without a page back into use, and unlatches it.
+    pub(super) fn release_frame(&self, frame: FrameId, guard: ExclusiveGuard<'_>) {
+        self.header(frame).clear();
+        self.side(frame).take_use();
+        // Before the frame can be had: who takes it counts down.
+        self.free.count_up();
+        drop(guard);
+        if self.side(frame).enlist() {
+            self.free.push(frame);
+        }
+        self.evictor.frames_freed();
+    }
+
+    /// The racing view of a frame.
+    #[inline(always)]
+    fn racing(&self, frame: FrameId) -> RacingBytes<'_> {
+        // SAFETY: `RacingBytes::new` asks for memory that is aligned, valid for reads and writes as long
+        // as the view lives, and written only by the rules of its module: the frame is part of the
+        // arena, which lives as long as the pool, and is written under its exclusive latch alone.
+        unsafe { RacingBytes::new(self.memory(frame), self.page_bytes) }
+    }
+}
+
+/// Hides from the compiler that `guess` equals what it was compared with; else it would use the word
+/// that was loaded, and the frame's address would wait for the load.
+#[inline(always)]
+fn opaque(guess: u32) -> u32 {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+    {
+        let mut guess = guess;
+        // SAFETY: no instruction at all.
+        unsafe {
+            core::arch::asm!("/* {0:e} */", inout(reg) guess,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        guess
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
+    {
+        core::hint::black_box(guess)
+    }
+}
+
+impl PagePool for BufferPool {
+    type Session<'p> = Session<'p>;
+    type EpochGuard<'p> = Stay<'p>;
+
+    #[inline(always)]
+    fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    #[inline(always)]
+    fn translate(&self, id: PageId) -> Option<FrameId> {
+        let guess = self.preferred(id);
+        let word = self.table.word(id)?.load(Acquire);
+        if word == Place::Resident(guess).word() {
+            return Some(FrameId(opaque(guess.0)));
+        }
+        match Place::from_word(word) {
+            Place::Resident(frame) => Some(frame),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn expect_frame(&self, id: PageId) -> Option<FrameId> {
+        Some(self.preferred(id))
+    }
+
+    fn in_range(&self, id: PageId) -> bool {
+        self.ids.lock().in_range(id)
+    }
+
+    #[inline(always)]
+    fn latch(&self, frame: FrameId) -> &HybridLatch {
+        &self.header(frame).latch
+    }
+
+    #[inline(always)]
+    fn page_id(&self, frame: FrameId) -> PageId {
+        self.header(frame).page()
+    }
+
+    #[inline(always)]
+    fn bytes(&self, frame: FrameId) -> RacingBytes<'_> {
+        self.racing(frame)
+    }
+
+    #[inline(always)]
+    fn note_use(&self, frame: FrameId) {
+        self.side(frame).note_use();
+    }
+
+    fn session(&self) -> Session<'_> {
+        Session::new(self)
+    }
+
+    #[inline]
+    fn enter(&self) -> Result<Stay<'_>> {
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
+        }
+        self.check_poison()?;
+        if let Some(slots) = &self.slots {
+            slots.wait_for_delta_room()?;
+        }
+        self.wait_until_cleaner()?;
+        let stay = self.epochs.enter();
+        // Inside: who closes says so first and then waits for those inside, so that what is changed
+        // after the last checkpoint is refused, and not lost.
+        self.check_open()?;
+        Ok(stay)
+    }
+
+    #[inline]
+    fn mark_dirty(&self, frame: FrameId, epoch: Epoch) {
+        let header = self.header(frame);
+        debug_assert!(header.latch.is_exclusive(), "a page is changed under its exclusive latch");
+        if header.set_dirty(epoch) {
+            let dirty = self.dirty.fetch_add(1, AcqRel) as u64 + 1;
+            if let Some(slots) = &self.slots
+                && dirty + slots.images_since_checkpoint() >= self.checkpoint_pages
+            {
+                slots.request_checkpoint();
+            }
+        }
+        self.side(frame).note_use();
+    }
+
+    fn free(&self, mut page: ExclusivePage<'_, Self>, epoch: Epoch) {
+        page.bytes_mut()[header::KIND] = PageKind::Free as u8;
+        let (frame, id, guard) = page.into_guard();
+        let header = self.header(frame);
+        if header.is_dirty() {
+            self.dirty.fetch_sub(1, AcqRel);
+        }
+        let (slot, image_epoch) = header.clean();
+        self.table.set(id, Place::Free);
+        if let Some(slots) = &self.slots
+            && let Err(error) = slots.page_freed(id, epoch, slot, image_epoch)
+        {
+            self.set_poisoned(&error);
+        }
+        self.release_frame(frame, guard);
+        // Last of all: from here on the id may name another page.
+        self.ids.lock().free(id);
+    }
+}
+
+impl EpochStay for Stay<'_> {
+    fn epoch(&self) -> Epoch {
+        Stay::epoch(self)
+    }
+}

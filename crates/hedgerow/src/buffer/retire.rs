@@ -1,0 +1,148 @@
+//! Frames that become page table.
+//!
+//! A part of the page table (512 words, 4 KiB) is loaded when the first of its pages is asked for. Its
+//! memory comes out of the pool: the topmost frames are emptied and given up, one for each part (or
+//! several where pages are smaller than a part, one for several parts where they are larger). So the
+//! table is inside of the memory limit without a share of its own, and a store that uses few of its
+//! pages pays for few parts. At data of 64 times the pool, an eighth of the frames goes this way.
+//!
+//! Invariants: frames below `top` hold pages, the others never again; a part is made by one thread at a
+//! time (`part_space`), which holds no page and no latch but that of the frame it is emptying, and
+//! whose waits are bounded. `Send + Sync`.
+
+use crate::buffer::pool::BufferPool;
+use crate::error::{Error, ErrorKind, Result};
+use crate::page::FrameId;
+use crate::types::{PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId};
+use hedgerow_sync::latch::ExclusiveGuard;
+use hedgerow_sync::primitive::atomic::Ordering::{Relaxed, Release};
+
+/// Frames that are never given up.
+const FRAMES_KEPT: u32 = 32;
+/// How often a page that keeps being changed is written before we give up on its frame.
+const VACATE_ATTEMPTS: usize = 1000;
+
+/// The rest of the frames that were given up last.
+pub struct PartSpace {
+    next: *mut u8,
+    left_bytes: usize,
+    parts: usize,
+}
+
+// SAFETY: the pointer leads into the pool's arena; it is used under the mutex that holds this value.
+unsafe impl Send for PartSpace {}
+
+impl Default for PartSpace {
+    fn default() -> Self {
+        PartSpace { next: std::ptr::null_mut(), left_bytes: 0, parts: 0 }
+    }
+}
+
+impl BufferPool {
+    /// Makes sure that the table part of `id` is loaded. Waits for I/O; the caller holds nothing.
+    ///
+    /// Errors: the map part cannot be read or is damaged; `MemoryLimit` if no frame can be given up.
+    pub(super) fn ensure_part(&self, id: PageId) -> Result<()> {
+        let part = id.part();
+        if self.table.is_loaded(part) {
+            return Ok(());
+        }
+        if !self.table.has_room_for(part) || !id.is_usable() {
+            return Err(Error::corrupted_page(id, "no such page id can exist"));
+        }
+        let mut space = self.part_space.lock();
+        if self.table.is_loaded(part) {
+            return Ok(());
+        }
+        let durable = match &self.slots {
+            Some(slots) => slots.read_map_part(part)?,
+            None => None,
+        };
+        let durable = durable.unwrap_or_else(|| Box::new([0; PART_WORDS]));
+        let memory = self.part_memory(&mut space)?;
+        // SAFETY: `install` asks for 4096 aligned bytes that nobody accesses from now on but optimistic
+        // readers with an old version: the frames were emptied and retired under their exclusive
+        // latches, whose release gave them a new version, and no page is ever put into them again.
+        unsafe { self.table.install(part, memory, &durable) };
+        space.parts += 1;
+        Ok(())
+    }
+
+    /// Number of table parts loaded.
+    pub fn table_parts(&self) -> usize {
+        self.part_space.lock().parts
+    }
+
+    /// In a store without a file no page can make room later, so the frames for all the parts that
+    /// its pages can need are given up at once, while they are empty.
+    pub(super) fn retire_for_memory_store(&self) -> Result<()> {
+        let per_part = PART_WORDS - PART_HEADER_WORDS;
+        let parts = self.frames() as usize / per_part + 1;
+        for part in 0..parts {
+            self.ensure_part(PageId((part * PART_WORDS + PART_HEADER_WORDS) as u32))?;
+        }
+        Ok(())
+    }
+
+    fn part_memory(&self, space: &mut PartSpace) -> Result<*mut u8> {
+        if space.left_bytes < PART_BYTES {
+            let count = PART_BYTES.div_ceil(self.page_bytes) as u32;
+            let top = self.top.load(Relaxed);
+            if top < FRAMES_KEPT + count {
+                return Err(Error::new(
+                    ErrorKind::MemoryLimit,
+                    format!(
+                        "the page table needs more of the memory limit of {} bytes than it leaves \
+                         for pages; open the store with a larger limit",
+                        self.budget().limit_bytes()
+                    ),
+                ));
+            }
+            // From the top down, each given up when it is empty: an error leaves a smaller pool, whose
+            // last frames are retired without a use, and nothing lost.
+            for frame in (top - count..top).rev() {
+                let frame = FrameId(frame);
+                let guard = self.vacate(frame)?;
+                self.header(frame).retire();
+                self.free.count_down();
+                self.top.store(frame.0, Release);
+                drop(guard);
+            }
+            space.next = self.memory(FrameId(top - count));
+            space.left_bytes = count as usize * self.page_bytes;
+        }
+        let memory = space.next;
+        // SAFETY: `left_bytes` counts what is left of the retired frames from `next` on, and a part fits.
+        space.next = unsafe { memory.add(PART_BYTES) };
+        space.left_bytes -= PART_BYTES;
+        Ok(memory)
+    }
+
+    /// Empties a frame and returns its latch; it counts as free.
+    fn vacate(&self, frame: FrameId) -> Result<ExclusiveGuard<'_>> {
+        for _ in 0..VACATE_ATTEMPTS {
+            let mut waits = 0;
+            let guard = self.header(frame).latch.exclusive_while(&mut || {
+                waits += 1;
+                waits < super::evict::FRAME_WAITS
+            });
+            let Some(guard) = guard else { break };
+            let header = self.header(frame);
+            if header.is_free() {
+                return Ok(guard);
+            }
+            if !header.is_dirty() {
+                self.evict_latched(frame);
+                self.free.count_up();
+                return Ok(guard);
+            }
+            guard.release_unchanged();
+            self.write_back_now(&[frame])?;
+        }
+        Err(Error::new(
+            ErrorKind::MemoryLimit,
+            "no frame could be emptied in time for the page table; the memory limit is too small \
+             for the number of threads",
+        ))
+    }
+}

@@ -1,0 +1,351 @@
+//! One operation's account with the pool: faults, prefetches, and reservations of fresh pages.
+//!
+//! Invariants: a session that has faulted or reserved is admitted (`admission.rs`) until it is dropped;
+//! it keeps at most [`FRAMES_EACH`] pages pinned, the latest ones. The frames of a reservation are
+//! latched exclusively and hold no page; a thread that had begun to wait for a page which was there
+//! before sees that it has gone, and stops waiting. Whoever calls a method here holds
+//! no latch and no epoch, for all of them may wait. Not shared between threads.
+
+use crate::buffer::admission::FRAMES_EACH;
+use crate::buffer::pool::BufferPool;
+use crate::buffer::table::Place;
+use crate::error::{Error, ErrorKind, Result};
+use crate::page::header;
+use crate::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession};
+use crate::storage::{AlignedBuffer, ReadRequest};
+use crate::types::{Epoch, PageId, Slot, TreeId};
+use hedgerow_sync::latch::ExclusiveGuard;
+use hedgerow_sync::optimistic;
+
+/// Rounds of finding a page elsewhere before a fault gives up; each but the first few follows a wait.
+const FAULT_ROUNDS: usize = 10_000;
+/// Pages read with one submission at most.
+const PREFETCH_PAGES: usize = 64;
+
+struct Reserved<'p> {
+    id: PageId,
+    frame: FrameId,
+    guard: ExclusiveGuard<'p>,
+}
+
+/// A page that is being read: its frame is latched, its word says *faulting*.
+struct Faulting<'p> {
+    id: PageId,
+    slot: Slot,
+    frame: FrameId,
+    guard: ExclusiveGuard<'p>,
+    fault: u32,
+}
+
+/// See the head of the file.
+pub struct Session<'p> {
+    pool: &'p BufferPool,
+    admitted: bool,
+    pins: [Option<FrameId>; FRAMES_EACH],
+    next_pin: usize,
+    reserved: Vec<Reserved<'p>>,
+}
+
+impl<'p> Session<'p> {
+    pub(super) fn new(pool: &'p BufferPool) -> Session<'p> {
+        Session {
+            pool,
+            admitted: false,
+            pins: [None; FRAMES_EACH],
+            next_pin: 0,
+            reserved: Vec::new(),
+        }
+    }
+
+    fn admit(&mut self) -> Result<()> {
+        self.pool.check_open()?;
+        if !self.admitted {
+            self.pool.admission.enter(|| self.pool.frames());
+            self.admitted = true;
+        }
+        Ok(())
+    }
+
+    /// As [`BufferPool::ensure_part`]. A new part may have to empty the very frames that this session
+    /// has reserved, or wait for another thread's part, which may: so they go back meanwhile.
+    fn ensure_part(&mut self, id: PageId) -> Result<()> {
+        if self.pool.table.is_loaded(id.part()) {
+            return Ok(());
+        }
+        let ids = self.release_reserved();
+        let ensured = self.pool.ensure_part(id);
+        self.reserve_frames(ids)?;
+        ensured
+    }
+
+    /// Gives the frames of the reservation back; the ids are the caller's.
+    fn release_reserved(&mut self) -> Vec<PageId> {
+        let pool = self.pool;
+        let release = |Reserved { id, frame, guard }| {
+            pool.release_frame(frame, guard);
+            id
+        };
+        self.reserved.drain(..).map(release).collect()
+    }
+
+    /// Reserves a frame for each of these ids, whose parts are loaded. After an error those that got
+    /// none are free again.
+    fn reserve_frames(&mut self, ids: Vec<PageId>) -> Result<()> {
+        let mut outcome = Ok(());
+        for id in ids {
+            match outcome.and_then(|()| self.pool.obtain_frame(id)) {
+                Ok((frame, guard)) => {
+                    self.reserved.push(Reserved { id, frame, guard });
+                    outcome = Ok(());
+                }
+                Err(error) => {
+                    self.pool.ids.lock().free(id);
+                    outcome = Err(error);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Pins a page that is said to be in `frame`; false if it is not (any more).
+    fn keep(&mut self, id: PageId, frame: FrameId) -> bool {
+        self.pool.side(frame).pin();
+        if self.pool.header(frame).page() != id {
+            self.pool.side(frame).unpin();
+            return false;
+        }
+        let slot = &mut self.pins[self.next_pin];
+        if let Some(oldest) = slot.replace(frame) {
+            self.pool.side(oldest).unpin();
+        }
+        self.next_pin = (self.next_pin + 1) % FRAMES_EACH;
+        true
+    }
+
+    /// Waits for the thread that reads the page in. An error is that thread's.
+    fn wait_for(&self, id: PageId, frame: FrameId) -> Result<()> {
+        let fault = self.pool.side(frame).fault();
+        if self.pool.table.place(id) != Some(Place::Faulting(frame)) {
+            return Ok(());
+        }
+        let mut waits = 0;
+        let latched = self.pool.latch(frame).shared_while(&mut || {
+            waits += 1;
+            waits < super::evict::FRAME_WAITS
+                && self.pool.table.place(id) == Some(Place::Faulting(frame))
+        });
+        drop(latched);
+        match self.pool.failures.find(id, frame, fault) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a frame and the right to read the page into it; `None` if somebody else was first.
+    fn begin(&self, id: PageId, slot: Slot, wait: bool) -> Result<Option<Faulting<'p>>> {
+        let taken =
+            if wait { Some(self.pool.obtain_frame(id)?) } else { self.pool.try_obtain_frame(id) };
+        let Some((frame, guard)) = taken else { return Ok(None) };
+        let fault = self.pool.side(frame).begin_fault();
+        if self.pool.table.exchange(id, Place::Evicted(slot), Place::Faulting(frame)) {
+            return Ok(Some(Faulting { id, slot, frame, guard, fault }));
+        }
+        self.pool.release_frame(frame, guard);
+        Ok(None)
+    }
+
+    /// Makes the page visible, or puts it back where it was.
+    fn finish(&mut self, page: Faulting<'p>, read: Result<()>, access: Access) -> Result<()> {
+        let pool = self.pool;
+        let Faulting { id, slot, frame, guard, fault } = page;
+        let checked = read.and_then(|()| pool.check_image(id, slot, frame));
+        let epoch = || {
+            // SAFETY: `as_slice` asks that nobody writes meanwhile: we hold the exclusive latch.
+            let epoch = header::epoch(unsafe { pool.bytes(frame).as_slice() });
+            match epoch <= pool.epochs().current() {
+                true => Ok(epoch),
+                false => Err(Error::corrupted_page(id, "it was changed in an epoch yet to come")),
+            }
+        };
+        let epoch = match checked.and_then(|()| epoch()) {
+            Ok(epoch) => epoch,
+            Err(error) => {
+                pool.failures.record(id, frame, fault, &error);
+                pool.table.set(id, Place::Evicted(slot));
+                pool.release_frame(frame, guard);
+                return Err(error);
+            }
+        };
+        let header = pool.header(frame);
+        header.set_page(id);
+        header.set_clean(slot, epoch);
+        if access == Access::Point {
+            pool.side(frame).note_use();
+        }
+        pool.counters.faulted(frame == pool.preferred(id));
+        pool.table.set(id, Place::Resident(frame));
+        drop(guard);
+        Ok(())
+    }
+}
+
+impl BufferPool {
+    /// Reads the image of one page into a latched frame.
+    fn read_image(&self, page: &Faulting<'_>) -> Result<()> {
+        let slots = self.slots.as_ref().expect("a page without a file is never evicted");
+        if optimistic::WRITERS_PUBLISH {
+            let mut copy = AlignedBuffer::zeroed(self.page_bytes)?;
+            slots.file().read_at(page.slot.offset_bytes(), &mut copy)?;
+            self.bytes(page.frame).publish(&copy);
+            return Ok(());
+        }
+        // SAFETY: `as_mut_slice` asks for the one writer: the frame's exclusive latch is held, and the
+        // guard lies in `page`, which outlives the slice.
+        let bytes = unsafe { self.bytes(page.frame).as_mut_slice() };
+        slots.file().read_at(page.slot.offset_bytes(), bytes)
+    }
+
+    /// Whether the frame's bytes are the image that the slot was made for, and a sound page.
+    fn check_image(&self, id: PageId, slot: Slot, frame: FrameId) -> Result<()> {
+        // SAFETY: `as_slice` asks that nobody writes meanwhile: the caller holds the exclusive latch.
+        let bytes = unsafe { self.bytes(frame).as_slice() };
+        let slots = self.slots.as_ref().expect("a page without a file is never evicted");
+        slots.check_image(id, slot, bytes)
+    }
+}
+
+impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
+    fn fault(&mut self, id: PageId, access: Access) -> Result<()> {
+        self.admit()?;
+        self.ensure_part(id)?;
+        for _ in 0..FAULT_ROUNDS {
+            match self.pool.table.place(id) {
+                Some(Place::Resident(frame)) => {
+                    if self.keep(id, frame) {
+                        return Ok(());
+                    }
+                }
+                Some(Place::Faulting(frame)) => self.wait_for(id, frame)?,
+                Some(Place::Evicted(slot)) => {
+                    if slot.len_bytes() != self.pool.page_bytes as u64 {
+                        return Err(Error::corrupted_page(id, "its slot has a wrong length"));
+                    }
+                    let Some(page) = self.begin(id, slot, true)? else { continue };
+                    let frame = page.frame;
+                    let read = self.pool.read_image(&page);
+                    self.finish(page, read, access)?;
+                    if self.keep(id, frame) {
+                        return Ok(());
+                    }
+                }
+                Some(Place::Free) | None => {
+                    if !self.pool.in_range(id) {
+                        return Err(Error::corrupted_page(id, "no such page was ever given out"));
+                    }
+                    // Freed since the operation read its id, or the tree is damaged: the operation
+                    // knows whether it reads the same id again.
+                    return Err(Error::new(ErrorKind::NotFound, format!("{id} is free")));
+                }
+            }
+        }
+        Err(Error::new(ErrorKind::Timeout, "a page kept being evicted while it was asked for"))
+    }
+
+    fn prefetch(&mut self, ids: &[PageId], access: Access) -> Result<()> {
+        self.admit()?;
+        let mut begun = Vec::new();
+        for id in ids.iter().take(PREFETCH_PAGES) {
+            if self.pool.in_range(*id) {
+                self.ensure_part(*id)?;
+            }
+        }
+        for id in ids.iter().take(PREFETCH_PAGES) {
+            if let Some(Place::Evicted(slot)) = self.pool.table.place(*id) {
+                if slot.len_bytes() != self.pool.page_bytes as u64 {
+                    continue;
+                }
+                if let Some(page) = self.begin(*id, slot, false)? {
+                    begun.push(page);
+                }
+            }
+        }
+        if begun.len() <= 1 || optimistic::WRITERS_PUBLISH {
+            for page in begun {
+                let read = self.pool.read_image(&page);
+                // A page that cannot be read says so when it is faulted in.
+                if self.finish(page, read, access).is_err() {
+                    continue;
+                }
+            }
+            return Ok(());
+        }
+        let slots = self.pool.slots.as_ref().expect("a page without a file is never evicted");
+        let mut requests: Vec<ReadRequest<'_>> = begun
+            .iter()
+            .map(|page| {
+                // SAFETY: `as_mut_slice` asks for the one writer: each frame's exclusive latch lies in
+                // `begun`, which outlives the requests, and the frames differ.
+                let bytes = unsafe { self.pool.bytes(page.frame).as_mut_slice() };
+                ReadRequest::new(page.slot.offset_bytes(), bytes)
+            })
+            .collect();
+        slots.file().read_batch(&mut requests);
+        let results: Vec<Result<()>> = requests.into_iter().map(|r| r.result).collect();
+        for (page, read) in begun.into_iter().zip(results) {
+            if self.finish(page, read, access).is_err() {
+                continue;
+            }
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, count: usize) -> Result<()> {
+        assert!(count <= FRAMES_EACH, "an operation reserves a few pages at most");
+        self.admit()?;
+        self.pool.check_poison()?;
+        if self.reserved.is_empty()
+            && let Some(slots) = &self.pool.slots
+        {
+            // Better now than in `enter`, with frames latched.
+            slots.wait_for_delta_room()?;
+        }
+        while self.reserved.len() < count {
+            let id = self.pool.allocate_id()?;
+            if let Err(error) = self.ensure_part(id) {
+                self.pool.ids.lock().free(id);
+                return Err(error);
+            }
+            self.reserve_frames(vec![id])?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, tree: TreeId, epoch: Epoch) -> Option<ExclusivePage<'p, BufferPool>> {
+        let Reserved { id, frame, guard } = self.reserved.pop()?;
+        let pool = self.pool;
+        pool.header(frame).clear();
+        pool.header(frame).set_page(id);
+        pool.mark_dirty(frame, epoch);
+        let mut page = ExclusivePage::new(pool, frame, id, guard);
+        let bytes = page.bytes_mut();
+        bytes.fill(0);
+        header::initialise(bytes, id, tree);
+        header::set_epoch(bytes, epoch);
+        pool.table.set(id, Place::Resident(frame));
+        Some(page)
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        for frame in self.pins.iter().flatten() {
+            self.pool.side(*frame).unpin();
+        }
+        for id in self.release_reserved() {
+            self.pool.ids.lock().free(id);
+        }
+        if self.admitted {
+            self.pool.admission.leave();
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Interleavings of the pool that once went wrong, each forced by hand.
+
+use super::{BufferPool, PoolOptions, smallest_limit_bytes};
+use crate::error::ErrorKind;
+use crate::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession};
+use crate::space::geometry::Geometry;
+use crate::space::map::MapRoot;
+use crate::space::slot_store::{SlotStore, SpaceState};
+use crate::space::{Deltas, PageIds, Zones};
+use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+use crate::types::{Epoch, PART_WORDS, PageId, TreeId};
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::AtomicBool;
+use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
+use hedgerow_sync::primitive::thread::{JoinHandle, sleep, spawn_named};
+use hedgerow_sync::primitive::time::Moment;
+use std::path::Path;
+use std::time::Duration;
+
+const PAGE_BYTES: usize = 512;
+
+/// A pool of the smallest size, and `extra_bytes` more, over a file in memory; its background thread
+/// does not run.
+fn pool(extra_bytes: u64) -> Arc<BufferPool> {
+    let file = RamDisk::new().open(Path::new("pool"), OpenMode::CreateNew, DirectIo::Never);
+    let state = SpaceState {
+        zones: Zones::create(Geometry::for_new_store(PAGE_BYTES as u32, 1).unwrap()),
+        deltas: Deltas::new(96 << 10),
+        map: MapRoot::EMPTY,
+        checkpoint: Epoch(0),
+    };
+    let slots = Arc::new(SlotStore::new(file.unwrap(), PAGE_BYTES, |_| Ok(()), state));
+    let options = PoolOptions {
+        memory_limit_bytes: smallest_limit_bytes(PAGE_BYTES) + extra_bytes,
+        page_bytes: PAGE_BYTES,
+        first_epoch: Epoch(1),
+        checkpoint_bytes: 1 << 30,
+        read_only: false,
+    };
+    Arc::new(BufferPool::new(&options, Some(slots), PageIds::create()).unwrap())
+}
+
+/// A fresh page, dirty and in memory.
+fn fresh(pool: &BufferPool) -> (PageId, FrameId) {
+    let mut session = pool.session();
+    session.reserve(1).unwrap();
+    let stay = pool.enter().unwrap();
+    let page = session.take(TreeId(7), stay.epoch()).unwrap();
+    (page.id(), page.frame())
+}
+
+/// The thread's result; fails the test instead of hanging with it.
+fn joined<T>(thread: JoinHandle<T>) -> T {
+    let since = Moment::now();
+    while !thread.is_finished() {
+        assert!(since.elapsed() < Duration::from_secs(5), "waits for what will not come");
+        sleep(Duration::from_millis(1));
+    }
+    thread.join().unwrap()
+}
+
+#[test]
+fn a_flush_does_not_wait_for_a_frame_that_was_cleaned_and_taken() {
+    let pool = pool(0);
+    let (_, frame) = fresh(&pool);
+    // A checkpoint has it on its list; then the page is written and evicted by the background, and an
+    // operation takes the frame, which then waits for that checkpoint.
+    pool.side(frame).take_use();
+    pool.write_back_cold(vec![frame]).unwrap();
+    assert!(pool.header(frame).is_free());
+    let taken = pool.header(frame).latch.exclusive();
+    let flush = {
+        let pool = pool.clone();
+        spawn_named("flush", move || pool.write_back_now(&[frame])).unwrap()
+    };
+    joined(flush).unwrap();
+    drop(taken);
+}
+
+#[test]
+fn a_waiter_for_a_page_leaves_when_its_frame_goes_to_another() {
+    let pool = pool(0);
+    let (id, frame) = fresh(&pool);
+    // It was just used, so it is written and stays.
+    pool.write_back_cold(vec![frame]).unwrap();
+    assert!(!pool.header(frame).is_dirty());
+    let taken = pool.header(frame).latch.exclusive();
+    for exclusive in [true, false] {
+        let waits = Arc::new(AtomicBool::new(false));
+        let waiter = {
+            let (pool, waits) = (pool.clone(), waits.clone());
+            let wait = move || {
+                let mut keep_waiting = || {
+                    waits.store(true, Release);
+                    true
+                };
+                if exclusive {
+                    ExclusivePage::wait(&*pool, id, &mut keep_waiting).is_err()
+                } else {
+                    crate::page::SharedPage::wait(&*pool, id, &mut keep_waiting).is_err()
+                }
+            };
+            spawn_named("waiter", wait).unwrap()
+        };
+        while !waits.load(Acquire) {
+            sleep(Duration::from_millis(1));
+        }
+        // As an operation does that takes the frame for a reservation, and keeps it latched.
+        let place = pool.table.place(id).unwrap();
+        let (slot, _) = pool.header(frame).clean();
+        pool.table.set(id, super::table::Place::Evicted(slot));
+        assert!(joined(waiter), "latched a page that was not there");
+        pool.table.set(id, place);
+    }
+    drop(taken);
+}
+
+#[test]
+fn a_new_part_of_the_table_may_take_the_frames_that_its_own_operation_has_reserved() {
+    // With 65 frames the last page of the first part prefers a frame that the second part will take.
+    let pool = pool(600);
+    assert_eq!(pool.budget().frames(), 65);
+    let last = PageId(PART_WORDS as u32 - 1);
+    pool.ensure_part(last).unwrap();
+    let first_of_next = last.next().unwrap();
+    assert_eq!(first_of_next.part(), last.part() + 1);
+    while pool.ids().lock().next_id() != Some(last) {
+        pool.ids().lock().allocate().unwrap();
+    }
+    let reserving = {
+        let pool = pool.clone();
+        let reserve = move || -> crate::error::Result<[PageId; 2]> {
+            let mut session = pool.session();
+            session.reserve(2)?;
+            let stay = pool.enter()?;
+            let pages = [0; 2].map(|_| session.take(TreeId(7), stay.epoch()).unwrap().id());
+            drop(session);
+            pool.session().fault(pages[0], Access::Point)?;
+            Ok(pages)
+        };
+        spawn_named("reserve", reserve).unwrap()
+    };
+    assert_eq!(joined(reserving).unwrap(), [first_of_next, last]);
+}
+
+#[test]
+fn no_change_is_accepted_once_the_pool_was_closed() {
+    let pool = pool(0);
+    drop(pool.enter().unwrap());
+    pool.set_closed();
+    assert!(pool.enter().is_err());
+    // And whoever was refused has left.
+    drop(pool.epochs().stop());
+}
+
+#[test]
+fn a_page_of_an_epoch_yet_to_come_is_damage() {
+    let pool = pool(0);
+    let mut session = pool.session();
+    session.reserve(1).unwrap();
+    let page = session.take(TreeId(7), Epoch(u64::from(u32::MAX))).unwrap();
+    let (id, frame) = (page.id(), page.frame());
+    drop(page);
+    drop(session);
+    pool.side(frame).take_use();
+    pool.write_back_cold(vec![frame]).unwrap();
+    let error = pool.session().fault(id, Access::Point).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Corrupted { .. }), "{error}");
+}
