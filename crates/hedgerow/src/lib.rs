@@ -8,6 +8,7 @@
 //! | 1 | [`error`], [`types`], [`key`], [`checksum`], [`storage`] |
 //! | 2 | [`page`], [`space`] |
 //! | 3 | [`node`] and [`buffer`], which know nothing of each other |
+//! | 5 | [`tree`] |
 //!
 //! Only what is re-exported at the top is meant for users; the modules are public for the tools, tests
 //! and benchmarks of the workspace.
@@ -29,8 +30,13 @@ pub mod space;
 #[doc(hidden)]
 pub mod storage;
 #[doc(hidden)]
+pub mod testing;
+#[doc(hidden)]
+pub mod tree;
+#[doc(hidden)]
 pub mod types;
 
 pub use error::{Error, ErrorKind, Result};
 pub use storage::IoEngine;
+pub use tree::{LevelStats, Swap, TreeStats, Value};
 pub use types::PageId;

@@ -1,0 +1,373 @@
+//! A heap of pages: the simplest [`PagePool`], without files and without eviction.
+//!
+//! It serves the tree's tests, and measurements as a yardstick: whatever a buffer pool costs is the
+//! difference to this. Page `id` lives in frame `id` for good. One reservation holds all frames;
+//! the system commits their memory as it is touched.
+//!
+//! [`MemoryPool::with_absences`] makes it *pretend* evictions: now and then a translation fails, the
+//! frame's version moves on, and the page stays absent until it is faulted. What a living session
+//! has faulted stays, as with a real pool.
+//!
+//! Invariants: a frame's header names its page exactly while the page is given out; an id is in the
+//! free list, in a session's reservation, or given out, never in two of these; `given_out` counts
+//! the last. Thread-safety: `Send + Sync`; bytes follow the rules of [`crate::page::guard`].
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::page::header;
+use crate::page::{Access, EpochStay, ExclusivePage, FrameId, PagePool, PoolSession};
+use crate::types::{Epoch, PageId, TreeId};
+use hedgerow_sync::latch::HybridLatch;
+use hedgerow_sync::optimistic::RacingBytes;
+use hedgerow_sync::primitive::Mutex;
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use hedgerow_sync::primitive::random::SplitMix64;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// What the pool keeps beside the bytes of a frame.
+struct Frame {
+    latch: HybridLatch,
+    page: AtomicU32,
+    used: AtomicU8,
+}
+
+/// The pretence of evictions.
+struct Absences {
+    one_in: u64,
+    rolls: AtomicU64,
+    seed: u64,
+    absent: Box<[AtomicBool]>,
+    pins: Box<[AtomicU32]>,
+    faults: AtomicU64,
+}
+
+/// Page ids at hand.
+struct Ids {
+    free: Vec<PageId>,
+    next: PageId,
+}
+
+/// A heap of pages; see the head of this file.
+pub struct MemoryPool {
+    page_bytes: usize,
+    memory: NonNull<u8>,
+    layout: Layout,
+    frames: Box<[Frame]>,
+    ids: Mutex<Ids>,
+    given_out: AtomicU64,
+    absences: Option<Absences>,
+}
+
+// SAFETY: `memory` is owned by the pool alone; its bytes are reached only through `RacingBytes` and
+// the latches that go with them, which are made for many threads. All other fields are `Send + Sync`.
+unsafe impl Send for MemoryPool {}
+// SAFETY: as above.
+unsafe impl Sync for MemoryPool {}
+
+impl MemoryPool {
+    /// A pool of at most `capacity_pages` pages of `page_bytes` each.
+    ///
+    /// # Panics
+    /// If `page_bytes` is no power of two between the smallest and the largest page size, or the
+    /// memory cannot be had: this is a pool for tests and measurements.
+    pub fn new(page_bytes: usize, capacity_pages: usize) -> MemoryPool {
+        assert!(
+            page_bytes.is_power_of_two()
+                && (header::MIN_PAGE_BYTES..=header::MAX_PAGE_BYTES).contains(&page_bytes),
+            "a page of {page_bytes} bytes"
+        );
+        // Ids below the first usable word and the header words of each part stay without a page.
+        let frames = capacity_pages + capacity_pages / 64 + 16;
+        let layout = Layout::from_size_align(frames * page_bytes, 64).expect("a size that exists");
+        // SAFETY: `alloc_zeroed` asks for a layout of non-zero size: there are 16 frames at least.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let memory = NonNull::new(memory).expect("memory for the pool");
+        let frame = |_| Frame {
+            latch: HybridLatch::new(),
+            page: AtomicU32::new(PageId::NONE.0),
+            used: AtomicU8::new(0),
+        };
+        MemoryPool {
+            page_bytes,
+            memory,
+            layout,
+            frames: (0..frames).map(frame).collect(),
+            ids: Mutex::new(Ids { free: Vec::new(), next: PageId::CATALOGUE_ROOT }),
+            given_out: AtomicU64::new(0),
+            absences: None,
+        }
+    }
+
+    /// The same, but about one translation in `one_in` finds its page evicted.
+    pub fn with_absences(
+        page_bytes: usize,
+        capacity_pages: usize,
+        one_in: u64,
+        seed: u64,
+    ) -> MemoryPool {
+        let mut pool = MemoryPool::new(page_bytes, capacity_pages);
+        let frames = pool.frames.len();
+        pool.absences = Some(Absences {
+            one_in: one_in.max(1),
+            rolls: AtomicU64::new(0),
+            seed,
+            absent: (0..frames).map(|_| AtomicBool::new(false)).collect(),
+            pins: (0..frames).map(|_| AtomicU32::new(0)).collect(),
+            faults: AtomicU64::new(0),
+        });
+        pool
+    }
+
+    /// Pages that are given out and not freed.
+    pub fn pages(&self) -> u64 {
+        self.given_out.load(Ordering::Relaxed)
+    }
+
+    /// Pages that were pretended absent and faulted in again.
+    pub fn faults(&self) -> u64 {
+        self.absences.as_ref().map_or(0, |absences| absences.faults.load(Ordering::Relaxed))
+    }
+
+    /// Changes the bytes of a page behind the tree's back: how a test plants a defect.
+    /// `false` if there is no such page.
+    pub fn tamper(&self, id: PageId, change: impl FnOnce(&mut [u8])) -> bool {
+        let Some(frame) = self.frames.get(id.0 as usize) else { return false };
+        if frame.page.load(Ordering::Relaxed) != id.0 || id == PageId::NONE {
+            return false;
+        }
+        let guard = frame.latch.exclusive();
+        let mut page = ExclusivePage::new(self, FrameId(id.0), id, guard);
+        change(page.bytes_mut());
+        true
+    }
+
+    #[cold]
+    fn pretend(&self, absences: &Absences, frame: FrameId) -> bool {
+        let at = frame.0 as usize;
+        if absences.absent[at].load(Ordering::Acquire) {
+            return true;
+        }
+        let roll = absences.rolls.fetch_add(1, Ordering::Relaxed);
+        let mut random = SplitMix64::new(absences.seed ^ roll.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        if random.below(absences.one_in) != 0 {
+            return false;
+        }
+        // An eviction takes the latch, if nobody has it, and moves the version on.
+        let Some(guard) = self.frames[at].latch.try_exclusive() else { return false };
+        // Looked at under the latch: the faulting session pins before it clears the mark.
+        let pinned = absences.pins[at].load(Ordering::Acquire) > 0;
+        if pinned {
+            guard.release_unchanged();
+            return false;
+        }
+        absences.absent[at].store(true, Ordering::Release);
+        drop(guard);
+        true
+    }
+}
+
+impl Drop for MemoryPool {
+    fn drop(&mut self) {
+        // SAFETY: `dealloc` asks for the pointer and layout of one allocation that still lives:
+        // both come from `new`, and nobody else frees it.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) }
+    }
+}
+
+impl std::fmt::Debug for MemoryPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryPool")
+            .field("page_bytes", &self.page_bytes)
+            .field("pages", &self.pages())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The one epoch of a pool that never writes checkpoints.
+#[derive(Debug)]
+pub struct MemoryEpoch;
+
+impl EpochStay for MemoryEpoch {
+    fn epoch(&self) -> Epoch {
+        Epoch(1)
+    }
+}
+
+/// An operation's account with a [`MemoryPool`].
+#[derive(Debug)]
+pub struct MemorySession<'p> {
+    pool: &'p MemoryPool,
+    reserved: Vec<PageId>,
+    pinned: Vec<PageId>,
+}
+
+impl PagePool for MemoryPool {
+    type Session<'p> = MemorySession<'p>;
+    type EpochGuard<'p> = MemoryEpoch;
+
+    fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    #[inline(always)]
+    fn translate(&self, id: PageId) -> Option<FrameId> {
+        let frame = self.frames.get(id.0 as usize)?;
+        if frame.page.load(Ordering::Relaxed) != id.0 || id == PageId::NONE {
+            return None;
+        }
+        let frame = FrameId(id.0);
+        if let Some(absences) = &self.absences
+            && self.pretend(absences, frame)
+        {
+            return None;
+        }
+        Some(frame)
+    }
+
+    fn in_range(&self, id: PageId) -> bool {
+        id.is_usable() && id.0 < self.ids.lock().next.0
+    }
+
+    #[inline(always)]
+    fn latch(&self, frame: FrameId) -> &HybridLatch {
+        &self.frames[frame.0 as usize].latch
+    }
+
+    #[inline(always)]
+    fn page_id(&self, frame: FrameId) -> PageId {
+        PageId(self.frames[frame.0 as usize].page.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    fn bytes(&self, frame: FrameId) -> RacingBytes<'_> {
+        assert!((frame.0 as usize) < self.frames.len());
+        // SAFETY: `RacingBytes::new` asks for an aligned pointer to `len` bytes that live as long as
+        // the view and are accessed by the optimistic module's rules only: the frame lies inside
+        // of the allocation (checked above), frames are multiples of 512 bytes from a start that is
+        // aligned to 64, the view borrows the pool, and every access goes through a view.
+        unsafe {
+            let start = self.memory.as_ptr().add(frame.0 as usize * self.page_bytes);
+            RacingBytes::new(start, self.page_bytes)
+        }
+    }
+
+    #[inline(always)]
+    fn note_use(&self, frame: FrameId) {
+        let used = &self.frames[frame.0 as usize].used;
+        if used.load(Ordering::Relaxed) == 0 {
+            used.store(1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn session(&self) -> MemorySession<'_> {
+        MemorySession { pool: self, reserved: Vec::new(), pinned: Vec::new() }
+    }
+
+    fn enter(&self) -> Result<MemoryEpoch> {
+        Ok(MemoryEpoch)
+    }
+
+    fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
+        debug_assert!(self.latch(frame).is_exclusive());
+    }
+
+    fn free(&self, mut page: ExclusivePage<'_, Self>, epoch: Epoch) {
+        let id = page.id();
+        header::initialise(page.write(epoch), id, TreeId(0));
+        let (frame, id, guard) = page.into_guard();
+        self.frames[frame.0 as usize].page.store(PageId::NONE.0, Ordering::Relaxed);
+        drop(guard);
+        self.given_out.fetch_sub(1, Ordering::Relaxed);
+        self.ids.lock().free.push(id);
+    }
+}
+
+impl MemorySession<'_> {
+    /// Ends a pretended absence for the life of the session. `false` if there is no such page.
+    fn pin(&mut self, id: PageId) -> bool {
+        let at = id.0 as usize;
+        let there = |f: &Frame| id != PageId::NONE && f.page.load(Ordering::Relaxed) == id.0;
+        if !self.pool.frames.get(at).is_some_and(there) {
+            return false;
+        }
+        if let Some(absences) = &self.pool.absences {
+            absences.pins[at].fetch_add(1, Ordering::AcqRel);
+            self.pinned.push(id);
+            if absences.absent[at].swap(false, Ordering::AcqRel) {
+                absences.faults.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+}
+
+impl<'p> PoolSession<'p, MemoryPool> for MemorySession<'p> {
+    fn fault(&mut self, id: PageId, _access: Access) -> Result<()> {
+        if !self.pool.in_range(id) {
+            return Err(Error::corrupted_page(id, "a page id out of range"));
+        }
+        if self.pin(id) {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::NotFound, "the page was freed"))
+        }
+    }
+
+    fn prefetch(&mut self, ids: &[PageId], _access: Access) -> Result<()> {
+        for &id in ids {
+            self.pin(id);
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self, count: usize) -> Result<()> {
+        let mut ids = self.pool.ids.lock();
+        while self.reserved.len() < count {
+            if let Some(id) = ids.free.pop() {
+                self.reserved.push(id);
+                continue;
+            }
+            let id = ids.next;
+            if id.0 as usize >= self.pool.frames.len() {
+                return Err(Error::new(ErrorKind::MemoryLimit, "the heap of pages is full"));
+            }
+            ids.next = id
+                .next()
+                .ok_or_else(|| Error::new(ErrorKind::MemoryLimit, "there are no more page ids"))?;
+            self.reserved.push(id);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, tree: TreeId, epoch: Epoch) -> Option<ExclusivePage<'p, MemoryPool>> {
+        let id = self.reserved.pop()?;
+        let frame = &self.pool.frames[id.0 as usize];
+        // A free frame is latched only by somebody with a stale translation, who lets go at once.
+        let guard = frame.latch.exclusive();
+        if let Some(absences) = &self.pool.absences {
+            absences.absent[id.0 as usize].store(false, Ordering::Release);
+        }
+        frame.page.store(id.0, Ordering::Relaxed);
+        self.pool.given_out.fetch_add(1, Ordering::Relaxed);
+        let mut page = ExclusivePage::new(self.pool, FrameId(id.0), id, guard);
+        let bytes = page.write(epoch);
+        bytes.fill(0);
+        header::initialise(bytes, id, tree);
+        header::set_epoch(bytes, epoch);
+        Some(page)
+    }
+}
+
+impl Drop for MemorySession<'_> {
+    fn drop(&mut self) {
+        if !self.reserved.is_empty() {
+            self.pool.ids.lock().free.append(&mut self.reserved);
+        }
+        if let Some(absences) = &self.pool.absences {
+            for id in self.pinned.drain(..) {
+                absences.pins[id.0 as usize].fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+}

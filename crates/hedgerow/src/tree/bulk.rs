@@ -1,0 +1,224 @@
+//! Bulk load: sorted records into an empty tree, each page written once.
+//!
+//! Leaves are built from left to right and filled as asked; each level above gets the separators as
+//! they come. Nothing is reachable until the last page is written: then the root, which is still an
+//! empty leaf, becomes the top node in one step. If that does not come about, by an error or because
+//! the loader is dropped, the pages are freed.
+//!
+//! Invariants: keys come strictly ascending; a page is latched only while its content is copied in,
+//! and reserved before that with nothing held. A loader is used by one thread; the tree may be used by
+//! others meanwhile, and stays empty for them until the end.
+
+use super::create::no_page;
+use super::descend::plain;
+use super::retry::{Patience, Retry, Stop};
+use super::{MAX_LEVELS, Tree};
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::{self, Builder, Hints, Ladder};
+use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession};
+use crate::types::PageId;
+
+/// A bulk load under way; see the head of this file.
+pub struct BulkLoad<P: PagePool, L: Ladder = Hints> {
+    tree: Tree<P, L>,
+    fill_percent: u8,
+    levels: Vec<Builder<L>>,
+    /// The page that is being written.
+    page: Box<[u8]>,
+    /// All that was written so far, to be freed if the load fails: four bytes a page.
+    written: Vec<PageId>,
+    records: u64,
+    failed: bool,
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Begins a bulk load into this tree, which must be empty. Leaves and inner nodes are filled to
+    /// `fill_percent` (10 to 100) of a page: 100 for data that stays as it is, 70 to 90 if insertions
+    /// are to come.
+    ///
+    /// Errors: `InvalidOption` for another fill; `AlreadyExists` if the tree has records; those of
+    /// reading the root.
+    pub fn bulk_load(&self, fill_percent: u8) -> Result<BulkLoad<P, L>> {
+        if !(10..=100).contains(&fill_percent) {
+            let message = format!("a fill of {fill_percent} percent; it must be 10 to 100");
+            return Err(Error::new(ErrorKind::InvalidOption, message));
+        }
+        self.install(None)?;
+        let page_bytes = self.pool.page_bytes();
+        Ok(BulkLoad {
+            tree: self.clone(),
+            fill_percent,
+            levels: vec![Builder::new(page_bytes, 0, fill_percent)],
+            page: vec![0; page_bytes].into_boxed_slice(),
+            written: Vec::new(),
+            records: 0,
+            failed: false,
+        })
+    }
+
+    /// Makes the root, an empty leaf, the node that `page` is; `None` only looks whether it is empty.
+    fn install(&self, page: Option<&[u8]>) -> Result<()> {
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Point);
+        loop {
+            let patience = retry.patience();
+            match self.try_install(page, patience) {
+                Ok(()) => return Ok(()),
+                Err(stop) => retry.after(stop)?,
+            }
+        }
+    }
+
+    fn try_install(&self, page: Option<&[u8]>, patience: &Patience) -> Result<(), Stop> {
+        let (root, level) = self.open_root()?;
+        let empty = level == 0 && node::Node::<_, L>::new(root.bytes()).count() == 0;
+        root.validate()?;
+        if !empty {
+            return Err(not_empty().into());
+        }
+        let Some(page) = page else { return Ok(()) };
+        let stay = self.pool.enter()?;
+        let mut root = self.lock_leaf(&[], patience)?;
+        if root.id() != self.root || plain::<L>(root.bytes()).count() != 0 {
+            root.release_unchanged();
+            return Err(not_empty().into());
+        }
+        node::copy_node(root.write(stay.epoch()), page);
+        Ok(())
+    }
+}
+
+#[cold]
+fn not_empty() -> Error {
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "a bulk load needs an empty tree, and this one has records",
+    )
+}
+
+impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
+    /// Adds a record; its key must be above the last one's.
+    ///
+    /// Errors: `NotSorted`; `KeyTooLong`; `RecordTooLarge`; those of getting a page. After `NotSorted`
+    /// and the two limits the load may go on with another record; after any other error it has failed
+    /// for good.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_usable()?;
+        self.tree.check_record(key, value)?;
+        if self.levels[0].last_key().is_some_and(|last| key <= last) {
+            let message = format!("record {} is not above the one before it", self.records + 1);
+            return Err(Error::new(ErrorKind::NotSorted, message));
+        }
+        if !self.levels[0].fits(key, value.len()) {
+            self.write_node(0, key)?;
+        }
+        self.levels[0].push(key, value);
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Writes what is left and makes the records visible, all at once. Gives their number.
+    ///
+    /// Errors: those of getting a page; `AlreadyExists` if the tree got records meanwhile. Then the
+    /// tree is as it was, and the pages are free again.
+    pub fn finish(mut self) -> Result<u64> {
+        self.check_usable()?;
+        let mut level = 0;
+        loop {
+            while let Some(separator) = self.levels[level].write_last(&mut self.page) {
+                let id = self.place()?;
+                self.add_child(level + 1, &separator, id)?;
+            }
+            if level + 1 == self.levels.len() {
+                break;
+            }
+            let id = self.place()?;
+            level += 1;
+            self.add_child(level, &[], id)?;
+        }
+        if self.records > 0 {
+            self.tree.install(Some(&self.page))?;
+        }
+        self.written.clear();
+        Ok(self.records)
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        if self.failed {
+            return Err(Error::new(ErrorKind::Closed, "the bulk load has failed before"));
+        }
+        Ok(())
+    }
+
+    /// Writes the staged node of a level; `next` is the first key behind it.
+    fn write_node(&mut self, level: usize, next: &[u8]) -> Result<()> {
+        let upper = self.levels[level].write(&mut self.page, next);
+        let id = self.place()?;
+        self.add_child(level + 1, &upper, id)
+    }
+
+    fn add_child(&mut self, level: usize, upper: &[u8], child: PageId) -> Result<()> {
+        if level == self.levels.len() {
+            if level >= usize::from(MAX_LEVELS) {
+                self.failed = true;
+                let message = "the fill is so low that the tree would become too high";
+                return Err(Error::new(ErrorKind::InvalidOption, message));
+            }
+            let page_bytes = self.tree.pool.page_bytes();
+            self.levels.push(Builder::new(page_bytes, level as u8, self.fill_percent));
+        }
+        if !self.levels[level].fits(upper, 0) {
+            self.write_node(level, upper)?;
+        }
+        self.levels[level].push_child(upper, child);
+        Ok(())
+    }
+
+    /// Puts the written node into a fresh page.
+    fn place(&mut self) -> Result<PageId> {
+        // From here on an error leaves a node out: the load is good for nothing any more.
+        self.failed = true;
+        let pool = &*self.tree.pool;
+        let mut session = pool.session();
+        session.reserve(1)?;
+        let stay = pool.enter()?;
+        let mut page = session.take(self.tree.id, stay.epoch()).ok_or_else(no_page)?;
+        node::copy_node(page.write(stay.epoch()), &self.page);
+        self.written.push(page.id());
+        self.failed = false;
+        Ok(page.id())
+    }
+
+    fn free(&self, id: PageId) -> Result<(), Stop> {
+        let pool = &*self.tree.pool;
+        let mut session = pool.session();
+        session.fault(id, Access::Scan)?;
+        let stay = pool.enter()?;
+        let patience = Patience::new();
+        let page = ExclusivePage::wait(pool, id, &mut || patience.is_left())?;
+        pool.free(page, stay.epoch());
+        Ok(())
+    }
+}
+
+impl<P: PagePool, L: Ladder> Drop for BulkLoad<P, L> {
+    fn drop(&mut self) {
+        for id in std::mem::take(&mut self.written) {
+            // A page that cannot be had is left behind, allocated and unreachable: whatever made the
+            // load fail has been reported, and there is nobody to report this to.
+            for _ in 0..3 {
+                if self.free(id).is_ok() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl<P: PagePool, L: Ladder> std::fmt::Debug for BulkLoad<P, L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BulkLoad")
+            .field("tree", &self.tree)
+            .field("records", &self.records)
+            .finish_non_exhaustive()
+    }
+}

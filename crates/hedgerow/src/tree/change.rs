@@ -1,0 +1,179 @@
+//! The changes of one record: put, insert, update, swap, remove.
+//!
+//! Each says, looking at the leaf, what is to be done; [`super::write`] does it atomically. What a
+//! change has looked at is validated by the very step that latches the leaf, or before the answer is
+//! given. Linearizable; any number of threads.
+
+use super::{Tree, Value};
+use crate::error::Result;
+use crate::node::{Ladder, Node, Position};
+use crate::page::PagePool;
+use hedgerow_sync::optimistic::PageBytes;
+
+/// What becomes of the record, and what the caller is told.
+pub(super) enum Decision<O> {
+    /// Nothing changes.
+    Keep(O),
+    /// The record gets the change's value; it is inserted if it was not there.
+    Put(O),
+    /// The record, which is there, goes.
+    Remove(O),
+}
+
+/// One change of one record.
+pub(super) trait Change {
+    /// What the caller is told.
+    type Outcome;
+
+    /// Decides by what the leaf holds. The bytes may be changing: the decision is used only if they
+    /// were not, else this is called again.
+    fn decide<B: PageBytes, L: Ladder>(
+        &self,
+        node: &Node<B, L>,
+        at: Position,
+    ) -> Decision<Self::Outcome>;
+
+    /// The value that [`Decision::Put`] puts.
+    fn value(&self) -> &[u8];
+}
+
+/// What a compare-and-swap came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Swap {
+    /// The expectation held, and the new state is in place.
+    Swapped,
+    /// The expectation did not hold; nothing was changed. This is what was found instead.
+    Differs(Option<Value>),
+}
+
+impl Swap {
+    /// Whether the new state is in place.
+    pub fn is_swapped(&self) -> bool {
+        matches!(self, Swap::Swapped)
+    }
+}
+
+/// Errors of all changes: `KeyTooLong`, `RecordTooLarge`; those of reading a page; what
+/// [`PagePool::enter`] refuses; `MemoryLimit` if a split finds no page; `KeyspaceDropped`;
+/// `Corrupted`; `Timeout`. After an error nothing has changed.
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Puts a record, over an earlier one of the same key if there is one. Tells whether there was.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.write(key, &Put(value))
+    }
+
+    /// Inserts a record unless there is one of the same key. Tells whether it was inserted.
+    pub fn insert_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.write(key, &InsertIfAbsent(value))
+    }
+
+    /// Gives an existing record a new value. Tells whether there was one; else nothing has changed.
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.write(key, &Update(value))
+    }
+
+    /// Removes a record. Tells whether there was one.
+    pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        self.write(key, &Remove)
+    }
+
+    /// Puts `new` (`None`: removes the record) if the present value is `expected` (`None`: if there
+    /// is no record); else tells the present value.
+    pub fn compare_and_swap(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Swap> {
+        self.write(key, &CompareAndSwap { expected, new })
+    }
+}
+
+struct Put<'v>(&'v [u8]);
+
+impl Change for Put<'_> {
+    type Outcome = bool;
+
+    fn decide<B: PageBytes, L: Ladder>(&self, _: &Node<B, L>, at: Position) -> Decision<bool> {
+        Decision::Put(at.found)
+    }
+
+    fn value(&self) -> &[u8] {
+        self.0
+    }
+}
+
+struct InsertIfAbsent<'v>(&'v [u8]);
+
+impl Change for InsertIfAbsent<'_> {
+    type Outcome = bool;
+
+    fn decide<B: PageBytes, L: Ladder>(&self, _: &Node<B, L>, at: Position) -> Decision<bool> {
+        if at.found { Decision::Keep(false) } else { Decision::Put(true) }
+    }
+
+    fn value(&self) -> &[u8] {
+        self.0
+    }
+}
+
+struct Update<'v>(&'v [u8]);
+
+impl Change for Update<'_> {
+    type Outcome = bool;
+
+    fn decide<B: PageBytes, L: Ladder>(&self, _: &Node<B, L>, at: Position) -> Decision<bool> {
+        if at.found { Decision::Put(true) } else { Decision::Keep(false) }
+    }
+
+    fn value(&self) -> &[u8] {
+        self.0
+    }
+}
+
+struct Remove;
+
+impl Change for Remove {
+    type Outcome = bool;
+
+    fn decide<B: PageBytes, L: Ladder>(&self, _: &Node<B, L>, at: Position) -> Decision<bool> {
+        if at.found { Decision::Remove(true) } else { Decision::Keep(false) }
+    }
+
+    fn value(&self) -> &[u8] {
+        &[]
+    }
+}
+
+struct CompareAndSwap<'v> {
+    expected: Option<&'v [u8]>,
+    new: Option<&'v [u8]>,
+}
+
+impl Change for CompareAndSwap<'_> {
+    type Outcome = Swap;
+
+    fn decide<B: PageBytes, L: Ladder>(&self, node: &Node<B, L>, at: Position) -> Decision<Swap> {
+        let holds = match self.expected {
+            Some(expected) => at.found && node.value_equals(at.index, expected),
+            None => !at.found,
+        };
+        if !holds {
+            let mut found = Value::default();
+            if at.found {
+                found.set_by(|to| node.value_into(at.index, to));
+            }
+            return Decision::Keep(Swap::Differs(at.found.then_some(found)));
+        }
+        match self.new {
+            Some(_) => Decision::Put(Swap::Swapped),
+            None if at.found => Decision::Remove(Swap::Swapped),
+            None => Decision::Keep(Swap::Swapped),
+        }
+    }
+
+    fn value(&self) -> &[u8] {
+        self.new.unwrap_or(&[])
+    }
+}

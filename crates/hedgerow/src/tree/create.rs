@@ -1,0 +1,36 @@
+//! Making a tree: one empty leaf, which is its root for good.
+//!
+//! Thread-safety: the page is the caller's alone until [`Tree::create`] returns.
+
+use super::Tree;
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::{Ladder, NodeMut};
+use crate::page::header::PageKind;
+use crate::page::{EpochStay, PagePool, PoolSession};
+use crate::types::TreeId;
+use hedgerow_sync::primitive::Arc;
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Makes an empty tree with a fresh page as its root.
+    ///
+    /// Errors: `MemoryLimit` or `DiskFull` if there is no page to be had; what [`PagePool::enter`]
+    /// refuses. Then nothing was made.
+    pub fn create(pool: Arc<P>, id: TreeId) -> Result<Self> {
+        let root = {
+            let mut session = pool.session();
+            session.reserve(1)?;
+            let stay = pool.enter()?;
+            let mut page = session.take(id, stay.epoch()).ok_or_else(no_page)?;
+            let bytes = page.write(stay.epoch());
+            NodeMut::<L>::format(bytes, PageKind::ComparisonLeaf, 0, None, None);
+            page.id()
+        };
+        Ok(Tree::open(pool, id, root))
+    }
+}
+
+/// A pool that has reserved a page and does not hand it out breaks its contract.
+#[cold]
+pub(super) fn no_page() -> Error {
+    Error::new(ErrorKind::MemoryLimit, "the pool has no page in spite of a reservation")
+}

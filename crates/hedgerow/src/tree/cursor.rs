@@ -1,0 +1,316 @@
+//! Ordered iteration, in both directions, over any bounds.
+//!
+//! A cursor stands in a gap between two records. It holds a private copy of one leaf, taken under
+//! validation (or, after conflicts, under a shared latch), and iterates over that copy: no latch and
+//! no pin outlives a call. Each leaf is thus seen as it was at one moment; the whole is not a
+//! snapshot. Every record that is there for all of the iteration is seen exactly once and in order,
+//! because the next leaf is the one for the keys behind the *fence* of the copy, whatever splits and
+//! merges have happened since.
+//!
+//! The way to the next leaf is remembered: while the parent has not changed, its next child is the
+//! next leaf, and nothing is walked from the root. If that child is not in memory, the following ones
+//! are asked for with it, in growing batches.
+//!
+//! Invariants: `first <= gap <= end <= count` while a leaf is loaded; an error is sticky. A cursor is
+//! `Send`, and used by one thread at a time.
+
+use super::Tree;
+use super::descend::{Target, plain};
+use super::leaf_copy::{ReadAhead, Trail};
+use crate::error::{Error, Result};
+use crate::node::{Hints, Ladder};
+use crate::page::PagePool;
+use std::ops::Bound;
+
+/// Where a cursor goes when it is used next.
+enum Place {
+    /// In the loaded leaf.
+    Leaf,
+    /// Before the first record in bounds.
+    Start,
+    /// Behind the last record in bounds.
+    End,
+    /// Before the first record whose key is not below this one.
+    Before(Vec<u8>),
+}
+
+/// A position in a tree, between bounds; see the head of this file.
+pub struct Cursor<P: PagePool, L: Ladder = Hints> {
+    tree: Tree<P, L>,
+    lower: Bound<Box<[u8]>>,
+    upper: Bound<Box<[u8]>>,
+    empty: bool,
+    place: Place,
+    leaf: Box<[u8]>,
+    /// Records `first..end` of the leaf are in bounds; the cursor stands before record `gap`.
+    first: usize,
+    gap: usize,
+    end: usize,
+    /// Whether a bound lies in the leaf, so that there is no need to look beyond it.
+    starts_here: bool,
+    ends_here: bool,
+    trail: Option<Trail>,
+    ahead: ReadAhead,
+    /// The prefix of the leaf's keys, and behind it the suffix of the last one returned.
+    key: Vec<u8>,
+    prefix_len: usize,
+    fence: Vec<u8>,
+    error: Option<Error>,
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// A cursor over the records whose keys are in `bounds`, standing before the first. Reads
+    /// nothing yet. Bounds with the start above the end hold no records.
+    pub fn range(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Cursor<P, L> {
+        self.cursor(bounds.0.map(Box::from), bounds.1.map(Box::from))
+    }
+
+    /// A cursor over all records.
+    pub fn scan(&self) -> Cursor<P, L> {
+        self.cursor(Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// A cursor over the records whose keys begin with `prefix`.
+    pub fn prefix(&self, prefix: &[u8]) -> Cursor<P, L> {
+        let upper = match after_prefix(prefix) {
+            Some(key) => Bound::Excluded(key.into_boxed_slice()),
+            None => Bound::Unbounded,
+        };
+        self.cursor(Bound::Included(prefix.into()), upper)
+    }
+
+    fn cursor(&self, lower: Bound<Box<[u8]>>, upper: Bound<Box<[u8]>>) -> Cursor<P, L> {
+        Cursor {
+            tree: self.clone(),
+            empty: is_empty(&lower, &upper),
+            lower,
+            upper,
+            place: Place::Start,
+            leaf: Box::default(),
+            first: 0,
+            gap: 0,
+            end: 0,
+            starts_here: false,
+            ends_here: false,
+            trail: None,
+            ahead: ReadAhead::default(),
+            key: Vec::new(),
+            prefix_len: 0,
+            fence: Vec::new(),
+            error: None,
+        }
+    }
+}
+
+/// The smallest key above all keys that begin with `prefix`; none if there is no such key.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
+    let mut key = prefix[..=last].to_vec();
+    key[last] += 1;
+    Some(key)
+}
+
+fn is_empty(lower: &Bound<Box<[u8]>>, upper: &Bound<Box<[u8]>>) -> bool {
+    match (lower, upper) {
+        (Bound::Included(low), Bound::Included(high)) => low > high,
+        (Bound::Excluded(low), Bound::Included(high))
+        | (Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high)) => low >= high,
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+    }
+}
+
+impl<P: PagePool, L: Ladder> Cursor<P, L> {
+    /// The record behind the cursor, which moves over it; `None` at the end, and from then on.
+    ///
+    /// The key and the value live until the cursor is used again. Errors: those of [`Tree::get`];
+    /// after one, every call returns it again.
+    pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        while self.gap == self.end || !matches!(self.place, Place::Leaf) {
+            if !self.step(true)? {
+                return Ok(None);
+            }
+        }
+        self.gap += 1;
+        Ok(Some(self.record(self.gap - 1)))
+    }
+
+    /// The record before the cursor, which moves over it; `None` at the start, and from then on.
+    /// Else as [`Cursor::next_record`].
+    pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        while self.gap == self.first || !matches!(self.place, Place::Leaf) {
+            if !self.step(false)? {
+                return Ok(None);
+            }
+        }
+        self.gap -= 1;
+        Ok(Some(self.record(self.gap)))
+    }
+
+    /// Goes before the first record in bounds whose key is not below `key`. Reads nothing yet.
+    pub fn seek(&mut self, key: &[u8]) {
+        let below = match &self.lower {
+            Bound::Included(low) | Bound::Excluded(low) => key <= &**low,
+            Bound::Unbounded => false,
+        };
+        let above = match &self.upper {
+            Bound::Included(high) | Bound::Excluded(high) => key > &**high,
+            Bound::Unbounded => false,
+        };
+        self.place = match (below, above) {
+            (true, _) => Place::Start,
+            (_, true) => Place::End,
+            _ => Place::Before(key.to_vec()),
+        };
+    }
+
+    /// Goes before the first record in bounds. Reads nothing yet.
+    pub fn seek_to_start(&mut self) {
+        self.place = Place::Start;
+    }
+
+    /// Goes behind the last record in bounds. Reads nothing yet.
+    pub fn seek_to_end(&mut self) {
+        self.place = Place::End;
+    }
+
+    /// Bytes of memory that the cursor holds.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.leaf.len() + self.key.capacity() + self.fence.capacity()
+    }
+
+    fn record(&mut self, index: usize) -> (&[u8], &[u8]) {
+        let node = plain::<L>(&self.leaf);
+        self.key.truncate(self.prefix_len);
+        node.append_suffix(index, &mut self.key);
+        (&self.key, node.value(index))
+    }
+
+    /// Loads the leaf that comes next in a direction. `false` if there is none.
+    #[inline(never)]
+    fn step(&mut self, forward: bool) -> Result<bool> {
+        if let Some(error) = &self.error {
+            return Err(error.duplicate());
+        }
+        if self.empty {
+            return Ok(false);
+        }
+        let stepped = match &self.place {
+            Place::Leaf => self.step_leaf(forward),
+            _ => self.step_to_place().map(|()| true),
+        };
+        stepped.inspect_err(|error| self.error = Some(error.duplicate()))
+    }
+
+    /// Loads the leaf of the place that the cursor was sent to.
+    fn step_to_place(&mut self) -> Result<()> {
+        if self.leaf.is_empty() {
+            self.leaf = vec![0; self.tree.pool.page_bytes()].into_boxed_slice();
+        }
+        // Out of the cursor for the time being, for its key is borrowed; a failed load leaves the
+        // cursor failed anyway.
+        let place = std::mem::replace(&mut self.place, Place::Start);
+        let (target, behind) = match (&place, &self.lower, &self.upper) {
+            (Place::Before(key), ..) => (Target::Key(key), false),
+            (Place::Start | Place::Leaf, Bound::Included(key), _) => (Target::Key(key), false),
+            (Place::Start | Place::Leaf, Bound::Excluded(key), _) => (Target::Key(key), true),
+            (Place::Start | Place::Leaf, Bound::Unbounded, _) => (Target::Key(&[]), false),
+            (Place::End, _, Bound::Included(key)) => (Target::Key(key), true),
+            (Place::End, _, Bound::Excluded(key)) => (Target::Key(key), false),
+            (Place::End, _, Bound::Unbounded) => (Target::Last, true),
+        };
+        self.ahead = ReadAhead::default();
+        self.trail = self.tree.copy_leaf(target, &mut self.leaf)?;
+        let node = plain::<L>(&self.leaf);
+        let gap = match target {
+            Target::Key(key) | Target::Above(key) => {
+                let at = node.search(key);
+                at.index + usize::from(at.found && behind)
+            }
+            Target::Last => node.count(),
+        };
+        self.enter_leaf();
+        self.gap = gap.clamp(self.first, self.end);
+        Ok(())
+    }
+
+    /// Loads the neighbour of the loaded leaf.
+    fn step_leaf(&mut self, forward: bool) -> Result<bool> {
+        if (forward && self.ends_here) || (!forward && self.starts_here) {
+            return Ok(false);
+        }
+        let node = plain::<L>(&self.leaf);
+        self.fence.clear();
+        match forward {
+            true => node.append_upper_fence(&mut self.fence),
+            false => node.append_lower_fence(&mut self.fence),
+        };
+        let neighbour = match self.trail {
+            Some(trail) => {
+                self.tree.copy_neighbour(trail, forward, &mut self.ahead, &mut self.leaf)?
+            }
+            None => None,
+        };
+        self.trail = match neighbour {
+            Some(trail) => Some(trail),
+            None => {
+                let fence = &self.fence;
+                let target = if forward { Target::Above(fence) } else { Target::Key(fence) };
+                self.tree.copy_leaf(target, &mut self.leaf)?
+            }
+        };
+        let node = plain::<L>(&self.leaf);
+        // Each leaf reaches beyond the last one: damage must not send a scan round in circles.
+        let advances = match forward {
+            true => node.is_within_upper(&self.fence) && !node.is_upper_fence(&self.fence),
+            false => node.is_above_lower(&self.fence),
+        };
+        if !advances {
+            return Err(Error::corrupted_page(node.page_id(), "a leaf out of order"));
+        }
+        let at = match node.is_above_lower(&self.fence) {
+            true => node.search(&self.fence),
+            // The usual case: the lower fence of the new leaf is the upper fence of the old one.
+            false => crate::node::Position { index: 0, found: false },
+        };
+        self.enter_leaf();
+        self.gap = (at.index + usize::from(at.found)).clamp(self.first, self.end);
+        Ok(true)
+    }
+
+    /// Takes up a leaf that was just loaded: its prefix, and where the bounds cut it.
+    fn enter_leaf(&mut self) {
+        let node = plain::<L>(&self.leaf);
+        self.key.clear();
+        node.append_prefix(&mut self.key);
+        self.prefix_len = self.key.len();
+        // A bound below the node cuts nothing off at its start, one above it everything.
+        let cut = |key: &[u8], behind: bool| {
+            if !node.is_above_lower(key) {
+                return 0;
+            }
+            if !node.is_within_upper(key) {
+                return node.count();
+            }
+            let at = node.search(key);
+            at.index + usize::from(at.found && behind)
+        };
+        (self.first, self.starts_here) = match &self.lower {
+            Bound::Included(key) => (cut(key, false), node.is_above_lower(key)),
+            Bound::Excluded(key) => (cut(key, true), node.is_above_lower(key)),
+            Bound::Unbounded => (0, node.is_above_lower(&[])),
+        };
+        (self.end, self.ends_here) = match &self.upper {
+            Bound::Included(key) => (cut(key, true), node.is_within_upper(key)),
+            Bound::Excluded(key) => (cut(key, false), node.is_within_upper(key)),
+            Bound::Unbounded => (node.count(), !node.has_upper_fence()),
+        };
+        self.end = self.end.max(self.first);
+        self.place = Place::Leaf;
+    }
+}
+
+impl<P: PagePool, L: Ladder> std::fmt::Debug for Cursor<P, L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor").field("tree", &self.tree).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,146 @@
+//! Look-ups of one key. The bytes are copied out and validated before anybody sees them.
+//!
+//! The first try is the whole operation when nothing interferes: no allocation, no atomic
+//! read-modify-write, no store into shared memory but the mark of use. Everything else is in the
+//! cold half.
+
+use super::descend::{Target, plain};
+use super::retry::Retry;
+use super::{Tree, Value};
+use crate::error::Result;
+use crate::node::{Ladder, Node};
+use crate::page::{Access, PagePool, Restart};
+use hedgerow_sync::optimistic::PageBytes;
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// The value of `key`, or `None`. Values of up to 119 bytes are held without an allocation.
+    ///
+    /// Errors: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout` if others held a
+    /// page for very long. Linearizable; any number of threads.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        let mut copy = CopyOut::default();
+        Ok(self.read(key, &mut copy)?.then_some(copy.0))
+    }
+
+    /// Puts the value of `key` into `out`, whose content it replaces, and returns `true`; or returns
+    /// `false` and leaves `out` empty. Errors as for [`Tree::get`].
+    #[inline]
+    pub fn get_into(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        out.clear();
+        self.read(key, &mut CopyInto(out))
+    }
+
+    /// Calls `f` on a validated copy of the value of `key`. Errors as for [`Tree::get`].
+    #[inline]
+    pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        Ok(self.get(key)?.map(|value| f(&value)))
+    }
+
+    /// Whether there is a record of `key`. Errors as for [`Tree::get`].
+    #[inline]
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        self.read(key, &mut Nothing)
+    }
+
+    #[inline(always)]
+    fn read<R: Read>(&self, key: &[u8], read: &mut R) -> Result<bool> {
+        match self.try_read(key, read) {
+            Ok(found) => Ok(found),
+            Err(restart) => self.read_again(key, read, restart),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn try_read<R: Read>(&self, key: &[u8], read: &mut R) -> Result<bool, Restart> {
+        let leaf = self.leaf_for(key)?;
+        leaf.note_use();
+        let found = read_in(&Node::<_, L>::new(leaf.bytes()), key, read);
+        leaf.validate()?;
+        Ok(found)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn read_again<R: Read>(
+        &self,
+        key: &[u8],
+        read: &mut R,
+        restart: Restart,
+    ) -> Result<bool> {
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Point);
+        let mut restart = restart;
+        loop {
+            retry.after(restart)?;
+            let result = if retry.is_latched() {
+                self.share_leaf(Target::Key(key), retry.patience())
+                    .map(|leaf| read_in(&plain::<L>(leaf.bytes()), key, read))
+            } else {
+                self.try_read(key, read)
+            };
+            match result {
+                Ok(found) => return Ok(found),
+                Err(again) => restart = again,
+            }
+        }
+    }
+}
+
+/// How a value leaves its page. What it takes is untrusted until the leaf was validated, and may be
+/// taken again.
+pub(super) trait Read {
+    /// Takes the value at `index`.
+    fn take<B: PageBytes, L: Ladder>(&mut self, node: &Node<B, L>, index: usize);
+}
+
+#[inline(always)]
+fn read_in<B: PageBytes, L: Ladder, R: Read>(node: &Node<B, L>, key: &[u8], read: &mut R) -> bool {
+    let position = node.search(key);
+    if position.found {
+        read.take(node, position.index);
+    }
+    position.found
+}
+
+/// Takes the value as a [`Value`].
+#[derive(Default)]
+pub(super) struct CopyOut(pub(super) Value);
+
+impl Read for CopyOut {
+    #[inline(always)]
+    fn take<B: PageBytes, L: Ladder>(&mut self, node: &Node<B, L>, index: usize) {
+        let len = node.value_into(index, self.0.inline_room());
+        if !self.0.set_inline(len) {
+            self.take_long(node, index, len);
+        }
+    }
+}
+
+impl CopyOut {
+    #[cold]
+    #[inline(never)]
+    fn take_long<B: PageBytes, L: Ladder>(&mut self, node: &Node<B, L>, index: usize, len: usize) {
+        // A racing page may name another length now; then the caller's validation fails.
+        node.value_into(index, self.0.set_on_heap(len));
+    }
+}
+
+/// Takes the value into a vector.
+struct CopyInto<'o>(&'o mut Vec<u8>);
+
+impl Read for CopyInto<'_> {
+    #[inline(always)]
+    fn take<B: PageBytes, L: Ladder>(&mut self, node: &Node<B, L>, index: usize) {
+        // A try that was not validated may have left something.
+        self.0.clear();
+        node.append_value(index, self.0);
+    }
+}
+
+/// Takes nothing: the record's presence is the answer.
+struct Nothing;
+
+impl Read for Nothing {
+    #[inline(always)]
+    fn take<B: PageBytes, L: Ladder>(&mut self, _node: &Node<B, L>, _index: usize) {}
+}

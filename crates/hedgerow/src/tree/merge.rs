@@ -1,0 +1,205 @@
+//! Merges: pages back from nodes that have become too empty.
+//!
+//! A node whose records take less than half of their room looks at both neighbours under its parent. Two siblings
+//! merge when together they fill at most three quarters of a page, so that the next insertion does not
+//! split them again; an empty one merges with whatever takes it in. The right page is freed. What that
+//! leaves of the parent is looked at next, and a root with a single child takes over the child's
+//! contents, so that its id stays.
+//!
+//! A merge is never needed: on interference it is given up, and the next removal looks again. So it
+//! uses upgrades alone, and waits for nothing but a page fault, with nothing held.
+//!
+//! Invariants: parent, left and right are latched in this order and all at once before anything
+//! changes, within one epoch. Thread-safety: as for [`Tree`].
+
+use super::descend::{Target, plain};
+use super::retry::{Retry, Stop};
+use super::write::{is_sparse, record_bytes};
+use super::{MAX_LEVELS, Tree};
+use crate::error::Result;
+use crate::node::{self, Ladder, Node, NodeMut};
+use crate::page::{EpochStay, OptimisticPage, PagePool, Restart};
+use crate::types::PageId;
+use hedgerow_sync::optimistic::PageBytes;
+
+/// How often a merge starts over because others interfered, before it is left to a later removal.
+const TRIES: u32 = 4;
+
+/// Part of a page that two siblings may fill together to be merged, in quarters.
+const MERGED_QUARTERS: usize = 3;
+
+/// Part of a node's free space below which its records are few enough that a neighbour is worth
+/// reading from disk at each removal.
+const FAULT_PART: usize = 4;
+
+/// Above that, a neighbour is read from disk at one removal in so many, so that deleting costs few
+/// reads, and what is deleted still gives back its pages.
+const FAULT_EVERY: usize = 8;
+
+/// How a look at a node and its neighbours came out.
+enum Outcome {
+    /// There is nothing to gain, or no longer.
+    Nothing,
+    /// Two nodes have become one; the parent may have become too empty in turn.
+    Merged,
+    /// The root has taken over its only child.
+    Collapsed,
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Looks at the leaf for `key`, and at what a merge leaves above it. The record that was removed
+    /// is gone whatever happens here, so that an error is not reported: a page that cannot be read is
+    /// reported to whoever needs it, and one that cannot be written refuses the next change.
+    #[cold]
+    pub(super) fn merge_around<'p>(&'p self, key: &[u8], mut retry: Retry<'p, P>) {
+        let mut level = 0;
+        let mut tries = 0;
+        while level < MAX_LEVELS && tries < TRIES {
+            match self.merge_at(key, level) {
+                Ok(Outcome::Nothing | Outcome::Collapsed) => return,
+                Ok(Outcome::Merged) => level += 1,
+                Err(stop) => {
+                    tries += u32::from(!matches!(stop, Stop::Restart(Restart::Absent(_))));
+                    if retry.after(stop).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn merge_at(&self, key: &[u8], level: u8) -> Result<Outcome, Stop> {
+        let reached = self.reach(Target::Key(key), level)?;
+        if reached.level != level {
+            return Ok(Outcome::Nothing);
+        }
+        let page = reached.page;
+        let node = Node::<_, L>::new(page.bytes());
+        let Some(parent) = reached.parent else {
+            let is_chain = level > 0 && node.count() == 0;
+            let child = node.child_at(0);
+            page.validate()?;
+            return if is_chain { self.collapse(page, child, level) } else { Ok(Outcome::Nothing) };
+        };
+        let sparse = is_sparse(&node);
+        let worth_reading = record_bytes(&node) < node.free_bytes() / FAULT_PART
+            || node.count().is_multiple_of(FAULT_EVERY);
+        let inner = Node::<_, L>::new(parent.page.bytes());
+        let count = inner.count();
+        let index = parent.index;
+        let sides = [
+            index.checked_sub(1).map(|left| (left, inner.child_at(left))),
+            (index < count).then(|| (index, inner.child_at(index + 1))),
+        ];
+        page.validate()?;
+        parent.page.validate()?;
+        if !sparse {
+            return Ok(Outcome::Nothing);
+        }
+        for (left_index, sibling) in sides.into_iter().flatten() {
+            let sibling = match self.open_child(sibling, &parent.page, level) {
+                Ok(sibling) => sibling,
+                Err(Restart::Absent(_)) if !worth_reading => continue,
+                Err(restart) => return Err(restart.into()),
+            };
+            let (left, right) = match left_index < index {
+                true => (sibling, page),
+                false => (page, sibling),
+            };
+            if self.worth_merging(&left, &right)? {
+                return self.merge_pair(parent.page, left_index, left, right);
+            }
+        }
+        Ok(Outcome::Nothing)
+    }
+
+    /// Whether two siblings are to be one, by a look at copies of them.
+    fn worth_merging(
+        &self,
+        left: &OptimisticPage<'_, P>,
+        right: &OptimisticPage<'_, P>,
+    ) -> Result<bool, Restart> {
+        let page_bytes = self.pool.page_bytes();
+        let (l, r) = (Node::<_, L>::new(left.bytes()), Node::<_, L>::new(right.bytes()));
+        // Records only grow when their prefix gets shorter: most pairs are ruled out by their sum.
+        if l.payload_bytes() + r.payload_bytes() > page_bytes {
+            left.validate()?;
+            right.validate()?;
+            return Ok(false);
+        }
+        let mut copies = [vec![0; page_bytes], vec![0; page_bytes]];
+        for (page, copy) in [left, right].into_iter().zip(&mut copies) {
+            page.bytes().copy(0, copy);
+            page.validate()?;
+        }
+        let [l, r] = &copies;
+        let space = node::merge_space::<L>(l, r);
+        let is_empty = |page: &[u8]| plain::<L>(page).count() == 0;
+        if is_empty(l) || is_empty(r) {
+            return Ok(space <= page_bytes);
+        }
+        // Where fences take much of the page, three quarters of it may leave no room for records: then
+        // half of what the fences leave counts.
+        let fences = plain::<L>(l).lower_fence_len() + plain::<L>(r).upper_fence_len();
+        let limit = (page_bytes * MERGED_QUARTERS / 4).max((page_bytes + fences) / 2);
+        Ok(space <= limit)
+    }
+
+    fn merge_pair<'p>(
+        &'p self,
+        parent: OptimisticPage<'p, P>,
+        index: usize,
+        left: OptimisticPage<'p, P>,
+        right: OptimisticPage<'p, P>,
+    ) -> Result<Outcome, Stop> {
+        let stay = self.pool.enter()?;
+        let epoch = stay.epoch();
+        let mut parent = parent.upgrade()?;
+        let mut left = match left.upgrade() {
+            Ok(left) => left,
+            Err(restart) => {
+                parent.release_unchanged();
+                return Err(restart.into());
+            }
+        };
+        let right = match right.upgrade() {
+            Ok(right) => right,
+            Err(restart) => {
+                left.release_unchanged();
+                parent.release_unchanged();
+                return Err(restart.into());
+            }
+        };
+        let merged = NodeMut::<L>::new(left.write(epoch)).merge(right.bytes());
+        if merged.is_err() {
+            // The upgrades have proved that the pair is as it was when it was found to fit.
+            return Err(Restart::Corrupt(right.id()).into());
+        }
+        NodeMut::<L>::new(parent.write(epoch)).remove_child(index);
+        self.pool.free(right, epoch);
+        Ok(Outcome::Merged)
+    }
+
+    /// Moves the contents of a root's only child into the root.
+    fn collapse<'p>(
+        &'p self,
+        root: OptimisticPage<'p, P>,
+        child: PageId,
+        level: u8,
+    ) -> Result<Outcome, Stop> {
+        let child = self.open_child(child, &root, level - 1)?;
+        let stay = self.pool.enter()?;
+        let epoch = stay.epoch();
+        let mut root = root.upgrade()?;
+        let child = match child.upgrade() {
+            Ok(child) => child,
+            Err(restart) => {
+                root.release_unchanged();
+                return Err(restart.into());
+            }
+        };
+        node::copy_node(root.write(epoch), child.bytes());
+        self.pool.free(child, epoch);
+        Ok(Outcome::Collapsed)
+    }
+}

@@ -1,0 +1,141 @@
+//! The B-tree over any page pool: one file for each operation.
+//!
+//! Rank 5. A [`Tree`] is a cheap handle: a pool, the tree's id and its root page. All operations
+//! take `&self` and may run in any number of threads. The protocol is optimistic lock coupling, top
+//! to bottom ("B-Trees Are Back", section 2; Leis et al., "Optimistic Lock Coupling"):
+//!
+//! - A reader takes the version of a child's frame, validates the parent, reads, validates. It
+//!   stores nothing into pages.
+//! - A writer goes down like a reader and upgrades at the leaf. A structure change latches parent
+//!   and children exclusively by upgrades, parent before child, left before right, and then applies:
+//!   it never waits while it holds a latch.
+//! - A restart is a value; the loop is at the top of each operation (`retry`). After three
+//!   conflicts an operation goes down with shared latches, and exclusive ones for the pages that it
+//!   changes, so that it ends. All its waits together are bounded.
+//! - Before a page fault everything is let go of, and the operation starts over at the root.
+//!
+//! Invariants: the root's page id never changes; a child's level is its parent's less one; a child's
+//! fences are the separators beside it in the parent; lower fence < key <= upper fence.
+//!
+//! | file | operation |
+//! |---|---|
+//! | `retry` | restarts, faults, the bound on waiting |
+//! | `descend` | root to leaf, optimistic and latched |
+//! | `get`, `get_many`, `value` | look-ups, single and in groups |
+//! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
+//! | `split`, `merge` | structure changes |
+//! | `cursor`, `leaf_copy` | ordered iteration, both ways |
+//! | `bulk` | loading sorted records into an empty tree |
+//! | `walk`, `verify`, `stats`, `drop` | whole-tree passes |
+
+mod bulk;
+mod change;
+mod create;
+mod cursor;
+mod descend;
+mod drop;
+mod get;
+mod get_many;
+mod leaf_copy;
+mod merge;
+mod retry;
+mod split;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod value;
+mod verify;
+mod walk;
+mod write;
+
+pub use bulk::BulkLoad;
+pub use change::Swap;
+pub use cursor::Cursor;
+pub use stats::{FILL_CLASSES, LevelStats, TreeStats};
+pub use value::{INLINE_BYTES, Value};
+pub use verify::{Finding, TreeDefect};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::{self, Hints, Ladder};
+use crate::page::PagePool;
+use crate::types::{PageId, TreeId};
+use hedgerow_sync::primitive::Arc;
+use std::marker::PhantomData;
+
+/// No path from root to leaf is longer. A leaf splits into halves, so that a tree of this height
+/// would have more pages than there are ids; a deeper one is damage.
+pub const MAX_LEVELS: u8 = 16;
+
+/// A handle to one tree of a pool. Cloning it copies a reference; `Send + Sync`.
+///
+/// The ladder `L` chooses among the search variants of "B-Trees Are Back", section 3, for
+/// benchmarks. All handles of a tree must use the same one.
+pub struct Tree<P: PagePool, L: Ladder = Hints> {
+    pool: Arc<P>,
+    id: TreeId,
+    root: PageId,
+    ladder: PhantomData<fn() -> L>,
+}
+
+impl<P: PagePool, L: Ladder> Clone for Tree<P, L> {
+    fn clone(&self) -> Self {
+        Tree { pool: self.pool.clone(), id: self.id, root: self.root, ladder: PhantomData }
+    }
+}
+
+impl<P: PagePool, L: Ladder> std::fmt::Debug for Tree<P, L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tree").field("id", &self.id).field("root", &self.root).finish()
+    }
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// A handle to the tree `id` whose root is page `root`. Nothing is read: that the page is a root
+    /// of this tree is checked by each operation.
+    pub fn open(pool: Arc<P>, id: TreeId, root: PageId) -> Self {
+        Tree { pool, id, root, ladder: PhantomData }
+    }
+
+    /// The pool that holds the pages.
+    pub fn pool(&self) -> &Arc<P> {
+        &self.pool
+    }
+
+    /// The tree's id.
+    pub fn id(&self) -> TreeId {
+        self.id
+    }
+
+    /// The root's page id; it never changes.
+    pub fn root(&self) -> PageId {
+        self.root
+    }
+
+    /// The largest record, in bytes of key and value together, and the longest key.
+    pub fn max_record_bytes(&self) -> usize {
+        node::max_record_bytes(self.pool.page_bytes())
+    }
+
+    /// Refuses what no leaf of this page size can hold.
+    #[inline]
+    pub(crate) fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let max_bytes = self.max_record_bytes();
+        let len_bytes = key.len().saturating_add(value.len());
+        if len_bytes <= max_bytes {
+            Ok(())
+        } else {
+            Err(record_error(key.len(), len_bytes, max_bytes))
+        }
+    }
+}
+
+#[cold]
+fn record_error(key_bytes: usize, len_bytes: usize, max_bytes: usize) -> Error {
+    if key_bytes > max_bytes {
+        let kind = ErrorKind::KeyTooLong { len_bytes: key_bytes, max_bytes };
+        Error::new(kind, format!("a key of {key_bytes} bytes; the longest is {max_bytes}"))
+    } else {
+        let kind = ErrorKind::RecordTooLarge { len_bytes, max_bytes };
+        Error::new(kind, format!("a record of {len_bytes} bytes; the largest is {max_bytes}"))
+    }
+}

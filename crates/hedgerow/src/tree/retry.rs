@@ -1,0 +1,140 @@
+//! The loop at the top of every operation: what happens between two tries.
+//!
+//! A [`Retry`] is made when the first try has failed, so that the usual operation pays nothing for
+//! it. It owns the pool session (what was faulted stays until the operation ends) and bounds the
+//! waiting: three optimistic conflicts, then latches, and after [`WAIT_MAX`] a typed error.
+//!
+//! Invariant: [`Retry::after`] may wait for I/O, so nothing is latched and no epoch entered when it
+//! is called. Used by one thread.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::page::{Access, PagePool, PoolSession, Restart};
+use crate::types::PageId;
+use hedgerow_sync::primitive::hint::spin_loop;
+use hedgerow_sync::primitive::time::Moment;
+use std::time::Duration;
+
+/// Optimistic conflicts after which an operation goes down with latches.
+pub(super) const OPTIMISTIC_TRIES: u32 = 3;
+
+/// All that an operation waits for latches and restarts because of others, together. Far above what
+/// any honest holder takes; whoever runs into it gets an error instead of waiting for ever.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// How often in a row a validated child may turn out to be free before that is called damage: it was
+/// freed after its parent was read, and a restart reads the parent anew.
+const FREED_MAX: u32 = 64;
+
+/// Why a try ended without a result.
+pub(super) enum Stop {
+    /// Start over.
+    Restart(Restart),
+    /// Give up.
+    Error(Error),
+}
+
+impl From<Restart> for Stop {
+    #[inline]
+    fn from(restart: Restart) -> Stop {
+        Stop::Restart(restart)
+    }
+}
+
+impl From<Error> for Stop {
+    #[cold]
+    fn from(error: Error) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+/// The bound on one operation's waiting.
+pub(super) struct Patience {
+    since: Moment,
+}
+
+impl Patience {
+    pub(super) fn new() -> Patience {
+        Patience { since: Moment::now() }
+    }
+
+    pub(super) fn is_left(&self) -> bool {
+        self.since.elapsed() < WAIT_MAX
+    }
+}
+
+/// The state of an operation that has to start over; see the head of this file.
+pub(super) struct Retry<'p, P: PagePool> {
+    pub(super) session: P::Session<'p>,
+    access: Access,
+    root: PageId,
+    conflicts: u32,
+    patience: Option<Patience>,
+    freed: u32,
+}
+
+impl<'p, P: PagePool> Retry<'p, P> {
+    #[cold]
+    pub(super) fn new(pool: &'p P, root: PageId, access: Access) -> Self {
+        Retry { session: pool.session(), access, root, conflicts: 0, patience: None, freed: 0 }
+    }
+
+    /// Whether the next try should latch its way down.
+    pub(super) fn is_latched(&self) -> bool {
+        self.conflicts >= OPTIMISTIC_TRIES
+    }
+
+    /// Whether a wait for a latch may go on.
+    pub(super) fn patience(&mut self) -> &Patience {
+        self.patience.get_or_insert_with(Patience::new)
+    }
+
+    /// Makes ready for the next try, or says why there is none.
+    #[cold]
+    pub(super) fn after(&mut self, stop: impl Into<Stop>) -> Result<()> {
+        match stop.into() {
+            Stop::Error(error) => Err(error),
+            Stop::Restart(Restart::Conflict) => self.after_conflict(),
+            Stop::Restart(Restart::Absent(id)) => self.fault(id),
+            Stop::Restart(Restart::Foreign(_)) => Err(dropped()),
+            Stop::Restart(Restart::Corrupt(id)) => {
+                Err(Error::corrupted_page(id, "the page does not fit into its tree"))
+            }
+        }
+    }
+
+    fn after_conflict(&mut self) -> Result<()> {
+        self.conflicts = self.conflicts.saturating_add(1);
+        if !self.patience().is_left() {
+            return Err(Error::new(ErrorKind::Timeout, "others held the page for too long"));
+        }
+        for _ in 0..8 << self.conflicts.min(OPTIMISTIC_TRIES) {
+            spin_loop();
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, id: PageId) -> Result<()> {
+        match self.session.fault(id, self.access) {
+            Ok(()) => {
+                self.freed = 0;
+                Ok(())
+            }
+            Err(error) if *error.kind() == ErrorKind::NotFound => {
+                if id == self.root {
+                    return Err(dropped());
+                }
+                self.freed += 1;
+                if self.freed > FREED_MAX {
+                    return Err(Error::corrupted_page(id, "a node refers to a page that is free"));
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cold]
+fn dropped() -> Error {
+    Error::new(ErrorKind::KeyspaceDropped, "the tree was dropped")
+}

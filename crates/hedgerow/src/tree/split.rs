@@ -1,0 +1,249 @@
+//! Splits: room for a record that did not fit.
+//!
+//! One level is split at a time. The pages that may be needed (two, if it is the root) are reserved
+//! with nothing held; then parent and node are latched exclusively, parent first, by upgrades. If the
+//! parent has no room for the separator nothing is changed, and the parent is split first, by the same
+//! steps. A root's contents move into two new pages, so that its id stays.
+//!
+//! Invariants: a split is one step in one epoch: parent, node and new page are latched until all of
+//! it is done. Nothing is waited for while latched, but for latches in latch order on the pessimistic
+//! way. Thread-safety: as for [`Tree`].
+
+use super::create::no_page;
+use super::descend::{LockedPair, Target, plain};
+use super::retry::{Retry, Stop};
+use super::{MAX_LEVELS, Tree};
+use crate::error::Result;
+use crate::node::{self, Ladder, Node, NodeMut, Position, Split, SplitHint};
+use crate::page::header::PageKind;
+use crate::page::{EpochStay, ExclusivePage, PagePool, PoolSession, Restart};
+use crate::types::Epoch;
+use hedgerow_sync::optimistic::PageBytes;
+
+/// What there has to be room for.
+#[derive(Clone, Copy)]
+pub(super) enum Room<'k> {
+    /// A record in the leaf.
+    Record {
+        /// Its key.
+        key: &'k [u8],
+        /// Bytes of its value.
+        value_bytes: usize,
+    },
+    /// A separator of so many bytes in an inner node.
+    Separator(usize),
+}
+
+/// More than a slot, and the growth of the array of heads, ever take.
+const SLOT_SLACK_BYTES: usize = 80;
+
+/// Part of a page that a fence ahead has to gain.
+const GAIN_PART: usize = 8;
+
+/// How a try to split came out.
+enum Outcome {
+    /// There is room, or the tree has changed so much that the caller should look again.
+    Done,
+    /// The parent has to be split first, for a separator of so many bytes.
+    ParentFull(usize),
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Makes room in the leaf for `key`. The caller looks again afterwards: others may take it.
+    #[cold]
+    pub(super) fn make_room<'p>(
+        &'p self,
+        key: &[u8],
+        room: Room<'_>,
+        retry: &mut Retry<'p, P>,
+    ) -> Result<()> {
+        let (mut level, mut room) = (0, room);
+        loop {
+            // Two: a root needs both, and whether the node is the root is known only when latched.
+            retry.session.reserve(2)?;
+            match self.split(key, level, room, retry) {
+                Ok(Outcome::Done) => return Ok(()),
+                Ok(Outcome::ParentFull(bytes)) => {
+                    level += 1;
+                    room = Room::Separator(bytes);
+                }
+                Err(stop) => retry.after(stop)?,
+            }
+        }
+    }
+
+    fn split<'p>(
+        &'p self,
+        key: &[u8],
+        level: u8,
+        room: Room<'_>,
+        retry: &mut Retry<'p, P>,
+    ) -> Result<Outcome, Stop> {
+        let stay;
+        let pair = if retry.is_latched() {
+            stay = self.pool.enter()?;
+            let Some(pair) = self.lock_with_parent(key, level, retry.patience())? else {
+                return Ok(Outcome::Done);
+            };
+            pair
+        } else {
+            let reached = self.reach(Target::Key(key), level)?;
+            if reached.level != level {
+                return Ok(Outcome::Done);
+            }
+            stay = self.pool.enter()?;
+            let parent = match reached.parent {
+                Some(parent) => Some((parent.page.upgrade()?, parent.index)),
+                None => None,
+            };
+            let page = match reached.page.upgrade() {
+                Ok(page) => page,
+                Err(restart) => {
+                    if let Some((parent, _)) = parent {
+                        parent.release_unchanged();
+                    }
+                    return Err(restart.into());
+                }
+            };
+            LockedPair { parent, page }
+        };
+        self.split_latched(pair, key, level, room, stay.epoch(), &mut retry.session)
+    }
+
+    fn split_latched<'p>(
+        &'p self,
+        mut latched: LockedPair<'p, P>,
+        key: &[u8],
+        level: u8,
+        room: Room<'_>,
+        epoch: Epoch,
+        session: &mut P::Session<'p>,
+    ) -> Result<Outcome, Stop> {
+        // Only bytes from outside can be like this: a node with so few keys always has space.
+        let node = plain::<L>(latched.page.bytes());
+        if has_room::<L>(latched.page.bytes(), room) {
+            latched.release();
+            return Ok(Outcome::Done);
+        }
+        if node.count() < if level == 0 { 2 } else { 1 } {
+            let id = latched.page.id();
+            latched.release();
+            return Err(Restart::Corrupt(id).into());
+        }
+        let split = choose::<L>(&mut latched.page, level, key);
+        let bytes = split.separator.len();
+        if let Some((parent, _)) = &mut latched.parent
+            && !NodeMut::<L>::new(parent.bytes_mut()).fits_separator(bytes)
+        {
+            latched.release();
+            return Ok(Outcome::ParentFull(bytes));
+        }
+        match &mut latched.parent {
+            Some((parent, index)) => {
+                let mut right = session.take(self.id, epoch).ok_or_else(no_page)?;
+                NodeMut::<L>::new(latched.page.write(epoch)).split_into(&split, right.write(epoch));
+                NodeMut::<L>::new(parent.write(epoch))
+                    .insert_child(*index, &split.separator, right.id())
+                    .expect("the parent was seen to have room, and is latched since");
+                Ok(Outcome::Done)
+            }
+            None => {
+                if level + 1 >= MAX_LEVELS {
+                    let id = latched.page.id();
+                    latched.release();
+                    return Err(Restart::Corrupt(id).into());
+                }
+                self.split_root(&mut latched.page, level, &split, epoch, session)?;
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    /// Moves the root's contents into two new pages, of which it becomes the parent.
+    fn split_root<'p>(
+        &'p self,
+        root: &mut ExclusivePage<'p, P>,
+        level: u8,
+        split: &Split,
+        epoch: Epoch,
+        session: &mut P::Session<'p>,
+    ) -> Result<()> {
+        let mut left = session.take(self.id, epoch).ok_or_else(no_page)?;
+        let mut right = session.take(self.id, epoch).ok_or_else(no_page)?;
+        node::copy_node(left.write(epoch), root.bytes());
+        NodeMut::<L>::new(left.write(epoch)).split_into(split, right.write(epoch));
+        let bytes = root.write(epoch);
+        let mut node = NodeMut::<L>::format(bytes, PageKind::Inner, level + 1, None, None);
+        node.set_upper_child(left.id());
+        node.insert_child(0, &split.separator, right.id())
+            .expect("an empty inner node has room for any separator");
+        Ok(())
+    }
+}
+
+/// Whether the node has room without a split. Rather no than yes: a yes must hold when it is used.
+fn has_room<L: Ladder>(page: &[u8], room: Room<'_>) -> bool {
+    let bytes = match room {
+        Room::Record { key, value_bytes } => key.len() + value_bytes,
+        Room::Separator(bytes) => bytes,
+    };
+    plain::<L>(page).free_bytes() >= bytes + SLOT_SLACK_BYTES
+}
+
+fn choose<L: Ladder>(page: &mut ExclusivePage<'_, impl PagePool>, level: u8, key: &[u8]) -> Split {
+    let node = NodeMut::<L>::new(page.bytes_mut());
+    if level > 0 {
+        let index = node.as_node().child_for(key).index;
+        return node.choose_split(SplitHint::Insert { index, key });
+    }
+    match node.as_node().search(key) {
+        // A record that grows says nothing of where the next one goes.
+        Position { found: true, .. } => node.choose_split(SplitHint::Middle),
+        Position { index, .. } => {
+            let split = node.choose_split(SplitHint::Insert { index, key });
+            fence_ahead(&node.as_node(), index, key)
+                .filter(|ahead| ahead.index == split.index)
+                .unwrap_or(split)
+        }
+    }
+}
+
+/// The cut for a leaf that is filled in one direction and whose range is much wider than its keys: a
+/// fence *beyond* the key that comes, close enough that all keys, and those to follow, share a long
+/// prefix.
+///
+/// The last leaf of a tree reaches up without end, so that its keys have no prefix to truncate. Filled
+/// by ascending keys and then cut behind the last of them, it would be left with the room that the
+/// prefix takes: a third of the page for URLs. With the fence ahead, the leaf keeps all records, has
+/// the prefix, and goes on to be filled; the keys beyond the fence find an empty leaf when they come.
+/// `None` if there is little to gain.
+fn fence_ahead<B: PageBytes, L: Ladder>(
+    node: &Node<B, L>,
+    index: usize,
+    key: &[u8],
+) -> Option<Split> {
+    if !L::PREFIX {
+        return None;
+    }
+    let count = node.count();
+    let mut fence = Vec::new();
+    let separator = if index == count && node.append_lower_fence(&mut fence) {
+        // The largest short string with the prefix; a key above it would gain nothing.
+        let mut separator = key[..common_prefix(&fence, key)].to_vec();
+        separator.push(u8::MAX);
+        (key <= separator.as_slice()).then_some(separator)?
+    } else if index == 0 && node.append_upper_fence(&mut fence) {
+        // The prefix itself is below all other keys that have it.
+        let common = common_prefix(&fence, key);
+        (common < key.len()).then(|| key[..common].to_vec())?
+    } else {
+        return None;
+    };
+    let longer = separator.len().saturating_sub(node.prefix_len() + 1);
+    let gain = (longer * count).saturating_sub(separator.len());
+    (gain >= node.bytes().len() / GAIN_PART).then_some(Split { index, separator })
+}
+
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}

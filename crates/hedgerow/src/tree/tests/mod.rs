@@ -1,0 +1,49 @@
+//! Tests of the tree on a heap of pages: against a model, under threads, with damage.
+
+mod concurrent;
+mod damage;
+mod model;
+
+use super::Tree;
+use crate::node::Ladder;
+use crate::testing::MemoryPool;
+use crate::types::TreeId;
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::random::SplitMix64;
+
+/// The smallest pages: a handful of records each, so that all structure changes happen all the time.
+const TINY_PAGE: usize = 512;
+
+fn tiny<L: Ladder>() -> Tree<MemoryPool, L> {
+    let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
+    Tree::create(pool, TreeId(7)).unwrap()
+}
+
+fn absent<L: Ladder>(one_in: u64, seed: u64) -> Tree<MemoryPool, L> {
+    let pool = Arc::new(MemoryPool::with_absences(TINY_PAGE, 1 << 16, one_in, seed));
+    Tree::create(pool, TreeId(7)).unwrap()
+}
+
+fn assert_clean<L: Ladder>(tree: &Tree<MemoryPool, L>) {
+    let findings = tree.verify().unwrap();
+    assert!(findings.is_empty(), "{findings:?}");
+    // Nothing is lost and nothing is held twice: what is reachable is what was given out.
+    assert_eq!(tree.stats().unwrap().pages(), tree.pool().pages());
+}
+
+/// Keys of all shapes out of a small set, so that they meet: short, with zeros, with long shared
+/// prefixes, as long as a page allows.
+fn random_key(random: &mut SplitMix64, max_bytes: usize) -> Vec<u8> {
+    match random.below(8) {
+        0 => vec![0; random.below(5) as usize],
+        1 => (0..random.below(3)).map(|_| [0, 1, b'a', 0xff][random.below(4) as usize]).collect(),
+        2 | 3 => (random.below(300) as u32).to_be_bytes().to_vec(),
+        4 => format!("http://example.org/forum/{}", random.below(400)).into_bytes(),
+        5 => {
+            let mut key = vec![b'x'; max_bytes - 2];
+            key.extend((random.below(30) as u16).to_be_bytes());
+            key
+        }
+        _ => format!("user:{:05}", random.below(600)).into_bytes(),
+    }
+}

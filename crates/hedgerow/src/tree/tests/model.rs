@@ -1,0 +1,424 @@
+//! One thread against a `BTreeMap`, on every rung of the ladder, with and without pretended faults.
+
+use super::super::{Swap, Tree};
+use super::{TINY_PAGE, absent, assert_clean, random_key, tiny};
+use crate::error::ErrorKind;
+use crate::node::{Baseline, Heads, Hints, Ladder, Prefix};
+use crate::testing::MemoryPool;
+use crate::types::TreeId;
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::random::{self, SplitMix64};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn random_value(
+    random: &mut SplitMix64,
+    tree: &Tree<MemoryPool, impl Ladder>,
+    key: &[u8],
+) -> Vec<u8> {
+    let room = (tree.max_record_bytes() - key.len()) as u64;
+    let len = match random.below(8) {
+        0 => 0,
+        1 => room,
+        _ => random.below(room.min(24) + 1),
+    };
+    vec![random.next_u64() as u8; len as usize]
+}
+
+/// Random changes and look-ups, each compared with the model.
+fn run<L: Ladder>(tree: &Tree<MemoryPool, L>, steps: u64, seed: u64) {
+    println!("seed {seed}");
+    let mut random = SplitMix64::new(seed);
+    let mut model = Model::new();
+    for step in 0..steps {
+        // Phases of growth and of shrinkage, so that merges and root collapses happen.
+        let growing = (step / (steps / 6).max(1)) & 1 == 0;
+        let key = random_key(&mut random, tree.max_record_bytes());
+        let value = random_value(&mut random, tree, &key);
+        match random.below(if growing { 12 } else { 20 }) {
+            0..=4 => {
+                let old = model.insert(key.clone(), value.clone());
+                assert_eq!(tree.put(&key, &value).unwrap(), old.is_some());
+            }
+            5 => {
+                let inserted = !model.contains_key(&key);
+                assert_eq!(tree.insert_if_absent(&key, &value).unwrap(), inserted);
+                model.entry(key.clone()).or_insert(value);
+            }
+            6 => {
+                let there = model.contains_key(&key);
+                assert_eq!(tree.update(&key, &value).unwrap(), there);
+                if there {
+                    model.insert(key.clone(), value);
+                }
+            }
+            7 => swap(tree, &mut model, &key, value, &mut random),
+            8 => {
+                assert_eq!(tree.contains(&key).unwrap(), model.contains_key(&key));
+                let mut out = vec![1, 2, 3];
+                let found = tree.get_into(&key, &mut out).unwrap();
+                assert_eq!(found.then_some(&out), model.get(&key));
+            }
+            _ => {
+                assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some());
+            }
+        }
+        assert_eq!(tree.get(&key).unwrap().as_deref(), model.get(&key).map(Vec::as_slice));
+        if step % 500 == 0 {
+            compare(tree, &model, &mut random);
+        }
+    }
+    compare(tree, &model, &mut random);
+    for key in model.keys() {
+        assert!(tree.remove(key).unwrap());
+    }
+    assert_eq!(tree.stats().unwrap().pages(), 1, "an empty tree is a single page again");
+    assert_clean(tree);
+}
+
+fn swap<L: Ladder>(
+    tree: &Tree<MemoryPool, L>,
+    model: &mut Model,
+    key: &[u8],
+    value: Vec<u8>,
+    random: &mut SplitMix64,
+) {
+    let present = model.get(key).cloned();
+    let expected = if random.below(3) == 0 { Some(vec![1; 3]) } else { present.clone() };
+    let new = (random.below(3) != 0).then_some(value);
+    let swap = tree.compare_and_swap(key, expected.as_deref(), new.as_deref()).unwrap();
+    if expected == present {
+        assert_eq!(swap, Swap::Swapped);
+        match new {
+            Some(value) => model.insert(key.to_vec(), value),
+            None => model.remove(key),
+        };
+    } else {
+        let Swap::Differs(found) = swap else { panic!("a swap against expectation") };
+        assert_eq!(found.as_deref(), present.as_deref());
+    }
+}
+
+/// The whole tree, by all ways of reading it.
+fn compare<L: Ladder>(tree: &Tree<MemoryPool, L>, model: &Model, random: &mut SplitMix64) {
+    assert_clean(tree);
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    scan(tree, model, all);
+    for _ in 0..20 {
+        let [a, b] = [0; 2].map(|_| random_key(random, tree.max_record_bytes()));
+        let bound = |random: &mut SplitMix64, key| match random.below(3) {
+            0 => Bound::Included(key),
+            1 => Bound::Excluded(key),
+            _ => Bound::Unbounded,
+        };
+        scan(tree, model, (bound(random, a), bound(random, b)));
+    }
+    let keys: Vec<_> = (0..50).map(|_| random_key(random, tree.max_record_bytes())).collect();
+    let mut next = 0;
+    tree.get_many(&keys, |index, value| {
+        assert_eq!(index, next);
+        assert_eq!(value, model.get(&keys[index]).map(Vec::as_slice));
+        next += 1;
+    })
+    .unwrap();
+    assert_eq!(next, keys.len());
+}
+
+fn scan<L: Ladder>(
+    tree: &Tree<MemoryPool, L>,
+    model: &Model,
+    bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+) {
+    let contains = |key: &Vec<u8>| {
+        let above = match &bounds.0 {
+            Bound::Included(low) => key >= low,
+            Bound::Excluded(low) => key > low,
+            Bound::Unbounded => true,
+        };
+        let below = match &bounds.1 {
+            Bound::Included(high) => key <= high,
+            Bound::Excluded(high) => key < high,
+            Bound::Unbounded => true,
+        };
+        above && below
+    };
+    let expected: Vec<_> = model
+        .iter()
+        .filter(|(key, _)| contains(key))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    let as_slices = (bounds.0.as_ref().map(Vec::as_slice), bounds.1.as_ref().map(Vec::as_slice));
+    let mut cursor = tree.range(as_slices);
+    for (key, value) in &expected {
+        assert_eq!(cursor.next_record().unwrap(), Some((key.as_slice(), value.as_slice())));
+    }
+    assert_eq!(cursor.next_record().unwrap(), None, "{bounds:?}");
+    assert_eq!(cursor.next_record().unwrap(), None);
+    // Back over the same records from where it stands, and by a cursor that begins at the end.
+    let mut last = tree.range(as_slices);
+    last.seek_to_end();
+    for (key, value) in expected.iter().rev() {
+        assert_eq!(cursor.previous_record().unwrap(), Some((key.as_slice(), value.as_slice())));
+        assert_eq!(last.previous_record().unwrap(), Some((key.as_slice(), value.as_slice())));
+    }
+    assert_eq!(cursor.previous_record().unwrap(), None);
+    assert_eq!(last.previous_record().unwrap(), None);
+    for (key, _) in expected.iter().step_by(7) {
+        cursor.seek(key);
+        assert_eq!(cursor.next_record().unwrap().map(|(key, _)| key.to_vec()).as_ref(), Some(key));
+        cursor.seek(key);
+        let before = expected.iter().rev().find(|(k, _)| k < key).map(|(k, _)| k.clone());
+        assert_eq!(cursor.previous_record().unwrap().map(|(key, _)| key.to_vec()), before);
+    }
+}
+
+macro_rules! ladders {
+    ($($name:ident: $ladder:ty,)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn agrees_with_a_map() {
+                run::<$ladder>(&tiny(), 6_000, random::seed());
+            }
+
+            #[test]
+            fn agrees_with_a_map_when_pages_come_and_go() {
+                let seed = random::seed();
+                let tree = absent::<$ladder>(6, seed);
+                run::<$ladder>(&tree, 2_000, seed);
+                assert!(tree.pool().faults() > 1_000);
+            }
+
+            #[test]
+            fn bulk_loads_agree_with_a_map() {
+                bulk_load::<$ladder>(random::seed());
+            }
+        }
+    )*};
+}
+
+ladders! {
+    baseline: Baseline,
+    prefix: Prefix,
+    heads: Heads,
+    hints: Hints,
+}
+
+fn bulk_load<L: Ladder>(seed: u64) {
+    println!("seed {seed}");
+    let mut random = SplitMix64::new(seed);
+    for records in [0, 1, 2, 7, 60, 700] {
+        let tree = tiny::<L>();
+        let mut model = Model::new();
+        for _ in 0..records {
+            let key = random_key(&mut random, tree.max_record_bytes());
+            let value = random_value(&mut random, &tree, &key);
+            model.insert(key, value);
+        }
+        let fill = 10 + random.below(91) as u8;
+        let mut load = tree.bulk_load(fill).unwrap();
+        for (key, value) in &model {
+            load.push(key, value).unwrap();
+        }
+        assert_eq!(load.finish().unwrap(), model.len() as u64);
+        compare(&tree, &model, &mut random);
+        // The result is a tree like any other.
+        for (key, value) in &mut model {
+            value.truncate(3);
+            assert!(tree.put(key, value).unwrap());
+        }
+        compare(&tree, &model, &mut random);
+    }
+}
+
+#[test]
+fn ascending_and_descending_loads_fill_their_pages() {
+    for descending in [false, true] {
+        let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
+        let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+        let count = 20_000_u64;
+        for i in 0..count {
+            let key = if descending { count - i } else { i };
+            tree.put(&key.to_be_bytes(), &[7; 100]).unwrap();
+        }
+        let stats = tree.stats().unwrap();
+        assert_eq!(stats.records(), count);
+        assert!(stats.leaf_fill() > 0.88, "{descending}: {stats:?}");
+        assert_clean(&tree);
+    }
+}
+
+#[test]
+fn sequential_loads_of_keys_with_long_prefixes_fill_their_pages() {
+    // As in a listing of URLs: each leaf's keys share much, the leaf's range at first nothing.
+    let mut keys: Vec<_> = (0..200_u32)
+        .flat_map(|host| (0..60_u32).map(move |page| (host, page)))
+        .map(|(host, page)| {
+            let host = host.wrapping_mul(2_654_435_761);
+            format!("https://www.{host:010}.example.org/articles/of/some/length/{page}")
+        })
+        .collect();
+    keys.sort();
+    for descending in [false, true] {
+        if descending {
+            keys.reverse();
+        }
+        let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
+        let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+        for key in &keys {
+            tree.put(key.as_bytes(), &[7; 8]).unwrap();
+        }
+        assert_clean(&tree);
+        let stats = tree.stats().unwrap();
+        assert!(stats.leaf_fill() > 0.8, "{descending}: {stats:?}");
+    }
+}
+
+#[test]
+fn full_bulk_loads_fill_their_pages() {
+    let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
+    let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+    let mut load = tree.bulk_load(100).unwrap();
+    for i in 0..20_000_u64 {
+        load.push(&i.to_be_bytes(), &[7; 32]).unwrap();
+    }
+    load.finish().unwrap();
+    assert!(tree.stats().unwrap().leaf_fill() > 0.97);
+    assert_clean(&tree);
+}
+
+#[test]
+fn a_bulk_load_that_fails_leaves_nothing_behind() {
+    let tree = tiny::<Hints>();
+    let mut load = tree.bulk_load(90).unwrap();
+    for i in 0..500_u32 {
+        load.push(&i.to_be_bytes(), b"value").unwrap();
+    }
+    let error = load.push(&1_u32.to_be_bytes(), b"").unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::NotSorted);
+    assert_eq!(tree.get(&1_u32.to_be_bytes()).unwrap(), None, "visible before it is complete");
+    assert!(tree.pool().pages() > 10);
+    drop(load);
+    assert_clean(&tree);
+    assert_eq!(tree.pool().pages(), 1);
+
+    let mut load = tree.bulk_load(90).unwrap();
+    for i in 0..500_u32 {
+        load.push(&i.to_be_bytes(), b"value").unwrap();
+    }
+    tree.put(b"first", b"come").unwrap();
+    assert_eq!(*load.finish().unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_clean(&tree);
+    assert_eq!(tree.count().unwrap(), 1);
+    assert_eq!(*tree.bulk_load(50).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(*tree.bulk_load(5).unwrap_err().kind(), ErrorKind::InvalidOption);
+}
+
+#[test]
+fn a_full_pool_is_an_error_that_changes_nothing() {
+    let pool = Arc::new(MemoryPool::new(TINY_PAGE, 40));
+    let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+    let mut stored = 0_u32;
+    let error = loop {
+        match tree.put(&stored.to_be_bytes(), &[1; 50]) {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(*error.kind(), ErrorKind::MemoryLimit);
+    assert!(stored > 100);
+    assert_clean(&tree);
+    assert_eq!(tree.count().unwrap(), u64::from(stored));
+    for i in 0..stored {
+        assert!(tree.remove(&i.to_be_bytes()).unwrap());
+    }
+    assert_eq!(tree.pool().pages(), 1);
+    tree.put(b"again", b"works").unwrap();
+}
+
+#[test]
+fn records_beyond_the_limit_are_refused_on_every_path() {
+    let tree = tiny::<Hints>();
+    let max = tree.max_record_bytes();
+    let (fits, long) = (vec![b'k'; max], vec![b'k'; max + 1]);
+    let too_long = |error: crate::Error| {
+        assert_eq!(*error.kind(), ErrorKind::KeyTooLong { len_bytes: max + 1, max_bytes: max });
+    };
+    too_long(tree.put(&long, b"").unwrap_err());
+    too_long(tree.insert_if_absent(&long, b"").unwrap_err());
+    too_long(tree.update(&long, b"").unwrap_err());
+    too_long(tree.remove(&long).unwrap_err());
+    too_long(tree.compare_and_swap(&long, None, None).unwrap_err());
+    too_long(tree.bulk_load(100).unwrap().push(&long, b"").unwrap_err());
+    assert_eq!(tree.get(&long).unwrap(), None);
+    let error = tree.put(&fits, b"1").unwrap_err();
+    let kind = ErrorKind::RecordTooLarge { len_bytes: max + 1, max_bytes: max };
+    assert_eq!(*error.kind(), kind);
+    assert_eq!(*tree.compare_and_swap(b"", None, Some(&long)).unwrap_err().kind(), kind);
+    assert!(!tree.put(&fits, b"").unwrap());
+    assert!(!tree.put(b"", &fits).unwrap());
+    assert_eq!(tree.get(b"").unwrap().as_deref(), Some(fits.as_slice()));
+    assert_clean(&tree);
+}
+
+#[test]
+fn prefixes_bound_a_scan_whatever_they_end_with() {
+    let tree = tiny::<Hints>();
+    let keys: [&[u8]; 8] =
+        [b"", b"a", b"a\xff", b"a\xff\xff", b"a\xffb", b"b", b"\xff", b"\xff\xff\x01"];
+    for key in keys {
+        tree.put(key, b"").unwrap();
+    }
+    let prefixes: [&[u8]; 7] = [b"", b"a", b"a\xff", b"a\xff\xff", b"\xff", b"\xff\xff", b"c"];
+    for prefix in prefixes {
+        let mut found = Vec::new();
+        let mut cursor = tree.prefix(prefix);
+        while let Some((key, _)) = cursor.next_record().unwrap() {
+            found.push(key.to_vec());
+        }
+        let mut expected: Vec<_> = keys.iter().filter(|key| key.starts_with(prefix)).collect();
+        expected.sort();
+        assert!(found.iter().eq(expected), "{prefix:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_dropped_tree_gives_all_its_pages_back_and_says_so() {
+    for one_in in [u64::MAX, 5] {
+        let tree = absent::<Hints>(one_in, 1);
+        let other = Tree::<_, Hints>::create(tree.pool().clone(), TreeId(8)).unwrap();
+        for i in 0..3_000_u32 {
+            tree.put(&i.to_be_bytes(), &[3; 20]).unwrap();
+        }
+        tree.drop_pages().unwrap();
+        assert_eq!(tree.pool().pages(), 1, "the other tree's root is left");
+        let dropped = |error: crate::Error| assert_eq!(*error.kind(), ErrorKind::KeyspaceDropped);
+        dropped(tree.get(b"x").unwrap_err());
+        dropped(tree.put(b"x", b"").unwrap_err());
+        dropped(tree.verify().unwrap_err());
+        let mut cursor = tree.scan();
+        dropped(cursor.next_record().unwrap_err());
+        dropped(cursor.previous_record().unwrap_err());
+        tree.drop_pages().unwrap();
+        // The root's id is given out again: the old handle must not read another tree.
+        for i in 0..3_000_u32 {
+            other.put(&i.to_be_bytes(), &[4; 20]).unwrap();
+        }
+        dropped(tree.get(&1_u32.to_be_bytes()).unwrap_err());
+        dropped(tree.remove(&1_u32.to_be_bytes()).unwrap_err());
+        tree.drop_pages().unwrap();
+        assert_clean(&other);
+    }
+}
+
+#[test]
+fn handles_and_cursors_cross_threads() {
+    fn both<T: Send + Sync>() {}
+    fn send<T: Send>() {}
+    both::<Tree<MemoryPool>>();
+    send::<super::super::Cursor<MemoryPool>>();
+    send::<super::super::BulkLoad<MemoryPool>>();
+}

@@ -1,0 +1,237 @@
+//! A walk over all pages of a tree, in key order, while others read and write it.
+//!
+//! Each page is copied out under validation and shown to a visitor together with what its parent says
+//! about it. Inner nodes are shown before their children. When a parent changes during the walk, it
+//! starts over at the root and passes over all that lies at or below the last finished leaf; inner
+//! nodes on the way are then shown again, marked as such.
+//!
+//! Invariants: nothing is latched while the visitor runs; the walk holds one private page for each
+//! level. Every leaf moves the finished fence up, or the walk ends: no damage makes it endless.
+
+use super::descend::plain;
+use super::retry::Retry;
+use super::{MAX_LEVELS, Tree};
+use crate::error::{Error, Result};
+use crate::node::Ladder;
+use crate::page::header::{self, PageKind};
+use crate::page::{Access, OptimisticPage, PageMark, PagePool, PoolSession, Restart};
+use crate::types::PageId;
+use hedgerow_sync::optimistic::PageBytes;
+
+/// A page as a walk shows it.
+pub(super) struct Visit<'v> {
+    /// The page's id, as its parent names it.
+    pub(super) id: PageId,
+    /// A validated copy of its bytes.
+    pub(super) bytes: &'v [u8],
+    /// The level that it must have; `None` for the root, which sets it.
+    pub(super) level: Option<u8>,
+    /// The fences that it must have, by its parent.
+    pub(super) lower: Option<&'v [u8]>,
+    /// As above.
+    pub(super) upper: Option<&'v [u8]>,
+    /// Whether the page was shown before.
+    pub(super) again: bool,
+}
+
+/// Whether a walk goes on into a page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Go {
+    /// Its children are shown next.
+    Down,
+    /// It is passed over.
+    Past,
+}
+
+/// One level of the path: a page, and the fences that its parent gives it.
+struct Step {
+    mark: PageMark,
+    bytes: Box<[u8]>,
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+}
+
+/// How far a walk has come.
+#[derive(Default)]
+struct Done {
+    /// All keys up to this one are finished; `None` before the first leaf.
+    through: Option<Vec<u8>>,
+    /// Pages that are needed next and not in memory.
+    ahead: Vec<PageId>,
+    /// Pages that are passed over.
+    unreadable: Vec<PageId>,
+    /// A child that was found impossible when it was opened.
+    impossible: Option<PageId>,
+    /// The page that was shown last on each level: after a restart it is on the way again.
+    shown: [Option<PageId>; MAX_LEVELS as usize],
+}
+
+impl Done {
+    /// Notes that a page is shown; true if it was before.
+    fn shows(&mut self, id: PageId, level: u8) -> bool {
+        let last = &mut self.shown[usize::from(level)];
+        last.replace(id) == Some(id)
+    }
+}
+
+/// Most pages that a walk asks for together.
+const AHEAD_MAX: usize = 32;
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Shows every page to `visit`. A page that cannot be read is given to `unreadable` with the error,
+    /// which ends the walk by returning one, or lets it pass over the page.
+    pub(super) fn walk(
+        &self,
+        visit: &mut dyn FnMut(Visit<'_>) -> Go,
+        unreadable: &mut dyn FnMut(PageId, Error) -> Result<()>,
+    ) -> Result<()> {
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Scan);
+        let mut done = Done::default();
+        loop {
+            let before = done.through.clone();
+            let Err(restart) = self.walk_from_root(&mut done, visit) else { return Ok(()) };
+            if done.through != before {
+                // There was progress: interference is no reason to give up, and what was faulted for
+                // the leaves behind need not stay.
+                retry = Retry::new(&*self.pool, self.root, Access::Scan);
+            }
+            if !done.ahead.is_empty() {
+                retry.session.prefetch(&done.ahead, Access::Scan)?;
+                done.ahead.clear();
+            }
+            match (retry.after(restart), restart) {
+                (Ok(()), _) => {}
+                (Err(error), Restart::Absent(id)) => {
+                    unreadable(id, error)?;
+                    done.unreadable.push(id);
+                }
+                (Err(error), _) => {
+                    let Some(id) = done.impossible.take() else { return Err(error) };
+                    unreadable(id, error)?;
+                    done.unreadable.push(id);
+                }
+            }
+        }
+    }
+
+    fn walk_from_root(
+        &self,
+        done: &mut Done,
+        visit: &mut dyn FnMut(Visit<'_>) -> Go,
+    ) -> Result<(), Restart> {
+        let (root, _) = self.open_root()?;
+        let bytes = self.copy_page(&root)?;
+        let level = plain::<L>(&bytes).level();
+        let again = done.shows(self.root, level);
+        let go = visit(Visit {
+            id: self.root,
+            bytes: &bytes,
+            level: None,
+            lower: None,
+            upper: None,
+            again,
+        });
+        if go == Go::Past || level == 0 || !fits(&bytes, level) {
+            return Ok(());
+        }
+        let step = Step { mark: root.mark(), bytes, lower: None, upper: None };
+        self.walk_children(&step, level, done, visit)
+    }
+
+    fn walk_children(
+        &self,
+        parent: &Step,
+        level: u8,
+        done: &mut Done,
+        visit: &mut dyn FnMut(Visit<'_>) -> Go,
+    ) -> Result<(), Restart> {
+        debug_assert!(level > 0 && level < MAX_LEVELS);
+        let node = plain::<L>(&parent.bytes);
+        let count = node.count();
+        // Children that end at or below the finished fence are passed over.
+        let first = done.through.as_deref().map_or(0, |fence| {
+            (0..count).take_while(|&i| key_of::<L>(&parent.bytes, i).as_slice() <= fence).count()
+        });
+        for index in first..=count {
+            let id = node.child_at(index);
+            let lower = if index == 0 {
+                parent.lower.clone()
+            } else {
+                Some(key_of::<L>(&parent.bytes, index - 1))
+            };
+            let upper = if index == count {
+                parent.upper.clone()
+            } else {
+                Some(key_of::<L>(&parent.bytes, index))
+            };
+            if done.unreadable.contains(&id) {
+                finish(done, upper);
+                continue;
+            }
+            let page = OptimisticPage::resume(&*self.pool, parent.mark)
+                .and_then(|parent| OptimisticPage::open(&*self.pool, id, Some(&parent)))
+                .inspect_err(|restart| match restart {
+                    Restart::Absent(_) => {
+                        let next = (index..=count).take(AHEAD_MAX).map(|i| node.child_at(i));
+                        done.ahead.extend(next.filter(|&id| self.pool.translate(id).is_none()));
+                    }
+                    Restart::Corrupt(_) => done.impossible = Some(id),
+                    Restart::Conflict | Restart::Foreign(_) => {}
+                })?;
+            let bytes = self.copy_page(&page)?;
+            let again = done.shows(id, level - 1);
+            let go = visit(Visit {
+                id,
+                bytes: &bytes,
+                level: Some(level - 1),
+                lower: lower.as_deref(),
+                upper: upper.as_deref(),
+                again,
+            });
+            // A page that is not what its parent says is never taken for an inner node.
+            if go == Go::Down && level > 1 && fits(&bytes, level - 1) {
+                let step = Step { mark: page.mark(), bytes, lower, upper: upper.clone() };
+                self.walk_children(&step, level - 1, done, visit)?;
+            }
+            finish(done, upper);
+        }
+        Ok(())
+    }
+
+    fn copy_page(&self, page: &OptimisticPage<'_, P>) -> Result<Box<[u8]>, Restart> {
+        let mut bytes = vec![0; self.pool.page_bytes()].into_boxed_slice();
+        page.bytes().copy(0, &mut bytes);
+        page.validate()?;
+        Ok(bytes)
+    }
+}
+
+/// Notes that all keys up to a fence are finished.
+fn finish(done: &mut Done, upper: Option<Vec<u8>>) {
+    match upper {
+        Some(fence) if done.through.as_ref().is_none_or(|through| *through < fence) => {
+            done.through = Some(fence);
+        }
+        _ => {}
+    }
+}
+
+/// The fences of a page.
+pub(super) fn fences<L: Ladder>(page: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let node = plain::<L>(page);
+    let (mut lower, mut upper) = (Vec::new(), Vec::new());
+    let has_lower = node.append_lower_fence(&mut lower);
+    let has_upper = node.append_upper_fence(&mut upper);
+    (has_lower.then_some(lower), has_upper.then_some(upper))
+}
+
+fn fits(page: &[u8], level: u8) -> bool {
+    let kind = if level == 0 { PageKind::ComparisonLeaf } else { PageKind::Inner };
+    header::level(page) == level && header::kind(page) == Some(kind)
+}
+
+fn key_of<L: Ladder>(bytes: &[u8], index: usize) -> Vec<u8> {
+    let mut key = Vec::new();
+    plain::<L>(bytes).append_key(index, &mut key);
+    key
+}

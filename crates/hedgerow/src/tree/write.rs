@@ -1,0 +1,154 @@
+//! The one way to change a leaf: go down, decide, latch, apply; split or merge when that is due.
+//!
+//! The decision is made on the leaf before it is latched, and the upgrade of the latch proves that
+//! it still holds. A change that turns out to be none latches nothing. Between entering the epoch and
+//! leaving it there is no wait but for latches on the pessimistic way, in latch order.
+//!
+//! Invariants: a leaf is changed under its exclusive latch, within one epoch; a change that finds no
+//! space has changed nothing and starts over after a split. Thread-safety: as for [`Tree`].
+
+use super::Tree;
+use super::change::{Change, Decision};
+use super::descend::plain;
+use super::retry::{Patience, Retry, Stop};
+use super::split::Room;
+use crate::error::Result;
+use crate::node::{Ladder, NoSpace, Node, NodeMut, Position};
+use crate::page::{Access, EpochStay, ExclusivePage, PagePool};
+use hedgerow_sync::optimistic::PageBytes;
+
+/// How a try to change a leaf came out.
+enum Written<O> {
+    /// It is done.
+    Done(O),
+    /// It is done, and has left less than half a page.
+    Sparse(O),
+    /// The leaf has to be split first.
+    NoSpace,
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    #[inline]
+    pub(super) fn write<C: Change>(&self, key: &[u8], change: &C) -> Result<C::Outcome> {
+        self.check_record(key, change.value())?;
+        match self.try_write(key, change) {
+            Ok(Written::Done(outcome)) => Ok(outcome),
+            other => self.write_on(key, change, other),
+        }
+    }
+
+    /// Everything but a first try that succeeds and leaves nothing to do.
+    #[inline(never)]
+    fn write_on<C: Change>(
+        &self,
+        key: &[u8],
+        change: &C,
+        first: Result<Written<C::Outcome>, Stop>,
+    ) -> Result<C::Outcome> {
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Point);
+        let mut last = first;
+        loop {
+            match last {
+                Ok(Written::Done(outcome)) => return Ok(outcome),
+                Ok(Written::Sparse(outcome)) => {
+                    self.merge_around(key, retry);
+                    return Ok(outcome);
+                }
+                Ok(Written::NoSpace) => {
+                    let room = Room::Record { key, value_bytes: change.value().len() };
+                    self.make_room(key, room, &mut retry)?;
+                }
+                Err(stop) => retry.after(stop)?,
+            }
+            last = if retry.is_latched() {
+                self.write_latched(key, change, retry.patience())
+            } else {
+                self.try_write(key, change)
+            };
+        }
+    }
+
+    #[inline(always)]
+    fn try_write<C: Change>(&self, key: &[u8], change: &C) -> Result<Written<C::Outcome>, Stop> {
+        let leaf = self.leaf_for(key)?;
+        leaf.note_use();
+        let node = Node::<_, L>::new(leaf.bytes());
+        let at = node.search(key);
+        let decision = change.decide(&node, at);
+        if let Decision::Keep(outcome) = decision {
+            leaf.validate()?;
+            return Ok(Written::Done(outcome));
+        }
+        let stay = self.pool.enter()?;
+        let mut page = leaf.upgrade()?;
+        Ok(apply::<P, L, C>(&mut page, &stay, key, at, decision, change.value()))
+    }
+
+    #[cold]
+    fn write_latched<C: Change>(
+        &self,
+        key: &[u8],
+        change: &C,
+        patience: &Patience,
+    ) -> Result<Written<C::Outcome>, Stop> {
+        let stay = self.pool.enter()?;
+        let mut page = self.lock_leaf(key, patience)?;
+        let node = plain::<L>(page.bytes());
+        let at = node.search(key);
+        match change.decide(&node, at) {
+            Decision::Keep(outcome) => {
+                page.release_unchanged();
+                Ok(Written::Done(outcome))
+            }
+            decision => Ok(apply::<P, L, C>(&mut page, &stay, key, at, decision, change.value())),
+        }
+    }
+}
+
+/// Applies a decision to a latched leaf.
+#[inline(always)]
+fn apply<P: PagePool, L: Ladder, C: Change>(
+    page: &mut ExclusivePage<'_, P>,
+    stay: &P::EpochGuard<'_>,
+    key: &[u8],
+    at: Position,
+    decision: Decision<C::Outcome>,
+    value: &[u8],
+) -> Written<C::Outcome> {
+    let mut node = NodeMut::<L>::new(page.write(stay.epoch()));
+    match decision {
+        Decision::Keep(outcome) => Written::Done(outcome),
+        Decision::Put(outcome) => {
+            let result = match at.found {
+                true => node.update(at.index, value),
+                false => node.insert(at.index, key, value),
+            };
+            match result {
+                Ok(()) => Written::Done(outcome),
+                Err(NoSpace) => Written::NoSpace,
+            }
+        }
+        Decision::Remove(outcome) => {
+            node.remove(at.index);
+            if is_sparse(&node.as_node()) {
+                Written::Sparse(outcome)
+            } else {
+                Written::Done(outcome)
+            }
+        }
+    }
+}
+
+/// Bytes that a node's records take, slots included.
+#[inline]
+pub(super) fn record_bytes<B: PageBytes, L: Ladder>(node: &Node<B, L>) -> usize {
+    // A slot with a head takes ten bytes, or twelve.
+    node.payload_bytes() + 10 * node.count()
+}
+
+/// Whether a node's records take less than half of what is left of its page beside its fences, so that
+/// a merge is worth a look.
+#[inline]
+pub(super) fn is_sparse<B: PageBytes, L: Ladder>(node: &Node<B, L>) -> bool {
+    record_bytes(node) < node.free_bytes()
+}
