@@ -9,6 +9,7 @@
 //! | 2 | [`page`], [`space`] |
 //! | 3 | [`node`] and [`buffer`], which know nothing of each other |
 //! | 5 | [`tree`] |
+//! | 6 | [`store`] |
 //!
 //! Only what is re-exported at the top is meant for users; the modules are public for the tools, tests
 //! and benchmarks of the workspace.
@@ -30,6 +31,8 @@ pub mod space;
 #[doc(hidden)]
 pub mod storage;
 #[doc(hidden)]
+pub mod store;
+#[doc(hidden)]
 pub mod testing;
 #[doc(hidden)]
 pub mod tree;
@@ -38,5 +41,6 @@ pub mod types;
 
 pub use error::{Error, ErrorKind, Result};
 pub use storage::IoEngine;
+pub use store::{DEFAULT_PAGE_BYTES, SpaceReport, VerifyFinding, VerifyReport};
 pub use tree::{LevelStats, Swap, TreeStats, Value};
 pub use types::PageId;

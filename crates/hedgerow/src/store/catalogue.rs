@@ -1,0 +1,272 @@
+//! The catalogue: which keyspaces there are, and where their trees begin.
+//!
+//! Rank 6. It is a tree like any other, with a fixed id and a fixed root, in the same pool. A record's
+//! key is the keyspace's name (UTF-8, 1 to 255 bytes), its value 10 bytes, little-endian:
+//!
+//! ```text
+//! version u8 (1) | state u8 (0 live, 1 being dropped, 2 being bulk-loaded) | tree id u32 | root page id u32
+//! ```
+//!
+//! Creating a keyspace changes two trees. It holds a lock that a checkpoint takes as well, so that no
+//! checkpoint falls between the two halves, and a crash leaves no page that nothing refers to;
+//! meanwhile writers do not wait for a checkpoint, which could not begin. A drop first says *being
+//! dropped*, then frees pages, then removes the record; it goes on at the next open if it was cut
+//! short. Tree ids are never reused. `Send + Sync`. Lock order: `dropping`, then `creating`.
+
+use crate::buffer::BufferPool;
+use crate::error::{Error, ErrorKind, Result};
+use crate::tree::Tree;
+use crate::types::{PageId, TreeId};
+use hedgerow_sync::primitive::atomic::AtomicU32;
+use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
+use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard};
+
+/// A tree in the pool of a store.
+pub type PoolTree = Tree<BufferPool>;
+
+/// Longest name of a keyspace, in bytes, where pages allow.
+pub const MAX_NAME_BYTES: usize = 255;
+const RECORD_BYTES: usize = 10;
+const RECORD_VERSION: u8 = 1;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Live,
+    Dropping,
+    Loading,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    state: State,
+    tree: TreeId,
+    root: PageId,
+}
+
+impl Record {
+    fn encode(self) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
+        bytes[0] = RECORD_VERSION;
+        bytes[1] = match self.state {
+            State::Live => 0,
+            State::Dropping => 1,
+            State::Loading => 2,
+        };
+        bytes[2..6].copy_from_slice(&self.tree.0.to_le_bytes());
+        bytes[6..10].copy_from_slice(&self.root.0.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Record> {
+        let damage = || {
+            Error::corrupted_page(PageId::CATALOGUE_ROOT, "a record of the catalogue is not one")
+        };
+        let &[version, state, a, b, c, d, e, f, g, h] = bytes else { return Err(damage()) };
+        let state = match (version, state) {
+            (RECORD_VERSION, 0) => State::Live,
+            (RECORD_VERSION, 1) => State::Dropping,
+            (RECORD_VERSION, 2) => State::Loading,
+            _ => return Err(damage()),
+        };
+        let tree = TreeId(u32::from_le_bytes([a, b, c, d]));
+        let root = PageId(u32::from_le_bytes([e, f, g, h]));
+        if tree <= TreeId::CATALOGUE || !root.is_usable() || root == PageId::CATALOGUE_ROOT {
+            return Err(damage());
+        }
+        Ok(Record { state, tree, root })
+    }
+}
+
+/// See the head of the file.
+pub struct Catalogue {
+    pool: Arc<BufferPool>,
+    tree: PoolTree,
+    next_tree: AtomicU32,
+    creating: Mutex<()>,
+    dropping: Mutex<()>,
+}
+
+impl Catalogue {
+    /// The catalogue of a store that has one.
+    pub fn open(pool: Arc<BufferPool>, next_tree: TreeId) -> Catalogue {
+        let tree = Tree::open(pool.clone(), TreeId::CATALOGUE, PageId::CATALOGUE_ROOT);
+        Catalogue {
+            pool,
+            tree,
+            next_tree: AtomicU32::new(next_tree.0),
+            creating: Mutex::new(()),
+            dropping: Mutex::new(()),
+        }
+    }
+
+    /// Makes the catalogue of a new store.
+    pub fn create(pool: Arc<BufferPool>) -> Result<Catalogue> {
+        let tree: PoolTree = Tree::create(pool.clone(), TreeId::CATALOGUE)?;
+        assert_eq!(tree.root(), PageId::CATALOGUE_ROOT, "the first page of a store");
+        Ok(Catalogue::open(pool, TreeId(TreeId::CATALOGUE.0 + 1)))
+    }
+
+    /// Keeps keyspaces from being created while a checkpoint decides what belongs to it.
+    pub fn freeze(&self) -> MutexGuard<'_, ()> {
+        self.creating.lock()
+    }
+
+    /// The next tree id that will be given out.
+    pub fn next_tree(&self) -> TreeId {
+        TreeId(self.next_tree.load(Acquire))
+    }
+
+    fn check_name(&self, name: &str) -> Result<()> {
+        let max = MAX_NAME_BYTES.min(self.tree.max_record_bytes() - RECORD_BYTES);
+        if name.is_empty() || name.len() > max {
+            return Err(Error::new(
+                ErrorKind::InvalidOption,
+                format!("the name of a keyspace has 1 to {max} bytes, this one {}", name.len()),
+            ));
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Record>> {
+        self.check_name(name)?;
+        self.tree.get(name.as_bytes())?.map(|bytes| Record::decode(&bytes)).transpose()
+    }
+
+    fn handle(&self, record: Record) -> PoolTree {
+        Tree::open(self.pool.clone(), record.tree, record.root)
+    }
+
+    /// The keyspace `name`, if there is one.
+    pub fn get(&self, name: &str) -> Result<Option<PoolTree>> {
+        let record = self.find(name)?.filter(|record| record.state != State::Dropping);
+        Ok(record.map(|record| self.handle(record)))
+    }
+
+    /// Creates the keyspace `name`. Errors: `AlreadyExists`.
+    pub fn create_keyspace(&self, name: &str) -> Result<PoolTree> {
+        let _dropping = self.dropping.lock();
+        match self.find(name)? {
+            Some(Record { state: State::Live | State::Loading, .. }) => {
+                let what = "there is a keyspace of that name already";
+                return Err(Error::new(ErrorKind::AlreadyExists, what));
+            }
+            Some(record) => self.finish_drop(name, record)?,
+            None => {}
+        }
+        let _creating = self.creating.lock();
+        let _unhindered = self.pool.slots().map(|slots| slots.suspend_waits());
+        let id = self.next_tree.load(Acquire);
+        let next = id.checked_add(1).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidOption, "all ids of keyspaces have been used")
+        })?;
+        self.next_tree.store(next, Release);
+        let tree: PoolTree = Tree::create(self.pool.clone(), TreeId(id))?;
+        let record = Record { state: State::Live, tree: tree.id(), root: tree.root() };
+        if let Err(error) = self.tree.put(name.as_bytes(), &record.encode()) {
+            // Nobody knows the tree: its one page goes back.
+            tree.drop_pages()?;
+            return Err(error);
+        }
+        Ok(tree)
+    }
+
+    /// Drops the keyspace `name`; tells whether there was one.
+    pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        let _dropping = self.dropping.lock();
+        let Some(record) = self.find(name)? else { return Ok(false) };
+        let was_live = record.state != State::Dropping;
+        let dropping = Record { state: State::Dropping, ..record };
+        if was_live {
+            self.tree.put(name.as_bytes(), &dropping.encode())?;
+        }
+        self.finish_drop(name, dropping)?;
+        Ok(was_live)
+    }
+
+    fn finish_drop(&self, name: &str, record: Record) -> Result<()> {
+        self.handle(record).drop_pages()?;
+        self.tree.remove(name.as_bytes())?;
+        Ok(())
+    }
+
+    /// Goes on with drops that were cut short.
+    pub fn finish_drops(&self) -> Result<()> {
+        let _dropping = self.dropping.lock();
+        for (name, record) in self.records()? {
+            if record.state == State::Dropping {
+                self.finish_drop(&name, record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that pages of the keyspace's tree are being written which nothing refers to yet.
+    ///
+    /// Errors: `KeyspaceDropped` if the name means another tree by now.
+    pub fn begin_load(&self, name: &str, tree: &PoolTree) -> Result<()> {
+        self.set_loading(name, tree, true)
+    }
+
+    /// Notes that the load has ended, one way or the other.
+    pub fn end_load(&self, name: &str, tree: &PoolTree) -> Result<()> {
+        match self.set_loading(name, tree, false) {
+            // Dropped meanwhile: the load has found out by itself.
+            Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => Ok(()),
+            other => other,
+        }
+    }
+
+    fn set_loading(&self, name: &str, tree: &PoolTree, loading: bool) -> Result<()> {
+        let _dropping = self.dropping.lock();
+        let record = self
+            .find(name)?
+            .filter(|record| record.tree == tree.id() && record.state != State::Dropping);
+        let Some(record) = record else {
+            return Err(Error::new(ErrorKind::KeyspaceDropped, "the keyspace was dropped"));
+        };
+        let state = if loading { State::Loading } else { State::Live };
+        self.tree.put(name.as_bytes(), &Record { state, ..record }.encode())?;
+        Ok(())
+    }
+
+    /// Keyspaces into which a bulk load is under way, or was when the store was last used.
+    pub fn loading(&self) -> Result<Vec<(String, PoolTree)>> {
+        let records = self.records()?.into_iter();
+        let loading = records.filter(|(_, record)| record.state == State::Loading);
+        Ok(loading.map(|(name, record)| (name, self.handle(record))).collect())
+    }
+
+    fn records(&self) -> Result<Vec<(String, Record)>> {
+        let mut records = Vec::new();
+        let mut cursor = self.tree.scan();
+        while let Some((name, record)) = cursor.next_record()? {
+            let name = String::from_utf8(name.to_vec()).map_err(|_| {
+                Error::corrupted_page(PageId::CATALOGUE_ROOT, "a keyspace's name is not UTF-8")
+            })?;
+            records.push((name, Record::decode(record)?));
+        }
+        Ok(records)
+    }
+
+    /// The names of all keyspaces, in order.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let live =
+            self.records()?.into_iter().filter(|(_, record)| record.state != State::Dropping);
+        Ok(live.map(|(name, _)| name).collect())
+    }
+
+    /// All trees but the catalogue's own, in the order of their keyspaces' names, and whether each is
+    /// being dropped: its pages are in use all the same.
+    pub fn trees(&self) -> Result<Vec<(String, PoolTree, bool)>> {
+        let records = self.records()?.into_iter();
+        let tree = |(name, record): (String, Record)| {
+            (name, self.handle(record), record.state == State::Dropping)
+        };
+        Ok(records.map(tree).collect())
+    }
+
+    /// The catalogue's own tree.
+    pub fn tree(&self) -> &PoolTree {
+        &self.tree
+    }
+}

@@ -1,0 +1,192 @@
+//! Checkpoints: the step from one durable state of the whole store to the next.
+//!
+//! The order, each step of which the next relies on:
+//!
+//! 1. flush dirty pages while writers run, so that little is left for step 3;
+//! 2. keep keyspaces from being created, end the epoch, keep writers out;
+//! 3. flush what is dirty: every image of an epoch <= E is in a slot now; take the delta; let writers in;
+//! 4. write the parts of the page map that changed, then those of the zone table, to free slots;
+//! 5. sync;
+//! 6. superblock, first block; sync; second block;
+//! 7. free the slots that only older checkpoints needed; give space back (`reclaim.rs`).
+//!
+//! Before step 6 a failure costs nothing but the parts written: the delta goes back, and the next
+//! checkpoint takes it. A failed sync, or a failure in step 6, poisons: nobody knows what is on disk.
+
+use super::superblock::{SUPERBLOCK_BYTES, Superblock, positions_of};
+use super::{Newest, Shared};
+use crate::error::{Error, ErrorKind, Result};
+use crate::space::delta::TakenDelta;
+use crate::space::map::{self, Change, MapRoot, PartIo};
+use crate::space::part;
+use crate::space::slot_store::{PartFile, SlotStore};
+use crate::storage::AlignedBuffer;
+use crate::types::{Epoch, PART_BYTES, PageId, TreeId};
+
+/// What belongs to a checkpoint besides pages, taken while writers were kept out.
+struct Cut {
+    epoch: Epoch,
+    delta: TakenDelta,
+    next_page: Option<PageId>,
+    free_pages: u64,
+    next_tree: TreeId,
+}
+
+impl Shared {
+    /// The background thread: a checkpoint whenever one is wanted.
+    pub(super) fn checkpoint_when_due(&self) {
+        let Some(slots) = &self.slots else { return };
+        while slots.wait_until_wanted() {
+            // The outcome went to those who wait for it, and poisoned the pool if it had to.
+            if self.checkpoint().is_err() {
+                continue;
+            }
+        }
+    }
+
+    /// Takes a checkpoint, unless nothing has changed since the last one.
+    pub(super) fn checkpoint(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
+        }
+        let Some(slots) = &self.slots else { return Ok(()) };
+        let mut newest = self.checkpointing.lock();
+        // Whoever closes says so before the last checkpoint, and unlocks the file after it: from then
+        // on somebody else may be writing to it.
+        self.pool.check_open()?;
+        let taken = self.take(slots, &mut newest, false);
+        slots.checkpoint_ended(taken.as_ref().map(|_| ()));
+        taken?;
+        self.reclaim(slots, &mut newest)
+    }
+
+    /// The last checkpoint, which also says that the store was closed properly.
+    pub(super) fn close_cleanly(&self) -> Result<()> {
+        let Some(slots) = &self.slots else { return Ok(()) };
+        let mut newest = self.checkpointing.lock();
+        let taken = self.take(slots, &mut newest, true);
+        slots.checkpoint_ended(taken.as_ref().map(|_| ()));
+        taken?;
+        self.truncate(slots)?;
+        slots.file().sync_all()
+    }
+
+    /// Whether there is anything that the next checkpoint would change.
+    fn has_changes(&self, slots: &SlotStore, newest: &Newest) -> bool {
+        self.pool.dirty_pages() > 0
+            || !slots.state().deltas.is_empty_to(self.pool.epochs().current())
+            || self.catalogue.next_tree() != newest.superblock.next_tree
+    }
+
+    /// Steps 1 to 7 but for giving space back. False if there was nothing to do.
+    pub(super) fn take(&self, slots: &SlotStore, newest: &mut Newest, clean: bool) -> Result<bool> {
+        self.pool.check_poison()?;
+        if !self.has_changes(slots, newest) && newest.superblock.clean == clean {
+            return Ok(false);
+        }
+        self.pool.flush()?;
+        let cut = self.cut(slots)?;
+        let map = match self.write_parts(slots, &cut) {
+            Ok(map) => map,
+            Err(error) => {
+                let mut state = slots.state();
+                state.zones.abort_checkpoint();
+                state.deltas.put_back(cut.delta);
+                return Err(error);
+            }
+        };
+        let superblock = {
+            let state = slots.state();
+            Superblock {
+                checkpoint: cut.epoch,
+                clean,
+                map,
+                table: state.zones.table_root(&newest.superblock.table),
+                next_page: cut.next_page,
+                free_pages: cut.free_pages,
+                next_tree: cut.next_tree,
+                ..newest.superblock
+            }
+        };
+        if let Err(error) = publish(slots, newest, superblock) {
+            self.pool.set_poisoned(&error);
+            return Err(error);
+        }
+        let mut state = slots.state();
+        state.map = map;
+        state.checkpoint = cut.epoch;
+        let freed = state.zones.checkpoint_durable();
+        state.deltas.done(cut.delta);
+        drop(state);
+        if let Err(error) = freed {
+            self.pool.set_poisoned(&error);
+            return Err(error);
+        }
+        Ok(true)
+    }
+
+    /// Steps 2 and 3: ends the epoch, and takes what belongs to it.
+    fn cut(&self, slots: &SlotStore) -> Result<Cut> {
+        let _frozen = self.catalogue.freeze();
+        let stopped = self.pool.epochs().stop();
+        let epoch = stopped.ended();
+        self.pool.flush()?;
+        self.pool.assert_clean()?;
+        let ids = self.pool.ids().lock();
+        let (next_page, free_pages) = (ids.next_id(), ids.free_count());
+        drop(ids);
+        let delta = slots.take_delta(epoch);
+        let next_tree = self.catalogue.next_tree();
+        Ok(Cut { epoch, delta, next_page, free_pages, next_tree })
+    }
+
+    /// Step 4: writes the parts of map and zone table that changed.
+    fn write_parts(&self, slots: &SlotStore, cut: &Cut) -> Result<MapRoot> {
+        let mut parts = PartFile::new(slots)?;
+        let (view, ceiling) = {
+            let mut state = slots.state();
+            state.zones.begin_checkpoint(cut.epoch);
+            (state.map_view(), state.zones.ceiling_bytes())
+        };
+        let far = match ceiling {
+            Some(offset_bytes) => view.parts_beyond(offset_bytes, MOVED_PARTS, &mut parts)?,
+            None => Vec::new(),
+        };
+        let changes = cut.delta.changes.iter().map(|(&id, &slot)| Change::Set(id, slot));
+        let changes = changes.chain(far.into_iter().map(Change::Move));
+        let root = map::apply(&view, cut.epoch, changes, &mut parts)?;
+        let to_move = slots.state().zones.groups_to_move();
+        for group in to_move {
+            slots.load_group(group)?;
+        }
+        let count = slots.state().zones.plan_table();
+        let offsets = slots.allocate(count, PART_BYTES as u64)?;
+        slots.state().zones.place_table(&offsets);
+        let mut bytes = part::new_bytes();
+        loop {
+            let offset = slots.state().zones.next_table_part(&mut bytes);
+            match offset {
+                Some(offset) => parts.write(offset, &bytes)?,
+                None => return Ok(root),
+            }
+        }
+    }
+}
+
+/// Map parts that one checkpoint moves towards the file's start at most.
+const MOVED_PARTS: usize = 256;
+
+/// Steps 5 and 6.
+fn publish(slots: &SlotStore, newest: &mut Newest, superblock: Superblock) -> Result<()> {
+    let file = slots.file();
+    file.sync_data()?;
+    let pair = 1 - newest.pair;
+    let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES)?;
+    buffer.copy_from_slice(&*superblock.encode(pair));
+    let [first, second] = positions_of(pair);
+    file.write_at(first, &buffer)?;
+    file.sync_data()?;
+    file.write_at(second, &buffer)?;
+    *newest = Newest { superblock, pair };
+    Ok(())
+}

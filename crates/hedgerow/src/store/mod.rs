@@ -1,0 +1,190 @@
+//! The page store: what makes the pages of a pool durable in a file.
+//!
+//! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it, or makes a new
+//! store; `checkpoint` writes the next one; `reclaim` gives space back to the file system; `catalogue`
+//! knows the keyspaces; `verify` checks everything.
+//!
+//! Invariants (no page is ever overwritten where a checkpoint needs it, so these are all there are):
+//! - a superblock is written after all that it refers to is written and synced;
+//! - a slot that the durable checkpoint refers to is not written before the next one is durable;
+//! - after a write or sync that failed in any way but *disk full*, nothing is written any more.
+//!
+//! `Send + Sync`; one checkpoint at a time, under `Store::checkpointing`.
+
+mod catalogue;
+mod checkpoint;
+mod open;
+mod reclaim;
+pub mod superblock;
+mod sweep;
+mod verify;
+
+pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
+pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
+pub use verify::{VerifyFinding, VerifyReport};
+
+pub use crate::space::zones::SpaceReport;
+
+use crate::buffer::BufferPool;
+use crate::error::{Error, ErrorKind, Result};
+use crate::space::slot_store::SlotStore;
+use crate::types::Epoch;
+use hedgerow_sync::primitive::{Arc, Mutex, thread};
+use superblock::Superblock;
+
+/// A store: file, pool, catalogue, and the thread that takes checkpoints.
+pub struct Store {
+    shared: Arc<Shared>,
+    checkpointer: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+/// What the store shares with its thread.
+struct Shared {
+    pool: Arc<BufferPool>,
+    slots: Option<Arc<SlotStore>>,
+    catalogue: Catalogue,
+    /// The newest superblock, and the pair of blocks that it lies in. Held for a whole checkpoint.
+    checkpointing: Mutex<Newest>,
+    read_only: bool,
+}
+
+/// The newest durable superblock.
+struct Newest {
+    superblock: Superblock,
+    pair: u32,
+}
+
+impl Store {
+    /// The pool.
+    pub fn pool(&self) -> &Arc<BufferPool> {
+        &self.shared.pool
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> usize {
+        use crate::page::PagePool;
+        self.shared.pool.page_bytes()
+    }
+
+    /// The keyspace `name`, created if there is none.
+    pub fn keyspace(&self, name: &str) -> Result<PoolTree> {
+        let catalogue = &self.shared.catalogue;
+        if let Some(tree) = catalogue.get(name)? {
+            return Ok(tree);
+        }
+        if self.shared.read_only {
+            return Err(Error::new(ErrorKind::NotFound, "there is no keyspace of that name"));
+        }
+        match catalogue.create_keyspace(name) {
+            Err(error) if *error.kind() == ErrorKind::AlreadyExists => {
+                // Another thread came first.
+                catalogue.get(name)?.ok_or(error)
+            }
+            other => other,
+        }
+    }
+
+    /// The keyspace `name`, if there is one.
+    pub fn open_keyspace(&self, name: &str) -> Result<Option<PoolTree>> {
+        self.shared.catalogue.get(name)
+    }
+
+    /// Creates the keyspace `name`.
+    pub fn create_keyspace(&self, name: &str) -> Result<PoolTree> {
+        self.shared.catalogue.create_keyspace(name)
+    }
+
+    /// Drops the keyspace `name`; tells whether there was one.
+    pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        self.shared.catalogue.drop_keyspace(name)
+    }
+
+    /// Runs a bulk load of the keyspace, so that a crash in the middle leaves nothing behind.
+    pub fn bulk_load<R>(
+        &self,
+        name: &str,
+        tree: &PoolTree,
+        load: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        self.shared.catalogue.begin_load(name, tree)?;
+        let loaded = load();
+        let ended = self.shared.catalogue.end_load(name, tree);
+        let loaded = loaded?;
+        ended.map(|()| loaded)
+    }
+
+    /// The names of all keyspaces, in order.
+    pub fn keyspaces(&self) -> Result<Vec<String>> {
+        self.shared.catalogue.names()
+    }
+
+    /// Makes everything that was changed before durable.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.shared.checkpoint()
+    }
+
+    /// Number of the last durable checkpoint.
+    pub fn durable_checkpoint(&self) -> Epoch {
+        self.shared.slots.as_ref().map_or(Epoch(0), |slots| slots.state().checkpoint)
+    }
+
+    /// Length of the file in bytes; zero in memory.
+    pub fn file_bytes(&self) -> u64 {
+        self.shared.slots.as_ref().map_or(0, |slots| slots.report().file_bytes)
+    }
+
+    /// Memory of the map's deltas, and of bitmaps and free ids, in bytes.
+    pub fn space_memory_bytes(&self) -> (u64, u64) {
+        let ids = self.shared.pool.ids().lock().memory_bytes() as u64;
+        let Some(slots) = &self.shared.slots else { return (0, ids) };
+        let state = slots.state();
+        (state.deltas.memory_bytes() as u64, state.zones.memory_bytes() as u64 + ids)
+    }
+
+    /// Accounts for every byte of the file.
+    pub fn space_report(&self) -> Result<SpaceReport> {
+        Ok(self.shared.slots.as_ref().map_or_else(SpaceReport::default, |slots| slots.report()))
+    }
+
+    /// Checks everything. See [`crate::Database::verify`].
+    pub fn verify(&self, progress: impl FnMut(u64)) -> Result<VerifyReport> {
+        self.shared.verify(progress)
+    }
+
+    /// Takes a checkpoint, ends the threads, and refuses everything from then on. The file's lock goes
+    /// with the last handle to the file, which is here.
+    pub fn close(&self) -> Result<()> {
+        let taken = self.stop_checkpointer();
+        // Before the last checkpoint: a change that comes too late for it must not be accepted.
+        self.shared.pool.set_closed();
+        let closed = if self.shared.read_only { Ok(()) } else { self.shared.close_cleanly() };
+        self.shared.pool.stop();
+        if let Some(slots) = &self.shared.slots {
+            slots.file().unlock()?;
+        }
+        taken.and(closed)
+    }
+
+    fn stop_checkpointer(&self) -> Result<()> {
+        if let Some(slots) = &self.shared.slots {
+            slots.close();
+        }
+        let running = self.checkpointer.lock().take();
+        if let Some(running) = running
+            && running.join().is_err()
+        {
+            return Err(Error::new(ErrorKind::Poisoned, "the checkpoint thread has panicked"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Store {
+    /// Ends the threads; takes no checkpoint. What the thread had to say goes nowhere, as in a crash.
+    fn drop(&mut self) {
+        let stopped = self.stop_checkpointer();
+        debug_assert!(stopped.is_ok() || std::thread::panicking());
+        self.shared.pool.set_closed();
+        self.shared.pool.stop();
+    }
+}

@@ -1,0 +1,348 @@
+//! Opening a store, and making a new one.
+//!
+//! Opening reads the superblocks and the upper parts of the zone table, and no more: parts of the page
+//! map, bitmaps and pages are read when they are first needed. It writes nothing, unless one of the two
+//! blocks of a superblock is damaged, which is repaired first. The file is locked before it is read:
+//! exclusively by a writer, shared by readers.
+//!
+//! A new store's file has its first superblock written last, so a creation that was cut short leaves a
+//! file that is no store.
+
+use super::catalogue::Catalogue;
+use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, SuperblockBytes};
+use super::{Newest, Shared, Store};
+use crate::buffer::{Budget, BufferPool, PoolOptions};
+use crate::error::{Error, ErrorKind, Result};
+use crate::node;
+use crate::page::header::{MAX_PAGE_BYTES, MIN_PAGE_BYTES};
+use crate::space::geometry::Geometry;
+use crate::space::map::MapRoot;
+use crate::space::part::{self, PartBytes};
+use crate::space::slot_store::{SlotStore, SpaceState};
+use crate::space::table::TableRoot;
+use crate::space::{Deltas, PageIds, Zones};
+use crate::storage::{
+    AlignedBuffer, DirectIo, Disk, File, LockOutcome, OpenMode, parent_directory, process_has_ended,
+};
+use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
+use hedgerow_sync::primitive::{Arc, Mutex, random, thread};
+use std::path::Path;
+use std::time::Duration;
+
+/// Which stores may be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenHow {
+    /// One that exists.
+    Existing,
+    /// One that does not exist yet.
+    New,
+    /// Either.
+    ExistingOrNew,
+    /// One that exists, to read.
+    ReadOnly,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// The memory limit.
+    pub memory_limit_bytes: u64,
+    /// Bytes of a page: of a new store, or expected of an old one.
+    pub page_bytes: Option<usize>,
+    /// Bytes of changed pages that make a checkpoint due.
+    pub checkpoint_bytes: Option<u64>,
+    /// Past the system's page cache where that is possible.
+    pub direct_io: bool,
+    /// Take checkpoints in the background.
+    pub background: bool,
+}
+
+/// Bytes of a page unless chosen otherwise.
+pub const DEFAULT_PAGE_BYTES: usize = 4096;
+/// Checkpoints are not due before so much was changed, unless asked for.
+const MIN_CHECKPOINT_BYTES: u64 = 16 << 20;
+
+/// The check that every page gets when it is read.
+fn check_page(image: &[u8]) -> std::result::Result<(), String> {
+    node::load_check(image).map_err(|defect| defect.to_string())
+}
+
+impl Store {
+    /// Opens or makes the store at `path`. Errors: see [`crate::Options::open`].
+    pub fn open(
+        options: &StoreOptions,
+        disk: &dyn Disk,
+        path: &Path,
+        how: OpenHow,
+    ) -> Result<Store> {
+        options.check()?;
+        let direct = options.direct();
+        let file = match how {
+            OpenHow::New => None,
+            OpenHow::ReadOnly => Some(disk.open(path, OpenMode::ReadOnly, direct)?),
+            OpenHow::Existing => Some(disk.open(path, OpenMode::ReadWrite, direct)?),
+            OpenHow::ExistingOrNew => match disk.open(path, OpenMode::ReadWrite, direct) {
+                Err(error) if *error.kind() == ErrorKind::NotFound => None,
+                other => Some(other?),
+            },
+        };
+        let Some(file) = file else {
+            let file = disk.open(path, OpenMode::CreateNew, direct)?;
+            let made = Store::create_in(options, file)
+                .and_then(|store| disk.sync_dir(parent_directory(path)).map(|()| store));
+            if made.is_err() {
+                // What is left is no store; the creation's own error is the one to tell.
+                let unlinked = disk.unlink(path);
+                debug_assert!(unlinked.is_ok() || made.is_err());
+            }
+            return made;
+        };
+        lock(&*file, how != OpenHow::ReadOnly)?;
+        // A creation that was cut short at once, or a file made by somebody for this very store.
+        if how == OpenHow::ExistingOrNew && file.len_bytes()? == 0 {
+            return Store::create_in(options, file);
+        }
+        Store::open_in(options, file, how == OpenHow::ReadOnly)
+    }
+
+    /// Makes a store in memory alone.
+    pub fn in_memory(options: &StoreOptions) -> Result<Store> {
+        options.check()?;
+        let pool_options = options.pool(options.new_page_bytes(), Epoch(1), false);
+        let pool = Arc::new(BufferPool::new(&pool_options, None, PageIds::create())?);
+        let catalogue = Catalogue::create(pool.clone())?;
+        let superblock =
+            Superblock::first(Geometry::for_new_store(options.new_page_bytes() as u32, 1)?);
+        Store::start(options, pool, catalogue, Newest { superblock, pair: 0 }, false)
+    }
+
+    /// Makes a store in an empty file.
+    pub fn create_in(options: &StoreOptions, file: Arc<dyn File>) -> Result<Store> {
+        options.check()?;
+        lock(&*file, true)?;
+        let page_bytes = options.new_page_bytes();
+        let geometry = Geometry::for_new_store(page_bytes as u32, file.block_bytes() as u32)?;
+        let superblock = Superblock::first(geometry);
+        let state = SpaceState {
+            zones: Zones::create(geometry),
+            deltas: options.deltas(page_bytes)?,
+            map: MapRoot::EMPTY,
+            checkpoint: Epoch(0),
+        };
+        let slots = Arc::new(SlotStore::new(file, page_bytes, check_page, state));
+        let pool_options = options.pool(page_bytes, Epoch(1), false);
+        let pool = BufferPool::new(&pool_options, Some(slots), PageIds::create())?;
+        let pool = Arc::new(pool);
+        let catalogue = Catalogue::create(pool.clone())?;
+        // The first checkpoint goes to pair 0, as if the one before had been in pair 1.
+        let store = Store::start(options, pool, catalogue, Newest { superblock, pair: 1 }, false)?;
+        store.checkpoint()?;
+        Ok(store)
+    }
+
+    fn open_in(options: &StoreOptions, file: Arc<dyn File>, read_only: bool) -> Result<Store> {
+        let chosen = read_superblocks(&*file)?;
+        let superblock = chosen.superblock;
+        let geometry = superblock.geometry;
+        let page_bytes = geometry.page_bytes() as usize;
+        if chosen.read_only && !read_only {
+            return Err(Error::new(
+                ErrorKind::UpgradeRequired { found: superblock::FORMAT_VERSION },
+                "the store has features that this build can read but not write; open it read-only",
+            ));
+        }
+        if let Some(expected) = options.page_bytes.filter(|expected| *expected != page_bytes) {
+            return Err(Error::new(
+                ErrorKind::InvalidOption,
+                format!("the store has pages of {page_bytes} bytes, not of {expected}"),
+            ));
+        }
+        if file.block_bytes() > geometry.unit_bytes() as usize {
+            return Err(Error::new(
+                ErrorKind::InvalidOption,
+                format!(
+                    "the store has units of {} bytes, and direct I/O here needs {}: open it with \
+                     direct_io(false)",
+                    geometry.unit_bytes(),
+                    file.block_bytes()
+                ),
+            ));
+        }
+        let file_bytes = file.len_bytes()?;
+        let mut buffer = AlignedBuffer::zeroed(part::new_bytes().len())?;
+        let mut read = |slot: Slot, out: &mut PartBytes| {
+            file.read_at(slot.offset_bytes(), &mut buffer)?;
+            out.copy_from_slice(&buffer);
+            Ok(())
+        };
+        let newest = superblock.checkpoint;
+        let zones = Zones::open(geometry, &superblock.table, newest, file_bytes, &mut read)?;
+        let state = SpaceState {
+            zones,
+            deltas: options.deltas(page_bytes)?,
+            map: superblock.map,
+            checkpoint: newest,
+        };
+        if !read_only {
+            repair_superblocks(&*file, &chosen)?;
+        }
+        let slots = Arc::new(SlotStore::new(file, page_bytes, check_page, state));
+        let ids = PageIds::open(superblock.next_page, superblock.free_pages);
+        let pool_options = options.pool(page_bytes, newest.next(), read_only);
+        let pool = Arc::new(BufferPool::new(&pool_options, Some(slots), ids)?);
+        let catalogue = Catalogue::open(pool.clone(), superblock.next_tree);
+        let newest = Newest { superblock, pair: chosen.pair };
+        let store = Store::start(options, pool, catalogue, newest, read_only)?;
+        if !read_only {
+            store.shared.catalogue.finish_drops()?;
+            store.shared.finish_loads()?;
+        }
+        Ok(store)
+    }
+
+    fn start(
+        options: &StoreOptions,
+        pool: Arc<BufferPool>,
+        catalogue: Catalogue,
+        newest: Newest,
+        read_only: bool,
+    ) -> Result<Store> {
+        pool.start()?;
+        let slots = pool.slots().cloned();
+        let shared = Arc::new(Shared {
+            pool,
+            slots,
+            catalogue,
+            checkpointing: Mutex::new(newest),
+            read_only,
+        });
+        let store = Store { shared, checkpointer: Mutex::new(None) };
+        if options.background && !read_only && store.shared.slots.is_some() {
+            let shared = store.shared.clone();
+            let running =
+                thread::spawn_named("hedgerow-checkpoint", move || shared.checkpoint_when_due())
+                    .map_err(|e| Error::io("cannot start the checkpoint thread", e))?;
+            *store.checkpointer.lock() = Some(running);
+        }
+        Ok(store)
+    }
+}
+
+impl StoreOptions {
+    fn new_page_bytes(&self) -> usize {
+        self.page_bytes.unwrap_or(DEFAULT_PAGE_BYTES)
+    }
+
+    fn direct(&self) -> DirectIo {
+        if self.direct_io { DirectIo::WherePossible } else { DirectIo::Never }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.page_bytes {
+            Some(bytes)
+                if !bytes.is_power_of_two()
+                    || !(MIN_PAGE_BYTES..=MAX_PAGE_BYTES).contains(&bytes) =>
+            {
+                Err(Error::new(
+                    ErrorKind::InvalidOption,
+                    format!("a page of {bytes} bytes; it must be a power of two from 2 to 64 KiB"),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn deltas(&self, page_bytes: usize) -> Result<Deltas> {
+        let budget = Budget::divide(self.memory_limit_bytes, page_bytes, true)?;
+        Ok(Deltas::new(budget.delta_bytes() as usize))
+    }
+
+    fn pool(&self, page_bytes: usize, first_epoch: Epoch, read_only: bool) -> PoolOptions {
+        let default = (self.memory_limit_bytes / 2).max(MIN_CHECKPOINT_BYTES);
+        PoolOptions {
+            memory_limit_bytes: self.memory_limit_bytes,
+            page_bytes,
+            first_epoch,
+            checkpoint_bytes: self.checkpoint_bytes.unwrap_or(default),
+            read_only,
+        }
+    }
+}
+
+impl Superblock {
+    /// What a store is before its first checkpoint.
+    fn first(geometry: Geometry) -> Superblock {
+        let mut store_id = [0; 16];
+        store_id[..8].copy_from_slice(&random::seed().to_le_bytes());
+        store_id[8..].copy_from_slice(&random::seed().to_le_bytes());
+        Superblock {
+            compat: 0,
+            read_only_compat: 0,
+            incompat: 0,
+            store_id,
+            checkpoint: Epoch(0),
+            geometry,
+            clean: false,
+            map: MapRoot::EMPTY,
+            table: TableRoot::EMPTY,
+            next_page: Some(PageId::CATALOGUE_ROOT),
+            free_pages: 0,
+            next_tree: TreeId(TreeId::CATALOGUE.0 + 1),
+            replay_start: Lsn(0),
+            log_end: Lsn(0),
+            app_id: 0,
+            user_version: 0,
+        }
+    }
+}
+
+/// Tries for the lock of a process that has ended, [`LOCK_WAIT`] apart: five seconds.
+const LOCK_TRIES: usize = 500;
+const LOCK_WAIT: Duration = Duration::from_millis(10);
+
+/// Locks the file, or says who has. A process that was killed may hold its lock for a moment longer, until
+/// the kernel has taken down what it had under way: that moment is waited for.
+fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
+    for attempt in 0.. {
+        match file.try_lock(exclusive)? {
+            LockOutcome::Held => return Ok(()),
+            LockOutcome::Busy { holder_pid: Some(pid) }
+                if attempt < LOCK_TRIES && process_has_ended(pid) =>
+            {
+                thread::sleep(LOCK_WAIT);
+            }
+            LockOutcome::Busy { holder_pid } => {
+                return Err(Error::new(
+                    ErrorKind::Locked { holder_pid },
+                    "the store is open elsewhere, in this process or in another",
+                ));
+            }
+        }
+    }
+    unreachable!("the attempts end with a lock or an error")
+}
+
+fn read_superblocks(file: &dyn File) -> Result<superblock::Chosen> {
+    let len = file.len_bytes()?;
+    let mut blocks: [Option<Box<SuperblockBytes>>; 4] = [const { None }; 4];
+    for (block, offset) in blocks.iter_mut().zip(POSITIONS) {
+        if offset + SUPERBLOCK_BYTES as u64 <= len {
+            let mut bytes = Box::new([0; SUPERBLOCK_BYTES]);
+            file.read_unaligned(offset, &mut *bytes)?;
+            *block = Some(bytes);
+        }
+    }
+    superblock::choose([0, 1, 2, 3].map(|at: usize| blocks[at].as_deref()))
+}
+
+fn repair_superblocks(file: &dyn File, chosen: &superblock::Chosen) -> Result<()> {
+    if chosen.repair.is_empty() {
+        return Ok(());
+    }
+    let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES)?;
+    buffer.copy_from_slice(&*chosen.superblock.encode(chosen.pair));
+    for offset in &chosen.repair {
+        file.write_at(*offset, &buffer)?;
+    }
+    file.sync_data()
+}

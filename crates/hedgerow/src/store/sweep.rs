@@ -1,0 +1,97 @@
+//! Pages of a bulk load that a crash cut short.
+//!
+//! A bulk load writes pages that nothing refers to until it ends. Its keyspace's record says *loading*
+//! meanwhile, since before the first such page, so that a checkpoint which holds any of them holds the
+//! record as well. Opening a store with such a record looks at the header of every page in the file,
+//! and frees those that belong to the keyspace's tree, unless the load had ended: then its root is no
+//! empty leaf any more, and every page is reached from it. This costs a read of the whole file, after
+//! a crash in a bulk load only.
+
+use super::Shared;
+use super::catalogue::PoolTree;
+use crate::error::{ErrorKind, Result};
+use crate::page::{Access, ExclusivePage, PagePool, PoolSession, header};
+use crate::space::slot_store::SlotStore;
+use crate::storage::{AlignedBuffer, ReadRequest};
+use crate::types::{PageId, Slot};
+
+/// Pages read with one submission.
+const BATCH: usize = 64;
+
+impl Shared {
+    /// Frees what bulk loads left behind, and lets their keyspaces be used again.
+    pub(super) fn finish_loads(&self) -> Result<()> {
+        let Some(slots) = &self.slots else { return Ok(()) };
+        for (name, tree) in self.catalogue.loading()? {
+            if tree.scan().next_record()?.is_none() {
+                self.sweep(slots, &tree)?;
+            }
+            self.catalogue.end_load(&name, &tree)?;
+        }
+        Ok(())
+    }
+
+    /// Frees every page of the tree but its root, which is an empty leaf.
+    fn sweep(&self, slots: &SlotStore, tree: &PoolTree) -> Result<()> {
+        let page_bytes = slots.page_bytes();
+        let mut buffer = AlignedBuffer::zeroed(BATCH * page_bytes)?;
+        let mut batch: Vec<(PageId, Slot)> = Vec::with_capacity(BATCH);
+        let end = self.pool.ids().lock().next_id();
+        let mut next = Some(PageId::CATALOGUE_ROOT);
+        while let Some(id) = next.filter(|id| end.is_none_or(|end| *id < end)) {
+            if let Some(slot) = self.pool.slot_of(id)? {
+                batch.push((id, slot));
+            }
+            next = id.next();
+            if batch.len() == BATCH {
+                self.sweep_batch(slots, tree, &mut batch, &mut buffer)?;
+            }
+        }
+        self.sweep_batch(slots, tree, &mut batch, &mut buffer)
+    }
+
+    fn sweep_batch(
+        &self,
+        slots: &SlotStore,
+        tree: &PoolTree,
+        batch: &mut Vec<(PageId, Slot)>,
+        buffer: &mut AlignedBuffer,
+    ) -> Result<()> {
+        let page_bytes = slots.page_bytes();
+        let mut requests: Vec<ReadRequest<'_>> = buffer
+            .chunks_exact_mut(page_bytes)
+            .zip(batch.iter())
+            .map(|(image, (_, slot))| ReadRequest::new(slot.offset_bytes(), image))
+            .collect();
+        slots.file().read_batch(&mut requests);
+        for request in requests {
+            request.result?;
+        }
+        for ((id, _), image) in batch.drain(..).zip(buffer.chunks_exact(page_bytes)) {
+            if header::tree_id(image) == tree.id() && id != tree.root() {
+                self.free_swept(id, tree)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn free_swept(&self, id: PageId, tree: &PoolTree) -> Result<()> {
+        loop {
+            let mut session = self.pool.session();
+            match session.fault(id, Access::Scan) {
+                Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(()),
+                other => other?,
+            }
+            let stay = self.pool.enter()?;
+            // Nobody else uses a store that is being opened; the eviction thread may hold the page.
+            if let Ok(page) = ExclusivePage::wait(&*self.pool, id, &mut || true) {
+                if header::tree_id(page.bytes()) == tree.id() {
+                    self.pool.free(page, stay.epoch());
+                } else {
+                    page.release_unchanged();
+                }
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Verification: reads everything there is and says all that is wrong with it.
+//!
+//! Four passes, with writers kept out and nothing dirty:
+//! 1. the parts of the durable page map and of the zone table, by their checksums and their names;
+//! 2. the image of every page in the file, read past the pool: checksum, name, content;
+//! 3. every tree from its root, through the pool: order, fences, links, levels;
+//! 4. the books: no two images overlap, what is referred to and what is held are the same bytes, every
+//!    page that is in use is reached from a root exactly once, header + used + free + quarantined = file.
+//!
+//! Damage is a finding, and the check goes on; an error is only what keeps it from going on. Memory: a
+//! bit for each unit of the file and two for each page id.
+
+use super::Shared;
+use crate::error::{Error, ErrorKind, Result};
+use crate::space::map::PartIo;
+use crate::space::part;
+use crate::space::slot_store::{PartFile, SlotStore};
+use crate::storage::{AlignedBuffer, ReadRequest};
+use crate::tree::TreeDefect;
+use crate::types::{PART_BYTES, PageId, Slot};
+use std::fmt;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyFinding {
+    /// The page that it is about, if it is about one.
+    pub page: Option<PageId>,
+    /// Where in the file, if that is known.
+    pub offset_bytes: Option<u64>,
+    /// The keyspace that the page belongs to, if it was found through one.
+    pub keyspace: Option<String>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for VerifyFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(keyspace) = &self.keyspace {
+            write!(f, "keyspace {keyspace:?}: ")?;
+        }
+        if let Some(page) = self.page {
+            write!(f, "{page}: ")?;
+        }
+        if let Some(offset) = self.offset_bytes {
+            write!(f, "at byte {offset}: ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// What a verification saw.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Pages whose images were read and checked.
+    pub pages: u64,
+    /// Keyspaces that were walked.
+    pub keyspaces: u64,
+    /// Pages that were reached from a root.
+    pub reached: u64,
+    /// Everything that is wrong; empty for a sound store.
+    pub findings: Vec<VerifyFinding>,
+}
+
+impl VerifyReport {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    fn add(&mut self, page: Option<PageId>, offset_bytes: Option<u64>, what: impl Into<String>) {
+        let what = what.into();
+        self.findings.push(VerifyFinding { page, offset_bytes, keyspace: None, what });
+    }
+
+    /// An error that is damage becomes a finding; any other ends the check.
+    fn take(&mut self, error: Error, page: Option<PageId>) -> Result<()> {
+        match error.kind() {
+            ErrorKind::Corrupted { page: named, offset_bytes } => {
+                self.add(named.or(page), *offset_bytes, error.to_string());
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+/// A set of small numbers.
+#[derive(Default)]
+struct BitSet(Vec<u64>);
+
+impl BitSet {
+    fn contains(&self, at: u64) -> bool {
+        self.0.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 != 0)
+    }
+
+    /// Adds a number; false if it was there.
+    fn insert(&mut self, at: u64) -> bool {
+        let word = (at / 64) as usize;
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let fresh = self.0[word] >> (at % 64) & 1 == 0;
+        self.0[word] |= 1 << (at % 64);
+        fresh
+    }
+}
+
+/// Pages read with one submission.
+const BATCH: usize = 64;
+/// Progress is told every so many pages.
+const PROGRESS_PAGES: u64 = 256;
+
+impl Shared {
+    /// See the head of the file.
+    pub(super) fn verify(&self, mut progress: impl FnMut(u64)) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        let mut newest = self.checkpointing.lock();
+        self.pool.check_open()?;
+        if let Some(slots) = &self.slots
+            && !self.read_only
+        {
+            let taken = self.take(slots, &mut newest, false);
+            slots.checkpoint_ended(taken.as_ref().map(|_| ()));
+            taken?;
+        }
+        let _frozen = self.catalogue.freeze();
+        let _stopped = (!self.read_only).then(|| self.pool.epochs().stop());
+        self.pool.flush()?;
+        self.pool.wait_for_batches();
+        let mut used = BitSet::default();
+        let mut in_use = BitSet::default();
+        if let Some(slots) = &self.slots {
+            self.verify_parts(slots, &mut used, &mut report)?;
+            self.verify_images(slots, &mut used, &mut in_use, &mut report, &mut progress)?;
+        }
+        let reached = self.verify_trees(&mut report)?;
+        if let Some(slots) = &self.slots {
+            self.verify_books(slots, &used, &in_use, &reached, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    /// Pass 1.
+    fn verify_parts(
+        &self,
+        slots: &SlotStore,
+        used: &mut BitSet,
+        report: &mut VerifyReport,
+    ) -> Result<()> {
+        let view = slots.state().map_view();
+        let mut parts = PartFile::new(slots)?;
+        let mut seen = Vec::new();
+        let walked = view.for_each_part(&mut parts, &mut |_, _, slot, _| {
+            seen.push(slot);
+            Ok(())
+        });
+        if let Err(error) = walked {
+            report.take(error, None)?;
+        }
+        let groups = slots.state().zones.groups_to_load();
+        for group in groups {
+            if let Err(error) = slots.load_group(group) {
+                report.take(error, None)?;
+            }
+        }
+        seen.extend(slots.state().zones.table_slots());
+        let mut bytes = part::new_bytes();
+        for slot in seen {
+            if let Err(error) = parts.read(slot, &mut bytes) {
+                report.take(error, None)?;
+            }
+            occupy(slots, slot, PART_BYTES as u64, used, None, report);
+        }
+        Ok(())
+    }
+
+    /// Pass 2.
+    fn verify_images(
+        &self,
+        slots: &SlotStore,
+        used: &mut BitSet,
+        in_use: &mut BitSet,
+        report: &mut VerifyReport,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<()> {
+        let page_bytes = slots.page_bytes();
+        let end = self.pool.ids().lock().next_id();
+        let mut buffer = AlignedBuffer::zeroed(BATCH * page_bytes)?;
+        let mut batch: Vec<(PageId, Slot)> = Vec::with_capacity(BATCH);
+        let mut next = Some(PageId::CATALOGUE_ROOT);
+        while let Some(id) = next.filter(|id| end.is_none_or(|end| *id < end)) {
+            match self.pool.slot_of(id) {
+                Ok(Some(slot)) => {
+                    in_use.insert(u64::from(id.0));
+                    occupy(slots, slot, page_bytes as u64, used, Some(id), report);
+                    batch.push((id, slot));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    // The part of the map is damaged, as pass 1 has said: none of its ids is known.
+                    report.take(error, Some(id))?;
+                    let last = PageId(id.0 | (crate::types::PART_WORDS as u32 - 1));
+                    next = last.next();
+                    continue;
+                }
+            }
+            next = id.next();
+            if batch.len() == BATCH {
+                check_batch(slots, &mut batch, &mut buffer, report, progress)?;
+            }
+        }
+        check_batch(slots, &mut batch, &mut buffer, report, progress)
+    }
+
+    /// Pass 3.
+    fn verify_trees(&self, report: &mut VerifyReport) -> Result<BitSet> {
+        let mut reached = BitSet::default();
+        let catalogue = self.catalogue.tree().clone();
+        let mut trees = vec![(None, catalogue, false)];
+        match self.catalogue.trees() {
+            Ok(named) => trees.extend(
+                named.into_iter().map(|(name, tree, dropping)| (Some(name), tree, dropping)),
+            ),
+            Err(error) => report.take(error, None)?,
+        }
+        for (name, tree, dropping) in trees {
+            report.keyspaces += u64::from(name.is_some());
+            let mut found: Vec<(PageId, Vec<TreeDefect>)> = Vec::new();
+            let mut visit = |page: PageId, defects: &[TreeDefect]| {
+                report.reached += 1;
+                let mut defects = defects.to_vec();
+                if !reached.insert(u64::from(page.0)) {
+                    defects.push(TreeDefect::Unreadable("it was reached before".into()));
+                }
+                if !defects.is_empty() {
+                    found.push((page, defects));
+                }
+            };
+            let walked = if dropping {
+                tree.verify_half_dropped(&mut visit)
+            } else {
+                tree.verify_with(&mut visit)
+            };
+            let before = report.findings.len();
+            for (page, defects) in found {
+                for defect in defects {
+                    report.add(Some(page), None, defect.to_string());
+                }
+            }
+            if let Err(error) = walked {
+                match error.kind() {
+                    // A keyspace that is being dropped has lost its root already.
+                    ErrorKind::KeyspaceDropped if name.is_some() => {}
+                    ErrorKind::KeyspaceDropped => {
+                        report.add(Some(tree.root()), None, "the catalogue has no root");
+                    }
+                    _ => report.take(error, Some(tree.root()))?,
+                }
+            }
+            for finding in &mut report.findings[before..] {
+                finding.keyspace.clone_from(&name);
+            }
+        }
+        Ok(reached)
+    }
+
+    /// Pass 4.
+    fn verify_books(
+        &self,
+        slots: &SlotStore,
+        used: &BitSet,
+        in_use: &BitSet,
+        reached: &BitSet,
+        report: &mut VerifyReport,
+    ) -> Result<()> {
+        let intact = report.is_clean();
+        // A bulk load under way has pages that nothing refers to yet; so has one that a crash cut
+        // short, until the store is opened for writing.
+        let complete = intact && self.catalogue.loading()?.is_empty();
+        for (index, word) in in_use.0.iter().enumerate() {
+            let reached = reached.0.get(index).copied().unwrap_or(0);
+            let mut lost = word & !reached;
+            while lost != 0 {
+                let id = PageId((index * 64) as u32 + lost.trailing_zeros());
+                lost &= lost - 1;
+                // What hangs below a damaged page is lost with it, which was said already.
+                if complete {
+                    report.add(Some(id), None, "it is in use, but no tree reaches it");
+                }
+            }
+        }
+        let state = slots.state();
+        if let Err(error) = state.zones.verify() {
+            drop(state);
+            return report.take(error, None);
+        }
+        let space = state.zones.report();
+        let unit_bytes = u64::from(state.zones.geometry().unit_bytes());
+        drop(state);
+        let referred: u64 =
+            used.0.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() * unit_bytes;
+        if intact && referred != space.used_bytes {
+            let what = format!(
+                "{referred} bytes of the file are referred to, {} are held",
+                space.used_bytes
+            );
+            report.add(None, None, what);
+        }
+        let sum = space.header_bytes
+            + space.used_bytes
+            + space.free_bytes
+            + space.quarantined_bytes
+            + space.out_bytes;
+        if sum != space.file_bytes {
+            let what = format!("{sum} bytes accounted for in a file of {}", space.file_bytes);
+            report.add(None, None, what);
+        }
+        Ok(())
+    }
+}
+
+/// Notes that a slot is in use; a finding if another one overlaps it.
+fn occupy(
+    slots: &SlotStore,
+    slot: Slot,
+    len_bytes: u64,
+    used: &mut BitSet,
+    page: Option<PageId>,
+    report: &mut VerifyReport,
+) {
+    let geometry = slots.state().zones.geometry();
+    let Some(first) = geometry.unit_at(slot.offset_bytes()) else {
+        return report.add(page, Some(slot.offset_bytes()), "its slot is not one of this file");
+    };
+    let units = u64::from(geometry.units_for(len_bytes as u32).max(1));
+    for unit in first..first + units {
+        if used.contains(unit) {
+            report.add(page, Some(slot.offset_bytes()), "its slot overlaps another one");
+        }
+        used.insert(unit);
+    }
+}
+
+/// Reads the images of a batch together and checks each.
+fn check_batch(
+    slots: &SlotStore,
+    batch: &mut Vec<(PageId, Slot)>,
+    buffer: &mut AlignedBuffer,
+    report: &mut VerifyReport,
+    progress: &mut impl FnMut(u64),
+) -> Result<()> {
+    batch.sort_unstable_by_key(|(_, slot)| slot.offset_bytes());
+    let mut requests: Vec<ReadRequest<'_>> = buffer
+        .chunks_exact_mut(slots.page_bytes())
+        .zip(batch.iter())
+        .map(|(image, (_, slot))| ReadRequest::new(slot.offset_bytes(), image))
+        .collect();
+    slots.file().read_batch(&mut requests);
+    let results: Vec<Result<()>> = requests.into_iter().map(|request| request.result).collect();
+    let images = buffer.chunks_exact(slots.page_bytes());
+    for ((id, slot), (image, read)) in batch.drain(..).zip(images.zip(results)) {
+        report.pages += 1;
+        if let Err(error) = read.and_then(|()| slots.check_image(id, slot, image)) {
+            report.take(error, Some(id))?;
+        }
+        if report.pages.is_multiple_of(PROGRESS_PAGES) {
+            progress(report.pages);
+        }
+    }
+    Ok(())
+}
