@@ -1,5 +1,22 @@
 //! Hedgerow: an embedded, ordered key-value store. One B-tree, engineered.
 //!
+//! ```
+//! # fn main() -> hedgerow::Result<()> {
+//! use hedgerow::Options;
+//!
+//! let db = Options::new().memory_limit_bytes(16 << 20).in_memory()?;
+//! let birds = db.keyspace("birds")?;
+//! birds.put(b"robin", b"Erithacus rubecula")?;
+//! birds.put(b"wren", b"Troglodytes troglodytes")?;
+//!
+//! assert_eq!(birds.get(b"wren")?.as_deref(), Some(&b"Troglodytes troglodytes"[..]));
+//! for record in birds.prefix(b"r") {
+//!     let (name, latin) = record?;
+//!     assert_eq!((&*name, &*latin), (&b"robin"[..], &b"Erithacus rubecula"[..]));
+//! }
+//! # Ok(()) }
+//! ```
+//!
 //! The parts, in ranks; imports only point down:
 //!
 //! | rank | modules |
@@ -10,6 +27,7 @@
 //! | 3 | [`node`] and [`buffer`], which know nothing of each other |
 //! | 5 | [`tree`] |
 //! | 6 | [`store`] |
+//! | 7 | [`Database`], [`Keyspace`] and the other public nouns |
 //!
 //! Only what is re-exported at the top is meant for users; the modules are public for the tools, tests
 //! and benchmarks of the workspace.
@@ -18,6 +36,7 @@
 pub mod buffer;
 #[doc(hidden)]
 pub mod checksum;
+mod database;
 #[doc(hidden)]
 pub mod error;
 #[doc(hidden)]
@@ -39,6 +58,9 @@ pub mod tree;
 #[doc(hidden)]
 pub mod types;
 
+pub use database::{
+    Cursor, Database, Keyspace, MemoryStats, Options, Range, Stats, smallest_memory_limit_bytes,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use storage::IoEngine;
 pub use store::{DEFAULT_PAGE_BYTES, SpaceReport, VerifyFinding, VerifyReport};

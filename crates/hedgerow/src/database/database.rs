@@ -1,0 +1,207 @@
+//! A database: one file, one pool, many keyspaces.
+//!
+//! Rank 7. [`Database`] is an owned handle; cloning it is cheap, and `Send + Sync`: any number of
+//! threads use it. The file is locked while any handle (of the database, a keyspace, a cursor) lives or
+//! until [`Database::close`].
+//!
+//! What survives: everything up to the last checkpoint. [`Database::checkpoint`] takes one,
+//! [`Database::close`] takes one, and one is taken by itself when enough has changed
+//! ([`Options::checkpoint_bytes`]). Dropping the last handle without `close` is like a crash: the file is
+//! whole, and as it was at the last checkpoint.
+
+use crate::database::keyspace::Keyspace;
+use crate::database::options::Options;
+use crate::database::stats::Stats;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::{Disk, RealDisk};
+use crate::store::{OpenHow, SpaceReport, Store, StoreOptions, VerifyReport};
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
+use std::fmt;
+use std::path::Path;
+
+/// What all handles share.
+pub(super) struct Inner {
+    pub(super) store: Store,
+    closed: AtomicBool,
+}
+
+impl Inner {
+    /// Whether the database has not been closed.
+    #[inline]
+    pub(super) fn check_open(&self) -> Result<()> {
+        // Relaxed: a hint that spares a later surprise; what is not in memory is refused by the pool.
+        if self.closed.load(Relaxed) {
+            return Err(Error::new(ErrorKind::Closed, "the database was closed"));
+        }
+        Ok(())
+    }
+}
+
+/// See the head of the file.
+#[derive(Clone)]
+pub struct Database {
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// Opens the database at `path`, which must exist.
+    ///
+    /// Errors: `NotFound`; `Locked`, naming the holder; `NotAStore` for any other file, an empty one,
+    /// or a directory; `UpgradeRequired`; `Corrupted`; `InvalidOption`; `Io`.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
+        self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::Existing)
+    }
+
+    /// Creates a database at `path`, where nothing may exist.
+    ///
+    /// Errors: `AlreadyExists`; `InvalidOption`; `DiskFull`; `Io`.
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<Database> {
+        self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::New)
+    }
+
+    /// Opens the database at `path`, or creates it. Errors: those of both.
+    pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Database> {
+        self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::ExistingOrNew)
+    }
+
+    /// Opens the database at `path` for reading only: nothing is written, not even to the file's
+    /// metadata. Several processes may do so at a time, while none writes. Errors: as for `open`.
+    pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Database> {
+        self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::ReadOnly)
+    }
+
+    /// A database that lives in memory alone, inside of the memory limit; it ends with its handles.
+    pub fn in_memory(&self) -> Result<Database> {
+        Database::new(Store::in_memory(&self.store_options())?)
+    }
+
+    /// A database in a file of its own in the system's directory for temporary files, which may grow
+    /// beyond the memory limit; it ends with its handles.
+    pub fn temporary(&self) -> Result<Database> {
+        let disk = self.real_disk()?;
+        let (path, file) = crate::storage::create_temporary(&disk, &std::env::temp_dir())?;
+        let store = Store::create_in(&self.store_options(), file)?;
+        disk.unlink(&path)?;
+        Database::new(store)
+    }
+
+    /// Opens or creates a database on a disk of the caller's choice.
+    #[doc(hidden)]
+    pub fn on_disk(&self, disk: &dyn Disk, path: &Path, how: OpenHow) -> Result<Database> {
+        Database::new(Store::open(&self.store_options(), disk, path, how)?)
+    }
+
+    fn real_disk(&self) -> Result<RealDisk> {
+        RealDisk::new(self.io_engine)
+    }
+
+    fn store_options(&self) -> StoreOptions {
+        StoreOptions {
+            memory_limit_bytes: self.resolved_memory_limit_bytes(),
+            page_bytes: self.page_bytes,
+            checkpoint_bytes: self.checkpoint_bytes,
+            direct_io: self.direct_io,
+            background: self.background,
+        }
+    }
+}
+
+impl Database {
+    fn new(store: Store) -> Result<Database> {
+        Ok(Database { inner: Arc::new(Inner { store, closed: AtomicBool::new(false) }) })
+    }
+
+    /// Opens the database at `path` with default options, or creates it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Database> {
+        Options::new().open_or_create(path)
+    }
+
+    /// Options to open or create one with.
+    pub fn options() -> Options {
+        Options::new()
+    }
+
+    /// The keyspace `name`; it is created if there is none and the database is writable.
+    ///
+    /// Errors: `InvalidOption` for a name that is empty or longer than 255 bytes; `NotFound` in a
+    /// read-only database; those of changes.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.inner.check_open()?;
+        let tree = self.inner.store.keyspace(name)?;
+        Ok(Keyspace::new(self.inner.clone(), tree, name))
+    }
+
+    /// The keyspace `name`, if there is one.
+    pub fn open_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
+        self.inner.check_open()?;
+        let tree = self.inner.store.open_keyspace(name)?;
+        Ok(tree.map(|tree| Keyspace::new(self.inner.clone(), tree, name)))
+    }
+
+    /// Creates the keyspace `name`. Errors: `AlreadyExists`; those of [`Database::keyspace`].
+    pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.inner.check_open()?;
+        let tree = self.inner.store.create_keyspace(name)?;
+        Ok(Keyspace::new(self.inner.clone(), tree, name))
+    }
+
+    /// Drops the keyspace `name` and all its records. Handles to it get `KeyspaceDropped` from then on.
+    /// Tells whether there was one.
+    pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        self.inner.check_open()?;
+        self.inner.store.drop_keyspace(name)
+    }
+
+    /// The names of all keyspaces, in order.
+    pub fn keyspaces(&self) -> Result<Vec<String>> {
+        self.inner.check_open()?;
+        self.inner.store.keyspaces()
+    }
+
+    /// Makes everything that was changed before this call durable. Does nothing in memory.
+    ///
+    /// Errors: `ReadOnly`; `DiskFull` (nothing is lost, and the next one may succeed); `Poisoned` after
+    /// a write or a sync failed in any other way, from then on.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.check_open()?;
+        self.inner.store.checkpoint()
+    }
+
+    /// Takes a checkpoint, stops background work and releases the file. All other handles get `Closed`
+    /// from then on. Errors: those of [`Database::checkpoint`]; the database is closed all the same.
+    pub fn close(self) -> Result<()> {
+        if self.inner.closed.swap(true, AcqRel) {
+            return Ok(());
+        }
+        self.inner.store.close()
+    }
+
+    /// Figures that cost nothing to gather.
+    pub fn stats(&self) -> Result<Stats> {
+        self.inner.check_open()?;
+        Ok(Stats::gather(&self.inner.store))
+    }
+
+    /// Accounts for every byte of the file.
+    pub fn space_report(&self) -> Result<SpaceReport> {
+        self.inner.check_open()?;
+        self.inner.store.space_report()
+    }
+
+    /// Reads everything and checks it: superblocks, page map, free space, every page of every keyspace,
+    /// order, fences and links. `progress` is told the number of pages checked so far, now and then.
+    /// Damage is what the report lists; an error is what kept the check from going on.
+    ///
+    /// Changes wait while it runs.
+    pub fn verify(&self, progress: impl FnMut(u64)) -> Result<VerifyReport> {
+        self.inner.check_open()?;
+        self.inner.store.verify(progress)
+    }
+}

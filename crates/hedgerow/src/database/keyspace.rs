@@ -1,0 +1,209 @@
+//! A named, ordered map from byte strings to byte strings.
+//!
+//! Rank 7. A [`Keyspace`] is an owned handle: it keeps its database open, and cloning it is cheap.
+//! `Send + Sync`: any number of threads use one handle, or clones of it.
+//!
+//! Each single operation is linearizable. A range or a cursor sees each leaf as it was at one moment;
+//! the whole is not a snapshot: a record that is there for the whole of the iteration is seen exactly
+//! once, one that comes or goes meanwhile may be seen or not.
+
+use crate::database::database::Inner;
+use crate::database::range::{Cursor, Range};
+use crate::error::Result;
+use crate::page::PagePool;
+use crate::store::PoolTree;
+use crate::tree::{Swap, TreeStats, Value};
+use hedgerow_sync::primitive::Arc;
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+
+/// See the head of the file.
+#[derive(Clone)]
+pub struct Keyspace {
+    inner: Arc<Inner>,
+    tree: PoolTree,
+    name: Arc<str>,
+}
+
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Keyspace {
+    pub(super) fn new(inner: Arc<Inner>, tree: PoolTree, name: &str) -> Keyspace {
+        Keyspace { inner, tree, name: Arc::from(name) }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value of `key`, copied out; up to 119 bytes without an allocation.
+    ///
+    /// Errors of all reads: `Closed`, `KeyspaceDropped`, `Io` and `Corrupted` when a page has to be
+    /// read, `MemoryLimit` and `Timeout` when no room for it can be found in time.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.inner.check_open()?;
+        self.tree.get(key)
+    }
+
+    /// Replaces the contents of `value` by the value of `key`; `false`, and empty, if there is none.
+    #[inline]
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.inner.check_open()?;
+        self.tree.get_into(key, value)
+    }
+
+    /// Calls `f` once on a validated copy of the value of `key`, if there is one.
+    #[inline]
+    pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.inner.check_open()?;
+        self.tree.get_with(key, f)
+    }
+
+    /// The values of many keys, in their order. Cheaper than as many single gets: cache misses and
+    /// page reads of a group overlap. Each value is linearizable, not all of them together.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.inner.check_open()?;
+        let mut values = Vec::with_capacity(keys.len());
+        self.tree.get_many(keys, |_, value| values.push(value.map(Value::from)))?;
+        Ok(values)
+    }
+
+    /// Whether there is a record of `key`.
+    #[inline]
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        self.inner.check_open()?;
+        self.tree.contains(key)
+    }
+
+    /// Puts a record, over an earlier one of the same key. Tells whether there was one.
+    ///
+    /// Errors of all changes, after which nothing has changed: those of reads; `KeyTooLong`,
+    /// `RecordTooLarge`; `ReadOnly`; `Poisoned` after a failed write; `DiskFull` when room can only be
+    /// made by writing, and there is none.
+    #[inline]
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.inner.check_open()?;
+        self.tree.put(key, value)
+    }
+
+    /// Puts a record unless there is one of the same key. Tells whether it did.
+    #[inline]
+    pub fn insert_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.inner.check_open()?;
+        self.tree.insert_if_absent(key, value)
+    }
+
+    /// Gives an existing record a new value. Tells whether there was one.
+    #[inline]
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.inner.check_open()?;
+        self.tree.update(key, value)
+    }
+
+    /// Makes `new` the state of `key` if its present state is `expected`; `None` is *no record*. A
+    /// failure carries the present value.
+    pub fn compare_and_swap(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Swap> {
+        self.inner.check_open()?;
+        self.tree.compare_and_swap(key, expected, new)
+    }
+
+    /// Removes a record. Tells whether there was one.
+    #[inline]
+    pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        self.inner.check_open()?;
+        self.tree.remove(key)
+    }
+
+    /// The records whose keys lie in `bounds`, in order, from both ends. Bounds whose start lies behind
+    /// their end hold nothing.
+    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
+        fn own<K: AsRef<[u8]>>(bound: Bound<&K>) -> Bound<Vec<u8>> {
+            bound.map(|key| key.as_ref().to_vec())
+        }
+        Range::new(
+            self.inner.clone(),
+            self.tree.clone(),
+            own(bounds.start_bound()),
+            own(bounds.end_bound()),
+        )
+    }
+
+    /// All records, in order, from both ends.
+    pub fn iter(&self) -> Range {
+        self.range::<&[u8]>(..)
+    }
+
+    /// The records whose keys begin with `prefix`, in order, from both ends.
+    pub fn prefix(&self, prefix: &[u8]) -> Range {
+        let above = crate::key::after_prefix(prefix);
+        let upper = above.map_or(Bound::Unbounded, Bound::Excluded);
+        Range::new(self.inner.clone(), self.tree.clone(), Bound::Included(prefix.to_vec()), upper)
+    }
+
+    /// A cursor before the first of all records: it lends keys and values instead of copying each.
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(self.inner.clone(), self.tree.scan())
+    }
+
+    /// Number of records: walks all leaves.
+    pub fn count(&self) -> Result<u64> {
+        let mut cursor = self.cursor();
+        let mut count = 0;
+        while cursor.next_record()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Loads records in strictly ascending order of their keys into the keyspace, which must be empty:
+    /// the tree is built from the bottom up, its pages filled to `fill_percent` (10 to 100), and
+    /// becomes visible as a whole at the end. Returns the number of records.
+    ///
+    /// Errors: those of changes; `NotSorted`; `AlreadyExists` if the keyspace holds a record. After an
+    /// error the keyspace is as it was.
+    pub fn bulk_load<K, V>(
+        &self,
+        records: impl IntoIterator<Item = (K, V)>,
+        fill_percent: u8,
+    ) -> Result<u64>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        self.inner.check_open()?;
+        self.inner.store.bulk_load(&self.name, &self.tree, || {
+            let mut load = self.tree.bulk_load(fill_percent)?;
+            for (key, value) in records {
+                load.push(key.as_ref(), value.as_ref())?;
+            }
+            load.finish()
+        })
+    }
+
+    /// Walks the whole tree and tells its height, its pages by level, their fill, and its records.
+    pub fn stats(&self) -> Result<TreeStats> {
+        self.inner.check_open()?;
+        self.tree.stats()
+    }
+
+    /// The largest record that fits, in bytes of key and value together; also the longest key.
+    pub fn max_record_bytes(&self) -> usize {
+        self.tree.max_record_bytes()
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> usize {
+        self.tree.pool().page_bytes()
+    }
+}

@@ -1,0 +1,16 @@
+//! The public nouns: [`Database`], [`Keyspace`], [`Cursor`], [`Range`], [`Options`], [`Stats`].
+//!
+//! Rank 7: everything here is thin; the work is done by the layers below.
+
+#[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]
+mod database;
+mod keyspace;
+mod options;
+mod range;
+mod stats;
+
+pub use database::Database;
+pub use keyspace::Keyspace;
+pub use options::{Options, smallest_memory_limit_bytes};
+pub use range::{Cursor, Range};
+pub use stats::{MemoryStats, Stats};

@@ -1,0 +1,107 @@
+//! How a database is opened: few options, each with a unit, a default and its cost.
+//!
+//! Rank 7. Plain data; the methods that end in opening something are in `database.rs`.
+
+use crate::storage::IoEngine;
+
+/// The memory limit where neither the machine nor its cgroup tells how much memory there is.
+const FALLBACK_LIMIT_BYTES: u64 = 256 << 20;
+
+/// Options for opening or creating a database.
+///
+/// ```no_run
+/// # fn main() -> hedgerow::Result<()> {
+/// let db = hedgerow::Options::new().memory_limit_bytes(256 << 20).open_or_create("birds.hrow")?;
+/// # drop(db); Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Options {
+    pub(crate) memory_limit_bytes: Option<u64>,
+    pub(crate) page_bytes: Option<usize>,
+    pub(crate) checkpoint_bytes: Option<u64>,
+    pub(crate) direct_io: bool,
+    pub(crate) io_engine: IoEngine,
+    pub(crate) background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::new()
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Options {
+        Options {
+            memory_limit_bytes: None,
+            page_bytes: None,
+            checkpoint_bytes: None,
+            direct_io: true,
+            io_engine: IoEngine::Auto,
+            background: true,
+        }
+    }
+
+    /// Bytes of memory that the database may keep: pages, the page table, buffers, bookkeeping.
+    /// Default: a quarter of what the machine, or the cgroup that the process runs in, has. Smallest:
+    /// [`smallest_memory_limit_bytes`]; below it, opening fails with `InvalidOption`.
+    ///
+    /// More memory means fewer reads. What callers hold (values, cursors) is not counted.
+    pub fn memory_limit_bytes(mut self, bytes: u64) -> Options {
+        self.memory_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// Bytes of a page of a database that is created: a power of two from 2 KiB to 64 KiB. Default:
+    /// 4 KiB. An existing database keeps its own; opening it with another is an error.
+    ///
+    /// The largest record is about a quarter of a page. Larger pages make larger records possible and
+    /// sequential reading cheaper, and random reads and writes dearer.
+    pub fn page_bytes(mut self, bytes: usize) -> Options {
+        self.page_bytes = Some(bytes);
+        self
+    }
+
+    /// Bytes of changed pages after which a checkpoint is taken by itself. Default: half of the memory
+    /// limit, and at least 16 MiB. A crash loses what was changed since the last checkpoint.
+    pub fn checkpoint_bytes(mut self, bytes: u64) -> Options {
+        self.checkpoint_bytes = Some(bytes);
+        self
+    }
+
+    /// Whether to read and write past the system's page cache where the file system can. Default: yes.
+    /// Without it the system keeps a second copy of what the pool keeps, in memory that the limit does
+    /// not count.
+    pub fn direct_io(mut self, direct: bool) -> Options {
+        self.direct_io = direct;
+        self
+    }
+
+    /// How batches of reads and writes are carried out. Default: io_uring where the kernel has it.
+    pub fn io_engine(mut self, engine: IoEngine) -> Options {
+        self.io_engine = engine;
+        self
+    }
+
+    /// For tests that take checkpoints by hand: no background checkpoints.
+    #[doc(hidden)]
+    pub fn background_checkpoints(mut self, on: bool) -> Options {
+        self.background = on;
+        self
+    }
+
+    /// The limit that holds, in bytes.
+    pub(crate) fn resolved_memory_limit_bytes(&self) -> u64 {
+        self.memory_limit_bytes.unwrap_or_else(|| {
+            let total = crate::storage::machine_memory_bytes();
+            total.map_or(FALLBACK_LIMIT_BYTES, |bytes| bytes / 4)
+        })
+    }
+}
+
+/// The smallest memory limit that a database with pages of this size can be opened with.
+pub fn smallest_memory_limit_bytes(page_bytes: usize) -> u64 {
+    crate::buffer::smallest_limit_bytes(page_bytes)
+}

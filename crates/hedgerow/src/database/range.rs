@@ -1,0 +1,163 @@
+//! Ordered iteration over a keyspace: a cursor that lends, and an iterator that copies.
+//!
+//! Rank 7. Both own what they need and keep the database open. `Send`; used by one thread at a time.
+//! Both stay failed after an error: every further call returns it again (the cursor), or the iterator
+//! has ended.
+
+use crate::buffer::BufferPool;
+use crate::database::database::Inner;
+use crate::error::Result;
+use crate::store::PoolTree;
+use crate::tree::{self, Value};
+use hedgerow_sync::primitive::Arc;
+use std::fmt;
+use std::ops::Bound;
+
+/// A position between two records of a keyspace, which moves both ways.
+pub struct Cursor {
+    inner: Arc<Inner>,
+    cursor: tree::Cursor<BufferPool>,
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor").finish_non_exhaustive()
+    }
+}
+
+impl Cursor {
+    pub(super) fn new(inner: Arc<Inner>, cursor: tree::Cursor<BufferPool>) -> Cursor {
+        Cursor { inner, cursor }
+    }
+
+    /// The record behind the cursor, which moves over it; `None` at the end. Key and value live until
+    /// the cursor is used again. Errors: those of reads; after one, every call returns it.
+    #[inline]
+    pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.inner.check_open()?;
+        self.cursor.next_record()
+    }
+
+    /// The record before the cursor, which moves over it; `None` at the start. Else as
+    /// [`Cursor::next_record`].
+    #[inline]
+    pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.inner.check_open()?;
+        self.cursor.previous_record()
+    }
+
+    /// Goes before the first record whose key is not below `key`. Reads nothing yet.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.cursor.seek(key);
+    }
+
+    /// Goes before the first record. Reads nothing yet.
+    pub fn seek_to_start(&mut self) {
+        self.cursor.seek_to_start();
+    }
+
+    /// Goes behind the last record. Reads nothing yet.
+    pub fn seek_to_end(&mut self) {
+        self.cursor.seek_to_end();
+    }
+}
+
+/// An iterator over records in bounds, from both ends. See [`crate::Keyspace::range`].
+#[must_use]
+pub struct Range {
+    inner: Arc<Inner>,
+    tree: PoolTree,
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+    front: Option<tree::Cursor<BufferPool>>,
+    back: Option<tree::Cursor<BufferPool>>,
+    ended: bool,
+}
+
+impl fmt::Debug for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Range").finish_non_exhaustive()
+    }
+}
+
+fn as_bytes(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+/// Makes `key` the excluded bound, in the memory of the one before where that is possible.
+fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
+    if let Bound::Excluded(bytes) = bound {
+        bytes.clear();
+        bytes.extend_from_slice(key);
+    } else {
+        *bound = Bound::Excluded(key.to_vec());
+    }
+}
+
+impl Range {
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        tree: PoolTree,
+        lower: Bound<Vec<u8>>,
+        upper: Bound<Vec<u8>>,
+    ) -> Range {
+        Range { inner, tree, lower, upper, front: None, back: None, ended: false }
+    }
+
+    /// One step from either end. The other end's bound moves to the record that was returned, so the
+    /// two ends never return the same record.
+    fn step(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
+        self.inner.check_open()?;
+        // Where both ends are in use, each has to stop at the other.
+        let both = if forward { self.back.is_some() } else { self.front.is_some() };
+        let end = if forward { &mut self.front } else { &mut self.back };
+        let cursor = end.get_or_insert_with(|| {
+            let mut cursor = self.tree.range((as_bytes(&self.lower), as_bytes(&self.upper)));
+            if !forward {
+                cursor.seek_to_end();
+            }
+            cursor
+        });
+        let record = if forward { cursor.next_record()? } else { cursor.previous_record()? };
+        let Some((key, value)) = record else { return Ok(None) };
+        let passed = both
+            && match (forward, &self.lower, &self.upper) {
+                (true, _, Bound::Excluded(high)) => key >= high.as_slice(),
+                (true, _, Bound::Included(high)) => key > high.as_slice(),
+                (false, Bound::Excluded(low), _) => key <= low.as_slice(),
+                (false, Bound::Included(low), _) => key < low.as_slice(),
+                _ => false,
+            };
+        if passed {
+            return Ok(None);
+        }
+        let record = (Value::from(key), Value::from(value));
+        exclude(if forward { &mut self.lower } else { &mut self.upper }, key);
+        Ok(Some(record))
+    }
+
+    fn next_item(&mut self, forward: bool) -> Option<Result<(Value, Value)>> {
+        if self.ended {
+            return None;
+        }
+        let item = self.step(forward).transpose();
+        self.ended = !matches!(item, Some(Ok(_)));
+        item
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Value, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_item(true)
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.next_item(false)
+    }
+}
+
+impl std::iter::FusedIterator for Range {}

@@ -1,0 +1,85 @@
+//! Figures of a running database: what memory is used for, and what has been done.
+//!
+//! Rank 7. Plain data, gathered from relaxed counters: each figure is right, all of them together may
+//! belong to slightly different moments.
+
+use crate::buffer::CounterValues;
+use crate::store::Store;
+
+/// See the head of the file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// What the memory limit is used for.
+    pub memory: MemoryStats,
+    /// Pages in memory that are newer than the file.
+    pub dirty_pages: u64,
+    /// What the pool has done since the database was opened.
+    pub pool: CounterValues,
+    /// Number of the last durable checkpoint.
+    pub checkpoint: u64,
+    /// Bytes of the file; zero in memory.
+    pub file_bytes: u64,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+}
+
+/// Bytes by purpose; all of them are inside of the limit.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// The limit.
+    pub limit_bytes: u64,
+    /// Frames that hold, or can hold, pages.
+    pub frames_bytes: u64,
+    /// Of these, frames without a page at this moment.
+    pub free_frames_bytes: u64,
+    /// Frame headers, side entries, the free list.
+    pub frame_overhead_bytes: u64,
+    /// Parts of the page table.
+    pub table_bytes: u64,
+    /// Write buffers.
+    pub write_buffer_bytes: u64,
+    /// Changes of the page map since the last checkpoint.
+    pub delta_bytes: u64,
+    /// Bitmaps of the file's space, and lists of free page ids.
+    pub space_bytes: u64,
+}
+
+impl MemoryStats {
+    /// What is kept at this moment, free frames included (they may have been touched before).
+    pub fn kept_bytes(&self) -> u64 {
+        self.frames_bytes
+            + self.frame_overhead_bytes
+            + self.table_bytes
+            + self.write_buffer_bytes
+            + self.delta_bytes
+            + self.space_bytes
+    }
+}
+
+impl Stats {
+    pub(super) fn gather(store: &Store) -> Stats {
+        let pool = store.pool();
+        let budget = pool.budget();
+        let page_bytes = store.page_bytes() as u64;
+        let (delta_bytes, space_bytes) = store.space_memory_bytes();
+        Stats {
+            memory: MemoryStats {
+                limit_bytes: budget.limit_bytes(),
+                frames_bytes: u64::from(pool.frames()) * page_bytes,
+                free_frames_bytes: pool.free_frames() as u64 * page_bytes,
+                frame_overhead_bytes: budget.frame_overhead_bytes(),
+                table_bytes: pool.table_bytes(),
+                write_buffer_bytes: budget.write_buffer_bytes(),
+                delta_bytes,
+                space_bytes,
+            },
+            dirty_pages: pool.dirty_pages() as u64,
+            pool: pool.counters().values(),
+            checkpoint: store.durable_checkpoint().0,
+            file_bytes: store.file_bytes(),
+            page_bytes,
+        }
+    }
+}
