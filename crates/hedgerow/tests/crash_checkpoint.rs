@@ -1,0 +1,305 @@
+//! Crashes at every write and every sync: of creation, of checkpoints and what follows them, of closing
+//! and of opening. Whatever survives, reopening gives the last checkpoint that was acknowledged, or the
+//! one that was being taken, whole; nothing is leaked; and work goes on.
+//!
+//! Between two syncs every subset of the pending changes is tried where there are few of them, and
+//! random subsets, torn writes among them, where there are many. `HEDGEROW_EFFORT=20` tries more.
+#![allow(missing_docs, reason = "a test")]
+
+mod common;
+
+use common::{Dice, Model, Step, assert_sound, change, contents, effort, open, path, seed, tiny};
+use hedgerow::storage::SimDisk;
+use hedgerow::storage::sim::{Fate, SimState};
+use hedgerow::store::OpenHow;
+use hedgerow::{Database, ErrorKind, Options};
+
+/// Pending changes of which all subsets are tried.
+const EXHAUSTIVE: usize = 9;
+
+/// What a crash may leave: contents, or (`None`) no store yet.
+type Allowed = Vec<Option<Model>>;
+
+struct Explorer {
+    options: Options,
+    dice: Dice,
+    /// Random survivors for each state with many pending changes.
+    samples: u64,
+    /// Every so many survivors, work goes on and is crashed in turn.
+    nested_every: u64,
+    tried: u64,
+    nested: u64,
+    points: u64,
+}
+
+impl Explorer {
+    fn new(seed: u64, options: Options) -> Explorer {
+        let (dice, samples) = (Dice(seed), 12 * effort());
+        Explorer { options, dice, samples, nested_every: 59, tried: 0, nested: 0, points: 0 }
+    }
+
+    /// Tries crashes at all the moments that `disk` has recorded since the last call, and at this one.
+    fn explore(&mut self, disk: &SimDisk, allowed: &Allowed, what: &str) {
+        let mut states = disk.take_states();
+        states.push(disk.state());
+        let mut before = None;
+        for state in states {
+            let pending = state.pending().len();
+            // Survivors without the newest change were tried at the moment before it.
+            let grown = before.is_some_and(|before| before + 1 == pending);
+            let same = before == Some(pending);
+            before = Some(pending);
+            if !same {
+                self.points += 1;
+                self.explore_at(&state, grown, allowed, what);
+            }
+        }
+    }
+
+    fn explore_at(&mut self, state: &SimState, grown: bool, allowed: &Allowed, what: &str) {
+        if let Some(subsets) = state.survivor_subsets(EXHAUSTIVE) {
+            for fates in subsets {
+                if !grown || fates.last() == Some(&Fate::Keep) {
+                    self.survive(state.crash(&fates, None), allowed, what);
+                }
+            }
+        } else {
+            self.survive(
+                state.crash(&vec![Fate::Keep; state.pending().len()], None),
+                allowed,
+                what,
+            );
+        }
+        for _ in 0..self.samples {
+            let seed = self.dice.roll();
+            self.survive(state.crash_at_random(seed), allowed, what);
+        }
+    }
+
+    /// Opens what a crash has left, twice, and works on.
+    fn survive(&mut self, left: SimState, allowed: &Allowed, what: &str) {
+        self.tried += 1;
+        let disk = SimDisk::with_state(left.clone(), self.tried);
+        let db = match open(&self.options, &disk, OpenHow::Existing) {
+            Ok(db) => db,
+            Err(error) => {
+                let none = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotAStore);
+                assert!(none && allowed.contains(&None), "{what}, crash {}: {error:?}", self.tried);
+                return;
+            }
+        };
+        let context = format!("{what}, crash {}", self.tried);
+        let found = contents(&db).unwrap_or_else(|error| panic!("{context}: {error:?}"));
+        assert!(
+            allowed.iter().flatten().any(|model| *model == found),
+            "{context}: neither the old checkpoint nor the new one: {:?}",
+            found.iter().map(|(name, records)| (name, records.len())).collect::<Vec<_>>()
+        );
+        assert_sound(&db, &context);
+        if !self.tried.is_multiple_of(5) {
+            return;
+        }
+        drop(db);
+        let disk = SimDisk::with_state(left, self.tried);
+        let nested = self.nested_every != 0 && self.tried.is_multiple_of(self.nested_every);
+        disk.record_states(nested);
+        self.work_on(&disk, found, nested, &context);
+    }
+
+    fn work_on(&mut self, disk: &SimDisk, found: Model, nested: bool, context: &str) {
+        let mut old = vec![Some(found.clone())];
+        let db = open(&self.options, disk, OpenHow::Existing).unwrap();
+        assert!(contents(&db).unwrap() == found, "{context}: opened again, it differs");
+        let mut model = found;
+        let steps = [
+            Step::Puts { keyspace: "wrens", count: 12, below: 40, value_bytes: 60 },
+            Step::Drop("gulls"),
+        ];
+        for step in &steps {
+            change(&db, &mut model, step, &mut self.dice).unwrap();
+        }
+        if nested {
+            self.nest(disk, &old, &format!("{context}, then changes"));
+        }
+        old.push(Some(model.clone()));
+        db.checkpoint().unwrap_or_else(|error| panic!("{context}: {error:?}"));
+        if nested {
+            self.nest(disk, &old, &format!("{context}, then a checkpoint"));
+        }
+        assert!(contents(&db).unwrap() == model, "{context}");
+        assert_sound(&db, context);
+        db.close().unwrap();
+        let db = open(&self.options, disk, OpenHow::Existing).unwrap();
+        assert!(contents(&db).unwrap() == model, "{context}: after another checkpoint");
+        assert_sound(&db, context);
+    }
+
+    /// Explores crashes of what came after a crash.
+    fn nest(&mut self, disk: &SimDisk, allowed: &Allowed, what: &str) {
+        let outer = (self.nested_every, self.samples);
+        (self.nested_every, self.samples) = (0, 1);
+        let before = self.tried;
+        self.explore(disk, allowed, what);
+        self.nested += self.tried - before;
+        (self.nested_every, self.samples) = outer;
+    }
+
+    fn report(&self) {
+        println!(
+            "{} crashes at {} moments, {} of them after a crash",
+            self.tried, self.points, self.nested
+        );
+    }
+}
+
+/// A run of a script, with crashes at every moment of it.
+struct Run {
+    disk: SimDisk,
+    db: Option<Database>,
+    model: Model,
+    durable: Allowed,
+    explorer: Explorer,
+}
+
+impl Run {
+    /// Creates the store.
+    fn new(mut explorer: Explorer) -> Run {
+        let disk = SimDisk::new(explorer.dice.roll());
+        disk.record_states(true);
+        let db = open(&explorer.options, &disk, OpenHow::New).unwrap();
+        explorer.explore(&disk, &vec![None, Some(Model::new())], "creation");
+        let durable = vec![Some(Model::new())];
+        Run { disk, db: Some(db), model: Model::new(), durable, explorer }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let what = format!("{step:?}");
+        let mut allowed = self.durable.clone();
+        let db = self.db.take().unwrap();
+        match step {
+            Step::Checkpoint => {
+                allowed.push(Some(self.model.clone()));
+                db.checkpoint().unwrap();
+                self.durable = vec![Some(self.model.clone())];
+                self.db = Some(db);
+            }
+            Step::Reopen => {
+                allowed.push(Some(self.model.clone()));
+                db.close().unwrap();
+                self.explorer.explore(&self.disk, &allowed, &what);
+                self.durable = vec![Some(self.model.clone())];
+                allowed.clone_from(&self.durable);
+                let how = OpenHow::ExistingOrNew;
+                self.db = Some(open(&self.explorer.options, &self.disk, how).unwrap());
+            }
+            _ => {
+                change(&db, &mut self.model, step, &mut self.explorer.dice).unwrap();
+                self.db = Some(db);
+            }
+        }
+        self.explorer.explore(&self.disk, &allowed, &what);
+    }
+}
+
+#[test]
+fn a_crash_at_any_write_leaves_the_old_checkpoint_or_the_new_one() {
+    let mut run = Run::new(Explorer::new(seed(1), tiny()));
+    let puts =
+        |keyspace, count, below, value_bytes| Step::Puts { keyspace, count, below, value_bytes };
+    let script = [
+        puts("wrens", 3, 10, 30),
+        Step::Checkpoint,
+        puts("wrens", 40, 60, 60),
+        Step::Checkpoint,
+        Step::Checkpoint,
+        puts("gulls", 60, 200, 70),
+        Step::Removes { keyspace: "wrens", below: 60, every: 2 },
+        Step::Checkpoint,
+        Step::Reopen,
+        puts("gulls", 5, 200, 70),
+        Step::Reopen,
+        // More than the pool holds: pages are written back while no checkpoint is taken.
+        puts("terns", 500, 2000, 70),
+        Step::Checkpoint,
+        Step::Removes { keyspace: "terns", below: 2000, every: 1 },
+        Step::Checkpoint,
+        Step::Drop("gulls"),
+        Step::Checkpoint,
+        puts("gulls", 30, 50, 20),
+        Step::Drop("terns"),
+        Step::Reopen,
+    ];
+    for step in &script {
+        run.step(step);
+    }
+    run.explorer.report();
+    assert!(run.explorer.tried > 2_000, "only {} crashes tried", run.explorer.tried);
+}
+
+#[test]
+fn a_crash_in_any_of_many_scripts_leaves_a_checkpoint() {
+    let mut seeds = Dice(seed(3));
+    let mut tried = 0;
+    for _ in 0..4 * effort() {
+        let mut explorer = Explorer::new(seeds.roll(), tiny());
+        explorer.samples = 4;
+        explorer.nested_every = 101;
+        let mut run = Run::new(explorer);
+        for _ in 0..30 {
+            let dice = &mut run.explorer.dice;
+            let keyspace = ["wrens", "gulls", "terns"][dice.below(3) as usize];
+            let below = [20, 300, 3000][dice.below(3) as usize];
+            let step = match dice.below(12) {
+                0..5 => {
+                    let (count, value_bytes) = (1 + dice.below(below / 5), dice.below(71));
+                    Step::Puts { keyspace, count, below, value_bytes }
+                }
+                5 => Step::Removes { keyspace, below, every: 1 + dice.below(3) },
+                6 if run.model.contains_key(keyspace) => Step::Drop(keyspace),
+                7 => Step::Reopen,
+                _ => Step::Checkpoint,
+            };
+            run.step(&step);
+        }
+        tried += run.explorer.tried;
+        run.explorer.report();
+    }
+    assert!(tried > 1_000, "only {tried} crashes tried");
+}
+
+#[test]
+fn a_crash_while_the_file_shrinks_loses_nothing() {
+    let options =
+        Options::new().page_bytes(4096).memory_limit_bytes(2 << 20).background_checkpoints(false);
+    let mut explorer = Explorer::new(seed(2), options);
+    explorer.samples = 2 * effort();
+    explorer.nested_every = 0;
+    let mut run = Run::new(explorer);
+    run.disk.record_states(false);
+    let load = Step::Puts { keyspace: "terns", count: 16_000, below: 14_000, value_bytes: 900 };
+    change(run.db.as_ref().unwrap(), &mut run.model, &load, &mut run.explorer.dice).unwrap();
+    run.db.as_ref().unwrap().checkpoint().unwrap();
+    // What is left lies all over the file.
+    let thin = |records: &mut dyn Iterator<Item = u64>, run: &mut Run| {
+        let keyspace = run.db.as_ref().unwrap().keyspace("terns").unwrap();
+        for n in records {
+            keyspace.remove(&common::key(n)).unwrap();
+            run.model.get_mut("terns").unwrap().remove(&common::key(n));
+        }
+    };
+    thin(&mut (0..14_000).filter(|n| n % 100 != 0), &mut run);
+    let full = run.db.as_ref().unwrap().space_report().unwrap().file_bytes;
+    // The checkpoint before this one is as large as the file: it is read once only.
+    run.db.as_ref().unwrap().checkpoint().unwrap();
+    run.durable = vec![Some(run.model.clone())];
+    thin(&mut (0..14_000).filter(|n| n % 300 != 0), &mut run);
+    run.disk.record_states(true);
+    run.step(&Step::Checkpoint);
+    run.step(&Step::Puts { keyspace: "wrens", count: 50, below: 100, value_bytes: 500 });
+    run.step(&Step::Checkpoint);
+    run.step(&Step::Reopen);
+    let shrunk = run.db.as_ref().unwrap().space_report().unwrap().file_bytes;
+    assert!(shrunk < full / 2, "{full} -> {shrunk}");
+    assert!(run.disk.state().contents(path()).is_some_and(|file| file.len() as u64 == shrunk));
+    run.explorer.report();
+}
