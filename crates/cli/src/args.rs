@@ -1,0 +1,92 @@
+//! The arguments of every command, and the help that goes with them.
+//!
+//! Each command's own arguments are declared beside it; here is what they share. Wrong arguments end
+//! with exit code 2 before any store is touched.
+
+use crate::commands::{count, del, get, load, put, scan, stat, tour, verify};
+use crate::size;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const AFTER_HELP: &str = "\
+Keys and values on the command line and in the output are text with these escapes:
+  \\\\ backslash   \\t tab   \\n newline   \\r carriage return   \\xNN the byte NN (hexadecimal)
+
+Exit codes:
+  0 success   1 error   2 wrong arguments   3 key not found   4 verification found damage
+  5 the store is open elsewhere   6 the store needs a newer version of this tool
+  130 interrupted
+
+load, put and del write to a store, and tour to one of its own; the others open it read-only.";
+
+/// An embedded ordered key-value store: load, look up, scan, inspect and check store files.
+#[derive(Debug, Parser)]
+#[command(name = "hedgerow", version, after_help = AFTER_HELP)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// What all commands take.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Options that every command takes.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// Keyspace to work on
+    #[arg(long, global = true, value_name = "NAME", default_value = "default")]
+    pub keyspace: String,
+    /// Most memory that the store may use, such as 64MiB or 2GB [default: a quarter of the memory
+    /// of this machine or its cgroup]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = size::parse_bytes)]
+    pub memory_limit: Option<u64>,
+    /// Form of the output
+    #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
+    pub format: Format,
+}
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Lines for people; a tab separates key and value
+    Human,
+    /// One JSON object a line
+    Json,
+}
+
+/// The commands, one file each.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show the whole engine at work on real keys, in under a minute
+    Tour(tour::TourArgs),
+    /// Load records from a text file; creates the store if there is none
+    Load(load::LoadArgs),
+    /// Print the value of a key
+    Get(get::GetArgs),
+    /// Write one record; creates the store if there is none
+    Put(put::PutArgs),
+    /// Delete a key
+    Del(del::DelArgs),
+    /// Print records in key order
+    Scan(scan::ScanArgs),
+    /// Count records
+    Count(count::CountArgs),
+    /// Show shape, fill, space and memory of a store
+    Stat(stat::StatArgs),
+    /// Check a whole store for damage
+    Verify(verify::VerifyArgs),
+}
+
+/// The part of a keyspace that `scan` and `count` work on.
+#[derive(Debug, Default, Args)]
+pub struct RangeArgs {
+    /// Only keys that begin with this
+    #[arg(long, value_name = "PREFIX", value_parser = crate::escape::parse)]
+    pub prefix: Option<crate::escape::Bytes>,
+    /// Only keys from this one on
+    #[arg(long, value_name = "KEY", value_parser = crate::escape::parse)]
+    pub from: Option<crate::escape::Bytes>,
+    /// Only keys before this one
+    #[arg(long, value_name = "KEY", value_parser = crate::escape::parse)]
+    pub to: Option<crate::escape::Bytes>,
+}

@@ -1,0 +1,29 @@
+//! `hedgerow del STORE KEY`: deletes one key; exit code 3 if it is not there.
+
+use crate::args::Common;
+use crate::escape::{self, Bytes};
+use crate::failure::Failure;
+use crate::store;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Arguments of `del`.
+#[derive(Debug, Args)]
+pub struct DelArgs {
+    /// Store file
+    store: PathBuf,
+    /// Key, with escapes
+    #[arg(value_parser = escape::parse)]
+    key: Bytes,
+}
+
+/// Deletes the key and closes the store.
+pub fn run(common: &Common, args: &DelArgs) -> Result<(), Failure> {
+    let db = store::open(common, &args.store)?;
+    let deleted = store::keyspace(&db, common, &args.store).and_then(|keyspace| {
+        let was_there =
+            keyspace.remove(&args.key.0).map_err(store::failed("write to", &args.store))?;
+        if was_there { Ok(()) } else { Err(Failure::KeyNotFound) }
+    });
+    store::close(db, &args.store, deleted)
+}

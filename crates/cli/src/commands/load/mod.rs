@@ -1,0 +1,232 @@
+//! `hedgerow load STORE FILE`: records from text, from several threads.
+//!
+//! One record a line: the key, then a tab and the value if there is one, else the line's number is
+//! the value. A line is taken as it is; with `--escaped` it is read with escapes, as `scan` prints it.
+//! Every line with one key goes to the same thread, so that of several lines with one key the last
+//! one wins, as it would with one thread.
+//!
+//! Threads: [`reader`] reads blocks of whole lines, the calling thread routes their lines, the
+//! workers write. Whoever fails first says where, all stop, and the store is closed in good order
+//! with what was written until then; the same on Ctrl-C.
+
+mod reader;
+
+use crate::args::{Common, Format};
+use crate::escape;
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::{interrupt, progress, size, store};
+use clap::Args;
+use hedgerow::Keyspace;
+use indicatif::ProgressBar;
+use reader::{Block, Input};
+use serde_json::json;
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Arguments of `load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// Store file; created if there is none
+    store: PathBuf,
+    /// Text file, one record a line; `-` is standard input
+    file: PathBuf,
+    /// Threads that write [default: one for each processor, at most 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    /// Lines have escapes, as `scan` prints them
+    #[arg(long)]
+    escaped: bool,
+}
+
+/// Batches that wait for a worker before the router waits for it.
+const QUEUED_BATCHES: usize = 4;
+/// How long the router waits for input before it looks whether to stop.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Lines of a block for one worker: start and end in the block, and the line's number.
+struct Batch {
+    block: Arc<Block>,
+    lines: Vec<(usize, usize, u64)>,
+}
+
+/// What the threads of a load share.
+struct Load<'a> {
+    keyspace: &'a Keyspace,
+    escaped: bool,
+    written: AtomicU64,
+    stop: AtomicBool,
+    /// The failure on the smallest line number that was seen.
+    failure: Mutex<Option<(u64, Failure)>>,
+}
+
+/// Loads the file and closes the store.
+pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
+    // The input first: a name with a mistake in it must not leave an empty store behind.
+    let input = Input::open(&args.file)?;
+    let db = store::open_or_create(common, &args.store)?;
+    let threads = args.threads.map_or_else(default_threads, usize::from);
+    let started = Instant::now();
+    let mut written = 0;
+    let loaded = db
+        .keyspace(&common.keyspace)
+        .map_err(store::failed("write to", &args.store))
+        .and_then(|keyspace| load(&keyspace, input, args.escaped, threads, &mut written));
+    store::close(db, &args.store, loaded)?;
+    report(common, written, started.elapsed().as_secs_f64())
+}
+
+/// One thread for each processor, at most 8: a store seldom gains from more.
+pub fn default_threads() -> usize {
+    thread::available_parallelism().map_or(1, |count| count.get().min(8))
+}
+
+fn load(
+    keyspace: &Keyspace,
+    input: Input,
+    escaped: bool,
+    threads: usize,
+    written: &mut u64,
+) -> Result<(), Failure> {
+    let state = Load {
+        keyspace,
+        escaped,
+        written: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        failure: Mutex::new(None),
+    };
+    let bar = progress::counter("loading");
+    let read = thread::scope(|scope| {
+        let mut workers = Vec::with_capacity(threads);
+        for _ in 0..threads {
+            let (sender, receiver) = sync_channel(QUEUED_BATCHES);
+            workers.push(sender);
+            let state = &state;
+            scope.spawn(move || write_batches(state, &receiver));
+        }
+        route(&state, &reader::spawn(input), &workers, &bar)
+        // The senders go here, and the workers end when their queues are empty.
+    });
+    bar.finish_and_clear();
+    *written = state.written.into_inner();
+    let failure = state.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failure = failure.map(|(_, failure)| failure).or(read.err());
+    let count = size::show_count(*written);
+    match failure {
+        Some(failure) => {
+            eprintln!("hedgerow: {count} records were taken before the load stopped");
+            Err(failure)
+        }
+        None if interrupt::requested() => {
+            Err(Failure::Interrupted(format!("{count} records are in the store")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Hands the lines of each block to the workers, by key.
+fn route(
+    state: &Load<'_>,
+    blocks: &Receiver<Result<Block, Failure>>,
+    workers: &[SyncSender<Batch>],
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    let stopped = || state.stop.load(Ordering::Relaxed) || interrupt::requested();
+    while !stopped() {
+        let block = match blocks.recv_timeout(POLL) {
+            Ok(block) => Arc::new(block?),
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        let mut lines: Vec<Vec<(usize, usize, u64)>> = vec![Vec::new(); workers.len()];
+        for (start, end, number) in block.lines() {
+            let (key, _) = split_line(&block.bytes[start..end]);
+            lines[worker_of(key, workers.len())].push((start, end, number));
+        }
+        for (sender, lines) in workers.iter().zip(lines) {
+            // A worker that has gone has left its failure behind.
+            let batch = Batch { block: Arc::clone(&block), lines };
+            if sender.send(batch).is_err() {
+                return Ok(());
+            }
+        }
+        bar.set_position(state.written.load(Ordering::Relaxed));
+    }
+    Ok(())
+}
+
+/// FNV-1a, folded: any spread over the workers will do, as long as it depends on the key alone.
+fn worker_of(key: &[u8], workers: usize) -> usize {
+    if workers == 1 {
+        return 0;
+    }
+    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    ((hash >> 32) % workers as u64) as usize
+}
+
+fn split_line(line: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match line.iter().position(|&byte| byte == b'\t') {
+        Some(tab) => (&line[..tab], Some(&line[tab + 1..])),
+        None => (line, None),
+    }
+}
+
+fn write_batches(state: &Load<'_>, batches: &Receiver<Batch>) {
+    for Batch { block, lines } in batches {
+        for (start, end, number) in lines {
+            if state.stop.load(Ordering::Relaxed) || interrupt::requested() {
+                return;
+            }
+            if let Err(failure) = write_line(state, &block.bytes[start..end], number) {
+                state.stop.store(true, Ordering::Relaxed);
+                let mut first = state.failure.lock().unwrap_or_else(PoisonError::into_inner);
+                if first.as_ref().is_none_or(|&(line, _)| number < line) {
+                    *first = Some((number, failure));
+                }
+                return;
+            }
+            state.written.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn write_line(state: &Load<'_>, line: &[u8], number: u64) -> Result<(), Failure> {
+    let (key, value) = split_line(line);
+    let number_text = number.to_string();
+    let value = value.unwrap_or(number_text.as_bytes());
+    let (key, value) = if state.escaped {
+        let unescape = |bytes| {
+            escape::unescape(bytes).map_err(|e| Failure::Other(format!("line {number}: {e}")))
+        };
+        (Cow::Owned(unescape(key)?), Cow::Owned(unescape(value)?))
+    } else {
+        (Cow::Borrowed(key), Cow::Borrowed(value))
+    };
+    state
+        .keyspace
+        .put(&key, &value)
+        .map(drop)
+        .map_err(|error| Failure::Engine(format!("cannot write line {number}"), error))
+}
+
+fn report(common: &Common, written: u64, seconds: f64) -> Result<(), Failure> {
+    match common.format {
+        Format::Human => {
+            let (count, rate) = (size::show_count(written), size::show_rate(written, seconds));
+            eprintln!("loaded {count} records in {seconds:.2} s ({rate})");
+            Ok(())
+        }
+        Format::Json => {
+            let mut out = Out::new();
+            out.json(&json!({ "records": written, "seconds": seconds }))?;
+            out.finish()
+        }
+    }
+}

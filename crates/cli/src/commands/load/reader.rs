@@ -1,0 +1,186 @@
+//! Reads a file, or standard input, in blocks of whole lines.
+//!
+//! The reading thread is on its own, and is left behind if the load stops while it waits for input
+//! that may never come (a terminal, a pipe).
+
+use crate::failure::Failure;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+/// What a block holds, unless a line is longer.
+const BLOCK_BYTES: usize = 256 << 10;
+/// The longest line that is read at all; no store takes a record as long.
+const MAX_LINE_BYTES: usize = 1 << 20;
+/// Blocks read ahead.
+const QUEUED_BLOCKS: usize = 4;
+
+/// An opened source of lines, and its name for messages.
+pub struct Input {
+    source: Box<dyn Read + Send>,
+    name: String,
+}
+
+impl Input {
+    /// Opens a file, or standard input for `-`.
+    pub fn open(path: &Path) -> Result<Input, Failure> {
+        if path.as_os_str() == "-" {
+            let source = Box::new(io::stdin());
+            return Ok(Input { source, name: "standard input".to_owned() });
+        }
+        let name = path.display().to_string();
+        match File::open(path) {
+            Ok(file) => Ok(Input { source: Box::new(file), name }),
+            Err(error) => Err(Failure::Io(format!("cannot open {name}"), error)),
+        }
+    }
+}
+
+/// Some whole lines; only the last block of a file may end without a newline.
+pub struct Block {
+    /// The lines with their newlines.
+    pub bytes: Vec<u8>,
+    /// Number of the first line, from 1.
+    pub first_line: u64,
+}
+
+impl Block {
+    /// Start, end (without the newline) and number of each line.
+    pub fn lines(&self) -> impl Iterator<Item = (usize, usize, u64)> {
+        let lines = self.bytes.split_inclusive(|&byte| byte == b'\n');
+        lines.zip(self.first_line..).scan(0, |at, (line, number)| {
+            let start = *at;
+            *at += line.len();
+            let end = *at - usize::from(line.ends_with(b"\n"));
+            Some((start, end, number))
+        })
+    }
+}
+
+/// Starts the thread that reads; blocks arrive in order, an error is the last thing to arrive.
+pub fn spawn(input: Input) -> Receiver<Result<Block, Failure>> {
+    let (sender, receiver) = sync_channel(QUEUED_BLOCKS);
+    thread::spawn(move || {
+        let mut blocks = Blocks { input, rest: Vec::new(), next_line: 1, ended: false };
+        while let Some(block) = blocks.next() {
+            let failed = block.is_err();
+            // Nobody listens any more once the load has stopped.
+            if sender.send(block).is_err() || failed {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+struct Blocks {
+    input: Input,
+    /// The beginning of a line whose end has not been read.
+    rest: Vec<u8>,
+    next_line: u64,
+    ended: bool,
+}
+
+impl Blocks {
+    fn next(&mut self) -> Option<Result<Block, Failure>> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        while !self.ended {
+            let from = bytes.len();
+            bytes.resize(from + BLOCK_BYTES, 0);
+            match self.input.source.read(&mut bytes[from..]) {
+                Ok(0) => {
+                    bytes.truncate(from);
+                    self.ended = true;
+                }
+                Ok(count) => bytes.truncate(from + count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    bytes.truncate(from);
+                    continue;
+                }
+                Err(error) => {
+                    let doing = format!("cannot read {}", self.input.name);
+                    return Some(Err(Failure::Io(doing, error)));
+                }
+            }
+            if let Some(newline) = bytes[from..].iter().rposition(|&byte| byte == b'\n') {
+                self.rest = bytes.split_off(from + newline + 1);
+                break;
+            }
+            if bytes.len() > MAX_LINE_BYTES {
+                let (line, name) = (self.next_line, &self.input.name);
+                let words = format!("line {line} of {name} is longer than 1 MiB");
+                return Some(Err(Failure::Other(words)));
+            }
+        }
+        if bytes.is_empty() {
+            return None;
+        }
+        let block = Block { bytes, first_line: self.next_line };
+        self.next_line += block.lines().count() as u64;
+        Some(Ok(block))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives one byte at a time, and an interruption before each.
+    struct Trickle(Vec<u8>, bool);
+
+    impl Read for Trickle {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            if self.0.is_empty() {
+                return Ok(0);
+            }
+            buffer[0] = self.0.remove(0);
+            Ok(1)
+        }
+    }
+
+    fn read_all(source: impl Read + Send + 'static) -> Vec<(Vec<u8>, u64)> {
+        let input = Input { source: Box::new(source), name: "test".to_owned() };
+        let mut lines = Vec::new();
+        for block in spawn(input) {
+            let block = block.unwrap();
+            lines.extend(block.lines().map(|(s, e, n)| (block.bytes[s..e].to_vec(), n)));
+        }
+        lines
+    }
+
+    #[test]
+    fn lines_are_whole_and_numbered_however_the_bytes_arrive() {
+        for text in ["", "a", "a\n", "a\nb", "\n", "\n\nc\n", "a\tb\n\r\n"] {
+            let expected: Vec<_> = text
+                .split_terminator('\n')
+                .zip(1..)
+                .map(|(line, number)| (line.as_bytes().to_vec(), number))
+                .collect();
+            assert_eq!(read_all(io::Cursor::new(text)), expected, "{text:?}");
+            assert_eq!(read_all(Trickle(text.into(), false)), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn blocks_do_not_cut_lines() {
+        let text: String = (0..100_000).map(|n| format!("{n:07}\n")).collect();
+        let lines = read_all(io::Cursor::new(text));
+        assert_eq!(lines.len(), 100_000);
+        for (n, (line, number)) in lines.iter().enumerate() {
+            assert_eq!((line, *number), (&format!("{n:07}").into_bytes(), n as u64 + 1));
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_an_error() {
+        let input = Input { source: Box::new(io::repeat(b'x')), name: "test".to_owned() };
+        let last = spawn(input).into_iter().last();
+        assert!(matches!(last, Some(Err(Failure::Other(words))) if words.contains("line 1 of")));
+    }
+}

@@ -1,0 +1,11 @@
+//! The commands of the tool, one file each: its arguments, and `run`.
+
+pub mod count;
+pub mod del;
+pub mod get;
+pub mod load;
+pub mod put;
+pub mod scan;
+pub mod stat;
+pub mod tour;
+pub mod verify;

@@ -1,0 +1,62 @@
+//! `hedgerow scan STORE`: records in key order, one a line.
+//!
+//! In human format a line is key, tab, value, with escapes: `load --escaped` reads it back. Records
+//! that change during the scan may or may not show; each leaf is seen at one moment.
+
+use crate::args::{Common, Format, RangeArgs};
+use crate::escape;
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::store;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Arguments of `scan`.
+#[derive(Debug, Args)]
+pub struct ScanArgs {
+    /// Store file
+    store: PathBuf,
+    /// Which keys.
+    #[command(flatten)]
+    range: RangeArgs,
+    /// From the largest key down
+    #[arg(long)]
+    reverse: bool,
+    /// Stop after this many records
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Print keys without values
+    #[arg(long)]
+    keys_only: bool,
+}
+
+/// Prints the records.
+pub fn run(common: &Common, args: &ScanArgs) -> Result<(), Failure> {
+    let db = store::open_read_only(common, &args.store)?;
+    let keyspace = store::keyspace(&db, common, &args.store)?;
+    let range = store::range(&keyspace, &args.range);
+    let limit = args.limit.unwrap_or(u64::MAX);
+    let mut out = Out::new();
+    let mut line = String::new();
+    let scanned = store::for_each_record(range, args.reverse, limit, &args.store, |key, value| {
+        line.clear();
+        match common.format {
+            Format::Human => {
+                escape::escape_into(key, &mut line);
+                if !args.keys_only {
+                    line.push('\t');
+                    escape::escape_into(value, &mut line);
+                }
+                out.line(&line)
+            }
+            Format::Json if args.keys_only => out.json(&json!({ "key": escape::escape(key) })),
+            Format::Json => {
+                let (key, value) = (escape::escape(key), escape::escape(value));
+                out.json(&json!({ "key": key, "value": value }))
+            }
+        }
+    });
+    // What was read before a failure is still worth having.
+    scanned.and(out.finish())
+}

@@ -1,0 +1,211 @@
+//! `hedgerow stat STORE`: shape and fill of a keyspace, space of the file, use of memory.
+//!
+//! Reads every page of the keyspace. The names of the JSON fields are stable; new ones may come.
+
+use crate::args::{Common, Format};
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::size::{show_bytes, show_count};
+use crate::store;
+use clap::Args;
+use hedgerow::{LevelStats, SpaceReport, Stats, TreeStats};
+use serde_json::{Value as Json, json};
+use std::path::PathBuf;
+
+/// Arguments of `stat`.
+#[derive(Debug, Args)]
+pub struct StatArgs {
+    /// Store file
+    store: PathBuf,
+}
+
+/// Widest bar of the histogram, in characters.
+const BAR_CHARS: u64 = 40;
+
+/// What one run gathers.
+struct Figures {
+    keyspace: String,
+    keyspaces: Vec<String>,
+    tree: TreeStats,
+    space: SpaceReport,
+    stats: Stats,
+    /// Pages of the keyspace that the walk found in memory.
+    hits: u64,
+}
+
+/// Walks the keyspace and prints what it found.
+pub fn run(common: &Common, args: &StatArgs) -> Result<(), Failure> {
+    let db = store::open_read_only(common, &args.store)?;
+    let keyspace = store::keyspace(&db, common, &args.store)?;
+    let gather = || {
+        let keyspaces = db.keyspaces()?;
+        let read_before = db.stats()?.pool.faults;
+        let tree = keyspace.stats()?;
+        // After the walk, so that it tells what the walk has read.
+        let stats = db.stats()?;
+        // A page that was evicted before the walk came to it was read twice.
+        let hits = tree.pages().saturating_sub(stats.pool.faults - read_before);
+        let keyspace = common.keyspace.clone();
+        Ok(Figures { keyspace, keyspaces, tree, space: db.space_report()?, stats, hits })
+    };
+    let figures: hedgerow::Result<Figures> = gather();
+    let figures = figures.map_err(store::failed("read", &args.store))?;
+    let mut out = Out::new();
+    match common.format {
+        Format::Human => print(&mut out, &figures)?,
+        Format::Json => out.json(&as_json(&figures))?,
+    }
+    out.finish()
+}
+
+/// What the pages of a level are.
+fn kind(level: usize) -> &'static str {
+    if level == 0 { "leaf" } else { "inner" }
+}
+
+fn keys_a_page(level: &LevelStats) -> f64 {
+    if level.pages == 0 { 0.0 } else { level.keys as f64 / level.pages as f64 }
+}
+
+fn fill(level: &LevelStats, page_bytes: usize) -> f64 {
+    let room = level.pages as f64 * page_bytes as f64;
+    if room == 0.0 { 0.0 } else { level.used_bytes as f64 / room }
+}
+
+/// Where the bytes of the file are, by purpose; they add up to the file.
+fn space_rows(space: &SpaceReport) -> [(&'static str, u64); 5] {
+    [
+        ("header", space.header_bytes),
+        ("used", space.used_bytes),
+        ("free", space.free_bytes),
+        ("quarantined", space.quarantined_bytes),
+        ("being returned", space.out_bytes),
+    ]
+}
+
+/// Where the bytes of memory are, by purpose.
+fn memory_rows(stats: &Stats) -> [(&'static str, u64); 6] {
+    let memory = &stats.memory;
+    [
+        ("frames", memory.frames_bytes),
+        ("frame headers", memory.frame_overhead_bytes),
+        ("page table", memory.table_bytes),
+        ("write buffers", memory.write_buffer_bytes),
+        ("map changes", memory.delta_bytes),
+        ("space maps", memory.space_bytes),
+    ]
+}
+
+fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
+    let Figures { keyspace, keyspaces, tree, space, stats, hits } = figures;
+    let names = keyspaces.join(", ");
+    out.line(&format!("keyspace   {keyspace} (of {}: {names})", keyspaces.len()))?;
+    out.line(&format!("keys       {}", show_count(tree.records())))?;
+    out.line(&format!("height     {}", tree.levels.len()))?;
+    out.line(&format!("page size  {}", show_bytes(tree.page_bytes as u64)))?;
+    out.line(&format!("checkpoint {}", stats.checkpoint))?;
+
+    out.line("\nlevel  kind        pages          keys  keys/page   fill  payload")?;
+    for (level, figures) in tree.levels.iter().enumerate().rev() {
+        out.line(&format!(
+            "{level:>5}  {:<5} {:>11} {:>13} {:>10.1} {:>5.1}% {:>9}",
+            kind(level),
+            show_count(figures.pages),
+            show_count(figures.keys),
+            keys_a_page(figures),
+            fill(figures, tree.page_bytes) * 100.0,
+            show_bytes(figures.payload_bytes),
+        ))?;
+    }
+    if let Some(leaves) = tree.levels.first() {
+        print_histogram(out, leaves)?;
+    }
+
+    out.line(&format!("\nfile       {}", show_bytes(space.file_bytes)))?;
+    for (purpose, bytes) in space_rows(space) {
+        out.line(&format!("  {purpose:<15} {:>12}", show_bytes(bytes)))?;
+    }
+    let memory = &stats.memory;
+    let (kept, limit) = (show_bytes(memory.kept_bytes()), show_bytes(memory.limit_bytes));
+    out.line(&format!("\nmemory     {kept} of at most {limit}"))?;
+    for (purpose, bytes) in memory_rows(stats) {
+        out.line(&format!("  {purpose:<15} {:>12}", show_bytes(bytes)))?;
+    }
+    let (faults, evictions) = (show_count(stats.pool.faults), show_count(stats.pool.evictions));
+    let (pages, hits) = (show_count(tree.pages()), show_count(*hits));
+    out.line(&format!(
+        "\ncache      {hits} of {pages} pages were in memory; {faults} page reads, {evictions} evictions"
+    ))
+}
+
+fn print_histogram(out: &mut Out, leaves: &LevelStats) -> Result<(), Failure> {
+    out.line("\nleaves by fill")?;
+    let classes = leaves.fill.len();
+    let most = leaves.fill.iter().copied().max().unwrap_or(0).max(1);
+    for (class, &pages) in leaves.fill.iter().enumerate() {
+        let (from, to) = (class * 100 / classes, (class + 1) * 100 / classes);
+        // A class with few pages still shows.
+        let bar = "#".repeat((pages * BAR_CHARS).div_ceil(most) as usize);
+        let line = format!("  {from:>3}-{to:>3}% {:>11} {bar}", show_count(pages));
+        out.line(line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn as_json(figures: &Figures) -> Json {
+    let Figures { keyspace, keyspaces, tree, space, stats, hits } = figures;
+    let levels: Vec<Json> = tree
+        .levels
+        .iter()
+        .enumerate()
+        .map(|(level, figures)| {
+            json!({
+                "level": level,
+                "kind": kind(level),
+                "pages": figures.pages,
+                "keys": figures.keys,
+                "keys_per_page": keys_a_page(figures),
+                "used_bytes": figures.used_bytes,
+                "payload_bytes": figures.payload_bytes,
+                "fill": fill(figures, tree.page_bytes),
+                "pages_by_fill": figures.fill,
+            })
+        })
+        .collect();
+    let memory = &stats.memory;
+    json!({
+        "keyspace": keyspace,
+        "keyspaces": keyspaces,
+        "keys": tree.records(),
+        "height": tree.levels.len(),
+        "page_bytes": tree.page_bytes,
+        "checkpoint": stats.checkpoint,
+        "levels": levels,
+        "space": {
+            "file_bytes": space.file_bytes,
+            "header_bytes": space.header_bytes,
+            "used_bytes": space.used_bytes,
+            "free_bytes": space.free_bytes,
+            "quarantined_bytes": space.quarantined_bytes,
+            "being_returned_bytes": space.out_bytes,
+            "hole_bytes": space.hole_bytes,
+        },
+        "memory": {
+            "limit_bytes": memory.limit_bytes,
+            "kept_bytes": memory.kept_bytes(),
+            "frames_bytes": memory.frames_bytes,
+            "free_frames_bytes": memory.free_frames_bytes,
+            "frame_overhead_bytes": memory.frame_overhead_bytes,
+            "table_bytes": memory.table_bytes,
+            "write_buffer_bytes": memory.write_buffer_bytes,
+            "delta_bytes": memory.delta_bytes,
+            "space_bytes": memory.space_bytes,
+        },
+        "cache": {
+            "pages_visited": tree.pages(),
+            "hits": hits,
+            "page_reads": stats.pool.faults,
+            "evictions": stats.pool.evictions,
+        },
+    })
+}

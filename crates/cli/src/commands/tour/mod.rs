@@ -1,0 +1,191 @@
+//! `hedgerow tour`: the engine at work on real keys, in under a minute, every answer checked.
+//!
+//! A million records are made from the sample keys that this tool carries; the memory limit is a
+//! quarter of their bytes. The store is a temporary file that goes away, on failures and on Ctrl-C
+//! too, unless `--store` names a place for it.
+
+mod records;
+mod report;
+mod steps;
+
+use crate::args::Common;
+use crate::commands::load::default_threads;
+use crate::failure::Failure;
+use crate::size::{show_bytes, show_count};
+use crate::store;
+use clap::Args;
+use hedgerow::Database;
+use records::Records;
+use report::Report;
+use std::path::{Path, PathBuf};
+use steps::Context;
+
+/// Arguments of `tour`.
+#[derive(Debug, Args)]
+pub struct TourArgs {
+    /// Keep the store here; there must be nothing yet [default: a temporary file]
+    #[arg(long, value_name = "STORE")]
+    store: Option<PathBuf>,
+    /// Records to make
+    #[arg(long, value_name = "N", default_value_t = 1_000_000,
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    records: u64,
+    /// Threads that work [default: one for each processor, at most 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+}
+
+/// The smallest limit that the tour sets by itself.
+const MIN_LIMIT_BYTES: u64 = 8 << 20;
+
+/// The store's file: removed at the end unless the user asked for it.
+struct Place {
+    path: PathBuf,
+    is_temporary: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_temporary {
+            // There is nobody to tell, and the system clears its temporary files.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Runs the tour.
+pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
+    let place = match &args.store {
+        Some(path) => Place { path: path.clone(), is_temporary: false },
+        None => {
+            let name = format!("hedgerow-tour-{}.hrow", std::process::id());
+            Place { path: std::env::temp_dir().join(name), is_temporary: true }
+        }
+    };
+    let path = &place.path;
+    let records = Records::unpack(args.records)?;
+    let quarter = (records.data_bytes() / 4).max(MIN_LIMIT_BYTES);
+    let limit_bytes = common.memory_limit.unwrap_or(quarter);
+    let common = Common {
+        keyspace: common.keyspace.clone(),
+        memory_limit: Some(limit_bytes),
+        format: common.format,
+    };
+    let threads = args.threads.map_or_else(default_threads, usize::from);
+    let mut report = Report::new(common.format, path);
+    introduce(&mut report, &records, path, limit_bytes, threads)?;
+
+    let db = store::create(&common, path)?;
+    work(&db, &common, &records, threads, path, &mut report)?;
+    report.step("close", || {
+        db.close().map_err(store::failed("close", path))?;
+        Ok((0, "a last checkpoint".to_owned()))
+    })?;
+    let mut reopened = None;
+    report.step("reopen", || {
+        reopened = Some(store::open(&common, path)?);
+        Ok((0, "nothing is read but what is asked for".to_owned()))
+    })?;
+    if let Some(db) = reopened {
+        check(&db, &common, &records, threads, path, &mut report)?;
+        db.close().map_err(store::failed("close", path))?;
+    }
+    report.finish()?;
+    if !place.is_temporary {
+        eprintln!("the store is yours: hedgerow stat {}", path.display());
+    }
+    Ok(())
+}
+
+fn introduce(
+    report: &mut Report,
+    records: &Records,
+    path: &Path,
+    limit_bytes: u64,
+    threads: usize,
+) -> Result<(), Failure> {
+    let (count, data_bytes) = (records.count(), records.data_bytes());
+    report.fact("records", count);
+    report.fact("records_left", steps::survivors(records));
+    report.fact("data_bytes", data_bytes);
+    report.fact("memory_limit_bytes", limit_bytes);
+    report.fact("threads", threads);
+    report.line(&format!(
+        "{} records of {}: {} real keys (URLs, composite keys) with {} suffixes, values of {} bytes",
+        show_count(count),
+        show_bytes(data_bytes),
+        show_count(records.groups()),
+        records.copies(),
+        records::VALUE_BYTES,
+    ))?;
+    let share = limit_bytes as f64 / data_bytes as f64;
+    report.line(&format!(
+        "memory limit {} ({share:.2} of the data), {threads} threads, store {}",
+        show_bytes(limit_bytes),
+        path.display(),
+    ))?;
+    report.columns()
+}
+
+/// Loads, reads and changes the records, and lets the file shrink.
+fn work(
+    db: &Database,
+    common: &Common,
+    records: &Records,
+    threads: usize,
+    path: &Path,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let keyspace = db.keyspace(&common.keyspace).map_err(store::failed("write to", path))?;
+    let context = Context { keyspace: &keyspace, records, threads };
+    report.step("load", || with(steps::load(&context), "real keys in random order"))?;
+    report.step("look up", || with(steps::look_up(&context), "at random"))?;
+    report.step("look up many", || {
+        with(steps::look_up_together(&context), "at random, 64 with each call")
+    })?;
+    report.step("look up absent", || {
+        with(steps::look_up_absent(&context), "keys right beside those that are there")
+    })?;
+    report.step("scan prefixes", || {
+        let (count, prefixes) = steps::scan_prefixes(&context)?;
+        Ok((count, format!("{prefixes} sites and forums, every second one backwards")))
+    })?;
+    report.step("overwrite", || with(steps::overwrite(&context), "a quarter of the real keys"))?;
+    report.step("delete half", || with(steps::delete_half(&context), "every second real key"))?;
+    report.step("shrink", || {
+        let before = report::file_bytes(path).unwrap_or(0);
+        let rounds = steps::shrink(db, path)?;
+        let (before, after) =
+            (show_bytes(before), show_bytes(report::file_bytes(path).unwrap_or(0)));
+        Ok((0, format!("{before} to {after} by {rounds} checkpoints")))
+    })
+}
+
+/// Checks everything after reopening.
+fn check(
+    db: &Database,
+    common: &Common,
+    records: &Records,
+    threads: usize,
+    path: &Path,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let keyspace = store::keyspace(db, common, path)?;
+    let context = Context { keyspace: &keyspace, records, threads };
+    report.step("check all", || {
+        with(steps::check_all(&context), "every record left, and that the others are gone")
+    })?;
+    report.step("verify", || {
+        let verified = db.verify(|_| {}).map_err(store::failed("verify", path))?;
+        if let Some(defect) = verified.findings.first() {
+            return Err(Failure::Other(format!("the store is damaged: {defect}")));
+        }
+        let how = format!("{} pages are sound", show_count(verified.pages));
+        Ok((0, how))
+    })
+}
+
+/// A count with the words that go with it.
+fn with(count: Result<u64, Failure>, how: &str) -> Result<(u64, String), Failure> {
+    count.map(|count| (count, how.to_owned()))
+}

@@ -1,0 +1,120 @@
+//! Bytes as text and back, without loss.
+//!
+//! Printable ASCII and valid UTF-8 stand for themselves, but for the backslash (`\\`); tab, newline
+//! and carriage return are `\t`, `\n`, `\r`; every other byte is `\xNN`. So each record is one line
+//! with one tab between key and value, whatever the bytes are, and `parse(escape(x)) == x`.
+
+/// Bytes given as an argument, unescaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bytes(pub Vec<u8>);
+
+/// Appends the text of `bytes` to `text`.
+pub fn escape_into(bytes: &[u8], text: &mut String) {
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => text.push_str("\\\\"),
+                '\t' => text.push_str("\\t"),
+                '\n' => text.push_str("\\n"),
+                '\r' => text.push_str("\\r"),
+                c if c.is_control() => {
+                    let mut buffer = [0; 4];
+                    push_hex(c.encode_utf8(&mut buffer).as_bytes(), text);
+                }
+                c => text.push(c),
+            }
+        }
+        push_hex(chunk.invalid(), text);
+    }
+}
+
+/// The text of `bytes`.
+pub fn escape(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    escape_into(bytes, &mut text);
+    text
+}
+
+fn push_hex(bytes: &[u8], text: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for &byte in bytes {
+        text.push_str("\\x");
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+}
+
+/// The bytes that an argument stands for.
+pub fn parse(text: &str) -> Result<Bytes, String> {
+    unescape(text.as_bytes()).map(Bytes)
+}
+
+/// The bytes that escaped text stands for; bytes that are no escape stand for themselves.
+pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        at += 1;
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        let kind = text.get(at).copied();
+        at += 1;
+        bytes.push(match kind {
+            Some(b'\\') => b'\\',
+            Some(b't') => b'\t',
+            Some(b'n') => b'\n',
+            Some(b'r') => b'\r',
+            Some(b'x') => {
+                let digits = text.get(at..at + 2).and_then(hex_byte);
+                at += 2;
+                digits.ok_or("`\\x` needs two hexadecimal digits")?
+            }
+            Some(other) => {
+                let shown = escape(&[other]);
+                return Err(format!("unknown escape `\\{shown}`; a backslash is written `\\\\`"));
+            }
+            None => return Err("a single backslash at the end; write `\\\\`".to_owned()),
+        });
+    }
+    Ok(bytes)
+}
+
+fn hex_byte(digits: &[u8]) -> Option<u8> {
+    let value = |digit: u8| char::from(digit).to_digit(16);
+    let byte = value(digits[0])? * 16 + value(digits[1])?;
+    u8::try_from(byte).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_and_pair_of_bytes_survives() {
+        for first in 0..=255u8 {
+            for second in 0..=255u8 {
+                let bytes = [first, second];
+                let text = escape(&bytes);
+                assert!(!text.contains(['\t', '\n', '\r', '\0']), "{text:?}");
+                assert_eq!(unescape(text.as_bytes()).unwrap(), bytes, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_stays_readable() {
+        assert_eq!(escape("a b/J\u{f6}rg".as_bytes()), "a b/J\u{f6}rg");
+        assert_eq!(escape(b"a\\\t\n\r\0\x7f\xff"), "a\\\\\\t\\n\\r\\x00\\x7f\\xff");
+        assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85");
+    }
+
+    #[test]
+    fn broken_escapes_are_named() {
+        for broken in ["\\", "a\\", "\\q", "\\x", "\\x1", "\\xg0", "\\x+1"] {
+            assert!(unescape(broken.as_bytes()).is_err(), "{broken}");
+        }
+        assert!(unescape(b"\\q").unwrap_err().contains("`\\q`"));
+    }
+}

@@ -1,0 +1,67 @@
+//! How a command can end other than well, the words for it, and the exit code.
+
+use hedgerow::{Error, ErrorKind};
+use std::io;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The engine said no; what was being done, and its error.
+    Engine(String, Error),
+    /// Reading or writing something other than the store failed.
+    Io(String, io::Error),
+    /// An input or a check is wrong; the sentence says how.
+    Other(String),
+    /// The key is not in the store. Said by the exit code and one line.
+    KeyNotFound,
+    /// Verification found this much damage; it has been printed.
+    Damage(u64),
+    /// Whoever read the output has gone: no failure to complain about.
+    PipeClosed,
+    /// Ctrl-C; what has been done up to there.
+    Interrupted(String),
+}
+
+impl Failure {
+    /// The words for standard error, without the program's name; `None` to stay silent.
+    pub fn words(&self) -> Option<String> {
+        Some(match self {
+            Failure::Engine(doing, error) => format!("{doing}: {error}{}", hint(error.kind())),
+            Failure::Io(doing, error) => format!("{doing}: {error}"),
+            Failure::Other(words) => words.clone(),
+            Failure::KeyNotFound => "key not found".to_owned(),
+            Failure::Damage(1) => "1 defect found".to_owned(),
+            Failure::Damage(count) => format!("{count} defects found"),
+            Failure::PipeClosed => return None,
+            Failure::Interrupted(done) if done.is_empty() => "interrupted".to_owned(),
+            Failure::Interrupted(done) => format!("interrupted; {done}"),
+        })
+    }
+
+    /// The documented exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Engine(_, error) => match error.kind() {
+                ErrorKind::Locked { .. } => 5,
+                ErrorKind::UpgradeRequired { .. } => 6,
+                ErrorKind::InvalidOption => 2,
+                _ => 1,
+            },
+            Failure::Io(..) | Failure::Other(_) => 1,
+            Failure::KeyNotFound => 3,
+            Failure::Damage(_) => 4,
+            Failure::PipeClosed => 0,
+            Failure::Interrupted(_) => 130,
+        }
+    }
+}
+
+/// What to do about it, where there is something.
+fn hint(kind: &ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Locked { .. } => "; close it there first",
+        ErrorKind::UpgradeRequired { .. } => "; use a newer version of this tool",
+        ErrorKind::DiskFull => "; make room and run the command again",
+        _ => "",
+    }
+}

@@ -1,0 +1,50 @@
+//! The command-line tool `hedgerow`.
+//!
+//! `main` parses, installs the handler of Ctrl-C, runs one command and turns its outcome into the
+//! exit code. Data goes to standard output, words go to standard error. The commands are one file
+//! each under [`commands`]; what they share stands beside it. All calls of the engine that more than
+//! one command makes are in [`store`].
+
+mod args;
+mod commands;
+mod escape;
+mod failure;
+mod interrupt;
+mod output;
+mod progress;
+mod size;
+mod store;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = interrupt::install().and_then(|()| run(&cli));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(words) = failure.words() {
+                eprintln!("hedgerow: {words}");
+            }
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Failure> {
+    let common = &cli.common;
+    match &cli.command {
+        Command::Tour(args) => commands::tour::run(common, args),
+        Command::Load(args) => commands::load::run(common, args),
+        Command::Get(args) => commands::get::run(common, args),
+        Command::Put(args) => commands::put::run(common, args),
+        Command::Del(args) => commands::del::run(common, args),
+        Command::Scan(args) => commands::scan::run(common, args),
+        Command::Count(args) => commands::count::run(common, args),
+        Command::Stat(args) => commands::stat::run(common, args),
+        Command::Verify(args) => commands::verify::run(common, args),
+    }
+}

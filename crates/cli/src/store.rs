@@ -1,0 +1,124 @@
+//! The engine's calls that several commands share, with words about what was being done.
+
+use crate::args::{Common, RangeArgs};
+use crate::failure::Failure;
+use crate::interrupt;
+use hedgerow::{Database, Error, Keyspace, Options, Range};
+use std::ops::Bound;
+use std::path::Path;
+
+/// Options from the arguments that all commands take.
+fn options(common: &Common) -> Options {
+    match common.memory_limit {
+        Some(bytes) => Options::new().memory_limit_bytes(bytes),
+        None => Options::new(),
+    }
+}
+
+/// Adds to an error what was being done to which store.
+pub fn failed(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
+    let doing = format!("cannot {doing} {}", path.display());
+    move |error| Failure::Engine(doing, error)
+}
+
+/// Opens a store that must exist, for reading only.
+pub fn open_read_only(common: &Common, path: &Path) -> Result<Database, Failure> {
+    options(common).open_read_only(path).map_err(failed("open", path))
+}
+
+/// Opens a store that must exist, for writing.
+pub fn open(common: &Common, path: &Path) -> Result<Database, Failure> {
+    options(common).open(path).map_err(failed("open", path))
+}
+
+/// Opens a store for writing, and creates it if there is none.
+pub fn open_or_create(common: &Common, path: &Path) -> Result<Database, Failure> {
+    options(common).open_or_create(path).map_err(failed("open", path))
+}
+
+/// Creates a store where there must be none.
+pub fn create(common: &Common, path: &Path) -> Result<Database, Failure> {
+    options(common).create(path).map_err(failed("create", path))
+}
+
+/// The keyspace of the arguments, which must exist.
+pub fn keyspace(db: &Database, common: &Common, path: &Path) -> Result<Keyspace, Failure> {
+    let found = db.open_keyspace(&common.keyspace).map_err(failed("read", path))?;
+    found.ok_or_else(|| {
+        let name = &common.keyspace;
+        let names = db.keyspaces().unwrap_or_default().join("`, `");
+        let there = if names.is_empty() { "none".to_owned() } else { format!("`{names}`") };
+        let path = path.display();
+        Failure::Other(format!("{path} has no keyspace `{name}`; there is {there}"))
+    })
+}
+
+/// Writes a checkpoint and closes the store. If that fails, the changes since the last checkpoint are
+/// lost, and the user is told so, whatever else went wrong before.
+pub fn close(db: Database, path: &Path, outcome: Result<(), Failure>) -> Result<(), Failure> {
+    let Err(error) = db.close() else { return outcome };
+    eprintln!(
+        "hedgerow: {} is as its last checkpoint left it: what was changed since is lost",
+        path.display()
+    );
+    match outcome {
+        Ok(()) | Err(Failure::Interrupted(_)) => Err(failed("close", path)(error)),
+        earlier => earlier,
+    }
+}
+
+/// The records that the arguments select. Bounds that exclude each other give an empty range.
+pub fn range(keyspace: &Keyspace, args: &RangeArgs) -> Range {
+    let key = |bytes: &Option<crate::escape::Bytes>| bytes.as_ref().map(|bytes| bytes.0.clone());
+    let (mut from, mut to) = (key(&args.from), key(&args.to));
+    if let Some(prefix) = key(&args.prefix) {
+        let end = prefix_end(&prefix);
+        from = Some(from.map_or(prefix.clone(), |from| from.max(prefix)));
+        to = match (to, end) {
+            (Some(to), Some(end)) => Some(to.min(end)),
+            (to, end) => to.or(end),
+        };
+    }
+    let lower = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
+    let upper = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    keyspace.range::<&[u8]>((lower, upper))
+}
+
+/// The first key after all that begin with `prefix`; `None` if there is none.
+fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+/// Visits records until `limit`, the end, or Ctrl-C.
+pub fn for_each_record(
+    range: Range,
+    reverse: bool,
+    limit: u64,
+    path: &Path,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut range = range;
+    for _ in 0..limit {
+        let Some(record) = (if reverse { range.next_back() } else { range.next() }) else { break };
+        let (key, value) = record.map_err(failed("read", path))?;
+        visit(&key, &value)?;
+        interrupt::check()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prefix_end;
+
+    #[test]
+    fn the_end_of_a_prefix_is_the_next_key_that_does_not_begin_with_it() {
+        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(prefix_end(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(prefix_end(b"\xff\xff"), None);
+        assert_eq!(prefix_end(b""), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! `load`: what a line means, threads, bad lines, and standard input.
+
+use crate::harness::{Scratch, run, run_with_input};
+use std::path::Path;
+
+#[test]
+fn a_line_is_a_key_with_a_value_or_with_its_number() {
+    let (_scratch, store) = Scratch::loaded("load", "b\tvalue\nc\na\t\nd\tx\ty\n\\q");
+    run(&["scan", &store]).code(0).stdout("\\\\q\t5\na\t\nb\tvalue\nc\t2\nd\tx\\ty\n");
+}
+
+#[test]
+fn every_number_of_threads_gives_the_same_store() {
+    let scratch = Scratch::new("load-threads");
+    // Each key comes four times; the last time counts.
+    let text: String =
+        (0..20_000u32).map(|n| format!("{}\n", n.wrapping_mul(7919) % 5_000)).collect();
+    let file = scratch.file("keys.txt", &text);
+    let mut expected: Vec<(String, usize)> = Vec::new();
+    for (line, key) in text.lines().enumerate() {
+        expected.push((key.to_owned(), line + 1));
+    }
+    let last: std::collections::BTreeMap<_, _> = expected.into_iter().collect();
+    let expected: String = last.iter().map(|(key, line)| format!("{key}\t{line}\n")).collect();
+    for threads in ["1", "2", "8"] {
+        let store = scratch.path(&format!("{threads}.hrow"));
+        run(&["load", &store, &file, "--threads", threads, "--memory-limit", "16MiB"])
+            .code(0)
+            .stdout("")
+            .stderr_has("loaded 20,000 records");
+        run(&["scan", &store]).code(0).stdout(&expected);
+    }
+}
+
+#[test]
+fn standard_input_is_a_dash_and_may_be_empty_or_closed() {
+    let scratch = Scratch::new("load-stdin");
+    let store = scratch.store();
+    run_with_input(&["load", &store, "-"], b"one\ntwo").code(0).stderr_has("loaded 2 records");
+    run_with_input(&["load", &store, "-"], b"").code(0).stderr_has("loaded 0 records");
+    run(&["load", &store, "-"]).code(0).stderr_has("loaded 0 records");
+    run(&["scan", &store, "--keys-only"]).code(0).stdout("one\ntwo\n");
+    let empty = scratch.path("empty.hrow");
+    run_with_input(&["load", &empty, "-"], b"").code(0);
+    run(&["count", &empty]).code(0).stdout("0\n");
+}
+
+#[test]
+fn a_bad_line_is_named_and_what_was_written_stays() {
+    let scratch = Scratch::new("load-bad");
+    let store = scratch.store();
+    let input = format!("first\n{}\nlast\n", "x".repeat(100_000));
+    let file = scratch.file("long.txt", input);
+    run(&["load", &store, &file, "--threads", "1"])
+        .code(1)
+        .stderr_has("cannot write line 2")
+        .stderr_has("1 records were taken");
+    run(&["scan", &store]).code(0).stdout("first\t1\n");
+    let escapes = scratch.file("escapes.txt", "good\t\\x41\nbad\\q\n");
+    run(&["load", &store, &escapes, "--escaped", "--threads", "1"])
+        .code(1)
+        .stderr_has("line 2: unknown escape");
+    run(&["get", &store, "good"]).code(0).stdout("A\n");
+}
+
+#[test]
+fn an_input_that_cannot_be_read_leaves_no_store_behind() {
+    let scratch = Scratch::new("load-missing");
+    let store = scratch.store();
+    let missing = scratch.path("missing.txt");
+    run(&["load", &store, &missing]).code(1).stderr_has("cannot open").stderr_has("missing.txt");
+    assert!(!Path::new(&store).exists());
+    run(&["load", &store, &missing, "--threads", "0"]).code(2).stderr_has("--threads");
+}
+
+#[test]
+fn json_tells_the_count() {
+    let scratch = Scratch::new("load-json");
+    let store = scratch.store();
+    let done = run_with_input(&["load", &store, "-", "--format", "json"], b"a\nb\n");
+    assert_eq!(done.code(0).silent().json()["records"], 2);
+}

@@ -1,0 +1,15 @@
+//! Runs the built binary as a user would: one module a command, and one for the manners that all
+//! commands share. Each test has a directory of its own, which goes with it; tests run in parallel.
+
+mod harness;
+
+mod count;
+mod del;
+mod get;
+mod load;
+mod manners;
+mod put;
+mod scan;
+mod stat;
+mod tour;
+mod verify;

@@ -1,0 +1,145 @@
+//! What all commands do alike: wrong arguments, stores that are not there or not stores, locks,
+//! pipes that close early, Ctrl-C, and that reading changes nothing.
+
+use crate::harness::{Scratch, command, run, wait};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::Stdio;
+
+const READERS: [&[&str]; 5] = [
+    &["get", "STORE", "k"],
+    &["scan", "STORE"],
+    &["count", "STORE"],
+    &["stat", "STORE"],
+    &["verify", "STORE"],
+];
+
+/// The command with the store's path in its place.
+fn on<'a>(store: &'a str, args: &[&'a str]) -> Vec<&'a str> {
+    args.iter().map(|&arg| if arg == "STORE" { store } else { arg }).collect()
+}
+
+#[test]
+fn wrong_arguments_are_exit_code_2_and_touch_nothing() {
+    let scratch = Scratch::new("wrong");
+    let store = scratch.store();
+    for args in [
+        &["frobnicate"][..],
+        &[],
+        &["get", &store],
+        &["put", &store, "k"],
+        &["put", &store, "k", "v", "w"],
+        &["put", &store, "k", "v", "--memory-limit", "64 furlongs"],
+        &["put", &store, "k", "v", "--format", "xml"],
+        &["put", &store, "k", "\\"],
+        &["scan", &store, "--limit", "-1"],
+        &["scan", &store, "--no-such-option"],
+    ] {
+        let done = run(args).code(2).stdout("");
+        assert!(!done.text().contains("panicked"), "{args:?}");
+        assert!(!Path::new(&store).exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn help_and_version_are_data() {
+    let help = run(&["--help"]).code(0).silent();
+    for word in ["tour", "load", "verify", "Exit codes", "\\xNN"] {
+        assert!(help.text().contains(word), "{word}");
+    }
+    for name in ["tour", "load", "get", "put", "del", "scan", "count", "stat", "verify"] {
+        let help = run(&[name, "--help"]).code(0).silent();
+        assert!(help.text().contains("--memory-limit"), "{name}");
+    }
+    assert!(run(&["--version"]).code(0).text().contains(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_store_that_is_not_there_is_not_made_by_reading() {
+    let scratch = Scratch::new("missing");
+    let store = scratch.store();
+    for args in READERS {
+        run(&on(&store, args)).code(1).stdout("").stderr_has("store.hrow");
+        assert!(!Path::new(&store).exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn what_is_no_store_is_refused_and_left_alone() {
+    let scratch = Scratch::new("no-store");
+    let text = scratch.file("text.txt", "just a text, but a long one\n".repeat(1_000));
+    let zeros = scratch.file("zeros.bin", vec![0; 64 << 10]);
+    let short = scratch.file("short.bin", b"x");
+    for path in [text, zeros, short, scratch.path("")] {
+        for args in READERS {
+            let done = run(&on(&path, args));
+            assert!(matches!(done.exit_code(), Some(1 | 4)), "{args:?} {path}: {}", done.stderr());
+            assert!(!done.stderr().contains("panicked"), "{args:?} {path}: {}", done.stderr());
+        }
+        let before = fs::read(&path).ok();
+        run(&["put", &path, "k", "v"]).code(1).stdout("");
+        assert_eq!(fs::read(&path).ok(), before, "{path}");
+    }
+}
+
+#[test]
+fn reading_changes_no_byte() {
+    let (_scratch, store) = Scratch::loaded("read-only", "k\tv\nl\tw\n");
+    let before = fs::read(&store).unwrap();
+    for args in READERS {
+        run(&on(&store, args)).code(0);
+        assert!(fs::read(&store).unwrap() == before, "{args:?}");
+    }
+}
+
+#[test]
+fn a_locked_store_is_exit_code_5() {
+    let (_scratch, store) = Scratch::loaded("locked", "k\tv\n");
+    // A load that waits for its input holds the store.
+    let args = ["load", &store, "-"];
+    let mut holder = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = holder.stdin.take().unwrap();
+    // More than a pipe holds: once it is written, the load reads, and it opens the store first.
+    stdin.write_all("new\n".repeat(100_000).as_bytes()).unwrap();
+    run(&["put", &store, "k", "w"]).code(5).stdout("").stderr_has("cannot open");
+    drop(stdin);
+    wait(&args, holder).code(0);
+    run(&["get", &store, "new"]).code(0).stdout("100000\n");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let text: String = (0..50_000).map(|n| format!("key {n:06}\n")).collect();
+    let (_scratch, store) = Scratch::loaded("pipe", text);
+    for format in ["human", "json"] {
+        let args = ["scan", &store, "--format", format];
+        let mut scan = command(&args).spawn().unwrap();
+        let mut first = String::new();
+        // Dropping the reader closes the pipe, as `head -1` does.
+        BufReader::new(scan.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        assert!(first.contains("key 000000"), "{first}");
+        wait(&args, scan).code(0).silent();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_stops_a_load_and_leaves_a_valid_store() {
+    let scratch = Scratch::new("interrupt");
+    let store = scratch.store();
+    let args = ["load", &store, "-"];
+    let mut load = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = load.stdin.take().unwrap();
+    let text: String = (0..50_000).map(|n| format!("key {n:06}\n")).collect();
+    stdin.write_all(text.as_bytes()).unwrap();
+    let pid = load.id().to_string();
+    // The load now waits for more input, which never comes: only the signal can end it.
+    let killed = std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(killed.success());
+    wait(&args, load).code(130).stderr_has("interrupted");
+    drop(stdin);
+    run(&["verify", &store]).code(0);
+    let count: u64 = run(&["count", &store]).code(0).text().trim().parse().unwrap();
+    assert!(count <= 50_000);
+}

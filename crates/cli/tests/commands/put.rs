@@ -1,0 +1,44 @@
+//! `put`: writes, overwrites, and creates the store.
+
+use crate::harness::{Scratch, run};
+
+#[test]
+fn a_record_is_there_when_the_command_has_returned() {
+    let scratch = Scratch::new("put");
+    let store = scratch.store();
+    run(&["put", &store, "k", "one"]).code(0).stdout("").silent();
+    run(&["get", &store, "k"]).code(0).stdout("one\n");
+    run(&["put", &store, "k", "two"]).code(0).silent();
+    run(&["scan", &store]).code(0).stdout("k\ttwo\n");
+}
+
+#[test]
+fn empty_keys_and_values_are_records() {
+    let scratch = Scratch::new("put-empty");
+    let store = scratch.store();
+    run(&["put", &store, "", "of the empty key"]).code(0).silent();
+    run(&["put", &store, "empty value", ""]).code(0).silent();
+    run(&["get", &store, ""]).code(0).stdout("of the empty key\n");
+    run(&["get", &store, "empty value"]).code(0).stdout("\n");
+    run(&["count", &store]).code(0).stdout("2\n");
+}
+
+#[test]
+fn keyspaces_are_apart() {
+    let scratch = Scratch::new("put-keyspaces");
+    let store = scratch.store();
+    run(&["put", &store, "k", "here", "--keyspace", "a"]).code(0);
+    run(&["put", &store, "k", "there", "--keyspace", "b"]).code(0);
+    run(&["get", &store, "k", "--keyspace", "a"]).code(0).stdout("here\n");
+    run(&["get", &store, "k", "--keyspace", "b"]).code(0).stdout("there\n");
+}
+
+#[test]
+fn what_does_not_fit_into_a_page_is_refused() {
+    let scratch = Scratch::new("put-large");
+    let store = scratch.store();
+    let long = "x".repeat(100_000);
+    run(&["put", &store, &long, "v"]).code(1).stderr_has("cannot write to");
+    run(&["put", &store, "k", "v"]).code(0).silent();
+    run(&["scan", &store]).code(0).stdout("k\tv\n");
+}

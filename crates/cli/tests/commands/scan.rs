@@ -1,0 +1,59 @@
+//! `scan`: order, bounds, prefixes, limits, forms, and a way back through `load --escaped`.
+
+use crate::harness::{Scratch, run, run_with_input};
+
+const FRUIT: &str = "apple\tred\nbanana\tyellow\nblueberry\tblue\ncherry\tred\n";
+
+#[test]
+fn records_come_in_key_order_both_ways() {
+    let shuffled = "cherry\tred\napple\tred\nblueberry\tblue\nbanana\tyellow\n";
+    let (_scratch, store) = Scratch::loaded("scan", shuffled);
+    run(&["scan", &store]).code(0).stdout(FRUIT).silent();
+    let reversed: String = FRUIT.lines().rev().map(|line| format!("{line}\n")).collect();
+    run(&["scan", &store, "--reverse"]).code(0).stdout(reversed);
+    run(&["scan", &store, "--reverse", "--limit", "1"]).code(0).stdout("cherry\tred\n");
+    run(&["scan", &store, "--limit", "0"]).code(0).stdout("");
+}
+
+#[test]
+fn bounds_and_prefixes_select() {
+    let (_scratch, store) = Scratch::loaded("scan-bounds", FRUIT);
+    let keys = |args: &[&str]| {
+        let args = [&["scan", &store, "--keys-only"], args].concat();
+        run(&args).code(0).text().lines().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(keys(&["--from", "banana", "--to", "cherry"]), "banana blueberry");
+    assert_eq!(keys(&["--from", "b"]), "banana blueberry cherry");
+    assert_eq!(keys(&["--to", "b"]), "apple");
+    assert_eq!(keys(&["--prefix", "b"]), "banana blueberry");
+    assert_eq!(keys(&["--prefix", "b", "--from", "bb"]), "blueberry");
+    assert_eq!(keys(&["--prefix", "b", "--to", "bb", "--reverse"]), "banana");
+    assert_eq!(keys(&["--prefix", "b", "--from", "a", "--to", "z"]), "banana blueberry");
+    assert_eq!(keys(&["--prefix", ""]), "apple banana blueberry cherry");
+    assert_eq!(keys(&["--prefix", "bananas"]), "");
+    assert_eq!(keys(&["--from", "z", "--to", "a"]), "");
+    assert_eq!(keys(&["--from", "b", "--to", "b"]), "");
+}
+
+#[test]
+fn json_is_one_object_a_line() {
+    let (_scratch, store) = Scratch::loaded("scan-json", FRUIT);
+    let done = run(&["scan", &store, "--format", "json", "--limit", "1"]).code(0);
+    assert_eq!(done.text(), "{\"key\":\"apple\",\"value\":\"red\"}\n");
+    let done = run(&["scan", &store, "--format", "json", "--limit", "1", "--keys-only"]).code(0);
+    assert_eq!(done.text(), "{\"key\":\"apple\"}\n");
+}
+
+#[test]
+fn what_scan_prints_load_reads_back() {
+    let scratch = Scratch::new("scan-back");
+    let store = scratch.store();
+    for (key, value) in [(r"\x00\xff", r"\n\t\\"), ("J\u{f6}rg", r"\r"), (r"a\tb", "")] {
+        run(&["put", &store, key, value]).code(0);
+    }
+    let scanned = run(&["scan", &store]).code(0);
+    assert_eq!(scanned.text().lines().count(), 3);
+    let copy = scratch.path("copy.hrow");
+    run_with_input(&["load", &copy, "-", "--escaped"], scanned.text().as_bytes()).code(0);
+    run(&["scan", &copy]).code(0).stdout(scanned.text());
+}

@@ -1,0 +1,43 @@
+//! `stat`: figures that agree with what was loaded, and with each other.
+
+use crate::harness::{Scratch, run};
+
+#[test]
+fn the_figures_add_up() {
+    let text: String = (0..5_000).map(|n| format!("key {n:05}\tvalue of {n}\n")).collect();
+    let (_scratch, store) = Scratch::loaded("stat", text);
+    let json = run(&["stat", &store, "--format", "json"]).code(0).silent().json();
+    let number = |pointer: &str| json.pointer(pointer).and_then(|n| n.as_u64()).expect(pointer);
+    assert_eq!(number("/keys"), 5_000);
+    let levels = json["levels"].as_array().unwrap();
+    assert!(levels.len() >= 2, "{json:#}");
+    assert_eq!(number("/height"), levels.len() as u64);
+    for level in levels {
+        let by_fill: u64 =
+            level["pages_by_fill"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
+        assert_eq!(level["pages"], by_fill);
+        let fill = level["fill"].as_f64().unwrap();
+        assert!(fill > 0.0 && fill <= 1.0, "{level:#}");
+    }
+    assert_eq!(levels[0]["keys"], 5_000);
+    assert_eq!(levels[levels.len() - 1]["pages"], 1);
+    let parts = ["header", "used", "free", "quarantined", "being_returned"];
+    let sum: u64 = parts.iter().map(|part| number(&format!("/space/{part}_bytes"))).sum();
+    assert_eq!(sum, number("/space/file_bytes"), "{json:#}");
+    assert_eq!(sum, std::fs::metadata(&store).unwrap().len());
+    assert!(number("/memory/kept_bytes") <= number("/memory/limit_bytes"));
+    assert!(number("/cache/page_reads") >= number("/levels/0/pages"));
+    // A walk of a store that was just opened reads each page once, and finds none of them in memory
+    // but what the look for the keyspace may have left there.
+    assert!(number("/cache/pages_visited") > number("/levels/0/pages"));
+    assert!(number("/cache/hits") <= 2, "{json:#}");
+}
+
+#[test]
+fn people_get_a_table_and_a_histogram() {
+    let (_scratch, store) = Scratch::loaded("stat-human", "a\nb\nc\n");
+    let human = run(&["stat", &store, "--memory-limit", "16MiB"]).code(0).silent();
+    for words in ["keys       3\n", "height     1\n", "leaves by fill\n", "of at most 16.0 MiB\n"] {
+        assert!(human.text().contains(words), "{words:?} not in:\n{}", human.text());
+    }
+}

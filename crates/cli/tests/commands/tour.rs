@@ -1,0 +1,42 @@
+//! `tour`: the whole of it on a small scale, and that it cleans up.
+
+use crate::harness::{Scratch, run};
+use std::path::Path;
+
+#[test]
+fn every_step_is_right_and_reported() {
+    let scratch = Scratch::new("tour");
+    let store = scratch.path("tour.hrow");
+    let args = ["tour", "--records", "40000", "--store", &store, "--threads", "2"];
+    let json = run(&[&args[..], &["--format", "json"]].concat()).code(0).json();
+    let steps = json["steps"].as_array().unwrap();
+    let names: Vec<_> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "load",
+            "look up",
+            "look up many",
+            "look up absent",
+            "scan prefixes",
+            "overwrite",
+            "delete half",
+            "shrink",
+            "close",
+            "reopen",
+            "check all",
+            "verify"
+        ]
+    );
+    assert_eq!(steps[0]["count"], 40_000);
+    assert_eq!(json["records_left"], 20_000);
+    run(&["count", &store]).code(0).stdout("20000\n");
+}
+
+#[test]
+fn a_store_of_the_users_is_never_touched() {
+    let (_scratch, store) = Scratch::loaded("tour-existing", "a\tb\n");
+    run(&["tour", "--records", "1000", "--store", &store]).code(1).stderr_has("cannot create");
+    run(&["scan", &store]).code(0).stdout("a\tb\n");
+    assert!(Path::new(&store).exists());
+}

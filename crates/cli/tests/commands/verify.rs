@@ -1,0 +1,42 @@
+//! `verify`: a sound store, and stores with one damaged byte.
+
+use crate::harness::{Scratch, run};
+use std::fs;
+
+fn loaded(name: &str) -> (Scratch, String) {
+    let text: String = (0..5_000).map(|n| format!("key {n:05}\tvalue of {n}\n")).collect();
+    Scratch::loaded(name, text)
+}
+
+#[test]
+fn a_sound_store_is_said_to_be_sound() {
+    let (_scratch, store) = loaded("verify");
+    let done = run(&["verify", &store]).code(0).silent();
+    assert!(done.text().starts_with("sound: "), "{}", done.text());
+    let json = run(&["verify", &store, "--format", "json"]).code(0).json();
+    assert_eq!(json["sound"], true);
+    assert_eq!(json["keyspaces"], 1);
+    assert!(json["pages"].as_u64().unwrap() >= 20, "{json:#}");
+    assert_eq!(json["defects"], serde_json::json!([]));
+}
+
+#[test]
+fn damage_is_exit_code_4_and_named() {
+    let (scratch, store) = loaded("verify-damage");
+    let sound = fs::read(&store).unwrap();
+    let at = find(&sound, b"value of 2500").expect("values stand in the file as they are");
+    let mut damaged = sound.clone();
+    damaged[at] ^= 1;
+    let copy = scratch.file("damaged.hrow", &damaged);
+    let done = run(&["verify", &copy]).code(4).stderr_has("found");
+    assert!(done.text().contains("page"), "{}", done.text());
+    let json = run(&["verify", &copy, "--format", "json"]).code(4).json();
+    assert_eq!(json["sound"], false);
+    assert_ne!(json["defects"], serde_json::json!([]));
+    // The damage is never given out as data.
+    run(&["get", &copy, "key 02500"]).code(1).stdout("").stderr_has("page");
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
