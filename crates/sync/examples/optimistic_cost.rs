@@ -11,7 +11,7 @@
 //! key and of the next, a copy of a value of 8 to 100 bytes.
 
 use hedgerow_sync::latch::HybridLatch;
-use hedgerow_sync::optimistic::{PageBytes, PlainBytes, RacingBytes, leading_below};
+use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes, RacingBytes, leading_below};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::time::Moment;
 use std::cmp::Ordering;
@@ -179,6 +179,9 @@ impl PageBytes for Slice<'_> {
     }
     fn equals(self, offset: usize, len: usize, key: &[u8]) -> bool {
         self.part(offset, len) == key
+    }
+    fn copy_out(self, offset: usize, len: usize, to: &mut Copied) {
+        *to = Copied::from(self.part(offset, len));
     }
     fn copy(self, offset: usize, to: &mut [u8]) {
         to.copy_from_slice(self.part(offset, to.len()));

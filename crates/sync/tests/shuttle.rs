@@ -125,7 +125,7 @@ fn a_mixed_crowd_keeps_the_invariants() {
 
 /// A page behind a latch, owned by the threads of a model together.
 #[repr(align(64))]
-struct Page(std::cell::UnsafeCell<[u8; 64]>);
+struct Page(std::cell::UnsafeCell<[u8; 128]>);
 
 // SAFETY: the bytes are accessed through `RacingBytes` alone, by its rules.
 unsafe impl Send for Page {}
@@ -135,14 +135,14 @@ unsafe impl Sync for Page {}
 impl Page {
     fn view(&self) -> RacingBytes<'_> {
         // SAFETY: aligned to 64, 64 bytes long, and accessed through such views alone.
-        unsafe { RacingBytes::new(self.0.get().cast(), 64) }
+        unsafe { RacingBytes::new(self.0.get().cast(), 128) }
     }
 }
 
 #[test]
 fn validated_pages_are_never_torn() {
     check(|| {
-        let shared = Arc::new((HybridLatch::new(), Page([0; 64].into())));
+        let shared = Arc::new((HybridLatch::new(), Page([0; 128].into())));
         let writers: Vec<_> = (1..3_u8)
             .map(|writer| {
                 let shared = Arc::clone(&shared);
@@ -152,7 +152,7 @@ fn validated_pages_are_never_torn() {
                         // In two halves, with a chance for others between them.
                         shared.1.view().publish(&[writer * 10 + round; 32]);
                         thread::yield_now();
-                        shared.1.view().publish(&[writer * 10 + round; 64]);
+                        shared.1.view().publish(&[writer * 10 + round; 128]);
                         drop(guard);
                     }
                 };
@@ -163,10 +163,10 @@ fn validated_pages_are_never_torn() {
             if let Some(version) = shared.0.optimistic() {
                 let first = shared.1.view().u64_at(0);
                 thread::yield_now();
-                let mut copy = [0; 64];
+                let mut copy = [0; 128];
                 shared.1.view().copy(0, &mut copy);
                 if shared.0.validate(version) {
-                    assert_eq!(copy, [copy[0]; 64], "torn");
+                    assert_eq!(copy, [copy[0]; 128], "torn");
                     assert_eq!(first.to_le_bytes(), [copy[0]; 8], "two states");
                 }
             }

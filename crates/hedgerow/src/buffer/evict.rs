@@ -184,7 +184,7 @@ impl BufferPool {
                 && (header.is_free()
                     || (self.slots.is_some()
                         && !header.is_dirty()
-                        && !side.is_used()
+                        && !header.is_used()
                         && !side.is_pinned()))
         };
         if !may_go() {
@@ -242,7 +242,7 @@ impl BufferPool {
         self.slots.as_ref()?;
         for _ in 0..FOREGROUND_SWEEP.min(2 * self.frames()) {
             let frame = self.next_frame();
-            if self.side(frame).take_use() {
+            if self.header(frame).take_use() {
                 continue;
             }
             if let Some(taken) = self.take_if_idle(frame) {
@@ -336,7 +336,7 @@ impl BufferPool {
                 let (header, side) = (self.header(frame), self.side(frame));
                 let is_dirty = header.is_dirty();
                 // A page in use can be written; it is only not evicted.
-                let spared = (side.is_pinned() || side.take_use()) && !(too_dirty && is_dirty);
+                let spared = (side.is_pinned() || header.take_use()) && !(too_dirty && is_dirty);
                 if is_dirty && !spared && !header.latch.is_exclusive() {
                     dirty.push(frame);
                 }
@@ -347,7 +347,7 @@ impl BufferPool {
                 && let Err(error) = self.write_back_cold(dirty)
             {
                 self.turn_clock(goal, |frame| {
-                    self.side(frame).take_use();
+                    self.header(frame).take_use();
                     self.free.count() < goal
                 });
                 return Err(error);

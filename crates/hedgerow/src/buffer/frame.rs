@@ -1,23 +1,26 @@
 //! What is known of each frame besides its bytes: a 32-byte header and a 16-byte side entry.
 //!
 //! Invariants of the header (two to a cache line):
-//! - every field but the latch changes only under the frame's exclusive latch (or before the frame is
-//!   known to anybody), so the fields are atomics read and written relaxed: the latch orders them;
+//! - every field but the latch and the mark of use changes only under the frame's exclusive latch (or
+//!   before the frame is known to anybody), so the fields are atomics read and written relaxed: the
+//!   latch orders them;
 //! - `page` is [`PageId::NONE`] in a frame that holds no page;
 //! - a frame that is not dirty holds what its `clean_slot` holds.
 //!
-//! The side entry holds relaxed counters that readers may touch without any latch. They are advice:
-//! losing an update costs nothing but a worse choice. `Send + Sync`.
+//! The mark of use, and the counters of the side entry, readers may touch without any latch. They are
+//! advice: losing an update costs nothing but a worse choice. The mark stands in the header because
+//! every look-up sets it, and has the header's line at hand. `Send + Sync`.
 
+use crate::page::FrameHead;
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// The page in the frame is newer than its slot.
-const DIRTY: u32 = 1;
+const DIRTY: u16 = 1;
 /// The frame was given to the page table and holds no pages any more.
-const RETIRED: u32 = 2;
+const RETIRED: u16 = 2;
 
 /// Header of a frame.
 #[repr(C)]
@@ -25,7 +28,8 @@ pub struct FrameHeader {
     /// Protects the header and the bytes.
     pub latch: HybridLatch,
     page: AtomicU32,
-    flags: AtomicU32,
+    flags: AtomicU16,
+    used: AtomicU8,
     clean_slot: AtomicU64,
     epoch: AtomicU32,
     clean_epoch: AtomicU32,
@@ -45,7 +49,8 @@ impl FrameHeader {
         FrameHeader {
             latch: HybridLatch::new(),
             page: AtomicU32::new(PageId::NONE.0),
-            flags: AtomicU32::new(0),
+            flags: AtomicU16::new(0),
+            used: AtomicU8::new(0),
             clean_slot: AtomicU64::new(Slot::NONE.word()),
             epoch: AtomicU32::new(0),
             clean_epoch: AtomicU32::new(0),
@@ -112,6 +117,20 @@ impl FrameHeader {
         self.epoch.store(short(epoch), Relaxed);
     }
 
+    /// Takes the second chance away; true if there was one.
+    pub fn take_use(&self) -> bool {
+        if self.used.load(Relaxed) == 0 {
+            return false;
+        }
+        self.used.store(0, Relaxed);
+        true
+    }
+
+    /// Whether the page has been used since the clock passed.
+    pub fn is_used(&self) -> bool {
+        self.used.load(Relaxed) != 0
+    }
+
     /// Empties the header: the frame holds no page.
     pub fn clear(&self) {
         self.page.store(PageId::NONE.0, Relaxed);
@@ -122,10 +141,29 @@ impl FrameHeader {
     }
 }
 
+impl<'p> FrameHead<'p> for &'p FrameHeader {
+    #[inline(always)]
+    fn latch(self) -> &'p HybridLatch {
+        &self.latch
+    }
+
+    #[inline(always)]
+    fn page_id(self) -> PageId {
+        self.page()
+    }
+
+    #[inline(always)]
+    fn note_use(self) {
+        // The look before the store keeps the line shared between cores while a page is hot.
+        if self.used.load(Relaxed) == 0 {
+            self.used.store(1, Relaxed);
+        }
+    }
+}
+
 /// Relaxed counters of a frame, lost on eviction.
 #[repr(C)]
 pub struct SideEntry {
-    used: AtomicU8,
     listed: AtomicBool,
     pins: AtomicU16,
     fault: AtomicU32,
@@ -140,35 +178,11 @@ impl SideEntry {
     /// The entry of a frame without a page.
     pub fn new() -> SideEntry {
         SideEntry {
-            used: AtomicU8::new(0),
             listed: AtomicBool::new(false),
             pins: AtomicU16::new(0),
             fault: AtomicU32::new(0),
             _reserved: [AtomicU32::new(0), AtomicU32::new(0)],
         }
-    }
-
-    /// Notes a use: second chance for the page.
-    #[inline(always)]
-    pub fn note_use(&self) {
-        // The look before the store keeps the line shared between cores while a page is hot.
-        if self.used.load(Relaxed) == 0 {
-            self.used.store(1, Relaxed);
-        }
-    }
-
-    /// Takes the second chance away; true if there was one.
-    pub fn take_use(&self) -> bool {
-        if self.used.load(Relaxed) == 0 {
-            return false;
-        }
-        self.used.store(0, Relaxed);
-        true
-    }
-
-    /// Whether the page has been used since the clock passed.
-    pub fn is_used(&self) -> bool {
-        self.used.load(Relaxed) != 0
     }
 
     /// Keeps the page from eviction until [`Self::unpin`]. The caller checks afterwards that the

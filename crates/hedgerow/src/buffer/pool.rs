@@ -30,12 +30,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::page::epoch::{Epochs, Stay};
 use crate::page::header::{self, PageKind};
 use crate::page::pool::EpochStay;
-use crate::page::{ExclusivePage, FrameId, PagePool};
+use crate::page::{ExclusivePage, FrameHead, FrameId, PagePool};
 use crate::space::page_ids::PageIds;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::{Epoch, PageId, Slot};
-use hedgerow_sync::latch::{ExclusiveGuard, HybridLatch};
+use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic::RacingBytes;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -328,8 +328,9 @@ impl BufferPool {
 
     /// Puts a frame without a page back into use, and unlatches it.
     pub(super) fn release_frame(&self, frame: FrameId, guard: ExclusiveGuard<'_>) {
-        self.header(frame).clear();
-        self.side(frame).take_use();
+        let header = self.header(frame);
+        header.clear();
+        header.take_use();
         // Before the frame can be had: who takes it counts down.
         self.free.count_up();
         drop(guard);
@@ -337,6 +338,14 @@ impl BufferPool {
             self.free.push(frame);
         }
         self.evictor.frames_freed();
+    }
+
+    /// The frame that a word of the table names.
+    #[inline(always)]
+    fn resident_elsewhere(&self, word: u64) -> Option<FrameId> {
+        let Place::Resident(frame) = Place::from_word(word) else { return None };
+        assert!(frame.0 < self.frames, "the table names frames of the pool");
+        Some(frame)
     }
 
     /// The racing view of a frame.
@@ -371,6 +380,7 @@ fn opaque(guess: u32) -> u32 {
 
 impl PagePool for BufferPool {
     type Session<'p> = Session<'p>;
+    type Head<'p> = &'p FrameHeader;
     type EpochGuard<'p> = Stay<'p>;
 
     #[inline(always)]
@@ -382,13 +392,15 @@ impl PagePool for BufferPool {
     fn translate(&self, id: PageId) -> Option<FrameId> {
         let guess = self.preferred(id);
         let word = self.table.word(id)?.load(Acquire);
-        if word == Place::Resident(guess).word() {
-            return Some(FrameId(opaque(guess.0)));
-        }
-        match Place::from_word(word) {
-            Place::Resident(frame) => Some(frame),
-            _ => None,
-        }
+        let frame = if word == Place::Resident(guess).word() {
+            FrameId(opaque(guess.0))
+        } else {
+            self.resident_elsewhere(word)?
+        };
+        // SAFETY: a remainder of `frames` is below it; the other is checked. Said here, so that header
+        // and bytes of the frame are found without a further look.
+        unsafe { std::hint::assert_unchecked(frame.0 < self.frames) };
+        Some(frame)
     }
 
     #[inline(always)]
@@ -401,23 +413,13 @@ impl PagePool for BufferPool {
     }
 
     #[inline(always)]
-    fn latch(&self, frame: FrameId) -> &HybridLatch {
-        &self.header(frame).latch
-    }
-
-    #[inline(always)]
-    fn page_id(&self, frame: FrameId) -> PageId {
-        self.header(frame).page()
+    fn head(&self, frame: FrameId) -> &FrameHeader {
+        self.header(frame)
     }
 
     #[inline(always)]
     fn bytes(&self, frame: FrameId) -> RacingBytes<'_> {
         self.racing(frame)
-    }
-
-    #[inline(always)]
-    fn note_use(&self, frame: FrameId) {
-        self.side(frame).note_use();
     }
 
     fn session(&self) -> Session<'_> {
@@ -453,7 +455,7 @@ impl PagePool for BufferPool {
                 slots.request_checkpoint();
             }
         }
-        self.side(frame).note_use();
+        header.note_use();
     }
 
     fn free(&self, mut page: ExclusivePage<'_, Self>, epoch: Epoch) {

@@ -11,7 +11,7 @@ use crate::buffer::pool::BufferPool;
 use crate::buffer::table::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
-use crate::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession};
+use crate::page::{Access, ExclusivePage, FrameHead, FrameId, PagePool, PoolSession};
 use crate::storage::{AlignedBuffer, ReadRequest};
 use crate::types::{Epoch, PageId, Slot, TreeId};
 use hedgerow_sync::latch::ExclusiveGuard;
@@ -129,7 +129,7 @@ impl<'p> Session<'p> {
             return Ok(());
         }
         let mut waits = 0;
-        let latched = self.pool.latch(frame).shared_while(&mut || {
+        let latched = self.pool.header(frame).latch.shared_while(&mut || {
             waits += 1;
             waits < super::evict::FRAME_WAITS
                 && self.pool.table.place(id) == Some(Place::Faulting(frame))
@@ -180,7 +180,7 @@ impl<'p> Session<'p> {
         header.set_page(id);
         header.set_clean(slot, epoch);
         if access == Access::Point {
-            pool.side(frame).note_use();
+            header.note_use();
         }
         pool.counters.faulted(frame == pool.preferred(id));
         pool.table.set(id, Place::Resident(frame));

@@ -1,8 +1,8 @@
 //! The page table: page id -> one word that tells where the page is.
 //!
 //! ```text
-//! bits 62..64  state: 0 free, 1 evicted, 2 faulting, 3 resident
-//! bits  0..62  evicted: the slot (offset, length, tag); faulting and resident: the frame
+//! bits 0..2   state: 0 free, 1 evicted, 2 faulting, 3 resident
+//! bits 2..64  evicted: the slot (offset, length, tag); faulting and resident: the frame
 //! ```
 //!
 //! The table is made of parts of 512 words, the same cut as the page map on disk: a part is read from
@@ -27,7 +27,8 @@ use crate::types::{PART_WORDS, PageId, Slot};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::atomic::{AtomicPtr, AtomicU64};
 
-const STATE_SHIFT: u32 = 62;
+// Below, so that the word of a resident page takes one instruction to make.
+const STATE_BITS: u32 = 2;
 const FREE: u64 = 0;
 const EVICTED: u64 = 1;
 const FAULTING: u64 = 2;
@@ -60,20 +61,21 @@ impl Place {
     pub const fn word(self) -> u64 {
         match self {
             Place::Free => FREE,
-            Place::Evicted(slot) => slot.word() | EVICTED << STATE_SHIFT,
-            Place::Faulting(frame) => frame.0 as u64 | FAULTING << STATE_SHIFT,
-            Place::Resident(frame) => frame.0 as u64 | RESIDENT << STATE_SHIFT,
+            Place::Evicted(slot) => slot.word() << STATE_BITS | EVICTED,
+            Place::Faulting(frame) => (frame.0 as u64) << STATE_BITS | FAULTING,
+            Place::Resident(frame) => (frame.0 as u64) << STATE_BITS | RESIDENT,
         }
     }
 
     /// Unpacks a word.
     #[inline]
     pub const fn from_word(word: u64) -> Place {
-        match word >> STATE_SHIFT {
+        let (state, rest) = (word & ((1 << STATE_BITS) - 1), word >> STATE_BITS);
+        match state {
             FREE => Place::Free,
-            EVICTED => Place::Evicted(Slot::from_word(word)),
-            FAULTING => Place::Faulting(FrameId(word as u32)),
-            _ => Place::Resident(FrameId(word as u32)),
+            EVICTED => Place::Evicted(Slot::from_word(rest)),
+            FAULTING => Place::Faulting(FrameId(rest as u32)),
+            _ => Place::Resident(FrameId(rest as u32)),
         }
     }
 }

@@ -65,7 +65,7 @@ fn a_flush_does_not_wait_for_a_frame_that_was_cleaned_and_taken() {
     let (_, frame) = fresh(&pool);
     // A checkpoint has it on its list; then the page is written and evicted by the background, and an
     // operation takes the frame, which then waits for that checkpoint.
-    pool.side(frame).take_use();
+    pool.header(frame).take_use();
     pool.write_back_cold(vec![frame]).unwrap();
     assert!(pool.header(frame).is_free());
     let taken = pool.header(frame).latch.exclusive();
@@ -162,7 +162,7 @@ fn a_page_of_an_epoch_yet_to_come_is_damage() {
     let (id, frame) = (page.id(), page.frame());
     drop(page);
     drop(session);
-    pool.side(frame).take_use();
+    pool.header(frame).take_use();
     pool.write_back_cold(vec![frame]).unwrap();
     let error = pool.session().fault(id, Access::Point).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Corrupted { .. }), "{error}");

@@ -224,7 +224,7 @@ impl BufferPool {
         self.dirty.fetch_sub(1, AcqRel);
         header.set_clean(slot, page.epoch);
         let side = self.side(page.frame);
-        if manner == Manner::Evict && !side.is_used() && !side.is_pinned() {
+        if manner == Manner::Evict && !header.is_used() && !side.is_pinned() {
             self.evict_latched(page.frame);
             self.release_frame(page.frame, guard);
         } else {

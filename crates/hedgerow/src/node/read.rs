@@ -12,7 +12,7 @@ use super::layout::{
 };
 use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PAGE_ID, PageKind, TREE_ID};
 use crate::types::{Lsn, PageId, TreeId};
-use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
+use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
@@ -39,25 +39,25 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     /// What the page is; `None` if this build knows no such kind.
     #[inline(always)]
     pub fn kind(&self) -> Option<PageKind> {
-        PageKind::from_byte(self.bytes.u8_at(KIND))
+        PageKind::from_byte(self.bytes.field_u8::<{ KIND }>())
     }
 
     /// Level above the leaves, which have zero.
     #[inline(always)]
     pub fn level(&self) -> u8 {
-        self.bytes.u8_at(LEVEL)
+        self.bytes.field_u8::<{ LEVEL }>()
     }
 
     /// The page that the bytes say they are.
     #[inline(always)]
     pub fn page_id(&self) -> PageId {
-        PageId(self.bytes.u32_at(PAGE_ID))
+        PageId(self.bytes.field_u32::<{ PAGE_ID }>())
     }
 
     /// The tree that the page belongs to.
     #[inline(always)]
     pub fn tree_id(&self) -> TreeId {
-        TreeId(self.bytes.u32_at(TREE_ID))
+        TreeId(self.bytes.field_u32::<{ TREE_ID }>())
     }
 
     /// The newest LSN of any record in the page.
@@ -69,18 +69,18 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     /// Number of records in a leaf, of separators in an inner node (which has one child more).
     #[inline(always)]
     pub fn count(&self) -> usize {
-        usize::from(self.bytes.u16_at(COUNT))
+        usize::from(self.bytes.field_u16::<{ COUNT }>())
     }
 
     /// Bytes that all keys of the node begin with and none stores.
     #[inline(always)]
     pub fn prefix_len(&self) -> usize {
-        usize::from(self.bytes.u16_at(PREFIX_LEN))
+        usize::from(self.bytes.field_u16::<{ PREFIX_LEN }>())
     }
 
     #[inline(always)]
     fn is_inner(&self) -> bool {
-        self.bytes.u8_at(KIND) == PageKind::Inner as u8
+        self.bytes.field_u8::<{ KIND }>() == PageKind::Inner as u8
     }
 
     #[inline(always)]
@@ -88,7 +88,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
         if !L::HEADS {
             return HEADS;
         }
-        HEADS + 4 * usize::from(self.bytes.u16_at(HEADS_CAPACITY))
+        HEADS + 4 * usize::from(self.bytes.field_u16::<{ HEADS_CAPACITY }>())
     }
 
     #[inline(always)]
@@ -137,15 +137,11 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
         self.bytes.append_to(slot.offset + slot.suffix_len, slot.value_len, out);
     }
 
-    /// Copies the value of record `index` of a leaf to the start of `out` and gives its length. If
-    /// `out` is shorter than that, nothing is copied.
+    /// Copies the value of record `index` of a leaf.
     #[inline(always)]
-    pub fn value_into(&self, index: usize, out: &mut [u8]) -> usize {
+    pub fn copy_value(&self, index: usize, out: &mut Copied) {
         let slot = self.leaf_slot(index);
-        if let Some(out) = out.get_mut(..slot.value_len) {
-            self.bytes.copy(slot.offset + slot.suffix_len, out);
-        }
-        slot.value_len
+        self.bytes.copy_out(slot.offset + slot.suffix_len, slot.value_len, out);
     }
 
     /// Whether the value of record `index` of a leaf is `value`.
@@ -165,7 +161,8 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     /// Appends the prefix that all keys of the node share to `out`.
     #[inline]
     pub fn append_prefix(&self, out: &mut Vec<u8>) {
-        let lower = self.bytes.len().saturating_sub(usize::from(self.bytes.u16_at(LOWER_LEN)));
+        let lower =
+            self.bytes.len().saturating_sub(usize::from(self.bytes.field_u16::<{ LOWER_LEN }>()));
         self.bytes.append_to(lower, self.prefix_len(), out);
     }
 
@@ -194,21 +191,21 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     /// Place and length of the lower fence; `None` for minus infinity.
     #[inline]
     fn lower_place(&self) -> Option<(usize, usize)> {
-        if self.bytes.u16_at(NODE_FLAGS) & LOWER_INFINITE != 0 {
+        if self.bytes.field_u16::<{ NODE_FLAGS }>() & LOWER_INFINITE != 0 {
             return None;
         }
-        let len = usize::from(self.bytes.u16_at(LOWER_LEN));
+        let len = usize::from(self.bytes.field_u16::<{ LOWER_LEN }>());
         Some((self.bytes.len().saturating_sub(len), len))
     }
 
     /// Place and length of the upper fence; `None` for plus infinity.
     #[inline]
     fn upper_place(&self) -> Option<(usize, usize)> {
-        if self.bytes.u16_at(NODE_FLAGS) & UPPER_INFINITE != 0 {
+        if self.bytes.field_u16::<{ NODE_FLAGS }>() & UPPER_INFINITE != 0 {
             return None;
         }
-        let lower = usize::from(self.bytes.u16_at(LOWER_LEN));
-        let len = usize::from(self.bytes.u16_at(UPPER_LEN));
+        let lower = usize::from(self.bytes.field_u16::<{ LOWER_LEN }>());
+        let len = usize::from(self.bytes.field_u16::<{ UPPER_LEN }>());
         Some((self.bytes.len().saturating_sub(lower + len), len))
     }
 
@@ -234,12 +231,12 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
 
     /// Bytes of the lower fence.
     pub fn lower_fence_len(&self) -> usize {
-        usize::from(self.bytes.u16_at(LOWER_LEN))
+        usize::from(self.bytes.field_u16::<{ LOWER_LEN }>())
     }
 
     /// Bytes of the upper fence.
     pub fn upper_fence_len(&self) -> usize {
-        usize::from(self.bytes.u16_at(UPPER_LEN))
+        usize::from(self.bytes.field_u16::<{ UPPER_LEN }>())
     }
 
     /// Whether the node reaches up only to a fence.
@@ -274,12 +271,13 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
 
     /// Bytes of both fences.
     fn fence_bytes(&self) -> usize {
-        usize::from(self.bytes.u16_at(LOWER_LEN)) + usize::from(self.bytes.u16_at(UPPER_LEN))
+        usize::from(self.bytes.field_u16::<{ LOWER_LEN }>())
+            + usize::from(self.bytes.field_u16::<{ UPPER_LEN }>())
     }
 
     /// Bytes of live records on the heap: suffixes and values.
     pub fn payload_bytes(&self) -> usize {
-        self.bytes.u32_at(HEAP_LIVE) as usize
+        self.bytes.field_u32::<{ HEAP_LIVE }>() as usize
     }
 
     /// Bytes of the page that are in use, once compacted: fixed fields, heads, slots, records, fences.

@@ -97,8 +97,9 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     #[inline(always)]
     fn probe<'k>(&self, key: &'k [u8]) -> Probe<'k> {
         // One load gives both: count below, prefix length above.
-        let fields = self.bytes.u32_at(COUNT) as usize;
-        let capacity = if L::HEADS { usize::from(self.bytes.u16_at(HEADS_CAPACITY)) } else { 0 };
+        let fields = self.bytes.field_u32::<{ COUNT }>() as usize;
+        let capacity =
+            if L::HEADS { usize::from(self.bytes.field_u16::<{ HEADS_CAPACITY }>()) } else { 0 };
         let prefix_len = if L::PREFIX { fields >> 16 } else { 0 };
         Probe {
             count: fields & 0xffff,
@@ -132,7 +133,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     #[inline(always)]
     fn is_one_run(&self, head: i32, count: usize) -> bool {
         L::HINTS
-            && self.bytes.u32_at(HINTS) as i32 == head
+            && self.bytes.field_u32::<{ HINTS }>() as i32 == head
             && count > 2 * BLOCK_HEADS
             && self.bytes.u32_at(HEADS + 4 * (count - BLOCK_HEADS)) as i32 == head
     }

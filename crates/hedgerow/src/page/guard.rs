@@ -13,9 +13,9 @@
 //! than x86-64, and ThreadSanitizer), the writer changes a private copy and publishes it with atomic
 //! stores, so that no plain store races with an atomic load.
 
-use crate::page::pool::{FrameId, PagePool};
+use crate::page::pool::{FrameHead, FrameId, PagePool};
 use crate::types::{Epoch, PageId};
-use hedgerow_sync::latch::{ExclusiveGuard, HybridLatch, SharedGuard, Version};
+use hedgerow_sync::latch::{ExclusiveGuard, SharedGuard, Version};
 use hedgerow_sync::optimistic::{self, RacingBytes};
 
 /// Why an operation has to start over. A value, never an unwinding.
@@ -45,11 +45,11 @@ const PUBLISH: bool = optimistic::WRITERS_PUBLISH;
 
 /// A page as an optimistic reader sees it. `Copy`: it holds nothing.
 ///
-/// Latch and bytes of the frame are looked up once: an acquiring load in between would make the
+/// Head and bytes of the frame are looked up once: an acquiring load in between would make the
 /// compiler fetch the pool's tables anew for each use.
 pub struct OptimisticPage<'p, P: PagePool> {
     pool: &'p P,
-    latch: &'p HybridLatch,
+    head: P::Head<'p>,
     bytes: RacingBytes<'p>,
     frame: FrameId,
     id: PageId,
@@ -79,17 +79,17 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
         let Some(frame) = pool.translate(id) else {
             return Err(Self::absent(pool, id, parent));
         };
-        let (latch, bytes) = (pool.latch(frame), pool.bytes(frame));
-        let Some(version) = latch.optimistic() else {
+        let (head, bytes) = (pool.head(frame), pool.bytes(frame));
+        let Some(version) = head.latch().optimistic() else {
             return Err(Restart::Conflict);
         };
-        if pool.page_id(frame) != id {
+        if head.page_id() != id {
             return Err(Restart::Conflict);
         }
         if let Some(parent) = parent {
             parent.validate()?;
         }
-        Ok(OptimisticPage { pool, latch, bytes, frame, id, version })
+        Ok(OptimisticPage { pool, head, bytes, frame, id, version })
     }
 
     #[cold]
@@ -117,7 +117,7 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
     pub fn resume(pool: &'p P, mark: PageMark) -> Result<Self, Restart> {
         let page = OptimisticPage {
             pool,
-            latch: pool.latch(mark.frame),
+            head: pool.head(mark.frame),
             bytes: pool.bytes(mark.frame),
             frame: mark.frame,
             id: mark.id,
@@ -148,12 +148,12 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
     /// Confirms that nothing read through this value so far was changed meanwhile.
     #[inline(always)]
     pub fn validate(&self) -> Result<(), Restart> {
-        if self.latch.validate(self.version) { Ok(()) } else { Err(Restart::Conflict) }
+        if self.head.latch().validate(self.version) { Ok(()) } else { Err(Restart::Conflict) }
     }
 
     /// Latches the page exclusively if it has not changed since; never waits.
     pub fn upgrade(self) -> Result<ExclusivePage<'p, P>, Restart> {
-        match self.latch.try_upgrade(self.version) {
+        match self.head.latch().try_upgrade(self.version) {
             Some(guard) => Ok(ExclusivePage::new(self.pool, self.frame, self.id, guard)),
             None => Err(Restart::Conflict),
         }
@@ -161,7 +161,7 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
 
     /// Latches the page shared if it has not changed since; never waits.
     pub fn share(self) -> Result<SharedPage<'p, P>, Restart> {
-        let Some(guard) = self.latch.try_shared() else {
+        let Some(guard) = self.head.latch().try_shared() else {
             return Err(Restart::Conflict);
         };
         let page = SharedPage { pool: self.pool, frame: self.frame, id: self.id, _guard: guard };
@@ -172,7 +172,7 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
     /// Notes the use of the page for eviction.
     #[inline(always)]
     pub fn note_use(&self) {
-        self.pool.note_use(self.frame);
+        self.head.note_use();
     }
 }
 
@@ -194,8 +194,8 @@ impl<'p, P: PagePool> SharedPage<'p, P> {
     ) -> Result<Self, Restart> {
         let frame = pool.translate(id).ok_or(Restart::Absent(id))?;
         let mut here = || pool.translate(id) == Some(frame) && keep_waiting();
-        let guard = pool.latch(frame).shared_while(&mut here).ok_or(Restart::Conflict)?;
-        if pool.page_id(frame) != id {
+        let guard = pool.head(frame).latch().shared_while(&mut here).ok_or(Restart::Conflict)?;
+        if pool.head(frame).page_id() != id {
             return Err(Restart::Conflict);
         }
         Ok(SharedPage { pool, frame, id, _guard: guard })
@@ -244,8 +244,8 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
     ) -> Result<Self, Restart> {
         let frame = pool.translate(id).ok_or(Restart::Absent(id))?;
         let mut here = || pool.translate(id) == Some(frame) && keep_waiting();
-        let guard = pool.latch(frame).exclusive_while(&mut here).ok_or(Restart::Conflict)?;
-        if pool.page_id(frame) != id {
+        let guard = pool.head(frame).latch().exclusive_while(&mut here).ok_or(Restart::Conflict)?;
+        if pool.head(frame).page_id() != id {
             guard.release_unchanged();
             return Err(Restart::Conflict);
         }

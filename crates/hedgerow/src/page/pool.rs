@@ -29,10 +29,26 @@ pub enum Access {
     Scan,
 }
 
+/// What stands beside a page in its frame, found once and then at hand: a reference, or little more.
+pub trait FrameHead<'p>: Copy {
+    /// The frame's latch.
+    fn latch(self) -> &'p HybridLatch;
+
+    /// The page that the frame holds now (relaxed; only a validated or latched reader may trust it).
+    fn page_id(self) -> PageId;
+
+    /// Notes that the page was used (second chance). A relaxed store at most, none if already noted.
+    fn note_use(self);
+}
+
 /// Holds pages by id. `Send + Sync`: every method may be called by any number of threads.
 pub trait PagePool: Send + Sync + Sized + 'static {
     /// One operation's account with the pool; see [`PoolSession`].
     type Session<'p>: PoolSession<'p, Self>
+    where
+        Self: 'p;
+    /// What stands beside a page in its frame.
+    type Head<'p>: FrameHead<'p>
     where
         Self: 'p;
     /// A writer's stay in an epoch; leaving is dropping it.
@@ -57,17 +73,11 @@ pub trait PagePool: Send + Sync + Sized + 'static {
     /// from a validated page is corruption.
     fn in_range(&self, id: PageId) -> bool;
 
-    /// The frame's latch.
-    fn latch(&self, frame: FrameId) -> &HybridLatch;
-
-    /// The page that the frame holds now (relaxed; only a validated or latched reader may trust it).
-    fn page_id(&self, frame: FrameId) -> PageId;
+    /// What stands beside the page: latch, page id, mark of use.
+    fn head(&self, frame: FrameId) -> Self::Head<'_>;
 
     /// The frame's bytes.
     fn bytes(&self, frame: FrameId) -> RacingBytes<'_>;
-
-    /// Notes that the page was used (second chance). A relaxed store at most, none if already noted.
-    fn note_use(&self, frame: FrameId);
 
     /// Begins an operation. Costs nothing until the operation faults or reserves.
     fn session(&self) -> Self::Session<'_>;

@@ -14,7 +14,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
-use crate::page::{Access, EpochStay, ExclusivePage, FrameId, PagePool, PoolSession};
+use crate::page::{Access, EpochStay, ExclusivePage, FrameHead, FrameId, PagePool, PoolSession};
 use crate::types::{Epoch, PageId, TreeId};
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::optimistic::RacingBytes;
@@ -25,7 +25,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 /// What the pool keeps beside the bytes of a frame.
-struct Frame {
+pub struct Frame {
     latch: HybridLatch,
     page: AtomicU32,
     used: AtomicU8,
@@ -201,8 +201,28 @@ pub struct MemorySession<'p> {
     pinned: Vec<PageId>,
 }
 
+impl<'p> FrameHead<'p> for &'p Frame {
+    #[inline(always)]
+    fn latch(self) -> &'p HybridLatch {
+        &self.latch
+    }
+
+    #[inline(always)]
+    fn page_id(self) -> PageId {
+        PageId(self.page.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    fn note_use(self) {
+        if self.used.load(Ordering::Relaxed) == 0 {
+            self.used.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl PagePool for MemoryPool {
     type Session<'p> = MemorySession<'p>;
+    type Head<'p> = &'p Frame;
     type EpochGuard<'p> = MemoryEpoch;
 
     fn page_bytes(&self) -> usize {
@@ -229,13 +249,8 @@ impl PagePool for MemoryPool {
     }
 
     #[inline(always)]
-    fn latch(&self, frame: FrameId) -> &HybridLatch {
-        &self.frames[frame.0 as usize].latch
-    }
-
-    #[inline(always)]
-    fn page_id(&self, frame: FrameId) -> PageId {
-        PageId(self.frames[frame.0 as usize].page.load(Ordering::Relaxed))
+    fn head(&self, frame: FrameId) -> &Frame {
+        &self.frames[frame.0 as usize]
     }
 
     #[inline(always)]
@@ -251,14 +266,6 @@ impl PagePool for MemoryPool {
         }
     }
 
-    #[inline(always)]
-    fn note_use(&self, frame: FrameId) {
-        let used = &self.frames[frame.0 as usize].used;
-        if used.load(Ordering::Relaxed) == 0 {
-            used.store(1, Ordering::Relaxed);
-        }
-    }
-
     #[inline]
     fn session(&self) -> MemorySession<'_> {
         MemorySession { pool: self, reserved: Vec::new(), pinned: Vec::new() }
@@ -269,7 +276,7 @@ impl PagePool for MemoryPool {
     }
 
     fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
-        debug_assert!(self.latch(frame).is_exclusive());
+        debug_assert!(self.head(frame).latch.is_exclusive());
     }
 
     fn free(&self, mut page: ExclusivePage<'_, Self>, epoch: Epoch) {

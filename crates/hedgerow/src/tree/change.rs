@@ -162,7 +162,7 @@ impl Change for CompareAndSwap<'_> {
         if !holds {
             let mut found = Value::default();
             if at.found {
-                found.set_by(|to| node.value_into(at.index, to));
+                node.copy_value(at.index, &mut found.0);
             }
             return Decision::Keep(Swap::Differs(at.found.then_some(found)));
         }

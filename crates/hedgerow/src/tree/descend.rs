@@ -56,9 +56,9 @@ pub(super) struct Parent<'p, P: PagePool> {
 
 /// What the first bytes of a root say about it.
 fn check_root<B: PageBytes>(bytes: B, tree: u32) -> Option<u8> {
-    let kind = bytes.u8_at(header::KIND);
-    let ours = bytes.u32_at(header::TREE_ID) == tree && kind != PageKind::Free as u8;
-    ours.then(|| bytes.u8_at(header::LEVEL))
+    let kind = bytes.field_u8::<{ header::KIND }>();
+    let ours = bytes.field_u32::<{ header::TREE_ID }>() == tree && kind != PageKind::Free as u8;
+    ours.then(|| bytes.field_u8::<{ header::LEVEL }>())
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
@@ -94,7 +94,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         level: u8,
     ) -> Result<OptimisticPage<'p, P>, Restart> {
         let page = OptimisticPage::open(&*self.pool, child, Some(parent))?;
-        if page.bytes().u8_at(header::LEVEL) != level {
+        if page.bytes().field_u8::<{ header::LEVEL }>() != level {
             return Err(self.damaged(&page));
         }
         Ok(page)

@@ -13,14 +13,23 @@ use crate::page::{Access, PagePool, Restart};
 use hedgerow_sync::optimistic::PageBytes;
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
-    /// The value of `key`, or `None`. Values of up to 119 bytes are held without an allocation.
+    /// The value of `key`, or `None`. Values of up to 126 bytes are held without an allocation.
     ///
     /// Errors: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout` if others held a
     /// page for very long. Linearizable; any number of threads.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        let mut copy = CopyOut::default();
-        Ok(self.read(key, &mut copy)?.then_some(copy.0))
+        // Made where the caller gets it and filled there. A move would read in wide loads what was just
+        // written in pieces, and have to wait until the writes are through.
+        let mut result = Ok(Some(Value::default()));
+        if let Ok(Some(value)) = &mut result {
+            match self.read(key, &mut CopyOut(value)) {
+                Ok(true) => {}
+                Ok(false) => result = Ok(None),
+                Err(error) => result = Err(error),
+            }
+        }
+        result
     }
 
     /// Puts the value of `key` into `out`, whose content it replaces, and returns `true`; or returns
@@ -103,25 +112,12 @@ fn read_in<B: PageBytes, L: Ladder, R: Read>(node: &Node<B, L>, key: &[u8], read
 }
 
 /// Takes the value as a [`Value`].
-#[derive(Default)]
-pub(super) struct CopyOut(pub(super) Value);
+pub(super) struct CopyOut<'v>(pub(super) &'v mut Value);
 
-impl Read for CopyOut {
+impl Read for CopyOut<'_> {
     #[inline(always)]
     fn take<B: PageBytes, L: Ladder>(&mut self, node: &Node<B, L>, index: usize) {
-        let len = node.value_into(index, self.0.inline_room());
-        if !self.0.set_inline(len) {
-            self.take_long(node, index, len);
-        }
-    }
-}
-
-impl CopyOut {
-    #[cold]
-    #[inline(never)]
-    fn take_long<B: PageBytes, L: Ladder>(&mut self, node: &Node<B, L>, index: usize, len: usize) {
-        // A racing page may name another length now; then the caller's validation fails.
-        node.value_into(index, self.0.set_on_heap(len));
+        node.copy_value(index, &mut self.0.0);
     }
 }
 

@@ -57,9 +57,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 match lane {
                     Lane::Done(value) => visit(at, value.as_deref()),
                     Lane::Alone(restart) => {
-                        let mut copy = CopyOut::default();
+                        let mut value = Value::default();
+                        let mut copy = CopyOut(&mut value);
                         let found = self.read_again(keys[i].as_ref(), &mut copy, *restart)?;
-                        visit(at, found.then_some(copy.0.as_bytes()));
+                        visit(at, found.then_some(value.as_bytes()));
                     }
                     Lane::At(..) | Lane::Absent(_) => {
                         let value = self.get(keys[i].as_ref())?;
@@ -122,7 +123,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         level: u8,
     ) -> Result<Lane<'p, P>, Restart> {
         page.note_use();
-        if page.bytes().u8_at(header::LEVEL) != level {
+        if page.bytes().field_u8::<{ header::LEVEL }>() != level {
             return Err(self.damaged(&page));
         }
         let node = Node::<_, L>::new(page.bytes());
@@ -130,7 +131,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             let at = node.search(key);
             let mut value = Value::default();
             if at.found {
-                value.set_by(|to| node.value_into(at.index, to));
+                node.copy_value(at.index, &mut value.0);
             }
             page.validate()?;
             return Ok(Lane::Done(at.found.then_some(value)));

@@ -114,10 +114,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// Whether two siblings are to be one, by a look at copies of them.
-    fn worth_merging(
-        &self,
-        left: &OptimisticPage<'_, P>,
-        right: &OptimisticPage<'_, P>,
+    fn worth_merging<'p>(
+        &'p self,
+        left: &OptimisticPage<'p, P>,
+        right: &OptimisticPage<'p, P>,
     ) -> Result<bool, Restart> {
         let page_bytes = self.pool.page_bytes();
         let (l, r) = (Node::<_, L>::new(left.bytes()), Node::<_, L>::new(right.bytes()));

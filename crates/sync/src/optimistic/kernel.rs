@@ -56,6 +56,25 @@ fn blocks_equal(a: Block, b: Block) -> bool {
     }
 }
 
+/// A bit for each byte in which two blocks differ, of lowest address lowest, and no other; zero if they
+/// are equal.
+#[inline(always)]
+pub(super) fn differences(a: Block, b: Block) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8};
+        // SAFETY: SSE2 is part of x86-64; these work on registers alone.
+        let equal = unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) };
+        equal as u32 ^ 0xffff
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        // Only the first one is ever looked at.
+        let first = (a ^ b).trailing_zeros() / 8;
+        if first < 16 { 1 << first } else { 0 }
+    }
+}
+
 /// How many bytes at the beginning of two blocks are the same; at most 16.
 #[inline(always)]
 pub(super) fn first_difference(a: Block, b: Block) -> usize {
@@ -257,6 +276,34 @@ pub(super) unsafe fn copy<L: Load>(from: *const u8, to: *mut u8, len: usize) {
             to.add(len - 1).write(c);
         }
     }
+}
+
+/// Two bytes, and behind them the first fourteen of a block.
+#[inline(always)]
+pub(super) fn after_two(block: Block, two: [u8; 2]) -> Block {
+    let head = u16::from_le_bytes(two);
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_cvtsi32_si128, _mm_or_si128, _mm_slli_si128};
+        // SAFETY: SSE2 is part of x86-64; these work on registers alone.
+        unsafe { _mm_or_si128(_mm_slli_si128::<2>(block), _mm_cvtsi32_si128(i32::from(head))) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        block << 16 | u128::from(head)
+    }
+}
+
+/// Stores a block.
+///
+/// # Safety
+/// 16 bytes at `to` are writable and belong to the caller alone.
+#[inline(always)]
+pub(super) unsafe fn store16(to: *mut u8, block: Block) {
+    #[cfg(not(target_arch = "x86_64"))]
+    let block = block.to_le();
+    // SAFETY: the caller's condition; the write may be unaligned.
+    unsafe { to.cast::<Block>().write_unaligned(block) };
 }
 
 /// Appends `len` bytes to a vector.

@@ -73,6 +73,38 @@ pub(super) trait Load {
     }
 
     /// # Safety
+    /// As [`Self::load1`], at `p + AT`.
+    #[inline(always)]
+    unsafe fn load1_const<const AT: usize>(p: *const u8) -> u8 {
+        // SAFETY: the caller's condition.
+        unsafe { Self::load1(p.wrapping_add(AT)) }
+    }
+
+    /// # Safety
+    /// As [`Self::load2`], at `p + AT`.
+    #[inline(always)]
+    unsafe fn load2_const<const AT: usize>(p: *const u8) -> u16 {
+        // SAFETY: the caller's condition.
+        unsafe { Self::load2(p.wrapping_add(AT)) }
+    }
+
+    /// # Safety
+    /// As [`Self::load4`], at `p + AT`.
+    #[inline(always)]
+    unsafe fn load4_const<const AT: usize>(p: *const u8) -> u32 {
+        // SAFETY: the caller's condition.
+        unsafe { Self::load4(p.wrapping_add(AT)) }
+    }
+
+    /// # Safety
+    /// As [`Self::load4`], at `p + SCALE * index`; the scale is 2 or 8.
+    #[inline(always)]
+    unsafe fn load4_scaled<const SCALE: usize>(p: *const u8, index: usize) -> u32 {
+        // SAFETY: the caller's condition.
+        unsafe { Self::load4_at(p, SCALE * index) }
+    }
+
+    /// # Safety
     /// As four of [`Self::load16`], one after the other from `p + at` on.
     #[inline(always)]
     unsafe fn load64_at(p: *const u8, at: usize) -> [Block; 4] {
@@ -198,7 +230,40 @@ mod racing {
         };
     }
 
+    /// One load of at most four bytes at a constant distance.
+    macro_rules! load_const {
+        ($name:ident, $ty:ident, $load:literal) => {
+            #[inline(always)]
+            unsafe fn $name<const AT: usize>(p: *const u8) -> $ty {
+                let value: u32;
+                // SAFETY: reads as many bytes at `p + AT` as the caller says are readable, and nothing
+                // else; the instruction needs no alignment.
+                unsafe {
+                    asm!(concat!($load, " [{1} + {2}]"), lateout(reg) value, in(reg) p, const AT,
+                        options(pure, readonly, nostack, preserves_flags));
+                }
+                narrow!(value, $ty)
+            }
+        };
+    }
+
     impl Load for Racing {
+        load_const!(load1_const, u8, "movzx {0:e}, byte ptr");
+        load_const!(load2_const, u16, "movzx {0:e}, word ptr");
+        load_const!(load4_const, u32, "mov {0:e}, dword ptr");
+
+        #[inline(always)]
+        unsafe fn load4_scaled<const SCALE: usize>(p: *const u8, index: usize) -> u32 {
+            const { assert!(SCALE == 2 || SCALE == 8) };
+            let value: u32;
+            // SAFETY: reads four bytes, by the caller's condition readable, and nothing else.
+            unsafe {
+                asm!("mov {0:e}, dword ptr [{1} + {3}*{2}]", lateout(reg) value, in(reg) p,
+                    in(reg) index, const SCALE, options(pure, readonly, nostack, preserves_flags));
+            }
+            value
+        }
+
         load!(load1, load1_at, u8, u32, reg, "movzx {0:e}, byte ptr");
         load!(load2, load2_at, u16, u32, reg, "movzx {0:e}, word ptr");
         load!(load4, load4_at, u32, u32, reg, "mov {0:e}, dword ptr");

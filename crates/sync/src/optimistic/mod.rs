@@ -21,6 +21,7 @@
 //!
 //! Thread-safety: views are `Copy` and may be used from any thread.
 
+mod copied;
 mod kernel;
 mod load;
 mod plain;
@@ -30,9 +31,10 @@ mod slots;
 mod tests;
 mod view;
 
+pub use copied::{Copied, INLINE_BYTES};
 pub use kernel::leading_below;
 pub use plain::PlainBytes;
-pub use racing::RacingBytes;
+pub use racing::{MIN_BYTES, RacingBytes};
 
 use std::cmp::Ordering;
 
@@ -67,6 +69,25 @@ pub trait PageBytes: Copy {
     /// The little-endian number at `offset`, which need not be aligned.
     fn u64_at(self, offset: usize) -> u64;
 
+    /// As [`Self::u8_at`], at an offset known at compile time. With small ones this is a load and nothing
+    /// else: see [`MIN_BYTES`].
+    #[inline(always)]
+    fn field_u8<const OFFSET: usize>(self) -> u8 {
+        self.u8_at(OFFSET)
+    }
+
+    /// As [`Self::field_u8`].
+    #[inline(always)]
+    fn field_u16<const OFFSET: usize>(self) -> u16 {
+        self.u16_at(OFFSET)
+    }
+
+    /// As [`Self::field_u8`].
+    #[inline(always)]
+    fn field_u32<const OFFSET: usize>(self) -> u32 {
+        self.u32_at(OFFSET)
+    }
+
     /// 64 bytes from `offset` on, as 16 little-endian numbers.
     fn block64(self, offset: usize) -> [u32; 16];
 
@@ -91,6 +112,9 @@ pub trait PageBytes: Copy {
     /// Whether the `len` bytes from `offset` on are `key`. The length is cut off at the end of the
     /// bytes.
     fn equals(self, offset: usize, len: usize, key: &[u8]) -> bool;
+
+    /// Copies `len` bytes from `offset` on; what lies outside of the page is left out.
+    fn copy_out(self, offset: usize, len: usize, to: &mut Copied);
 
     /// Fills `to` with the bytes from `offset` on.
     fn copy(self, offset: usize, to: &mut [u8]);

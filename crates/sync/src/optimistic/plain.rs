@@ -25,6 +25,7 @@ impl<'a> PlainBytes<'a> {
 // SAFETY: a slice is valid for reads, and while it is borrowed nobody changes it.
 unsafe impl View for PlainBytes<'_> {
     type Load = Plain;
+    const MIN_LENGTH: usize = 0;
 
     #[inline(always)]
     fn base(self) -> *const u8 {

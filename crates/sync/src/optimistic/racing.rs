@@ -5,6 +5,9 @@ use super::view::View;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Bytes of the smallest view: fields below this are read without a look at the length.
+pub const MIN_BYTES: usize = 128;
+
 /// The bytes of a page that a writer may be changing: a pointer and a length, `Copy`.
 ///
 /// The rules, which [`RacingBytes::new`] binds its caller to: there is at most one writer at a time
@@ -28,12 +31,12 @@ impl<'a> RacingBytes<'a> {
     /// A view of `len` bytes at `base`.
     ///
     /// # Safety
-    /// - `base` is a multiple of 8 and `len` a multiple of 64, not zero.
+    /// - `base` is a multiple of 8 and `len` a multiple of 64, at least [`MIN_BYTES`].
     /// - For `'a`, the bytes are initialised and valid for reads and writes.
     /// - For `'a`, they are accessed only through views like this one, and by their rules.
     #[inline(always)]
     pub unsafe fn new(base: *mut u8, len: usize) -> Self {
-        debug_assert!(base.addr().is_multiple_of(8) && len.is_multiple_of(64) && len > 0);
+        debug_assert!(base.addr().is_multiple_of(8) && len.is_multiple_of(64) && len >= MIN_BYTES);
         RacingBytes { base, len, _bytes: PhantomData }
     }
 
@@ -83,6 +86,7 @@ impl<'a> RacingBytes<'a> {
 // SAFETY: the contract of `new`: valid for `'a`, and accessed by the rules that `Racing` asks for.
 unsafe impl View for RacingBytes<'_> {
     type Load = Racing;
+    const MIN_LENGTH: usize = MIN_BYTES;
 
     #[inline(always)]
     fn base(self) -> *const u8 {

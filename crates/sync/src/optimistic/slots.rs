@@ -9,7 +9,7 @@
 //! the view. Where the records are not in order, or are changing, the result is some index.
 
 use super::PageBytes;
-use super::kernel::{self, first_difference};
+use super::kernel::{self, differences, first_difference};
 use super::load::{Load, Plain};
 use super::view::{View, cut};
 use std::cmp::Ordering;
@@ -28,7 +28,11 @@ pub(super) fn lower_bound<V: View, const SLOT_BYTES: usize>(
     key: &[u8],
 ) -> (usize, bool) {
     const { assert!(SLOT_BYTES >= 4) };
-    let mut high = high.min(view.length().saturating_sub(slots) / SLOT_BYTES);
+    // No more than fields of 16 and 32 bits can say, and nothing overflows. Compilers see that it is so.
+    let (slots, mut high) = (slots.min(u32::MAX as usize), high.min(usize::from(u16::MAX)));
+    if slots + SLOT_BYTES * high > view.length() {
+        high = slots_inside(view.length(), slots, SLOT_BYTES);
+    }
     let array = view.base().wrapping_add(slots);
     if key.len() < WINDOW_BYTES {
         while low < high {
@@ -44,31 +48,34 @@ pub(super) fn lower_bound<V: View, const SLOT_BYTES: usize>(
         return (low, false);
     }
     let last_window = key.len() - WINDOW_BYTES;
+    let ours = key.as_ptr();
     let (mut shared, mut below, mut above) = (0, 0, 0);
-    let mut from = view.base();
-    let mut window = key.as_ptr();
     // Records that begin before this have a window, and a block behind it, inside the view.
     let mut end = view.length().saturating_sub(WINDOW_BYTES + 15);
     // SAFETY: the key has 17 bytes and more.
-    let mut block = unsafe { Plain::load16(window) };
+    let mut block = unsafe { Plain::load16(ours) };
     while low < high {
         let middle = (low + high) / 2;
         // SAFETY: `middle` is below `high`, which the slots inside the view bound.
         let (offset, len) = unsafe { slot::<V, SLOT_BYTES>(array, middle) };
         let mut equal = shared;
         if offset < end {
-            let record = from.wrapping_add(offset);
-            // SAFETY: 33 bytes from `shared + offset` on are inside the view, and 17 of the window
-            // inside the key, 33 where a second block is read; `at` is at most 16, or 32.
-            let (at, theirs, ours) = unsafe {
-                let mut at = first_difference(V::Load::load16(record), block);
-                if at == 16 && shared + 16 <= last_window {
-                    let theirs = V::Load::load16_at(record, 16);
-                    at = 16 + first_difference(theirs, Plain::load16_at(window, 16));
-                }
-                (at, V::Load::load1_at(record, at), Plain::load1_at(window, at))
+            let record = view.base().wrapping_add(offset);
+            // SAFETY: 33 bytes from `shared + offset` on are inside the view, and 17 from `shared` on
+            // inside the key, 33 where a second block is read; at most 16, or 32, are found equal.
+            let (common, theirs, ours) = unsafe {
+                let differ = differences(V::Load::load16_at(record, shared), block);
+                let common = if differ != 0 {
+                    shared + differ.trailing_zeros() as usize
+                } else if shared + 16 <= last_window {
+                    let at = shared + 16;
+                    let theirs = V::Load::load16_at(record, at);
+                    at + first_difference(theirs, Plain::load16_at(ours, at))
+                } else {
+                    shared + 16
+                };
+                (common, V::Load::load1_at(record, common), Plain::load1_at(ours, common))
             };
-            let common = shared + at;
             equal = common;
             if common < len {
                 if theirs < ours {
@@ -90,11 +97,9 @@ pub(super) fn lower_bound<V: View, const SLOT_BYTES: usize>(
         let both = below.min(above).min(last_window);
         if both > shared {
             shared = both;
-            from = view.base().wrapping_add(shared);
-            window = key.as_ptr().wrapping_add(shared);
             end = view.length().saturating_sub(shared + WINDOW_BYTES + 15);
             // SAFETY: `shared` is at most 17 below the key's length.
-            block = unsafe { Plain::load16(window) };
+            block = unsafe { Plain::load16_at(ours, shared) };
         }
     }
     (low, false)
@@ -107,8 +112,21 @@ pub(super) fn lower_bound<V: View, const SLOT_BYTES: usize>(
 #[inline(always)]
 unsafe fn slot<V: View, const SLOT_BYTES: usize>(array: *const u8, index: usize) -> (usize, usize) {
     // SAFETY: a slot has at least four bytes, and they are inside the view.
-    let slot = unsafe { V::Load::load4_at(array, SLOT_BYTES * index) } as usize;
+    let slot = unsafe {
+        match SLOT_BYTES {
+            8 => V::Load::load4_scaled::<8>(array, index),
+            6 => V::Load::load4_scaled::<2>(array, 3 * index),
+            _ => V::Load::load4_at(array, SLOT_BYTES * index),
+        }
+    } as usize;
     (slot & 0xffff, slot >> 16)
+}
+
+/// How many slots there are room for in `length` bytes.
+#[cold]
+#[inline(never)]
+fn slots_inside(length: usize, slots: usize, slot_bytes: usize) -> usize {
+    length.saturating_sub(slots) / slot_bytes
 }
 
 /// How the record compares with `key`, and how many bytes they share. The first `equal` bytes are

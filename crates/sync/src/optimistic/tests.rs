@@ -364,3 +364,23 @@ fn a_search_among_arbitrary_slots_ends_inside_of_them() {
         }
     }
 }
+
+#[test]
+fn copies_hold_what_the_page_held_wherever_it_lay() {
+    let bytes: Vec<u8> = (0..512_u32).map(|i| (i * 7 + i / 256) as u8).collect();
+    let view = PlainBytes::new(&bytes);
+    let mut reused = Copied::new();
+    for len in (0..150).chain([300, 511, 512, 513, 9000]) {
+        for offset in (0..40).chain(340..530).chain([usize::from(u16::MAX)]) {
+            let start = offset.min(bytes.len());
+            let expected = &bytes[start..(start + len).min(bytes.len())];
+            view.copy_out(offset, len, &mut reused);
+            assert_eq!(reused.as_bytes(), expected, "{len} bytes at {offset}");
+            assert_eq!(reused.clone().as_bytes(), expected);
+        }
+        // A short one takes the place of a long one, and the other way round.
+        view.copy_out(3, len, &mut reused);
+        assert_eq!(Copied::from(reused.as_bytes()).into_vec(), reused.into_vec());
+        reused = Copied::new();
+    }
+}

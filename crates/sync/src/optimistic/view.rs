@@ -4,25 +4,28 @@
 //! access that reaches beyond the end goes to a cold path which reads byte by byte and fills up
 //! with zeros.
 
-use super::PageBytes;
 use super::kernel;
 use super::load::{Load, Plain};
 use super::slots;
+use super::{Copied, PageBytes};
 use std::cmp::Ordering;
 
 /// A run of bytes and the way to load them.
 ///
 /// # Safety
-/// For the life of the view, `length` bytes at `base` are readable by `Load`.
+/// For the life of the view, `length` bytes at `base` are readable by `Load`, and `length` is at least
+/// `MIN_LENGTH`.
 pub(super) unsafe trait View: Copy {
     type Load: Load;
+    /// Every view of this kind is at least so long.
+    const MIN_LENGTH: usize;
     fn base(self) -> *const u8;
     fn length(self) -> usize;
 }
 
 /// Whether all of an access of `SIZE` bytes is inside.
 #[inline(always)]
-fn inside<const SIZE: usize>(view: impl View, offset: usize) -> bool {
+pub(super) fn inside<const SIZE: usize>(view: impl View, offset: usize) -> bool {
     // The length's own comparison goes away where the caller has made one; and no offset overflows.
     let length = view.length();
     length >= SIZE && offset <= length - SIZE
@@ -133,6 +136,36 @@ impl<V: View> PageBytes for V {
     }
 
     #[inline(always)]
+    fn field_u8<const OFFSET: usize>(self) -> u8 {
+        if const { OFFSET < V::MIN_LENGTH } {
+            // SAFETY: the byte is inside the view.
+            unsafe { V::Load::load1_const::<OFFSET>(self.base()) }
+        } else {
+            self.u8_at(OFFSET)
+        }
+    }
+
+    #[inline(always)]
+    fn field_u16<const OFFSET: usize>(self) -> u16 {
+        if const { OFFSET + 2 <= V::MIN_LENGTH } {
+            // SAFETY: the bytes are inside the view.
+            unsafe { V::Load::load2_const::<OFFSET>(self.base()) }
+        } else {
+            self.u16_at(OFFSET)
+        }
+    }
+
+    #[inline(always)]
+    fn field_u32<const OFFSET: usize>(self) -> u32 {
+        if const { OFFSET + 4 <= V::MIN_LENGTH } {
+            // SAFETY: the bytes are inside the view.
+            unsafe { V::Load::load4_const::<OFFSET>(self.base()) }
+        } else {
+            self.u32_at(OFFSET)
+        }
+    }
+
+    #[inline(always)]
     fn block64(self, offset: usize) -> [u32; 16] {
         if inside::<64>(self, offset) {
             // SAFETY: the bytes are inside the view.
@@ -176,6 +209,11 @@ impl<V: View> PageBytes for V {
             }
             None => compare_cut(self, offset, len, key).is_eq(),
         }
+    }
+
+    #[inline(always)]
+    fn copy_out(self, offset: usize, len: usize, to: &mut Copied) {
+        to.take(self, offset, len);
     }
 
     #[inline]

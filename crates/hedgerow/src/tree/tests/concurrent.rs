@@ -4,7 +4,7 @@
 use super::super::{Swap, Tree};
 use super::{absent, assert_clean, tiny};
 use crate::node::Hints;
-use crate::page::PagePool;
+use crate::page::{FrameHead, PagePool};
 use crate::testing::MemoryPool;
 use crate::types::PageId;
 use hedgerow_sync::primitive::Arc;
@@ -178,7 +178,7 @@ fn hog(pool: &MemoryPool, done: &AtomicBool, mut random: SplitMix64) {
     while !done.load(Ordering::Relaxed) {
         let id = PageId(random.below(pool.pages() + 8) as u32);
         let Some(frame) = pool.translate(id) else { continue };
-        let latch = pool.latch(frame);
+        let latch = pool.head(frame).latch();
         let (shared, exclusive) = match random.below(2) {
             0 => (Some(latch.shared()), None),
             _ => (None, Some(latch.exclusive())),
