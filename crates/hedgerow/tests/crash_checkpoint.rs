@@ -3,7 +3,9 @@
 //! one that was being taken, whole; nothing is leaked; and work goes on.
 //!
 //! Between two syncs every subset of the pending changes is tried where there are few of them, and
-//! random subsets, torn writes among them, where there are many. `HEDGEROW_EFFORT=20` tries more.
+//! random subsets, torn writes among them, where there are many. The stores of the tests whose names
+//! begin with `in_a_small_store` are so small that there are few at every moment, which is asserted:
+//! nothing but torn writes is left to the dice there. `HEDGEROW_EFFORT=20` tries more.
 #![allow(missing_docs, reason = "a test")]
 
 mod common;
@@ -16,6 +18,13 @@ use hedgerow::{Database, ErrorKind, Options};
 
 /// Pending changes of which all subsets are tried.
 const EXHAUSTIVE: usize = 9;
+/// Pending pieces of which all subsets are tried in small stores, where no moment may have more.
+const SMALL_EXHAUSTIVE: usize = 16;
+/// What small stores are made of: pages, parts and superblocks all have this size. Pages that are
+/// written with one call are as many pieces, and so survive one without the other.
+const SMALL_PIECE_BYTES: usize = 4096;
+/// Zones of small stores: eight pieces, so that files grow and shrink soon.
+const SMALL_ZONE_BYTES: u32 = 32 << 10;
 
 /// What a crash may leave: contents, or (`None`) no store yet.
 type Allowed = Vec<Option<Model>>;
@@ -25,17 +34,57 @@ struct Explorer {
     dice: Dice,
     /// Random survivors for each state with many pending changes.
     samples: u64,
+    /// What a crash keeps or drops as one, where all subsets are tried.
+    piece_bytes: u64,
+    /// Of how many pending pieces all subsets are tried.
+    exhaustive: usize,
+    /// Every so many survivors, work goes on.
+    work_every: u64,
     /// Every so many survivors, work goes on and is crashed in turn.
     nested_every: u64,
     tried: u64,
     nested: u64,
     points: u64,
+    /// Moments with so many pending pieces that only random subsets were tried.
+    sampled: u64,
+    /// The most pending pieces of which all subsets were tried.
+    most: usize,
 }
 
 impl Explorer {
     fn new(seed: u64, options: Options) -> Explorer {
-        let (dice, samples) = (Dice(seed), 12 * effort());
-        Explorer { options, dice, samples, nested_every: 59, tried: 0, nested: 0, points: 0 }
+        Explorer {
+            options,
+            dice: Dice(seed),
+            samples: 12 * effort(),
+            piece_bytes: u64::MAX,
+            exhaustive: EXHAUSTIVE,
+            work_every: 5,
+            nested_every: 59,
+            tried: 0,
+            nested: 0,
+            points: 0,
+            sampled: 0,
+            most: 0,
+        }
+    }
+
+    /// For a store that is so small that all subsets can be tried at every moment.
+    fn small(seed: u64) -> Explorer {
+        let limit = hedgerow::smallest_memory_limit_bytes(SMALL_PIECE_BYTES);
+        let options = Options::new()
+            .page_bytes(SMALL_PIECE_BYTES)
+            .zone_bytes(SMALL_ZONE_BYTES)
+            .memory_limit_bytes(limit)
+            .background_checkpoints(false);
+        Explorer {
+            piece_bytes: SMALL_PIECE_BYTES as u64,
+            samples: 4 * effort(),
+            exhaustive: SMALL_EXHAUSTIVE,
+            work_every: 31,
+            nested_every: 0,
+            ..Explorer::new(seed, options)
+        }
     }
 
     /// Tries crashes at all the moments that `disk` has recorded since the last call, and at this one.
@@ -44,31 +93,34 @@ impl Explorer {
         states.push(disk.state());
         let mut before = None;
         for state in states {
-            let pending = state.pending().len();
-            // Survivors without the newest change were tried at the moment before it.
-            let grown = before.is_some_and(|before| before + 1 == pending);
-            let same = before == Some(pending);
-            before = Some(pending);
-            if !same {
+            let pieces = state.pending_pieces(self.piece_bytes);
+            // A call only adds changes, or only makes some durable. Where it added some, the survivors
+            // without them were tried at the moment before it.
+            if before != Some(pieces) {
+                let tried = before.filter(|&before| before < pieces);
                 self.points += 1;
-                self.explore_at(&state, grown, allowed, what);
+                self.explore_at(&state, tried, allowed, what);
             }
+            before = Some(pieces);
         }
     }
 
-    fn explore_at(&mut self, state: &SimState, grown: bool, allowed: &Allowed, what: &str) {
-        if let Some(subsets) = state.survivor_subsets(EXHAUSTIVE) {
+    fn explore_at(
+        &mut self,
+        state: &SimState,
+        tried: Option<usize>,
+        allowed: &Allowed,
+        what: &str,
+    ) {
+        if let Some(subsets) = state.survivor_subsets(self.piece_bytes, self.exhaustive, tried) {
+            self.most = self.most.max(state.pending_pieces(self.piece_bytes));
             for fates in subsets {
-                if !grown || fates.last() == Some(&Fate::Keep) {
-                    self.survive(state.crash(&fates, None), allowed, what);
-                }
+                self.survive(state.crash(&fates, None), allowed, what);
             }
         } else {
-            self.survive(
-                state.crash(&vec![Fate::Keep; state.pending().len()], None),
-                allowed,
-                what,
-            );
+            self.sampled += 1;
+            let all = vec![Fate::Keep; state.pending().len()];
+            self.survive(state.crash(&all, None), allowed, what);
         }
         for _ in 0..self.samples {
             let seed = self.dice.roll();
@@ -96,7 +148,7 @@ impl Explorer {
             found.iter().map(|(name, records)| (name, records.len())).collect::<Vec<_>>()
         );
         assert_sound(&db, &context);
-        if !self.tried.is_multiple_of(5) {
+        if !self.tried.is_multiple_of(self.work_every) {
             return;
         }
         drop(db);
@@ -146,10 +198,15 @@ impl Explorer {
 
     fn report(&self) {
         println!(
-            "{} crashes at {} moments, {} of them after a crash",
-            self.tried, self.points, self.nested
+            "{} crashes at {} moments, {} of them after a crash; all subsets of up to {} pending \
+             pieces, random ones at {} moments",
+            self.tried, self.points, self.nested, self.most, self.sampled
         );
     }
+}
+
+fn puts(keyspace: &'static str, count: u64, below: u64, value_bytes: u64) -> Step {
+    Step::Puts { keyspace, count, below, value_bytes }
 }
 
 /// A run of a script, with crashes at every moment of it.
@@ -199,13 +256,105 @@ impl Run {
         }
         self.explorer.explore(&self.disk, &allowed, &what);
     }
+
+    /// Changes the store, without a crash.
+    fn change(&mut self, step: &Step) {
+        let db = self.db.as_ref().expect("the store is open");
+        change(db, &mut self.model, step, &mut self.explorer.dice).unwrap();
+    }
+
+    /// Takes a checkpoint, without a crash.
+    fn checkpoint_unexplored(&mut self) {
+        self.db.as_ref().expect("the store is open").checkpoint().unwrap();
+        self.durable = vec![Some(self.model.clone())];
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.db.as_ref().expect("the store is open").space_report().unwrap().file_bytes
+    }
+
+    /// Asserts that all subsets were tried at every moment of a small store.
+    fn finish_small(&self) {
+        self.explorer.report();
+        assert_eq!(self.explorer.sampled, 0, "moments with too many pending pieces");
+    }
+}
+
+/// Explores a script on a small store, where nothing may be left to the dice but torn writes.
+fn explore_small(seed_of_its_own: u64, script: &[Step]) {
+    let mut run = Run::new(Explorer::small(seed(seed_of_its_own)));
+    for step in script {
+        run.step(step);
+    }
+    run.finish_small();
+}
+
+#[test]
+fn in_a_small_store_all_crashes_of_first_and_second_checkpoints() {
+    let script = [
+        puts("wrens", 40, 60, 900),
+        Step::Checkpoint,
+        // Overwrites of every leaf, and enough that there are more of them.
+        puts("wrens", 40, 50, 900),
+        Step::Checkpoint,
+        Step::Checkpoint,
+        puts("wrens", 6, 40, 900),
+        Step::Reopen,
+        puts("wrens", 3, 40, 900),
+        Step::Checkpoint,
+    ];
+    explore_small(11, &script);
+}
+
+#[test]
+fn in_a_small_store_all_crashes_where_keyspaces_come_and_go() {
+    let script = [
+        puts("wrens", 30, 40, 900),
+        puts("gulls", 10, 20, 900),
+        Step::Checkpoint,
+        Step::Drop("wrens"),
+        Step::Checkpoint,
+        puts("terns", 25, 30, 900),
+        Step::Checkpoint,
+        Step::Drop("gulls"),
+        puts("gulls", 20, 30, 900),
+        Step::Checkpoint,
+        Step::Drop("terns"),
+        Step::Reopen,
+    ];
+    explore_small(12, &script);
+}
+
+#[test]
+fn in_a_small_store_all_crashes_while_the_file_shrinks() {
+    let mut run = Run::new(Explorer::small(seed(13)));
+    run.disk.record_states(false);
+    run.change(&puts("terns", 400, 200, 900));
+    run.checkpoint_unexplored();
+    let full = run.file_bytes();
+    // What is left lies all over the file: it is moved, and the file is cut.
+    let thin = |below, every| Step::Removes { keyspace: "terns", below, every };
+    run.disk.record_states(true);
+    for step in [
+        thin(80, 1),
+        Step::Checkpoint,
+        thin(150, 1),
+        Step::Checkpoint,
+        thin(180, 1),
+        Step::Checkpoint,
+        thin(200, 2),
+        Step::Reopen,
+    ] {
+        run.step(&step);
+    }
+    let shrunk = run.file_bytes();
+    assert!(shrunk < full, "{full} -> {shrunk}");
+    run.finish_small();
 }
 
 #[test]
 fn a_crash_at_any_write_leaves_the_old_checkpoint_or_the_new_one() {
     let mut run = Run::new(Explorer::new(seed(1), tiny()));
-    let puts =
-        |keyspace, count, below, value_bytes| Step::Puts { keyspace, count, below, value_bytes };
     let script = [
         puts("wrens", 3, 10, 30),
         Step::Checkpoint,

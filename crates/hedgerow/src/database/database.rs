@@ -109,6 +109,7 @@ impl Options {
             checkpoint_bytes: self.checkpoint_bytes,
             direct_io: self.direct_io,
             background: self.background,
+            zone_bytes: self.zone_bytes,
         }
     }
 }

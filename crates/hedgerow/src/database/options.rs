@@ -23,6 +23,7 @@ pub struct Options {
     pub(crate) direct_io: bool,
     pub(crate) io_engine: IoEngine,
     pub(crate) background: bool,
+    pub(crate) zone_bytes: Option<u32>,
 }
 
 impl Default for Options {
@@ -41,6 +42,7 @@ impl Options {
             direct_io: true,
             io_engine: IoEngine::Auto,
             background: true,
+            zone_bytes: None,
         }
     }
 
@@ -89,6 +91,14 @@ impl Options {
     #[doc(hidden)]
     pub fn background_checkpoints(mut self, on: bool) -> Options {
         self.background = on;
+        self
+    }
+
+    /// For tests that need files of many zones, or small ones: bytes of a zone of a database that is
+    /// created. What is possible stands in `docs/format.md`.
+    #[doc(hidden)]
+    pub fn zone_bytes(mut self, bytes: u32) -> Options {
+        self.zone_bytes = Some(bytes);
         self
     }
 

@@ -179,7 +179,9 @@ const MOVED_PARTS: usize = 256;
 /// Steps 5 and 6.
 fn publish(slots: &SlotStore, newest: &mut Newest, superblock: Superblock) -> Result<()> {
     let file = slots.file();
-    file.sync_data()?;
+    if cfg!(not(hedgerow_canary = "superblock_before_sync")) {
+        file.sync_data()?;
+    }
     let pair = 1 - newest.pair;
     let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES)?;
     buffer.copy_from_slice(&*superblock.encode(pair));

@@ -55,6 +55,8 @@ pub struct StoreOptions {
     pub direct_io: bool,
     /// Take checkpoints in the background.
     pub background: bool,
+    /// Bytes of a zone of a new store, where they are not to follow from the page.
+    pub zone_bytes: Option<u32>,
 }
 
 /// Bytes of a page unless chosen otherwise.
@@ -121,7 +123,11 @@ impl Store {
         options.check()?;
         lock(&*file, true)?;
         let page_bytes = options.new_page_bytes();
-        let geometry = Geometry::for_new_store(page_bytes as u32, file.block_bytes() as u32)?;
+        let mut geometry = Geometry::for_new_store(page_bytes as u32, file.block_bytes() as u32)?;
+        if let Some(zone_bytes) = options.zone_bytes {
+            geometry =
+                Geometry::from_sizes(geometry.page_bytes(), geometry.unit_bytes(), zone_bytes)?;
+        }
         let superblock = Superblock::first(geometry);
         let state = SpaceState {
             zones: Zones::create(geometry),

@@ -244,20 +244,34 @@ impl SimState {
         self.crash(&fates, garbage)
     }
 
-    /// Every way in which the pending changes can be kept or dropped: 2^n lists for
-    /// [`SimState::crash`]. `None` if there are more than `max_changes` of them.
+    /// Into how many pieces a crash can tear the pending changes, all together; see [`Change::pieces`].
+    pub fn pending_pieces(&self, piece_bytes: u64) -> usize {
+        self.pending.iter().map(|change| change.pieces(piece_bytes)).sum()
+    }
+
+    /// Every way in which the pieces of the pending changes can be kept or dropped: 2^n lists for
+    /// [`SimState::crash`]. Pieces of `u64::MAX` bytes are whole changes. Where `tried` says how many
+    /// of the pieces, oldest first, had been there when this was last asked, those ways are left out
+    /// that drop all newer pieces. `None` if there are more than `max_pieces`.
     pub fn survivor_subsets(
         &self,
-        max_changes: usize,
+        piece_bytes: u64,
+        max_pieces: usize,
+        tried: Option<usize>,
     ) -> Option<impl Iterator<Item = Vec<Fate>> + use<>> {
-        let count = self.pending.len();
-        if count > max_changes.min(30) {
+        let counts: Vec<usize> = self.pending.iter().map(|c| c.pieces(piece_bytes)).collect();
+        let count: usize = counts.iter().sum();
+        if count > max_pieces.min(30) {
             return None;
         }
-        Some((0..1_u64 << count).map(move |subset| {
-            (0..count)
-                .map(|index| if subset >> index & 1 == 1 { Fate::Keep } else { Fate::Drop })
-                .collect()
+        let first = tried.map_or(0, |tried| 1_u64 << tried.min(count));
+        Some((first..1_u64 << count).map(move |mut subset| {
+            let fate_of = |&pieces: &usize| {
+                let kept = (0..pieces).map(|index| subset >> index & 1 == 1).collect();
+                subset >>= pieces;
+                Fate::Torn { piece_bytes, kept }
+            };
+            counts.iter().map(fate_of).collect()
         }))
     }
 

@@ -27,7 +27,7 @@ fn with_durable_file(seed: u64) -> (SimDisk, Arc<dyn File>) {
 
 fn survivors(disk: &SimDisk) -> BTreeSet<Option<Vec<u8>>> {
     let state = disk.state();
-    let subsets = state.survivor_subsets(12).unwrap();
+    let subsets = state.survivor_subsets(u64::MAX, 12, None).unwrap();
     subsets.map(|fates| state.crash(&fates, None).contents(path())).collect()
 }
 
@@ -53,6 +53,26 @@ fn unsynced_changes_survive_in_every_combination() {
     let seen: BTreeSet<(u8, u8)> =
         survivors(&disk).into_iter().map(|bytes| bytes.map(|b| (b[0], b[512])).unwrap()).collect();
     assert_eq!(seen, BTreeSet::from([(1, 1), (2, 1), (1, 3), (2, 3)]));
+}
+
+#[test]
+fn pieces_of_one_write_survive_one_without_the_other() {
+    let (disk, file) = with_durable_file(3);
+    file.write_at(0, &[2; 512]).unwrap();
+    file.write_at(512, &[3; 1024]).unwrap();
+    let state = disk.state();
+    assert_eq!((state.pending_pieces(512), state.pending_pieces(u64::MAX)), (3, 2));
+    assert!(state.survivor_subsets(512, 2, None).is_none());
+    let seen = |tried| {
+        let subsets = state.survivor_subsets(512, 3, tried).unwrap();
+        let left = subsets.map(|fates| state.crash(&fates, None).contents(path()).unwrap());
+        left.map(|bytes| [bytes[0], bytes[512], bytes[1024]]).collect::<BTreeSet<[u8; 3]>>()
+    };
+    let all: BTreeSet<[u8; 3]> =
+        (0..8).map(|n| [1 + (n & 1), 1 + (n & 2), 1 + (n >> 1 & 2)]).collect();
+    assert_eq!(seen(None), all);
+    let newer: BTreeSet<[u8; 3]> = all.into_iter().filter(|left| left[1..] != [1, 1]).collect();
+    assert_eq!(seen(Some(1)), newer, "what drops all that is newer was tried before");
 }
 
 #[test]
@@ -135,11 +155,12 @@ fn directory_entries_need_a_sync_of_their_own() {
     disk.sync_dir(Path::new("dir")).unwrap();
     disk.rename(path(), Path::new("dir/new")).unwrap();
     let state = disk.state();
-    for fates in state.survivor_subsets(4).unwrap() {
-        let paths = state.crash(&fates, None).paths();
+    for (fate, left) in [(Fate::Drop, path()), (Fate::Keep, Path::new("dir/new"))] {
+        let paths = state.crash(&[fate], None).paths();
         assert_eq!(paths.len(), 1, "a rename is atomic");
-        assert_eq!(&*paths[0] == path(), fates[0] == Fate::Drop);
+        assert_eq!(&*paths[0], left);
     }
+    assert_eq!(state.survivor_subsets(u64::MAX, 4, None).unwrap().count(), 2);
     disk.sync_dir(Path::new("dir")).unwrap();
     disk.unlink(Path::new("dir/new")).unwrap();
     assert_eq!(disk.state().crash(&[Fate::Drop], None).paths().len(), 1);
