@@ -40,6 +40,11 @@ pub fn part_checksum(kind: PartKind, index: u32, image: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, covered(image))
 }
 
+/// A number for the name of a file, the same in every process. Not part of the file format.
+pub fn name_hash(name: &[u8]) -> u64 {
+    XxHash3_64::oneshot(name)
+}
+
 fn covered(image: &[u8]) -> &[u8] {
     if cfg!(fuzzing) {
         // So that a fuzzer's damage gets past the checksum, to what lies behind it.

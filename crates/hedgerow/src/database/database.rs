@@ -59,14 +59,16 @@ impl Options {
         self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::Existing)
     }
 
-    /// Creates a database at `path`, where nothing may exist.
+    /// Creates a database at `path`, where nothing may exist. After a failure or a crash there is nothing
+    /// at the path, or a whole database.
     ///
-    /// Errors: `AlreadyExists`; `InvalidOption`; `DiskFull`; `Io`.
+    /// Errors: `AlreadyExists`; `Locked` while another process creates it; `NotFound` without the
+    /// directory; `InvalidOption`; `DiskFull`; `Io`.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::New)
     }
 
-    /// Opens the database at `path`, or creates it. Errors: those of both.
+    /// Opens the database at `path`, or creates it; an empty file becomes one. Errors: those of both.
     pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::ExistingOrNew)
     }

@@ -29,6 +29,8 @@ mod memory;
 pub mod ram;
 #[cfg(unix)]
 pub mod real;
+#[cfg(unix)]
+mod rename;
 pub mod sim;
 mod sparse;
 #[cfg(all(test, not(shuttle)))]
@@ -135,9 +137,17 @@ pub trait Disk: Send + Sync + Debug {
     /// Whether something has that path.
     fn exists(&self, path: &Path) -> Result<bool>;
 
-    /// Gives a file another path, atomically replacing what was there. Durable after
-    /// [`Disk::sync_dir`] of the new path's directory.
+    /// Gives a file another path, atomically replacing what was there, whose permissions it takes over
+    /// where there are any. Durable after [`Disk::sync_dir`] of the new path's directory.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Gives a file a path that nothing has, atomically. Durable as for [`Disk::rename`].
+    ///
+    /// Errors: `AlreadyExists`, with nothing changed; `NotFound`; `Io`.
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// The path of what exists at `path`, without symbolic links on the way. Errors: `NotFound`; `Io`.
+    fn resolve(&self, path: &Path) -> Result<PathBuf>;
 
     /// Takes the path away; who has the file open keeps it. Errors: `NotFound`.
     fn unlink(&self, path: &Path) -> Result<()>;
@@ -201,6 +211,9 @@ pub trait File: Send + Sync + Debug {
     /// Tries to lock the whole file, shared or exclusively, without waiting. The lock belongs to this
     /// open file: another one conflicts with it in the same process as in any other.
     fn try_lock(&self, exclusive: bool) -> Result<LockOutcome>;
+
+    /// Whether `path` names this very file now.
+    fn is_at(&self, path: &Path) -> Result<bool>;
 
     /// Gives the lock back before the file is dropped. Nothing may be written afterwards.
     fn unlock(&self) -> Result<()>;

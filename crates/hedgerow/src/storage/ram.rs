@@ -83,14 +83,15 @@ fn missing(path: &Path) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no file {}", path.display()))
 }
 
+fn exists_already(path: &Path) -> Error {
+    Error::new(ErrorKind::AlreadyExists, format!("{} exists already", path.display()))
+}
+
 impl Disk for RamDisk {
     fn open(&self, path: &Path, mode: OpenMode, _direct: DirectIo) -> Result<Arc<dyn File>> {
         let mut files = self.files.lock();
         let node = match (files.get(path), mode) {
-            (Some(_), OpenMode::CreateNew) => {
-                let message = format!("{} exists already", path.display());
-                return Err(Error::new(ErrorKind::AlreadyExists, message));
-            }
+            (Some(_), OpenMode::CreateNew) => return Err(exists_already(path)),
             (Some(node), _) => Arc::clone(node),
             (None, OpenMode::CreateNew) => {
                 let node = Arc::new(Node::default());
@@ -100,7 +101,8 @@ impl Disk for RamDisk {
             (None, _) => return Err(missing(path)),
         };
         let writable = mode != OpenMode::ReadOnly;
-        Ok(Arc::new(RamFile { node, writable, holding: Mutex::new(Holding::Nothing) }))
+        let disk = self.clone();
+        Ok(Arc::new(RamFile { disk, node, writable, holding: Mutex::new(Holding::Nothing) }))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -114,6 +116,20 @@ impl Disk for RamDisk {
         Ok(())
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut files = self.files.lock();
+        if files.contains_key(to) {
+            return Err(exists_already(to));
+        }
+        let node = files.remove(from).ok_or_else(|| missing(from))?;
+        files.insert(to.to_owned(), node);
+        Ok(())
+    }
+
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        if self.exists(path)? { Ok(path.to_owned()) } else { Err(missing(path)) }
+    }
+
     fn unlink(&self, path: &Path) -> Result<()> {
         self.files.lock().remove(path).map(drop).ok_or_else(|| missing(path))
     }
@@ -125,6 +141,7 @@ impl Disk for RamDisk {
 
 #[derive(Debug)]
 struct RamFile {
+    disk: RamDisk,
     node: Arc<Node>,
     writable: bool,
     holding: Mutex<Holding>,
@@ -216,6 +233,11 @@ impl File for RamFile {
         } else {
             Ok(LockOutcome::Busy { holder_pid: Some(std::process::id()) })
         }
+    }
+
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        let files = self.disk.files.lock();
+        Ok(files.get(path).is_some_and(|node| Arc::ptr_eq(node, &self.node)))
     }
 
     fn unlock(&self) -> Result<()> {

@@ -9,6 +9,7 @@
 //! so the way back to the page cache exists at both places.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::storage::rename::rename_new;
 use crate::storage::transfer::{self, ReadEnd, Run};
 use crate::storage::{
     AlignedBuffer, DirectIo, Disk, File, IoEngine, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest,
@@ -109,12 +110,12 @@ fn no_uring(why: &dyn std::fmt::Display) -> Error {
 
 /// A failed call on a path or a file of that path.
 #[cold]
-fn failed(what: &str, path: &Path, errno: Errno) -> Error {
+pub(super) fn failed(what: &str, path: &Path, errno: Errno) -> Error {
     Error::io(format!("cannot {what} {}", path.display()), errno.into())
 }
 
 #[cold]
-fn failed_on_path(what: &str, path: &Path, errno: Errno) -> Error {
+pub(super) fn failed_on_path(what: &str, path: &Path, errno: Errno) -> Error {
     let kind = match errno {
         Errno::NOENT => ErrorKind::NotFound,
         Errno::EXIST => ErrorKind::AlreadyExists,
@@ -160,8 +161,24 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        if let Ok(stat) = retry_on_intr(|| rustix::fs::stat(to)) {
+            retry_on_intr(|| rustix::fs::chmod(from, Mode::from_raw_mode(stat.st_mode)))
+                .map_err(|errno| failed_on_path("set the permissions of", from, errno))?;
+        }
         retry_on_intr(|| rustix::fs::rename(from, to))
             .map_err(|errno| failed_on_path("rename", from, errno))
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        rename_new(from, to)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this module is the door to the file system")]
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        std::fs::canonicalize(path).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => failed_on_path("find", path, Errno::NOENT),
+            _ => Error::io(format!("cannot find {}", path.display()), source),
+        })
     }
 
     fn unlink(&self, path: &Path) -> Result<()> {
@@ -463,6 +480,15 @@ impl File for RealFile {
                 Ok(LockOutcome::Busy { holder_pid: locks::holder_pid(&self.fd) })
             }
             Err(errno) => Err(self.failed("lock", errno)),
+        }
+    }
+
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        let this = rustix::fs::fstat(&self.fd).map_err(|errno| self.failed("examine", errno))?;
+        match retry_on_intr(|| rustix::fs::stat(path)) {
+            Ok(there) => Ok((this.st_dev, this.st_ino) == (there.st_dev, there.st_ino)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(failed("examine", path, errno)),
         }
     }
 

@@ -245,6 +245,16 @@ fn paths_come_and_go(place: &Place) {
     assert_eq!(b.len_bytes().unwrap(), 0, "who had it open keeps the file that was replaced");
     let again = place.open("b", OpenMode::ReadOnly).unwrap();
     assert_eq!(*read(&*again, 0, 4096), *pattern(4096, 7));
+    let taken = place.disk.rename_new(&place.path("b"), &place.path("b"));
+    assert_eq!(kind(taken), ErrorKind::AlreadyExists);
+    let absent = place.disk.rename_new(&missing, &place.path("c"));
+    assert_eq!(kind(absent), ErrorKind::NotFound);
+    assert!(again.is_at(&place.path("b")).unwrap() && !b.is_at(&place.path("b")).unwrap());
+    place.disk.rename_new(&place.path("b"), &place.path("c")).unwrap();
+    assert!(again.is_at(&place.path("c")).unwrap() && !again.is_at(&place.path("b")).unwrap());
+    assert!(place.disk.resolve(&place.path("c")).unwrap().ends_with("c"));
+    assert_eq!(kind(place.disk.resolve(&place.path("b"))), ErrorKind::NotFound);
+    place.disk.rename_new(&place.path("c"), &place.path("b")).unwrap();
     place.disk.unlink(&place.path("b")).unwrap();
     assert!(!place.disk.exists(&place.path("b")).unwrap());
     assert_eq!(*read(&*again, 0, 4096), *pattern(4096, 7));

@@ -1,6 +1,6 @@
 //! The page store: what makes the pages of a pool durable in a file.
 //!
-//! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it, or makes a new
+//! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
 //! store; `checkpoint` writes the next one; `reclaim` gives space back to the file system; `catalogue`
 //! knows the keyspaces; `verify` checks everything.
 //!
@@ -13,6 +13,7 @@
 
 mod catalogue;
 mod checkpoint;
+mod create;
 mod open;
 mod reclaim;
 pub mod superblock;

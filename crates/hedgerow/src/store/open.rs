@@ -5,12 +5,11 @@
 //! blocks of a superblock is damaged, which is repaired first. The file is locked before it is read:
 //! exclusively by a writer, shared by readers.
 //!
-//! A new store's file has its first superblock written last, so a creation that was cut short leaves a
-//! file that is no store.
+//! A new store's file has its first superblock written last, and its name after that (`create.rs`).
 
 use super::catalogue::Catalogue;
 use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, SuperblockBytes};
-use super::{Newest, Shared, Store};
+use super::{Newest, Shared, Store, create};
 use crate::buffer::{Budget, BufferPool, PoolOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node;
@@ -22,7 +21,7 @@ use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::table::TableRoot;
 use crate::space::{Deltas, PageIds, Zones};
 use crate::storage::{
-    AlignedBuffer, DirectIo, Disk, File, LockOutcome, OpenMode, parent_directory, process_has_ended,
+    AlignedBuffer, DirectIo, Disk, File, LockOutcome, OpenMode, process_has_ended,
 };
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
 use hedgerow_sync::primitive::{Arc, Mutex, random, thread};
@@ -64,6 +63,9 @@ pub const DEFAULT_PAGE_BYTES: usize = 4096;
 /// Checkpoints are not due before so much was changed, unless asked for.
 const MIN_CHECKPOINT_BYTES: u64 = 16 << 20;
 
+/// Looks at a path that others are creating or removing stores at.
+const ATTEMPTS: usize = 3;
+
 /// The check that every page gets when it is read.
 fn check_page(image: &[u8]) -> std::result::Result<(), String> {
     node::load_check(image).map_err(|defect| defect.to_string())
@@ -78,6 +80,32 @@ impl Store {
         how: OpenHow,
     ) -> Result<Store> {
         options.check()?;
+        for attempt in 1.. {
+            match Store::try_open(options, disk, path, how) {
+                // What was not there is there now, or the other way round.
+                Ok(None) if attempt < ATTEMPTS => {}
+                Err(error)
+                    if attempt < ATTEMPTS
+                        && how == OpenHow::ExistingOrNew
+                        && *error.kind() == ErrorKind::AlreadyExists => {}
+                Ok(None) => {
+                    let what = format!("{} is created and removed all the time", path.display());
+                    return Err(Error::new(ErrorKind::Locked { holder_pid: None }, what));
+                }
+                Ok(Some(store)) => return Ok(store),
+                Err(error) => return Err(error),
+            }
+        }
+        unreachable!("the attempts end with a store or an error")
+    }
+
+    /// `None` if another process has put something else to `path` meanwhile.
+    fn try_open(
+        options: &StoreOptions,
+        disk: &dyn Disk,
+        path: &Path,
+        how: OpenHow,
+    ) -> Result<Option<Store>> {
         let direct = options.direct();
         let file = match how {
             OpenHow::New => None,
@@ -88,23 +116,13 @@ impl Store {
                 other => Some(other?),
             },
         };
-        let Some(file) = file else {
-            let file = disk.open(path, OpenMode::CreateNew, direct)?;
-            let made = Store::create_in(options, file)
-                .and_then(|store| disk.sync_dir(parent_directory(path)).map(|()| store));
-            if made.is_err() {
-                // What is left is no store; the creation's own error is the one to tell.
-                let unlinked = disk.unlink(path);
-                debug_assert!(unlinked.is_ok() || made.is_err());
-            }
-            return made;
-        };
+        let Some(file) = file else { return create::new(options, disk, path).map(Some) };
         lock(&*file, how != OpenHow::ReadOnly)?;
-        // A creation that was cut short at once, or a file made by somebody for this very store.
+        // A file made by somebody for this very store.
         if how == OpenHow::ExistingOrNew && file.len_bytes()? == 0 {
-            return Store::create_in(options, file);
+            return create::in_place_of(options, disk, path, file);
         }
-        Store::open_in(options, file, how == OpenHow::ReadOnly)
+        Store::open_in(options, file, how == OpenHow::ReadOnly).map(Some)
     }
 
     /// Makes a store in memory alone.
@@ -239,7 +257,7 @@ impl StoreOptions {
         self.page_bytes.unwrap_or(DEFAULT_PAGE_BYTES)
     }
 
-    fn direct(&self) -> DirectIo {
+    pub(super) fn direct(&self) -> DirectIo {
         if self.direct_io { DirectIo::WherePossible } else { DirectIo::Never }
     }
 
@@ -308,7 +326,7 @@ const LOCK_WAIT: Duration = Duration::from_millis(10);
 
 /// Locks the file, or says who has. A process that was killed may hold its lock for a moment longer, until
 /// the kernel has taken down what it had under way: that moment is waited for.
-fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
+pub(super) fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
     for attempt in 0.. {
         match file.try_lock(exclusive)? {
             LockOutcome::Held => return Ok(()),

@@ -11,9 +11,9 @@ pub enum CallKind {
     Create,
     /// `Disk::open` of another.
     Open,
-    /// `Disk::exists`.
+    /// `Disk::exists`, `Disk::resolve` and `File::is_at`.
     Exists,
-    /// `Disk::rename`.
+    /// `Disk::rename` and `Disk::rename_new`.
     Rename,
     /// `Disk::unlink`.
     Unlink,

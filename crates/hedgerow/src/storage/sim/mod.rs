@@ -27,7 +27,7 @@ use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A simulated disk. Clones are the same disk.
 #[derive(Clone)]
@@ -283,6 +283,11 @@ fn disk_full() -> Error {
     Error::io("the simulated disk is full", io::Error::from_raw_os_error(Fault::ENOSPC))
 }
 
+#[cold]
+fn exists_already(path: &Path) -> Error {
+    Error::new(ErrorKind::AlreadyExists, format!("{} exists already", path.display()))
+}
+
 fn require_some(file: Option<FileNumber>, path: &Path) -> Result<FileNumber> {
     let missing =
         || Error::new(ErrorKind::NotFound, format!("there is no file {}", path.display()));
@@ -296,10 +301,7 @@ impl Disk for SimDisk {
         let kind = if creates { CallKind::Create } else { CallKind::Open };
         let file =
             world.whole(kind, NOWHERE, |world| match (world.state.lookup(path), creates) {
-                (Some(_), true) => {
-                    let message = format!("{} exists already", path.display());
-                    Err(Error::new(ErrorKind::AlreadyExists, message))
-                }
+                (Some(_), true) => Err(exists_already(path)),
                 (None, true) => Ok(world.state.create(path)),
                 (found, false) => require_some(found, path),
             })?;
@@ -328,6 +330,25 @@ impl Disk for SimDisk {
             require_some(world.state.lookup(from), from)?;
             world.state.rename(from, to);
             Ok(())
+        })
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut world = self.world.lock();
+        world.whole(CallKind::Rename, NOWHERE, |world| {
+            require_some(world.state.lookup(from), from)?;
+            if world.state.lookup(to).is_some() {
+                return Err(exists_already(to));
+            }
+            world.state.rename(from, to);
+            Ok(())
+        })
+    }
+
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        let mut world = self.world.lock();
+        world.whole(CallKind::Exists, NOWHERE, |world| {
+            require_some(world.state.lookup(path), path).map(|_| path.to_owned())
         })
     }
 
@@ -482,6 +503,13 @@ impl File for SimFile {
             } else {
                 Ok(LockOutcome::Busy { holder_pid: Some(std::process::id()) })
             }
+        })
+    }
+
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        let mut world = self.world.lock();
+        world.whole(CallKind::Exists, self.place(0, 0), |world| {
+            Ok(world.state.lookup(path) == Some(self.file))
         })
     }
 

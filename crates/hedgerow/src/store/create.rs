@@ -1,0 +1,156 @@
+//! Making a store at a path, so that after a crash the path has a whole store or what it had before.
+//!
+//! The store is made under a temporary name in the same directory, synced, and renamed. The temporary
+//! name follows from the path, so that what a crash has left is found, and removed, by the next creation
+//! at that path; until then it is in nobody's way. The rule that keeps creators apart: *the entry of a
+//! temporary name is changed only by who holds the lock of the file that it names*. A lock says nothing
+//! about a name, so whoever has got one looks whether the name still names that file.
+//!
+//! An empty file at the path is replaced likewise, under its lock; where that cannot be done (a directory
+//! that may not be written, a file that is a mount point) the store is made in it, and then a crash
+//! in the middle leaves a file that is no store. No state; any number of threads and processes.
+
+use super::Store;
+use super::open::{StoreOptions, lock};
+use crate::checksum::name_hash;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::{DirectIo, Disk, File, OpenMode, parent_directory};
+use hedgerow_sync::primitive::Arc;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Tries for the temporary name, each of which fails only if another creation has just ended.
+const CLAIMS: usize = 16;
+
+/// Makes a store where there is nothing.
+///
+/// Errors: `AlreadyExists`; `Locked` while somebody else makes one there; `NotFound` without the
+/// directory; those of [`Store::create_in`].
+pub(super) fn new(options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Result<Store> {
+    // Before anything is written; the rename looks again.
+    if disk.exists(path)? {
+        return Err(exists_already(path));
+    }
+    let (temporary, file) = claim(options, disk, path)?;
+    let withdraw = [&*temporary, path];
+    make(options, disk, file, path, &withdraw, || disk.rename_new(&temporary, path))
+}
+
+/// Makes a store in place of `empty`, a file of no bytes that is locked. `None` if the path no longer
+/// names it: somebody else was faster.
+///
+/// Errors: as for [`new`].
+pub(super) fn in_place_of(
+    options: &StoreOptions,
+    disk: &dyn Disk,
+    path: &Path,
+    empty: Arc<dyn File>,
+) -> Result<Option<Store>> {
+    if !empty.is_at(path)? {
+        return Ok(None);
+    }
+    let path = disk.resolve(path)?;
+    let still_empty = || Ok(empty.is_at(&path)? && empty.len_bytes()? == 0);
+    let replace = |temporary: &Path| {
+        if still_empty()? { disk.rename(temporary, &path) } else { Err(exists_already(&path)) }
+    };
+    let made = claim(options, disk, &path).and_then(|(temporary, file)| {
+        // Once the empty file is gone, a whole store is better than nothing, whatever fails then.
+        make(options, disk, file, &path, &[&*temporary], || replace(&temporary))
+    });
+    match made {
+        Err(error) if is_forbidden(&error) && still_empty()? => {
+            Store::create_in(options, empty).map(Some)
+        }
+        made => made.map(Some),
+    }
+}
+
+/// The name under which the store of a path is made. Hidden, and no longer than any directory takes.
+fn temporary_path(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    parent_directory(path).join(format!(".hedgerow-new-{:016x}", name_hash(name)))
+}
+
+/// Makes the file that is to become the store of `path`, and locks it.
+fn claim(options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Result<(PathBuf, Arc<dyn File>)> {
+    let temporary = temporary_path(path);
+    for _ in 0..CLAIMS {
+        let (file, fresh) = match disk.open(&temporary, OpenMode::CreateNew, options.direct()) {
+            Ok(file) => (file, true),
+            Err(error) if *error.kind() == ErrorKind::AlreadyExists => {
+                match disk.open(&temporary, OpenMode::ReadWrite, DirectIo::Never) {
+                    Err(error) if *error.kind() == ErrorKind::NotFound => continue,
+                    other => (other?, false),
+                }
+            }
+            Err(error) if *error.kind() == ErrorKind::NotFound => {
+                let what = format!("cannot create {}: there is no such directory", path.display());
+                return Err(Error::new(ErrorKind::NotFound, what));
+            }
+            Err(error) => {
+                let Some(code) = error.os_error() else { return Err(error) };
+                let what = format!("cannot create {}", path.display());
+                return Err(Error::io(what, io::Error::from_raw_os_error(code)));
+            }
+        };
+        lock(&*file, true)?;
+        if file.is_at(&temporary)? {
+            if fresh {
+                return Ok((temporary, file));
+            }
+            // A creation that was cut short has left it.
+            disk.unlink(&temporary)?;
+        }
+    }
+    let what = format!("others are creating {} all the time", path.display());
+    Err(Error::new(ErrorKind::Locked { holder_pid: None }, what))
+}
+
+/// Makes the store in `file`, which is at `temporary` and locked, and lets `rename` give it its path.
+/// After a failure none of the names in `withdraw` names it.
+fn make(
+    options: &StoreOptions,
+    disk: &dyn Disk,
+    file: Arc<dyn File>,
+    path: &Path,
+    withdraw: &[&Path],
+    rename: impl FnOnce() -> Result<()>,
+) -> Result<Store> {
+    let made = Store::create_in(options, file.clone()).and_then(|store| {
+        file.sync_all()?;
+        rename()?;
+        disk.sync_dir(parent_directory(path))?;
+        Ok(store)
+    });
+    if made.is_err() {
+        // `file` still has the lock, so nobody has begun to use it. If this fails as well, the next
+        // creation tidies up; the first error is the one to tell.
+        for name in withdraw {
+            if matches!(file.is_at(name), Ok(true)) {
+                disk.unlink(name).ok();
+            }
+        }
+    }
+    made
+}
+
+/// Whether an error says that a file cannot be replaced where it is, though it may be written.
+fn is_forbidden(error: &Error) -> bool {
+    let kind = error.os_error().map(|code| io::Error::from_raw_os_error(code).kind());
+    matches!(
+        kind,
+        Some(
+            io::ErrorKind::PermissionDenied
+                | io::ErrorKind::ReadOnlyFilesystem
+                | io::ErrorKind::ResourceBusy
+                | io::ErrorKind::CrossesDevices
+        )
+    )
+}
+
+#[cold]
+fn exists_already(path: &Path) -> Error {
+    let what = format!("cannot create {}: it exists already", path.display());
+    Error::new(ErrorKind::AlreadyExists, what)
+}
