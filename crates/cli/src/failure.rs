@@ -6,7 +6,7 @@ use std::io;
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The engine said no; what was being done, and its error.
+    /// The engine said no; what was being done, and its error. Empty if the error says it.
     Engine(String, Error),
     /// Reading or writing something other than the store failed.
     Io(String, io::Error),
@@ -26,6 +26,9 @@ impl Failure {
     /// The words for standard error, without the program's name; `None` to stay silent.
     pub fn words(&self) -> Option<String> {
         Some(match self {
+            Failure::Engine(doing, error) if doing.is_empty() => {
+                format!("{error}{}", hint(error.kind()))
+            }
             Failure::Engine(doing, error) => format!("{doing}: {error}{}", hint(error.kind())),
             Failure::Io(doing, error) => format!("{doing}: {error}"),
             Failure::Other(words) => words.clone(),

@@ -15,10 +15,15 @@ fn options(common: &Common) -> Options {
     }
 }
 
-/// Adds to an error what was being done to which store.
+/// Adds to an error what was being done to which store, unless it says so itself.
 pub fn failed(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
-    let doing = format!("cannot {doing} {}", path.display());
-    move |error| Failure::Engine(doing, error)
+    let path = path.display().to_string();
+    let doing = format!("cannot {doing} {path}");
+    move |error| {
+        let text = error.to_string();
+        let says_so = text.starts_with("cannot ") && text.contains(&path);
+        Failure::Engine(if says_so { String::new() } else { doing }, error)
+    }
 }
 
 /// Opens a store that must exist, for reading only.

@@ -5,6 +5,8 @@ mod harness;
 
 mod count;
 mod del;
+#[cfg(target_os = "linux")]
+mod full_disk;
 mod get;
 mod load;
 mod manners;

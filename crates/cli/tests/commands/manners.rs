@@ -60,9 +60,24 @@ fn a_store_that_is_not_there_is_not_made_by_reading() {
     let scratch = Scratch::new("missing");
     let store = scratch.store();
     for args in READERS {
-        run(&on(&store, args)).code(1).stdout("").stderr_has("store.hrow");
+        let done = run(&on(&store, args)).code(1).stdout("");
+        let words = format!("hedgerow: cannot open {store}: there is no such file\n");
+        assert_eq!(done.stderr(), words, "{args:?}");
         assert!(!Path::new(&store).exists(), "{args:?}");
     }
+}
+
+#[test]
+fn a_store_in_a_directory_that_is_not_there_is_not_made() {
+    let scratch = Scratch::new("no-directory");
+    let store = scratch.path("missing/store.hrow");
+    let done = run(&["put", &store, "k", "v"]).code(1).stdout("");
+    let words = done.stderr();
+    assert!(
+        words.ends_with(": there is no such directory\n") || words.contains("no such file"),
+        "{words}"
+    );
+    assert_eq!(words.matches("cannot").count(), 1, "{words}");
 }
 
 #[test]

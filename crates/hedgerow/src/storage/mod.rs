@@ -215,6 +215,9 @@ pub trait File: Send + Sync + Debug {
     /// Whether `path` names this very file now.
     fn is_at(&self, path: &Path) -> Result<bool>;
 
+    /// Tells the file that it was renamed, for the words of errors to come.
+    fn set_path(&self, _path: &Path) {}
+
     /// Gives the lock back before the file is dropped. Nothing may be written afterwards.
     fn unlock(&self) -> Result<()>;
 

@@ -15,8 +15,8 @@ use crate::storage::{
     AlignedBuffer, DirectIo, Disk, File, IoEngine, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest,
     WriteRequest, assert_aligned, ends_early, locks, opened_read_only,
 };
-use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, Ordering};
+use hedgerow_sync::primitive::{Arc, RwLock};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::io::{IoSlice, IoSliceMut};
@@ -93,7 +93,7 @@ impl RealDisk {
         let block_bytes = if direct { block_bytes(&fd) } else { 1 };
         Ok(RealFile {
             fd,
-            path: path.to_owned(),
+            path: RwLock::new(path.to_owned()),
             writable: mode != OpenMode::ReadOnly,
             direct: AtomicBool::new(direct),
             block_bytes,
@@ -222,7 +222,8 @@ fn block_bytes(fd: &OwnedFd) -> usize {
 
 struct RealFile {
     fd: OwnedFd,
-    path: PathBuf,
+    /// For the words of errors.
+    path: RwLock<PathBuf>,
     writable: bool,
     /// Cleared for good when a direct call is refused. Relaxed: the descriptor's flags, which are
     /// changed before it, are what counts.
@@ -249,14 +250,14 @@ impl Drop for RealFile {
 impl std::fmt::Debug for RealFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let how = if self.block_bytes() > 1 { "direct" } else { "buffered" };
-        write!(f, "RealFile({}, {how})", self.path.display())
+        write!(f, "RealFile({}, {how})", self.path.read().display())
     }
 }
 
 impl RealFile {
     #[cold]
     fn failed(&self, what: &str, errno: Errno) -> Error {
-        failed(what, &self.path, errno)
+        failed(what, &self.path.read(), errno)
     }
 
     fn require_writable(&self) -> Result<()> {
@@ -490,6 +491,10 @@ impl File for RealFile {
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
             Err(errno) => Err(failed("examine", path, errno)),
         }
+    }
+
+    fn set_path(&self, path: &Path) {
+        path.clone_into(&mut self.path.write());
     }
 
     fn unlock(&self) -> Result<()> {

@@ -120,6 +120,7 @@ fn make(
     let made = Store::create_in(options, file.clone()).and_then(|store| {
         file.sync_all()?;
         rename()?;
+        file.set_path(path);
         disk.sync_dir(parent_directory(path))?;
         Ok(store)
     });
