@@ -93,7 +93,8 @@ pub struct Superblock {
     pub checkpoint: Epoch,
     /// Sizes of pages, units and zones.
     pub geometry: Geometry,
-    /// The store was closed properly, and nothing written since.
+    /// This checkpoint was the last act of a proper close. A later session clears it with its first
+    /// checkpoint, and may have written to free units before; nothing relies on it.
     pub clean: bool,
     /// The page map.
     pub map: MapRoot,
