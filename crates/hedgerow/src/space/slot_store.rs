@@ -20,7 +20,7 @@ use crate::storage::{AlignedBuffer, File};
 use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard};
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
 use std::fmt;
 use std::time::Duration;
 
@@ -30,6 +30,12 @@ pub type PageCheck = fn(&[u8]) -> std::result::Result<(), String>;
 /// Waits of [`DELTA_WAIT_MS`] each before a writer gives up on room for deltas: a minute.
 const DELTA_WAITS: usize = 600;
 const DELTA_WAIT_MS: u64 = 100;
+
+/// Waits for a checkpoint to end before a writer takes an older one's failure for the answer: nobody
+/// may be there to take one.
+const OLD_FAILURE_WAITS: usize = 20;
+/// How long a truncation is waited for before looking again.
+const TRUNCATION_WAIT: Duration = Duration::from_millis(1);
 
 /// What the mutex guards.
 pub struct SpaceState {
@@ -66,11 +72,19 @@ pub struct SlotStore {
     images: AtomicU64,
     /// How many creations of keyspaces keep checkpoints out, so that nobody may wait for one.
     unhindered: AtomicUsize,
-    /// The last checkpoint's failure, for those who wait for room that it was to make.
-    failure: Mutex<Option<Error>>,
-    changed: Condvar,
+    /// How the last checkpoint ended, for those who wait for room that it was to make.
+    outcome: Mutex<Outcome>,
+    ended: Condvar,
     due: Mutex<Due>,
     wake: Condvar,
+}
+
+/// How the last checkpoint ended.
+#[derive(Default)]
+struct Outcome {
+    /// How many have ended.
+    count: u64,
+    failure: Option<Error>,
 }
 
 /// Whether somebody wants a checkpoint.
@@ -102,8 +116,8 @@ impl SlotStore {
             full: AtomicBool::new(false),
             images: AtomicU64::new(0),
             unhindered: AtomicUsize::new(0),
-            failure: Mutex::new(None),
-            changed: Condvar::new(),
+            outcome: Mutex::new(Outcome::default()),
+            ended: Condvar::new(),
             due: Mutex::new(Due::default()),
             wake: Condvar::new(),
         }
@@ -142,8 +156,7 @@ impl SlotStore {
                 }
                 Err(Want::Load(group)) => self.load_group(group)?,
                 Err(Want::Truncating) => {
-                    let mut state = self.state.lock();
-                    self.changed.wait_for(&mut state, Duration::from_millis(1));
+                    thread::sleep(TRUNCATION_WAIT);
                 }
                 Err(Want::Full) => {
                     return Err(refusal.unwrap_or_else(|| {
@@ -247,7 +260,8 @@ impl SlotStore {
         }
     }
 
-    /// Waits until there is room for changes of the map. The caller holds nothing.
+    /// Waits until there is room for changes of the map. The caller holds nothing. A failure of the past
+    /// may have been put right (a full disk), so that only a checkpoint that ends from now on counts.
     ///
     /// Errors: why the checkpoint that was to make room failed; `Timeout` after a minute.
     #[inline]
@@ -257,16 +271,19 @@ impl SlotStore {
 
     #[cold]
     fn wait_for_checkpoint(&self) -> Result<()> {
-        for _ in 0..DELTA_WAITS {
+        let before = self.outcome.lock().count;
+        for round in 0..DELTA_WAITS {
             self.request_checkpoint();
-            let mut failure = self.failure.lock();
-            if let Some(error) = &*failure {
+            let mut outcome = self.outcome.lock();
+            if let Some(error) = &outcome.failure
+                && (outcome.count != before || round >= OLD_FAILURE_WAITS)
+            {
                 return Err(error.duplicate());
             }
             if !self.full.load(Acquire) || self.unhindered.load(Acquire) > 0 {
                 return Ok(());
             }
-            self.changed.wait_for(&mut failure, Duration::from_millis(DELTA_WAIT_MS));
+            self.ended.wait_for(&mut outcome, Duration::from_millis(DELTA_WAIT_MS));
         }
         Err(Error::new(
             ErrorKind::Timeout,
@@ -319,16 +336,17 @@ impl SlotStore {
 
     /// Tells how a checkpoint ended to those who wait for it.
     pub fn checkpoint_ended(&self, outcome: Result<(), &Error>) {
-        let mut failure = self.failure.lock();
-        *failure = outcome.err().map(Error::duplicate);
-        if failure.is_none() {
+        let mut last = self.outcome.lock();
+        last.count += 1;
+        last.failure = outcome.err().map(Error::duplicate);
+        if last.failure.is_none() {
             // Under the lock that changes are recorded under: one that fills the delta again comes
             // before this look at it, or sets the flag after it.
             let state = self.state.lock();
             self.full.store(state.deltas.is_full(), Release);
         }
-        drop(failure);
-        self.changed.notify_all();
+        drop(last);
+        self.ended.notify_all();
     }
 
     /// Whether the bytes are the image that `slot` was made for, of page `id`, and a sound page.
@@ -426,5 +444,88 @@ impl PartIo for PartFile<'_> {
     fn part_left(&mut self, slot: Slot, born: Epoch) -> Result<()> {
         self.load_around(slot)?;
         self.slots.state.lock().zones.unrefer_part(slot, born)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::space::geometry::Geometry;
+    use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+    use std::path::Path;
+
+    /// A store whose deltas are full: there is one change, and room for none.
+    fn full() -> Arc<SlotStore> {
+        let file = RamDisk::new().open(Path::new("f"), OpenMode::CreateNew, DirectIo::Never);
+        let state = SpaceState {
+            zones: Zones::create(Geometry::for_new_store(4096, 1).unwrap()),
+            deltas: Deltas::new(0),
+            map: MapRoot::EMPTY,
+            checkpoint: Epoch(0),
+        };
+        let slots = Arc::new(SlotStore::new(file.unwrap(), 4096, |_| Ok(()), state));
+        slots.page_freed(PageId(4), Epoch(1), Slot::NONE, Epoch(0)).unwrap();
+        slots
+    }
+
+    fn fails(slots: &SlotStore) {
+        slots.checkpoint_ended(Err(&Error::new(ErrorKind::DiskFull, "no room")));
+    }
+
+    fn goes_well(slots: &SlotStore) {
+        let taken = slots.take_delta(Epoch(1));
+        slots.state().deltas.done(taken);
+        slots.checkpoint_ended(Ok(()));
+    }
+
+    /// Waits for room while another thread ends one checkpoint that was asked for.
+    fn wait_while(slots: &Arc<SlotStore>, checkpoint: fn(&SlotStore)) -> Result<()> {
+        let other = slots.clone();
+        let taken = thread::spawn_named("checkpoint", move || {
+            assert!(other.wait_until_wanted());
+            checkpoint(&other);
+        });
+        // Asked for when the change was recorded, and again by whoever waits.
+        let waited = slots.wait_for_delta_room();
+        taken.unwrap().join().unwrap();
+        waited
+    }
+
+    #[test]
+    fn a_writer_is_told_of_a_new_failure_and_not_of_one_that_was_put_right() {
+        let slots = full();
+        assert!(slots.wait_until_wanted());
+        fails(&slots);
+        let again = wait_while(&slots, fails).unwrap_err();
+        assert_eq!(*again.kind(), ErrorKind::DiskFull);
+        wait_while(&slots, goes_well).unwrap();
+        slots.wait_for_delta_room().unwrap();
+    }
+
+    #[test]
+    fn an_old_failure_is_the_answer_where_nobody_takes_checkpoints() {
+        let slots = full();
+        fails(&slots);
+        assert_eq!(*slots.wait_for_delta_room().unwrap_err().kind(), ErrorKind::DiskFull);
+    }
+
+    #[test]
+    fn waiting_for_room_in_deltas_and_for_a_truncation_go_together() {
+        let slots = full();
+        let offset = slots.allocate(1, 4096).unwrap()[0];
+        slots.discard(crate::space::part::slot_at(offset, 0));
+        slots.state().zones.begin_truncate(0).unwrap();
+        let start = |name, work: fn(&SlotStore)| {
+            let slots = slots.clone();
+            thread::spawn_named(name, move || work(&slots)).unwrap()
+        };
+        let writer = start("writer", |slots| slots.wait_for_delta_room().unwrap());
+        let allocator = start("allocator", |slots| drop(slots.allocate(1, 4096).unwrap()));
+        thread::sleep(Duration::from_millis(50));
+        slots.file().set_len(crate::space::geometry::HEADER_REGION_BYTES).unwrap();
+        slots.state().zones.end_truncate(true);
+        allocator.join().unwrap();
+        goes_well(&slots);
+        writer.join().unwrap();
     }
 }
