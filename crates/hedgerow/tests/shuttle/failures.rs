@@ -1,0 +1,209 @@
+//! Calls to the disk that fail, and the power that goes, in random interleavings.
+//!
+//! What a crash may leave is exact. It is what one checkpoint has cut out of the histories of all
+//! threads: of each thread's changes a first part; every change that had ended when the call of that
+//! checkpoint began, and none that began after it had ended; and no change without one that had ended
+//! before it began. Which checkpoint: the last one whose call returned, or one that was begun later and
+//! failed, which may have become durable all the same.
+
+use crate::{Changed, Clock, PAGE_BYTES, State, after, assert_ordered, assert_sound};
+use crate::{check, contents, join, open, options, path, start};
+use hedgerow::storage::SimDisk;
+use hedgerow::storage::sim::{CallKind, Effect, Fault, SimState};
+use hedgerow::store::OpenHow;
+use hedgerow::{Database, ErrorKind, Options};
+use shuttle::rand::{Rng, thread_rng};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The call of a checkpoint.
+struct Checkpoint {
+    began: u64,
+    ended: u64,
+    /// What was on the disk when the call had returned; `None` if it failed.
+    left: Option<SimState>,
+}
+
+/// Takes `count` checkpoints, one after another.
+fn take_checkpoints(
+    db: &Database,
+    disk: &SimDisk,
+    clock: &Clock,
+    count: usize,
+    may_fail: &[ErrorKind],
+) -> Vec<Checkpoint> {
+    let mut taken = Vec::new();
+    for _ in 0..count {
+        let began = clock.tick();
+        let outcome = db.checkpoint();
+        let ended = clock.tick();
+        let left = match outcome {
+            Ok(()) => Some(disk.state()),
+            Err(error) => {
+                assert_ordered(&error, may_fail);
+                None
+            }
+        };
+        taken.push(Checkpoint { began, ended, left });
+    }
+    taken
+}
+
+/// Opens what a crash has left, checks that it is sound, and tells what is in it.
+fn survivor(left: SimState, options: &Options) -> (Database, State) {
+    let disk = SimDisk::with_state(left, thread_rng().r#gen());
+    let db = options.on_disk(&disk, path(), OpenHow::Existing).unwrap();
+    assert_sound(&db);
+    let state = contents(&db);
+    (db, state)
+}
+
+/// Whether a checkpoint whose call took from `began` to `ended` can have cut `found` out of the
+/// histories of two threads.
+fn is_cut(found: &State, histories: &[Vec<Changed>], began: u64, ended: u64) -> bool {
+    let [first, second] = histories else { panic!("two workers") };
+    let within = |history: &[Changed], len: usize| {
+        history[..len].last().is_none_or(|last| last.began < ended)
+            && history.get(len).is_none_or(|next| next.ended > began)
+    };
+    // What is left out of one history did not end before what is taken of the other began.
+    let in_order = |of: &[Changed], taken: usize, other: &[Changed], len: usize| match of.get(taken)
+    {
+        Some(left_out) => other[..len].last().is_none_or(|last| last.began < left_out.ended),
+        None => true,
+    };
+    (0..=first.len()).filter(|len| within(first, *len)).any(|a| {
+        (0..=second.len()).filter(|len| within(second, *len)).any(|b| {
+            in_order(first, a, second, b)
+                && in_order(second, b, first, a)
+                && after(first[..a].iter().chain(&second[..b])) == *found
+        })
+    })
+}
+
+/// Asserts that `found` is what the last checkpoint has made durable, or what a later one, that failed,
+/// may have. Tells whether it was a later one.
+fn assert_a_checkpoint(
+    found: &State,
+    histories: &[Vec<Changed>],
+    checkpoints: &[Checkpoint],
+    options: &Options,
+) -> bool {
+    let durable = checkpoints.iter().rposition(|checkpoint| checkpoint.left.is_some());
+    let last = match durable {
+        // Only what is durable: nothing was being written when the call had returned.
+        Some(index) => {
+            let Checkpoint { began, ended, left } = &checkpoints[index];
+            let left = left.as_ref().expect("this one returned").crash(&[], None);
+            let (_db, state) = survivor(left, options);
+            assert!(is_cut(&state, histories, *began, *ended), "checkpoint {index}: {state:?}");
+            state
+        }
+        None => after([]),
+    };
+    let later = &checkpoints[durable.map_or(0, |index| index + 1)..];
+    let is_later = *found != last;
+    assert!(
+        !is_later
+            || later.iter().any(|failed| is_cut(found, histories, failed.began, failed.ended)),
+        "neither the last checkpoint nor a later one: {found:?}\n{histories:?}"
+    );
+    is_later
+}
+
+/// Two workers beside checkpoints, while all calls to the disk fail from a random one on: what had not
+/// reached the disk by then survives or does not, by the dice.
+#[test]
+fn a_power_loss_leaves_a_checkpoint() {
+    const MAY_FAIL: &[ErrorKind] = &[ErrorKind::Io, ErrorKind::Poisoned];
+    /// Schedules in which the power went, and in which a checkpoint survived that had not returned.
+    static CUT_SHORT: AtomicU64 = AtomicU64::new(0);
+    static EARLY: AtomicU64 = AtomicU64::new(0);
+    check(|| {
+        // Nobody else takes checkpoints: it is known which ones there were.
+        let options = options().background_checkpoints(false);
+        let (disk, db, keyspace) = open(&options);
+        let clock = Clock::default();
+        let good_calls = thread_rng().gen_range(0..200);
+        disk.record_log(true);
+        disk.inject(Fault::any(good_calls).sticky().with_effect(Effect::Nothing));
+        let workers = start(&keyspace, 2, 14, &clock, MAY_FAIL);
+        let checkpoints = take_checkpoints(&db, &disk, &clock, 3, MAY_FAIL);
+        let histories = join(workers);
+        let struck = disk.take_log().iter().any(|call| call.fault.is_some());
+        CUT_SHORT.fetch_add(u64::from(struck), Ordering::Relaxed);
+        let left = disk.state().crash_at_random(thread_rng().r#gen());
+        drop((keyspace, db));
+        let (db, found) = survivor(left, &options);
+        let early = assert_a_checkpoint(&found, &histories, &checkpoints, &options);
+        EARLY.fetch_add(u64::from(early), Ordering::Relaxed);
+        db.close().unwrap();
+    });
+    let [cut_short, early] = [&CUT_SHORT, &EARLY].map(|count| count.load(Ordering::Relaxed));
+    println!(
+        "the power went {cut_short} times; {early} checkpoints survived that had not returned"
+    );
+    assert!(cut_short > 0 && early > 0, "the schedules are too few to tell anything");
+}
+
+/// One call to the disk fails. Whoever it concerns gets a typed error, and nothing of what failed is
+/// there; nobody gets a wrong answer; the store works on, or is poisoned, and says so.
+#[test]
+fn a_failed_call_fails_whom_it_concerns() {
+    /// Schedules in which the call failed, and in which that poisoned the store.
+    static STRUCK: AtomicU64 = AtomicU64::new(0);
+    static POISONED: AtomicU64 = AtomicU64::new(0);
+    check(|| {
+        let background = thread_rng().r#gen();
+        let options = options().background_checkpoints(background);
+        let (disk, db, keyspace) = open(&options);
+        let clock = Clock::default();
+        let (kind, most, errno, may_fail): (_, u64, _, &'static [ErrorKind]) = match thread_rng()
+            .gen_range(0..4)
+        {
+            0 => (CallKind::Read, 60, Fault::EIO, &[ErrorKind::Io]),
+            // In the superblock it poisons, too.
+            1 => (CallKind::Write, 60, Fault::ENOSPC, &[ErrorKind::DiskFull, ErrorKind::Poisoned]),
+            2 => (CallKind::Write, 60, Fault::EIO, &[ErrorKind::Io, ErrorKind::Poisoned]),
+            _ => (CallKind::SyncData, 6, Fault::EIO, &[ErrorKind::Io, ErrorKind::Poisoned]),
+        };
+        disk.record_log(true);
+        disk.inject(Fault::once(kind, thread_rng().gen_range(0..most), errno));
+        let workers = start(&keyspace, 2, 14, &clock, may_fail);
+        let mut checkpoints = take_checkpoints(&db, &disk, &clock, 2, may_fail);
+        let histories = join(workers);
+        disk.clear_faults();
+        let struck = disk.take_log().iter().any(|call| call.fault.is_some());
+        STRUCK.fetch_add(u64::from(struck), Ordering::Relaxed);
+        let expected = after(histories.iter().flatten());
+        assert_eq!(contents(&db), expected, "the running store");
+        // A failure of the eviction or of the checkpoint thread may come to light only here.
+        checkpoints.extend(take_checkpoints(&db, &disk, &clock, 1, may_fail));
+        let poisoned = checkpoints[2].left.is_none();
+        POISONED.fetch_add(u64::from(poisoned), Ordering::Relaxed);
+        if !poisoned {
+            assert_sound(&db);
+            db.close().unwrap();
+            let (_db, found) = survivor(disk.crash(thread_rng().r#gen()).state(), &options);
+            assert_eq!(found, expected);
+            return;
+        }
+        assert!(may_fail.contains(&ErrorKind::Poisoned), "a failure that passes");
+        let refused = keyspace.put(b"key", &[0; PAGE_BYTES / 8]).unwrap_err();
+        assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+        assert_eq!(contents(&db), expected, "a poisoned store goes on to be read");
+        drop((keyspace, db));
+        let (db, found) = survivor(disk.crash(thread_rng().r#gen()).state(), &options);
+        if background {
+            // It is not known when the checkpoint thread took the ones that count.
+            let returned = checkpoints.iter().rev().find(|checkpoint| checkpoint.left.is_some());
+            let began = returned.map_or(0, |checkpoint| checkpoint.began);
+            assert!(is_cut(&found, &histories, began, u64::MAX), "{found:?}\n{histories:?}");
+        } else {
+            assert_a_checkpoint(&found, &histories, &checkpoints, &options);
+        }
+        db.close().unwrap();
+    });
+    let [struck, poisoned] = [&STRUCK, &POISONED].map(|count| count.load(Ordering::Relaxed));
+    println!("a call failed in {struck} schedules, and poisoned the store in {poisoned}");
+    assert!(struck > poisoned && poisoned > 0, "the schedules are too few to tell anything");
+}

@@ -1,0 +1,347 @@
+//! The whole engine under shuttle: random interleavings of two or three threads, the eviction thread
+//! and the checkpoint thread, on the simulated disk, with pages of 512 bytes and the smallest pool.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg shuttle" cargo test -p hedgerow --release --test shuttle
+//! ```
+//!
+//! The store holds a few times more pages than the pool has frames, so that each operation meets
+//! faults and evictions. Each thread knows what must be there under the keys that it owns; the others'
+//! values say whose they are. A deadlock, a wrong answer, an error that nobody ordered and a thread
+//! that waits for ever are failures; a failure prints the schedule, which `shuttle::replay` runs again.
+//! Time is logical and a timed wait ends after giving way once. `failures.rs` lets calls to the disk
+//! fail and the power go.
+//!
+//! `HEDGEROW_SHUTTLE_ITERATIONS` sets how many schedules each test tries, `HEDGEROW_SEED` which.
+//! `canaries.sh` proves that these tests can fail.
+
+#![cfg(shuttle)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "what is kept from model to model is outside of them"
+)]
+
+mod failures;
+
+use hedgerow::storage::SimDisk;
+use hedgerow::storage::sim::SimState;
+use hedgerow::store::OpenHow;
+use hedgerow::{
+    Database, Error, ErrorKind, Keyspace, Options, Result, smallest_memory_limit_bytes,
+};
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::random::SplitMix64;
+use hedgerow_sync::primitive::thread::{JoinHandle, spawn_named};
+use shuttle::rand::{RngCore, thread_rng};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, MaxSteps, Runner};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const ITERATIONS: usize = 500;
+const PAGE_BYTES: usize = 512;
+/// Enough for some 150 pages on 48 frames.
+const KEYS: u64 = 900;
+
+fn runner<S: Scheduler + 'static>(scheduler: S) -> Runner<S> {
+    let mut config = Config::new();
+    config.stack_size = 512 << 10;
+    // A run takes some ten thousand steps; what takes so many more goes round in circles.
+    config.max_steps = MaxSteps::FailAfter(20_000_000);
+    Runner::new(scheduler, config)
+}
+
+fn iterations() -> usize {
+    let text = std::env::var("HEDGEROW_SHUTTLE_ITERATIONS");
+    text.map_or(ITERATIONS, |text| text.parse().expect("a number"))
+}
+
+/// Random schedules, and schedules with a few priority changes (which find rarer orders).
+fn check(model: impl Fn() + Copy + Send + Sync + 'static) {
+    image();
+    let seed = std::env::var("HEDGEROW_SEED").map_or(1, |text| text.parse().expect("a number"));
+    println!("seed {seed}");
+    runner(RandomScheduler::new_from_seed(seed, iterations())).run(model);
+    runner(PctScheduler::new_from_seed(seed, 3, iterations())).run(model);
+}
+
+fn options() -> Options {
+    Options::new()
+        .page_bytes(PAGE_BYTES)
+        .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
+        .checkpoint_bytes(8 << 10)
+}
+
+fn path() -> &'static Path {
+    Path::new("/data/shuttle.hrow")
+}
+
+fn key_of(number: u64) -> Vec<u8> {
+    format!("key/{:04}", number * 7919 % 10_000).into_bytes()
+}
+
+fn value_of(key: &[u8], generation: u64) -> Vec<u8> {
+    let mut value = generation.to_be_bytes().to_vec();
+    value.extend_from_slice(key);
+    value.resize(30 + (generation % 5) as usize * 8, generation as u8);
+    value
+}
+
+fn generation_of(key: &[u8], value: &[u8]) -> u64 {
+    let generation = u64::from_be_bytes(value[..8].try_into().unwrap());
+    assert_eq!(value, value_of(key, generation), "not a value of {}", key.escape_ascii());
+    generation
+}
+
+/// The disk of a closed store with all keys in generation 1. Made once, in a model of its own.
+fn image() -> &'static SimState {
+    static IMAGE: OnceLock<SimState> = OnceLock::new();
+    static MADE: std::sync::Mutex<Option<SimState>> = std::sync::Mutex::new(None);
+    IMAGE.get_or_init(|| {
+        runner(RandomScheduler::new_from_seed(1, 1)).run(|| {
+            let disk = SimDisk::new(1);
+            let db = options().on_disk(&disk, path(), OpenHow::New).unwrap();
+            let keyspace = db.keyspace("k").unwrap();
+            let records: BTreeMap<_, _> =
+                (0..KEYS).map(key_of).map(|key| (key.clone(), value_of(&key, 1))).collect();
+            keyspace.bulk_load(records, 80).unwrap();
+            drop(keyspace);
+            db.close().unwrap();
+            // What a power loss leaves: the closed store has nothing that could get lost.
+            *MADE.lock().unwrap() = Some(disk.state().crash(&[], None));
+        });
+        MADE.lock().unwrap().take().expect("the model has made it")
+    })
+}
+
+/// The store of [`image`] on a disk of its own, open, its pool full.
+fn open(options: &Options) -> (SimDisk, Database, Keyspace) {
+    let disk = SimDisk::with_state(image().clone(), thread_rng().next_u64());
+    let db = options.on_disk(&disk, path(), OpenHow::Existing).unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    assert_eq!(keyspace.count().unwrap(), KEYS);
+    (disk, db, keyspace)
+}
+
+/// What became of each key, by number: its generation, if it is there.
+type State = BTreeMap<u64, u64>;
+
+/// Puts the beginnings and ends of calls into one order. The standard library's counter: a look at it
+/// is no step of the schedule.
+#[derive(Clone, Default)]
+struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    fn tick(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A change that was made, and when its call began and ended.
+#[derive(Clone, Copy, Debug)]
+struct Changed {
+    number: u64,
+    generation: Option<u64>,
+    began: u64,
+    ended: u64,
+}
+
+/// Asserts that an error is one of these kinds, and comes from a failure that a test has ordered.
+fn assert_ordered(error: &Error, kinds: &[ErrorKind]) {
+    let ordered = error.to_string().contains("simulated failure");
+    assert!(ordered && kinds.contains(error.kind()), "{error:?}");
+}
+
+/// One thread's changes of the keys `n` with `n % threads == class`, and looks at others'.
+struct Worker {
+    keyspace: Keyspace,
+    class: u64,
+    threads: u64,
+    clock: Clock,
+    /// The kinds of errors that calls may fail with. After one of them nothing has changed.
+    may_fail: &'static [ErrorKind],
+    made: Vec<Changed>,
+}
+
+impl Worker {
+    /// What a call gave; `None` if it failed as it may.
+    fn unless_failed<T>(&self, outcome: Result<T>) -> Option<T> {
+        outcome.map_err(|error| assert_ordered(&error, self.may_fail)).ok()
+    }
+
+    fn change<T>(
+        &mut self,
+        number: u64,
+        generation: Option<u64>,
+        change: impl FnOnce(&Keyspace, &[u8]) -> Result<T>,
+    ) -> Option<T> {
+        let began = self.clock.tick();
+        let outcome = change(&self.keyspace, &key_of(number));
+        let ended = self.clock.tick();
+        let outcome = self.unless_failed(outcome)?;
+        self.made.push(Changed { number, generation, began, ended });
+        Some(outcome)
+    }
+
+    fn work(mut self, steps: u64, seed: u64) -> Vec<Changed> {
+        let mut random = SplitMix64::new(seed);
+        // Neighbours in key order, so that leaves split and merge within a few steps.
+        let mut numbers: Vec<u64> = (0..KEYS).collect();
+        numbers.sort_by_key(|number| key_of(*number));
+        let from = random.below(KEYS - 60) as usize;
+        let mut near = numbers[from..from + 60].to_vec();
+        near.retain(|number| number % self.threads == self.class);
+        for step in 0..steps {
+            let number = near[random.below(near.len() as u64) as usize];
+            let last = self.made.iter().rev().find(|made| made.number == number);
+            self.act(number, last.map_or(Some(1), |made| made.generation), 2 + step, &mut random);
+        }
+        self.made
+    }
+
+    fn act(&mut self, number: u64, now: Option<u64>, generation: u64, random: &mut SplitMix64) {
+        let key = key_of(number);
+        let new = value_of(&key, generation);
+        match random.below(8) {
+            0 | 1 => {
+                let put = self.change(number, Some(generation), |k, key| k.put(key, &new));
+                assert!(put.is_none_or(|was_there| was_there == now.is_some()));
+            }
+            2 | 3 => {
+                let removed = self.change(number, None, |k, key| k.remove(key));
+                assert!(removed.is_none_or(|was_there| was_there == now.is_some()));
+            }
+            4 => {
+                let old = now.map(|generation| value_of(&key, generation));
+                let swapped = self.change(number, Some(generation), |k, key| {
+                    k.compare_and_swap(key, old.as_deref(), Some(&new))
+                });
+                assert!(swapped.is_none_or(|swap| swap.is_swapped()));
+            }
+            5 => {
+                if let Some(found) = self.unless_failed(self.keyspace.get(&key)) {
+                    assert_eq!(found.map(|value| generation_of(&key, &value)), now);
+                }
+            }
+            6 => {
+                let key = key_of(random.below(KEYS));
+                let look = |value: &[u8]| generation_of(&key, value);
+                self.unless_failed(self.keyspace.get_with(&key, look));
+            }
+            _ => self.scan(&key, random.below(2) == 0),
+        }
+    }
+
+    fn scan(&self, from: &[u8], forward: bool) {
+        let mut cursor = self.keyspace.cursor();
+        cursor.seek(from);
+        let mut last: Option<Vec<u8>> = None;
+        for _ in 0..12 {
+            let record = if forward { cursor.next_record() } else { cursor.previous_record() };
+            let Some(Some((key, value))) = self.unless_failed(record) else { break };
+            generation_of(key, value);
+            if let Some(last) = &last {
+                assert!(if forward { key > &last[..] } else { key < &last[..] });
+            }
+            last = Some(key.to_vec());
+        }
+    }
+}
+
+/// Starts `threads` workers for `steps` operations each.
+fn start(
+    keyspace: &Keyspace,
+    threads: u64,
+    steps: u64,
+    clock: &Clock,
+    may_fail: &'static [ErrorKind],
+) -> Vec<JoinHandle<Vec<Changed>>> {
+    (0..threads)
+        .map(|class| {
+            let (keyspace, clock, made) = (keyspace.clone(), clock.clone(), Vec::new());
+            let worker = Worker { keyspace, class, threads, clock, may_fail, made };
+            let seed = thread_rng().next_u64();
+            spawn_named(&format!("worker {class}"), move || worker.work(steps, seed)).unwrap()
+        })
+        .collect()
+}
+
+fn join(workers: Vec<JoinHandle<Vec<Changed>>>) -> Vec<Vec<Changed>> {
+    workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+}
+
+/// What is there after these changes.
+fn after<'c>(changes: impl IntoIterator<Item = &'c Changed>) -> State {
+    let mut state: State = (0..KEYS).map(|number| (number, 1)).collect();
+    for made in changes {
+        match made.generation {
+            Some(generation) => state.insert(made.number, generation),
+            None => state.remove(&made.number),
+        };
+    }
+    state
+}
+
+/// What is there.
+fn contents(db: &Database) -> State {
+    let numbers: BTreeMap<_, _> = (0..KEYS).map(|number| (key_of(number), number)).collect();
+    let mut state = State::new();
+    let mut last = Vec::new();
+    let mut cursor = db.keyspace("k").unwrap().cursor();
+    while let Some((key, value)) = cursor.next_record().unwrap() {
+        assert!(key > last.as_slice(), "the keys are in order, and each is there once");
+        state.insert(numbers[key], generation_of(key, value));
+        last = key.to_vec();
+    }
+    state
+}
+
+fn assert_sound(db: &Database) {
+    let report = db.verify(|_| {}).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+}
+
+/// Runs `threads` workers for `steps` operations each beside what `meanwhile` does, and checks
+/// everything: before the store is closed, and on what a power loss after that leaves of it.
+fn run(threads: u64, steps: u64, meanwhile: impl FnOnce(&Database)) {
+    let (disk, db, keyspace) = open(&options());
+    let workers = start(&keyspace, threads, steps, &Clock::default(), &[]);
+    meanwhile(&db);
+    let expected = after(join(workers).iter().flatten());
+    assert_sound(&db);
+    assert_eq!(contents(&db), expected);
+    db.close().unwrap();
+    let disk = disk.crash(thread_rng().next_u64());
+    let db = options().on_disk(&disk, path(), OpenHow::Existing).unwrap();
+    assert_sound(&db);
+    assert_eq!(contents(&db), expected);
+    db.close().unwrap();
+}
+
+#[test]
+fn changes_beside_a_checkpoint() {
+    check(|| run(2, 15, |db| db.checkpoint().unwrap()));
+}
+
+#[test]
+fn three_threads_with_evictions() {
+    check(|| run(3, 12, |_| {}));
+}
+
+#[test]
+fn keyspaces_come_and_go_beside_changes() {
+    check(|| {
+        run(2, 10, |db| {
+            let passing = db.create_keyspace("passing").unwrap();
+            for number in 0..20 {
+                let key = key_of(number);
+                passing.put(&key, &value_of(&key, number)).unwrap();
+            }
+            assert_eq!(passing.count().unwrap(), 20);
+            assert!(db.drop_keyspace("passing").unwrap());
+        });
+    });
+}
