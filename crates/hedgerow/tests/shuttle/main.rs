@@ -10,7 +10,7 @@
 //! values say whose they are. A deadlock, a wrong answer, an error that nobody ordered and a thread
 //! that waits for ever are failures; a failure prints the schedule, which `shuttle::replay` runs again.
 //! Time is logical and a timed wait ends after giving way once. `failures.rs` lets calls to the disk
-//! fail and the power go.
+//! fail and the power go; `pool.rs` has small models of the buffer pool alone.
 //!
 //! `HEDGEROW_SHUTTLE_ITERATIONS` sets how many schedules each test tries, `HEDGEROW_SEED` which.
 //! `canaries.sh` proves that these tests can fail.
@@ -23,6 +23,7 @@
 )]
 
 mod failures;
+mod pool;
 
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::SimState;
@@ -61,11 +62,16 @@ fn iterations() -> usize {
 
 /// Random schedules, and schedules with a few priority changes (which find rarer orders).
 fn check(model: impl Fn() + Copy + Send + Sync + 'static) {
+    check_often(1, model);
+}
+
+/// As [`check`], `times` as many schedules.
+fn check_often(times: usize, model: impl Fn() + Copy + Send + Sync + 'static) {
     image();
     let seed = std::env::var("HEDGEROW_SEED").map_or(1, |text| text.parse().expect("a number"));
     println!("seed {seed}");
-    runner(RandomScheduler::new_from_seed(seed, iterations())).run(model);
-    runner(PctScheduler::new_from_seed(seed, 3, iterations())).run(model);
+    runner(RandomScheduler::new_from_seed(seed, times * iterations())).run(model);
+    runner(PctScheduler::new_from_seed(seed, 3, times * iterations())).run(model);
 }
 
 fn options() -> Options {

@@ -1,0 +1,142 @@
+//! The buffer pool under shuttle, without a tree: three pages that share one frame, and a thread or two
+//! for each side of a rule. A few hundred steps, so that a window of one step is hit often.
+
+use crate::{PAGE_BYTES, check_often, image, path};
+use hedgerow::buffer::BufferPool;
+use hedgerow::page::{
+    Access, FrameHead, FrameId, OptimisticPage, PagePool, PoolSession as _, Restart, header,
+};
+use hedgerow::smallest_memory_limit_bytes;
+use hedgerow::storage::SimDisk;
+use hedgerow::store::{OpenHow, Store, StoreOptions};
+use hedgerow::types::PageId;
+use hedgerow_sync::optimistic::PageBytes as _;
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::AtomicBool;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::thread::spawn_named;
+use shuttle::rand::{Rng, thread_rng};
+
+/// A schedule takes half a millisecond: there can be so many times more of them.
+const TIMES: usize = 10;
+
+/// Opens the store, none of whose pages is in memory then, and picks three that prefer one frame.
+fn three_of_a_frame() -> (Store, [PageId; 3]) {
+    let disk = SimDisk::with_state(image().clone(), thread_rng().r#gen());
+    let options = StoreOptions {
+        memory_limit_bytes: smallest_memory_limit_bytes(PAGE_BYTES),
+        page_bytes: Some(PAGE_BYTES),
+        zone_bytes: None,
+        checkpoint_bytes: None,
+        direct_io: true,
+        background: false,
+    };
+    let store = Store::open(&options, &disk, path(), OpenHow::Existing).unwrap();
+    let frames = store.pool().budget().frames();
+    let ids = [0, 1, 2].map(|round| PageId(20 + round * frames));
+    let frame = store.pool().expect_frame(ids[0]);
+    assert!(ids.iter().all(|id| store.pool().expect_frame(*id) == frame));
+    assert!(ids.iter().all(|id| store.pool().translate(*id).is_none()));
+    // Loads their part of the page table.
+    store.pool().session().fault(PageId::CATALOGUE_ROOT, Access::Scan).unwrap();
+    (store, ids)
+}
+
+/// Brings a page into memory; it may go again as soon as this is done.
+fn fault(pool: &BufferPool, id: PageId) {
+    pool.session().fault(id, Access::Scan).unwrap();
+}
+
+/// Reads a page's name as an operation reads: through a guess, validated.
+fn read(pool: &BufferPool, id: PageId) {
+    match OptimisticPage::open(pool, id, None) {
+        Ok(page) => {
+            let name = page.bytes().u32_at(header::PAGE_ID);
+            if page.validate().is_ok() {
+                assert_eq!(PageId(name), id, "these are the bytes of another page");
+            }
+        }
+        Err(Restart::Absent(absent)) => fault(pool, absent),
+        Err(restart) => assert_eq!(restart, Restart::Conflict),
+    }
+}
+
+/// Asserts, when nobody does anything, that each page is in one frame at most, where its word says.
+fn assert_placed(pool: &BufferPool) {
+    for frame in (0..pool.frames()).map(FrameId) {
+        let id = pool.head(frame).page_id();
+        if id != PageId::NONE {
+            assert_eq!(pool.translate(id), Some(frame), "{id} is elsewhere");
+        }
+    }
+}
+
+/// What one thread does.
+type Act = Box<dyn FnOnce(&BufferPool) + Send>;
+
+/// Runs the threads to their ends, and checks what they leave.
+fn run(threads: Vec<Act>, pool: &Arc<BufferPool>) {
+    let running: Vec<_> = threads
+        .into_iter()
+        .map(|act| {
+            let pool = Arc::clone(pool);
+            spawn_named("pool", move || act(&pool)).unwrap()
+        })
+        .collect();
+    for thread in running {
+        thread.join().unwrap();
+    }
+    assert_placed(pool);
+}
+
+#[test]
+fn a_frame_that_changes_its_page_deceives_no_reader() {
+    check_often(TIMES, || {
+        let (store, [a, b, c]) = three_of_a_frame();
+        fault(store.pool(), a);
+        let reader = move |pool: &BufferPool| (0..4).for_each(|_| read(pool, a));
+        let others = move |pool: &BufferPool| [b, a, c].into_iter().for_each(|id| fault(pool, id));
+        run(vec![Box::new(reader), Box::new(others)], store.pool());
+    });
+}
+
+#[test]
+fn a_frame_that_is_changed_keeps_its_page() {
+    check_often(TIMES, || {
+        let (store, [a, b, c]) = three_of_a_frame();
+        fault(store.pool(), a);
+        let epoch = store.pool().epochs().current();
+        let changed = Arc::new(AtomicBool::new(false));
+        let writer = {
+            let changed = Arc::clone(&changed);
+            move |pool: &BufferPool| {
+                let stay = pool.enter().unwrap();
+                let page = OptimisticPage::open(pool, a, None);
+                if let Ok(mut page) = page.and_then(OptimisticPage::upgrade) {
+                    page.write(stay.epoch());
+                    changed.store(true, Relaxed);
+                }
+            }
+        };
+        let others = move |pool: &BufferPool| [b, c].into_iter().for_each(|id| fault(pool, id));
+        run(vec![Box::new(writer), Box::new(others)], store.pool());
+        // Nobody writes pages back here, so a changed one stays.
+        if changed.load(Relaxed) {
+            let page = OptimisticPage::open(&**store.pool(), a, None).expect("it is there");
+            assert_eq!(page.bytes().u64_at(header::EPOCH), epoch.0, "the change is there");
+        }
+    });
+}
+
+#[test]
+fn a_page_that_several_ask_for_is_in_one_frame() {
+    check_often(TIMES, || {
+        let (store, [a, b, _]) = three_of_a_frame();
+        let asker = move |pool: &BufferPool| {
+            fault(pool, a);
+            read(pool, a);
+        };
+        let other = move |pool: &BufferPool| fault(pool, b);
+        run(vec![Box::new(asker), Box::new(asker), Box::new(other)], store.pool());
+    });
+}
