@@ -1,0 +1,149 @@
+//! Hedgerow as a user calls it, in memory or in a file.
+//!
+//! Gets either return a `Value` or fill a buffer; everything else is the same. Sessions share
+//! handles, which are `Send + Sync`; a session's cursor and buffer are its own.
+
+use crate::cell::{Cell, CellError, Place};
+use crate::harness::{Engine, Session};
+use hedgerow::{Cursor, Database, Error, ErrorKind, Keyspace, Options};
+use std::collections::BTreeMap;
+
+/// Memory beyond the records for which a store in memory is given room, in bytes.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// Checkpoints after which a file that still shrinks is taken as it is.
+const MOST_CHECKPOINTS: usize = 64;
+
+/// A database with one keyspace. `INTO`: gets fill a buffer of the caller's.
+pub struct Store<const INTO: bool> {
+    database: Database,
+    keyspace: Keyspace,
+}
+
+/// One thread's handles.
+pub struct Handle<'a, const INTO: bool> {
+    keyspace: &'a Keyspace,
+    cursor: Cursor,
+    buffer: Vec<u8>,
+}
+
+fn failed(error: Error) -> CellError {
+    match error.kind() {
+        ErrorKind::InvalidOption => CellError::Unsupported(error.to_string()),
+        _ => CellError::Failed(error.to_string()),
+    }
+}
+
+impl<const INTO: bool> Engine for Store<INTO> {
+    type Session<'a> = Handle<'a, INTO>;
+
+    fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError> {
+        // Pages are at least half full, and a record has some 10 bytes beside key and value. Memory
+        // is taken when it is used.
+        let enough = 3 * record_bytes + 32 * cell.keys.count as u64 + SPARE_BYTES;
+        let limit = cell.memory_limit_bytes.unwrap_or(enough);
+        let mut options = Options::new().memory_limit_bytes(limit);
+        if let Some(page_bytes) = cell.page_bytes {
+            options = options.page_bytes(page_bytes);
+        }
+        let database = match cell.place {
+            Place::Memory => options.in_memory(),
+            Place::File => options.create(cell.directory.join("bench.hrow")),
+        }
+        .map_err(failed)?;
+        let keyspace = database.keyspace("bench").map_err(failed)?;
+        Ok(Store { database, keyspace })
+    }
+
+    fn sessions(&mut self, threads: usize) -> Result<Vec<Handle<'_, INTO>>, CellError> {
+        let keyspace = &self.keyspace;
+        let handle = |_| Handle { keyspace, cursor: keyspace.cursor(), buffer: Vec::new() };
+        Ok((0..threads).map(handle).collect())
+    }
+
+    fn bulk_load<'k>(
+        &mut self,
+        records: impl Iterator<Item = (&'k [u8], Vec<u8>)>,
+    ) -> Result<(), CellError> {
+        self.keyspace.bulk_load(records, 100).map(|_| ()).map_err(failed)
+    }
+
+    /// Takes checkpoints until the file gets no smaller.
+    fn settle(&mut self) -> Result<(), CellError> {
+        let mut before = u64::MAX;
+        for _ in 0..MOST_CHECKPOINTS {
+            self.database.checkpoint().map_err(failed)?;
+            let bytes = self.database.stats().map_err(failed)?.file_bytes;
+            if bytes >= before {
+                break;
+            }
+            before = bytes;
+        }
+        Ok(())
+    }
+
+    fn pages_read_and_written(&self) -> (Option<u64>, Option<u64>) {
+        let pool = self.database.stats().ok().map(|stats| stats.pool);
+        (pool.map(|pool| pool.faults), pool.map(|pool| pool.pages_written))
+    }
+
+    fn store_bytes(&mut self) -> Result<Option<u64>, CellError> {
+        let stats = self.keyspace.stats().map_err(failed)?;
+        Ok(Some(stats.pages() * stats.page_bytes as u64))
+    }
+
+    fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts = BTreeMap::new();
+        if let Ok(stats) = self.database.stats() {
+            facts.insert("page_bytes".into(), stats.page_bytes.to_string());
+            facts.insert("memory_limit_bytes".into(), stats.memory.limit_bytes.to_string());
+        }
+        facts
+    }
+}
+
+impl<const INTO: bool> Session for Handle<'_, INTO> {
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), CellError> {
+        self.keyspace.put(key, value).map(|_| ()).map_err(failed)
+    }
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<(), CellError> {
+        if INTO {
+            if self.keyspace.get_into(key, &mut self.buffer).map_err(failed)? {
+                found(&self.buffer);
+            }
+        } else if let Some(value) = self.keyspace.get(key).map_err(failed)? {
+            found(&value);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn get_many(&mut self, keys: &[&[u8]], mut found: impl FnMut(&[u8])) -> Result<(), CellError> {
+        let values = self.keyspace.get_many(keys).map_err(failed)?;
+        values.iter().flatten().for_each(|value| found(value));
+        Ok(())
+    }
+
+    #[inline]
+    fn scan(
+        &mut self,
+        from: &[u8],
+        records: usize,
+        mut found: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), CellError> {
+        self.cursor.seek(from);
+        for _ in 0..records {
+            let Some((key, value)) = self.cursor.next_record().map_err(failed)? else { break };
+            found(key, value);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<(), CellError> {
+        self.keyspace.remove(key).map(|_| ()).map_err(failed)
+    }
+}

@@ -1,0 +1,117 @@
+//! What a phase costs beside time: processor, memory, disk.
+//!
+//! From the system's own accounts of this process (Linux; elsewhere unknown). Read by the one
+//! thread that drives the cell, outside of the phase's clock.
+
+use super::Engine;
+use crate::cell::{CellError, PhaseResult};
+use rustix::time::{ClockId, clock_gettime};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Readings at the start of a phase.
+#[derive(Clone, Copy)]
+struct Readings {
+    moment: Instant,
+    cpu: Duration,
+    device: Option<(u64, u64)>,
+    pages: (Option<u64>, Option<u64>),
+}
+
+/// The meters of a cell.
+pub struct Meters {
+    directory: PathBuf,
+    /// Memory of the process before the store was made.
+    base_bytes: Option<u64>,
+    started: Option<Readings>,
+}
+
+impl Meters {
+    /// Meters of a store that keeps its files in `directory`; memory is counted from here on.
+    pub fn new(directory: &Path) -> Meters {
+        Meters {
+            directory: directory.to_owned(),
+            base_bytes: status_bytes("VmRSS:"),
+            started: None,
+        }
+    }
+
+    /// Starts a phase. The clock is set last.
+    pub fn start(&mut self, engine: &impl Engine) {
+        self.started = Some(Readings {
+            device: device_bytes(),
+            pages: engine.pages_read_and_written(),
+            cpu: cpu_time(),
+            moment: Instant::now(),
+        });
+    }
+
+    /// Ends a phase; the clock is read first. The caller fills in what was done.
+    ///
+    /// Errors: `Failed` if the store's files cannot be looked at.
+    pub fn stop(&mut self, engine: &impl Engine) -> Result<PhaseResult, CellError> {
+        let (now, cpu) = (Instant::now(), cpu_time());
+        let started = self.started.take().expect("a phase was started");
+        let pages = engine.pages_read_and_written();
+        let device = device_bytes();
+        let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+        Ok(PhaseResult {
+            seconds: now.duration_since(started.moment).as_secs_f64(),
+            cpu_seconds: Some(cpu.saturating_sub(started.cpu).as_secs_f64()),
+            memory_bytes: since(status_bytes("VmRSS:"), self.base_bytes),
+            file_bytes: Some(allocated_bytes(&self.directory)?),
+            device_read_bytes: since(device.map(|d| d.0), started.device.map(|d| d.0)),
+            device_written_bytes: since(device.map(|d| d.1), started.device.map(|d| d.1)),
+            page_reads: since(pages.0, started.pages.0),
+            page_writes: since(pages.1, started.pages.1),
+            ..PhaseResult::default()
+        })
+    }
+}
+
+/// Processor time of all threads of this process.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// A field of this process's status, in bytes.
+fn status_bytes(field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Bytes that this process made the disk read and write.
+fn device_bytes() -> Option<(u64, u64)> {
+    let io = std::fs::read_to_string("/proc/self/io").ok()?;
+    let field = |name: &str| {
+        io.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
+    Some((field("read_bytes:")?, field("write_bytes:")?))
+}
+
+/// Space that the files under `directory` take on disk.
+fn allocated_bytes(directory: &Path) -> Result<u64, CellError> {
+    use std::os::unix::fs::MetadataExt;
+    let failed =
+        |error| CellError::Failed(format!("cannot look at {}: {error}", directory.display()));
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let metadata = match entry.metadata() {
+            Ok(metadata) => metadata,
+            // A store's background work may remove a file meanwhile.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        // Blocks are counted in units of 512 bytes, whatever the file system's own are.
+        bytes += if metadata.is_dir() {
+            allocated_bytes(&entry.path())?
+        } else {
+            metadata.blocks() * 512
+        };
+    }
+    Ok(bytes)
+}

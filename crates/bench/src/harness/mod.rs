@@ -1,0 +1,215 @@
+//! Runs a cell on a store that lives in this process.
+//!
+//! A competitor implements [`Engine`], and [`Session`] for what one thread does with it; [`main`]
+//! is the whole program then. Everything is generic, so that a look-up is inlined into the loop
+//! that times it.
+//!
+//! The store is made, loaded and measured by one thread; in a phase each thread has a session of
+//! its own.
+
+mod meters;
+mod phase;
+
+use crate::cell::{
+    Cell, CellError, CellResult, EXIT_UNSUPPORTED, LoadOrder, PROTOCOL, PhaseResult,
+};
+use crate::checksum::Values;
+use crate::keys::Keys;
+use meters::Meters;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// A store that a cell is run on.
+pub trait Engine: Sized {
+    /// What one thread works with.
+    type Session<'a>: Session + Send
+    where
+        Self: 'a;
+
+    /// Makes an empty store. `record_bytes`: bytes of all keys and values that it will hold at
+    /// most.
+    ///
+    /// Errors: `Unsupported` if it cannot be in this place or within such a limit; `Failed`.
+    fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError>;
+
+    /// Sessions for so many threads that work at the same time.
+    ///
+    /// Errors: `Unsupported` if there can only be fewer; `Failed`.
+    fn sessions(&mut self, threads: usize) -> Result<Vec<Self::Session<'_>>, CellError>;
+
+    /// Loads records that come in ascending order into the empty store, by the best call that it
+    /// has for that. Without one: puts them one by one.
+    fn bulk_load<'k>(
+        &mut self,
+        records: impl Iterator<Item = (&'k [u8], Vec<u8>)>,
+    ) -> Result<(), CellError> {
+        put_all(&mut one_session(self)?, records)
+    }
+
+    /// Brings the files up to date and gives back what space it can. Errors: `Unsupported`;
+    /// `Failed`.
+    fn settle(&mut self) -> Result<(), CellError> {
+        Err(CellError::Unsupported("it has nothing to settle".into()))
+    }
+
+    /// Pages read and pages written since the store was made, where it counts them.
+    fn pages_read_and_written(&self) -> (Option<u64>, Option<u64>) {
+        (None, None)
+    }
+
+    /// Bytes of pages or nodes that hold the records, where it counts them.
+    fn store_bytes(&mut self) -> Result<Option<u64>, CellError> {
+        Ok(None)
+    }
+
+    /// Versions and settings that a reader of the figures wants to know.
+    fn facts(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+}
+
+/// What one thread does with a store. Values that are found must be handed over whole; the harness
+/// reads them to their end.
+pub trait Session {
+    /// Puts a record, over an earlier one of the same key.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), CellError>;
+
+    /// Calls `found` with the value of `key`, if there is one.
+    fn get(&mut self, key: &[u8], found: impl FnMut(&[u8])) -> Result<(), CellError>;
+
+    /// Calls `found` with each of the values of `keys` that there is. Without such a call in the
+    /// store: gets them one by one.
+    fn get_many(&mut self, keys: &[&[u8]], mut found: impl FnMut(&[u8])) -> Result<(), CellError> {
+        keys.iter().try_for_each(|key| self.get(key, &mut found))
+    }
+
+    /// Calls `found` with up to `records` records in ascending order, from `from` on, it included.
+    fn scan(
+        &mut self,
+        from: &[u8],
+        records: usize,
+        found: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), CellError>;
+
+    /// Removes a record.
+    fn remove(&mut self, key: &[u8]) -> Result<(), CellError>;
+
+    /// The end of this thread's part of a phase, within its time: a store that collects changes
+    /// into larger transactions commits the last one.
+    fn finish(&mut self) -> Result<(), CellError> {
+        Ok(())
+    }
+}
+
+/// Runs a cell: makes the store, loads it, runs the phases.
+///
+/// Errors: those of the engine; `Failed` if the keys cannot be had. Panics if the engine does.
+pub fn run<E: Engine>(cell: &Cell) -> Result<CellResult, CellError> {
+    cell.check().map_err(CellError::Failed)?;
+    let keys = Keys::of(&cell.keys)?;
+    let value_bytes = cell.value_bytes as u64 * keys.len() as u64;
+    let record_bytes = keys.bytes(keys.len()) + value_bytes;
+    let mut meters = Meters::new(&cell.directory);
+    let mut engine = E::create(cell, record_bytes)?;
+    let load = load(cell, &keys, &mut engine, &mut meters)?;
+    let mut present = cell.load_count;
+    let mut phases = Vec::with_capacity(cell.phases.len());
+    for (number, phase) in cell.phases.iter().enumerate() {
+        let generation = number as u32 + 1;
+        let work =
+            phase::Work { phase, keys: &keys, present, generation, value_bytes: cell.value_bytes };
+        let result = work.run(&mut engine, &mut meters)?;
+        if let crate::cell::Operation::InsertLast {} = phase.operation {
+            present += phase.operations;
+        }
+        phases.push(result);
+    }
+    let records = phase::count(&mut engine)?;
+    let store_bytes = engine.store_bytes()?;
+    Ok(CellResult { protocol: PROTOCOL, load, phases, records, store_bytes, facts: engine.facts() })
+}
+
+/// The program of a crate with competitors: `PROGRAM competitors` and `PROGRAM cell CELL.json`.
+///
+/// `run_one` runs a cell on the competitor that it names, one of `names`.
+pub fn main(
+    names: &[&str],
+    run_one: impl FnOnce(&Cell) -> Result<CellResult, CellError>,
+) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["competitors"] => {
+            for name in names {
+                println!("{name}");
+            }
+            ExitCode::SUCCESS
+        }
+        ["cell", path] => answer(Path::new(path), run_one),
+        _ => {
+            eprintln!("usage: PROGRAM competitors | PROGRAM cell CELL.json");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the cell in the file `path` and prints what it gave, as the protocol says.
+pub fn answer(
+    path: &Path,
+    run_one: impl FnOnce(&Cell) -> Result<CellResult, CellError>,
+) -> ExitCode {
+    let outcome = Cell::read(path).and_then(|cell| run_one(&cell));
+    match outcome.and_then(|result| serde_json::to_string(&result).map_err(CellError::failed)) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            let is_unsupported = matches!(error, CellError::Unsupported(_));
+            if is_unsupported { ExitCode::from(EXIT_UNSUPPORTED) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn load<E: Engine>(
+    cell: &Cell,
+    keys: &Keys,
+    engine: &mut E,
+    meters: &mut Meters,
+) -> Result<PhaseResult, CellError> {
+    let order: Vec<u32> = match cell.load_order {
+        LoadOrder::Shuffled => (0..cell.load_count as u32).collect(),
+        LoadOrder::Ascending | LoadOrder::Bulk => keys.ascending(cell.load_count),
+    };
+    let mut values = Values::new(cell.value_bytes);
+    meters.start(engine);
+    if cell.load_order == LoadOrder::Bulk {
+        engine.bulk_load(order.iter().map(|&at| (keys.get(at), values.of(at, 0).to_vec())))?;
+    } else {
+        let mut session = one_session(engine)?;
+        for &at in &order {
+            session.put(keys.get(at), values.of(at, 0))?;
+        }
+        session.finish()?;
+    }
+    let mut result = meters.stop(engine)?;
+    result.operations = cell.load_count as u64;
+    Ok(result)
+}
+
+/// The session of a store that one thread works with.
+fn one_session<E: Engine>(engine: &mut E) -> Result<E::Session<'_>, CellError> {
+    let session = engine.sessions(1)?.into_iter().next();
+    session.ok_or_else(|| CellError::failed("the store gives no session"))
+}
+
+fn put_all<'k>(
+    session: &mut impl Session,
+    records: impl Iterator<Item = (&'k [u8], Vec<u8>)>,
+) -> Result<(), CellError> {
+    for (key, value) in records {
+        session.put(key, &value)?;
+    }
+    session.finish()
+}

@@ -1,0 +1,259 @@
+//! One phase: its threads, its clock, its checksum.
+//!
+//! Each thread gets its list of accesses, waits for the others, works, and hands in its sums. The
+//! loops differ in nothing but the call that they time.
+
+use super::meters::Meters;
+use super::{Engine, Session};
+use crate::access::{self, Accesses};
+use crate::cell::{CellError, Latency, Operation, Phase, PhaseResult};
+use crate::checksum::{Checksum, Values, sum};
+use crate::keys::Keys;
+use hdrhistogram::Histogram;
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// A phase and what it works on.
+pub struct Work<'a> {
+    /// What is to be done.
+    pub phase: &'a Phase,
+    /// All keys of the cell.
+    pub keys: &'a Keys,
+    /// How many of them have been loaded or inserted.
+    pub present: usize,
+    /// Number of the phase, from 1: what it writes says so.
+    pub generation: u32,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+}
+
+/// What a thread did.
+#[derive(Default)]
+struct Done {
+    operations: u64,
+    found: u64,
+    checksum: Checksum,
+    nanoseconds: Option<Histogram<u64>>,
+}
+
+impl Work<'_> {
+    /// Runs the phase on `engine`. Errors: those of its calls.
+    pub fn run<E: Engine>(
+        &self,
+        engine: &mut E,
+        meters: &mut Meters,
+    ) -> Result<PhaseResult, CellError> {
+        match self.phase.operation {
+            Operation::Settle {} => {
+                meters.start(engine);
+                engine.settle()?;
+                let mut result = meters.stop(engine)?;
+                result.operations = 1;
+                Ok(result)
+            }
+            Operation::ScanAll {} => {
+                meters.start(engine);
+                let done = scan_all(engine)?;
+                self.result(vec![done], meters.stop(engine)?)
+            }
+            _ => {
+                let accesses = access::draw(self.phase, self.present);
+                meters.start(engine);
+                let done = self.run_threads(engine, &accesses)?;
+                self.result(done.0, PhaseResult { seconds: done.1, ..meters.stop(engine)? })
+            }
+        }
+    }
+
+    /// Lets all threads go at once; what each did, and the seconds from there to the end of the
+    /// last.
+    fn run_threads<E: Engine>(
+        &self,
+        engine: &mut E,
+        accesses: &[Accesses],
+    ) -> Result<(Vec<Done>, f64), CellError> {
+        let sessions = engine.sessions(accesses.len())?;
+        let gate = Barrier::new(accesses.len());
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = sessions
+                .into_iter()
+                .zip(accesses)
+                .map(|(mut session, accesses)| {
+                    let gate = &gate;
+                    scope.spawn(move || {
+                        gate.wait();
+                        let started = Instant::now();
+                        let done = self.work(&mut session, accesses);
+                        (done, started, Instant::now())
+                    })
+                })
+                .collect();
+            let mut all = Vec::with_capacity(threads.len());
+            let mut span: Option<(Instant, Instant)> = None;
+            for thread in threads {
+                let (done, started, ended) =
+                    thread.join().map_err(|_| CellError::failed("a thread panicked"))?;
+                let (first, last) = span.unwrap_or((started, ended));
+                span = Some((first.min(started), last.max(ended)));
+                all.push(done?);
+            }
+            let seconds = span.map_or(0.0, |(first, last)| (last - first).as_secs_f64());
+            Ok((all, seconds))
+        })
+    }
+
+    /// One thread's part.
+    fn work(&self, session: &mut impl Session, accesses: &Accesses) -> Result<Done, CellError> {
+        let mut done = Done::default();
+        if self.phase.latency {
+            // Three digits, up to a minute.
+            let histogram = Histogram::new_with_max(60_000_000_000, 3);
+            done.nanoseconds = Some(histogram.map_err(CellError::failed)?);
+            self.work_timed::<true>(session, accesses, &mut done)?;
+        } else {
+            self.work_timed::<false>(session, accesses, &mut done)?;
+        }
+        session.finish()?;
+        Ok(done)
+    }
+
+    fn work_timed<const TIMED: bool>(
+        &self,
+        session: &mut impl Session,
+        accesses: &Accesses,
+        done: &mut Done,
+    ) -> Result<(), CellError> {
+        let keys = &accesses.keys;
+        let mut values = Values::new(self.value_bytes);
+        let (mut checksum, mut found) = (Checksum::default(), 0_u64);
+        let mut add = |value: &[u8]| {
+            checksum.add(sum(value));
+            found += 1;
+        };
+        done.operations = keys.len() as u64;
+        match self.phase.operation {
+            Operation::Get {} => {
+                each::<TIMED, _>(keys, done, |&at| session.get(self.keys.get(at), &mut add))?
+            }
+            Operation::GetMany { group } => {
+                let mut wanted: Vec<&[u8]> = Vec::with_capacity(group);
+                let groups: Vec<&[u32]> = keys.chunks(group).collect();
+                each::<TIMED, _>(&groups, done, |numbers| {
+                    wanted.clear();
+                    wanted.extend(numbers.iter().map(|&at| self.keys.get(at)));
+                    session.get_many(&wanted, &mut add)
+                })?;
+            }
+            Operation::Scan { .. } => {
+                let scans: Vec<(u32, u32)> =
+                    keys.iter().copied().zip(accesses.sizes.iter().copied()).collect();
+                each::<TIMED, _>(&scans, done, |&(at, records)| {
+                    session.scan(self.keys.get(at), records as usize, |key, value| {
+                        checksum.add(sum(key));
+                        checksum.add(sum(value));
+                        found += 1;
+                    })
+                })?;
+            }
+            Operation::InsertLast {} => each::<TIMED, _>(keys, done, |&at| {
+                session.put(self.keys.get(at), values.of(at, 0))
+            })?,
+            Operation::Overwrite {} => each::<TIMED, _>(keys, done, |&at| {
+                session.put(self.keys.get(at), values.of(at, self.generation))
+            })?,
+            Operation::Delete { .. } => {
+                each::<TIMED, _>(keys, done, |&at| session.remove(self.keys.get(at)))?;
+            }
+            Operation::Mixed { .. } => {
+                let steps: Vec<(u32, bool)> =
+                    keys.iter().zip(&accesses.sizes).map(|(&at, &size)| (at, size == 1)).collect();
+                each::<TIMED, _>(&steps, done, |&(at, is_get)| {
+                    if is_get {
+                        session.get(self.keys.get(at), &mut add)
+                    } else {
+                        session.put(self.keys.get(at), values.of(at, self.generation))
+                    }
+                })?;
+            }
+            Operation::ScanAll {} | Operation::Settle {} => {}
+        }
+        done.found = found;
+        done.checksum = checksum;
+        Ok(())
+    }
+
+    fn result(&self, all: Vec<Done>, mut result: PhaseResult) -> Result<PhaseResult, CellError> {
+        let mut checksum = Checksum::default();
+        let mut found = 0;
+        let mut nanoseconds: Option<Histogram<u64>> = None;
+        for done in all {
+            result.operations += done.operations;
+            checksum.add(done.checksum.0);
+            found += done.found;
+            match (&mut nanoseconds, done.nanoseconds) {
+                (Some(sum), Some(part)) => sum.add(part).map_err(CellError::failed)?,
+                (sum @ None, part) => *sum = part,
+                (Some(_), None) => {}
+            }
+        }
+        // With several threads it is a matter of luck which value a get sees that is being
+        // overwritten.
+        let is_racy =
+            self.phase.threads > 1 && matches!(self.phase.operation, Operation::Mixed { .. });
+        result.checksum = Some(if is_racy { Checksum(found) } else { checksum });
+        result.found = Some(found);
+        result.latency = nanoseconds.as_ref().map(latency);
+        Ok(result)
+    }
+}
+
+/// Calls `work` for each item, and times each call if that was asked for.
+#[inline(always)]
+fn each<const TIMED: bool, T>(
+    items: &[T],
+    done: &mut Done,
+    mut work: impl FnMut(&T) -> Result<(), CellError>,
+) -> Result<(), CellError> {
+    for item in items {
+        if TIMED {
+            let started = Instant::now();
+            work(item)?;
+            let nanoseconds = started.elapsed().as_nanos() as u64;
+            if let Some(histogram) = &mut done.nanoseconds {
+                histogram.saturating_record(nanoseconds);
+            }
+        } else {
+            work(item)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads everything in order.
+fn scan_all<E: Engine>(engine: &mut E) -> Result<Done, CellError> {
+    let mut done = Done::default();
+    let mut session = super::one_session(engine)?;
+    session.scan(&[], usize::MAX, |key, value| {
+        done.checksum.add(sum(key));
+        done.checksum.add(sum(value));
+        done.found += 1;
+    })?;
+    session.finish()?;
+    done.operations = done.found;
+    Ok(done)
+}
+
+/// Counts the records, by reading them.
+pub fn count<E: Engine>(engine: &mut E) -> Result<u64, CellError> {
+    scan_all(engine).map(|done| done.found)
+}
+
+fn latency(nanoseconds: &Histogram<u64>) -> Latency {
+    let us = |share: f64| nanoseconds.value_at_quantile(share) as f64 / 1e3;
+    Latency {
+        p50_us: us(0.5),
+        p99_us: us(0.99),
+        p999_us: us(0.999),
+        max_us: nanoseconds.max() as f64 / 1e3,
+    }
+}

@@ -1,0 +1,157 @@
+//! Key sets in memory: read from the shuffled file or made, and held alike for every competitor.
+//!
+//! Each key is an allocation of its own, as in a program that got its keys from somewhere: looking
+//! at one costs a cache miss, for whichever store. Immutable once made; `Send + Sync`.
+
+use crate::cell::{CellError, KeyKind, KeySet};
+use crate::checksum::mix;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+
+/// What all shuffling is seeded with.
+pub const SHUFFLE_SEED: u64 = 0x4ed6_e806;
+
+/// The keys of a cell, in their random order.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    keys: Vec<Box<[u8]>>,
+}
+
+impl Keys {
+    /// The keys that `set` names.
+    ///
+    /// Errors: `Failed` if the file cannot be read, or has too few keys, or more integers are
+    /// wanted than there are.
+    pub fn of(set: &KeySet) -> Result<Keys, CellError> {
+        let count = set.count;
+        if u32::try_from(count).is_err() {
+            return Err(CellError::Failed(format!("{count} keys are more than 2^32 - 1")));
+        }
+        let keys: Vec<Box<[u8]>> = match set.kind {
+            KeyKind::File => read_lines(set)?,
+            KeyKind::Dense4 => {
+                let mut numbers: Vec<u32> = (0..count as u32).collect();
+                shuffle(&mut numbers);
+                numbers.iter().map(|number| number.to_be_bytes().into()).collect()
+            }
+            // Permutations of all numbers, taken at 0, 1, 2, ...: different by construction.
+            KeyKind::Sparse4 => (0..count as u32).map(|n| mix32(n).to_be_bytes().into()).collect(),
+            KeyKind::Random8 => (0..count as u64).map(|n| mix(n).to_be_bytes().into()).collect(),
+        };
+        Ok(Keys { keys })
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Key number `at`. Panics beyond the end.
+    #[inline]
+    pub fn get(&self, at: u32) -> &[u8] {
+        &self.keys[at as usize]
+    }
+
+    /// Bytes of the first `count` keys.
+    pub fn bytes(&self, count: usize) -> u64 {
+        self.keys[..count].iter().map(|key| key.len() as u64).sum()
+    }
+
+    /// The numbers of the first `count` keys in ascending order of the keys.
+    pub fn ascending(&self, count: usize) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        order.sort_unstable_by(|&a, &b| self.get(a).cmp(self.get(b)));
+        order
+    }
+}
+
+/// Brings `items` into the random order that all programs use.
+pub fn shuffle<T>(items: &mut [T]) {
+    items.shuffle(&mut Pcg64Mcg::seed_from_u64(SHUFFLE_SEED));
+}
+
+fn read_lines(set: &KeySet) -> Result<Vec<Box<[u8]>>, CellError> {
+    let failed = |words: String| CellError::Failed(format!("key set {}: {words}", set.name));
+    let path = set.path.as_ref().ok_or_else(|| failed("it has no file".into()))?;
+    let text = std::fs::read(path)
+        .map_err(|error| failed(format!("cannot read {}: {error}", path.display())))?;
+    let keys: Vec<Box<[u8]>> =
+        text.split(|&byte| byte == b'\n').take(set.count).map(Box::from).collect();
+    if keys.len() < set.count || keys.iter().any(|key| key.is_empty()) {
+        let found = keys.iter().filter(|key| !key.is_empty()).count();
+        return Err(failed(format!("{} has {found} keys, not {}", path.display(), set.count)));
+    }
+    Ok(keys)
+}
+
+/// A permutation of the 32-bit numbers that looks random (the finish of MurmurHash3).
+const fn mix32(number: u32) -> u32 {
+    let mut h = number.wrapping_add(0x9e37_79b9);
+    h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);
+    h = (h ^ (h >> 13)).wrapping_mul(0xc2b2_ae35);
+    h ^ (h >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn set(kind: KeyKind, count: usize) -> KeySet {
+        KeySet { name: "test".into(), kind, count, path: None }
+    }
+
+    #[test]
+    fn integer_keys_differ_and_have_their_length() {
+        for (kind, len) in [(KeyKind::Dense4, 4), (KeyKind::Sparse4, 4), (KeyKind::Random8, 8)] {
+            let keys = Keys::of(&set(kind, 10_000)).unwrap();
+            let distinct: BTreeSet<&[u8]> = (0..10_000).map(|at| keys.get(at)).collect();
+            assert_eq!(distinct.len(), 10_000, "{kind:?}");
+            assert!(distinct.iter().all(|key| key.len() == len), "{kind:?}");
+            assert_eq!(keys.bytes(10_000), 10_000 * len as u64);
+            let order = keys.ascending(10_000);
+            assert!(order.is_sorted_by(|&a, &b| keys.get(a) < keys.get(b)));
+            assert!(!order.is_sorted(), "{kind:?} is in random order");
+        }
+    }
+
+    #[test]
+    fn dense_keys_are_all_numbers() {
+        let keys = Keys::of(&set(KeyKind::Dense4, 1_000)).unwrap();
+        let order = keys.ascending(1_000);
+        for (number, &at) in order.iter().enumerate() {
+            assert_eq!(keys.get(at), (number as u32).to_be_bytes());
+        }
+    }
+
+    #[test]
+    fn sparse_keys_spread_over_all_numbers() {
+        let keys = Keys::of(&set(KeyKind::Sparse4, 16_000)).unwrap();
+        let mut sixteenths = [0; 16];
+        for at in 0..16_000 {
+            sixteenths[usize::from(keys.get(at)[0] >> 4)] += 1;
+        }
+        assert!(sixteenths.iter().all(|count| (850..1150).contains(count)), "{sixteenths:?}");
+    }
+
+    #[test]
+    fn a_file_must_have_enough_keys() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "b\na\nc\n").unwrap();
+        let mut set = set(KeyKind::File, 3);
+        assert!(Keys::of(&set).unwrap_err().to_string().contains("no file"));
+        set.path = Some(file.path().to_owned());
+        let keys = Keys::of(&set).unwrap();
+        assert_eq!((keys.get(0), keys.get(2)), (&b"b"[..], &b"c"[..]));
+        set.count = 4;
+        assert!(Keys::of(&set).unwrap_err().to_string().contains("has 3 keys, not 4"));
+        set.path = Some("no such file".into());
+        assert!(Keys::of(&set).unwrap_err().to_string().contains("cannot read"));
+    }
+}

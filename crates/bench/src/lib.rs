@@ -1,0 +1,22 @@
+//! Experiments as data: Hedgerow measured beside other stores.
+//!
+//! An experiment names key sets, operations, distributions, threads and a memory limit; it is cut
+//! into cells, each run by a process of its own, competitors in turns. The program is
+//! `hedgerow-bench`; this library is what programs of other competitors share with it:
+//!
+//! | module | what |
+//! |---|---|
+//! | [`cell`] | the protocol between `hedgerow-bench` and any program with competitors |
+//! | [`harness`] | runs a cell on a store in the same process: implement [`harness::Engine`] |
+//! | [`keys`], [`access`], [`checksum`] | key sets, accesses drawn ahead, sums of the work |
+//! | [`external`] | foreign programs with arguments and output of their own, with a time limit |
+//!
+//! Everything here is above the engine's public API.
+
+pub mod access;
+pub mod cell;
+pub mod checksum;
+pub mod engines;
+pub mod external;
+pub mod harness;
+pub mod keys;
