@@ -65,9 +65,17 @@ impl Keys {
 
     /// The numbers of the first `count` keys in ascending order of the keys.
     pub fn ascending(&self, count: usize) -> Vec<u32> {
-        let mut order: Vec<u32> = (0..count as u32).collect();
-        order.sort_unstable_by(|&a, &b| self.get(a).cmp(self.get(b)));
-        order
+        // The first bytes beside the number spare most comparisons the keys' cache misses.
+        let head = |at: u32| {
+            let key = self.get(at);
+            let mut head = [0; 8];
+            let len = key.len().min(head.len());
+            head[..len].copy_from_slice(&key[..len]);
+            u64::from_be_bytes(head)
+        };
+        let mut order: Vec<(u64, u32)> = (0..count as u32).map(|at| (head(at), at)).collect();
+        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| self.get(a.1).cmp(self.get(b.1))));
+        order.into_iter().map(|(_, at)| at).collect()
     }
 }
 

@@ -10,13 +10,24 @@
 //! | [`harness`] | runs a cell on a store in the same process: implement [`harness::Engine`] |
 //! | [`keys`], [`access`], [`checksum`] | key sets, accesses drawn ahead, sums of the work |
 //! | [`external`] | foreign programs with arguments and output of their own, with a time limit |
+//! | [`experiments`] | the experiments |
+//! | [`run`], [`record`] | runs them in turns, and keeps what they gave as JSON lines |
+//! | [`report`], [`chart`] | tables and pictures of records |
 //!
 //! Everything here is above the engine's public API.
 
 pub mod access;
 pub mod cell;
+pub mod chart;
 pub mod checksum;
 pub mod engines;
+pub mod experiments;
 pub mod external;
 pub mod harness;
+pub mod key_files;
 pub mod keys;
+pub mod machine;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod summary;

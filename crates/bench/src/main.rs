@@ -1,8 +1,138 @@
-//! The program `hedgerow-bench`.
+//! The program `hedgerow-bench`: lists and runs experiments, and makes tables and pictures of
+//! records.
+//!
+//! Records go to a file or to standard output, words to standard error. Exit codes: 0 everything
+//! that ran gave figures; 1 something failed, was killed, or did different work; 2 wrong arguments;
+//! 130 interrupted. Started as `hedgerow-bench cell CELL.json` it is one process of an experiment.
 
-use hedgerow_bench::{engines, harness};
+mod arguments;
+
+use arguments::{Arguments, Command, RunArguments};
+use clap::Parser;
+use hedgerow_bench::cell::KeyKind;
+use hedgerow_bench::experiments::{self, Size};
+use hedgerow_bench::external::{Programs, process};
+use hedgerow_bench::record::{self, Sink};
+use hedgerow_bench::run::{self, Plan};
+use hedgerow_bench::{chart, engines, harness, report};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Exit code after Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
 fn main() -> ExitCode {
-    harness::main(&engines::NAMES, engines::run)
+    match Arguments::parse().command {
+        Command::List => {
+            list();
+            ExitCode::SUCCESS
+        }
+        Command::Competitors => {
+            engines::NAMES.iter().for_each(|name| println!("{name}"));
+            ExitCode::SUCCESS
+        }
+        Command::Cell { file } => harness::answer(&file, engines::run),
+        Command::Run(arguments) => run_experiments(&arguments),
+        Command::Report { files } => words(record::read(&files).map(|records| {
+            print!("{}", report::markdown(&records));
+        })),
+        Command::Chart { files, out } => words(record::read(&files).and_then(|records| {
+            for path in chart::draw(&records, &out)? {
+                println!("{}", path.display());
+            }
+            Ok(())
+        })),
+    }
+}
+
+fn words(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(words) => {
+            eprintln!("hedgerow-bench: {words}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn list() {
+    for experiment in experiments::all(Size::Full) {
+        println!("{}\n    {}", experiment.name, experiment.claim);
+        println!("    competitors: {}", experiment.competitors.join(", "));
+        for case in &experiment.cases {
+            let file = if case.kind == KeyKind::File {
+                format!(" from --keys {}=FILE", case.keys)
+            } else {
+                String::new()
+            };
+            println!(
+                "    {}: {} keys{file}, {} bytes a value",
+                case.name, case.count, case.value_bytes
+            );
+            let phases: Vec<&str> = case.phases.iter().map(|phase| phase.name.as_str()).collect();
+            println!("        {}", phases.join(", "));
+        }
+        println!();
+    }
+}
+
+fn run_experiments(arguments: &RunArguments) -> ExitCode {
+    let plan = match plan(arguments) {
+        Ok(plan) => plan,
+        Err(words) => {
+            eprintln!("hedgerow-bench: {words}");
+            return ExitCode::from(2);
+        }
+    };
+    // A second Ctrl-C changes nothing: the first one ends what runs within milliseconds.
+    if let Err(error) = ctrlc::set_handler(process::interrupt) {
+        return words(Err(format!("cannot handle interrupts: {error}")));
+    }
+    let outcome = Sink::new(arguments.out.as_deref())
+        .and_then(|mut sink| run::run(&plan, &mut sink, |line| eprintln!("{line}")));
+    match outcome {
+        Ok(tally) => {
+            eprintln!(
+                "{} measured, {} absent or unsupported, {} failed, {} did different work",
+                tally.measured, tally.absent, tally.failed, tally.mismatched
+            );
+            if tally.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(words) => {
+            eprintln!("hedgerow-bench: {words}");
+            if process::is_interrupted() { ExitCode::from(INTERRUPTED) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn plan(arguments: &RunArguments) -> Result<Plan, String> {
+    let size = Size::from(arguments.size);
+    let experiments: Result<Vec<_>, String> =
+        arguments.experiments.iter().map(|name| experiments::find(name, size)).collect();
+    let program = std::env::current_exe()
+        .map_err(|error| format!("cannot tell where this program is: {error}"))?;
+    Ok(Plan {
+        experiments: experiments?,
+        size,
+        competitors: arguments.competitor.clone(),
+        cases: arguments.case.clone(),
+        pairs: arguments.pairs,
+        program,
+        builds: arguments.build.clone(),
+        peers: arguments.peers.clone(),
+        programs: Programs::new(arguments.external_dir.clone()),
+        keys: arguments.keys.iter().cloned().collect(),
+        directory: arguments.dir.clone().unwrap_or_else(std::env::temp_dir),
+        seconds_limit: arguments.seconds_limit,
+    })
+}
+
+/// `NAME=PATH`.
+fn named_path(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+            Ok((name.to_owned(), PathBuf::from(path)))
+        }
+        _ => Err(format!("`{text}` is not NAME=PATH")),
+    }
 }

@@ -9,18 +9,18 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often a running child is looked at.
-const POLL: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(20);
 
 /// Most of a child's output that is kept, in bytes: more is read and thrown away.
 const MOST_OUTPUT_BYTES: usize = 64 << 20;
 
-/// The group of the child that runs; zero if none does.
-static CURRENT_GROUP: AtomicI32 = AtomicI32::new(0);
+/// Set once the user has interrupted this program.
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// What a child left behind.
 #[derive(Clone, Debug)]
@@ -62,17 +62,20 @@ pub fn run(command: &mut Command, seconds_limit: u64) -> Result<Output, CellErro
             std::io::ErrorKind::NotFound => CellError::NotInstalled(format!("there is no {name}")),
             _ => CellError::Failed(format!("cannot start {name}: {error}")),
         })?;
-    let group = Group::of(&child);
     let stdout = child.stdout.take().map(collect);
     let stderr = child.stderr.take().map(collect);
-    let status = wait(&mut child, started, Duration::from_secs(seconds_limit));
+    let waited = wait(&mut child, started, Duration::from_secs(seconds_limit));
     // What it may have left running holds the pipes open.
-    group.kill();
-    let status = match status {
-        Ok(Some(status)) => status,
-        Ok(None) => {
+    kill_group(&child);
+    let status = match waited {
+        Ok(Waited::Ended(status)) => status,
+        Ok(Waited::TimeOver | Waited::Interrupted) => {
             child.wait().map_err(CellError::failed)?;
-            return Err(CellError::TimedOut(seconds_limit));
+            return Err(if is_interrupted() {
+                CellError::failed("interrupted")
+            } else {
+                CellError::TimedOut(seconds_limit)
+            });
         }
         Err(error) => return Err(CellError::Failed(format!("cannot watch {name}: {error}"))),
     };
@@ -80,12 +83,14 @@ pub fn run(command: &mut Command, seconds_limit: u64) -> Result<Output, CellErro
     Ok(Output { status, stdout: text(stdout)?, stderr: text(stderr)?, seconds })
 }
 
-/// Kills the child that runs, if any, with all that it started. For the handler of an interrupt.
-pub fn kill_current() {
-    if let Some(group) = Pid::from_raw(CURRENT_GROUP.load(Ordering::SeqCst)) {
-        // Nobody is left to tell; a group that has just ended is gone as wanted.
-        kill_process_group(group, Signal::KILL).ok();
-    }
+/// Ends the children that run and lets no other start: for the handler of an interrupt.
+pub fn interrupt() {
+    IS_INTERRUPTED.store(true, Ordering::SeqCst);
+}
+
+/// Whether [`interrupt`] was called.
+pub fn is_interrupted() -> bool {
+    IS_INTERRUPTED.load(Ordering::SeqCst)
 }
 
 /// How a process ended, in words.
@@ -106,39 +111,33 @@ pub fn last_words(text: &str) -> String {
     lines[lines.len().saturating_sub(3)..].join("; ")
 }
 
-/// The process group of a child.
-struct Group(Option<Pid>);
+/// How waiting for a child ended.
+enum Waited {
+    Ended(ExitStatus),
+    TimeOver,
+    Interrupted,
+}
 
-impl Group {
-    fn of(child: &Child) -> Group {
-        let id = i32::try_from(child.id()).unwrap_or(0);
-        CURRENT_GROUP.store(id, Ordering::SeqCst);
-        Group(Pid::from_raw(id))
-    }
-
-    fn kill(&self) {
-        if let Some(group) = self.0 {
-            // Fails only if nothing of the group is left.
-            kill_process_group(group, Signal::KILL).ok();
+fn wait(child: &mut Child, started: Instant, limit: Duration) -> std::io::Result<Waited> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Waited::Ended(status));
         }
-        CURRENT_GROUP.store(0, Ordering::SeqCst);
+        if is_interrupted() {
+            return Ok(Waited::Interrupted);
+        }
+        if started.elapsed() >= limit {
+            return Ok(Waited::TimeOver);
+        }
+        std::thread::sleep(POLL);
     }
 }
 
-/// Waits for the child; `None` if the time is over first.
-fn wait(
-    child: &mut Child,
-    started: Instant,
-    limit: Duration,
-) -> std::io::Result<Option<ExitStatus>> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if started.elapsed() >= limit {
-            return Ok(None);
-        }
-        std::thread::sleep(POLL);
+/// Kills all processes of the group that `child` leads.
+fn kill_group(child: &Child) {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // Fails only if nothing of the group is left.
+        kill_process_group(group, Signal::KILL).ok();
     }
 }
 

@@ -1,0 +1,164 @@
+//! Pictures: one SVG a case, bars for competitors in groups for phases, whiskers for the spread.
+//!
+//! Text stays text in the file, in whatever font the viewer has for `sans-serif`, so no font is
+//! needed to draw.
+
+use crate::experiments::Figure;
+use crate::record::Records;
+use crate::report::show_number;
+use crate::summary::{self, Entry, Table};
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+const HEIGHT: u32 = 420;
+/// Room of a bar, and beside a group.
+const BAR_WIDTH: u32 = 26;
+const GROUP_GAP: u32 = 40;
+const FONT: &str = "sans-serif";
+
+/// Colours that are told apart by people who see some of them alike (Okabe and Ito).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(213, 94, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(120, 120, 120),
+];
+
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// Draws each case of `records` that has figures into `directory`; the files that were written.
+///
+/// Errors: a sentence, if the directory or a file cannot be written.
+pub fn draw(records: &Records, directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |path: &Path, error: &dyn std::fmt::Display| {
+        format!("cannot write {}: {error}", path.display())
+    };
+    std::fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
+    let mut written = Vec::new();
+    for table in summary::tables(records) {
+        let name = file_name(&format!("{}-{}", table.experiment, table.case));
+        let path = directory.join(name);
+        let mut svg = String::new();
+        if draw_table(&table, &mut svg).map_err(|error| failed(&path, &error))? {
+            std::fs::write(&path, svg).map_err(|error| failed(&path, &error))?;
+            written.push(path);
+        }
+    }
+    Ok(written)
+}
+
+/// Letters, digits and dashes.
+fn file_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = name.chars().map(plain).collect();
+    let parts: Vec<&str> = name.split('-').filter(|part| !part.is_empty()).collect();
+    format!("{}.svg", parts.join("-"))
+}
+
+/// Draws a table; whether there was anything to draw.
+fn draw_table(table: &Table, svg: &mut String) -> Result<bool, Box<dyn Error>> {
+    let groups: Vec<(&str, &[Entry])> = table
+        .rows
+        .iter()
+        .filter(|row| row.entries.iter().any(|entry| entry.figure.is_some()))
+        .map(|row| (row.phase.as_str(), row.entries.as_slice()))
+        .collect();
+    let figures = groups.iter().flat_map(|(_, entries)| entries.iter()).filter_map(|e| e.figure);
+    let top = figures.map(|figure| figure.max).fold(0.0, f64::max) * 1.08;
+    if top <= 0.0 {
+        return Ok(false);
+    }
+    let bars = groups.first().map_or(0, |(_, entries)| entries.len());
+    let group_width = (bars as u32 * BAR_WIDTH + GROUP_GAP).max(110);
+    let width = 110 + groups.len() as u32 * group_width;
+    let root = SVGBackend::with_string(svg, (width.max(560), HEIGHT)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let caption = format!("{}: {}", table.experiment, table.case);
+    let mut chart: Chart<'_, '_> = ChartBuilder::on(&root)
+        .caption(caption, (FONT, 18))
+        .margin(12)
+        .x_label_area_size(36)
+        .y_label_area_size(70)
+        .build_cartesian_2d(0.0..groups.len() as f64, 0.0..top)?;
+    let unit = match table.figure {
+        Figure::Rate => "operations/s",
+        Figure::Space => "bytes of the file over bytes of the records",
+    };
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .disable_x_axis()
+        .y_desc(unit)
+        .y_label_formatter(&|figure: &f64| show_number(*figure))
+        .label_style((FONT, 13))
+        .axis_desc_style((FONT, 14))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    let bar = f64::from(BAR_WIDTH) / f64::from(group_width);
+    for at in 0..bars {
+        draw_competitor(&mut chart, &groups, at, bar)?;
+    }
+    for (at, (phase, _)) in groups.iter().enumerate() {
+        let (x, y) = chart.plotting_area().map_coordinate(&(at as f64 + 0.5, 0.0));
+        let style = (FONT, 13).into_text_style(&root).pos(centred());
+        root.draw(&Text::new((*phase).to_owned(), (x, y + 10), style))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.2))
+        .label_font((FONT, 13))
+        .draw()?;
+    root.present()?;
+    drop(chart);
+    drop(root);
+    Ok(true)
+}
+
+fn centred() -> plotters::style::text_anchor::Pos {
+    use plotters::style::text_anchor::{HPos, Pos, VPos};
+    Pos::new(HPos::Center, VPos::Top)
+}
+
+/// The bars of competitor number `at`, with their whiskers, and its line in the legend.
+fn draw_competitor(
+    chart: &mut Chart<'_, '_>,
+    groups: &[(&str, &[Entry])],
+    at: usize,
+    bar: f64,
+) -> Result<(), Box<dyn Error>> {
+    let colour = COLOURS[at % COLOURS.len()];
+    let name = groups.first().map_or("", |(_, entries)| entries[at].competitor.as_str());
+    let mut bars = Vec::new();
+    let mut whiskers = Vec::new();
+    for (group, (_, entries)) in groups.iter().enumerate() {
+        let Some(figure) = entries[at].figure else { continue };
+        let left = group as f64 + 0.5 + (at as f64 - entries.len() as f64 / 2.0) * bar;
+        let (from, to) = (left + 0.08 * bar, left + 0.92 * bar);
+        let middle = left + 0.5 * bar;
+        bars.push(Rectangle::new([(from, 0.0), (to, figure.median)], colour.filled()));
+        whiskers.push(PathElement::new(vec![(middle, figure.min), (middle, figure.max)], BLACK));
+    }
+    chart
+        .draw_series(bars)?
+        .label(name)
+        .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
+    chart.draw_series(whiskers)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_plain_names() {
+        assert_eq!(file_name("out-of-memory-256 MiB x 5"), "out-of-memory-256-mib-x-5.svg");
+    }
+}

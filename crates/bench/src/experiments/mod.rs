@@ -1,0 +1,200 @@
+//! The experiments, as data: one file a group, one value an experiment.
+//!
+//! An experiment makes a claim and lists cases; a case is a store, how it is loaded, and phases.
+//! What runs it knows nothing of any one of them. Counts are those of the full size, scaled down
+//! for the others; figures of the smoke size say that everything works, and nothing about speed.
+
+mod beyond_memory;
+mod in_memory;
+mod space;
+
+use crate::cell::{Distribution, KeyKind, LoadOrder, Operation, Phase, Place};
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Size {
+    /// Milliseconds a cell, for tests.
+    Smoke,
+    /// A twentieth: a first impression.
+    Small,
+    /// What the figures are taken with.
+    Full,
+}
+
+/// What a report shows of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// Operations a second.
+    Rate,
+    /// Bytes of the files, over the bytes of the keys and values that were loaded.
+    Space,
+}
+
+/// A question, and how it is answered.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is to show.
+    pub claim: &'static str,
+    /// What its reports show.
+    pub figure: Figure,
+    /// Competitors in their order; the others are compared with the first.
+    pub competitors: &'static [&'static str],
+    /// Stores and what is done with them.
+    pub cases: Vec<Case>,
+}
+
+/// One store, loaded and worked on.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name in reports, unique in its experiment.
+    pub name: String,
+    /// Name of the key set.
+    pub keys: &'static str,
+    /// What the keys are.
+    pub kind: KeyKind,
+    /// Keys that are wanted; a file may have fewer.
+    pub count: usize,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// How the store is filled.
+    pub load_order: LoadOrder,
+    /// How much of the keys is loaded, in percent; the rest is for a phase that inserts it.
+    pub load_percent: usize,
+    /// What is done. Phases that insert have no number of operations yet: it is the rest of the
+    /// keys.
+    pub phases: Vec<Phase>,
+    /// Where the records live.
+    pub place: Place,
+    /// Bytes of memory that the store may keep.
+    pub memory_limit_bytes: Option<u64>,
+    /// Seconds that a process may take.
+    pub seconds_limit: u64,
+}
+
+/// All experiments in a size.
+pub fn all(size: Size) -> Vec<Experiment> {
+    vec![
+        in_memory::one_thread(size),
+        in_memory::against_btreemap(size),
+        in_memory::two_threads(size),
+        beyond_memory::cached(size),
+        beyond_memory::out_of_memory(size),
+        beyond_memory::bulk_and_scan(size),
+        space::space(size),
+    ]
+}
+
+/// The experiment `name` in a size. Errors: a sentence that lists the known ones.
+pub fn find(name: &str, size: Size) -> Result<Experiment, String> {
+    let experiments = all(size);
+    let known: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
+    let words = format!("there is no experiment `{name}`; there are {}", known.join(", "));
+    experiments.into_iter().find(|experiment| experiment.name == name).ok_or(words)
+}
+
+impl Size {
+    /// A number of records or operations of the full size, in this one.
+    pub fn scale(self, full: usize) -> usize {
+        match self {
+            Size::Smoke => (full / 1000).max(500),
+            Size::Small => (full / 20).max(500),
+            Size::Full => full,
+        }
+    }
+
+    /// A memory limit of the full size, in this one; large enough to open a store with.
+    fn limit(self, full_bytes: u64) -> u64 {
+        let smallest = hedgerow::smallest_memory_limit_bytes(hedgerow::DEFAULT_PAGE_BYTES);
+        match self {
+            // Some frames more than the fewest.
+            Size::Smoke => smallest + (64 << 10),
+            Size::Small => (full_bytes / 20).max(2 * smallest),
+            Size::Full => full_bytes,
+        }
+    }
+
+    /// The time that a cell may take, which covers loading.
+    fn seconds(self, full: u64) -> u64 {
+        if self == Size::Full { full } else { 120 }
+    }
+}
+
+/// A phase of one thread; the methods below change it.
+fn phase(name: &str, operation: Operation, operations: usize) -> Phase {
+    Phase {
+        name: name.to_owned(),
+        operation,
+        distribution: Distribution::Uniform {},
+        operations,
+        threads: 1,
+        seed: 1,
+        latency: false,
+    }
+}
+
+impl Phase {
+    fn zipf(mut self) -> Phase {
+        self.distribution = Distribution::Zipf { theta: 0.99 };
+        self
+    }
+
+    fn sequential(mut self) -> Phase {
+        self.distribution = Distribution::Sequential {};
+        self
+    }
+
+    /// More threads, which the name tells.
+    fn threads(mut self, threads: usize) -> Phase {
+        self.name = format!("{} @{threads}", self.name);
+        self.threads = threads;
+        self
+    }
+}
+
+const GET: Operation = Operation::Get {};
+const INSERT: Operation = Operation::InsertLast {};
+const SETTLE: Operation = Operation::Settle {};
+const SCAN_1_50: Operation = Operation::Scan { min_records: 1, max_records: 50 };
+const SCAN_100: Operation = Operation::Scan { min_records: 100, max_records: 100 };
+
+/// The key sets that are read from files.
+pub const KEY_FILES: [&str; 2] = ["urls", "wiki"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique() {
+        for size in [Size::Smoke, Size::Small, Size::Full] {
+            let experiments = all(size);
+            let names: BTreeSet<_> = experiments.iter().map(|e| e.name).collect();
+            assert_eq!(names.len(), experiments.len());
+            for experiment in &experiments {
+                let cases: BTreeSet<_> = experiment.cases.iter().map(|c| &c.name).collect();
+                assert_eq!(cases.len(), experiment.cases.len(), "{}", experiment.name);
+                for case in &experiment.cases {
+                    let phases: BTreeSet<_> = case.phases.iter().map(|p| &p.name).collect();
+                    let what = format!("{} {}", experiment.name, case.name);
+                    assert_eq!(phases.len(), case.phases.len(), "{what}");
+                    let is_file = case.kind == KeyKind::File;
+                    assert_eq!(is_file, KEY_FILES.contains(&case.keys), "{what}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_the_known_ones() {
+        let words = find("speed", Size::Smoke).unwrap_err();
+        assert!(words.contains("`speed`"), "{words}");
+        for experiment in all(Size::Smoke) {
+            assert!(words.contains(experiment.name), "{words}");
+        }
+    }
+}

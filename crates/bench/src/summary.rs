@@ -1,0 +1,231 @@
+//! Medians and spread of records: what tables and pictures are made of.
+//!
+//! A figure of a competitor is the median over the pairs; its spread is the smallest and the
+//! largest. Ratios are taken within each pair, so that a slow minute that hit both does not show.
+
+use crate::cell::PhaseResult;
+use crate::experiments::Figure;
+use crate::record::{Measurement, Outcome, Records};
+use std::collections::BTreeMap;
+
+/// A median and its spread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The middle one; of an even number the mean of the middle two.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Spread {
+    /// The spread of `figures`, if there are any.
+    pub fn of(mut figures: Vec<f64>) -> Option<Spread> {
+        figures.sort_by(f64::total_cmp);
+        let (min, max) = (*figures.first()?, *figures.last()?);
+        let count = figures.len();
+        let median = (figures[(count - 1) / 2] + figures[count / 2]) / 2.0;
+        Some(Spread { median, min, max, count })
+    }
+}
+
+/// One competitor in one phase.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Who.
+    pub competitor: String,
+    /// Rate or space; `None` if there is no figure.
+    pub figure: Option<Spread>,
+    /// The figure over that of the table's first competitor, pair by pair.
+    pub ratio: Option<Spread>,
+    /// Page reads an operation, by the competitor's own count.
+    pub reads: Option<Spread>,
+    /// Microseconds of processor time an operation.
+    pub cpu_us: Option<Spread>,
+}
+
+/// One phase.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its name; `load` for loading.
+    pub phase: String,
+    /// Competitors, in the order in which they first ran.
+    pub entries: Vec<Entry>,
+}
+
+/// One case of an experiment.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the case.
+    pub case: String,
+    /// What the figures are.
+    pub figure: Figure,
+    /// What was asked, in words.
+    pub setting: String,
+    /// Phases, loading first.
+    pub rows: Vec<Row>,
+    /// Bytes of memory and bytes of pages a record at the end, by competitor.
+    pub bytes_a_record: Vec<(String, Option<Spread>, Option<Spread>)>,
+    /// What did not give figures: who, and why.
+    pub missing: Vec<String>,
+}
+
+/// Sums up records; cases are in the order in which they first ran.
+pub fn tables(records: &Records) -> Vec<Table> {
+    let mut groups: Vec<((&str, &str), Vec<&Measurement>)> = Vec::new();
+    for measurement in &records.measurements {
+        let name = (measurement.experiment.as_str(), measurement.case.as_str());
+        match groups.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, group)) => group.push(measurement),
+            None => groups.push((name, vec![measurement])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| table(&group)).collect()
+}
+
+fn table(group: &[&Measurement]) -> Table {
+    let first = group[0];
+    let mut competitors: Vec<&str> = Vec::new();
+    for measurement in group {
+        if !competitors.contains(&measurement.competitor.as_str()) {
+            competitors.push(&measurement.competitor);
+        }
+    }
+    let loading = [("load".to_owned(), None)];
+    let phases = first.cell.phases.iter().enumerate();
+    let phases = phases.map(|(at, phase)| (phase.name.clone(), Some(at)));
+    let row = |(phase, at): (String, Option<usize>)| Row {
+        entries: entries(group, &competitors, first.figure, at),
+        phase,
+    };
+    Table {
+        experiment: first.experiment.clone(),
+        case: first.case.clone(),
+        figure: first.figure,
+        setting: setting(first),
+        rows: loading.into_iter().chain(phases).map(row).collect(),
+        bytes_a_record: bytes_a_record(group, &competitors),
+        missing: group.iter().filter_map(|measurement| missing(measurement)).collect(),
+    }
+}
+
+fn setting(measurement: &Measurement) -> String {
+    let cell = &measurement.cell;
+    let limit = cell.memory_limit_bytes.map_or("no memory limit".to_owned(), |bytes| {
+        format!("a memory limit of {:.1} MiB", bytes as f64 / f64::from(1 << 20))
+    });
+    format!(
+        "{} keys ({}), {} of them loaded, values of {} bytes, {limit}",
+        cell.keys.count, cell.keys.name, cell.load_count, cell.value_bytes
+    )
+}
+
+fn missing(measurement: &Measurement) -> Option<String> {
+    let name = &measurement.competitor;
+    match (&measurement.mismatch, &measurement.outcome) {
+        (Some(mismatch), _) => Some(format!("{name} did different work: {mismatch}")),
+        (None, Outcome::Missing(error)) => Some(format!("{name}: {error}")),
+        (None, Outcome::Measured(_)) => None,
+    }
+}
+
+fn entries(
+    group: &[&Measurement],
+    competitors: &[&str],
+    figure: Figure,
+    phase: Option<usize>,
+) -> Vec<Entry> {
+    let figures = |competitor: &str| figures(group, competitor, figure, phase);
+    let first = competitors.first().map(|first| figures(first)).unwrap_or_default();
+    let entry = |competitor: &&str| {
+        let own = figures(competitor);
+        let ratios = own.iter().filter_map(|(pair, figure)| {
+            first.get(pair).filter(|first| **first > 0.0).map(|first| figure / first)
+        });
+        let each = |part: &dyn Fn(&PhaseResult) -> Option<f64>| {
+            let results = of(group, competitor).filter_map(|m| phase_result(m, phase));
+            Spread::of(results.filter(|r| r.operations > 0).filter_map(part).collect())
+        };
+        Entry {
+            competitor: (*competitor).to_owned(),
+            figure: Spread::of(own.values().copied().collect()),
+            ratio: Spread::of(ratios.collect()),
+            reads: each(&|result| Some(result.page_reads? as f64 / result.operations as f64)),
+            cpu_us: each(&|result| Some(result.cpu_seconds? * 1e6 / result.operations as f64)),
+        }
+    };
+    competitors.iter().map(entry).collect()
+}
+
+fn of<'a>(
+    group: &'a [&'a Measurement],
+    competitor: &'a str,
+) -> impl Iterator<Item = &'a Measurement> {
+    group.iter().copied().filter(move |measurement| measurement.competitor == competitor)
+}
+
+fn phase_result(measurement: &Measurement, phase: Option<usize>) -> Option<&PhaseResult> {
+    let result = measurement.result()?;
+    phase.map_or(Some(&result.load), |at| result.phases.get(at))
+}
+
+/// A competitor's figures by run and pair.
+fn figures(
+    group: &[&Measurement],
+    competitor: &str,
+    figure: Figure,
+    phase: Option<usize>,
+) -> BTreeMap<(usize, usize), f64> {
+    let mut figures = BTreeMap::new();
+    for measurement in of(group, competitor) {
+        let Some(result) = phase_result(measurement, phase) else { continue };
+        let value = match figure {
+            Figure::Rate => (result.seconds > 0.0).then(|| result.rate()),
+            Figure::Space => {
+                let loaded = measurement.loaded_bytes as f64;
+                result.file_bytes.filter(|_| loaded > 0.0).map(|bytes| bytes as f64 / loaded)
+            }
+        };
+        if let Some(value) = value {
+            figures.insert((measurement.run, measurement.pair), value);
+        }
+    }
+    figures
+}
+
+fn bytes_a_record(
+    group: &[&Measurement],
+    competitors: &[&str],
+) -> Vec<(String, Option<Spread>, Option<Spread>)> {
+    let each = |competitor: &&str| {
+        let results = || of(group, competitor).filter_map(Measurement::result);
+        let results = || results().filter(|result| result.records > 0);
+        let memory = results().filter_map(|result| {
+            let end = result.phases.last().unwrap_or(&result.load);
+            Some(end.memory_bytes? as f64 / result.records as f64)
+        });
+        let pages =
+            results().filter_map(|result| Some(result.store_bytes? as f64 / result.records as f64));
+        ((*competitor).to_owned(), Spread::of(memory.collect()), Spread::of(pages.collect()))
+    };
+    competitors.iter().map(each).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_spread() {
+        assert_eq!(Spread::of(Vec::new()), None);
+        let odd = Spread::of(vec![3.0, 1.0, 2.0]).unwrap();
+        assert_eq!((odd.median, odd.min, odd.max, odd.count), (2.0, 1.0, 3.0, 3));
+        let even = Spread::of(vec![4.0, 1.0, 2.0, 3.0]).unwrap();
+        assert_eq!(even.median, 2.5);
+    }
+}

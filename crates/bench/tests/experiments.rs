@@ -1,0 +1,160 @@
+//! Every experiment in its smoke size, by the program as a user runs it: same work, whole records.
+
+mod common;
+
+use common::{hedgerow_bench, plan};
+use hedgerow_bench::cell::{CellError, Operation, Place};
+use hedgerow_bench::experiments::{self, Size};
+use hedgerow_bench::record::{self, Measurement, Outcome, Sink};
+use hedgerow_bench::run::{self, Tally};
+use hedgerow_bench::{chart, report};
+use std::path::Path;
+
+/// Runs `name` with the competitors of this program.
+fn run_smoke(name: &str, competitors: &[&str], directory: &Path) -> (Tally, Vec<Measurement>) {
+    let record = directory.join(format!("{name}.jsonl"));
+    let mut plan = plan(name, directory);
+    plan.competitors = competitors.iter().map(|name| (*name).to_owned()).collect();
+    let mut sink = Sink::new(Some(&record)).unwrap();
+    let mut said = Vec::new();
+    let tally = run::run(&plan, &mut sink, |line| said.push(line.to_owned())).unwrap();
+    assert!(tally.is_clean(), "{name}: {tally:?}\n{}", said.join("\n"));
+    (tally, record::read(&[record]).unwrap().measurements)
+}
+
+#[test]
+fn every_experiment_runs_in_smoke_size() {
+    let directory = tempfile::tempdir().unwrap();
+    for experiment in experiments::all(Size::Smoke) {
+        let name = experiment.name;
+        let (tally, measurements) = run_smoke(name, &["hedgerow", "btreemap"], directory.path());
+        let cases = experiment.cases.len();
+        let is_file = experiment.cases[0].place == Place::File;
+        let maps = if is_file { 0 } else { cases * 2 };
+        assert_eq!(tally.measured, cases * 2 + maps, "{name}, two pairs");
+        assert_eq!(tally.absent, if is_file { cases } else { 0 }, "{name}: a map has no file");
+        for measurement in &measurements {
+            check(measurement);
+        }
+        // Nothing is left of stores and keys.
+        let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().flatten().collect();
+        assert!(left.iter().all(|entry| entry.path().is_file()), "{left:?}");
+    }
+    let records: Vec<_> =
+        std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let records = record::read(&records).unwrap();
+    let tables = report::markdown(&records);
+    let pictures = chart::draw(&records, &directory.path().join("charts")).unwrap();
+    for experiment in experiments::all(Size::Smoke) {
+        for case in &experiment.cases {
+            assert!(tables.contains(&format!("## {}: {}", experiment.name, case.name)), "{tables}");
+        }
+        let of_this = |picture: &&std::path::PathBuf| {
+            picture.file_name().unwrap().to_string_lossy().starts_with(experiment.name)
+        };
+        assert_eq!(pictures.iter().filter(of_this).count(), experiment.cases.len());
+    }
+    for picture in pictures {
+        let svg = std::fs::read_to_string(picture).unwrap();
+        assert!(svg.contains("<svg") && svg.contains("hedgerow"), "{svg}");
+    }
+}
+
+/// What must hold for any measurement.
+fn check(measurement: &Measurement) {
+    let what = format!("{}, {}", measurement.experiment, measurement.case);
+    let result = match &measurement.outcome {
+        Outcome::Measured(result) => result,
+        Outcome::Missing(error) => {
+            assert!(matches!(error, CellError::Unsupported(_)), "{what}: {error}");
+            return;
+        }
+    };
+    let cell = &measurement.cell;
+    assert_eq!(result.load.operations, cell.load_count as u64, "{what}");
+    assert!(measurement.loaded_bytes > (cell.load_count * cell.value_bytes) as u64, "{what}");
+    assert!(!cell.directory.is_absolute(), "{what}: records are passed on");
+    let mut records = cell.load_count as u64;
+    for (phase, of_phase) in cell.phases.iter().zip(&result.phases) {
+        let what = format!("{what}, {}", phase.name);
+        assert!(of_phase.seconds > 0.0, "{what}");
+        match phase.operation {
+            Operation::InsertLast {} => records += phase.operations as u64,
+            Operation::Delete { percent } => {
+                records -= (0..records).filter(|at| at % 100 < percent as u64).count() as u64;
+            }
+            Operation::Get {} | Operation::GetMany { .. } => {
+                assert_eq!(of_phase.found, Some(phase.operations as u64), "{what}");
+            }
+            Operation::ScanAll {} => assert_eq!(of_phase.found, Some(records), "{what}"),
+            _ => {}
+        }
+        if of_phase.found > Some(0) {
+            assert!(of_phase.checksum.is_some_and(|sum| sum.0 != 0), "{what}");
+        }
+    }
+    assert_eq!(result.records, records, "{what}");
+}
+
+#[test]
+fn beyond_memory_misses_read_pages_and_a_group_reads_as_many() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, measurements) = run_smoke("out-of-memory", &["hedgerow"], directory.path());
+    let large = measurements.iter().find(|m| m.case.ends_with("x 64")).unwrap();
+    let Outcome::Measured(result) = &large.outcome else { panic!("{:?}", large.outcome) };
+    for (phase, result) in large.cell.phases.iter().zip(&result.phases) {
+        let reads = result.page_reads.unwrap() as f64 / result.operations as f64;
+        assert!((0.8..1.5).contains(&reads), "{}: {reads} page reads an operation", phase.name);
+    }
+}
+
+#[test]
+fn ways_of_getting_do_the_same_work() {
+    let directory = tempfile::tempdir().unwrap();
+    let competitors = ["hedgerow", "hedgerow-get_into", "btreemap"];
+    let (tally, _) = run_smoke("against-btreemap", &competitors, directory.path());
+    assert_eq!(tally.measured, 12, "two cases, two pairs, three competitors");
+}
+
+#[test]
+fn the_program_runs_reports_and_draws() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("record.jsonl");
+    let output = hedgerow_bench()
+        .args(["run", "against-btreemap", "--size", "smoke", "--pairs", "1"])
+        .args(["--case", "random8", "--out"])
+        .arg(&record)
+        .arg("--dir")
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    assert!(words.contains("3 measured"), "{words}");
+    let output = hedgerow_bench().arg("report").arg(&record).output().unwrap();
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(table.contains("against-btreemap: random8") && table.contains("| get |"), "{table}");
+    let charts = directory.path().join("charts");
+    let output =
+        hedgerow_bench().arg("chart").arg(&record).arg("--out").arg(&charts).output().unwrap();
+    assert!(output.status.success());
+    assert!(charts.join("against-btreemap-random8.svg").is_file());
+    let output = hedgerow_bench().arg("list").output().unwrap();
+    let list = String::from_utf8_lossy(&output.stdout).into_owned();
+    for experiment in experiments::all(Size::Full) {
+        assert!(list.contains(experiment.name), "{list}");
+    }
+}
+
+#[test]
+fn builds_take_turns() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("record.jsonl");
+    let mut plan = plan("against-btreemap", directory.path());
+    plan.cases = vec!["random8".into()];
+    plan.builds = vec![("old".into(), plan.program.clone()), ("new".into(), plan.program.clone())];
+    run::run(&plan, &mut Sink::new(Some(&record)).unwrap(), |_| {}).unwrap();
+    let records = record::read(&[record]).unwrap();
+    let order: Vec<_> = records.measurements.iter().map(|m| m.competitor.as_str()).collect();
+    assert_eq!(order, ["hedgerow@old", "hedgerow@new", "hedgerow@new", "hedgerow@old"]);
+}
