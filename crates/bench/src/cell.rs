@@ -144,7 +144,7 @@ pub struct Phase {
     pub threads: usize,
     /// What the accesses are drawn from.
     pub seed: u64,
-    /// Whether each operation is timed by itself, which costs some 50 ns an operation.
+    /// Whether each call is timed by itself, which costs some 50 ns a call.
     pub latency: bool,
 }
 
@@ -255,9 +255,10 @@ pub struct PhaseResult {
     pub found: Option<u64>,
     /// Seconds of processor time that the process used meanwhile, its background threads included.
     pub cpu_seconds: Option<f64>,
-    /// How long single operations took, if the phase asked for it.
+    /// How long single calls took, if the phase asked for it.
     pub latency: Option<Latency>,
-    /// Memory of the process at the end of the phase beyond what it had before the store was made.
+    /// Memory of the process at the end of the phase beyond what it had before the store was made. At
+    /// the end of loading that is the store; later the harness's accesses may be in it, some bytes each.
     pub memory_bytes: Option<u64>,
     /// Space that the files take on disk at the end of the phase, holes not counted.
     pub file_bytes: Option<u64>,
@@ -271,7 +272,7 @@ pub struct PhaseResult {
     pub page_writes: Option<u64>,
 }
 
-/// How long single operations took, in microseconds.
+/// How long single calls took, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {

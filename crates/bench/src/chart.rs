@@ -16,6 +16,8 @@ const HEIGHT: u32 = 420;
 /// Room of a bar, and beside a group.
 const BAR_WIDTH: u32 = 26;
 const GROUP_GAP: u32 = 40;
+/// Room of the legend, right of the bars.
+const LEGEND_WIDTH: u32 = 190;
 const FONT: &str = "sans-serif";
 
 /// Colours that are told apart by people who see some of them alike (Okabe and Ito).
@@ -75,8 +77,9 @@ fn draw_table(table: &Table, svg: &mut String) -> Result<bool, Box<dyn Error>> {
     }
     let bars = groups.first().map_or(0, |(_, entries)| entries.len());
     let group_width = (bars as u32 * BAR_WIDTH + GROUP_GAP).max(110);
-    let width = 110 + groups.len() as u32 * group_width;
-    let root = SVGBackend::with_string(svg, (width.max(560), HEIGHT)).into_drawing_area();
+    let width = 110 + groups.len() as u32 * group_width + LEGEND_WIDTH;
+    let right = groups.len() as f64 + f64::from(LEGEND_WIDTH) / f64::from(group_width);
+    let root = SVGBackend::with_string(svg, (width, HEIGHT)).into_drawing_area();
     root.fill(&WHITE)?;
     let caption = format!("{}: {}", table.experiment, table.case);
     let mut chart: Chart<'_, '_> = ChartBuilder::on(&root)
@@ -84,7 +87,7 @@ fn draw_table(table: &Table, svg: &mut String) -> Result<bool, Box<dyn Error>> {
         .margin(12)
         .x_label_area_size(36)
         .y_label_area_size(70)
-        .build_cartesian_2d(0.0..groups.len() as f64, 0.0..top)?;
+        .build_cartesian_2d(0.0..right, 0.0..top)?;
     let unit = match table.figure {
         Figure::Rate => "operations/s",
         Figure::Space => "bytes of the file over bytes of the records",

@@ -10,11 +10,12 @@ mod arguments;
 use arguments::{Arguments, Command, RunArguments};
 use clap::Parser;
 use hedgerow_bench::cell::KeyKind;
-use hedgerow_bench::experiments::{self, Size};
+use hedgerow_bench::experiments::{self, Case, Size};
 use hedgerow_bench::external::{Programs, process};
 use hedgerow_bench::record::{self, Sink};
 use hedgerow_bench::run::{self, Plan};
 use hedgerow_bench::{chart, engines, harness, report};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,25 +24,27 @@ const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::List => {
-            list();
-            ExitCode::SUCCESS
-        }
-        Command::Competitors => {
-            engines::NAMES.iter().for_each(|name| println!("{name}"));
-            ExitCode::SUCCESS
-        }
+        Command::List => words(print(&list())),
+        Command::Competitors => words(print(&(engines::NAMES.join("\n") + "\n"))),
         Command::Cell { file } => harness::answer(&file, engines::run),
         Command::Run(arguments) => run_experiments(&arguments),
-        Command::Report { files } => words(record::read(&files).map(|records| {
-            print!("{}", report::markdown(&records));
-        })),
+        Command::Report { files } => {
+            words(record::read(&files).and_then(|records| print(&report::markdown(&records))))
+        }
         Command::Chart { files, out } => words(record::read(&files).and_then(|records| {
-            for path in chart::draw(&records, &out)? {
-                println!("{}", path.display());
-            }
-            Ok(())
+            let pictures = chart::draw(&records, &out)?;
+            print(&pictures.iter().map(|path| format!("{}\n", path.display())).collect::<String>())
         })),
+    }
+}
+
+/// Prints data. A reader that has gone away, such as `head`, has had enough.
+fn print(text: &str) -> Result<(), String> {
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot print: {error}"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -55,25 +58,25 @@ fn words(outcome: Result<(), String>) -> ExitCode {
     }
 }
 
-fn list() {
+fn list() -> String {
+    let mut lines = Vec::new();
     for experiment in experiments::all(Size::Full) {
-        println!("{}\n    {}", experiment.name, experiment.claim);
-        println!("    competitors: {}", experiment.competitors.join(", "));
+        lines.push(format!("{}\n    {}", experiment.name, experiment.claim));
+        lines.push(format!("    competitors: {}", experiment.competitors.join(", ")));
         for case in &experiment.cases {
             let file = if case.kind == KeyKind::File {
                 format!(" from --keys {}=FILE", case.keys)
             } else {
                 String::new()
             };
-            println!(
-                "    {}: {} keys{file}, {} bytes a value",
-                case.name, case.count, case.value_bytes
-            );
+            let Case { name, count, value_bytes, .. } = case;
+            lines.push(format!("    {name}: {count} keys{file}, {value_bytes} bytes a value"));
             let phases: Vec<&str> = case.phases.iter().map(|phase| phase.name.as_str()).collect();
-            println!("        {}", phases.join(", "));
+            lines.push(format!("        {}", phases.join(", ")));
         }
-        println!();
+        lines.push(String::new());
     }
+    lines.join("\n")
 }
 
 fn run_experiments(arguments: &RunArguments) -> ExitCode {

@@ -49,9 +49,10 @@ fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
     writeln!(
         out,
         "| phase | competitor | {figure}, median | smallest to largest | runs | over {first}, median \
-         | smallest to largest | CPU us/operation | page reads/operation |"
+         | smallest to largest | CPU us/operation \
+         | page reads/operation | disk MiB/s |"
     )?;
-    writeln!(out, "|---|---|---|---|---|---|---|---|---|")?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
     for row in &table.rows {
         for entry in row.entries.iter().filter(|entry| entry.figure.is_some()) {
             writeln!(out, "| {} | {} | {} |", row.phase, entry.competitor, cells(entry))?;
@@ -59,13 +60,14 @@ fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
     }
     writeln!(out)?;
     for (name, memory, pages) in &table.bytes_a_record {
-        let show = |what: &str, spread: &Option<Spread>| {
-            spread.map(|spread| format!("{:.1} bytes of {what}", spread.median))
+        let show = |spread: &Option<Spread>, of: &str| {
+            spread.map(|spread| format!("{:.1} bytes of {of}", spread.median))
         };
-        let figures: Vec<String> =
-            show("memory", memory).into_iter().chain(show("pages", pages)).collect();
+        let memory = show(memory, "memory after loading");
+        let pages = show(pages, "pages at the end");
+        let figures: Vec<String> = memory.into_iter().chain(pages).collect();
         if !figures.is_empty() {
-            writeln!(out, "- {name}: {} a record at the end", figures.join(", "))?;
+            writeln!(out, "- {name}: {}, a record", figures.join(", "))?;
         }
     }
     for missing in &table.missing {
@@ -88,6 +90,7 @@ fn cells(entry: &Entry) -> String {
         range(entry.ratio),
         median(entry.cpu_us),
         median(entry.reads),
+        median(entry.disk_mib),
     ]
     .join(" | ")
 }

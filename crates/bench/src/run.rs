@@ -8,13 +8,16 @@
 //! One thread; cells run one after the other. The work directory is removed at the end, whatever
 //! happens.
 
-use crate::cell::{Cell, CellError, CellResult, EXIT_UNSUPPORTED, Operation, PROTOCOL};
+use crate::cell::{
+    Cell, CellError, CellResult, EXIT_UNSUPPORTED, Operation, PROTOCOL, Phase, PhaseResult,
+};
 use crate::engines;
-use crate::experiments::{Case, Experiment, Size};
+use crate::experiments::{Case, Experiment, Figure, Size};
 use crate::external::{self, Programs, process};
 use crate::key_files::KeyFiles;
 use crate::machine::{self, Machine};
 use crate::record::{Header, Line, Measurement, Outcome, Sink};
+use crate::report::show_number;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -418,8 +421,16 @@ fn words(measurement: &Measurement) -> String {
         Outcome::Missing(error) => error.to_string(),
         Outcome::Measured(result) => {
             let phases = measurement.cell.phases.iter().zip(&result.phases);
-            let phase = |(phase, result): (&crate::cell::Phase, &crate::cell::PhaseResult)| {
-                format!("{} {}/s", phase.name, crate::report::show_number(result.rate()))
+            let phase = |(phase, result): (&Phase, &PhaseResult)| {
+                let figure = match measurement.figure {
+                    Figure::Rate => format!("{}/s", show_number(result.rate())),
+                    Figure::Space => {
+                        let bytes = result.file_bytes.map(|bytes| bytes as f64);
+                        let over = bytes.map(|bytes| bytes / measurement.loaded_bytes as f64);
+                        over.map_or("unknown".into(), |over| format!("{} x", show_number(over)))
+                    }
+                };
+                format!("{} {figure}", phase.name)
             };
             phases.map(phase).collect::<Vec<_>>().join(", ")
         }
@@ -429,7 +440,7 @@ fn words(measurement: &Measurement) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::{KeyKind, KeySet, LoadOrder, PhaseResult, Place};
+    use crate::cell::{KeyKind, KeySet, LoadOrder, Place};
     use crate::checksum::Checksum;
 
     fn cell() -> Cell {

@@ -3,7 +3,7 @@
 //! A figure of a competitor is the median over the pairs; its spread is the smallest and the
 //! largest. Ratios are taken within each pair, so that a slow minute that hit both does not show.
 
-use crate::cell::PhaseResult;
+use crate::cell::{Operation, PhaseResult};
 use crate::experiments::Figure;
 use crate::record::{Measurement, Outcome, Records};
 use std::collections::BTreeMap;
@@ -45,6 +45,8 @@ pub struct Entry {
     pub reads: Option<Spread>,
     /// Microseconds of processor time an operation.
     pub cpu_us: Option<Spread>,
+    /// MiB a second that the process read from the disk and wrote to it.
+    pub disk_mib: Option<Spread>,
 }
 
 /// One phase.
@@ -52,7 +54,7 @@ pub struct Entry {
 pub struct Row {
     /// Its name; `load` for loading.
     pub phase: String,
-    /// Competitors, in the order in which they first ran.
+    /// Competitors that gave figures, in the order in which they first ran.
     pub entries: Vec<Entry>,
 }
 
@@ -69,7 +71,7 @@ pub struct Table {
     pub setting: String,
     /// Phases, loading first.
     pub rows: Vec<Row>,
-    /// Bytes of memory and bytes of pages a record at the end, by competitor.
+    /// Bytes of memory a record after loading, and bytes of pages a record at the end, by competitor.
     pub bytes_a_record: Vec<(String, Option<Spread>, Option<Spread>)>,
     /// What did not give figures: who, and why.
     pub missing: Vec<String>,
@@ -91,13 +93,17 @@ pub fn tables(records: &Records) -> Vec<Table> {
 fn table(group: &[&Measurement]) -> Table {
     let first = group[0];
     let mut competitors: Vec<&str> = Vec::new();
-    for measurement in group {
+    for measurement in group.iter().filter(|measurement| measurement.result().is_some()) {
         if !competitors.contains(&measurement.competitor.as_str()) {
             competitors.push(&measurement.competitor);
         }
     }
     let loading = [("load".to_owned(), None)];
     let phases = first.cell.phases.iter().enumerate();
+    // One settling a second says nothing; what it leaves does.
+    let phases = phases.filter(|(_, phase)| {
+        first.figure == Figure::Space || !matches!(phase.operation, Operation::Settle {})
+    });
     let phases = phases.map(|(at, phase)| (phase.name.clone(), Some(at)));
     let row = |(phase, at): (String, Option<usize>)| Row {
         entries: entries(group, &competitors, first.figure, at),
@@ -157,6 +163,10 @@ fn entries(
             ratio: Spread::of(ratios.collect()),
             reads: each(&|result| Some(result.page_reads? as f64 / result.operations as f64)),
             cpu_us: each(&|result| Some(result.cpu_seconds? * 1e6 / result.operations as f64)),
+            disk_mib: each(&|result| {
+                let bytes = result.device_read_bytes? + result.device_written_bytes?;
+                (result.seconds > 0.0).then(|| bytes as f64 / f64::from(1 << 20) / result.seconds)
+            }),
         }
     };
     competitors.iter().map(entry).collect()
@@ -205,9 +215,8 @@ fn bytes_a_record(
     let each = |competitor: &&str| {
         let results = || of(group, competitor).filter_map(Measurement::result);
         let results = || results().filter(|result| result.records > 0);
-        let memory = results().filter_map(|result| {
-            let end = result.phases.last().unwrap_or(&result.load);
-            Some(end.memory_bytes? as f64 / result.records as f64)
+        let memory = results().filter(|result| result.load.operations > 0).filter_map(|result| {
+            Some(result.load.memory_bytes? as f64 / result.load.operations as f64)
         });
         let pages =
             results().filter_map(|result| Some(result.store_bytes? as f64 / result.records as f64));

@@ -126,6 +126,45 @@ fn foreign_programs_have_a_time_limit_and_their_words_are_kept() {
     assert!(started.elapsed() < Duration::from_secs(100));
 }
 
+#[test]
+fn an_interrupt_kills_what_runs_and_keeps_the_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("record.jsonl");
+    let place = directory.path().join("place");
+    std::fs::create_dir(&place).unwrap();
+    let mut bench = hedgerow_bench()
+        .args(["run", "against-btreemap", "--size", "smoke", "--case", "random8"])
+        .args(["--competitor", "hedgerow", "--competitor", "hang", "--peers"])
+        .arg(bad_peers(directory.path()))
+        .arg("--out")
+        .arg(&record)
+        .arg("--dir")
+        .arg(&place)
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let child = loop {
+        let child = std::fs::read_to_string(directory.path().join("child")).unwrap_or_default();
+        if child.ends_with('\n') {
+            break child;
+        }
+        assert!(Instant::now() < deadline, "the hanging competitor never started");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let id = rustix::process::Pid::from_child(&bench);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    assert_eq!(bench.wait().unwrap().code(), Some(130));
+    let measurements = record::read(&[record]).unwrap().measurements;
+    assert_eq!(measurements.len(), 1, "the one before");
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "stores are gone");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while is_running(child.trim()) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!is_running(child.trim()), "process {child}");
+}
+
 /// Standard error of the program, and its exit code.
 fn fails(arguments: &[&str]) -> (String, Option<i32>) {
     let output = hedgerow_bench().args(arguments).output().unwrap();

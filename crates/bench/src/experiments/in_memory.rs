@@ -47,7 +47,7 @@ pub fn one_thread(size: Size) -> Experiment {
     Experiment {
         name: "in-memory-one-thread",
         claim: "synchronised and pageable, one thread is as fast as the in-memory trees of \
-                \"B-Trees Are Back\" (table 2, figures 12 to 14)",
+                \"B-Trees Are Back\"",
         figure: Figure::Rate,
         competitors: &[
             "hedgerow",

@@ -110,9 +110,15 @@ pub fn run<E: Engine>(cell: &Cell) -> Result<CellResult, CellError> {
     let keys = Keys::of(&cell.keys)?;
     let value_bytes = cell.value_bytes as u64 * keys.len() as u64;
     let record_bytes = keys.bytes(keys.len()) + value_bytes;
+    let order: Vec<u32> = match cell.load_order {
+        LoadOrder::Shuffled => (0..cell.load_count as u32).collect(),
+        LoadOrder::Ascending | LoadOrder::Bulk => keys.ascending(cell.load_count),
+    };
+    // Whatever takes memory from here to the end of loading is the store.
     let mut meters = Meters::new(&cell.directory);
     let mut engine = E::create(cell, record_bytes)?;
-    let load = load(cell, &keys, &mut engine, &mut meters)?;
+    let load = load(cell, &keys, &order, &mut engine, &mut meters)?;
+    drop(order);
     let mut present = cell.load_count;
     let mut phases = Vec::with_capacity(cell.phases.len());
     for (number, phase) in cell.phases.iter().enumerate() {
@@ -175,20 +181,17 @@ pub fn answer(
 fn load<E: Engine>(
     cell: &Cell,
     keys: &Keys,
+    order: &[u32],
     engine: &mut E,
     meters: &mut Meters,
 ) -> Result<PhaseResult, CellError> {
-    let order: Vec<u32> = match cell.load_order {
-        LoadOrder::Shuffled => (0..cell.load_count as u32).collect(),
-        LoadOrder::Ascending | LoadOrder::Bulk => keys.ascending(cell.load_count),
-    };
     let mut values = Values::new(cell.value_bytes);
     meters.start(engine);
     if cell.load_order == LoadOrder::Bulk {
         engine.bulk_load(order.iter().map(|&at| (keys.get(at), values.of(at, 0).to_vec())))?;
     } else {
         let mut session = one_session(engine)?;
-        for &at in &order {
+        for &at in order {
             session.put(keys.get(at), values.of(at, 0))?;
         }
         session.finish()?;

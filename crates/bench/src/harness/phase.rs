@@ -81,34 +81,47 @@ impl Work<'_> {
                 .map(|(mut session, accesses)| {
                     let gate = &gate;
                     scope.spawn(move || {
+                        let done = self.nothing_done();
                         gate.wait();
                         let started = Instant::now();
-                        let done = self.work(&mut session, accesses);
-                        (done, started, Instant::now())
+                        let done = self.work(&mut session, accesses, done?);
+                        Ok((done?, started, Instant::now()))
                     })
                 })
                 .collect();
             let mut all = Vec::with_capacity(threads.len());
             let mut span: Option<(Instant, Instant)> = None;
             for thread in threads {
-                let (done, started, ended) =
-                    thread.join().map_err(|_| CellError::failed("a thread panicked"))?;
+                let outcome = thread.join().map_err(|_| CellError::failed("a thread panicked"))?;
+                let (done, started, ended): (Done, Instant, Instant) = outcome?;
                 let (first, last) = span.unwrap_or((started, ended));
                 span = Some((first.min(started), last.max(ended)));
-                all.push(done?);
+                all.push(done);
             }
             let seconds = span.map_or(0.0, |(first, last)| (last - first).as_secs_f64());
             Ok((all, seconds))
         })
     }
 
-    /// One thread's part.
-    fn work(&self, session: &mut impl Session, accesses: &Accesses) -> Result<Done, CellError> {
+    /// What a thread hands in, with all memory that it needs.
+    fn nothing_done(&self) -> Result<Done, CellError> {
         let mut done = Done::default();
         if self.phase.latency {
             // Three digits, up to a minute.
             let histogram = Histogram::new_with_max(60_000_000_000, 3);
             done.nanoseconds = Some(histogram.map_err(CellError::failed)?);
+        }
+        Ok(done)
+    }
+
+    /// One thread's part.
+    fn work(
+        &self,
+        session: &mut impl Session,
+        accesses: &Accesses,
+        mut done: Done,
+    ) -> Result<Done, CellError> {
+        if self.phase.latency {
             self.work_timed::<true>(session, accesses, &mut done)?;
         } else {
             self.work_timed::<false>(session, accesses, &mut done)?;
@@ -133,21 +146,19 @@ impl Work<'_> {
         done.operations = keys.len() as u64;
         match self.phase.operation {
             Operation::Get {} => {
-                each::<TIMED, _>(keys, done, |&at| session.get(self.keys.get(at), &mut add))?
+                each::<TIMED, _>(keys.iter(), done, |&at| session.get(self.keys.get(at), &mut add))?
             }
             Operation::GetMany { group } => {
                 let mut wanted: Vec<&[u8]> = Vec::with_capacity(group);
-                let groups: Vec<&[u32]> = keys.chunks(group).collect();
-                each::<TIMED, _>(&groups, done, |numbers| {
+                each::<TIMED, _>(keys.chunks(group), done, |numbers| {
                     wanted.clear();
                     wanted.extend(numbers.iter().map(|&at| self.keys.get(at)));
                     session.get_many(&wanted, &mut add)
                 })?;
             }
             Operation::Scan { .. } => {
-                let scans: Vec<(u32, u32)> =
-                    keys.iter().copied().zip(accesses.sizes.iter().copied()).collect();
-                each::<TIMED, _>(&scans, done, |&(at, records)| {
+                let scans = keys.iter().zip(&accesses.sizes);
+                each::<TIMED, _>(scans, done, |(&at, &records)| {
                     session.scan(self.keys.get(at), records as usize, |key, value| {
                         checksum.add(sum(key));
                         checksum.add(sum(value));
@@ -155,20 +166,19 @@ impl Work<'_> {
                     })
                 })?;
             }
-            Operation::InsertLast {} => each::<TIMED, _>(keys, done, |&at| {
+            Operation::InsertLast {} => each::<TIMED, _>(keys.iter(), done, |&at| {
                 session.put(self.keys.get(at), values.of(at, 0))
             })?,
-            Operation::Overwrite {} => each::<TIMED, _>(keys, done, |&at| {
+            Operation::Overwrite {} => each::<TIMED, _>(keys.iter(), done, |&at| {
                 session.put(self.keys.get(at), values.of(at, self.generation))
             })?,
             Operation::Delete { .. } => {
-                each::<TIMED, _>(keys, done, |&at| session.remove(self.keys.get(at)))?;
+                each::<TIMED, _>(keys.iter(), done, |&at| session.remove(self.keys.get(at)))?;
             }
             Operation::Mixed { .. } => {
-                let steps: Vec<(u32, bool)> =
-                    keys.iter().zip(&accesses.sizes).map(|(&at, &size)| (at, size == 1)).collect();
-                each::<TIMED, _>(&steps, done, |&(at, is_get)| {
-                    if is_get {
+                let steps = keys.iter().zip(&accesses.sizes);
+                each::<TIMED, _>(steps, done, |(&at, &is_get)| {
+                    if is_get == 1 {
                         session.get(self.keys.get(at), &mut add)
                     } else {
                         session.put(self.keys.get(at), values.of(at, self.generation))
@@ -210,9 +220,9 @@ impl Work<'_> {
 /// Calls `work` for each item, and times each call if that was asked for.
 #[inline(always)]
 fn each<const TIMED: bool, T>(
-    items: &[T],
+    items: impl Iterator<Item = T>,
     done: &mut Done,
-    mut work: impl FnMut(&T) -> Result<(), CellError>,
+    mut work: impl FnMut(T) -> Result<(), CellError>,
 ) -> Result<(), CellError> {
     for item in items {
         if TIMED {
