@@ -111,7 +111,7 @@ pub enum LoadOrder {
     /// Inserted one by one in ascending order.
     Ascending,
     /// Handed over in ascending order all at once, where the competitor has such a call; else as
-    /// `Ascending`.
+    /// `Ascending`. In files it should be durable at the end.
     Bulk,
 }
 

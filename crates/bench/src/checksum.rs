@@ -69,8 +69,8 @@ impl Values {
         Values { bytes: (0..len_bytes).map(pattern).collect() }
     }
 
-    /// The value of key number `key` after it was written in phase `generation`; loading is
-    /// generation 0.
+    /// The value of key number `key` in `generation`: 0 is loaded or inserted, 1 is overwritten by the
+    /// first phase that does so, 2 by the second.
     #[inline]
     pub fn of(&mut self, key: u32, generation: u32) -> &[u8] {
         let word = mix(u64::from(generation) << 32 | u64::from(key)).to_le_bytes();

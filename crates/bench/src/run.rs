@@ -249,8 +249,9 @@ impl Bout<'_> {
     fn cell(&self, contestant: &Contestant, keys: &mut KeyFiles) -> Result<Cell, CellError> {
         let case = self.case;
         let keys = keys.key_set(case)?;
-        let load_count = (keys.count * case.load_percent / 100).max(1);
-        let mut phases = case.phases.clone();
+        let load_count = case.load_count(keys.count);
+        let asked = |phase: &&Phase| self.experiment.asks(&contestant.competitor, phase);
+        let mut phases: Vec<Phase> = case.phases.iter().filter(asked).cloned().collect();
         for phase in &mut phases {
             if let Operation::InsertLast {} = phase.operation {
                 phase.operations = keys.count - load_count;

@@ -3,7 +3,7 @@
 //! A figure of a competitor is the median over the pairs; its spread is the smallest and the
 //! largest. Ratios are taken within each pair, so that a slow minute that hit both does not show.
 
-use crate::cell::{Operation, PhaseResult};
+use crate::cell::{Operation, Phase, PhaseResult};
 use crate::experiments::Figure;
 use crate::record::{Measurement, Outcome, Records};
 use std::collections::BTreeMap;
@@ -98,23 +98,26 @@ fn table(group: &[&Measurement]) -> Table {
             competitors.push(&measurement.competitor);
         }
     }
-    let loading = [("load".to_owned(), None)];
-    let phases = first.cell.phases.iter().enumerate();
-    // One settling a second says nothing; what it leaves does.
-    let phases = phases.filter(|(_, phase)| {
-        first.figure == Figure::Space || !matches!(phase.operation, Operation::Settle {})
-    });
-    let phases = phases.map(|(at, phase)| (phase.name.clone(), Some(at)));
-    let row = |(phase, at): (String, Option<usize>)| Row {
-        entries: entries(group, &competitors, first.figure, at),
-        phase,
+    // Not every competitor is asked for every phase.
+    let mut phases: Vec<&Phase> = Vec::new();
+    for phase in group.iter().flat_map(|measurement| &measurement.cell.phases) {
+        // One settling a second says nothing; what it leaves does.
+        let counts = first.figure == Figure::Space || phase.operation != (Operation::Settle {});
+        if counts && !phases.iter().any(|known| known.name == phase.name) {
+            phases.push(phase);
+        }
+    }
+    let phases = phases.iter().map(|phase| Some(phase.name.as_str()));
+    let row = |phase: Option<&str>| Row {
+        phase: phase.unwrap_or("load").to_owned(),
+        entries: entries(group, &competitors, first.figure, phase),
     };
     Table {
         experiment: first.experiment.clone(),
         case: first.case.clone(),
         figure: first.figure,
         setting: setting(first),
-        rows: loading.into_iter().chain(phases).map(row).collect(),
+        rows: std::iter::once(None).chain(phases).map(row).collect(),
         bytes_a_record: bytes_a_record(group, &competitors),
         missing: group.iter().filter_map(|measurement| missing(measurement)).collect(),
     }
@@ -144,7 +147,7 @@ fn entries(
     group: &[&Measurement],
     competitors: &[&str],
     figure: Figure,
-    phase: Option<usize>,
+    phase: Option<&str>,
 ) -> Vec<Entry> {
     let figures = |competitor: &str| figures(group, competitor, figure, phase);
     let first = competitors.first().map(|first| figures(first)).unwrap_or_default();
@@ -179,9 +182,12 @@ fn of<'a>(
     group.iter().copied().filter(move |measurement| measurement.competitor == competitor)
 }
 
-fn phase_result(measurement: &Measurement, phase: Option<usize>) -> Option<&PhaseResult> {
+/// What `measurement` gave in a phase; `None` is loading.
+fn phase_result<'a>(measurement: &'a Measurement, phase: Option<&str>) -> Option<&'a PhaseResult> {
     let result = measurement.result()?;
-    phase.map_or(Some(&result.load), |at| result.phases.get(at))
+    let Some(name) = phase else { return Some(&result.load) };
+    let at = measurement.cell.phases.iter().position(|phase| phase.name == name)?;
+    result.phases.get(at)
 }
 
 /// A competitor's figures by run and pair.
@@ -189,7 +195,7 @@ fn figures(
     group: &[&Measurement],
     competitor: &str,
     figure: Figure,
-    phase: Option<usize>,
+    phase: Option<&str>,
 ) -> BTreeMap<(usize, usize), f64> {
     let mut figures = BTreeMap::new();
     for measurement in of(group, competitor) {
@@ -228,6 +234,100 @@ fn bytes_a_record(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use crate::cell::{Cell, CellResult, KeyKind, KeySet, LoadOrder, PROTOCOL, Place};
+    use crate::experiments::{self, Size};
+
+    /// A process in which the k-th phase of `phases` did 10 operations in `seconds[k]`.
+    fn measurement(
+        competitor: &str,
+        (run, pair): (usize, usize),
+        phases: &[Phase],
+        seconds: &[f64],
+    ) -> Measurement {
+        let result = |seconds| PhaseResult { operations: 10, seconds, ..PhaseResult::default() };
+        Measurement {
+            experiment: "experiment".into(),
+            case: "case".into(),
+            figure: Figure::Rate,
+            competitor: competitor.into(),
+            pair,
+            cell: Cell {
+                protocol: PROTOCOL,
+                competitor: competitor.into(),
+                keys: KeySet { name: "k".into(), kind: KeyKind::Random8, count: 10, path: None },
+                value_bytes: 8,
+                load_order: LoadOrder::Shuffled,
+                load_count: 10,
+                phases: phases.to_vec(),
+                place: Place::Memory,
+                memory_limit_bytes: None,
+                directory: "store".into(),
+                page_bytes: None,
+                seconds_limit: 1,
+            },
+            loaded_bytes: 160,
+            outcome: Outcome::Measured(Box::new(CellResult {
+                protocol: PROTOCOL,
+                load: result(1.0),
+                phases: seconds.iter().copied().map(result).collect(),
+                records: 10,
+                store_bytes: Some(4096),
+                facts: BTreeMap::new(),
+            })),
+            mismatch: None,
+            run,
+        }
+    }
+
+    fn median(table: &Table, phase: &str, competitor: &str) -> (Option<f64>, Option<f64>) {
+        let row = table.rows.iter().find(|row| row.phase == phase).unwrap();
+        let entry = row.entries.iter().find(|entry| entry.competitor == competitor).unwrap();
+        (entry.figure.map(|spread| spread.median), entry.ratio.map(|spread| spread.median))
+    }
+
+    #[test]
+    fn ratios_are_taken_within_pairs_and_phases_by_name() {
+        let case = &experiments::find("against-btreemap", Size::Smoke).unwrap().cases[0];
+        let [insert, get, ..] = case.phases.as_slice() else { panic!("{case:?}") };
+        let both = [insert.clone(), get.clone()];
+        let only_get = [get.clone()];
+        let records = Records {
+            headers: Vec::new(),
+            measurements: vec![
+                // A slow hour hits the second pair, and `b` is twice as fast in each.
+                measurement("a", (1, 1), &both, &[1.0, 1.0]),
+                measurement("b", (1, 1), &only_get, &[0.5]),
+                measurement("b", (1, 2), &only_get, &[5.0]),
+                measurement("a", (1, 2), &both, &[10.0, 10.0]),
+                // Alone in a run of its own, it has nobody to be compared with.
+                measurement("b", (2, 1), &only_get, &[100.0]),
+            ],
+            unreadable: Vec::new(),
+        };
+        let tables = tables(&records);
+        let [table] = tables.as_slice() else { panic!("{tables:?}") };
+        assert_eq!(median(table, &get.name, "a"), (Some(5.5), Some(1.0)));
+        assert_eq!(median(table, &get.name, "b"), (Some(2.0), Some(2.0)));
+        assert_eq!(median(table, &insert.name, "a"), (Some(5.5), Some(1.0)));
+        assert_eq!(median(table, &insert.name, "b"), (None, None), "not asked");
+    }
+
+    #[test]
+    fn work_that_differs_does_not_count() {
+        let case = &experiments::find("against-btreemap", Size::Smoke).unwrap().cases[0];
+        let phases = &case.phases[1..2];
+        let mut wrong = measurement("b", (1, 1), phases, &[0.1]);
+        wrong.mismatch = Some("other records".into());
+        let records = Records {
+            headers: Vec::new(),
+            measurements: vec![measurement("a", (1, 1), phases, &[1.0]), wrong],
+            unreadable: Vec::new(),
+        };
+        let table = &tables(&records)[0];
+        assert!(table.rows.iter().all(|row| row.entries.len() == 1), "{table:?}");
+        assert_eq!(table.missing, ["b did different work: other records"]);
+    }
 
     #[test]
     fn medians_and_spread() {

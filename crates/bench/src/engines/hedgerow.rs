@@ -61,11 +61,13 @@ impl<const INTO: bool> Engine for Store<INTO> {
         Ok((0..threads).map(handle).collect())
     }
 
+    /// In a file it is durable at the end, so that its rate is one of the disk.
     fn bulk_load<'k>(
         &mut self,
         records: impl Iterator<Item = (&'k [u8], Vec<u8>)>,
     ) -> Result<(), CellError> {
-        self.keyspace.bulk_load(records, 100).map(|_| ()).map_err(failed)
+        self.keyspace.bulk_load(records, 100).map_err(failed)?;
+        self.database.checkpoint().map_err(failed)
     }
 
     /// Takes checkpoints until the file gets no smaller.

@@ -55,7 +55,9 @@ pub fn one_thread(size: Size) -> Experiment {
             "btree-cpp-prefix",
             "btree-cpp-heads",
             "btree-cpp-hints",
+            "btree-cpp-adapt2",
         ],
+        skips: &[],
         cases: PAPER_SETS.map(|set| case(size, set, 8, phases.clone())).to_vec(),
     }
 }
@@ -75,6 +77,7 @@ pub fn against_btreemap(size: Size) -> Experiment {
         claim: "a store in memory is faster than `BTreeMap<Vec<u8>, Vec<u8>>`",
         figure: Figure::Rate,
         competitors: &["hedgerow", "hedgerow-get_into", "btreemap"],
+        skips: &[],
         cases: sets.map(|set| case(size, set, 100, phases.clone())).to_vec(),
     }
 }
@@ -98,7 +101,8 @@ pub fn two_threads(size: Size) -> Experiment {
         claim: "a second thread on one tree does not wait for the first (`btree24` is the paper's tree \
                 over vmcache)",
         figure: Figure::Rate,
-        competitors: &["hedgerow", "btree24", "btreemap"],
+        competitors: &["hedgerow", "btree24-hints", "btree24-adapt", "btreemap"],
+        skips: &[("btree24", "half gets")],
         cases: [dense, sparse, urls].map(|set| case(size, set, 8, phases.clone())).to_vec(),
     }
 }

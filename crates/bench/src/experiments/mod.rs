@@ -43,6 +43,9 @@ pub struct Experiment {
     pub figure: Figure,
     /// Competitors in their order; the others are compared with the first.
     pub competitors: &'static [&'static str],
+    /// Phases that a competitor is not asked for because it has no such operation, by the beginnings of
+    /// both names. They change no record, so the others are the same work with and without them.
+    pub skips: &'static [(&'static str, &'static str)],
     /// Stores and what is done with them.
     pub cases: Vec<Case>,
 }
@@ -94,6 +97,23 @@ pub fn find(name: &str, size: Size) -> Result<Experiment, String> {
     let known: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
     let words = format!("there is no experiment `{name}`; there are {}", known.join(", "));
     experiments.into_iter().find(|experiment| experiment.name == name).ok_or(words)
+}
+
+impl Experiment {
+    /// Whether `competitor` is asked for `phase`.
+    pub fn asks(&self, competitor: &str, phase: &Phase) -> bool {
+        let is_skipped = |(who, what): &(&str, &str)| {
+            competitor.starts_with(who) && phase.name.starts_with(what)
+        };
+        !self.skips.iter().any(is_skipped)
+    }
+}
+
+impl Case {
+    /// How many of `count` keys are loaded.
+    pub fn load_count(&self, count: usize) -> usize {
+        count - count * (100 - self.load_percent) / 100
+    }
 }
 
 impl Size {
@@ -182,6 +202,12 @@ mod tests {
                     let phases: BTreeSet<_> = case.phases.iter().map(|p| &p.name).collect();
                     let what = format!("{} {}", experiment.name, case.name);
                     assert_eq!(phases.len(), case.phases.len(), "{what}");
+                    for (who, skipped) in experiment.skips {
+                        let skips = case.phases.iter().filter(|p| p.name.starts_with(skipped));
+                        assert!(skips.clone().count() > 0, "{what}: {who} skips nothing");
+                        assert!(skips.clone().all(|p| !experiment.asks(who, p)), "{what}");
+                        assert!(experiment.asks("hedgerow", &case.phases[0]), "{what}");
+                    }
                     let is_file = case.kind == KeyKind::File;
                     assert_eq!(is_file, KEY_FILES.contains(&case.keys), "{what}");
                 }

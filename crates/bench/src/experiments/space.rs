@@ -31,7 +31,8 @@ pub fn space(size: Size) -> Experiment {
         name: "space",
         claim: "files stay near the size of their records, and shrink when records go",
         figure: Figure::Space,
-        competitors: &["hedgerow", "lmdb", "redb", "bf-tree"],
+        competitors: &["hedgerow", "lmdb-batch", "redb-batch", "bf-tree"],
+        skips: &[],
         cases: vec![
             case(size, "random inserts", LoadOrder::Shuffled, loaded()),
             case(size, "sorted bulk load", LoadOrder::Bulk, loaded()),

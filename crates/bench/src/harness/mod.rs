@@ -11,7 +11,7 @@ mod meters;
 mod phase;
 
 use crate::cell::{
-    Cell, CellError, CellResult, EXIT_UNSUPPORTED, LoadOrder, PROTOCOL, PhaseResult,
+    Cell, CellError, CellResult, EXIT_UNSUPPORTED, LoadOrder, Operation, PROTOCOL, PhaseResult,
 };
 use crate::checksum::Values;
 use crate::keys::Keys;
@@ -121,12 +121,15 @@ pub fn run<E: Engine>(cell: &Cell) -> Result<CellResult, CellError> {
     drop(order);
     let mut present = cell.load_count;
     let mut phases = Vec::with_capacity(cell.phases.len());
-    for (number, phase) in cell.phases.iter().enumerate() {
-        let generation = number as u32 + 1;
+    let mut generation = 0;
+    for phase in &cell.phases {
+        if let Operation::Overwrite {} | Operation::Mixed { .. } = phase.operation {
+            generation += 1;
+        }
         let work =
             phase::Work { phase, keys: &keys, present, generation, value_bytes: cell.value_bytes };
         let result = work.run(&mut engine, &mut meters)?;
-        if let crate::cell::Operation::InsertLast {} = phase.operation {
+        if let Operation::InsertLast {} = phase.operation {
             present += phase.operations;
         }
         phases.push(result);

@@ -21,7 +21,7 @@ pub struct Work<'a> {
     pub keys: &'a Keys,
     /// How many of them have been loaded or inserted.
     pub present: usize,
-    /// Number of the phase, from 1: what it writes says so.
+    /// How many phases have overwritten records, this one included: what it writes says so.
     pub generation: u32,
     /// Bytes of a value.
     pub value_bytes: usize,
