@@ -230,7 +230,8 @@ pub struct CellResult {
     pub load: PhaseResult,
     /// One for each phase of the cell, in their order.
     pub phases: Vec<PhaseResult>,
-    /// Records at the end.
+    /// Records at the end: counted by reading them, or as many as were loaded if they are in files and
+    /// no phase inserts or deletes.
     pub records: u64,
     /// Bytes of pages or nodes at the end, by the competitor's own count; divided by `records` the
     /// bytes a record.

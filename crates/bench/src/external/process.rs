@@ -1,8 +1,8 @@
 //! Child processes with a time limit: killed together with all that they started.
 //!
 //! A child leads a process group of its own. When its time is over, when it has ended and left
-//! something running, or when the user interrupts this program ([`kill_current`]), the group is
-//! killed. One child at a time.
+//! something running, or when the user interrupts this program ([`interrupt`]), the group is killed.
+//! Any thread may run children.
 
 use crate::cell::CellError;
 use rustix::process::{Pid, Signal, kill_process_group};
