@@ -1,0 +1,212 @@
+//! LMDB by `heed`: one file, mapped into memory, cached by the system's page cache.
+//!
+//! Commits do not wait for the disk (`NO_SYNC`), pages are written by system calls (no
+//! `WRITEMAP`), both as in LMDB's default but for the waiting. There is no memory limit to set: a
+//! limit that does not hold everything several times is refused.
+//!
+//! The environment is `Send + Sync`; a session is one thread's.
+
+use crate::changes::Changes;
+use crate::engines::BATCH;
+use hedgerow_bench::cell::{Cell, CellError};
+use hedgerow_bench::harness::{Engine, Session};
+use heed::types::Bytes;
+use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, PutFlags, RoTxn, WithoutTls};
+use std::collections::BTreeMap;
+
+/// Threads that may read at the same time.
+const MOST_READERS: u32 = 256;
+
+/// A limit of this many times the records is none.
+const ENOUGH: u64 = 4;
+
+/// Address space beyond what the records need, in bytes.
+const SPARE_MAP_BYTES: u64 = 4 << 30;
+
+type Records = Database<'static, Bytes, Bytes>;
+
+/// An environment with one database. `OPERATIONS`: of a transaction, after loading.
+pub struct Store<const OPERATIONS: usize> {
+    env: Env<WithoutTls>,
+    records: Records,
+    is_loaded: bool,
+}
+
+/// One thread's access.
+pub struct Access<'a, const OPERATIONS: usize> {
+    env: &'a Env<WithoutTls>,
+    records: Records,
+    changes: Changes,
+    /// A transaction that reads, and how many more operations it is for.
+    reading: Option<(RoTxn<'a, WithoutTls>, usize)>,
+}
+
+impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
+    type Session<'a> = Access<'a, OPERATIONS>;
+
+    fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError> {
+        if cell.memory_limit_bytes.is_some_and(|bytes| bytes < ENOUGH * record_bytes) {
+            return Err(CellError::Unsupported("the page cache has no limit".into()));
+        }
+        // Half-full pages, and old ones that readers keep; the file is only as long as it is used.
+        let map_bytes = (4 * record_bytes + SPARE_MAP_BYTES).next_multiple_of(1 << 20);
+        let map_bytes = usize::try_from(map_bytes).map_err(CellError::failed)?;
+        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        options.map_size(map_bytes).max_readers(MOST_READERS);
+        // SAFETY: without syncing, a crash of the system may damage the file; it is made for this
+        // cell and thrown away after it.
+        unsafe { options.flags(EnvFlags::NO_SYNC) };
+        // SAFETY: the directory is this cell's own, so nothing else changes or maps the file while
+        // it is mapped here, and it is on a local disk.
+        let env = unsafe { options.open(&cell.directory) }.map_err(CellError::failed)?;
+        let records = {
+            let transaction = env.write_txn().map_err(CellError::failed)?;
+            let created = env.create_databases_and_commit(transaction, |opener, transaction| {
+                opener.create_database(transaction, None).map(CommitOrAbort::<_, ()>::Commit)
+            });
+            let created = created.map_err(|error: heed::Error| CellError::failed(error))?;
+            created.commit().ok_or_else(|| CellError::failed("the database was not made"))?
+        };
+        Ok(Store { env, records, is_loaded: false })
+    }
+
+    fn sessions(&mut self, threads: usize) -> Result<Vec<Access<'_, OPERATIONS>>, CellError> {
+        // The first session is for loading.
+        let operations = if self.is_loaded { OPERATIONS } else { BATCH };
+        self.is_loaded = true;
+        let (env, records) = (&self.env, self.records);
+        let access = |_| Access { env, records, changes: Changes::new(operations), reading: None };
+        Ok((0..threads).map(access).collect())
+    }
+
+    fn bulk_load<'k>(
+        &mut self,
+        records: impl Iterator<Item = (&'k [u8], Vec<u8>)>,
+    ) -> Result<(), CellError> {
+        self.is_loaded = true;
+        let mut transaction = self.env.write_txn().map_err(CellError::failed)?;
+        for (key, value) in records {
+            self.records
+                .put_with_flags(&mut transaction, PutFlags::APPEND, key, &value)
+                .map_err(CellError::failed)?;
+        }
+        transaction.commit().map_err(CellError::failed)
+    }
+
+    /// Syncs the file. LMDB gives no space back to the system.
+    fn settle(&mut self) -> Result<(), CellError> {
+        self.env.force_sync().map_err(CellError::failed)
+    }
+
+    fn store_bytes(&mut self) -> Result<Option<u64>, CellError> {
+        let transaction = self.env.read_txn().map_err(CellError::failed)?;
+        let stat = self.records.stat(&transaction).map_err(CellError::failed)?;
+        Ok(Some(stat.non_free_page_size() as u64))
+    }
+
+    fn facts(&self) -> BTreeMap<String, String> {
+        let version = heed::lmdb_version();
+        let facts = [
+            ("version", format!("LMDB {}.{}.{}", version.major, version.minor, version.patch)),
+            ("settings", "NO_SYNC, no WRITEMAP, no thread-local readers".to_owned()),
+            ("operations_a_transaction", OPERATIONS.to_string()),
+        ];
+        facts.map(|(name, fact)| (name.to_owned(), fact)).into()
+    }
+}
+
+impl<'a, const OPERATIONS: usize> Access<'a, OPERATIONS> {
+    /// Adds a change, and commits if that makes enough of them.
+    fn change(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), CellError> {
+        if self.changes.push(key, value) { self.commit() } else { Ok(()) }
+    }
+
+    /// Makes the changes that wait.
+    fn commit(&mut self) -> Result<(), CellError> {
+        self.reading = None;
+        let mut transaction = self.env.write_txn().map_err(CellError::failed)?;
+        for (key, value) in self.changes.iter() {
+            match value {
+                Some(value) => self.records.put(&mut transaction, key, value),
+                None => self.records.delete(&mut transaction, key).map(|_| ()),
+            }
+            .map_err(CellError::failed)?;
+        }
+        transaction.commit().map_err(CellError::failed)?;
+        self.changes.clear();
+        Ok(())
+    }
+
+    /// Calls `read` in a transaction that sees all changes of this session.
+    #[inline]
+    fn read<R>(
+        &mut self,
+        read: impl FnOnce(Records, &RoTxn<'a, WithoutTls>) -> heed::Result<R>,
+    ) -> Result<R, CellError> {
+        if !self.changes.is_empty() {
+            self.commit()?;
+        }
+        let (transaction, left) = match self.reading.take() {
+            Some(reading) => reading,
+            None => (self.env.read_txn().map_err(CellError::failed)?, OPERATIONS),
+        };
+        let outcome = read(self.records, &transaction).map_err(CellError::failed);
+        if left > 1 {
+            self.reading = Some((transaction, left - 1));
+        }
+        outcome
+    }
+}
+
+impl<const OPERATIONS: usize> Session for Access<'_, OPERATIONS> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), CellError> {
+        self.change(key, Some(value))
+    }
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<(), CellError> {
+        self.read(|records, transaction| {
+            if let Some(value) = records.get(transaction, key)? {
+                found(value);
+            }
+            Ok(())
+        })
+    }
+
+    #[inline]
+    fn scan(
+        &mut self,
+        from: &[u8],
+        records: usize,
+        mut found: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), CellError> {
+        self.read(|database, transaction| {
+            // LMDB has no empty key to begin with.
+            if from.is_empty() {
+                for record in database.iter(transaction)?.take(records) {
+                    let (key, value) = record?;
+                    found(key, value);
+                }
+                return Ok(());
+            }
+            let range = (std::ops::Bound::Included(from), std::ops::Bound::Unbounded);
+            for record in database.range(transaction, &range)?.take(records) {
+                let (key, value) = record?;
+                found(key, value);
+            }
+            Ok(())
+        })
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<(), CellError> {
+        self.change(key, None)
+    }
+
+    fn finish(&mut self) -> Result<(), CellError> {
+        if !self.changes.is_empty() {
+            self.commit()?;
+        }
+        self.reading = None;
+        Ok(())
+    }
+}
