@@ -7,7 +7,12 @@
 //!
 //! Adapters are stateless and `Sync`; cells run one after the other.
 
+mod btree24;
+mod btree_cpp;
+mod common;
+mod fio;
 pub mod process;
+mod vmcache;
 
 use crate::cell::{Cell, CellError, CellResult};
 use std::path::{Path, PathBuf};
@@ -28,7 +33,8 @@ pub trait Adapter: Sync {
 }
 
 /// All adapters.
-pub const ADAPTERS: &[&dyn Adapter] = &[];
+pub const ADAPTERS: &[&dyn Adapter] =
+    &[&btree_cpp::BtreeCpp, &btree24::Btree24, &vmcache::Vmcache, &fio::Fio];
 
 /// The adapter that stands for `competitor`.
 pub fn adapter(competitor: &str) -> Option<&'static dyn Adapter> {
