@@ -424,7 +424,10 @@ fn words(measurement: &Measurement) -> String {
             let phases = measurement.cell.phases.iter().zip(&result.phases);
             let phase = |(phase, result): (&Phase, &PhaseResult)| {
                 let figure = match measurement.figure {
-                    Figure::Rate => format!("{}/s", show_number(result.rate())),
+                    Figure::Rate if result.seconds > 0.0 => {
+                        format!("{}/s", show_number(result.rate()))
+                    }
+                    Figure::Rate => "without figures".to_owned(),
                     Figure::Space => {
                         let bytes = result.file_bytes.map(|bytes| bytes as f64);
                         let over = bytes.map(|bytes| bytes / measurement.loaded_bytes as f64);

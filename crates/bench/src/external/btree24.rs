@@ -14,7 +14,7 @@
 //!
 //! Plain functions and data, `Send + Sync`.
 
-use super::common::{self, Deadline, Row, Slot};
+use super::common::{self, Deadline, LeftOut, Row, Slot};
 use super::vmcache::check_pool;
 use super::{Adapter, Programs};
 use crate::cell::{
@@ -73,7 +73,7 @@ impl Adapter for Btree24 {
     }
 
     fn run(&self, cell: &Cell, programs: &Programs) -> Result<CellResult, CellError> {
-        let launches = plan(cell)?;
+        let (launches, left_out) = plan(cell)?;
         let program = programs.find(&cell.competitor)?;
         let (data, key_bytes) = data(cell)?;
         // Pages may be half full.
@@ -84,6 +84,7 @@ impl Adapter for Btree24 {
         let deadline = Deadline::of(cell);
         let mut result = common::empty_result(cell);
         result.facts.insert("accesses".into(), ACCESSES.into());
+        left_out.tell(cell, &mut result.facts)?;
         for launch in &launches {
             common::sparse_file(&cell.directory.join(PAGE_FILE), file_gib << 30)?;
             let mut environment = environment(cell, launch, &data);
@@ -105,8 +106,9 @@ fn unsupported<T>(what: impl Into<String>) -> Result<T, CellError> {
     Err(CellError::Unsupported(what.into()))
 }
 
-/// The launches that a cell needs.
-fn plan(cell: &Cell) -> Result<Vec<Launch>, CellError> {
+/// The launches that a cell needs, and the phases that are in none.
+fn plan(cell: &Cell) -> Result<(Vec<Launch>, LeftOut), CellError> {
+    let mut left_out = LeftOut::default();
     if cell.page_bytes.is_some_and(|bytes| bytes != PAGE_BYTES) {
         return unsupported(format!("its pages have {PAGE_BYTES} bytes"));
     }
@@ -123,13 +125,19 @@ fn plan(cell: &Cell) -> Result<Vec<Launch>, CellError> {
             Operation::InsertLast {} if at == 0 && variant == Variant::LastTenth => ("insert90", 0),
             Operation::Get {} => ("ycsb_c", 0),
             Operation::Scan { min_records: 1, max_records } => ("ycsb_e", max_records),
-            _ => return unsupported(format!("it cannot do phase `{}`", phase.name)),
+            _ => {
+                left_out.add(phase, "it cannot do that")?;
+                continue;
+            }
         };
         let theta = match phase.distribution {
             _ if row == "insert90" => None,
             Distribution::Zipf { theta } => Some(theta),
             Distribution::Uniform {} if variant != Variant::Large => Some(0.0),
-            _ => return unsupported(format!("it cannot draw as phase `{}` wants", phase.name)),
+            _ => {
+                left_out.add(phase, "it cannot draw so")?;
+                continue;
+            }
         };
         let fits = |launch: &Launch| {
             launch.threads == phase.threads
@@ -156,10 +164,10 @@ fn plan(cell: &Cell) -> Result<Vec<Launch>, CellError> {
         }
         launch.rows.push((row, Slot::Phase(at)));
     }
-    if variant != Variant::LastTenth {
-        launches[0].rows.push(("insert0", Slot::Load));
+    if let Some(launch) = launches.first_mut().filter(|_| variant != Variant::LastTenth) {
+        launch.rows.push(("insert0", Slot::Load));
     }
-    Ok(launches)
+    Ok((launches, left_out))
 }
 
 /// What the program is to do, by place and keys.
@@ -288,7 +296,7 @@ mod tests {
             vec![phase(GET, zipf, 10), phase(GET, Uniform {}, 10), phase(SCAN, zipf, 10)],
         );
         cell.phases.push(crate::cell::Phase { threads: 2, ..phase(GET, zipf, 1_000_000) });
-        let launches = plan(&cell).unwrap();
+        let (launches, _) = plan(&cell).unwrap();
         let told: Vec<_> = launches
             .iter()
             .map(|launch| (launch.theta, launch.threads, launch.seconds, launch.rows.len()))
@@ -301,9 +309,9 @@ mod tests {
 
     #[test]
     fn loading_all_is_measured() {
-        let in_memory = plan(&cell(5_000, vec![phase(GET, Uniform {}, 10)])).unwrap();
+        let (in_memory, _) = plan(&cell(5_000, vec![phase(GET, Uniform {}, 10)])).unwrap();
         assert_eq!(in_memory[0].variant as u32, 6);
-        let beyond = plan(&beyond_memory(vec![phase(GET, Zipf { theta: 0.5 }, 10)])).unwrap();
+        let (beyond, _) = plan(&beyond_memory(vec![phase(GET, Zipf { theta: 0.5 }, 10)])).unwrap();
         assert_eq!(beyond[0].variant as u32, 8);
         for launch in [&in_memory[0], &beyond[0]] {
             assert_eq!(launch.rows, [("ycsb_c", Slot::Phase(0)), ("insert0", Slot::Load)]);
@@ -318,11 +326,10 @@ mod tests {
         let mut random = cell(5_000, gets());
         random.keys.kind = KeyKind::Random8;
         for cell in [
-            beyond_memory(gets()),
             text,
             random,
             cell(5_000, Vec::new()),
-            cell(5_000, vec![phase(Operation::Overwrite {}, Uniform {}, 100)]),
+            cell(5_000, vec![phase(Operation::Delete { percent: 1 }, Uniform {}, 0)]),
             Cell { page_bytes: Some(8192), ..cell(5_000, gets()) },
             Cell { load_order: LoadOrder::Ascending, ..cell(5_000, gets()) },
             Cell { load_count: 4_500, ..cell(5_000, gets()) },
@@ -333,10 +340,25 @@ mod tests {
     }
 
     #[test]
+    fn phases_that_the_program_cannot_do_are_left_out() {
+        let zipf = phase(GET, Zipf { theta: 0.5 }, 100);
+        let many = phase(Operation::GetMany { group: 16 }, Zipf { theta: 0.5 }, 100);
+        let cell = beyond_memory(vec![phase(GET, Uniform {}, 100), zipf, many]);
+        let (launches, left_out) = plan(&cell).unwrap();
+        assert_eq!(launches[0].rows, [("ycsb_c", Slot::Phase(1)), ("insert0", Slot::Load)]);
+        let mut facts = Default::default();
+        left_out.tell(&cell, &mut facts).unwrap();
+        assert!(facts["left_out"].contains("Uniform") && facts["left_out"].contains("GetMany"));
+        let cell = beyond_memory(vec![phase(GET, Uniform {}, 100)]);
+        let (_, left_out) = plan(&cell).unwrap();
+        assert!(left_out.tell(&cell, &mut facts).unwrap_err().is_absence());
+    }
+
+    #[test]
     fn figures_are_read() {
         let phases = vec![phase(GET, Uniform {}, 10), phase(SCAN, Uniform {}, 10)];
         let cell = with_threads(last_tenth(500_000, phases), 2);
-        let launch = &plan(&cell).unwrap()[0];
+        let launch = &plan(&cell).unwrap().0[0];
         let mut result = common::empty_result(&cell);
         read_output(PRINTED, &cell, launch, &mut result).unwrap();
         let read: Vec<_> =
@@ -348,7 +370,7 @@ mod tests {
     #[test]
     fn a_build_without_numbers_of_operations_is_noticed() {
         let cell = cell(500_000, vec![phase(GET, Uniform {}, 10)]);
-        let launch = &plan(&cell).unwrap()[0];
+        let launch = &plan(&cell).unwrap().0[0];
         let mut result = common::empty_result(&cell);
         let printed = PRINTED.replace("  ops,", "  other,").replace("insert90", "insert0");
         let error = read_output(&printed, &cell, launch, &mut result).unwrap_err();

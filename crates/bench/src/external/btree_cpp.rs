@@ -13,7 +13,7 @@
 //!
 //! Plain functions and data, `Send + Sync`.
 
-use super::common::{self, Deadline, Row, Slot};
+use super::common::{self, Deadline, LeftOut, Row, Slot};
 use super::{Adapter, Programs};
 use crate::cell::{
     Cell, CellError, CellResult, Distribution, KeyKind, LoadOrder, Operation, Place,
@@ -75,7 +75,7 @@ impl Adapter for BtreeCpp {
     }
 
     fn run(&self, cell: &Cell, programs: &Programs) -> Result<CellResult, CellError> {
-        let launches = plan(cell)?;
+        let (launches, left_out) = plan(cell)?;
         let program = programs.find(&cell.competitor)?;
         let data = match cell.keys.kind {
             KeyKind::File => common::copy_keys(cell)?,
@@ -85,6 +85,7 @@ impl Adapter for BtreeCpp {
         };
         let mut result = common::empty_result(cell);
         result.facts.insert("accesses".into(), ACCESSES.into());
+        left_out.tell(cell, &mut result.facts)?;
         let deadline = Deadline::of(cell);
         for launch in &launches {
             let environment = environment(cell, launch, data);
@@ -99,16 +100,14 @@ fn unsupported<T>(what: impl Into<String>) -> Result<T, CellError> {
     Err(CellError::Unsupported(what.into()))
 }
 
-/// The launches that a cell needs.
-fn plan(cell: &Cell) -> Result<Vec<Launch>, CellError> {
+/// The launches that a cell needs, and the phases that are in none.
+fn plan(cell: &Cell) -> Result<(Vec<Launch>, LeftOut), CellError> {
+    let mut left_out = LeftOut::default();
     if cell.place != Place::Memory || cell.memory_limit_bytes.is_some() {
         return unsupported("it has neither files nor a memory limit");
     }
     if cell.page_bytes.is_some_and(|bytes| bytes != PAGE_BYTES) {
         return unsupported(format!("its pages have {PAGE_BYTES} bytes"));
-    }
-    if cell.phases.iter().any(|phase| phase.threads != 1) {
-        return unsupported("it has no synchronisation: one thread only");
     }
     let loads_all = cell.load_count == cell.keys.count;
     if cell.load_order != LoadOrder::Shuffled {
@@ -116,7 +115,8 @@ fn plan(cell: &Cell) -> Result<Vec<Launch>, CellError> {
             return unsupported("after loading in ascending order it does nothing");
         }
         let rows = vec![("sorted_insert", Slot::Load)];
-        return Ok(vec![Launch { rows, ..Launch::new(Variant::SortedLoad, 0) }]);
+        let launch = Launch { rows, ..Launch::new(Variant::SortedLoad, 0) };
+        return Ok((vec![launch], left_out));
     }
     let last_tenth = cell.keys.count / 10;
     if !loads_all && cell.load_count != cell.keys.count - last_tenth {
@@ -124,6 +124,10 @@ fn plan(cell: &Cell) -> Result<Vec<Launch>, CellError> {
     }
     let mut launches: Vec<Launch> = Vec::new();
     for (at, phase) in cell.phases.iter().enumerate() {
+        if phase.threads != 1 {
+            left_out.add(phase, "it has no synchronisation")?;
+            continue;
+        }
         let (variant, row, records) = match phase.operation {
             Operation::InsertLast {} if at == 0 && phase.operations == last_tenth => {
                 (Variant::Multi, "insert90", 0)
@@ -136,13 +140,19 @@ fn plan(cell: &Cell) -> Result<Vec<Launch>, CellError> {
             Operation::Scan { min_records: 1, max_records } => {
                 (Variant::Multi, "scan", max_records)
             }
-            _ => return unsupported(format!("it cannot do phase `{}`", phase.name)),
+            _ => {
+                left_out.add(phase, "it cannot do that")?;
+                continue;
+            }
         };
         let (theta, operations) = match phase.distribution {
             _ if row == "insert90" => (None, None),
             Distribution::Uniform {} => (Some(0.0), Some(phase.operations)),
             Distribution::Zipf { theta } => (Some(theta), Some(phase.operations)),
-            _ => return unsupported(format!("it cannot draw as phase `{}` wants", phase.name)),
+            _ => {
+                left_out.add(phase, "it cannot draw so")?;
+                continue;
+            }
         };
         let fits = |launch: &Launch| {
             launch.variant == variant
@@ -173,7 +183,7 @@ fn plan(cell: &Cell) -> Result<Vec<Launch>, CellError> {
         };
         launches[0].rows.push((row, Slot::Load));
     }
-    Ok(launches)
+    Ok((launches, left_out))
 }
 
 impl Launch {
@@ -248,7 +258,6 @@ fn node_bytes(row: &Row) -> Result<u64, CellError> {
 mod tests {
     use super::common::test_cells::{cell, last_tenth, phase};
     use super::*;
-    use crate::cell::CellError;
     use Distribution::{Uniform, Zipf};
 
     const GET: Operation = Operation::Get {};
@@ -264,6 +273,10 @@ hints-n3-ycsb,       hints, 4096, 4096, keys,     scan, 0.465, 10917, 132, 0, 0,
 __mem_size_79fbae263695,hints,keys,69226496,115486720,46260224
 ";
 
+    fn launches(cell: &Cell) -> Vec<Launch> {
+        plan(cell).unwrap().0
+    }
+
     #[test]
     fn phases_of_one_skew_share_a_launch() {
         let cell = last_tenth(
@@ -274,13 +287,13 @@ __mem_size_79fbae263695,hints,keys,69226496,115486720,46260224
                 phase(SCAN, Zipf { theta: 0.99 }, 1_000),
             ],
         );
-        let launches = plan(&cell).unwrap();
-        assert_eq!(launches.len(), 2);
+        let told = launches(&cell);
+        assert_eq!(told.len(), 2);
         let rows =
             [("insert90", Slot::Phase(0)), ("ycsb_c", Slot::Phase(1)), ("scan", Slot::Phase(3))];
-        assert_eq!(launches[0].rows, rows);
-        assert_eq!(launches[1].rows, [("ycsb_c", Slot::Phase(2))]);
-        let environment = environment(&cell, &launches[0], "int");
+        assert_eq!(told[0].rows, rows);
+        assert_eq!(told[1].rows, [("ycsb_c", Slot::Phase(2))]);
+        let environment = environment(&cell, &told[0], "int");
         for (name, value) in [
             ("YCSB_VARIANT", "6"),
             ("KEY_COUNT", "5000"),
@@ -295,34 +308,48 @@ __mem_size_79fbae263695,hints,keys,69226496,115486720,46260224
 
     #[test]
     fn loading_is_measured_where_the_program_does() {
-        let launches = plan(&cell(5_000, vec![phase(SCAN, Uniform {}, 100)])).unwrap();
-        assert_eq!(launches.len(), 1);
+        let told = launches(&cell(5_000, vec![phase(SCAN, Uniform {}, 100)]));
+        assert_eq!(told.len(), 1);
         let rows = [("sorted_scan", Slot::Phase(0)), ("sorted_scan_init", Slot::Load)];
-        assert_eq!((launches[0].variant, &launches[0].rows[..]), (Variant::WarmScan, &rows[..]));
-        let launches = plan(&cell(5_000, Vec::new())).unwrap();
-        assert_eq!(launches[0].rows, [("ycsb_c_init", Slot::Load)]);
+        assert_eq!((told[0].variant, &told[0].rows[..]), (Variant::WarmScan, &rows[..]));
+        let told = launches(&cell(5_000, Vec::new()));
+        assert_eq!(told[0].rows, [("ycsb_c_init", Slot::Load)]);
         let ascending = Cell { load_order: LoadOrder::Bulk, ..cell(5_000, Vec::new()) };
-        let launches = plan(&ascending).unwrap();
-        assert_eq!(launches[0].variant as u32, 401);
-        assert_eq!(launches[0].rows, [("sorted_insert", Slot::Load)]);
+        let told = launches(&ascending);
+        assert_eq!(told[0].variant as u32, 401);
+        assert_eq!(told[0].rows, [("sorted_insert", Slot::Load)]);
     }
 
     #[test]
     fn what_the_program_cannot_do_is_refused() {
         let gets = || vec![phase(GET, Uniform {}, 100)];
-        let mut threads = cell(5_000, gets());
-        threads.phases[0].threads = 2;
         let limited = Cell { memory_limit_bytes: Some(1 << 20), ..cell(5_000, gets()) };
         let half = Cell { load_count: 2_500, ..cell(5_000, gets()) };
         let no_insert = Cell { load_count: 4_500, ..cell(5_000, gets()) };
         let pages = Cell { page_bytes: Some(8192), ..cell(5_000, gets()) };
-        let hot = Distribution::HotSet { records_percent: 1.0, accesses_percent: 90.0 };
-        let hot = cell(5_000, vec![phase(GET, hot, 100)]);
-        let put = cell(5_000, vec![phase(Operation::Overwrite {}, Uniform {}, 100)]);
-        for cell in [threads, limited, half, no_insert, pages, hot, put] {
+        let delete = cell(5_000, vec![phase(Operation::Delete { percent: 1 }, Uniform {}, 0)]);
+        for cell in [limited, half, no_insert, pages, delete] {
             let refused = matches!(plan(&cell), Err(CellError::Unsupported(_)));
             assert!(refused, "{cell:?}");
         }
+    }
+
+    #[test]
+    fn phases_that_the_program_cannot_do_are_left_out() {
+        let hot = Distribution::HotSet { records_percent: 1.0, accesses_percent: 90.0 };
+        let put = phase(Operation::Overwrite {}, Uniform {}, 100);
+        let mut cell = cell(5_000, vec![phase(GET, Uniform {}, 100), phase(GET, hot, 100), put]);
+        cell.phases.push(crate::cell::Phase { threads: 2, ..phase(GET, Uniform {}, 100) });
+        let (launches, left_out) = plan(&cell).unwrap();
+        assert_eq!(launches.len(), 1);
+        assert_eq!(launches[0].rows[0], ("ycsb_c", Slot::Phase(0)));
+        let mut facts = Default::default();
+        left_out.tell(&cell, &mut facts).unwrap();
+        assert!(facts["left_out"].contains("HotSet") && facts["left_out"].contains("Overwrite"));
+        cell.phases.remove(0);
+        let (_, left_out) = plan(&cell).unwrap();
+        let nothing = left_out.tell(&cell, &mut facts).unwrap_err();
+        assert!(nothing.is_absence(), "{nothing}");
     }
 
     #[test]
@@ -332,9 +359,9 @@ __mem_size_79fbae263695,hints,keys,69226496,115486720,46260224
             phase(SCAN, Zipf { theta: 0.99 }, 200_000),
         ];
         let cell = last_tenth(500_000, phases);
-        let launches = plan(&cell).unwrap();
+        let told = launches(&cell);
         let mut result = common::empty_result(&cell);
-        read_output(PRINTED, "", &cell, &launches[0], &mut result).unwrap();
+        read_output(PRINTED, "", &cell, &told[0], &mut result).unwrap();
         let read: Vec<_> =
             result.phases.iter().map(|phase| (phase.operations, phase.seconds)).collect();
         assert_eq!(read, [(50_000, 0.089), (200_000, 0.229), (200_000, 0.465)]);
@@ -346,7 +373,7 @@ __mem_size_79fbae263695,hints,keys,69226496,115486720,46260224
     #[test]
     fn strange_output_is_an_error() {
         let cell = last_tenth(400_000, vec![phase(GET, Uniform {}, 100)]);
-        let launch = &plan(&cell).unwrap()[0];
+        let launch = &launches(&cell)[0];
         let mut result = common::empty_result(&cell);
         let mut read =
             |stdout: &str, stderr: &str| read_output(stdout, stderr, &cell, launch, &mut result);

@@ -6,7 +6,7 @@
 //! `Send + Sync`.
 
 use super::process::{self, Output};
-use crate::cell::{Cell, CellError, CellResult, KeyKind, PROTOCOL, PhaseResult};
+use crate::cell::{Cell, CellError, CellResult, KeyKind, Operation, PROTOCOL, Phase, PhaseResult};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -53,6 +53,44 @@ pub(crate) fn empty_result(cell: &Cell) -> CellResult {
         records: cell.keys.count as u64,
         store_bytes: None,
         facts: BTreeMap::new(),
+    }
+}
+
+/// Phases that a program cannot do, and why. They have no figures; the others do.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut {
+    names: Vec<String>,
+    why: String,
+}
+
+impl LeftOut {
+    /// Leaves out `phase`, because of `why`.
+    ///
+    /// Errors: `Unsupported` if later phases would find other records then.
+    pub(crate) fn add(&mut self, phase: &Phase, why: &str) -> Result<(), CellError> {
+        self.why = format!("phase `{}`: {why}", phase.name);
+        if let Operation::InsertLast {} | Operation::Delete { .. } = phase.operation {
+            return Err(CellError::Unsupported(self.why.clone()));
+        }
+        self.names.push(phase.name.clone());
+        Ok(())
+    }
+
+    /// Says in `facts` what was left out.
+    ///
+    /// Errors: `Unsupported` if that is all there was in `cell`.
+    pub(crate) fn tell(
+        self,
+        cell: &Cell,
+        facts: &mut BTreeMap<String, String>,
+    ) -> Result<(), CellError> {
+        if !self.names.is_empty() && self.names.len() == cell.phases.len() {
+            return Err(CellError::Unsupported(self.why));
+        }
+        if !self.names.is_empty() {
+            facts.insert("left_out".into(), self.names.join(", "));
+        }
+        Ok(())
     }
 }
 

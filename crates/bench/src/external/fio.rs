@@ -12,7 +12,7 @@
 //!
 //! Plain functions and data, `Send + Sync`.
 
-use super::common::{self, Deadline};
+use super::common::{self, Deadline, LeftOut};
 use super::{Adapter, Programs};
 use crate::cell::{
     Cell, CellError, CellResult, Distribution, KeyKind, Latency, Operation, PhaseResult, Place,
@@ -60,48 +60,56 @@ impl Adapter for Fio {
     }
 
     fn run(&self, cell: &Cell, programs: &Programs) -> Result<CellResult, CellError> {
-        let jobs = jobs(cell)?;
+        let (jobs, left_out) = jobs(cell)?;
         let program = programs.find(PROGRAM).or_else(|_| programs.find_in_path(PROGRAM))?;
         let file_bytes = file_bytes(cell)?;
         let deadline = Deadline::of(cell);
         let mut result = common::empty_result(cell);
         result.facts.insert("file".into(), "as many bytes as all keys and values".into());
+        left_out.tell(cell, &mut result.facts)?;
         let run = |job| run_job(&program, job, file_bytes, cell, &deadline);
         result.load = run(Job::Write)?;
         for (phase, job) in result.phases.iter_mut().zip(jobs) {
-            *phase = run(job)?;
+            if let Some(job) = job {
+                *phase = run(job)?;
+            }
         }
         result.store_bytes = Some(file_bytes);
         Ok(result)
     }
 }
 
-/// The job of each phase.
-fn jobs(cell: &Cell) -> Result<Vec<Job>, CellError> {
+/// The job of each phase, and the phases without one.
+fn jobs(cell: &Cell) -> Result<(Vec<Option<Job>>, LeftOut), CellError> {
     if cell.place != Place::File {
         return Err(CellError::Unsupported("it measures files".into()));
     }
     if cell.page_bytes.is_some_and(|bytes| bytes != PAGE_BYTES) {
         return Err(CellError::Unsupported(format!("it reads {PAGE_BYTES} bytes at a time")));
     }
-    let job = |phase: &crate::cell::Phase| {
+    let mut left_out = LeftOut::default();
+    let mut jobs = Vec::with_capacity(cell.phases.len());
+    for phase in &cell.phases {
         let under_way = match phase.operation {
-            Operation::ScanAll {} => return Ok(Job::Read),
-            Operation::Get {} => None,
-            Operation::GetMany { group } => Some(group),
-            _ => {
-                let why = format!("it cannot do phase `{}`", phase.name);
-                return Err(CellError::Unsupported(why));
-            }
+            Operation::Get {} => Some(None),
+            Operation::GetMany { group } => Some(Some(group)),
+            _ => None,
         };
-        if phase.distribution != (Distribution::Uniform {}) {
-            let why = format!("phase `{}`: its reads are uniform", phase.name);
-            return Err(CellError::Unsupported(why));
-        }
-        let seconds = if phase.operations < FEW_OPERATIONS { FEW_SECONDS } else { SECONDS };
-        Ok(Job::Random { threads: phase.threads, under_way, seconds, seed: phase.seed })
-    };
-    cell.phases.iter().map(job).collect()
+        let is_uniform = phase.distribution == (Distribution::Uniform {});
+        jobs.push(match (phase.operation, under_way.filter(|_| is_uniform)) {
+            (Operation::ScanAll {}, _) => Some(Job::Read),
+            (_, Some(under_way)) => {
+                let few = phase.operations < FEW_OPERATIONS;
+                let seconds = if few { FEW_SECONDS } else { SECONDS };
+                Some(Job::Random { threads: phase.threads, under_way, seconds, seed: phase.seed })
+            }
+            (_, None) => {
+                left_out.add(phase, "it reads all in order, or uniformly")?;
+                None
+            }
+        });
+    }
+    Ok((jobs, left_out))
 }
 
 /// Bytes of all keys and values, in whole blocks.
@@ -252,10 +260,17 @@ mod tests {
             phase(Operation::Get {}, UNIFORM, 10),
             phase(Operation::GetMany { group: 16 }, UNIFORM, 10),
             phase(Operation::ScanAll {}, UNIFORM, 10),
+            phase(Operation::Settle {}, UNIFORM, 1),
+            phase(Operation::Get {}, Distribution::Zipf { theta: 0.9 }, 10),
         ]);
         cell.phases[0].threads = 32;
         let expected = [random(32, None), random(1, Some(16)), Job::Read];
-        assert_eq!(jobs(&cell).unwrap(), expected);
+        let (jobs, left_out) = jobs(&cell).unwrap();
+        let told: Vec<Job> = jobs.iter().copied().flatten().collect();
+        assert_eq!((told, jobs.len()), (expected.to_vec(), 5));
+        let mut facts = Default::default();
+        left_out.tell(&cell, &mut facts).unwrap();
+        assert!(facts["left_out"].contains("Settle") && facts["left_out"].contains("Zipf"));
         let has = |job, word: &str| arguments(job, 1 << 20).iter().any(|argument| argument == word);
         assert!(has(expected[0], "--ioengine=psync") && has(expected[0], "--numjobs=32"));
         assert!(has(expected[1], "--iodepth=16") && has(expected[1], "--direct=1"));
@@ -264,11 +279,9 @@ mod tests {
 
     #[test]
     fn what_is_no_plain_reading_is_refused() {
-        let zipf = Distribution::Zipf { theta: 0.9 };
         for cell in [
             cell(10_000, Vec::new()),
-            in_file(vec![phase(Operation::Get {}, zipf, 10)]),
-            in_file(vec![phase(Operation::Overwrite {}, UNIFORM, 10)]),
+            in_file(vec![phase(Operation::Delete { percent: 1 }, UNIFORM, 0)]),
             Cell { page_bytes: Some(8192), ..in_file(Vec::new()) },
         ] {
             assert!(matches!(jobs(&cell), Err(CellError::Unsupported(_))), "{cell:?}");

@@ -26,6 +26,8 @@ pub trait Adapter: Sync {
     fn competitors(&self) -> &'static [&'static str];
 
     /// Runs `cell`, whose competitor is one of [`Adapter::competitors`], within its time limit.
+    /// Phases that the program cannot do have no figures (zero operations in zero seconds), if the
+    /// others can do without them.
     ///
     /// Errors: `NotInstalled`, `Unsupported`, and those of [`process::run`] and of reading the
     /// output.

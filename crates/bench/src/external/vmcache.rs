@@ -13,9 +13,11 @@
 //!
 //! Plain functions and data, `Send + Sync`.
 
-use super::common::{self, Deadline};
+use super::common::{self, Deadline, LeftOut};
 use super::{Adapter, Programs};
-use crate::cell::{Cell, CellError, CellResult, Distribution, Operation, PhaseResult, Place};
+use crate::cell::{
+    Cell, CellError, CellResult, Distribution, Operation, Phase, PhaseResult, Place,
+};
 
 /// Name of the program, and of the competitor.
 const PROGRAM: &str = "vmcache";
@@ -50,7 +52,8 @@ impl Adapter for Vmcache {
             .facts
             .insert("keys".into(), "dense numbers of 8 bytes, loaded in ascending order".into());
         result.facts.insert("accesses".into(), "drawn by the program within the clock".into());
-        for (at, phase) in cell.phases.iter().enumerate() {
+        left_out(cell)?.tell(cell, &mut result.facts)?;
+        for (at, phase) in cell.phases.iter().enumerate().filter(|(_, phase)| can_do(phase)) {
             let seconds = if phase.operations < FEW_OPERATIONS { FEW_SECONDS } else { SECONDS };
             let gib = create_page_file(cell)?;
             let environment = [
@@ -87,14 +90,20 @@ fn check(cell: &Cell) -> Result<u64, CellError> {
     if cell.page_bytes.is_some_and(|bytes| bytes != PAGE_BYTES) {
         return unsupported("its pages have 4096 bytes");
     }
-    for phase in &cell.phases {
-        if phase.operation != (Operation::Get {})
-            || phase.distribution != (Distribution::Uniform {})
-        {
-            return unsupported("it does uniform gets alone");
-        }
-    }
     Ok(pool_bytes)
+}
+
+fn can_do(phase: &Phase) -> bool {
+    phase.operation == (Operation::Get {}) && phase.distribution == (Distribution::Uniform {})
+}
+
+/// The phases that the program cannot do.
+fn left_out(cell: &Cell) -> Result<LeftOut, CellError> {
+    let mut left_out = LeftOut::default();
+    for phase in cell.phases.iter().filter(|phase| !can_do(phase)) {
+        left_out.add(phase, "it does uniform gets alone")?;
+    }
+    Ok(left_out)
 }
 
 /// Makes an empty file that holds all records, in whole GiB, which is all that the program takes.
@@ -195,13 +204,7 @@ ts,tx,rmb,wmb,system,threads,datasize,workload,batch
     #[test]
     fn what_the_program_cannot_do_is_refused() {
         assert_eq!(check(&gets()), Ok(256 << 20));
-        let mut zipf = gets();
-        zipf.phases[0].distribution = Distribution::Zipf { theta: 0.9 };
-        let mut scan = gets();
-        scan.phases[0].operation = Operation::ScanAll {};
         for cell in [
-            zipf,
-            scan,
             Cell { place: Place::Memory, ..gets() },
             Cell { memory_limit_bytes: None, ..gets() },
             Cell { memory_limit_bytes: Some(4096), ..gets() },
@@ -211,5 +214,19 @@ ts,tx,rmb,wmb,system,threads,datasize,workload,batch
         ] {
             assert!(matches!(check(&cell), Err(CellError::Unsupported(_))), "{cell:?}");
         }
+    }
+
+    #[test]
+    fn phases_that_the_program_cannot_do_are_left_out() {
+        let mut cell = gets();
+        cell.phases.push(phase(Operation::ScanAll {}, Distribution::Uniform {}, 1));
+        cell.phases.push(phase(Operation::Get {}, Distribution::Zipf { theta: 0.9 }, 1));
+        let mut facts = Default::default();
+        left_out(&cell).unwrap().tell(&cell, &mut facts).unwrap();
+        assert!(facts["left_out"].contains("ScanAll") && facts["left_out"].contains("Zipf"));
+        cell.phases.remove(0);
+        assert!(left_out(&cell).unwrap().tell(&cell, &mut facts).unwrap_err().is_absence());
+        cell.phases[0].operation = Operation::Delete { percent: 1 };
+        assert!(left_out(&cell).is_err());
     }
 }
