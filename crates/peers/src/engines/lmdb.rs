@@ -2,13 +2,13 @@
 //!
 //! Commits do not wait for the disk (`NO_SYNC`), pages are written by system calls (no
 //! `WRITEMAP`), both as in LMDB's default but for the waiting. There is no memory limit to set: a
-//! limit that does not hold everything several times is refused.
+//! limit that does not hold everything several times is refused, unless the cell only asks for space.
 //!
 //! The environment is `Send + Sync`; a session is one thread's.
 
 use crate::changes::Changes;
 use crate::engines::BATCH;
-use hedgerow_bench::cell::{Cell, CellError};
+use hedgerow_bench::cell::{Cell, CellError, Operation, Phase};
 use hedgerow_bench::harness::{Engine, Session};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, PutFlags, RoTxn, WithoutTls};
@@ -41,11 +41,18 @@ pub struct Access<'a, const OPERATIONS: usize> {
     reading: Option<(RoTxn<'a, WithoutTls>, usize)>,
 }
 
+/// Whether the cache decides how fast a phase is.
+fn reads(phase: &Phase) -> bool {
+    use Operation::{Delete, InsertLast, Overwrite, Settle};
+    !matches!(phase.operation, Settle {} | Overwrite {} | Delete { .. } | InsertLast {})
+}
+
 impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
     type Session<'a> = Access<'a, OPERATIONS>;
 
     fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError> {
-        if cell.memory_limit_bytes.is_some_and(|bytes| bytes < ENOUGH * record_bytes) {
+        let is_limited = cell.memory_limit_bytes.is_some_and(|bytes| bytes < ENOUGH * record_bytes);
+        if is_limited && cell.phases.iter().any(reads) {
             return Err(CellError::Unsupported("the page cache has no limit".into()));
         }
         // Half-full pages, and old ones that readers keep; the file is only as long as it is used.
