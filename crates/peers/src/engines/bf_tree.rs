@@ -1,9 +1,11 @@
 //! Bf-Tree: pages on disk or in memory, and above them a circular buffer of small pages that hold
 //! hot and new records.
 //!
-//! Without a write-ahead log. In a file by direct I/O, so that the buffer is the only cache; its size
-//! is the largest power of two within the cell's limit, which is all that it takes, and does not
-//! count inner nodes and the page table. In memory the buffer has room for everything, beside the
+//! Without a write-ahead log. In a file with a small memory limit by direct I/O, so that the buffer is
+//! the only cache; its size is the largest power of two within the cell's limit, which is all that it
+//! takes, and does not count inner nodes and the page table. With a limit that holds everything
+//! several times the system's page cache helps, as it helps LMDB: loading leaves the buffer cold. In
+//! memory the buffer has room for everything, beside the
 //! pages themselves. There are no transactions.
 //!
 //! The tree is `Send + Sync`; a session's buffer is its own.
@@ -24,9 +26,13 @@ const INTEGER_KEY_BYTES: usize = 16;
 /// The smallest buffer that is any use, in bytes.
 const SMALLEST_BUFFER_BYTES: u64 = 32 << 10;
 
+/// A limit of this many times the records is none.
+const ENOUGH: u64 = 4;
+
 /// A tree.
 pub struct Store {
     tree: BfTree,
+    is_direct: bool,
     buffer_bytes: usize,
     /// Bytes of the longest record.
     record_bytes: usize,
@@ -61,7 +67,9 @@ impl Engine for Store {
         };
         let mut config = Config::new(path, buffer_bytes);
         config.cb_max_key_len(key_bytes).cb_max_record_size(most_bytes);
-        if cell.place == Place::File {
+        let is_limited = cell.memory_limit_bytes.is_some_and(|bytes| bytes < ENOUGH * record_bytes);
+        let is_direct = cell.place == Place::File && is_limited;
+        if is_direct {
             config.storage_backend(StorageBackend::StdDirect);
         }
         if let Some(page_bytes) = cell.page_bytes {
@@ -69,7 +77,7 @@ impl Engine for Store {
         }
         let tree = BfTree::with_config(config, None)
             .map_err(|error| CellError::Unsupported(format!("{error:?}")))?;
-        Ok(Store { tree, buffer_bytes, record_bytes: most_bytes })
+        Ok(Store { tree, is_direct, buffer_bytes, record_bytes: most_bytes })
     }
 
     fn sessions(&mut self, threads: usize) -> Result<Vec<Access<'_>>, CellError> {
@@ -79,7 +87,8 @@ impl Engine for Store {
 
     fn facts(&self) -> BTreeMap<String, String> {
         let facts = [
-            ("settings", "no write-ahead log, direct I/O".to_owned()),
+            ("settings", "no write-ahead log".to_owned()),
+            ("direct_io", self.is_direct.to_string()),
             ("cache_bytes", self.buffer_bytes.to_string()),
         ];
         facts.map(|(name, fact)| (name.to_owned(), fact)).into()
