@@ -46,6 +46,12 @@ impl Admission {
     }
 }
 
+impl Default for Admission {
+    fn default() -> Admission {
+        Admission::new()
+    }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;

@@ -42,6 +42,15 @@ impl Arena {
         Self::map(len_bytes, false)
     }
 
+    /// Reserves `len_bytes` of zeroed memory that goes back to the system in small parts: without huge
+    /// pages, even where the system gives them unasked.
+    #[cfg(target_os = "linux")]
+    pub fn reserve_for_paging(len_bytes: usize) -> Result<Arena> {
+        let arena = Self::map(len_bytes, false)?;
+        system::refuse_huge_pages(arena.base, len_bytes);
+        Ok(arena)
+    }
+
     fn map(len_bytes: usize, huge: bool) -> Result<Arena> {
         assert!(len_bytes > 0, "an arena has at least one frame");
         let refused = |source: std::io::Error| {
@@ -107,6 +116,12 @@ mod system {
             // SAFETY: as above; other systems decide by themselves.
             let _advice_only = unsafe { madvise(base.as_ptr().cast(), len, Advice::Normal) };
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    pub fn refuse_huge_pages(base: NonNull<u8>, len: usize) {
+        // SAFETY: as above. A system without huge pages refuses, and does what is wanted.
+        let _advice_only = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxNoHugepage) };
     }
 
     pub fn unmap(mapping: NonNull<u8>, len: usize) {

@@ -11,6 +11,8 @@ mod evict;
 mod failures;
 mod frame;
 mod free_list;
+#[cfg(target_os = "linux")]
+mod paging;
 mod pool;
 mod retire;
 mod session;
@@ -19,7 +21,10 @@ mod table;
 mod tests;
 mod write_back;
 
+pub use admission::{Admission, FRAMES_EACH};
 pub use budget::{Budget, smallest_limit_bytes};
 pub use counters::{CounterValues, Counters};
+#[cfg(target_os = "linux")]
+pub use paging::PageMemory;
 pub use pool::{BufferPool, PoolOptions};
 pub use session::Session;
