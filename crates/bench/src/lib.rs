@@ -13,8 +13,10 @@
 //! | [`experiments`] | the experiments |
 //! | [`run`], [`record`] | runs them in turns, and keeps what they gave as JSON lines |
 //! | [`report`], [`chart`] | tables and pictures of records |
+//! | `vmcache` | another buffer pool under the engine's tree: page id = address |
 //!
-//! Everything here is above the engine's public API.
+//! Everything is above the engine's public API but the competitors `tree-*` and `vmcache`, which need
+//! its tree without a store.
 
 pub mod access;
 pub mod cell;
@@ -31,3 +33,5 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod summary;
+#[cfg(target_os = "linux")]
+pub mod vmcache;

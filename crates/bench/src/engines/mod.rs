@@ -1,16 +1,31 @@
-//! The competitors of this program: Hedgerow through its public API, and the sorted map of the
-//! standard library.
+//! The competitors of this program: Hedgerow through its public API, the sorted map of the standard
+//! library, the engine's tree over several pools, and reads without a store.
 //!
 //! One file each; [`run`] is the one place that lists them.
 
+#[cfg(target_os = "linux")]
+mod bare_reads;
 mod btreemap;
 mod hedgerow;
+#[cfg(target_os = "linux")]
+mod trees;
 
 use crate::cell::{Cell, CellError, CellResult};
 use crate::harness;
 
 /// Names of the competitors.
-pub const NAMES: [&str; 3] = ["hedgerow", "hedgerow-get_into", "btreemap"];
+pub const NAMES: [&str; 10] = [
+    "hedgerow",
+    "hedgerow-get_into",
+    "btreemap",
+    "tree-heap",
+    "tree-heap-baseline",
+    "tree-frames",
+    "tree-frames-baseline",
+    "tree-vmcache",
+    "tree-vmcache-baseline",
+    "bare-reads",
+];
 
 /// Runs `cell` on the competitor that it names.
 ///
@@ -20,6 +35,32 @@ pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
         "hedgerow" => harness::run::<hedgerow::Store<false>>(cell),
         "hedgerow-get_into" => harness::run::<hedgerow::Store<true>>(cell),
         "btreemap" => harness::run::<btreemap::Map>(cell),
+        other => run_below_the_api(other, cell),
+    }
+}
+
+/// Those that reach below the public API, and below what other systems than Linux have.
+#[cfg(target_os = "linux")]
+fn run_below_the_api(name: &str, cell: &Cell) -> Result<CellResult, CellError> {
+    use ::hedgerow::node::{Baseline, Hints};
+    use trees::TreeEngine;
+    use trees::homes::{Frames, Heap, Vmcache};
+    match name {
+        "tree-heap" => harness::run::<TreeEngine<Heap, Hints>>(cell),
+        "tree-heap-baseline" => harness::run::<TreeEngine<Heap, Baseline>>(cell),
+        "tree-frames" => harness::run::<TreeEngine<Frames, Hints>>(cell),
+        "tree-frames-baseline" => harness::run::<TreeEngine<Frames, Baseline>>(cell),
+        "tree-vmcache" => harness::run::<TreeEngine<Vmcache, Hints>>(cell),
+        "tree-vmcache-baseline" => harness::run::<TreeEngine<Vmcache, Baseline>>(cell),
+        "bare-reads" => bare_reads::run(cell),
         other => Err(CellError::Failed(format!("there is no competitor `{other}` here"))),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn run_below_the_api(name: &str, _cell: &Cell) -> Result<CellResult, CellError> {
+    match NAMES.contains(&name) {
+        true => Err(CellError::Unsupported(format!("`{name}` needs Linux"))),
+        false => Err(CellError::Failed(format!("there is no competitor `{name}` here"))),
     }
 }

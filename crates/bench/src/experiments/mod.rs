@@ -6,6 +6,7 @@
 
 mod beyond_memory;
 mod in_memory;
+mod pools;
 mod space;
 
 use crate::cell::{Distribution, KeyKind, LoadOrder, Operation, Phase, Place};
@@ -88,6 +89,9 @@ pub fn all(size: Size) -> Vec<Experiment> {
         beyond_memory::out_of_memory(size),
         beyond_memory::bulk_and_scan(size),
         space::space(size),
+        pools::in_memory(size),
+        pools::ratios(size),
+        pools::bake_off(size),
     ]
 }
 

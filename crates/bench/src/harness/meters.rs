@@ -38,12 +38,18 @@ impl Meters {
 
     /// Starts a phase. The clock is set last.
     pub fn start(&mut self, engine: &impl Engine) {
-        self.started = Some(Readings {
-            device: device_bytes(),
-            pages: engine.pages_read_and_written(),
-            cpu: cpu_time(),
-            moment: Instant::now(),
-        });
+        self.start_at(engine.pages_read_and_written());
+    }
+
+    /// Starts a phase of what is no engine, and counts its pages itself.
+    pub fn start_without_pages(&mut self) {
+        self.start_at((None, None));
+    }
+
+    fn start_at(&mut self, pages: (Option<u64>, Option<u64>)) {
+        let device = device_bytes();
+        let (cpu, moment) = (cpu_time(), Instant::now());
+        self.started = Some(Readings { moment, cpu, device, pages });
     }
 
     /// Ends a phase; the clock is read first. The caller fills in what was done.
@@ -51,8 +57,21 @@ impl Meters {
     /// Errors: `Failed` if the store's files cannot be looked at.
     pub fn stop(&mut self, engine: &impl Engine) -> Result<PhaseResult, CellError> {
         let (now, cpu) = (Instant::now(), cpu_time());
+        self.stop_at(now, cpu, engine.pages_read_and_written())
+    }
+
+    /// Ends a phase of what is no engine. Errors: as [`Self::stop`].
+    pub fn stop_without_pages(&mut self) -> Result<PhaseResult, CellError> {
+        self.stop_at(Instant::now(), cpu_time(), (None, None))
+    }
+
+    fn stop_at(
+        &mut self,
+        now: Instant,
+        cpu: Duration,
+        pages: (Option<u64>, Option<u64>),
+    ) -> Result<PhaseResult, CellError> {
         let started = self.started.take().expect("a phase was started");
-        let pages = engine.pages_read_and_written();
         let device = device_bytes();
         let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         Ok(PhaseResult {

@@ -16,7 +16,7 @@ use crate::cell::{
 };
 use crate::checksum::Values;
 use crate::keys::Keys;
-use meters::Meters;
+pub use meters::Meters;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
