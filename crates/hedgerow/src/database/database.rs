@@ -171,7 +171,8 @@ impl Database {
     /// Makes everything that was changed before this call durable. Does nothing in memory.
     ///
     /// Errors: `ReadOnly`; `DiskFull` (nothing is lost, and the next one may succeed); `Poisoned` after
-    /// a write or a sync failed in any other way, from then on.
+    /// a write or a sync failed in any other way, or the superblock's write in any way (it goes over
+    /// blocks that were written before, for which a disk has room), from then on.
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.check_open()?;
         self.inner.store.checkpoint()
