@@ -6,12 +6,12 @@
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use hedgerow_sync::optimistic::Copied;
 use hedgerow::node::{
     Hints, Node, NodeMut, SplitHint, check, load_check, max_record_bytes, merge_space,
 };
 use hedgerow::page::header::PageKind;
 use hedgerow::types::PageId;
+use hedgerow_sync::optimistic::Copied;
 use libfuzzer_sys::fuzz_target;
 use std::hint::black_box;
 

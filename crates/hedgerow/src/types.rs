@@ -100,8 +100,8 @@ pub const SLOT_UNIT_BYTES: u64 = 512;
 /// Where an image of a page or of a part lies in the file: offset and length in 512-byte units,
 /// and 14 bits of its checksum, so that a stale image in a reused slot is noticed.
 ///
-/// Packed into one word: bits 0..40 offset, 40..48 length, 48..62 tag; bits 62..64 are zero here
-/// and hold the state in the page table.
+/// Packed into one word: bits 0..40 offset, 40..48 length, 48..62 tag; bits 62..64 are zero, so
+/// that the page table has room for a state below a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Slot(u64);
@@ -128,13 +128,13 @@ impl Slot {
         Some(Slot(offset | len << 40 | (checksum >> 50) << 48))
     }
 
-    /// Reads a slot back from a word; the two state bits are ignored.
+    /// Reads a slot back from a word; the two top bits are ignored.
     #[inline]
     pub const fn from_word(word: u64) -> Slot {
         Slot(word & Self::MASK)
     }
 
-    /// The packed word, state bits zero.
+    /// The packed word, the two top bits zero.
     #[inline]
     pub const fn word(self) -> u64 {
         self.0

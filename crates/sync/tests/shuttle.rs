@@ -134,7 +134,7 @@ unsafe impl Sync for Page {}
 
 impl Page {
     fn view(&self) -> RacingBytes<'_> {
-        // SAFETY: aligned to 64, 64 bytes long, and accessed through such views alone.
+        // SAFETY: aligned to 64, 128 bytes long, and accessed through such views alone.
         unsafe { RacingBytes::new(self.0.get().cast(), 128) }
     }
 }

@@ -27,8 +27,8 @@ pub(super) fn lower_bound<V: View, const SLOT_BYTES: usize>(
     high: usize,
     key: &[u8],
 ) -> (usize, bool) {
-    const { assert!(SLOT_BYTES >= 4) };
-    // No more than fields of 16 and 32 bits can say, and nothing overflows. Compilers see that it is so.
+    const { assert!(SLOT_BYTES >= 4 && usize::BITS == 64) };
+    // No more than fields of 16 and 32 bits can say, and nothing overflows in 64. Compilers see that it is so.
     let (slots, mut high) = (slots.min(u32::MAX as usize), high.min(usize::from(u16::MAX)));
     if slots + SLOT_BYTES * high > view.length() {
         high = slots_inside(view.length(), slots, SLOT_BYTES);

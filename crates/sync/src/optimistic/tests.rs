@@ -78,6 +78,9 @@ fn copies_are_those_of(view: impl PageBytes, page: &[u8]) {
     for offset in offsets().step_by(3) {
         for len in (0..70).chain([100, 200, PAGE_BYTES, PAGE_BYTES + 9]) {
             let mut to = vec![0xaa; len + 2];
+            let mut copied = Copied::new();
+            view.copy_out(offset, len, &mut copied);
+            assert_eq!(copied.as_bytes(), cut(page, offset, len));
             view.copy(offset, &mut to[1..=len]);
             let inside = cut(page, offset, len);
             assert_eq!(to[1..1 + inside.len()], *inside, "offset {offset} len {len}");
