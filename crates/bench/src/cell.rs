@@ -7,7 +7,7 @@
 //! | code | meaning | standard output |
 //! |---|---|---|
 //! | 0 | measured | a [`CellResult`] |
-//! | [`EXIT_UNSUPPORTED`] | this competitor cannot do such a cell; not a failure | nothing |
+//! | [`EXIT_UNSUPPORTED`] | this competitor cannot do such a cell, which is no failure; standard error says why | nothing |
 //! | other | failed; standard error says why | nothing |
 //!
 //! `PROGRAM competitors` prints the names of the competitors that it has, one a line.

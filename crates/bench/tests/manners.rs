@@ -105,6 +105,21 @@ fn failures_are_told_in_the_competitors_words() {
 }
 
 #[test]
+fn a_refusal_of_this_harness_is_told_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("record.jsonl");
+    let mut plan = plan("space", directory.path());
+    plan.cases = vec!["delete all".into()];
+    plan.competitors = vec!["btreemap".into()];
+    let tally = run::run(&plan, &mut Sink::new(Some(&record)).unwrap(), |_| {}).unwrap();
+    assert_eq!((tally.measured, tally.absent, tally.failed), (0, 1, 0));
+    let measurement = &record::read(&[record]).unwrap().measurements[0];
+    let Outcome::Missing(error) = &measurement.outcome else { panic!("a map has no files") };
+    let words = error.to_string();
+    assert_eq!(words.matches("unsupported").count(), 1, "{words}");
+}
+
+#[test]
 fn foreign_programs_have_a_time_limit_and_their_words_are_kept() {
     let shell = |script: &str| {
         let mut command = Command::new("sh");

@@ -179,10 +179,14 @@ pub fn answer(
             println!("{line}");
             ExitCode::SUCCESS
         }
+        // The exit code says that it is unsupported.
+        Err(CellError::Unsupported(why)) => {
+            eprintln!("{why}");
+            ExitCode::from(EXIT_UNSUPPORTED)
+        }
         Err(error) => {
             eprintln!("{error}");
-            let is_unsupported = matches!(error, CellError::Unsupported(_));
-            if is_unsupported { ExitCode::from(EXIT_UNSUPPORTED) } else { ExitCode::FAILURE }
+            ExitCode::FAILURE
         }
     }
 }
