@@ -30,7 +30,9 @@
 //! the program's own process.
 //!
 //! Plain data: `Send + Sync`. Unknown fields are refused, so that a program never measures
-//! something else than it was asked to; fields are only added together with a new [`PROTOCOL`].
+//! something else than it was asked to; a cell gets more fields only together with a new
+//! [`PROTOCOL`]. An answer may get optional ones, left out where nothing is known: a runner understands
+//! programs older than itself, but refuses a newer one that fills in what it does not know.
 
 use crate::checksum::Checksum;
 use serde::{Deserialize, Serialize};
@@ -236,9 +238,38 @@ pub struct CellResult {
     /// Bytes of pages or nodes at the end, by the competitor's own count; divided by `records` the
     /// bytes a record.
     pub store_bytes: Option<u64>,
+    /// What the tree looks like at the end, from a competitor that is one and counts its nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeShape>,
     /// Versions and settings that a reader of the figures wants to know.
     #[serde(default)]
     pub facts: BTreeMap<String, String>,
+}
+
+/// Nodes of a tree with all records in its leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TreeShape {
+    /// Levels, that of the leaves included, where the competitor tells.
+    pub height: Option<u32>,
+    /// Nodes that hold records.
+    pub leaves: u64,
+    /// Nodes that hold children.
+    pub inner_nodes: u64,
+}
+
+impl TreeShape {
+    /// Children an inner node, on average; `None` if there is no inner node.
+    pub fn fan_out(&self) -> Option<f64> {
+        // Every node but the root is the child of one other.
+        let children = (self.leaves + self.inner_nodes).checked_sub(1)?;
+        (self.inner_nodes > 0).then(|| children as f64 / self.inner_nodes as f64)
+    }
+
+    /// Records a leaf, on average, if there are `records`; `None` if there is no leaf.
+    pub fn records_a_leaf(&self, records: u64) -> Option<f64> {
+        (self.leaves > 0).then(|| records as f64 / self.leaves as f64)
+    }
 }
 
 /// What a phase gave. What is not known is `None`.

@@ -258,8 +258,17 @@ mod tests {
             phases: vec![phase],
             records: 100,
             store_bytes: Some(4096),
+            tree: Some(TreeShape { height: Some(2), leaves: 9, inner_nodes: 1 }),
             facts: [("version".to_owned(), "1".to_owned())].into(),
         }
+    }
+
+    #[test]
+    fn results_without_a_tree_are_as_they_were_before_trees_were_counted() {
+        let none = CellResult { tree: None, ..result() };
+        let text = serde_json::to_string(&none).unwrap();
+        assert!(!text.contains("tree"), "{text}");
+        assert_eq!(serde_json::from_str::<CellResult>(&text).unwrap(), none);
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl Bout<'_> {
                 if process::is_interrupted() {
                     return Err("interrupted; the records until now are kept".into());
                 }
-                let cell = self.cell(contestant, keys).map_err(|error| error.to_string())?;
+                let cell = self.cell(contestant, pair, keys).map_err(|error| error.to_string())?;
                 let outcome = self.one(contestant, &cell)?;
                 if process::is_interrupted() {
                     return Err("interrupted; the records until now are kept".into());
@@ -246,9 +246,15 @@ impl Bout<'_> {
         Ok(())
     }
 
-    fn cell(&self, contestant: &Contestant, keys: &mut KeyFiles) -> Result<Cell, CellError> {
+    fn cell(
+        &self,
+        contestant: &Contestant,
+        pair: usize,
+        keys: &mut KeyFiles,
+    ) -> Result<Cell, CellError> {
         let case = self.case;
-        let keys = keys.key_set(case)?;
+        let mut keys = keys.key_set(case)?;
+        keys.count = case.count_in(pair, keys.count);
         let load_count = case.load_count(keys.count);
         let asked = |phase: &&Phase| self.experiment.asks(&contestant.competitor, phase);
         let mut phases: Vec<Phase> = case.phases.iter().filter(asked).cloned().collect();
@@ -361,10 +367,10 @@ fn fits(cell: &Cell, result: CellResult) -> Result<CellResult, CellError> {
     Ok(result)
 }
 
-/// Knows what the first competitor's work came to.
+/// Knows what the first competitor's work came to, by the number of keys and by phase.
 #[derive(Default)]
 struct Judge {
-    first: BTreeMap<String, (String, String)>,
+    first: BTreeMap<(usize, String), (String, String)>,
 }
 
 impl Judge {
@@ -382,14 +388,15 @@ impl Judge {
         }
         let mut mismatch = None;
         for (what, sum) in sums {
-            let known = self.first.get(&what);
-            match known {
+            let place = (cell.keys.count, what);
+            match self.first.get(&place) {
                 Some((first, expected)) if *expected != sum && mismatch.is_none() => {
+                    let what = &place.1;
                     mismatch = Some(format!("{what}: {sum}, but {first} has {expected}"));
                 }
                 Some(_) => {}
                 None => {
-                    self.first.insert(what, (name.to_owned(), sum));
+                    self.first.insert(place, (name.to_owned(), sum));
                 }
             }
         }
@@ -436,7 +443,18 @@ fn words(measurement: &Measurement) -> String {
                 };
                 format!("{} {figure}", phase.name)
             };
-            phases.map(phase).collect::<Vec<_>>().join(", ")
+            let mut said: Vec<String> = phases.map(phase).collect();
+            if let Some(tree) = &result.tree {
+                let number = |figure: Option<f64>| figure.map_or("unknown".into(), show_number);
+                said.push(format!(
+                    "records a leaf {}",
+                    number(tree.records_a_leaf(result.records))
+                ));
+                said.push(format!("fan-out {}", number(tree.fan_out())));
+                let height = tree.height.map_or("unknown".into(), |levels| levels.to_string());
+                said.push(format!("height {height}"));
+            }
+            said.join(", ")
         }
     }
 }
@@ -477,6 +495,7 @@ mod tests {
             phases: vec![phase],
             records,
             store_bytes: None,
+            tree: None,
             facts: BTreeMap::new(),
         }
     }
@@ -491,6 +510,14 @@ mod tests {
         let words = judge.mismatch("d", &cell, &result(Some(1), 9)).unwrap();
         assert!(words.contains("9 records"), "{words}");
         assert_eq!(judge.mismatch("e", &cell, &result(None, 7)), None, "other work");
+        let mut fewer = cell.clone();
+        fewer.keys.count = 9;
+        assert_eq!(
+            judge.mismatch("a", &fewer, &result(Some(2), 9)),
+            None,
+            "a pair of its own size"
+        );
+        assert!(judge.mismatch("b", &fewer, &result(Some(1), 9)).is_some());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A figure of a competitor is the median over the pairs; its spread is the smallest and the
 //! largest. Ratios are taken within each pair, so that a slow minute that hit both does not show.
 
-use crate::cell::{Operation, Phase, PhaseResult};
+use crate::cell::{CellResult, Operation, Phase, PhaseResult};
 use crate::experiments::Figure;
 use crate::record::{Measurement, Outcome, Records};
 use std::collections::BTreeMap;
@@ -41,6 +41,8 @@ pub struct Entry {
     pub figure: Option<Spread>,
     /// The figure over that of the table's first competitor, pair by pair.
     pub ratio: Option<Spread>,
+    /// The figure over that of the competitor before it, pair by pair; `None` for the first.
+    pub step: Option<Spread>,
     /// Page reads an operation, by the competitor's own count.
     pub reads: Option<Spread>,
     /// Microseconds of processor time an operation.
@@ -52,7 +54,7 @@ pub struct Entry {
 /// One phase.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its name; `load` for loading.
+    /// Its name; `load` for loading. In [`Table::tree`] what of the tree it is.
     pub phase: String,
     /// Competitors that gave figures, in the order in which they first ran.
     pub entries: Vec<Entry>,
@@ -71,10 +73,45 @@ pub struct Table {
     pub setting: String,
     /// Phases, loading first.
     pub rows: Vec<Row>,
+    /// What stores and their trees look like at the end, as far as somebody tells.
+    pub tree: Vec<Row>,
     /// Bytes of memory a record after loading, and bytes of pages a record at the end, by competitor.
     pub bytes_a_record: Vec<(String, Option<Spread>, Option<Spread>)>,
     /// What did not give figures: who, and why.
     pub missing: Vec<String>,
+}
+
+/// Where a figure comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source<'a> {
+    /// Loading.
+    Load,
+    /// The phase of this name.
+    Phase(&'a str),
+    /// Bytes of pages a record at the end.
+    Bytes,
+    /// Records a leaf.
+    Leaf,
+    /// Children an inner node.
+    FanOut,
+    /// Levels.
+    Height,
+}
+
+impl Source<'_> {
+    const OF_TREES: [Source<'static>; 4] =
+        [Source::Bytes, Source::Leaf, Source::FanOut, Source::Height];
+
+    fn name(&self) -> &str {
+        match self {
+            Source::Load => "load",
+            Source::Phase(name) => name,
+            Source::Bytes => "bytes a record",
+            Source::Leaf => "records a leaf",
+            Source::FanOut => "fan-out",
+            Source::Height => "height",
+        }
+    }
 }
 
 /// Sums up records; cases are in the order in which they first ran.
@@ -107,30 +144,40 @@ fn table(group: &[&Measurement]) -> Table {
             phases.push(phase);
         }
     }
-    let phases = phases.iter().map(|phase| Some(phase.name.as_str()));
-    let row = |phase: Option<&str>| Row {
-        phase: phase.unwrap_or("load").to_owned(),
-        entries: entries(group, &competitors, first.figure, phase),
+    let phases = phases.iter().map(|phase| Source::Phase(&phase.name));
+    let row = |source: Source<'_>| Row {
+        phase: source.name().to_owned(),
+        entries: entries(group, &competitors, first.figure, source),
     };
+    let is_known = |row: &Row| row.entries.iter().any(|entry| entry.figure.is_some());
     Table {
         experiment: first.experiment.clone(),
         case: first.case.clone(),
         figure: first.figure,
-        setting: setting(first),
-        rows: std::iter::once(None).chain(phases).map(row).collect(),
+        setting: setting(group),
+        rows: std::iter::once(Source::Load).chain(phases).map(row).collect(),
+        tree: Source::OF_TREES.into_iter().map(row).filter(is_known).collect(),
         bytes_a_record: bytes_a_record(group, &competitors),
         missing: group.iter().filter_map(|measurement| missing(measurement)).collect(),
     }
 }
 
-fn setting(measurement: &Measurement) -> String {
-    let cell = &measurement.cell;
+fn setting(group: &[&Measurement]) -> String {
+    let cell = &group[0].cell;
+    let range = |number: fn(&Measurement) -> usize| {
+        let numbers = || group.iter().map(|measurement| number(measurement));
+        let (min, max) = (numbers().min().unwrap_or(0), numbers().max().unwrap_or(0));
+        if min == max { max.to_string() } else { format!("{min} to {max}") }
+    };
     let limit = cell.memory_limit_bytes.map_or("no memory limit".to_owned(), |bytes| {
         format!("a memory limit of {:.1} MiB", bytes as f64 / f64::from(1 << 20))
     });
     format!(
         "{} keys ({}), {} of them loaded, values of {} bytes, {limit}",
-        cell.keys.count, cell.keys.name, cell.load_count, cell.value_bytes
+        range(|measurement| measurement.cell.keys.count),
+        cell.keys.name,
+        range(|measurement| measurement.cell.load_count),
+        cell.value_bytes
     )
 }
 
@@ -147,23 +194,27 @@ fn entries(
     group: &[&Measurement],
     competitors: &[&str],
     figure: Figure,
-    phase: Option<&str>,
+    source: Source<'_>,
 ) -> Vec<Entry> {
-    let figures = |competitor: &str| figures(group, competitor, figure, phase);
-    let first = competitors.first().map(|first| figures(first)).unwrap_or_default();
-    let entry = |competitor: &&str| {
-        let own = figures(competitor);
-        let ratios = own.iter().filter_map(|(pair, figure)| {
-            first.get(pair).filter(|first| **first > 0.0).map(|first| figure / first)
-        });
+    let all: Vec<Figures> =
+        competitors.iter().map(|competitor| figures(group, competitor, figure, source)).collect();
+    let entry = |(at, competitor): (usize, &&str)| {
+        let own = &all[at];
+        let over = |other: &Figures| {
+            let ratio = |(pair, figure)| {
+                other.get(pair).filter(|other| **other > 0.0).map(|other| figure / other)
+            };
+            Spread::of(own.iter().filter_map(ratio).collect())
+        };
         let each = |part: &dyn Fn(&PhaseResult) -> Option<f64>| {
-            let results = of(group, competitor).filter_map(|m| phase_result(m, phase));
+            let results = of(group, competitor).filter_map(|m| phase_result(m, source));
             Spread::of(results.filter(|r| r.operations > 0).filter_map(part).collect())
         };
         Entry {
             competitor: (*competitor).to_owned(),
             figure: Spread::of(own.values().copied().collect()),
-            ratio: Spread::of(ratios.collect()),
+            ratio: over(&all[0]),
+            step: at.checked_sub(1).and_then(|before| over(&all[before])),
             reads: each(&|result| Some(result.page_reads? as f64 / result.operations as f64)),
             cpu_us: each(&|result| Some(result.cpu_seconds? * 1e6 / result.operations as f64)),
             disk_mib: each(&|result| {
@@ -172,7 +223,7 @@ fn entries(
             }),
         }
     };
-    competitors.iter().map(entry).collect()
+    competitors.iter().enumerate().map(entry).collect()
 }
 
 fn of<'a>(
@@ -182,36 +233,60 @@ fn of<'a>(
     group.iter().copied().filter(move |measurement| measurement.competitor == competitor)
 }
 
-/// What `measurement` gave in a phase; `None` is loading.
-fn phase_result<'a>(measurement: &'a Measurement, phase: Option<&str>) -> Option<&'a PhaseResult> {
+/// What `measurement` gave in a phase.
+fn phase_result<'a>(measurement: &'a Measurement, source: Source<'_>) -> Option<&'a PhaseResult> {
     let result = measurement.result()?;
-    let Some(name) = phase else { return Some(&result.load) };
+    let name = match source {
+        Source::Load => return Some(&result.load),
+        Source::Phase(name) => name,
+        Source::Bytes | Source::Leaf | Source::FanOut | Source::Height => return None,
+    };
     let at = measurement.cell.phases.iter().position(|phase| phase.name == name)?;
     result.phases.get(at)
 }
 
 /// A competitor's figures by run and pair.
+type Figures = BTreeMap<(usize, usize), f64>;
+
 fn figures(
     group: &[&Measurement],
     competitor: &str,
     figure: Figure,
-    phase: Option<&str>,
-) -> BTreeMap<(usize, usize), f64> {
+    source: Source<'_>,
+) -> Figures {
     let mut figures = BTreeMap::new();
     for measurement in of(group, competitor) {
-        let Some(result) = phase_result(measurement, phase) else { continue };
-        let value = match figure {
-            Figure::Rate => (result.seconds > 0.0).then(|| result.rate()),
-            Figure::Space => {
-                let loaded = measurement.loaded_bytes as f64;
-                result.file_bytes.filter(|_| loaded > 0.0).map(|bytes| bytes as f64 / loaded)
-            }
-        };
-        if let Some(value) = value {
+        if let Some(value) = value(measurement, figure, source) {
             figures.insert((measurement.run, measurement.pair), value);
         }
     }
     figures
+}
+
+fn value(measurement: &Measurement, figure: Figure, source: Source<'_>) -> Option<f64> {
+    let all = measurement.result()?;
+    match source {
+        Source::Bytes => bytes_of_pages(all),
+        Source::Leaf => all.tree?.records_a_leaf(all.records),
+        Source::FanOut => all.tree?.fan_out(),
+        Source::Height => all.tree?.height.map(f64::from),
+        Source::Load | Source::Phase(_) => {
+            let result = phase_result(measurement, source)?;
+            match figure {
+                Figure::Rate => (result.seconds > 0.0).then(|| result.rate()),
+                Figure::Space => {
+                    let loaded = measurement.loaded_bytes as f64;
+                    result.file_bytes.filter(|_| loaded > 0.0).map(|bytes| bytes as f64 / loaded)
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of pages a record.
+fn bytes_of_pages(result: &CellResult) -> Option<f64> {
+    let bytes = result.store_bytes.filter(|_| result.records > 0)?;
+    Some(bytes as f64 / result.records as f64)
 }
 
 fn bytes_a_record(
@@ -224,8 +299,7 @@ fn bytes_a_record(
         let memory = results().filter(|result| result.load.operations > 0).filter_map(|result| {
             Some(result.load.memory_bytes? as f64 / result.load.operations as f64)
         });
-        let pages =
-            results().filter_map(|result| Some(result.store_bytes? as f64 / result.records as f64));
+        let pages = results().filter_map(bytes_of_pages);
         ((*competitor).to_owned(), Spread::of(memory.collect()), Spread::of(pages.collect()))
     };
     competitors.iter().map(each).collect()
@@ -235,7 +309,7 @@ fn bytes_a_record(
 mod tests {
     use super::*;
 
-    use crate::cell::{Cell, CellResult, KeyKind, KeySet, LoadOrder, PROTOCOL, Place};
+    use crate::cell::{Cell, KeyKind, KeySet, LoadOrder, PROTOCOL, Place, TreeShape};
     use crate::experiments::{self, Size};
 
     /// A process in which the k-th phase of `phases` did 10 operations in `seconds[k]`.
@@ -273,6 +347,7 @@ mod tests {
                 phases: seconds.iter().copied().map(result).collect(),
                 records: 10,
                 store_bytes: Some(4096),
+                tree: None,
                 facts: BTreeMap::new(),
             })),
             mismatch: None,
@@ -311,6 +386,37 @@ mod tests {
         assert_eq!(median(table, &get.name, "b"), (Some(2.0), Some(2.0)));
         assert_eq!(median(table, &insert.name, "a"), (Some(5.5), Some(1.0)));
         assert_eq!(median(table, &insert.name, "b"), (None, None), "not asked");
+    }
+
+    #[test]
+    fn trees_are_compared_with_the_first_and_with_the_one_before() {
+        let case = &experiments::find("ladder", Size::Smoke).unwrap().cases[0];
+        let phases = &case.phases[1..2];
+        let with = |name: &str, leaves: u64, seconds: f64| {
+            let mut measurement = measurement(name, (1, 1), phases, &[seconds]);
+            if let Outcome::Measured(result) = &mut measurement.outcome {
+                result.tree = Some(TreeShape { height: Some(2), leaves, inner_nodes: 1 });
+                result.store_bytes = Some((leaves + 1) * 100);
+            }
+            measurement
+        };
+        let measurements = vec![with("a", 5, 1.0), with("b", 2, 0.5), with("c", 4, 0.125)];
+        let records = Records { headers: Vec::new(), measurements, unreadable: Vec::new() };
+        let table = &tables(&records)[0];
+        let names: Vec<&str> = table.tree.iter().map(|row| row.phase.as_str()).collect();
+        assert_eq!(names, ["bytes a record", "records a leaf", "fan-out", "height"]);
+        let figures = |row: &Row, part: fn(&Entry) -> Option<Spread>| -> Vec<Option<f64>> {
+            row.entries.iter().map(|entry| part(entry).map(|spread| spread.median)).collect()
+        };
+        let [bytes, leaf, fan_out, height] = table.tree.as_slice() else { panic!("{table:?}") };
+        assert_eq!(figures(bytes, |e| e.figure), [Some(60.0), Some(30.0), Some(50.0)]);
+        assert_eq!(figures(bytes, |e| e.step), [None, Some(0.5), Some(50.0 / 30.0)]);
+        assert_eq!(figures(leaf, |e| e.figure), [Some(2.0), Some(5.0), Some(2.5)]);
+        assert_eq!(figures(fan_out, |e| e.ratio), [Some(1.0), Some(0.4), Some(0.8)]);
+        assert_eq!(figures(height, |e| e.figure), [Some(2.0); 3]);
+        let phase = &table.rows[1];
+        assert_eq!(figures(phase, |e| e.ratio), [Some(1.0), Some(2.0), Some(8.0)]);
+        assert_eq!(figures(phase, |e| e.step), [None, Some(2.0), Some(4.0)]);
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
         phases,
         records: cell.load_count as u64,
         store_bytes: Some(pages.pages * page_bytes as u64),
+        tree: None,
         facts: BTreeMap::from(facts),
     })
 }

@@ -3,7 +3,7 @@
 //! Gets either return a `Value` or fill a buffer; everything else is the same. Sessions share
 //! handles, which are `Send + Sync`; a session's cursor and buffer are its own.
 
-use crate::cell::{Cell, CellError, Place};
+use crate::cell::{Cell, CellError, Place, TreeShape};
 use crate::harness::{Engine, Session};
 use hedgerow::{Cursor, Database, Error, ErrorKind, Keyspace, Options};
 use std::collections::BTreeMap;
@@ -97,6 +97,14 @@ impl<const INTO: bool> Engine for Store<INTO> {
         }
         let stats = self.keyspace.stats().map_err(failed)?;
         Ok(Some(stats.pages() * stats.page_bytes as u64))
+    }
+
+    /// As for [`Self::store_bytes`].
+    fn shape(&mut self) -> Result<Option<TreeShape>, CellError> {
+        if self.place == Place::File {
+            return Ok(None);
+        }
+        Ok(Some(super::shape(&self.keyspace.stats().map_err(failed)?)))
     }
 
     fn facts(&self) -> BTreeMap<String, String> {

@@ -10,16 +10,19 @@ mod hedgerow;
 #[cfg(target_os = "linux")]
 mod trees;
 
-use crate::cell::{Cell, CellError, CellResult};
+use crate::cell::{Cell, CellError, CellResult, TreeShape};
 use crate::harness;
+use ::hedgerow::TreeStats;
 
 /// Names of the competitors.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 12] = [
     "hedgerow",
     "hedgerow-get_into",
     "btreemap",
     "tree-heap",
     "tree-heap-baseline",
+    "tree-heap-prefix",
+    "tree-heap-heads",
     "tree-frames",
     "tree-frames-baseline",
     "tree-vmcache",
@@ -39,15 +42,24 @@ pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
     }
 }
 
+/// The nodes of one of the engine's trees.
+fn shape(stats: &TreeStats) -> TreeShape {
+    let leaves = stats.levels.first().map_or(0, |level| level.pages);
+    let height = u32::try_from(stats.levels.len()).ok();
+    TreeShape { height, leaves, inner_nodes: stats.pages() - leaves }
+}
+
 /// Those that reach below the public API, and below what other systems than Linux have.
 #[cfg(target_os = "linux")]
 fn run_below_the_api(name: &str, cell: &Cell) -> Result<CellResult, CellError> {
-    use ::hedgerow::node::{Baseline, Hints};
+    use ::hedgerow::node::{Baseline, Heads, Hints, Prefix};
     use trees::TreeEngine;
     use trees::homes::{Frames, Heap, Vmcache};
     match name {
         "tree-heap" => harness::run::<TreeEngine<Heap, Hints>>(cell),
         "tree-heap-baseline" => harness::run::<TreeEngine<Heap, Baseline>>(cell),
+        "tree-heap-prefix" => harness::run::<TreeEngine<Heap, Prefix>>(cell),
+        "tree-heap-heads" => harness::run::<TreeEngine<Heap, Heads>>(cell),
         "tree-frames" => harness::run::<TreeEngine<Frames, Hints>>(cell),
         "tree-frames-baseline" => harness::run::<TreeEngine<Frames, Baseline>>(cell),
         "tree-vmcache" => harness::run::<TreeEngine<Vmcache, Hints>>(cell),

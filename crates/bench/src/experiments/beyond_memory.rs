@@ -41,6 +41,7 @@ pub fn cached(size: Size) -> Experiment {
             phases,
             place: Place::File,
             memory_limit_bytes: Some(size.limit(512 << 20).max(16 << 20)),
+            shrink_by: None,
             seconds_limit: size.seconds(300),
         }],
     }
@@ -60,6 +61,7 @@ fn larger_than_memory(size: Size, limit_bytes: u64, times: u64) -> Case {
         phases: Vec::new(),
         place: Place::File,
         memory_limit_bytes: Some(limit),
+        shrink_by: None,
         seconds_limit: size.seconds(600),
     }
 }

@@ -4,15 +4,8 @@
 //! loaded, the last tenth inserted under the clock, Zipf-distributed look-ups, scans of 1 to 50
 //! records.
 
-use super::{Case, Experiment, Figure, GET, INSERT, SCAN_1_50, SCAN_100, Size, phase};
+use super::{Case, Experiment, Figure, GET, INSERT, PAPER_SETS, SCAN_1_50, SCAN_100, Size, phase};
 use crate::cell::{KeyKind, LoadOrder, Operation, Phase, Place};
-
-const PAPER_SETS: [(&str, KeyKind, usize); 4] = [
-    ("dense", KeyKind::Dense4, 5_000_000),
-    ("sparse", KeyKind::Sparse4, 5_000_000),
-    ("urls", KeyKind::File, 2_000_000),
-    ("wiki", KeyKind::File, 2_000_000),
-];
 
 fn case(
     size: Size,
@@ -31,6 +24,7 @@ fn case(
         phases,
         place: Place::Memory,
         memory_limit_bytes: None,
+        shrink_by: None,
         seconds_limit: size.seconds(180),
     }
 }

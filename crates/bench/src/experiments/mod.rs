@@ -6,6 +6,7 @@
 
 mod beyond_memory;
 mod in_memory;
+mod ladder;
 mod pools;
 mod space;
 
@@ -75,6 +76,8 @@ pub struct Case {
     pub place: Place,
     /// Bytes of memory that the store may keep.
     pub memory_limit_bytes: Option<u64>,
+    /// If set, each pair has a number of keys of its own; see [`Case::count_in`].
+    pub shrink_by: Option<f64>,
     /// Seconds that a process may take.
     pub seconds_limit: u64,
 }
@@ -92,6 +95,8 @@ pub fn all(size: Size) -> Vec<Experiment> {
         pools::in_memory(size),
         pools::ratios(size),
         pools::bake_off(size),
+        ladder::ladder(size),
+        ladder::fan_out(size),
     ]
 }
 
@@ -114,6 +119,16 @@ impl Experiment {
 }
 
 impl Case {
+    /// How many of `count` keys the given pair has, from 1 on: all of them, or, if the case shrinks by
+    /// `b`, `count * b^-R`, where the `R` of however many pairs lie evenly in [0, 1).
+    pub fn count_in(&self, pair: usize, count: usize) -> usize {
+        let Some(base) = self.shrink_by else { return count };
+        // The binary digits of the pair's number behind the point, the last one first (van der Corput).
+        let reversed = (pair as u32).wrapping_sub(1).reverse_bits();
+        let share = base.powf(-f64::from(reversed) / 2f64.powi(32));
+        ((count as f64 * share) as usize).max(1)
+    }
+
     /// How many of `count` keys are loaded.
     pub fn load_count(&self, count: usize) -> usize {
         count - count * (100 - self.load_percent) / 100
@@ -185,6 +200,14 @@ const SETTLE: Operation = Operation::Settle {};
 const SCAN_1_50: Operation = Operation::Scan { min_records: 1, max_records: 50 };
 const SCAN_100: Operation = Operation::Scan { min_records: 100, max_records: 100 };
 
+/// The key sets of "B-Trees Are Back", with numbers of keys that fit into a gigabyte.
+const PAPER_SETS: [(&str, KeyKind, usize); 4] = [
+    ("dense", KeyKind::Dense4, 5_000_000),
+    ("sparse", KeyKind::Sparse4, 5_000_000),
+    ("urls", KeyKind::File, 2_000_000),
+    ("wiki", KeyKind::File, 2_000_000),
+];
+
 /// The key sets that are read from files.
 pub const KEY_FILES: [&str; 2] = ["urls", "wiki"];
 
@@ -217,6 +240,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn sizes_of_pairs_lie_evenly() {
+        let mut case = find("fan-out", Size::Smoke).unwrap().cases[0].clone();
+        let counts: Vec<usize> = (1..=8).map(|pair| case.count_in(pair, 1 << 16)).collect();
+        // 16^-(k/8) is 2^-(k/2).
+        let sizes = [65_536, 16_384, 32_768, 8_192, 46_340, 11_585, 23_170, 5_792];
+        assert_eq!(counts, sizes);
+        assert_eq!(case.count_in(2, 1), 1, "never none");
+        case.shrink_by = None;
+        assert!((1..=8).all(|pair| case.count_in(pair, 1 << 16) == 1 << 16));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! is that of eviction, fault and look-up. Facts of each record say what of the memory limit is not
 //! for pages. Everything is uniform: what a pool could guess of the next access is not the question.
 
-use super::{Case, Experiment, Figure, GET, SCAN_1_50, SETTLE, Size, phase};
+use super::{Case, Experiment, Figure, GET, PAPER_SETS, SCAN_1_50, SETTLE, Size, phase};
 use crate::cell::{KeyKind, LoadOrder, Phase, Place};
 
 /// Bytes of key and value beyond memory.
@@ -25,12 +25,6 @@ pub fn in_memory(size: Size) -> Experiment {
         phases.push(phase("get zipf", GET, all).zipf().threads(threads));
         phases.push(phase("scan 1-50 zipf", SCAN_1_50, all / 2).zipf().threads(threads));
     }
-    let sets = [
-        ("dense", KeyKind::Dense4, 5_000_000),
-        ("sparse", KeyKind::Sparse4, 5_000_000),
-        ("urls", KeyKind::File, 2_000_000),
-        ("wiki", KeyKind::File, 2_000_000),
-    ];
     let case = |(keys, kind, count): (&'static str, KeyKind, usize)| Case {
         name: keys.to_owned(),
         keys,
@@ -42,6 +36,7 @@ pub fn in_memory(size: Size) -> Experiment {
         phases: phases.clone(),
         place: Place::Memory,
         memory_limit_bytes: None,
+        shrink_by: None,
         seconds_limit: size.seconds(300),
     };
     Experiment {
@@ -61,7 +56,7 @@ pub fn in_memory(size: Size) -> Experiment {
             "btree24",
         ],
         skips: &[],
-        cases: sets.map(case).to_vec(),
+        cases: PAPER_SETS.map(case).to_vec(),
     }
 }
 
@@ -81,6 +76,7 @@ fn beyond(size: Size, name: String, count: u64, limit_bytes: u64, phases: Vec<Ph
         phases: before.into_iter().chain(phases).collect(),
         place: Place::File,
         memory_limit_bytes: Some(limit_bytes),
+        shrink_by: None,
         seconds_limit: size.seconds(900),
     }
 }

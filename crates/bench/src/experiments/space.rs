@@ -16,6 +16,7 @@ fn case(size: Size, name: &str, load_order: LoadOrder, phases: Vec<Phase>) -> Ca
         phases,
         place: Place::File,
         memory_limit_bytes: Some(size.limit(64 << 20).max(4 << 20)),
+        shrink_by: None,
         seconds_limit: size.seconds(300),
     }
 }

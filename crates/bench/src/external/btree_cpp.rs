@@ -16,7 +16,7 @@
 use super::common::{self, Deadline, LeftOut, Row, Slot};
 use super::{Adapter, Programs};
 use crate::cell::{
-    Cell, CellError, CellResult, Distribution, KeyKind, LoadOrder, Operation, Place,
+    Cell, CellError, CellResult, Distribution, KeyKind, LoadOrder, Operation, Place, TreeShape,
 };
 
 /// One program a configuration, each of this name. From `baseline` to `hints` each adds a technique to the one
@@ -233,7 +233,12 @@ fn read_output(
     if records != cell.keys.count as f64 {
         return Err(CellError::Failed(format!("it has {records} records at the end")));
     }
-    result.store_bytes = Some(node_bytes(last)?);
+    let inner_bytes = last.number("const_pageSizeInner")?;
+    let leaf_bytes = last.number("const_pageSizeLeaf")?;
+    let tree = tree(last)?;
+    let bytes = tree.inner_nodes as f64 * inner_bytes + tree.leaves as f64 * leaf_bytes;
+    result.store_bytes = Some(bytes as u64);
+    result.tree = Some(tree);
     // Growth of the address space, which is all that the program looks at.
     let grown = stdout.lines().find(|line| line.starts_with("__mem_size"));
     let grown = grown.and_then(|line| line.rsplit(',').next()?.trim().parse().ok());
@@ -243,15 +248,14 @@ fn read_output(
     Ok(())
 }
 
-/// Bytes of all nodes, by the counts in a row.
-fn node_bytes(row: &Row) -> Result<u64, CellError> {
-    let inner_bytes = row.number("const_pageSizeInner")?;
-    let leaf_bytes = row.number("const_pageSizeLeaf")?;
-    let bytes_each = |name: &str| {
-        if name == "Inner" || name.starts_with("Head") { inner_bytes } else { leaf_bytes }
-    };
-    let counts = row.numbers("nodeCount_")?;
-    Ok(counts.iter().map(|(name, count)| count * bytes_each(name)).sum::<f64>() as u64)
+/// The nodes that a row counts. Their levels it does not tell.
+fn tree(row: &Row) -> Result<TreeShape, CellError> {
+    let (mut leaves, mut inner_nodes) = (0, 0);
+    for (name, count) in row.numbers("nodeCount_")? {
+        let is_inner = name == "Inner" || name.starts_with("Head");
+        *(if is_inner { &mut inner_nodes } else { &mut leaves }) += count as u64;
+    }
+    Ok(TreeShape { height: None, leaves, inner_nodes })
 }
 
 #[cfg(test)]
@@ -366,6 +370,9 @@ __mem_size_79fbae263695,hints,keys,69226496,115486720,46260224
             result.phases.iter().map(|phase| (phase.operations, phase.seconds)).collect();
         assert_eq!(read, [(50_000, 0.089), (200_000, 0.229), (200_000, 0.465)]);
         assert_eq!(result.store_bytes, Some((10_917 + 132) * 4096));
+        let tree = TreeShape { height: None, leaves: 10_917, inner_nodes: 132 };
+        assert_eq!(result.tree, Some(tree));
+        assert_eq!(tree.fan_out(), Some((10_917.0 + 131.0) / 132.0));
         assert_eq!(result.phases[2].memory_bytes, Some(46_260_224));
         assert!(result.phases.iter().all(|phase| phase.checksum.is_none()));
     }

@@ -52,6 +52,7 @@ pub(crate) fn empty_result(cell: &Cell) -> CellResult {
         phases: vec![PhaseResult::default(); cell.phases.len()],
         records: cell.keys.count as u64,
         store_bytes: None,
+        tree: None,
         facts: BTreeMap::new(),
     }
 }

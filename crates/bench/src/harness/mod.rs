@@ -12,7 +12,7 @@ mod phase;
 
 use crate::cell::{
     Cell, CellError, CellResult, EXIT_UNSUPPORTED, LoadOrder, Operation, PROTOCOL, PhaseResult,
-    Place,
+    Place, TreeShape,
 };
 use crate::checksum::Values;
 use crate::keys::Keys;
@@ -61,6 +61,11 @@ pub trait Engine: Sized {
 
     /// Bytes of pages or nodes that hold the records, where it counts them.
     fn store_bytes(&mut self) -> Result<Option<u64>, CellError> {
+        Ok(None)
+    }
+
+    /// Its nodes, if it is a tree and counts them.
+    fn shape(&mut self) -> Result<Option<TreeShape>, CellError> {
         Ok(None)
     }
 
@@ -142,7 +147,9 @@ pub fn run<E: Engine>(cell: &Cell) -> Result<CellResult, CellError> {
     let is_counted = is_changed || cell.place == Place::Memory;
     let records = if is_counted { phase::count(&mut engine)? } else { present as u64 };
     let store_bytes = engine.store_bytes()?;
-    Ok(CellResult { protocol: PROTOCOL, load, phases, records, store_bytes, facts: engine.facts() })
+    let tree = engine.shape()?;
+    let facts = engine.facts();
+    Ok(CellResult { protocol: PROTOCOL, load, phases, records, store_bytes, tree, facts })
 }
 
 /// The program of a crate with competitors: `PROGRAM competitors` and `PROGRAM cell CELL.json`.

@@ -6,15 +6,15 @@
 //! | `tree-frames` | in the engine's buffer pool |
 //! | `tree-vmcache` | at addresses of their own ([`crate::vmcache`]) |
 //!
-//! With `-baseline` behind the name the nodes have none of the paper's additions (no prefix truncation,
-//! heads or hints). These competitors reach below the public API, into modules that no user sees; there
+//! The nodes have all that "B-Trees Are Back" adds to a slotted page; with `-baseline` behind the name
+//! nothing of it, with `-prefix` prefix truncation, with `-heads` heads beside that. These competitors reach below the public API, into modules that no user sees; there
 //! is no transaction, no catalogue and no handle between the harness and the tree.
 //!
 //! [`Home`] is the part that differs; `homes` has one for each pool.
 
 pub mod homes;
 
-use crate::cell::{Cell, CellError, Place};
+use crate::cell::{Cell, CellError, Place, TreeShape};
 use crate::harness::{Engine, Session};
 use hedgerow::error::{Error, ErrorKind};
 use hedgerow::node::Ladder;
@@ -116,6 +116,14 @@ impl<H: Home, L: Ladder> Engine for TreeEngine<H, L> {
         }
         let stats = self.tree.stats().map_err(failed)?;
         Ok(Some(stats.pages() * self.home.pool().page_bytes() as u64))
+    }
+
+    /// As for [`Self::store_bytes`].
+    fn shape(&mut self) -> Result<Option<TreeShape>, CellError> {
+        if self.place == Place::File {
+            return Ok(None);
+        }
+        Ok(Some(super::shape(&self.tree.stats().map_err(failed)?)))
     }
 
     fn facts(&self) -> BTreeMap<String, String> {

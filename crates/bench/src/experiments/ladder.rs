@@ -1,0 +1,80 @@
+//! Section 4 of "B-Trees Are Back", figures 7 to 9 and the fan-out: what each technique brings.
+//!
+//! Prefix truncation, heads and hints are put on top of each other, in the engine's tree and in the
+//! paper's own programs, and each rung is compared with the one below it. The engine's tree lies in a
+//! heap of pages (`tree-heap` has all three), so that no pool is between; it is synchronised, the
+//! paper's is not.
+
+use super::{Case, Experiment, Figure, GET, INSERT, PAPER_SETS, SCAN_1_50, Size, phase};
+use crate::cell::{KeyKind, LoadOrder, Phase, Place};
+
+/// Each rung after the one below it.
+const RUNGS: &[&str] = &[
+    "tree-heap-baseline",
+    "tree-heap-prefix",
+    "tree-heap-heads",
+    "tree-heap",
+    "btree-cpp-baseline",
+    "btree-cpp-prefix",
+    "btree-cpp-heads",
+    "btree-cpp-hints",
+];
+
+fn case(
+    size: Size,
+    (keys, kind, count): (&'static str, KeyKind, usize),
+    load_percent: usize,
+    phases: Vec<Phase>,
+) -> Case {
+    Case {
+        name: keys.to_owned(),
+        keys,
+        kind,
+        count: size.scale(count),
+        value_bytes: 8,
+        load_order: LoadOrder::Shuffled,
+        load_percent,
+        phases,
+        place: Place::Memory,
+        memory_limit_bytes: None,
+        shrink_by: None,
+        seconds_limit: size.seconds(180),
+    }
+}
+
+/// Figures 7 to 9: throughput and space by key set.
+pub fn ladder(size: Size) -> Experiment {
+    let operations = size.scale(1_000_000);
+    let phases = vec![
+        phase("insert last 10 %", INSERT, 0),
+        phase("get zipf", GET, operations).zipf(),
+        phase("scan 1-50 zipf", SCAN_1_50, operations).zipf(),
+    ];
+    Experiment {
+        name: "ladder",
+        claim: "prefix truncation saves space, most where keys have long prefixes in common; heads \
+                cost some of it, and with hints speed up look-ups, most those of integers (figures 7 \
+                to 9 of \"B-Trees Are Back\")",
+        figure: Figure::Rate,
+        competitors: RUNGS,
+        skips: &[],
+        cases: PAPER_SETS.map(|set| case(size, set, 90, phases.clone())).to_vec(),
+    }
+}
+
+/// Section 4.4. How full nodes are goes up and down while a tree grows, so each pair has another size,
+/// from a sixteenth on.
+pub fn fan_out(size: Size) -> Experiment {
+    // Gets show that all have the same records; nothing is to be learned from their speed.
+    let phases = vec![phase("get", GET, size.scale(10_000))];
+    let shrinking = |set| Case { shrink_by: Some(16.0), ..case(size, set, 100, phases.clone()) };
+    Experiment {
+        name: "fan-out",
+        claim: "prefix truncation doubles the fan-out for URLs, heads take a part of it, hints next to \
+                nothing (section 4.4 of \"B-Trees Are Back\")",
+        figure: Figure::Rate,
+        competitors: RUNGS,
+        skips: &[],
+        cases: PAPER_SETS.map(shrinking).to_vec(),
+    }
+}
