@@ -23,6 +23,12 @@ pub enum Command {
     Run(RunArguments),
     /// Print tables in Markdown: medians, spread, ratios to the first competitor
     Report {
+        /// One table of everything, with fewer columns
+        #[arg(long)]
+        compact: bool,
+        /// Ratios to the competitor before, as on a ladder, instead of the first
+        #[arg(long, requires = "compact")]
+        steps: bool,
         /// Files of records
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,

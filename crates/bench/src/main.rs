@@ -13,8 +13,9 @@ use hedgerow_bench::cell::KeyKind;
 use hedgerow_bench::experiments::{self, Case, Size};
 use hedgerow_bench::external::{Programs, process};
 use hedgerow_bench::record::{self, Sink};
+use hedgerow_bench::report::{self, Over};
 use hedgerow_bench::run::{self, Plan};
-use hedgerow_bench::{chart, engines, harness, report};
+use hedgerow_bench::{chart, engines, harness};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,8 +29,14 @@ fn main() -> ExitCode {
         Command::Competitors => words(print(&(engines::NAMES.join("\n") + "\n"))),
         Command::Cell { file } => harness::answer(&file, engines::run),
         Command::Run(arguments) => run_experiments(&arguments),
-        Command::Report { files } => {
-            words(record::read(&files).and_then(|records| print(&report::markdown(&records))))
+        Command::Report { files, compact, steps } => {
+            words(record::read(&files).and_then(|records| {
+                let over = if steps { Over::Previous } else { Over::First };
+                print(&match compact {
+                    true => report::compact(&records, over),
+                    false => report::markdown(&records),
+                })
+            }))
         }
         Command::Chart { files, out } => words(record::read(&files).and_then(|records| {
             let pictures = chart::draw(&records, &out)?;

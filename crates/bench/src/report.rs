@@ -1,9 +1,21 @@
-//! Tables in Markdown: medians, spread, and ratios to the first competitor.
+//! Tables in Markdown: medians, spread, and ratios to the first competitor; one a case with all that is
+//! known, or one for everything with what a document needs.
+//!
+//! Plain functions; thread-safety does not arise.
 
 use crate::experiments::Figure;
 use crate::record::Records;
 use crate::summary::{self, Entry, Spread, Table};
 use std::fmt::Write;
+
+/// What a compact table compares with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The first competitor of the case.
+    First,
+    /// The competitor before, as on a ladder.
+    Previous,
+}
 
 /// The tables of `records`, after the machines, revisions and commands that they come from.
 pub fn markdown(records: &Records) -> String {
@@ -12,7 +24,80 @@ pub fn markdown(records: &Records) -> String {
     out
 }
 
+/// One table of all `records`, after the machines, revisions and commands that they come from; what gave
+/// no figures follows it.
+pub fn compact(records: &Records, over: Over) -> String {
+    let mut out = String::new();
+    write_compact(&mut out, records, over).expect("a string takes everything");
+    out
+}
+
+fn write_compact(out: &mut String, records: &Records, over: Over) -> std::fmt::Result {
+    write_headers(out, records)?;
+    let whom = match over {
+        Over::First => "the first",
+        Over::Previous => "the one before",
+    };
+    writeln!(
+        out,
+        "\n| experiment | case | phase | competitor | median | smallest to largest | over {whom} |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|")?;
+    let tables = summary::tables(records);
+    for table in &tables {
+        let unit = match table.figure {
+            Figure::Rate => "/s",
+            Figure::Space => " x",
+        };
+        let rows = table.rows.iter().map(|row| (row, unit));
+        for (row, unit) in rows.chain(table.tree.iter().map(|row| (row, ""))) {
+            for entry in &row.entries {
+                let Some(figure) = entry.figure else { continue };
+                let ratio = match over {
+                    Over::First => entry.ratio,
+                    Over::Previous => entry.step,
+                };
+                writeln!(
+                    out,
+                    "| {} | {} | {} | {} | {}{unit} | {} | {} |",
+                    table.experiment,
+                    table.case,
+                    row.phase,
+                    entry.competitor,
+                    show_number(figure.median),
+                    range(Some(figure)),
+                    median(ratio)
+                )?;
+            }
+        }
+    }
+    let mut is_first = true;
+    for table in &tables {
+        for missing in &table.missing {
+            let gap = if is_first { "\n" } else { "" };
+            writeln!(out, "{gap}- {}, {}: {missing}", table.experiment, table.case)?;
+            is_first = false;
+        }
+    }
+    write_unreadable(out, records)
+}
+
 fn write(out: &mut String, records: &Records) -> std::fmt::Result {
+    write_headers(out, records)?;
+    for table in summary::tables(records) {
+        write_table(out, &table)?;
+    }
+    write_unreadable(out, records)
+}
+
+fn write_unreadable(out: &mut String, records: &Records) -> std::fmt::Result {
+    for line in &records.unreadable {
+        writeln!(out, "\nNot a record: {line}")?;
+    }
+    Ok(())
+}
+
+fn write_headers(out: &mut String, records: &Records) -> std::fmt::Result {
     for header in &records.headers {
         let machine = &header.machine;
         writeln!(
@@ -29,12 +114,6 @@ fn write(out: &mut String, records: &Records) -> std::fmt::Result {
             machine.autogroup.map_or("", |on| if on { ", autogroups" } else { ", no autogroups" }),
             machine.load.map_or(String::new(), |load| format!(", load before {load}")),
         )?;
-    }
-    for table in summary::tables(records) {
-        write_table(out, &table)?;
-    }
-    for line in &records.unreadable {
-        writeln!(out, "\nNot a record: {line}")?;
     }
     Ok(())
 }
@@ -59,6 +138,23 @@ fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
         }
     }
     writeln!(out)?;
+    // Without more than its size nothing is known of the tree; that stands below.
+    if table.tree.len() > 1 {
+        writeln!(
+            out,
+            "| of the tree | competitor | median | smallest to largest | over {first}, median \
+             | smallest to largest |"
+        )?;
+        writeln!(out, "|---|---|---|---|---|---|")?;
+        for row in &table.tree {
+            for entry in row.entries.iter().filter(|entry| entry.figure.is_some()) {
+                let Entry { competitor, figure, ratio, .. } = entry;
+                let figures = [median(*figure), range(*figure), median(*ratio), range(*ratio)];
+                writeln!(out, "| {} | {competitor} | {} |", row.phase, figures.join(" | "))?;
+            }
+        }
+        writeln!(out)?;
+    }
     for (name, memory, pages) in &table.bytes_a_record {
         let show = |spread: &Option<Spread>, of: &str| {
             spread.map(|spread| format!("{:.1} bytes of {of}", spread.median))
@@ -76,11 +172,15 @@ fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
     Ok(())
 }
 
+fn median(spread: Option<Spread>) -> String {
+    spread.map_or("".into(), |spread| show_number(spread.median))
+}
+
+fn range(spread: Option<Spread>) -> String {
+    spread.map_or("".into(), |s| format!("{} to {}", show_number(s.min), show_number(s.max)))
+}
+
 fn cells(entry: &Entry) -> String {
-    let median = |spread: Option<Spread>| spread.map_or("".into(), |s| show_number(s.median));
-    let range = |spread: Option<Spread>| {
-        spread.map_or("".into(), |s| format!("{} to {}", show_number(s.min), show_number(s.max)))
-    };
     let runs = entry.figure.map_or(0, |spread| spread.count);
     [
         median(entry.figure),
