@@ -76,7 +76,10 @@ fn draw_table(table: &Table, svg: &mut String) -> Result<bool, Box<dyn Error>> {
         return Ok(false);
     }
     let bars = groups.first().map_or(0, |(_, entries)| entries.len());
-    let group_width = (bars as u32 * BAR_WIDTH + GROUP_GAP).max(110);
+    // Labels of about six pixels a character, side by side.
+    let longest = groups.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let label_width = 6 * u32::try_from(longest).unwrap_or(u32::MAX / 6) + 14;
+    let group_width = (bars as u32 * BAR_WIDTH + GROUP_GAP).max(label_width);
     let width = 110 + groups.len() as u32 * group_width + LEGEND_WIDTH;
     let right = groups.len() as f64 + f64::from(LEGEND_WIDTH) / f64::from(group_width);
     let root = SVGBackend::with_string(svg, (width, HEIGHT)).into_drawing_area();
