@@ -346,8 +346,11 @@ pub fn choose(blocks: [Option<&SuperblockBytes>; 4]) -> Result<Chosen> {
             Some((offset, what)) => Error::corrupted_at(offset, format!("superblock: {what}")),
             None => {
                 let empty = found.iter().all(|block| matches!(block, Found::Absent));
-                let what =
-                    if empty { "the file is empty or zeroes" } else { "the file is no store" };
+                let what = if empty {
+                    "the file is too short for a store, or zeroes"
+                } else {
+                    "the file is no store"
+                };
                 Error::new(ErrorKind::NotAStore, what)
             }
         });
