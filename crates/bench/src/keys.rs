@@ -1,21 +1,29 @@
 //! Key sets in memory: read from the shuffled file or made, and held alike for every competitor.
 //!
-//! Each key is an allocation of its own, as in a program that got its keys from somewhere: looking
-//! at one costs a cache miss, for whichever store. Immutable once made; `Send + Sync`.
+//! Keys are held as C++ holds a `std::string`, because the programs of the papers do: 32 bytes in an
+//! array, up to 16 bytes of key in place and longer ones in an allocation of their own. Looking at a
+//! short key costs one cache miss, at a long one two, for whichever store. Immutable once made;
+//! `Send + Sync`.
 
 use crate::cell::{CellError, KeyKind, KeySet};
 use crate::checksum::mix;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
+use smallvec::SmallVec;
 
 /// What all shuffling is seeded with.
 pub const SHUFFLE_SEED: u64 = 0x4ed6_e806;
 
+/// One key: the size of a `std::string`, and split between place and heap like one.
+type Key = SmallVec<[u8; 16]>;
+
+const _: () = assert!(size_of::<Key>() == 32);
+
 /// The keys of a cell, in their random order.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    keys: Vec<Box<[u8]>>,
+    keys: Vec<Key>,
 }
 
 impl Keys {
@@ -28,16 +36,22 @@ impl Keys {
         if u32::try_from(count).is_err() {
             return Err(CellError::Failed(format!("{count} keys are more than 2^32 - 1")));
         }
-        let keys: Vec<Box<[u8]>> = match set.kind {
+        let keys: Vec<Key> = match set.kind {
             KeyKind::File => read_lines(set)?,
             KeyKind::Dense4 => {
                 let mut numbers: Vec<u32> = (0..count as u32).collect();
                 shuffle(&mut numbers);
-                numbers.iter().map(|number| number.to_be_bytes().into()).collect()
+                numbers.iter().map(|number| Key::from_slice(&number.to_be_bytes())).collect()
             }
             // Permutations of all numbers, taken at 0, 1, 2, ...: different by construction.
-            KeyKind::Sparse4 => (0..count as u32).map(|n| mix32(n).to_be_bytes().into()).collect(),
-            KeyKind::Random8 => (0..count as u64).map(|n| mix(n).to_be_bytes().into()).collect(),
+            KeyKind::Sparse4 => {
+                let key = |n| Key::from_slice(&mix32(n).to_be_bytes());
+                (0..count as u32).map(key).collect()
+            }
+            KeyKind::Random8 => {
+                let key = |n| Key::from_slice(&mix(n).to_be_bytes());
+                (0..count as u64).map(key).collect()
+            }
         };
         Ok(Keys { keys })
     }
@@ -84,13 +98,13 @@ pub fn shuffle<T>(items: &mut [T]) {
     items.shuffle(&mut Pcg64Mcg::seed_from_u64(SHUFFLE_SEED));
 }
 
-fn read_lines(set: &KeySet) -> Result<Vec<Box<[u8]>>, CellError> {
+fn read_lines(set: &KeySet) -> Result<Vec<Key>, CellError> {
     let failed = |words: String| CellError::Failed(format!("key set {}: {words}", set.name));
     let path = set.path.as_ref().ok_or_else(|| failed("it has no file".into()))?;
     let text = std::fs::read(path)
         .map_err(|error| failed(format!("cannot read {}: {error}", path.display())))?;
-    let keys: Vec<Box<[u8]>> =
-        text.split(|&byte| byte == b'\n').take(set.count).map(Box::from).collect();
+    let keys: Vec<Key> =
+        text.split(|&byte| byte == b'\n').take(set.count).map(Key::from_slice).collect();
     if keys.len() < set.count || keys.iter().any(|key| key.is_empty()) {
         let found = keys.iter().filter(|key| !key.is_empty()).count();
         return Err(failed(format!("{} has {found} keys, not {}", path.display(), set.count)));

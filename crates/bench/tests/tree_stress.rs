@@ -144,15 +144,13 @@ fn scan<P: PagePool>(tree: &Tree<P>, forward: bool) {
 fn look_up_groups<P: PagePool>(tree: &Tree<P>) {
     let keys: Vec<_> = (0..KEYS).step_by(31).map(key_of).collect();
     for group in keys.chunks(16) {
-        let mut found = 0;
-        tree.get_many(group, |index, value| {
+        let values = tree.get_many(group).unwrap();
+        assert_eq!(values.len(), group.len());
+        for (key, value) in group.iter().zip(&values) {
             if let Some(value) = value {
-                generation_of(&group[index], value);
+                generation_of(key, value);
             }
-            found += 1;
-        })
-        .unwrap();
-        assert_eq!(found, group.len());
+        }
     }
 }
 

@@ -6,10 +6,9 @@
 //! a skew, so a cell may need several launches, each of which loads anew. It prints whole milliseconds.
 //!
 //! What differs from a store that is measured by [`crate::harness`]. In the program's favour: a look-up gives a pointer
-//! to the value and looks at its first byte, a scan looks at no value; keys of up to 15 bytes lie inside the array of
-//! keys (`std::string`), where a `Box<[u8]>` costs a second cache miss. Longer keys cost two for both. Against it: it
-//! takes its accesses out of a block of 2^18 that is refilled off the clock. It draws its accesses itself, of the same
-//! distribution over the same keys (of random integers: over as many others), so there is no checksum.
+//! to the value and looks at its first byte, a scan looks at no value. Against it: it takes its accesses out of a block
+//! of 2^18 that is refilled off the clock. It draws its accesses itself, of the same distribution over the same keys (of
+//! random integers: over as many others), so there is no checksum. Keys cost both the same ([`crate::keys`]).
 //!
 //! Plain functions and data, `Send + Sync`.
 

@@ -36,7 +36,7 @@ use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::ExclusiveGuard;
-use hedgerow_sync::optimistic::RacingBytes;
+use hedgerow_sync::optimistic::{self, RacingBytes};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use hedgerow_sync::primitive::{Arc, Mutex};
@@ -406,6 +406,14 @@ impl PagePool for BufferPool {
     #[inline(always)]
     fn expect_frame(&self, id: PageId) -> Option<FrameId> {
         Some(self.preferred(id))
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, id: PageId) {
+        if let Some(word) = self.table.word(id) {
+            optimistic::prefetch(std::ptr::from_ref(word));
+        }
+        optimistic::prefetch(std::ptr::from_ref(self.header(self.preferred(id))));
     }
 
     fn in_range(&self, id: PageId) -> bool {

@@ -69,9 +69,7 @@ impl Keyspace {
     /// page reads of a group overlap. Each value is linearizable, not all of them together.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.inner.check_open()?;
-        let mut values = Vec::with_capacity(keys.len());
-        self.tree.get_many(keys, |_, value| values.push(value.map(Value::from)))?;
-        Ok(values)
+        self.tree.get_many(keys)
     }
 
     /// Whether there is a record of `key`.

@@ -69,6 +69,9 @@ pub trait PagePool: Send + Sync + Sized + 'static {
         self.translate(id)
     }
 
+    /// Asks the memory for what a later [`Self::translate`] and [`Self::head`] of the page will read.
+    fn prefetch(&self, _id: PageId) {}
+
     /// Whether an id lies in the range that was ever given out. An id out of range that was read
     /// from a validated page is corruption.
     fn in_range(&self, id: PageId) -> bool;

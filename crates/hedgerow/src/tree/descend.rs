@@ -100,12 +100,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         Ok(page)
     }
 
-    /// Asks for the lines of a leaf that every search reads first, all at once: else the processor
+    /// Asks for the lines of a node that every search reads first, all at once: else the processor
     /// finds out about the heads only when the hints have arrived. The frame is a guess, and a wrong
     /// one costs a few lines of cache.
     #[inline(always)]
-    fn prefetch_leaf(&self, leaf: PageId) {
-        if let Some(frame) = self.pool.expect_frame(leaf) {
+    pub(super) fn prefetch_node(&self, id: PageId) {
+        if let Some(frame) = self.pool.expect_frame(id) {
             Node::<_, L>::new(self.pool.bytes(frame)).prefetch();
         }
     }
@@ -119,7 +119,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             level -= 1;
             let child = Node::<_, L>::new(page.bytes()).child_for(key).child;
             if level == 0 {
-                self.prefetch_leaf(child);
+                self.prefetch_node(child);
             }
             page = self.open_child(child, &page, level)?;
         }

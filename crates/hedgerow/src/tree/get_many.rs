@@ -1,21 +1,20 @@
 //! Look-ups of many keys at once, whose cache misses and page faults overlap.
 //!
 //! The keys are taken in groups. All keys of a group go down one level before any goes down the
-//! next, and each asks for the lines that it will read there (group prefetching; Chen et al.,
+//! next, and each asks for what it will read in its next step: the word of the page table, the frame's
+//! header, the first lines of the node, and in the end the record (group prefetching; Chen et al.,
 //! "Improving Hash Join Performance through Prefetching"). Pages of a group that are not in memory
 //! are faulted with one submission. A key that meets a conflict is looked up by itself at the end.
 //!
-//! Invariant: the visitor sees validated copies only, each key once, in the order of the keys within a
-//! group. Thread-safety: as for [`Tree`].
+//! Invariant: a value that is returned was validated after it had been copied. Thread-safety: as for
+//! [`Tree`].
 
 use super::get::CopyOut;
 use super::{Tree, Value};
 use crate::error::Result;
 use crate::node::{Ladder, Node};
-use crate::page::header;
 use crate::page::{Access, OptimisticPage, PagePool, PoolSession, Restart};
 use crate::types::PageId;
-use hedgerow_sync::optimistic::PageBytes;
 
 /// Keys in a group: enough to cover a memory latency, few enough to stay in the first-level cache.
 const GROUP_KEYS: usize = 16;
@@ -25,10 +24,14 @@ const GROUP_FAULTS: usize = 4;
 
 /// One key of a group on its way down.
 enum Lane<'p, P: PagePool> {
-    /// Arrived at a node of this level.
+    /// At an open node of this level.
     At(OptimisticPage<'p, P>, u8),
-    /// Found, or found missing.
-    Done(Option<Value>),
+    /// About to open the child of an open node; the child is of this level.
+    Below(OptimisticPage<'p, P>, PageId, u8),
+    /// About to copy the record of this index.
+    Record(OptimisticPage<'p, P>, usize),
+    /// The value is in its place, or there is none.
+    Done,
     /// The page is not in memory.
     Absent(PageId),
     /// Has to go alone.
@@ -36,40 +39,33 @@ enum Lane<'p, P: PagePool> {
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
-    /// Looks up many keys, and calls `visit` with the index of each key and its value, if there is
-    /// one, in the order of `keys`.
+    /// The values of many keys, in the order of `keys`; `None` where there is no record.
     ///
     /// Faster than as many [`Tree::get`]s when the tree is larger than the processor's caches, and
     /// far faster when pages have to be read: those of a group of 16 keys are read together. The
     /// keys are looked up one by one as far as other threads are concerned. Errors as for
-    /// [`Tree::get`]; keys that were visited before stay visited.
-    pub fn get_many<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        mut visit: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        for (group, keys) in keys.chunks(GROUP_KEYS).enumerate() {
-            let mut lanes: [Lane<'_, P>; GROUP_KEYS] = std::array::from_fn(|_| Lane::Done(None));
+    /// [`Tree::get`].
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        let mut values = Vec::new();
+        values.resize_with(keys.len(), || None);
+        for (keys, values) in keys.chunks(GROUP_KEYS).zip(values.chunks_mut(GROUP_KEYS)) {
+            let mut lanes: [Lane<'_, P>; GROUP_KEYS] = [Lane::Done; GROUP_KEYS];
             let lanes = &mut lanes[..keys.len()];
-            self.run_group(keys, lanes)?;
-            for (i, lane) in lanes.iter().enumerate() {
-                let at = group * GROUP_KEYS + i;
+            self.run_group(keys, lanes, values)?;
+            for ((lane, key), value) in lanes.iter().zip(keys).zip(values) {
+                let key = key.as_ref();
                 match lane {
-                    Lane::Done(value) => visit(at, value.as_deref()),
+                    Lane::Done => {}
                     Lane::Alone(restart) => {
-                        let mut value = Value::default();
-                        let mut copy = CopyOut(&mut value);
-                        let found = self.read_again(keys[i].as_ref(), &mut copy, *restart)?;
-                        visit(at, found.then_some(value.as_bytes()));
+                        let mut copy = Value::default();
+                        let found = self.read_again(key, &mut CopyOut(&mut copy), *restart)?;
+                        *value = found.then_some(copy);
                     }
-                    Lane::At(..) | Lane::Absent(_) => {
-                        let value = self.get(keys[i].as_ref())?;
-                        visit(at, value.as_deref());
-                    }
+                    _ => *value = self.get(key)?,
                 }
             }
         }
-        Ok(())
+        Ok(values)
     }
 
     /// Brings the lanes of a group to an end, but for those that have to go alone.
@@ -77,11 +73,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         &'p self,
         keys: &[K],
         lanes: &mut [Lane<'p, P>],
+        values: &mut [Option<Value>],
     ) -> Result<()> {
-        for lane in lanes.iter_mut() {
-            *lane = self.start();
-        }
-        while self.go_down(keys, lanes) {}
+        // The root is opened once; each lane's next step validates it.
+        lanes.fill(self.start());
+        while self.go_on(keys, lanes, values) {}
         if !lanes.iter().any(|lane| matches!(lane, Lane::Absent(_))) {
             return Ok(());
         }
@@ -91,7 +87,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             if !self.fault_absent(lanes, &mut session)? {
                 break;
             }
-            while self.go_down(keys, lanes) {}
+            while self.go_on(keys, lanes, values) {}
         }
         Ok(())
     }
@@ -103,44 +99,52 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
     }
 
-    /// Moves every lane down by one level, or to its end. `false` if none has moved.
-    fn go_down<'p, K: AsRef<[u8]>>(&'p self, keys: &[K], lanes: &mut [Lane<'p, P>]) -> bool {
+    /// Moves every lane on by one step. `false` if none has moved.
+    fn go_on<'p, K: AsRef<[u8]>>(
+        &'p self,
+        keys: &[K],
+        lanes: &mut [Lane<'p, P>],
+        values: &mut [Option<Value>],
+    ) -> bool {
         let mut moved = false;
-        for (lane, key) in lanes.iter_mut().zip(keys) {
-            if let Lane::At(page, level) = *lane {
-                moved = true;
-                *lane = self.go_down_one(key.as_ref(), page, level).unwrap_or_else(stopped);
-            }
+        for ((lane, key), value) in lanes.iter_mut().zip(keys).zip(values) {
+            let next = match *lane {
+                Lane::At(page, level) => self.search(key.as_ref(), page, level),
+                Lane::Below(parent, child, level) => self
+                    .open_child(child, &parent, level)
+                    .and_then(|page| self.search(key.as_ref(), page, level)),
+                Lane::Record(leaf, index) => copy_record::<P, L>(leaf, index, value),
+                Lane::Done | Lane::Absent(_) | Lane::Alone(_) => continue,
+            };
+            moved = true;
+            *lane = next.unwrap_or_else(stopped);
         }
         moved
     }
 
+    /// Looks for the key in an open node, and asks for what the next step will read.
     #[inline(always)]
-    fn go_down_one<'p>(
+    fn search<'p>(
         &'p self,
         key: &[u8],
         page: OptimisticPage<'p, P>,
         level: u8,
     ) -> Result<Lane<'p, P>, Restart> {
         page.note_use();
-        if page.bytes().field_u8::<{ header::LEVEL }>() != level {
-            return Err(self.damaged(&page));
-        }
         let node = Node::<_, L>::new(page.bytes());
         if level == 0 {
             let at = node.search(key);
-            let mut value = Value::default();
-            if at.found {
-                node.copy_value(at.index, &mut value.0);
+            if !at.found {
+                page.validate()?;
+                return Ok(Lane::Done);
             }
-            page.validate()?;
-            return Ok(Lane::Done(at.found.then_some(value)));
+            node.prefetch_record(at.index);
+            return Ok(Lane::Record(page, at.index));
         }
         let child = node.child_for(key).child;
-        // The level is looked at on the next round: a look now would wait for the line.
-        let child = OptimisticPage::open(&*self.pool, child, Some(&page))?;
-        Node::<_, L>::new(child.bytes()).prefetch();
-        Ok(Lane::At(child, level - 1))
+        self.pool.prefetch(child);
+        self.prefetch_node(child);
+        Ok(Lane::Below(page, child, level - 1))
     }
 
     /// Reads the absent pages of a group together and starts their lanes over. `false` if there were
@@ -171,6 +175,31 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         Ok(true)
     }
+}
+
+impl<P: PagePool> Clone for Lane<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: PagePool> Copy for Lane<'_, P> {}
+
+/// Copies a record's value to its place, and validates the leaf that it was found in.
+#[inline(always)]
+fn copy_record<'p, P: PagePool, L: Ladder>(
+    leaf: OptimisticPage<'p, P>,
+    index: usize,
+    value: &mut Option<Value>,
+) -> Result<Lane<'p, P>, Restart> {
+    // Filled where the caller will find it: a value is larger than what a move is free for.
+    let copy = value.get_or_insert_default();
+    Node::<_, L>::new(leaf.bytes()).copy_value(index, &mut copy.0);
+    if let Err(restart) = leaf.validate() {
+        *value = None;
+        return Err(restart);
+    }
+    Ok(Lane::Done)
 }
 
 fn stopped<'p, P: PagePool>(restart: Restart) -> Lane<'p, P> {

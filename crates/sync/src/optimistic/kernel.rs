@@ -368,3 +368,16 @@ pub fn leading_below(block: &[u32; 16], bound: u32) -> usize {
         (!below).trailing_zeros() as usize
     }
 }
+
+/// Asks the processor for the cache line at an address, which may lead nowhere; a hint.
+#[inline(always)]
+pub fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and never faults, wherever it points; SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}

@@ -32,7 +32,7 @@ mod tests;
 mod view;
 
 pub use copied::{Copied, INLINE_BYTES};
-pub use kernel::leading_below;
+pub use kernel::{leading_below, prefetch};
 pub use plain::PlainBytes;
 pub use racing::{MIN_BYTES, RacingBytes};
 

@@ -238,14 +238,6 @@ impl<V: View> PageBytes for V {
 
     #[inline(always)]
     fn prefetch(self, offset: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch reads nothing and never faults, wherever it points; SSE is part of
-            // x86-64.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base().wrapping_add(offset).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = offset;
+        kernel::prefetch(self.base().wrapping_add(offset));
     }
 }

@@ -149,12 +149,9 @@ impl<P: PagePool, L: Ladder> Session for TreeSession<'_, P, L> {
 
     #[inline]
     fn get_many(&mut self, keys: &[&[u8]], mut found: impl FnMut(&[u8])) -> Result<(), CellError> {
-        let visit = |_, value: Option<&[u8]>| {
-            if let Some(value) = value {
-                found(value);
-            }
-        };
-        self.tree.get_many(keys, visit).map_err(failed)
+        let values = self.tree.get_many(keys).map_err(failed)?;
+        values.iter().flatten().for_each(|value| found(value));
+        Ok(())
     }
 
     #[inline]

@@ -195,11 +195,12 @@ fn hog(pool: &MemoryPool, done: &AtomicBool, mut random: SplitMix64) {
 
 fn look_up_groups(tree: &TinyTree) {
     let keys: Vec<_> = (0..KEYS).step_by(7).map(key_of).collect();
-    tree.get_many(&keys, |index, value| {
-        let generation = value.map(|value| generation_of(&keys[index], value));
+    let values = tree.get_many(&keys).unwrap();
+    assert_eq!(values.len(), keys.len());
+    for (index, value) in values.iter().enumerate() {
+        let generation = value.as_ref().map(|value| generation_of(&keys[index], value));
         assert!(generation.is_some() || !is_permanent(7 * index as u64));
-    })
-    .unwrap();
+    }
 }
 
 #[test]

@@ -116,14 +116,11 @@ fn compare<L: Ladder>(tree: &Tree<MemoryPool, L>, model: &Model, random: &mut Sp
         scan(tree, model, (bound(random, a), bound(random, b)));
     }
     let keys: Vec<_> = (0..50).map(|_| random_key(random, tree.max_record_bytes())).collect();
-    let mut next = 0;
-    tree.get_many(&keys, |index, value| {
-        assert_eq!(index, next);
-        assert_eq!(value, model.get(&keys[index]).map(Vec::as_slice));
-        next += 1;
-    })
-    .unwrap();
-    assert_eq!(next, keys.len());
+    let values = tree.get_many(&keys).unwrap();
+    assert_eq!(values.len(), keys.len());
+    for (key, value) in keys.iter().zip(&values) {
+        assert_eq!(value.as_deref(), model.get(key).map(Vec::as_slice));
+    }
 }
 
 fn scan<L: Ladder>(
