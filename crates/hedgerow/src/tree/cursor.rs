@@ -30,8 +30,8 @@ enum Place {
     Start,
     /// Behind the last record in bounds.
     End,
-    /// Before the first record whose key is not below this one.
-    Before(Vec<u8>),
+    /// Before the first record whose key is not below the one that is sought.
+    Sought,
 }
 
 /// A position in a tree, between bounds; see the head of this file.
@@ -41,8 +41,10 @@ pub struct Cursor<P: PagePool, L: Ladder = Hints> {
     upper: Bound<Box<[u8]>>,
     empty: bool,
     place: Place,
+    sought: Vec<u8>,
     leaf: Box<[u8]>,
-    /// Records `first..end` of the leaf are in bounds; the cursor stands before record `gap`.
+    /// Records `first..end` of the leaf are in bounds; the cursor stands before record `gap`. All are
+    /// zero while the place is no leaf.
     first: usize,
     gap: usize,
     end: usize,
@@ -86,6 +88,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             lower,
             upper,
             place: Place::Start,
+            sought: Vec::new(),
             leaf: Box::default(),
             first: 0,
             gap: 0,
@@ -124,8 +127,9 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     ///
     /// The key and the value live until the cursor is used again. Errors: those of [`Tree::get`];
     /// after one, every call returns it again.
+    #[inline]
     pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        while self.gap == self.end || !matches!(self.place, Place::Leaf) {
+        while self.gap == self.end {
             if !self.step(true)? {
                 return Ok(None);
             }
@@ -136,8 +140,9 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
 
     /// The record before the cursor, which moves over it; `None` at the start, and from then on.
     /// Else as [`Cursor::next_record`].
+    #[inline]
     pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        while self.gap == self.first || !matches!(self.place, Place::Leaf) {
+        while self.gap == self.first {
             if !self.step(false)? {
                 return Ok(None);
             }
@@ -156,28 +161,37 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             Bound::Included(high) | Bound::Excluded(high) => key > &**high,
             Bound::Unbounded => false,
         };
-        self.place = match (below, above) {
+        self.sought.clear();
+        self.sought.extend_from_slice(key);
+        self.go(match (below, above) {
             (true, _) => Place::Start,
             (_, true) => Place::End,
-            _ => Place::Before(key.to_vec()),
-        };
+            _ => Place::Sought,
+        });
     }
 
     /// Goes before the first record in bounds. Reads nothing yet.
     pub fn seek_to_start(&mut self) {
-        self.place = Place::Start;
+        self.go(Place::Start);
     }
 
     /// Goes behind the last record in bounds. Reads nothing yet.
     pub fn seek_to_end(&mut self) {
-        self.place = Place::End;
+        self.go(Place::End);
+    }
+
+    fn go(&mut self, place: Place) {
+        self.place = place;
+        (self.first, self.gap, self.end) = (0, 0, 0);
     }
 
     /// Bytes of memory that the cursor holds.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.leaf.len() + self.key.capacity() + self.fence.capacity()
+        let keys = self.key.capacity() + self.fence.capacity() + self.sought.capacity();
+        size_of::<Self>() + self.leaf.len() + keys
     }
 
+    #[inline]
     fn record(&mut self, index: usize) -> (&[u8], &[u8]) {
         let node = plain::<L>(&self.leaf);
         self.key.truncate(self.prefix_len);
@@ -198,7 +212,11 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             Place::Leaf => self.step_leaf(forward),
             _ => self.step_to_place().map(|()| true),
         };
-        stepped.inspect_err(|error| self.error = Some(error.duplicate()))
+        stepped.inspect_err(|error| {
+            self.error = Some(error.duplicate());
+            // Nothing of the leaf is returned any more, in either direction.
+            (self.first, self.gap, self.end) = (0, 0, 0);
+        })
     }
 
     /// Loads the leaf of the place that the cursor was sent to.
@@ -206,11 +224,8 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         if self.leaf.is_empty() {
             self.leaf = vec![0; self.tree.pool.page_bytes()].into_boxed_slice();
         }
-        // Out of the cursor for the time being, for its key is borrowed; a failed load leaves the
-        // cursor failed anyway.
-        let place = std::mem::replace(&mut self.place, Place::Start);
-        let (target, behind) = match (&place, &self.lower, &self.upper) {
-            (Place::Before(key), ..) => (Target::Key(key), false),
+        let (target, behind) = match (&self.place, &self.lower, &self.upper) {
+            (Place::Sought, ..) => (Target::Key(&self.sought), false),
             (Place::Start | Place::Leaf, Bound::Included(key), _) => (Target::Key(key), false),
             (Place::Start | Place::Leaf, Bound::Excluded(key), _) => (Target::Key(key), true),
             (Place::Start | Place::Leaf, Bound::Unbounded, _) => (Target::Key(&[]), false),
@@ -228,8 +243,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             }
             Target::Last => node.count(),
         };
-        self.enter_leaf();
-        self.gap = gap.clamp(self.first, self.end);
+        self.enter_leaf(gap);
         Ok(())
     }
 
@@ -272,13 +286,12 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             // The usual case: the lower fence of the new leaf is the upper fence of the old one.
             false => crate::node::Position { index: 0, found: false },
         };
-        self.enter_leaf();
-        self.gap = (at.index + usize::from(at.found)).clamp(self.first, self.end);
+        self.enter_leaf(at.index + usize::from(at.found));
         Ok(true)
     }
 
-    /// Takes up a leaf that was just loaded: its prefix, and where the bounds cut it.
-    fn enter_leaf(&mut self) {
+    /// Takes up a leaf that was just loaded, at a gap: its prefix, and where the bounds cut it.
+    fn enter_leaf(&mut self, gap: usize) {
         let node = plain::<L>(&self.leaf);
         self.key.clear();
         node.append_prefix(&mut self.key);
@@ -305,6 +318,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             Bound::Unbounded => (node.count(), !node.has_upper_fence()),
         };
         self.end = self.end.max(self.first);
+        self.gap = gap.clamp(self.first, self.end);
         self.place = Place::Leaf;
     }
 }

@@ -108,7 +108,8 @@ fn operations_report_a_child_of_the_wrong_level() {
     corrupted(tree.remove(b"key/00000").unwrap_err());
     let mut cursor = tree.scan();
     corrupted(cursor.next_record().unwrap_err());
-    // A cursor stays failed.
+    // A cursor stays failed, in both directions.
+    corrupted(cursor.previous_record().unwrap_err());
     cursor.seek(b"key/01999");
     corrupted(cursor.next_record().unwrap_err());
     corrupted(tree.get_many(&[b"key/01000", b"key/00000"]).unwrap_err());

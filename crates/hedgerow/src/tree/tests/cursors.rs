@@ -1,0 +1,161 @@
+//! Cursors over leaves of many records: against a map, by random steps in both directions, with and
+//! without changes between the steps.
+
+use super::*;
+use hedgerow_sync::primitive::random;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Pages of some hundred records.
+const PAGE: usize = 4096;
+const KEYS: u64 = 2_000;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn key_of(number: u64) -> Vec<u8> {
+    // Every third key has more than a head; all share a prefix.
+    match number % 3 {
+        0 => format!("k{number:06}/and/more").into_bytes(),
+        _ => format!("k{number:06}").into_bytes(),
+    }
+}
+
+fn tree() -> Tree<MemoryPool> {
+    Tree::create(Arc::new(MemoryPool::new(PAGE, 1 << 12)), TreeId(7)).unwrap()
+}
+
+fn filled(random: &mut SplitMix64) -> (Tree<MemoryPool>, Model) {
+    let (tree, mut model) = (tree(), Model::new());
+    for _ in 0..KEYS {
+        let (key, value) = (key_of(random.below(KEYS)), random.below(1 << 40).to_be_bytes());
+        let value = value[..random.below(9) as usize].to_vec();
+        tree.put(&key, &value).unwrap();
+        model.insert(key, value);
+    }
+    (tree, model)
+}
+
+fn bound(random: &mut SplitMix64) -> Bound<Vec<u8>> {
+    let key = key_of(random.below(KEYS));
+    match random.below(4) {
+        0 => Bound::Included(key),
+        1 => Bound::Excluded(key),
+        _ => Bound::Unbounded,
+    }
+}
+
+/// A cursor that goes to and fro must be where a position in a sorted list is.
+#[test]
+fn steps_to_and_fro_agree_with_a_map() {
+    let seed = random::seed();
+    println!("seed {seed}");
+    let mut random = SplitMix64::new(seed);
+    let (tree, model) = filled(&mut random);
+    for _ in 0..200 {
+        let bounds = (bound(&mut random), bound(&mut random));
+        let as_slices =
+            (bounds.0.as_ref().map(Vec::as_slice), bounds.1.as_ref().map(Vec::as_slice));
+        let above = |key: &Vec<u8>| match &bounds.0 {
+            Bound::Included(low) => key >= low,
+            Bound::Excluded(low) => key > low,
+            Bound::Unbounded => true,
+        };
+        let below = |key: &Vec<u8>| match &bounds.1 {
+            Bound::Included(high) => key <= high,
+            Bound::Excluded(high) => key < high,
+            Bound::Unbounded => true,
+        };
+        let records: Vec<_> = model.iter().filter(|(key, _)| above(key) && below(key)).collect();
+        let mut cursor = tree.range(as_slices);
+        let mut at = 0;
+        for _ in 0..20 {
+            match random.below(4) {
+                0 => {
+                    cursor.seek_to_end();
+                    at = records.len();
+                }
+                1 => {
+                    cursor.seek_to_start();
+                    at = 0;
+                }
+                _ => {
+                    let key = key_of(random.below(KEYS));
+                    cursor.seek(&key);
+                    at = records.partition_point(|(record, _)| **record < key);
+                }
+            }
+            for _ in 0..random.below(4) {
+                let forward = random.below(2) == 0;
+                for _ in 0..random.below(120) {
+                    let (expected, found) = if forward {
+                        (records.get(at), cursor.next_record().unwrap())
+                    } else {
+                        (
+                            at.checked_sub(1).map(|at| &records[at]),
+                            cursor.previous_record().unwrap(),
+                        )
+                    };
+                    let expected = expected.map(|(key, value)| (key.as_slice(), value.as_slice()));
+                    assert_eq!(found, expected, "{bounds:?} {at} {forward}");
+                    match (expected.is_some(), forward) {
+                        (true, true) => at += 1,
+                        (true, false) => at -= 1,
+                        (false, _) => {}
+                    }
+                }
+            }
+        }
+        assert!(at <= records.len());
+    }
+}
+
+/// Between any two steps records come and go, leaves split and merge. What is always there is met once,
+/// in order; what is met was there at some moment, with the value that it had.
+#[test]
+fn what_stays_is_met_once_whatever_changes_between_the_steps() {
+    let seed = random::seed();
+    println!("seed {seed}");
+    let mut random = SplitMix64::new(seed);
+    for round in 0..40 {
+        let (tree, model) = filled(&mut random);
+        let stays: Vec<_> = model.keys().filter(|key| key.len() % 2 == 1).cloned().collect();
+        let (forward, changes) = (round % 2 == 0, 1 + random.below(8));
+        let mut cursor = tree.scan();
+        if !forward {
+            cursor.seek_to_end();
+        }
+        let mut met: Vec<Vec<u8>> = Vec::new();
+        loop {
+            let record =
+                if forward { cursor.next_record() } else { cursor.previous_record() }.unwrap();
+            let Some((key, value)) = record else { break };
+            let first = model.get(key).is_some_and(|first| first == value);
+            assert!(first || value == generation(key), "{key:?} {value:?}");
+            met.push(key.to_vec());
+            for _ in 0..random.below(changes) {
+                // Near the cursor more often than not, in front of it and behind.
+                let near = met.last().and_then(|key| std::str::from_utf8(&key[1..7]).ok());
+                let near: u64 = near.and_then(|digits| digits.parse().ok()).unwrap_or(0);
+                let number = (near + random.below(100)).saturating_sub(50) % KEYS;
+                let key = key_of(number);
+                if key.len() % 2 == 1 || random.below(2) == 0 {
+                    tree.put(&key, &generation(&key)).unwrap();
+                } else {
+                    tree.remove(&key).unwrap();
+                }
+            }
+        }
+        if !forward {
+            met.reverse();
+        }
+        assert!(met.is_sorted_by(|a, b| a < b), "out of order, or twice");
+        let missed: Vec<_> = stays.iter().filter(|key| met.binary_search(key).is_err()).collect();
+        assert!(missed.is_empty(), "{missed:?}");
+        assert_clean(&tree);
+    }
+}
+
+/// The value of a changed record, which proves its key.
+fn generation(key: &[u8]) -> Vec<u8> {
+    [b"new ".as_slice(), key].concat()
+}
