@@ -41,7 +41,7 @@ impl Keyspace {
         &self.name
     }
 
-    /// The value of `key`, copied out; up to 126 bytes without an allocation.
+    /// The value of `key`, copied out; up to 112 bytes without an allocation.
     ///
     /// Errors of all reads: `Closed`, `KeyspaceDropped`, `Io` and `Corrupted` when a page has to be
     /// read, `MemoryLimit` and `Timeout` when no room for it can be found in time.

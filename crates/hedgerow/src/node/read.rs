@@ -293,13 +293,16 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
         self.bytes.len().saturating_sub(self.used_bytes())
     }
 
-    /// Asks the memory for the lines that a search reads first: header, hints, and the first heads.
+    /// Asks the memory for the lines that a search reads first: header, hints, the first heads, and, in a
+    /// leaf of large records, the slots behind them.
     #[inline(always)]
     pub fn prefetch(&self) {
         self.bytes.prefetch(0);
         self.bytes.prefetch(HINTS);
         self.bytes.prefetch(HEADS);
         self.bytes.prefetch(HEADS + 64);
+        self.bytes.prefetch(HEADS + 128);
+        self.bytes.prefetch(HEADS + 192);
     }
 
     /// Asks the memory for the record of slot `index` of a leaf.

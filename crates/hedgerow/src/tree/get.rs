@@ -13,7 +13,7 @@ use crate::page::{Access, PagePool, Restart};
 use hedgerow_sync::optimistic::PageBytes;
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
-    /// The value of `key`, or `None`. Values of up to 126 bytes are held without an allocation.
+    /// The value of `key`, or `None`. Values of up to 112 bytes are held without an allocation.
     ///
     /// Errors: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout` if others held a
     /// page for very long. Linearizable; any number of threads.

@@ -1,23 +1,24 @@
 //! Bytes copied out of a page: inline if they are few, so that a look-up need not allocate.
 //!
-//! A copy is written in the pieces in which it is read when it is moved: 16 bytes each, from the start
-//! of the value on, tag and length in the first piece with the first bytes. A processor hands a store
-//! on to a later load only if that one store covers all of it. A move of bytes that were written in
-//! other pieces waits until the stores are through, and with it everything behind; that cost a look-up
-//! of 100 bytes a quarter of its time.
+//! A copy is written in the pieces in which it is read when it is moved: 16 bytes each, tag and length
+//! in one of their own, so that a word of the value lies in one piece if it is aligned in the value. A
+//! processor hands a store on to a later load only if that one store covers all of it. A move of bytes
+//! that were written in other pieces waits until the stores are through, and with it everything
+//! behind, and so does a read of a word in two pieces; each cost a look-up of 100 bytes a fifth of its
+//! time.
 //!
 //! Invariant: in the inline form the first `len` bytes are initialised; those behind are not looked at.
 //! Plain data, `Send + Sync`; it refers to no page.
 
-use super::kernel::{self, after_two};
+use super::kernel;
 use super::load::{Load, Plain};
 use super::view::{View, cut, inside};
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// Most bytes that are held inline: two cache lines with tag and length, which is also as much as
-/// compilers move without calling a function.
-pub const INLINE_BYTES: usize = 126;
+/// Most bytes that are held inline: two cache lines with the piece of tag and length, which is also as
+/// much as compilers move without calling a function.
+pub const INLINE_BYTES: usize = 112;
 
 /// See the head of the file.
 pub struct Copied(Form);
@@ -25,24 +26,25 @@ pub struct Copied(Form);
 // The layout of such an enum is defined: the tag first, then the fields of the variant in their order.
 #[repr(u8)]
 enum Form {
-    Inline { len: u8, bytes: [MaybeUninit<u8>; INLINE_BYTES] } = INLINE,
+    Inline { len: u8, bytes: Pieces } = INLINE,
     Heap(Box<[u8]>) = 1,
 }
 
+/// The bytes of the inline form, which begin at the second piece.
+#[repr(C, align(16))]
+struct Pieces([MaybeUninit<u8>; INLINE_BYTES]);
+
 const INLINE: u8 = 0;
 const PIECE: usize = 16;
-/// Bytes in the first piece, behind tag and length.
-const FIRST: usize = PIECE - 2;
-/// Bytes that may be read for an inline copy, whatever its length.
-const PADDED_BYTES: usize = INLINE_BYTES + PIECE;
 
 const _: () = assert!(size_of::<Copied>() == 128 && size_of::<Option<Copied>>() == 128);
+const _: () = assert!(INLINE_BYTES == size_of::<Copied>() - PIECE);
 
 impl Copied {
     /// No bytes.
     #[inline(always)]
     pub const fn new() -> Copied {
-        Copied(Form::Inline { len: 0, bytes: [MaybeUninit::uninit(); INLINE_BYTES] })
+        Copied(Form::Inline { len: 0, bytes: Pieces([MaybeUninit::uninit(); INLINE_BYTES]) })
     }
 
     /// The bytes.
@@ -50,7 +52,7 @@ impl Copied {
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Form::Inline { len, bytes } => {
-                let bytes = &bytes[..usize::from(*len).min(INLINE_BYTES)];
+                let bytes = &bytes.0[..usize::from(*len).min(INLINE_BYTES)];
                 // SAFETY: the first `len` bytes are initialised (invariant of the form), and a
                 // `MaybeUninit<u8>` is laid out as a byte.
                 unsafe { &*(std::ptr::from_ref(bytes) as *const [u8]) }
@@ -71,31 +73,31 @@ impl Copied {
     #[inline(always)]
     pub(super) fn take<V: View>(&mut self, view: V, offset: usize, len: usize) {
         if len > INLINE_BYTES
-            || !inside::<PADDED_BYTES>(view, offset)
+            || !inside::<INLINE_BYTES>(view, offset)
             || matches!(self.0, Form::Heap(_))
         {
             return self.take_carefully(view, offset, len);
         }
         let from = view.base().wrapping_add(offset);
-        // SAFETY: the padded bytes at `from` are inside the view, and the copy is inline and has nothing
+        // SAFETY: all inline bytes at `from` are inside the view, and the copy is inline and has nothing
         // to drop.
         unsafe { self.take_inline::<V::Load>(from, len) };
     }
 
     /// # Safety
-    /// At `from`, [`PADDED_BYTES`] are readable by `L`; `len` is at most [`INLINE_BYTES`]. The copy holds
+    /// At `from`, [`INLINE_BYTES`] bytes are readable by `L`; `len` is at most [`INLINE_BYTES`]. The copy holds
     /// no box.
     #[inline(always)]
     unsafe fn take_inline<L: Load>(&mut self, from: *const u8, len: usize) {
         let to = std::ptr::from_mut(self).cast::<u8>();
-        // SAFETY: the pieces end at the 128th byte or before, where the copy ends, and its tag, the
-        // length and the bytes are exactly these bytes from its start on.
+        // SAFETY: tag and length are the first two bytes of the first piece, and the bytes begin at the
+        // second. As `len` is at most [`INLINE_BYTES`], which are readable and whole pieces, the last
+        // piece ends where they end, in `from` and in the copy.
         unsafe {
-            let first = after_two(L::load16(from), [INLINE, len as u8]);
-            kernel::store16(to, first);
-            let mut at = FIRST;
+            kernel::store16(to, kernel::two_bytes([INLINE, len as u8]));
+            let mut at = 0;
             while at < len {
-                kernel::store16(to.add(at + 2), L::load16_at(from, at));
+                kernel::store16(to.add(PIECE + at), L::load16_at(from, at));
                 at += PIECE;
             }
         }
@@ -112,7 +114,7 @@ impl Copied {
             self.0 = Form::Heap(bytes.into());
             return;
         }
-        let mut padded = [0; PADDED_BYTES];
+        let mut padded = [0; INLINE_BYTES];
         *self = Copied::new();
         // SAFETY: `cut` leaves `len` bytes inside the view, which the array is no part of, and the array
         // has more; it is padded, and a new copy holds no box.
@@ -135,7 +137,7 @@ impl From<&[u8]> for Copied {
         if bytes.len() > INLINE_BYTES {
             return Copied(Form::Heap(bytes.into()));
         }
-        let mut padded = [0; PADDED_BYTES];
+        let mut padded = [0; INLINE_BYTES];
         padded[..bytes.len()].copy_from_slice(bytes);
         let mut copied = Copied::new();
         // SAFETY: the padded bytes are as many as any inline length needs; a new copy holds no box.

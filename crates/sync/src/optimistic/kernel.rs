@@ -278,19 +278,18 @@ pub(super) unsafe fn copy<L: Load>(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Two bytes, and behind them the first fourteen of a block.
+/// Two bytes, and behind them fourteen zeros.
 #[inline(always)]
-pub(super) fn after_two(block: Block, two: [u8; 2]) -> Block {
-    let head = u16::from_le_bytes(two);
+pub(super) fn two_bytes(two: [u8; 2]) -> Block {
+    let two = u16::from_le_bytes(two);
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_mm_cvtsi32_si128, _mm_or_si128, _mm_slli_si128};
-        // SAFETY: SSE2 is part of x86-64; these work on registers alone.
-        unsafe { _mm_or_si128(_mm_slli_si128::<2>(block), _mm_cvtsi32_si128(i32::from(head))) }
+        // SAFETY: SSE2 is part of x86-64; this works on registers alone.
+        unsafe { std::arch::x86_64::_mm_cvtsi32_si128(i32::from(two)) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        block << 16 | u128::from(head)
+        u128::from(two)
     }
 }
 
