@@ -9,6 +9,8 @@ use crate::cell::{KeyKind, LoadOrder, Operation, Place};
 
 /// Bytes of key and value in the experiments beyond memory.
 const VALUE_BYTES: usize = 120;
+/// A record of the store, anywhere, gets a new value.
+const PUT: Operation = Operation::Overwrite {};
 const RECORD_BYTES: u64 = 8 + VALUE_BYTES as u64;
 
 /// Everything cached, as peers with files are used.
@@ -66,7 +68,7 @@ fn larger_than_memory(size: Size, limit_bytes: u64, times: u64) -> Case {
     }
 }
 
-/// Random look-ups in data many times larger than memory, beside random reads of the bare disk.
+/// Random look-ups and puts in data many times larger than memory, beside random reads of the bare disk.
 pub fn out_of_memory(size: Size) -> Experiment {
     let cases = [(256, 5), (256, 16), (128, 64)].map(|(mib, times)| {
         let mut case = larger_than_memory(size, mib << 20, times);
@@ -78,6 +80,11 @@ pub fn out_of_memory(size: Size) -> Experiment {
             phase("get", GET, operations * 2).threads(8),
             phase("get", GET, operations * 3).threads(32),
             phase("get_many 64", Operation::GetMany { group: 64 }, operations * 2).threads(1),
+            phase("get_many 256", Operation::GetMany { group: 256 }, operations * 2).threads(1),
+            // Last, because they change what the others read.
+            phase("put", PUT, operations / 2).threads(1),
+            phase("put", PUT, operations).threads(8),
+            phase("put", PUT, operations * 2).threads(32),
         ];
         case
     });
