@@ -9,6 +9,7 @@ mod budget;
 mod counters;
 mod evict;
 mod failures;
+mod fault_stream;
 mod frame;
 mod free_list;
 #[cfg(target_os = "linux")]

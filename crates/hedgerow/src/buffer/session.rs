@@ -11,7 +11,7 @@ use crate::buffer::pool::BufferPool;
 use crate::buffer::table::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
-use crate::page::{Access, ExclusivePage, FrameHead, FrameId, PagePool, PoolSession};
+use crate::page::{Access, ExclusivePage, FrameHead, FrameId, PagePool, PageSource, PoolSession};
 use crate::storage::{AlignedBuffer, ReadRequest};
 use crate::types::{Epoch, PageId, Slot, TreeId};
 use hedgerow_sync::latch::ExclusiveGuard;
@@ -29,17 +29,17 @@ struct Reserved<'p> {
 }
 
 /// A page that is being read: its frame is latched, its word says *faulting*.
-struct Faulting<'p> {
-    id: PageId,
+pub(super) struct Faulting<'p> {
+    pub(super) id: PageId,
     slot: Slot,
-    frame: FrameId,
+    pub(super) frame: FrameId,
     guard: ExclusiveGuard<'p>,
     fault: u32,
 }
 
 /// See the head of the file.
 pub struct Session<'p> {
-    pool: &'p BufferPool,
+    pub(super) pool: &'p BufferPool,
     admitted: bool,
     pins: [Option<FrameId>; FRAMES_EACH],
     next_pin: usize,
@@ -68,7 +68,7 @@ impl<'p> Session<'p> {
 
     /// As [`BufferPool::ensure_part`]. A new part may have to empty the very frames that this session
     /// has reserved, or wait for another thread's part, which may: so they go back meanwhile.
-    fn ensure_part(&mut self, id: PageId) -> Result<()> {
+    pub(super) fn ensure_part(&mut self, id: PageId) -> Result<()> {
         if self.pool.table.is_loaded(id.part()) {
             return Ok(());
         }
@@ -108,7 +108,7 @@ impl<'p> Session<'p> {
     }
 
     /// Pins a page that is said to be in `frame`; false if it is not (any more).
-    fn keep(&mut self, id: PageId, frame: FrameId) -> bool {
+    pub(super) fn keep(&mut self, id: PageId, frame: FrameId) -> bool {
         self.pool.side(frame).pin();
         if self.pool.header(frame).page() != id {
             self.pool.side(frame).unpin();
@@ -142,7 +142,7 @@ impl<'p> Session<'p> {
     }
 
     /// Takes a frame and the right to read the page into it; `None` if somebody else was first.
-    fn begin(&self, id: PageId, slot: Slot, wait: bool) -> Result<Option<Faulting<'p>>> {
+    pub(super) fn begin(&self, id: PageId, slot: Slot, wait: bool) -> Result<Option<Faulting<'p>>> {
         let taken =
             if wait { Some(self.pool.obtain_frame(id)?) } else { self.pool.try_obtain_frame(id) };
         let Some((frame, guard)) = taken else { return Ok(None) };
@@ -157,7 +157,12 @@ impl<'p> Session<'p> {
     }
 
     /// Makes the page visible, or puts it back where it was.
-    fn finish(&mut self, page: Faulting<'p>, read: Result<()>, access: Access) -> Result<()> {
+    pub(super) fn finish(
+        &mut self,
+        page: Faulting<'p>,
+        read: Result<()>,
+        access: Access,
+    ) -> Result<()> {
         let pool = self.pool;
         let Faulting { id, slot, frame, guard, fault } = page;
         let checked = read.and_then(|()| pool.check_image(id, slot, frame));
@@ -297,6 +302,20 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
             if self.finish(page, read, access).is_err() {
                 continue;
             }
+        }
+        Ok(())
+    }
+
+    fn fault_stream(&mut self, pages: &mut dyn PageSource, access: Access) -> Result<()> {
+        self.admit()?;
+        if self.pool.slots.is_some() && !optimistic::WRITERS_PUBLISH {
+            self.stream(pages, access);
+            return Ok(());
+        }
+        // Each through a private copy, one after another.
+        while let Some(id) = pages.next_page() {
+            let outcome = self.fault(id, access);
+            pages.page_ready(id, outcome);
         }
         Ok(())
     }

@@ -9,4 +9,4 @@ pub mod header;
 pub mod pool;
 
 pub use guard::{ExclusivePage, OptimisticPage, PageMark, Restart, SharedPage};
-pub use pool::{Access, EpochStay, FrameHead, FrameId, PagePool, PoolSession};
+pub use pool::{Access, EpochStay, FrameHead, FrameId, PagePool, PageSource, PoolSession};

@@ -103,6 +103,16 @@ pub trait EpochStay {
     fn epoch(&self) -> Epoch;
 }
 
+/// Whoever wants a stream of pages.
+pub trait PageSource {
+    /// The next page that is wanted; `None` if there is none now. After each page that was handed over
+    /// the source is asked again. A page is asked for once until it is handed over.
+    fn next_page(&mut self) -> Option<PageId>;
+
+    /// The page is in memory, and stays for a moment; or cannot be had.
+    fn page_ready(&mut self, id: PageId, outcome: Result<()>);
+}
+
 /// One operation's account with the pool: what it faulted in stays in memory until the session is
 /// dropped (or a bounded number of clock turns has passed), so that fault and restart cannot chase
 /// each other on a tiny pool. Not shared between threads. Dropping releases everything.
@@ -117,6 +127,28 @@ pub trait PoolSession<'p, P: PagePool> {
     /// Asks for several pages with one submission and waits for them. Pages that cannot be had
     /// (no frames, failed reads) are left out: a later [`Self::fault`] says why.
     fn prefetch(&mut self, ids: &[PageId], access: Access) -> Result<()>;
+
+    /// Brings in the pages that `pages` asks for, many at a time, and hands each over as it arrives,
+    /// until nothing more is asked for. A page that is in memory already is handed over at once.
+    /// `pages` must not wait for anything, a page or a latch least of all.
+    ///
+    /// Errors: closed pool; those of single pages are handed over, and are those of [`Self::fault`].
+    fn fault_stream(&mut self, pages: &mut dyn PageSource, access: Access) -> Result<()> {
+        /// Pages that are read with one submission.
+        const BATCH_PAGES: usize = 64;
+        loop {
+            let ids: Vec<PageId> =
+                std::iter::from_fn(|| pages.next_page()).take(BATCH_PAGES).collect();
+            if ids.is_empty() {
+                return Ok(());
+            }
+            self.prefetch(&ids, access)?;
+            for id in ids {
+                let outcome = self.fault(id, access);
+                pages.page_ready(id, outcome);
+            }
+        }
+    }
 
     /// Makes sure that `count` fresh pages are at hand for [`Self::take`]. Waits for frames; nothing
     /// may be latched, and no epoch be entered.

@@ -28,11 +28,15 @@ mod locks;
 mod memory;
 pub mod ram;
 #[cfg(unix)]
+mod readers;
+#[cfg(unix)]
 pub mod real;
 #[cfg(unix)]
 mod rename;
 pub mod sim;
 mod sparse;
+#[cfg(unix)]
+mod stream;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 #[cfg(unix)]
@@ -81,7 +85,8 @@ pub enum IoEngine {
     /// io_uring if the kernel lets us, else as [`IoEngine::Sync`].
     #[default]
     Auto,
-    /// One system call after the other.
+    /// Plain system calls: those of a batch of reads by up to 32 threads, which end when there is
+    /// nothing to read; writes one after the other.
     Sync,
     /// io_uring, or an error at the start.
     Uring,
@@ -103,6 +108,19 @@ impl<'a> ReadRequest<'a> {
     pub fn new(offset_bytes: u64, buf: &'a mut [u8]) -> ReadRequest<'a> {
         ReadRequest { offset_bytes, buf, result: Ok(()) }
     }
+}
+
+/// Reads of one stream that are under way at a time, at most. Devices gain little beyond this.
+pub const STREAM_DEPTH: usize = 128;
+
+/// Where the reads of a stream come from, and where they go when they have ended.
+pub trait ReadSource<'a> {
+    /// The next read, with a number of the source's own; `None` if there is none now. After each end
+    /// of a read the source is asked again.
+    fn next_read(&mut self) -> Option<(usize, ReadRequest<'a>)>;
+
+    /// Takes a read back that has ended, well or not.
+    fn end_read(&mut self, number: usize, read: ReadRequest<'a>);
 }
 
 /// One write of a batch.
@@ -172,6 +190,15 @@ pub trait File: Send + Sync + Debug {
     /// Submits all reads together and waits for all of them. They complete in any order; neighbours
     /// in the slice that are neighbours in the file are read with one call.
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]);
+
+    /// Reads what `source` asks for, up to [`STREAM_DEPTH`] reads at a time, and hands each back as it
+    /// ends, in any order, until the source wants nothing more and nothing is under way.
+    fn read_stream<'a>(&self, source: &mut dyn ReadSource<'a>) {
+        while let Some((number, mut read)) = source.next_read() {
+            read.result = self.read_at(read.offset_bytes, read.buf);
+            source.end_read(number, read);
+        }
+    }
 
     /// Submits all writes together and waits for all of them; the first error (in the order of the
     /// slice) is returned. They must not overlap, and complete in any order; neighbours in the slice

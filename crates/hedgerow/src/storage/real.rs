@@ -9,11 +9,13 @@
 //! so the way back to the page cache exists at both places.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::storage::readers::Readers;
 use crate::storage::rename::rename_new;
+use crate::storage::stream::{self, BatchSource};
 use crate::storage::transfer::{self, ReadEnd, Run};
 use crate::storage::{
     AlignedBuffer, DirectIo, Disk, File, IoEngine, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest,
-    WriteRequest, assert_aligned, ends_early, locks, opened_read_only,
+    ReadSource, WriteRequest, assert_aligned, ends_early, locks, opened_read_only,
 };
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, Ordering};
 use hedgerow_sync::primitive::{Arc, RwLock};
@@ -31,6 +33,8 @@ use crate::storage::uring::Rings;
 pub struct RealDisk {
     #[cfg(target_os = "linux")]
     rings: Option<Arc<Rings>>,
+    /// For where there are no rings.
+    readers: Arc<Readers>,
 }
 
 impl RealDisk {
@@ -45,11 +49,11 @@ impl RealDisk {
                 IoEngine::Auto => Rings::new().ok(),
                 IoEngine::Uring => Some(Rings::new().map_err(|source| no_uring(&source))?),
             };
-            Ok(RealDisk { rings: rings.map(Arc::new) })
+            Ok(RealDisk { rings: rings.map(Arc::new), readers: Arc::new(Readers::new()) })
         }
         #[cfg(not(target_os = "linux"))]
         match engine {
-            IoEngine::Sync | IoEngine::Auto => Ok(RealDisk {}),
+            IoEngine::Sync | IoEngine::Auto => Ok(RealDisk { readers: Arc::new(Readers::new()) }),
             IoEngine::Uring => Err(no_uring(&"only Linux has it")),
         }
     }
@@ -100,6 +104,7 @@ impl RealDisk {
             locked_by: AtomicU32::new(0),
             #[cfg(target_os = "linux")]
             rings: self.rings.clone(),
+            readers: Arc::clone(&self.readers),
         })
     }
 }
@@ -233,6 +238,7 @@ struct RealFile {
     locked_by: AtomicU32,
     #[cfg(target_os = "linux")]
     rings: Option<Arc<Rings>>,
+    readers: Arc<Readers>,
 }
 
 impl Drop for RealFile {
@@ -371,9 +377,26 @@ impl File for RealFile {
             }
             return;
         }
+        // A few long runs are few calls; many short ones need not wait for each other.
+        if runs.len() > 1 && 2 * runs.len() > requests.len() {
+            return self.read_stream(&mut BatchSource::new(requests));
+        }
         for run in &runs {
             self.read_run(run, &mut requests[run.first..][..run.count]);
         }
+    }
+
+    fn read_stream<'a>(&self, source: &mut dyn ReadSource<'a>) {
+        let again = |read: &mut ReadRequest<'a>| {
+            read.result = self.read_at(read.offset_bytes, read.buf);
+        };
+        #[cfg(target_os = "linux")]
+        if let Some(rings) = &self.rings
+            && let Some(mut reader) = rings.stream(&self.fd)
+        {
+            return stream::run(&mut reader, source, again);
+        }
+        stream::run(&mut self.readers.stream(&self.fd), source, again);
     }
 
     fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> {

@@ -178,6 +178,108 @@ fn each_read_of_a_batch_has_its_own_outcome(place: &Place) {
     assert_eq!(back[12288..16384], data[4096..]);
 }
 
+/// Reads random slots of a file, and asks for more as they come back: a tree of reads.
+struct Growing<'b> {
+    buffers: Vec<&'b mut [u8]>,
+    wanted: Vec<u64>,
+    slots: u64,
+    model: &'b [u8],
+    random: SplitMix64,
+    under_way: Vec<Option<u64>>,
+    most: usize,
+    ended: usize,
+    failed: usize,
+    /// The read whose end panics.
+    panics_at: usize,
+}
+
+impl<'b> ReadSource<'b> for Growing<'b> {
+    fn next_read(&mut self) -> Option<(usize, ReadRequest<'b>)> {
+        let slot = self.wanted.pop()?;
+        let buf = self.buffers.pop().expect("as many buffers as reads");
+        buf.fill(0xee);
+        self.under_way.push(Some(slot));
+        self.most = self.most.max(self.under_way.iter().flatten().count());
+        Some((self.under_way.len() - 1, ReadRequest::new(slot * 4096, buf)))
+    }
+
+    fn end_read(&mut self, number: usize, read: ReadRequest<'b>) {
+        let slot = self.under_way[number].take().expect("a read ends once");
+        self.ended += 1;
+        assert!(self.ended != self.panics_at, "a panic on demand");
+        assert_eq!(read.offset_bytes, slot * 4096);
+        match self.model.get(slot as usize * 4096..slot as usize * 4096 + 4096) {
+            Some(expected) => assert!(read.result.is_ok() && read.buf == expected, "slot {slot}"),
+            None => {
+                assert!(matches!(kind(read.result), ErrorKind::Corrupted { .. }), "slot {slot}");
+                self.failed += 1;
+            }
+        }
+        for _ in 0..self.random.below(3) {
+            if self.wanted.len() < self.buffers.len() {
+                self.wanted.push(self.random.below(self.slots));
+            }
+        }
+    }
+}
+
+fn a_stream_hands_back_every_read(place: &Place) {
+    let file = place.create("f");
+    let seed = 0x57_4ea3;
+    println!("seed {seed}");
+    let data = pattern(200 * 4096, seed);
+    file.write_at(0, &data).unwrap();
+    for (round, reads) in [1, 2, 40, 2000].into_iter().enumerate() {
+        let mut memory = AlignedBuffer::zeroed(reads * 4096).unwrap();
+        let first = reads.min(STREAM_DEPTH + 20);
+        let mut source = Growing {
+            buffers: memory.chunks_mut(4096).collect(),
+            wanted: (0..first as u64).collect(),
+            // Some are beyond the end of the file.
+            slots: 210,
+            model: &data,
+            random: SplitMix64::new(seed + round as u64),
+            under_way: Vec::new(),
+            most: 0,
+            ended: 0,
+            failed: 0,
+            panics_at: usize::MAX,
+        };
+        file.read_stream(&mut source);
+        assert!(source.wanted.is_empty() && source.under_way.iter().all(Option::is_none));
+        assert_eq!(source.ended, source.under_way.len());
+        assert!(source.ended >= first && source.most <= STREAM_DEPTH);
+        assert!(reads < 2000 || source.failed > 0, "some reads fail");
+    }
+}
+
+fn a_stream_whose_source_panics_ends_with_nothing_under_way(place: &Place) {
+    let file = place.create("f");
+    let data = pattern(100 * 4096, 10);
+    file.write_at(0, &data).unwrap();
+    for panics_at in [1, 5, 90] {
+        let mut memory = AlignedBuffer::zeroed(100 * 4096).unwrap();
+        let mut source = Growing {
+            buffers: memory.chunks_mut(4096).collect(),
+            wanted: (0..100).collect(),
+            slots: 100,
+            model: &data,
+            random: SplitMix64::new(1),
+            under_way: Vec::new(),
+            most: 0,
+            ended: 0,
+            failed: 0,
+            panics_at,
+        };
+        let stream = std::panic::AssertUnwindSafe(|| file.read_stream(&mut source));
+        assert!(std::panic::catch_unwind(stream).is_err());
+        // Nobody writes here any more: a late read would be seen.
+        memory.fill(0x11);
+        assert_eq!(*read(&*file, 0, data.len()), *data);
+        assert!(memory.iter().all(|&byte| byte == 0x11));
+    }
+}
+
 fn a_file_can_be_cut_extended_and_reserved(place: &Place) {
     let file = place.create("f");
     file.write_at(0, &pattern(8192, 5)).unwrap();
@@ -342,6 +444,8 @@ macro_rules! suite {
                 odd_lengths_can_be_read_without_alignment
                 batches_do_what_single_calls_do
                 each_read_of_a_batch_has_its_own_outcome
+                a_stream_hands_back_every_read
+                a_stream_whose_source_panics_ends_with_nothing_under_way
                 a_file_can_be_cut_extended_and_reserved
                 a_hole_reads_as_zero_and_takes_no_room
                 offsets_beyond_four_gibibytes_are_kept_apart

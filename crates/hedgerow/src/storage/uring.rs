@@ -9,6 +9,8 @@
 //! Invariant: no call returns while the kernel may still use a buffer of it. Between the first
 //! submission and the last completion nothing panics or returns.
 
+use crate::storage::STREAM_DEPTH;
+use crate::storage::stream::{Outcome, Reader};
 use crate::storage::transfer::Run;
 use hedgerow_sync::primitive::{Mutex, thread};
 use io_uring::{IoUring, Probe, opcode, squeue, types};
@@ -22,9 +24,6 @@ const DEPTH: usize = 128;
 const MAX_IDLE: usize = 16;
 /// Refused submissions in a row after which a ring is given up.
 const MAX_REFUSALS: usize = 100;
-
-/// The outcome of a run: bytes moved, or the error.
-type Outcome = Result<usize, Errno>;
 
 /// The rings of a disk.
 pub(super) struct Rings {
@@ -43,7 +42,8 @@ impl Rings {
         let mut ring = make_ring()?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
-        if ![opcode::Readv::CODE, opcode::Writev::CODE].iter().all(|&op| probe.is_supported(op)) {
+        let used = [opcode::Read::CODE, opcode::Readv::CODE, opcode::Writev::CODE];
+        if !used.iter().all(|&op| probe.is_supported(op)) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         // Some sandboxes let a ring be made and refuse its use. A request that does nothing has no
@@ -113,19 +113,134 @@ impl Rings {
         entry: impl Fn(&Run) -> squeue::Entry,
     ) -> Vec<Outcome> {
         let mut outcomes = vec![Err(Errno::AGAIN); runs.len()];
-        let idle = self.idle.lock().pop();
-        let Ok(mut ring) = idle.map_or_else(make_ring, Ok) else {
+        let Some(mut ring) = self.take() else {
             return outcomes;
         };
         // SAFETY: passed on to the caller.
         if unsafe { drive(&mut ring, runs, entry, &mut outcomes) } {
-            let mut idle = self.idle.lock();
-            if idle.len() < MAX_IDLE {
-                idle.push(ring);
-            }
+            self.give_back(ring);
         }
         outcomes
     }
+
+    fn take(&self) -> Option<IoUring> {
+        let idle = self.idle.lock().pop();
+        idle.map_or_else(make_ring, Ok).ok()
+    }
+
+    fn give_back(&self, ring: IoUring) {
+        let mut idle = self.idle.lock();
+        if idle.len() < MAX_IDLE {
+            idle.push(ring);
+        }
+    }
+
+    /// What reads a stream of this file; `None` if no ring can be had.
+    pub(super) fn stream<'f>(&'f self, fd: &'f OwnedFd) -> Option<RingReader<'f>> {
+        let ring = self.take()?;
+        Some(RingReader { rings: self, ring: Some(ring), fd, under_way: 0, refusals: 0 })
+    }
+}
+
+/// The reads of one stream.
+pub(super) struct RingReader<'f> {
+    rings: &'f Rings,
+    /// `None` once it was given up.
+    ring: Option<IoUring>,
+    fd: &'f OwnedFd,
+    /// A bit for each read that was taken on and has not ended.
+    under_way: u128,
+    refusals: usize,
+}
+
+const _: () = assert!(STREAM_DEPTH <= DEPTH && STREAM_DEPTH <= u128::BITS as usize);
+
+impl Reader for RingReader<'_> {
+    unsafe fn begin(
+        &mut self,
+        slot: usize,
+        offset_bytes: u64,
+        buffer: *mut u8,
+        len: usize,
+    ) -> bool {
+        let Some(ring) = &mut self.ring else { return false };
+        let entry = opcode::Read::new(types::Fd(self.fd.as_raw_fd()), buffer, len as u32)
+            .offset(offset_bytes)
+            .build()
+            .user_data(slot as u64);
+        // SAFETY: `push` asks that what the entry points to stay valid until it has completed: so the
+        // caller promises of the buffer, and the descriptor is borrowed.
+        let is_taken = unsafe { ring.submission().push(&entry) }.is_ok();
+        self.under_way |= u128::from(is_taken) << slot;
+        is_taken
+    }
+
+    fn wait(&mut self, enough: usize, ended: &mut Vec<(usize, Outcome)>) {
+        let Some(ring) = &mut self.ring else { return };
+        let first = ended.len();
+        while ended.len() - first < enough.max(1) {
+            match ring.submit_and_wait(enough - enough.min(ended.len() - first)) {
+                Ok(_) => self.refusals = 0,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.refusals += 1;
+                    thread::yield_now();
+                }
+            }
+            reap_into(ring, &mut self.under_way, ended);
+            if self.refusals > MAX_REFUSALS {
+                self.give_up(ended);
+                return;
+            }
+            if enough == 0 {
+                return;
+            }
+        }
+    }
+}
+
+impl RingReader<'_> {
+    /// Waits for what the kernel has accepted, reports the rest as `EAGAIN`, and drops the ring.
+    #[cold]
+    fn give_up(&mut self, ended: &mut Vec<(usize, Outcome)>) {
+        let Some(mut ring) = self.ring.take() else { return };
+        let mut queue = ring.submission();
+        queue.sync();
+        let refused = queue.len();
+        drop(queue);
+        while self.under_way.count_ones() as usize > refused {
+            // Completions are delivered when the thread enters the kernel, as this does.
+            thread::yield_now();
+            reap_into(&mut ring, &mut self.under_way, ended);
+        }
+        while self.under_way != 0 {
+            ended.push((self.under_way.trailing_zeros() as usize, Err(Errno::AGAIN)));
+            self.under_way &= self.under_way - 1;
+        }
+    }
+}
+
+impl Drop for RingReader<'_> {
+    fn drop(&mut self) {
+        if let Some(ring) = self.ring.take()
+            && self.under_way == 0
+        {
+            self.rings.give_back(ring);
+        }
+    }
+}
+
+/// Takes what has completed of a stream.
+fn reap_into(ring: &mut IoUring, under_way: &mut u128, ended: &mut Vec<(usize, Outcome)>) {
+    for completion in ring.completion() {
+        let slot = completion.user_data() as usize;
+        *under_way &= !(1 << slot);
+        ended.push((slot, outcome(completion.result())));
+    }
+}
+
+fn outcome(result: i32) -> Outcome {
+    usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
 }
 
 fn make_ring() -> io::Result<IoUring> {
@@ -190,9 +305,8 @@ fn reap(ring: &mut IoUring, outcomes: &mut [Outcome]) -> usize {
     let mut count = 0;
     for completion in ring.completion() {
         count += 1;
-        if let Some(outcome) = outcomes.get_mut(completion.user_data() as usize) {
-            let result = completion.result();
-            *outcome = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
+        if let Some(slot) = outcomes.get_mut(completion.user_data() as usize) {
+            *slot = outcome(completion.result());
         }
     }
     count
@@ -240,6 +354,31 @@ mod tests {
         rustix::io::dup2(&file, &mut stolen).unwrap();
         let outcomes = rings.write(&file, &runs, &slices);
         assert!(outcomes.iter().all(|outcome| *outcome == Err(Errno::AGAIN)));
+        assert_eq!(rings.idle.lock().len(), 0);
+
+        // The same in the middle of a stream.
+        let mut reader = rings.stream(&file).unwrap();
+        let (mut buffers, mut ended) = ([[0; 3]; 9], Vec::new());
+        for (slot, buffer) in buffers.iter_mut().enumerate() {
+            // SAFETY: `begin` asks for a buffer that is left alone until its slot is reported: nobody
+            // looks at them any more, and they live until all are.
+            assert!(unsafe { reader.begin(slot, 3, buffer.as_mut_ptr(), 3) });
+            if slot == 4 {
+                reader.wait(5, &mut ended);
+                let number = reader.ring.as_ref().unwrap().as_raw_fd();
+                // SAFETY: as above.
+                let mut stolen = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+                rustix::io::dup2(&file, &mut stolen).unwrap();
+            }
+        }
+        reader.wait(1, &mut ended);
+        // SAFETY: as above, and refused, for the ring is given up.
+        assert!(!unsafe { reader.begin(9, 3, buffers[0].as_mut_ptr(), 3) });
+        drop(reader);
+        ended.sort_unstable_by_key(|(slot, _)| *slot);
+        assert_eq!(ended.iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), Vec::from_iter(0..9));
+        assert!(ended[..5].iter().all(|(_, outcome)| *outcome == Ok(3)), "{ended:?}");
+        assert!(ended[5..].iter().all(|(_, outcome)| *outcome == Err(Errno::AGAIN)), "{ended:?}");
         assert_eq!(rings.idle.lock().len(), 0);
         assert!(rings.write(&file, &runs, &slices).iter().all(|outcome| *outcome == Ok(3)));
     }

@@ -3,8 +3,9 @@
 //! The keys are taken in groups. All keys of a group go down one level before any goes down the
 //! next, and each asks for what it will read in its next step: the word of the page table, the frame's
 //! header, the first lines of the node, and in the end the record (group prefetching; Chen et al.,
-//! "Improving Hash Join Performance through Prefetching"). Pages of a group that are not in memory
-//! are faulted with one submission. A key that meets a conflict is looked up by itself at the end.
+//! "Improving Hash Join Performance through Prefetching"). A group that needs a page which is not in
+//! memory goes on as the beginning of a window (`get_many_faults.rs`). A key that meets a conflict is
+//! looked up by itself at the end.
 //!
 //! Invariant: a value that is returned was validated after it had been copied. Thread-safety: as for
 //! [`Tree`].
@@ -13,14 +14,11 @@ use super::get::CopyOut;
 use super::{Tree, Value};
 use crate::error::Result;
 use crate::node::{Ladder, Node};
-use crate::page::{Access, OptimisticPage, PagePool, PoolSession, Restart};
+use crate::page::{OptimisticPage, PagePool, Restart};
 use crate::types::PageId;
 
 /// Keys in a group: enough to cover a memory latency, few enough to stay in the first-level cache.
 const GROUP_KEYS: usize = 16;
-
-/// How often a group starts over for its absent pages before its keys go on alone.
-const GROUP_FAULTS: usize = 4;
 
 /// One key of a group on its way down.
 enum Lane<'p, P: PagePool> {
@@ -33,7 +31,7 @@ enum Lane<'p, P: PagePool> {
     /// The value is in its place, or there is none.
     Done,
     /// The page is not in memory.
-    Absent(PageId),
+    Absent,
     /// Has to go alone.
     Alone(Restart),
 }
@@ -42,54 +40,34 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// The values of many keys, in the order of `keys`; `None` where there is no record.
     ///
     /// Faster than as many [`Tree::get`]s when the tree is larger than the processor's caches, and
-    /// far faster when pages have to be read: those of a group of 16 keys are read together. The
-    /// keys are looked up one by one as far as other threads are concerned. Errors as for
-    /// [`Tree::get`].
+    /// far faster when pages have to be read: those of up to 1024 keys are read together. The keys
+    /// are looked up one by one as far as other threads are concerned. Errors as for [`Tree::get`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::new();
         values.resize_with(keys.len(), || None);
-        for (keys, values) in keys.chunks(GROUP_KEYS).zip(values.chunks_mut(GROUP_KEYS)) {
-            let mut lanes: [Lane<'_, P>; GROUP_KEYS] = [Lane::Done; GROUP_KEYS];
-            let lanes = &mut lanes[..keys.len()];
-            self.run_group(keys, lanes, values)?;
-            for ((lane, key), value) in lanes.iter().zip(keys).zip(values) {
-                let key = key.as_ref();
-                match lane {
-                    Lane::Done => {}
-                    Lane::Alone(restart) => {
-                        let mut copy = Value::default();
-                        let found = self.read_again(key, &mut CopyOut(&mut copy), *restart)?;
-                        *value = found.then_some(copy);
-                    }
-                    _ => *value = self.get(key)?,
+        let mut first = 0;
+        while first < keys.len() {
+            let group = &keys[first..keys.len().min(first + GROUP_KEYS)];
+            let found = &mut values[first..first + group.len()];
+            let mut lanes = [Lane::Done; GROUP_KEYS];
+            let lanes = &mut lanes[..group.len()];
+            // The root is opened once; each lane's next step validates it.
+            lanes.fill(self.start());
+            while self.go_on(group, lanes, found) {}
+            if lanes.iter().any(|lane| matches!(lane, Lane::Absent)) {
+                first += self.get_window(&keys[first..], &mut values[first..])?;
+                continue;
+            }
+            for ((lane, key), value) in lanes.iter().zip(group).zip(found) {
+                if let Lane::Alone(restart) = lane {
+                    let mut copy = Value::default();
+                    let found = self.read_again(key.as_ref(), &mut CopyOut(&mut copy), *restart)?;
+                    *value = found.then_some(copy);
                 }
             }
+            first += group.len();
         }
         Ok(values)
-    }
-
-    /// Brings the lanes of a group to an end, but for those that have to go alone.
-    fn run_group<'p, K: AsRef<[u8]>>(
-        &'p self,
-        keys: &[K],
-        lanes: &mut [Lane<'p, P>],
-        values: &mut [Option<Value>],
-    ) -> Result<()> {
-        // The root is opened once; each lane's next step validates it.
-        lanes.fill(self.start());
-        while self.go_on(keys, lanes, values) {}
-        if !lanes.iter().any(|lane| matches!(lane, Lane::Absent(_))) {
-            return Ok(());
-        }
-        // One session for the group: what it has faulted stays until all lanes are through.
-        let mut session = self.pool.session();
-        for _ in 0..GROUP_FAULTS {
-            if !self.fault_absent(lanes, &mut session)? {
-                break;
-            }
-            while self.go_on(keys, lanes, values) {}
-        }
-        Ok(())
     }
 
     fn start(&self) -> Lane<'_, P> {
@@ -114,7 +92,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     .open_child(child, &parent, level)
                     .and_then(|page| self.search(key.as_ref(), page, level)),
                 Lane::Record(leaf, index) => copy_record::<P, L>(leaf, index, value),
-                Lane::Done | Lane::Absent(_) | Lane::Alone(_) => continue,
+                Lane::Done | Lane::Absent | Lane::Alone(_) => continue,
             };
             moved = true;
             *lane = next.unwrap_or_else(stopped);
@@ -146,35 +124,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         self.prefetch_node(child);
         Ok(Lane::Below(page, child, level - 1))
     }
-
-    /// Reads the absent pages of a group together and starts their lanes over. `false` if there were
-    /// none.
-    fn fault_absent<'p>(
-        &'p self,
-        lanes: &mut [Lane<'p, P>],
-        session: &mut P::Session<'p>,
-    ) -> Result<bool> {
-        let mut ids = [PageId::NONE; GROUP_KEYS];
-        let mut count = 0;
-        for lane in lanes.iter() {
-            if let Lane::Absent(id) = lane
-                && !ids[..count].contains(id)
-            {
-                ids[count] = *id;
-                count += 1;
-            }
-        }
-        if count == 0 {
-            return Ok(false);
-        }
-        session.prefetch(&ids[..count], Access::Point)?;
-        for lane in lanes.iter_mut() {
-            if matches!(lane, Lane::Absent(_)) {
-                *lane = self.start();
-            }
-        }
-        Ok(true)
-    }
 }
 
 impl<P: PagePool> Clone for Lane<'_, P> {
@@ -204,7 +153,7 @@ fn copy_record<'p, P: PagePool, L: Ladder>(
 
 fn stopped<'p, P: PagePool>(restart: Restart) -> Lane<'p, P> {
     match restart {
-        Restart::Absent(id) => Lane::Absent(id),
+        Restart::Absent(_) => Lane::Absent,
         other => Lane::Alone(other),
     }
 }

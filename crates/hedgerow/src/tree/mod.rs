@@ -36,6 +36,7 @@ mod descend;
 mod drop;
 mod get;
 mod get_many;
+mod get_many_faults;
 mod leaf_copy;
 mod merge;
 mod retry;

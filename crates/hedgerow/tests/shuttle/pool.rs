@@ -2,9 +2,11 @@
 //! for each side of a rule. A few hundred steps, so that a window of one step is hit often.
 
 use crate::{PAGE_BYTES, check_often, image, path};
+use hedgerow::Result;
 use hedgerow::buffer::BufferPool;
 use hedgerow::page::{
-    Access, FrameHead, FrameId, OptimisticPage, PagePool, PoolSession as _, Restart, header,
+    Access, FrameHead, FrameId, OptimisticPage, PagePool, PageSource, PoolSession as _, Restart,
+    header,
 };
 use hedgerow::smallest_memory_limit_bytes;
 use hedgerow::storage::SimDisk;
@@ -138,5 +140,46 @@ fn a_page_that_several_ask_for_is_in_one_frame() {
         };
         let other = move |pool: &BufferPool| fault(pool, b);
         run(vec![Box::new(asker), Box::new(asker), Box::new(other)], store.pool());
+    });
+}
+
+/// Asks for some pages at once, and reads each when it is there.
+struct Wanted<'p> {
+    pool: &'p BufferPool,
+    ids: Vec<PageId>,
+    missing: usize,
+}
+
+impl PageSource for Wanted<'_> {
+    fn next_page(&mut self) -> Option<PageId> {
+        self.ids.pop()
+    }
+
+    fn page_ready(&mut self, id: PageId, outcome: Result<()>) {
+        outcome.unwrap();
+        self.missing -= 1;
+        // It may be gone again, but another page never passes for it.
+        if let Ok(page) = OptimisticPage::open(self.pool, id, None) {
+            let name = page.bytes().u32_at(header::PAGE_ID);
+            assert!(page.validate().is_err() || PageId(name) == id);
+        }
+    }
+}
+
+#[test]
+fn streams_that_want_the_same_pages_in_other_orders_end() {
+    check_often(TIMES, || {
+        let (store, [a, b, c]) = three_of_a_frame();
+        let stream = |ids: [PageId; 3]| {
+            move |pool: &BufferPool| {
+                let mut wanted = Wanted { pool, ids: ids.to_vec(), missing: ids.len() };
+                pool.session().fault_stream(&mut wanted, Access::Point).unwrap();
+                assert_eq!(wanted.missing, 0);
+            }
+        };
+        let other = move |pool: &BufferPool| [b, a].into_iter().for_each(|id| fault(pool, id));
+        let acts: [Act; 3] =
+            [Box::new(stream([a, b, c])), Box::new(stream([c, b, a])), Box::new(other)];
+        run(acts.into(), store.pool());
     });
 }

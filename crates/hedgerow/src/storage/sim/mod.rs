@@ -20,8 +20,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::storage::ram::{Holding, LockState};
 use crate::storage::sparse::BLOCK_BYTES;
 use crate::storage::{
-    DirectIo, Disk, File, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest, WriteRequest,
-    assert_aligned, ends_early, opened_read_only,
+    DirectIo, Disk, File, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest, ReadSource, STREAM_DEPTH,
+    WriteRequest, assert_aligned, ends_early, opened_read_only,
 };
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::{Arc, Mutex};
@@ -418,6 +418,26 @@ impl File for SimFile {
         for request in requests {
             assert_aligned(self.block_bytes, request.offset_bytes, request.buf);
             request.result = world.read(self.file, request.offset_bytes, request.buf);
+        }
+    }
+
+    /// Carries the reads out late and in an order of the dice, as a device does.
+    fn read_stream<'a>(&self, source: &mut dyn ReadSource<'a>) {
+        let mut under_way = Vec::new();
+        loop {
+            let wanted = 1 + self.world.lock().random.below(STREAM_DEPTH as u64) as usize;
+            while under_way.len() < wanted
+                && let Some(read) = source.next_read()
+            {
+                under_way.push(read);
+            }
+            if under_way.is_empty() {
+                return;
+            }
+            let at = self.world.lock().random.below(under_way.len() as u64) as usize;
+            let (number, mut read) = under_way.swap_remove(at);
+            read.result = self.read_at(read.offset_bytes, read.buf);
+            source.end_read(number, read);
         }
     }
 
