@@ -163,7 +163,7 @@ impl PageBytes for Slice<'_> {
     fn compare(self, offset: usize, len: usize, key: &[u8]) -> Ordering {
         self.part(offset, len).cmp(key)
     }
-    fn lower_bound<const SLOT_BYTES: usize>(
+    fn lower_bound<const SLOT_BYTES: usize, const HEAD_BYTES: usize>(
         self,
         slots: usize,
         low: usize,
@@ -172,10 +172,12 @@ impl PageBytes for Slice<'_> {
     ) -> (usize, bool) {
         let record = |index: usize| {
             let slot = slots + index * SLOT_BYTES;
-            self.part(self.u16_at(slot).into(), self.u16_at(slot + 2).into())
+            let len = usize::from(self.u16_at(slot + 2));
+            (self.part(self.u16_at(slot).into(), len.saturating_sub(HEAD_BYTES)), len)
         };
-        let index = (low..high).find(|&index| record(index) >= key).unwrap_or(high);
-        (index, index < high && record(index) == key)
+        let ours = (key.get(HEAD_BYTES..).unwrap_or(&[]), key.len());
+        let index = (low..high).find(|&index| record(index) >= ours).unwrap_or(high);
+        (index, index < high && record(index) == ours)
     }
     fn equals(self, offset: usize, len: usize, key: &[u8]) -> bool {
         self.part(offset, len) == key

@@ -4,15 +4,17 @@
 //! the fill that was asked for, and then writes a page. It knows the lower fence from the node before
 //! it; the upper one depends on the key that comes next, and on the upper one depends the prefix. So it
 //! stages whole keys and counts them without the prefix that the node has at least: the one that lower
-//! fence and last key share. No thread-safety of its own; allocates buffers of about a page, once.
+//! fence and last key share. The sum of the records is kept for that prefix, and counted anew when
+//! a key makes it shorter, which is seldom. No thread-safety of its own; allocates buffers of about a page, once.
 //!
 //! Invariant: what is staged fits into a page whose upper fence is the last key.
 
 use super::ladder::Ladder;
 use super::layout::{
-    INNER_SLOT_BYTES, LEAF_SLOT_BYTES, common_prefix, max_record_bytes, space_needed,
+    INNER_SLOT_BYTES, LEAF_SLOT_BYTES, common_prefix, max_record_bytes, rest_len, space_needed,
 };
 use super::separator;
+use super::suffix::Suffix;
 use super::write::NodeMut;
 use crate::page::header::PageKind;
 use crate::types::PageId;
@@ -40,6 +42,9 @@ pub struct Builder<L> {
     lower: Option<Vec<u8>>,
     buffer: Vec<u8>,
     entries: Vec<Entry>,
+    /// Bytes of all records staged, in a node whose prefix has `shared_bytes`.
+    record_bytes: usize,
+    shared_bytes: usize,
     ladder: PhantomData<L>,
 }
 
@@ -53,6 +58,8 @@ impl<L: Ladder> Builder<L> {
             lower: None,
             buffer: Vec::with_capacity(2 * page_bytes),
             entries: Vec::new(),
+            record_bytes: 0,
+            shared_bytes: 0,
             ladder: PhantomData,
         }
     }
@@ -78,14 +85,33 @@ impl<L: Ladder> Builder<L> {
     }
 
     fn space_with(&self, key: &[u8], value_bytes: usize) -> usize {
-        let count = self.entries.len() + 1;
-        let bytes = self.buffer.len() + key.len() + value_bytes;
-        let shared = match &self.lower {
-            Some(lower) if L::PREFIX => common_prefix(lower, key),
-            _ => 0,
-        };
+        let (staged, shared) = self.staged_bytes(key);
+        let record = stored::<L>(key.len(), shared) + value_bytes;
         let lower = self.lower.as_ref().map_or(0, Vec::len);
-        self.space(count, bytes - shared * count, lower + key.len())
+        self.space(self.entries.len() + 1, staged + record, lower + key.len())
+    }
+
+    /// Bytes of the records staged, in a node that ends with `key`, and the prefix that it has.
+    fn staged_bytes(&self, key: &[u8]) -> (usize, usize) {
+        let shared = self.shared(Some(key));
+        if shared == self.shared_bytes {
+            return (self.record_bytes, shared);
+        }
+        (self.records_of(self.entries.len(), shared), shared)
+    }
+
+    /// Bytes of the prefix that a node with this upper fence has.
+    fn shared(&self, upper: Option<&[u8]>) -> usize {
+        match (&self.lower, upper) {
+            (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the first `count` records in a node with this prefix.
+    fn records_of(&self, count: usize, shared: usize) -> usize {
+        let entries = self.entries[..count].iter();
+        entries.map(|entry| stored::<L>(entry.key_len, shared) + entry.value_len).sum()
     }
 
     fn space(&self, count: usize, live: usize, fences: usize) -> usize {
@@ -107,6 +133,9 @@ impl<L: Ladder> Builder<L> {
 
     fn stage(&mut self, key: &[u8], value: &[u8], child: u32) {
         debug_assert!(key.len() + value.len() <= max_record_bytes(self.page_bytes));
+        let (staged, shared) = self.staged_bytes(key);
+        self.record_bytes = staged + stored::<L>(key.len(), shared) + value.len();
+        self.shared_bytes = shared;
         let at = self.buffer.len();
         self.buffer.extend_from_slice(key);
         self.buffer.extend_from_slice(value);
@@ -131,7 +160,7 @@ impl<L: Ladder> Builder<L> {
         let last = self.key(self.entries[count - 1]);
         let mut upper = last.to_vec();
         if self.level == 0 {
-            let shortest = separator::shortest(last, next);
+            let shortest = separator::shortest(Suffix::undivided(last), Suffix::undivided(next));
             // A shorter fence may share less with the lower one, so that the records take more.
             if self.space_of(count, Some(&shortest)) <= self.page_bytes {
                 upper = shortest;
@@ -157,15 +186,10 @@ impl<L: Ladder> Builder<L> {
 
     /// Bytes that a node of the first `count` entries takes with this upper fence.
     fn space_of(&self, count: usize, upper: Option<&[u8]>) -> usize {
-        let shared = match (&self.lower, upper) {
-            (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
-            _ => 0,
-        };
         // The last child of an inner node has no separator there.
         let keys = if self.level == 0 { count } else { count.saturating_sub(1) };
-        let end = self.entries.get(keys).map_or(self.buffer.len(), |entry| entry.at);
         let fences = self.lower.as_ref().map_or(0, Vec::len) + upper.map_or(0, <[u8]>::len);
-        self.space(keys, end - shared * keys, fences)
+        self.space(keys, self.records_of(keys, self.shared(upper)), fences)
     }
 
     fn write_node(&mut self, page: &mut [u8], count: usize, upper: Option<&[u8]>) {
@@ -178,7 +202,7 @@ impl<L: Ladder> Builder<L> {
         for entry in &self.entries[..keys] {
             let record = &self.buffer[entry.at..entry.at + entry.key_len + entry.value_len];
             let (key, value) = record.split_at(entry.key_len);
-            node.append_record([&key[shared..], &[]], value, entry.child);
+            node.append_record([&key[shared..], &[], &[]], value, entry.child);
         }
         node.refresh_hints(0, 0);
         if self.level > 0
@@ -192,5 +216,12 @@ impl<L: Ladder> Builder<L> {
         for entry in &mut self.entries {
             entry.at -= end;
         }
+        self.shared_bytes = 0;
+        self.record_bytes = self.records_of(self.entries.len(), 0);
     }
+}
+
+/// Bytes that a record holds of a key of `key_len` bytes, in a node with a prefix of `shared`.
+fn stored<L: Ladder>(key_len: usize, shared: usize) -> usize {
+    rest_len::<L>(key_len.saturating_sub(shared))
 }

@@ -10,10 +10,11 @@ use super::ladder::{Hints, Ladder};
 use super::layout::{
     COUNT, HEADS, HEADS_CAPACITY, HINT_COUNT, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
     LOWER_INFINITE, LOWER_LEN, MAX_LEVEL, NODE_FLAGS, PREFIX_LEN, RUN, UPPER_CHILD, UPPER_INFINITE,
-    UPPER_LEN, VALUE_LEN_MASK, common_prefix, count, expected_hint, fences_start, head, head_of,
-    heads_needed, heads_step, heap_live, heap_start, is_inner, lower_fence, max_record_bytes,
-    prefix, slot, slot_bytes, slots_end, slots_start, suffix, u16_at, u32_at, upper_fence,
+    UPPER_LEN, VALUE_LEN_MASK, common_prefix, count, expected_hint, fences_start, heads_needed,
+    heads_step, heap_live, heap_start, is_inner, lower_fence, max_record_bytes, prefix, rest_len,
+    slot, slot_bytes, slots_end, slots_start, u16_at, u32_at, upper_fence,
 };
+use super::suffix::Suffix;
 use super::write::MAX_RUN;
 use crate::page::header::{FLAGS, KIND, LEVEL, MAX_PAGE_BYTES, MIN_PAGE_BYTES, PageKind};
 use crate::types::PageId;
@@ -47,30 +48,34 @@ pub fn load_check_as<L: Ladder>(page: &[u8]) -> Result<(), Defect> {
     let field = |a, b| usize::from(u16::from_le_bytes([a, b]));
     let sum = if is_inner(page) {
         let (slots, _) = slots.as_chunks::<INNER_SLOT_BYTES>();
-        records(page, slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]))))
+        records::<L>(page, slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]), 0)))
     } else {
         let (slots, _) = slots.as_chunks::<LEAF_SLOT_BYTES>();
         let value_len = |s: &[u8; LEAF_SLOT_BYTES]| field(s[4], s[5]) & usize::from(VALUE_LEN_MASK);
-        records(page, slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]) + value_len(s))))
+        let slots = slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]), value_len(s)));
+        records::<L>(page, slots)
     };
     match sum {
         Some(live) if live == heap_live(page) => Ok(()),
         Some(live) => Err(Defect::HeapLive { stored: heap_live(page), counted: live }),
-        None => Err(first_bad_record(page)),
+        None => Err(first_bad_record::<L>(page)),
     }
 }
 
-/// The sum of all records, given as place and length, if each lies on the heap and is not too long.
+/// The sum of all records, given as place, bytes of the suffix and bytes of the value, if each lies on
+/// the heap and is not too long.
 #[inline(always)]
-fn records(page: &[u8], records: impl Iterator<Item = (usize, usize)>) -> Option<usize> {
-    let heap = heap_start(page);
-    let room = fences_start(page) - heap;
-    let longest = max_record_bytes(page.len()).saturating_sub(u16_at(page, PREFIX_LEN)).min(room);
+fn records<L: Ladder>(
+    page: &[u8],
+    records: impl Iterator<Item = (usize, usize, usize)>,
+) -> Option<usize> {
+    let (heap, end) = (heap_start(page), fences_start(page));
+    let longest = max_record_bytes(page.len()).saturating_sub(u16_at(page, PREFIX_LEN));
     let mut live = 0;
-    for (offset, len) in records {
-        // An offset below the heap wraps to one far behind it.
-        let misplaced = len > longest || offset.wrapping_sub(heap) > room - len;
-        if misplaced && (len, offset) != (0, 0) {
+    for (offset, suffix_len, value_len) in records {
+        let len = rest_len::<L>(suffix_len) + value_len;
+        let misplaced = offset < heap || offset + len > end;
+        if suffix_len + value_len > longest || misplaced && (len, offset) != (0, 0) {
             return None;
         }
         live += len;
@@ -79,9 +84,9 @@ fn records(page: &[u8], records: impl Iterator<Item = (usize, usize)>) -> Option
 }
 
 #[cold]
-fn first_bad_record(page: &[u8]) -> Defect {
+fn first_bad_record<L: Ladder>(page: &[u8]) -> Defect {
     let mut defects = Vec::new();
-    slots_and_heap(page, &mut defects);
+    slots_and_heap::<L>(page, &mut defects);
     let place =
         |defect: &Defect| matches!(defect, Defect::RecordPlace(_) | Defect::RecordLength(_));
     defects.into_iter().find(place).unwrap_or(Defect::RecordPlace(0))
@@ -92,7 +97,7 @@ pub fn check_as<L: Ladder>(page: &[u8]) -> Vec<Defect> {
     let mut defects = Vec::new();
     if fixed_fields::<L>(page, &mut |defect| defects.push(defect)) {
         small_fields(page, &mut defects);
-        if slots_and_heap(page, &mut defects) {
+        if slots_and_heap::<L>(page, &mut defects) {
             keys::<L>(page, &mut defects);
         }
         heads_and_hints::<L>(page, &mut defects);
@@ -193,7 +198,7 @@ fn small_fields(page: &[u8], defects: &mut Vec<Defect>) {
 }
 
 /// Checks each slot and the sum of the records. False if some record cannot be read.
-fn slots_and_heap(page: &[u8], defects: &mut Vec<Defect>) -> bool {
+fn slots_and_heap<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) -> bool {
     let (heap, end) = (heap_start(page), fences_start(page));
     let longest = max_record_bytes(page.len());
     let shared = u16_at(page, PREFIX_LEN);
@@ -202,7 +207,7 @@ fn slots_and_heap(page: &[u8], defects: &mut Vec<Defect>) -> bool {
     let mut readable = true;
     for index in 0..count(page) {
         let slot = slot(page, index);
-        let record = slot.record_bytes();
+        let record = slot.record_bytes::<L>();
         live += record;
         let inside = if record == 0 { slot.offset == 0 } else { slot.offset >= heap };
         if !inside || slot.offset + record > end {
@@ -211,7 +216,7 @@ fn slots_and_heap(page: &[u8], defects: &mut Vec<Defect>) -> bool {
         } else if record != 0 {
             places.push((slot.offset, record, index));
         }
-        if shared + record > longest {
+        if shared + slot.suffix_len + slot.value_len > longest {
             defects.push(Defect::RecordLength(index));
         }
         let third = slots_start(page) + slot_bytes(page) * index + 4;
@@ -258,21 +263,21 @@ fn keys<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) {
         defects.push(Defect::PrefixLength { stored: shared.len(), expected });
     }
     // Of the fences only what follows the prefix is compared, as of the keys.
-    let lower = lower_fence(page).map(|fence| &fence[shared.len()..]);
-    let upper = upper_fence(page).map(|fence| &fence[shared.len()..]);
+    let lower = lower_fence(page).map(|fence| Suffix::of::<L>(&fence[shared.len()..]));
+    let upper = upper_fence(page).map(|fence| Suffix::of::<L>(&fence[shared.len()..]));
     for index in 0..count(page) {
-        let key = suffix(page, index);
-        if index > 0 && suffix(page, index - 1) >= key {
+        let key = Suffix::read::<L>(page, index);
+        if index > 0 && Suffix::read::<L>(page, index - 1) >= key {
             defects.push(Defect::Order(index));
         }
         // A separator equal to the upper fence would leave its right child no keys.
         let highest = if is_inner(page) { Ordering::Less } else { Ordering::Equal };
         if lower.is_some_and(|lower| lower >= key)
-            || upper.is_some_and(|upper| key.cmp(upper) > highest)
+            || upper.is_some_and(|upper| key.cmp(&upper) > highest)
         {
             defects.push(Defect::OutsideFences(index));
         }
-        if L::HEADS && head(page, index) != head_of(key) {
+        if !key.is_padded_with_zeros() {
             defects.push(Defect::Head(index));
         }
     }

@@ -60,7 +60,7 @@ pub enum Defect {
     Order(usize),
     /// A key lies outside of the fences.
     OutsideFences(usize),
-    /// A head is not the first four bytes of its key.
+    /// A head goes on behind the end of its key with something else than zeros.
     Head(usize),
     /// A hint is not the head that it should be.
     Hint(usize),
@@ -105,7 +105,7 @@ impl fmt::Display for Defect {
             Defect::SlotBits(index) => write!(f, "slot {index} has reserved bits set"),
             Defect::Order(index) => write!(f, "key {index} is not above the one before it"),
             Defect::OutsideFences(index) => write!(f, "key {index} is outside of the fences"),
-            Defect::Head(index) => write!(f, "head {index} is not that of its key"),
+            Defect::Head(index) => write!(f, "head {index} goes on behind the end of its key"),
             Defect::Hint(index) => write!(f, "hint {index} is not the head that it stands for"),
             Defect::Child(index) => write!(f, "child {index} has an impossible id"),
             Defect::UpperChild(child) => write!(f, "a leaf with upper child {child}"),

@@ -6,8 +6,8 @@
 
 use super::ladder::Ladder;
 use super::layout::{
-    INNER_SLOT_BYTES, PREFIX_LEN, UPPER_CHILD, count, heap_live, is_inner, set_slot, set_u32, slot,
-    slots_start, u16_at, u32_at,
+    INNER_SLOT_BYTES, PREFIX_LEN, UPPER_CHILD, count, heap_live, is_inner, rest_len, set_slot,
+    set_u32, slot, slots_start, u16_at, u32_at,
 };
 use super::write::{NoSpace, NodeMut};
 use crate::types::PageId;
@@ -34,14 +34,15 @@ impl<L: Ladder> NodeMut<'_, L> {
             set_u32(self.page, UPPER_CHILD, child.0);
         } else {
             let slot = slot(self.page, index);
-            set_slot(self.page, index, super::layout::Slot { child: child.0, ..slot });
+            set_slot::<L>(self.page, index, super::layout::Slot { child: child.0, ..slot });
         }
     }
 
     /// Whether a separator of so many bytes (prefix included) can be inserted now.
     pub fn fits_separator(&self, separator_bytes: usize) -> bool {
         let suffix = separator_bytes.saturating_sub(u16_at(self.page, PREFIX_LEN));
-        let needed = self.space_needed(count(self.page) + 1, heap_live(self.page) + suffix);
+        let live = heap_live(self.page) + rest_len::<L>(suffix);
+        let needed = self.space_needed(count(self.page) + 1, live);
         needed <= self.page.len()
     }
 

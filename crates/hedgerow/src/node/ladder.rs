@@ -14,6 +14,8 @@ pub trait Ladder: Copy + Default + Send + Sync + 'static {
     const HEADS: bool;
     /// Every sixteenth head (or a multiple of it) is copied to the hint array (section 3.3).
     const HINTS: bool;
+    /// Bytes of each key behind the prefix that stand in its head, and not in its record.
+    const HEAD_BYTES: usize = if Self::HEADS { 4 } else { 0 };
 }
 
 /// A plain slotted page, searched by comparing whole keys.

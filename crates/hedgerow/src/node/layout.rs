@@ -135,7 +135,8 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// One slot of a latched page, unpacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Slot {
-    /// First byte of the record; zero if the record has no bytes.
+    /// First byte of the record, which is the suffix behind its head and then the value; zero if the
+    /// record has no bytes.
     pub offset: usize,
     /// Bytes of the key without the prefix.
     pub suffix_len: usize,
@@ -146,10 +147,34 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Bytes of the record on the heap.
-    pub(super) fn record_bytes(self) -> usize {
-        self.suffix_len + self.value_len
+    /// Bytes of the suffix that are in the record.
+    #[inline(always)]
+    pub(super) fn rest_len<L: Ladder>(self) -> usize {
+        rest_len::<L>(self.suffix_len)
     }
+
+    /// Bytes of the record on the heap.
+    #[inline(always)]
+    pub(super) fn record_bytes<L: Ladder>(self) -> usize {
+        self.rest_len::<L>() + self.value_len
+    }
+
+    /// The slot of the same record in a node whose prefix is longer by so many bytes; its place aside.
+    pub(super) fn shortened(self, prefix_bytes: usize) -> Slot {
+        Slot { suffix_len: self.suffix_len.saturating_sub(prefix_bytes), ..self }
+    }
+
+    /// First byte of the value.
+    #[inline(always)]
+    pub(super) fn value_at<L: Ladder>(self) -> usize {
+        self.offset + self.rest_len::<L>()
+    }
+}
+
+/// Bytes that a record holds of a suffix: those behind the head.
+#[inline(always)]
+pub(super) fn rest_len<L: Ladder>(suffix_len: usize) -> usize {
+    suffix_len.saturating_sub(L::HEAD_BYTES)
 }
 
 /// Reads a field of a page that the caller holds.
@@ -265,10 +290,10 @@ pub(super) fn slot(page: &[u8], index: usize) -> Slot {
 }
 
 /// Writes slot `index`.
-pub(super) fn set_slot(page: &mut [u8], index: usize, slot: Slot) {
+pub(super) fn set_slot<L: Ladder>(page: &mut [u8], index: usize, slot: Slot) {
     let at = slots_start(page) + index * slot_bytes(page);
     // A record without bytes may begin behind the last byte of a 64 KiB page, which 16 bits do not hold.
-    let offset = if slot.record_bytes() == 0 { 0 } else { slot.offset };
+    let offset = if slot.record_bytes::<L>() == 0 { 0 } else { slot.offset };
     set_u16(page, at, offset);
     set_u16(page, at + 2, slot.suffix_len);
     if is_inner(page) {
@@ -278,16 +303,10 @@ pub(super) fn set_slot(page: &mut [u8], index: usize, slot: Slot) {
     }
 }
 
-/// The key of record `index` without the prefix.
-pub(super) fn suffix(page: &[u8], index: usize) -> &[u8] {
-    let slot = slot(page, index);
-    &page[slot.offset..slot.offset + slot.suffix_len]
-}
-
 /// The value of record `index`.
-pub(super) fn value(page: &[u8], index: usize) -> &[u8] {
+pub(super) fn value<L: Ladder>(page: &[u8], index: usize) -> &[u8] {
     let slot = slot(page, index);
-    let at = slot.offset + slot.suffix_len;
+    let at = slot.value_at::<L>();
     &page[at..at + slot.value_len]
 }
 

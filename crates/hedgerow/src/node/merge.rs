@@ -5,7 +5,7 @@
 use super::ladder::Ladder;
 use super::layout::{
     HEADS, UPPER_CHILD, common_prefix, count, heap_live, is_inner, level, lower_fence, prefix,
-    set_u32, slot_bytes, space_needed, u32_at, upper_fence,
+    rest_len, set_u32, slot, slot_bytes, space_needed, u32_at, upper_fence,
 };
 use super::write::{NoSpace, NodeMut};
 use crate::page::header::{KIND, NEWEST_LSN, PageKind};
@@ -18,13 +18,21 @@ pub fn merge_space<L: Ladder>(left: &[u8], right: &[u8]) -> usize {
     }
     let (lower, upper) = (lower_fence(left), upper_fence(right));
     let shared = merged_prefix::<L>(lower, upper);
-    let bytes =
-        |page: &[u8]| heap_live(page) + count(page) * prefix(page).len().saturating_sub(shared);
+    let bytes = |page: &[u8]| {
+        let longer = prefix(page).len().saturating_sub(shared);
+        if longer == 0 {
+            return heap_live(page);
+        }
+        // Of what a suffix gains, its head takes what there is room for.
+        let slots = (0..count(page)).map(|index| slot(page, index));
+        slots.map(|slot| rest_len::<L>(slot.suffix_len + longer) + slot.value_len).sum()
+    };
     let mut records = count(left) + count(right);
     let mut live = bytes(left) + bytes(right);
     if is_inner(left) {
         records += 1;
-        live += upper_fence(left).map_or(0, <[u8]>::len).saturating_sub(shared);
+        let separator = upper_fence(left).map_or(0, <[u8]>::len);
+        live += rest_len::<L>(separator.saturating_sub(shared));
     }
     let fences = lower.map_or(0, <[u8]>::len) + upper.map_or(0, <[u8]>::len);
     space_needed::<L>(left.len(), slot_bytes(left), records, live, fences)
@@ -65,7 +73,7 @@ impl<L: Ladder> NodeMut<'_, L> {
         if inner {
             let separator = upper_fence(&left).unwrap_or(&[]);
             let suffix = separator.get(prefix(node.page).len()..).unwrap_or(&[]);
-            node.append_record([suffix, &[]], &[], u32_at(&left, UPPER_CHILD));
+            node.append_record([suffix, &[], &[]], &[], u32_at(&left, UPPER_CHILD));
             set_u32(node.page, UPPER_CHILD, u32_at(right, UPPER_CHILD));
         }
         node.append_from(right, 0..count(right));

@@ -21,6 +21,7 @@ mod read;
 mod search;
 mod separator;
 mod split;
+mod suffix;
 mod write;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::ladder::{Hints, Ladder};
 use super::layout::{
     COUNT, HEADS, HEADS_CAPACITY, HEAP_LIVE, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
     LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, Slot, UPPER_CHILD, UPPER_INFINITE,
-    UPPER_LEN, VALUE_LEN_MASK, space_needed,
+    UPPER_LEN, VALUE_LEN_MASK, head_of, space_needed,
 };
 use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PAGE_ID, PageKind, TREE_ID};
 use crate::types::{Lsn, PageId, TreeId};
@@ -91,6 +91,12 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
         HEADS + 4 * usize::from(self.bytes.field_u16::<{ HEADS_CAPACITY }>())
     }
 
+    /// The head of key (or separator) `index`.
+    #[inline(always)]
+    pub(super) fn head(&self, index: usize) -> i32 {
+        self.bytes.u32_at(HEADS + 4 * index) as i32
+    }
+
     #[inline(always)]
     fn leaf_slot(&self, index: usize) -> Slot {
         let word = self.bytes.u64_at(self.slots_start() + LEAF_SLOT_BYTES * index);
@@ -134,14 +140,14 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     #[inline]
     pub fn append_value(&self, index: usize, out: &mut Vec<u8>) {
         let slot = self.leaf_slot(index);
-        self.bytes.append_to(slot.offset + slot.suffix_len, slot.value_len, out);
+        self.bytes.append_to(slot.value_at::<L>(), slot.value_len, out);
     }
 
     /// Copies the value of record `index` of a leaf.
     #[inline(always)]
     pub fn copy_value(&self, index: usize, out: &mut Copied) {
         let slot = self.leaf_slot(index);
-        self.bytes.copy_out(slot.offset + slot.suffix_len, slot.value_len, out);
+        self.bytes.copy_out(slot.value_at::<L>(), slot.value_len, out);
     }
 
     /// Whether the value of record `index` of a leaf is `value`.
@@ -149,7 +155,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     pub fn value_equals(&self, index: usize, value: &[u8]) -> bool {
         let slot = self.leaf_slot(index);
         slot.value_len == value.len()
-            && self.bytes.equals(slot.offset + slot.suffix_len, slot.value_len, value)
+            && self.bytes.equals(slot.value_at::<L>(), slot.value_len, value)
     }
 
     /// Bytes of key (or separator) `index`, prefix included.
@@ -170,7 +176,20 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     #[inline]
     pub fn append_suffix(&self, index: usize, out: &mut Vec<u8>) {
         let slot = self.slot(index);
-        self.bytes.append_to(slot.offset, slot.suffix_len, out);
+        if !L::HEADS {
+            return self.bytes.append_to(slot.offset, slot.suffix_len, out);
+        }
+        let head = (self.head(index) ^ i32::MIN).to_be_bytes();
+        let (start, rest) = (out.len(), slot.rest_len::<L>());
+        if rest == 0 {
+            out.extend_from_slice(&head);
+            return out.truncate(start + slot.suffix_len);
+        }
+        // In one piece, with the four bytes before the record, whose place the head takes.
+        self.bytes.append_to(slot.offset.wrapping_sub(L::HEAD_BYTES), rest + L::HEAD_BYTES, out);
+        if let Some(bytes) = out[start..].first_chunk_mut() {
+            *bytes = head;
+        }
     }
 
     /// Appends key (or separator) `index` to `out`, prefix included.
@@ -185,7 +204,14 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     pub fn compare_key(&self, index: usize, key: &[u8]) -> Ordering {
         let slot = self.slot(index);
         let suffix = key.get(self.prefix_len()..).unwrap_or(&[]);
-        self.bytes.compare(slot.offset, slot.suffix_len, suffix)
+        if !L::HEADS {
+            return self.bytes.compare(slot.offset, slot.suffix_len, suffix);
+        }
+        let rest = suffix.get(L::HEAD_BYTES..).unwrap_or(&[]);
+        self.head(index)
+            .cmp(&head_of(suffix))
+            .then_with(|| self.bytes.compare(slot.offset, slot.rest_len::<L>(), rest))
+            .then(slot.suffix_len.cmp(&suffix.len()))
     }
 
     /// Place and length of the lower fence; `None` for minus infinity.
@@ -275,7 +301,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
             + usize::from(self.bytes.field_u16::<{ UPPER_LEN }>())
     }
 
-    /// Bytes of live records on the heap: suffixes and values.
+    /// Bytes of live records on the heap: values, and what prefix and heads leave of the keys.
     pub fn payload_bytes(&self) -> usize {
         self.bytes.field_u32::<{ HEAP_LIVE }>() as usize
     }
@@ -310,7 +336,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     pub fn prefetch_record(&self, index: usize) {
         let slot = self.leaf_slot(index);
         self.bytes.prefetch(slot.offset);
-        self.bytes.prefetch(slot.offset + slot.record_bytes());
+        self.bytes.prefetch(slot.offset + slot.record_bytes::<L>());
     }
 }
 
@@ -319,7 +345,7 @@ impl<'a, L: Ladder> Node<PlainBytes<'a>, L> {
     #[inline]
     pub fn value(&self, index: usize) -> &'a [u8] {
         let slot = self.leaf_slot(index);
-        let at = slot.offset + slot.suffix_len;
+        let at = slot.value_at::<L>();
         self.bytes.as_slice().get(at..at + slot.value_len).unwrap_or(&[])
     }
 }

@@ -111,46 +111,32 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     /// Index of the first key that is not below the probe.
     #[inline(always)]
     fn lower_bound<const SLOT_BYTES: usize>(&self, probe: &Probe<'_>) -> Position {
-        let (mut low, mut high) = (0, probe.count);
-        if L::HEADS {
-            let head = head_of(probe.suffix);
-            if !self.is_one_run(head, probe.count) {
-                (low, high) = self.equal_heads(head, probe.count, probe.slots, SLOT_BYTES);
-            }
+        if !L::HEADS {
+            let (slots, suffix) = (probe.slots, probe.suffix);
+            let (index, found) =
+                self.bytes.lower_bound::<SLOT_BYTES, 0>(slots, 0, probe.count, suffix);
+            return Position { index, found };
         }
+        let (low, high) = self.equal_heads(head_of(probe.suffix), probe, SLOT_BYTES);
         if low >= high {
             return Position { index: low, found: false };
         }
-        // The bytes that the heads have settled are compared again: they are in the same 16 bytes as
-        // those behind them, and to leave them out costs more than it saves.
         let (index, found) =
-            self.bytes.lower_bound::<SLOT_BYTES>(probe.slots, low, high, probe.suffix);
+            self.bytes.lower_bound::<SLOT_BYTES, 4>(probe.slots, low, high, probe.suffix);
         Position { index, found }
     }
 
-    /// Whether nearly all heads are `head`, so that they settle nothing and are better left alone: in
-    /// the root of a tree of URLs. Two samples, any of which may be wrong.
+    /// The keys that the head does not settle: every key before the first index has a smaller head,
+    /// every key from the second on a larger one, and all between have this one.
     #[inline(always)]
-    fn is_one_run(&self, head: i32, count: usize) -> bool {
-        L::HINTS
-            && self.bytes.field_u32::<{ HINTS }>() as i32 == head
-            && count > 2 * BLOCK_HEADS
-            && self.bytes.u32_at(HEADS + 4 * (count - BLOCK_HEADS)) as i32 == head
-    }
-
-    /// Bounds of the keys that the head does not settle: every key before the first index has a smaller
-    /// head, every key from the second on a larger one.
-    #[inline(always)]
-    fn equal_heads(
-        &self,
-        head: i32,
-        count: usize,
-        slots: usize,
-        slot_bytes: usize,
-    ) -> (usize, usize) {
+    fn equal_heads(&self, head: i32, probe: &Probe<'_>, slot_bytes: usize) -> (usize, usize) {
+        let count = probe.count;
+        if self.is_one_run(head, count) {
+            return (0, count);
+        }
         let base = self.block_of(head, count);
         // The slots of the block are wanted as soon as the heads are compared: ask for both together.
-        let slots = slots + slot_bytes * base;
+        let slots = probe.slots + slot_bytes * base;
         self.bytes.prefetch(slots);
         self.bytes.prefetch(slots + 64);
         let block = self.bytes.block64(HEADS + 4 * base);
@@ -161,12 +147,42 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
         if run < BLOCK_HEADS || last >= count {
             return (first, last.min(count));
         }
-        // The run goes on behind the block, or ends with it. The hints bound it closely enough.
-        if !L::HINTS {
-            return (first, count);
+        (first, self.end_of_run(head, count, last))
+    }
+
+    /// Whether all heads are `head`, as in the root of a tree of URLs. The hint is for speed: it is the
+    /// cheapest look, and nearly always says no. A single block of heads needs no such way out.
+    #[inline(always)]
+    fn is_one_run(&self, head: i32, count: usize) -> bool {
+        L::HINTS
+            && self.bytes.field_u32::<{ HINTS }>() as i32 == head
+            && count > BLOCK_HEADS
+            && self.head(0) == head
+            && self.head(count - 1) == head
+    }
+
+    /// The first key with a head above `head`, in a node in which the first `from` keys have none, a
+    /// whole number of blocks.
+    #[inline(always)]
+    fn end_of_run(&self, head: i32, count: usize, from: usize) -> usize {
+        let (mut base, mut len) = (from, count.saturating_sub(from));
+        if L::HINTS {
+            let hints = lanes::leading(!lanes::above(self.bytes.block64(HINTS), head));
+            let spacing = hint_spacing(count);
+            base = (hints * spacing).clamp(from, count);
+            len = spacing.min(count - base);
         }
-        let hints = lanes::leading(!lanes::above(self.bytes.block64(HINTS), head));
-        (first, (hint_spacing(count) * (hints + 1)).min(count))
+        while len > BLOCK_HEADS {
+            let half = len.div_ceil(BLOCK_HEADS) / 2 * BLOCK_HEADS;
+            if self.head(base + half) <= head {
+                base += half;
+                len -= half;
+            } else {
+                len = half;
+            }
+        }
+        let block = self.bytes.block64(HEADS + 4 * base);
+        (base + lanes::leading(!lanes::above(block, head))).min(count)
     }
 
     /// A block of heads in which, or directly behind which, lies the first one that is not below
@@ -187,7 +203,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
         }
         while len > BLOCK_HEADS {
             let half = len.div_ceil(BLOCK_HEADS) / 2 * BLOCK_HEADS;
-            if (self.bytes.u32_at(HEADS + 4 * (base + half)) as i32) < head {
+            if self.head(base + half) < head {
                 base += half;
                 len -= half;
             } else {

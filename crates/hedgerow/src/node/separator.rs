@@ -4,10 +4,10 @@
 //! fence and at most its upper fence. Short separators keep inner nodes flat ("B-Trees Are Back"
 //! section 2). Total over any two byte strings; pure.
 
-use super::layout::common_prefix;
+use super::suffix::Suffix;
 
 /// Bytes of the separator that [`shortest`] would give, of which no more than the length is wanted.
-pub(super) fn shortest_len(a: &[u8], b: &[u8]) -> usize {
+pub(super) fn shortest_len(a: Suffix<'_>, b: Suffix<'_>) -> usize {
     match place(a, b) {
         Place::InSecond(at) | Place::RaisedFirst(at) => at + 1,
         Place::First => a.len(),
@@ -15,15 +15,15 @@ pub(super) fn shortest_len(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// The shortest separator between `a` and `b`; `a` itself if the two are not in order.
-pub(super) fn shortest(a: &[u8], b: &[u8]) -> Vec<u8> {
+pub(super) fn shortest(a: Suffix<'_>, b: Suffix<'_>) -> Vec<u8> {
     match place(a, b) {
-        Place::InSecond(at) => b[..=at].to_vec(),
+        Place::InSecond(at) => b.first_bytes(at + 1),
         Place::RaisedFirst(at) => {
-            let mut separator = a[..=at].to_vec();
+            let mut separator = a.first_bytes(at + 1);
             separator[at] += 1;
             separator
         }
-        Place::First => a.to_vec(),
+        Place::First => a.first_bytes(a.len()),
     }
 }
 
@@ -37,8 +37,8 @@ enum Place {
     First,
 }
 
-fn place(a: &[u8], b: &[u8]) -> Place {
-    let common = common_prefix(a, b);
+fn place(a: Suffix<'_>, b: Suffix<'_>) -> Place {
+    let common = a.common_prefix(&b);
     // Nothing is shorter than a key that the other one begins with.
     if a.len() == common || a.get(common) >= b.get(common) {
         return Place::First;
@@ -54,15 +54,17 @@ fn place(a: &[u8], b: &[u8]) -> Place {
 
 /// The byte of `a` behind which to cut it, raising that byte by one, if this is shorter than `a`. Both
 /// keys go on behind their common prefix, in order, and `b` by one byte only: no prefix of it will do.
-fn raised_at(a: &[u8], b: &[u8], common: usize) -> Option<usize> {
-    let first = if b[common] - a[common] > 1 { common } else { common + 1 };
+fn raised_at(a: Suffix<'_>, b: Suffix<'_>, common: usize) -> Option<usize> {
+    let apart = b.get(common)?.saturating_sub(a.get(common)?);
+    let first = if apart > 1 { common } else { common + 1 };
     // The last byte is not worth raising: `a` has the same length.
-    (first..a.len() - 1).find(|&at| a[at] != u8::MAX)
+    (first..a.len() - 1).find(|&at| a.get(at) != Some(u8::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Hints;
 
     #[test]
     fn separators_separate_and_are_as_short_as_any() {
@@ -84,9 +86,15 @@ mod tests {
         strings.sort();
         for (i, a) in strings.iter().enumerate() {
             for b in &strings[i + 1..] {
-                let separator = shortest(a, b);
+                let [x, y] = [a, b].map(|key| Suffix::undivided(key));
+                let separator = shortest(x, y);
                 assert!(*a <= separator && separator < *b, "{a:?} {b:?} {separator:?}");
-                assert_eq!(separator.len(), shortest_len(a, b));
+                assert_eq!(separator.len(), shortest_len(x, y));
+                let [x, y] = [a, b].map(|key| Suffix::of::<Hints>(key));
+                assert_eq!(
+                    (shortest(x, y), shortest_len(x, y)),
+                    (separator.clone(), separator.len())
+                );
                 let best = (0..=a.len()).find(|&len| {
                     // The largest string of this length below `b` is the best candidate.
                     largest_below(b, len).is_some_and(|s| s >= *a)
@@ -112,8 +120,9 @@ mod tests {
     #[test]
     fn neighbours_out_of_order_give_some_key() {
         for (a, b) in [("b", "a"), ("", ""), ("ab", "a"), ("abc", "abc"), ("zz", "aaaaaa")] {
-            assert_eq!(shortest(a.as_bytes(), b.as_bytes()), a.as_bytes());
-            let _ = shortest_len(a.as_bytes(), b.as_bytes());
+            let [x, y] = [a, b].map(|key| Suffix::of::<Hints>(key.as_bytes()));
+            assert_eq!(shortest(x, y), a.as_bytes());
+            assert_eq!(shortest_len(x, y), a.len());
         }
     }
 }

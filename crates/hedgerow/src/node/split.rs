@@ -7,12 +7,15 @@
 
 use super::ladder::Ladder;
 use super::layout::{
-    RUN, UPPER_CHILD, count, is_inner, level, lower_fence, max_record_bytes, prefix, set_u32, slot,
-    slot_bytes, space_needed, suffix, u16_at, u32_at, upper_fence,
+    RUN, UPPER_CHILD, common_prefix, count, is_inner, level, lower_fence, max_record_bytes, prefix,
+    set_u32, slot, slot_bytes, space_needed, u16_at, u32_at, upper_fence,
 };
 use super::separator;
+use super::suffix::Suffix;
 use super::write::NodeMut;
 use crate::page::header::{NEWEST_LSN, PageKind};
+use std::marker::PhantomData;
+use std::ops::Range;
 
 /// What a split is for.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +55,7 @@ impl<L: Ladder> NodeMut<'_, L> {
     /// If a leaf has fewer than two records, or an inner node no separator; such a node never lacks
     /// space for a record of at most [`max_record_bytes`].
     pub fn choose_split(&self, hint: SplitHint<'_>) -> Split {
-        let cut = Cut::new(self);
+        let cut = Cut::<L>::new(self.page);
         assert!(cut.first <= cut.last, "a node with so few keys has space and is not split");
         if let SplitHint::Insert { index, key } = hint
             && let Some(split) = cut.sequential(index, key)
@@ -60,6 +63,12 @@ impl<L: Ladder> NodeMut<'_, L> {
             return split;
         }
         cut.middle()
+    }
+
+    /// Whether both sides of a cut with any separator, not only one of [`Self::choose_split`], fit into a
+    /// page.
+    pub fn fits_split(&self, split: &Split) -> bool {
+        Cut::<L>::new(self.page).fits_with(split.index, &split.separator)
     }
 
     /// Splits this node: it keeps the keys up to the separator, and `right`, a fresh page, becomes the
@@ -99,66 +108,94 @@ impl<L: Ladder> NodeMut<'_, L> {
 
 /// The node under the knife. Cut `i` leaves the keys below index `i` on the left; in an inner node
 /// separator `i` itself moves up.
-struct Cut<'p> {
+struct Cut<'p, L> {
     page: &'p [u8],
     prefix: &'p [u8],
     inner: bool,
-    heads: fn(usize, usize, usize, usize, usize) -> usize,
     count: usize,
     /// First and last cut that leaves something on either side.
     first: usize,
     last: usize,
+    ladder: PhantomData<L>,
 }
 
-impl<'p> Cut<'p> {
-    fn new<L: Ladder>(node: &'p NodeMut<'_, L>) -> Cut<'p> {
-        let page = &*node.page;
+impl<'p, L: Ladder> Cut<'p, L> {
+    fn new(page: &'p [u8]) -> Self {
         let (count, inner) = (count(page), is_inner(page));
         Cut {
             page,
             prefix: prefix(page),
             inner,
-            heads: space_needed::<L>,
             count,
             first: usize::from(!inner),
             last: count.saturating_sub(1),
+            ladder: PhantomData,
         }
     }
 
     /// Bytes of record `index` with its slot.
     fn cost(&self, index: usize) -> usize {
-        slot(self.page, index).record_bytes() + slot_bytes(self.page) + 4
+        slot(self.page, index).record_bytes::<L>() + slot_bytes(self.page) + 4
     }
 
-    /// Whether both sides of a cut with a separator of so many bytes fit into a page. The prefixes can
-    /// only grow, so the records take at most what they take now.
+    /// Whether both sides of a cut with a separator of so many bytes fit into a page, whatever it is. The
+    /// prefixes can only grow, so the records take at most what they take now.
     fn fits(&self, index: usize, separator_bytes: usize) -> bool {
-        let bytes = |range: std::ops::Range<usize>| -> usize {
-            range.map(|i| slot(self.page, i).record_bytes()).sum()
+        self.fits_longer(index, separator_bytes, [0; 2])
+    }
+
+    /// Whether both sides of a cut with this separator fit into a page.
+    fn fits_with(&self, index: usize, separator: &[u8]) -> bool {
+        let longer = |fence: Option<&[u8]>| match fence {
+            Some(fence) if L::PREFIX => {
+                common_prefix(fence, separator).saturating_sub(self.prefix.len())
+            }
+            _ => 0,
+        };
+        let longer = [longer(lower_fence(self.page)), longer(upper_fence(self.page))];
+        self.fits_longer(index, separator.len(), longer)
+    }
+
+    /// [`Self::fits`] where the prefixes of the two sides get longer by so many bytes.
+    fn fits_longer(&self, index: usize, separator_bytes: usize, longer: [usize; 2]) -> bool {
+        let bytes = |range: Range<usize>, longer| -> usize {
+            let slots = range.map(|index| slot(self.page, index));
+            slots.map(|slot| slot.shortened(longer).record_bytes::<L>()).sum()
         };
         let page = self.page.len();
         let width = slot_bytes(self.page);
         let lower = lower_fence(self.page).map_or(0, <[u8]>::len) + separator_bytes;
         let upper = upper_fence(self.page).map_or(0, <[u8]>::len) + separator_bytes;
         let from = index + usize::from(self.inner);
-        (self.heads)(page, width, index, bytes(0..index), lower) <= page
-            && (self.heads)(page, width, self.count - from, bytes(from..self.count), upper) <= page
+        space_needed::<L>(page, width, index, bytes(0..index, longer[0]), lower) <= page
+            && space_needed::<L>(
+                page,
+                width,
+                self.count - from,
+                bytes(from..self.count, longer[1]),
+                upper,
+            ) <= page
+    }
+
+    fn suffix(&self, index: usize) -> Suffix<'p> {
+        Suffix::read::<L>(self.page, index)
     }
 
     fn separator_bytes(&self, index: usize) -> usize {
         let len = if self.inner {
             slot(self.page, index).suffix_len
         } else {
-            separator::shortest_len(suffix(self.page, index - 1), suffix(self.page, index))
+            separator::shortest_len(self.suffix(index - 1), self.suffix(index))
         };
         self.prefix.len() + len
     }
 
     fn separator(&self, index: usize) -> Vec<u8> {
         let rest = if self.inner {
-            suffix(self.page, index).to_vec()
+            let suffix = self.suffix(index);
+            suffix.first_bytes(suffix.len())
         } else {
-            separator::shortest(suffix(self.page, index - 1), suffix(self.page, index))
+            separator::shortest(self.suffix(index - 1), self.suffix(index))
         };
         [self.prefix, rest.as_slice()].concat()
     }
@@ -213,16 +250,16 @@ impl<'p> Cut<'p> {
             // The separator next to the one that comes moves up.
             return self.cut_at(if goes_right { index.checked_sub(1)? } else { index });
         }
-        let key = key.get(self.prefix.len()..).unwrap_or(&[]);
+        let key = Suffix::of::<L>(key.get(self.prefix.len()..).unwrap_or(&[]));
         let rest = if goes_right {
-            separator::shortest(suffix(self.page, index.checked_sub(1)?), key)
+            separator::shortest(self.suffix(index.checked_sub(1)?), key)
         } else if index < self.count {
-            separator::shortest(key, suffix(self.page, index))
+            separator::shortest(key, self.suffix(index))
         } else {
             return None;
         };
         let separator = [self.prefix, rest.as_slice()].concat();
-        if separator.len() <= max_record_bytes(self.page.len()) && self.fits(index, separator.len())
+        if separator.len() <= max_record_bytes(self.page.len()) && self.fits_with(index, &separator)
         {
             return Some(Split { index, separator });
         }

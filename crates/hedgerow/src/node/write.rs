@@ -10,11 +10,12 @@ use super::ladder::{Hints, Ladder};
 use super::layout::{
     COUNT, HEADS, HEADS_CAPACITY, HEAP_LIVE, HEAP_START, HINT_COUNT, HINTS, LAST_INSERT,
     LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD, UPPER_INFINITE,
-    UPPER_LEN, common_prefix, count, expected_hint, fences_start, head_of, heads_needed, heap_live,
-    heap_start, hint_spacing, is_inner, max_record_bytes, prefix, set_head, set_slot, set_u16,
-    set_u32, slot, slot_bytes, slots_end, slots_start, space_needed, u16_at, value,
+    UPPER_LEN, common_prefix, count, expected_hint, fences_start, head, head_of, heads_needed,
+    heap_live, heap_start, hint_spacing, is_inner, max_record_bytes, prefix, set_head, set_slot,
+    set_u16, set_u32, slot, slot_bytes, slots_end, slots_start, space_needed, u16_at, value,
 };
 use super::read::Node;
+use super::suffix::Suffix;
 use crate::page::header::{FLAGS, KIND, LEVEL, NEWEST_LSN, PageKind};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PlainBytes;
@@ -99,7 +100,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     /// If there is no such record.
     pub fn value(&self, index: usize) -> &[u8] {
         assert!(index < count(self.page), "no record {index} to read");
-        value(self.page, index)
+        value::<L>(self.page, index)
     }
 
     /// Inserts a record into a leaf at `index`, where [`Node::search`] has not found the key.
@@ -129,39 +130,42 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         assert!(index < count(self.page), "no record {index} to update");
         let old = slot(self.page, index);
         if value.len() <= old.value_len {
-            let at = old.offset + old.suffix_len;
+            let at = old.value_at::<L>();
             self.page[at..at + value.len()].copy_from_slice(value);
             self.add_live(0, old.value_len - value.len());
-            set_slot(self.page, index, Slot { value_len: value.len(), ..old });
+            set_slot::<L>(self.page, index, Slot { value_len: value.len(), ..old });
             return Ok(());
         }
         let key_len = u16_at(self.page, PREFIX_LEN) + old.suffix_len;
         if key_len + value.len() > max_record_bytes(self.page.len()) {
             return Err(NoSpace);
         }
-        let record = old.suffix_len + value.len();
+        let (rest, record) = (old.rest_len::<L>(), old.rest_len::<L>() + value.len());
         let mut offset = heap_start(self.page);
         if slots_end(self.page) + record <= offset {
             offset -= record;
-            self.page.copy_within(old.offset..old.offset + old.suffix_len, offset);
+            self.page.copy_within(old.offset..old.offset + rest, offset);
         } else {
-            let live = heap_live(self.page) - old.record_bytes() + record;
+            let live = heap_live(self.page) - old.record_bytes::<L>() + record;
             let count = count(self.page);
             if self.space_needed(count, live) > self.page.len() {
                 return Err(NoSpace);
             }
-            // The old record is dropped by the compaction; its suffix is still in the copy.
-            set_slot(self.page, index, Slot { offset: 0, suffix_len: 0, value_len: 0, child: 0 });
+            // The old record is dropped by the compaction; its bytes are still in the copy.
+            set_slot::<L>(
+                self.page,
+                index,
+                Slot { offset: 0, suffix_len: 0, value_len: 0, child: 0 },
+            );
             let copy = self.compact(heads_needed::<L>(self.page.len(), count));
             offset = heap_start(self.page) - record;
-            let suffix = &copy[old.offset..old.offset + old.suffix_len];
-            self.page[offset..offset + old.suffix_len].copy_from_slice(suffix);
+            self.page[offset..offset + rest].copy_from_slice(&copy[old.offset..old.offset + rest]);
         }
-        let at = offset + old.suffix_len;
+        let at = offset + rest;
         self.page[at..at + value.len()].copy_from_slice(value);
-        set_slot(self.page, index, Slot { offset, value_len: value.len(), ..old });
+        set_slot::<L>(self.page, index, Slot { offset, value_len: value.len(), ..old });
         set_u32(self.page, HEAP_START, offset as u32);
-        self.add_live(record, old.record_bytes());
+        self.add_live(record, old.record_bytes::<L>());
         Ok(())
     }
 
@@ -181,10 +185,10 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
             .copy_within(start + width * (index + 1)..start + width * count, start + width * index);
         set_u16(self.page, COUNT, count - 1);
         set_u16(self.page, RUN, 0);
-        self.add_live(0, removed.record_bytes());
+        self.add_live(0, removed.record_bytes::<L>());
         let heap = heap_start(self.page);
         if removed.offset == heap {
-            set_u32(self.page, HEAP_START, (heap + removed.record_bytes()) as u32);
+            set_u32(self.page, HEAP_START, (heap + removed.record_bytes::<L>()) as u32);
         }
         self.refresh_hints(index, count);
     }
@@ -199,7 +203,8 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     ) -> Result<(), NoSpace> {
         let count = count(self.page);
         assert!(index <= count, "no place {index} to insert at");
-        let record = suffix.len() + value.len();
+        let rest = suffix.get(L::HEAD_BYTES..).unwrap_or(&[]);
+        let record = rest.len() + value.len();
         self.make_room(record)?;
         if L::HEADS {
             let at = HEADS + 4 * index;
@@ -211,13 +216,13 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         self.page.copy_within(at..at + width * (count - index), at + width);
         set_u16(self.page, COUNT, count + 1);
         let offset = heap_start(self.page) - record;
-        let value_at = offset + suffix.len();
-        self.page[offset..value_at].copy_from_slice(suffix);
+        let value_at = offset + rest.len();
+        self.page[offset..value_at].copy_from_slice(rest);
         self.page[value_at..value_at + value.len()].copy_from_slice(value);
         set_u32(self.page, HEAP_START, offset as u32);
         self.add_live(record, 0);
         let (suffix_len, value_len) = (suffix.len(), value.len());
-        set_slot(self.page, index, Slot { offset, suffix_len, value_len, child });
+        set_slot::<L>(self.page, index, Slot { offset, suffix_len, value_len, child });
         self.refresh_hints(index, count);
         self.note_insertion(index, count);
         Ok(())
@@ -262,11 +267,11 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         let mut live = 0;
         for index in 0..count(&old) {
             let slot = slot(&old, index);
-            top -= slot.record_bytes();
-            live += slot.record_bytes();
-            self.page[top..top + slot.record_bytes()]
-                .copy_from_slice(&old[slot.offset..slot.offset + slot.record_bytes()]);
-            set_slot(self.page, index, Slot { offset: top, ..slot });
+            let record = slot.record_bytes::<L>();
+            top -= record;
+            live += record;
+            self.page[top..top + record].copy_from_slice(&old[slot.offset..slot.offset + record]);
+            set_slot::<L>(self.page, index, Slot { offset: top, ..slot });
         }
         set_u32(self.page, HEAP_START, top as u32);
         assert!(
@@ -282,39 +287,69 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         set_u16(self.page, HEADS_CAPACITY, capacity);
     }
 
-    /// Appends a record whose suffix comes in two parts. There is room, and a place among the heads;
+    /// Appends a record whose suffix comes in parts. There is room, and a place among the heads;
     /// the caller refreshes the hints when all is appended.
-    pub(super) fn append_record(&mut self, parts: [&[u8]; 2], value: &[u8], child: u32) {
-        let count = count(self.page);
-        let suffix_len = parts[0].len() + parts[1].len();
-        let record = suffix_len + value.len();
-        let offset = heap_start(self.page) - record;
-        let mut at = offset;
-        for part in [parts[0], parts[1], value] {
-            self.page[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
+    pub(super) fn append_record(&mut self, parts: [&[u8]; 3], value: &[u8], child: u32) {
+        let suffix_len = parts.iter().map(|part| part.len()).sum();
+        let mut at =
+            self.append_slot(Slot { offset: 0, suffix_len, value_len: value.len(), child });
+        let (mut head, mut head_len) = ([0; 4], 0);
+        for part in parts {
+            let (first, rest) = part.split_at(part.len().min(L::HEAD_BYTES - head_len));
+            head[head_len..head_len + first.len()].copy_from_slice(first);
+            head_len += first.len();
+            self.page[at..at + rest.len()].copy_from_slice(rest);
+            at += rest.len();
         }
+        self.page[at..at + value.len()].copy_from_slice(value);
+        if L::HEADS {
+            set_head(self.page, count(self.page) - 1, head_of(&head));
+        }
+    }
+
+    /// Appends a slot, takes room on the heap for its record, and gives the record's first byte. The
+    /// slot's offset is not looked at.
+    fn append_slot(&mut self, slot: Slot) -> usize {
+        let count = count(self.page);
+        let record = slot.record_bytes::<L>();
+        let offset = heap_start(self.page) - record;
         set_u32(self.page, HEAP_START, offset as u32);
         self.add_live(record, 0);
         set_u16(self.page, COUNT, count + 1);
-        set_slot(self.page, count, Slot { offset, suffix_len, value_len: value.len(), child });
-        if L::HEADS {
-            let head = head_of(&self.page[offset..offset + suffix_len]);
-            set_head(self.page, count, head);
-        }
+        set_slot::<L>(self.page, count, Slot { offset, ..slot });
+        offset
     }
 
     /// Appends the records `range` of another node, translating between the two prefixes.
     pub(super) fn append_from(&mut self, source: &[u8], range: Range<usize>) {
         let from = prefix(source);
         let to = u16_at(self.page, PREFIX_LEN);
+        if let Some(dropped) = to.checked_sub(from.len()) {
+            return self.append_shortened(source, range, dropped);
+        }
+        let restored = from.get(to..).unwrap_or(&[]);
         for index in range {
-            let slot = slot(source, index);
-            let (suffix, value) =
-                source[slot.offset..slot.offset + slot.record_bytes()].split_at(slot.suffix_len);
-            let restored = from.get(to..).unwrap_or(&[]);
-            let kept = suffix.get(to.saturating_sub(from.len())..).unwrap_or(&[]);
-            self.append_record([restored, kept], value, slot.child);
+            let suffix = Suffix::read::<L>(source, index);
+            let (head, head_len) = suffix.head();
+            let parts = [restored, &head[..head_len], suffix.rest()];
+            self.append_record(parts, value::<L>(source, index), slot(source, index).child);
+        }
+    }
+
+    /// Appends records of another node without the first `dropped` bytes of their suffixes. What is left
+    /// of the rest, and the value behind it, stay together.
+    fn append_shortened(&mut self, source: &[u8], range: Range<usize>, dropped: usize) {
+        for index in range {
+            let old = slot(source, index);
+            let new = old.shortened(dropped);
+            let at = self.append_slot(new);
+            let (end, record) = (old.offset + old.record_bytes::<L>(), new.record_bytes::<L>());
+            self.page[at..at + record].copy_from_slice(&source[end - record..end]);
+            if L::HEADS {
+                let rest = &source[old.offset..old.offset + old.rest_len::<L>()];
+                let head = shifted_head(head(source, index), rest, dropped);
+                set_head(self.page, count(self.page) - 1, head);
+            }
         }
     }
 
@@ -366,5 +401,18 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     pub fn set_upper_child(&mut self, child: PageId) {
         debug_assert!(is_inner(self.page));
         set_u32(self.page, UPPER_CHILD, child.0);
+    }
+}
+
+/// The head of a suffix, given in its parts, of which the first `dropped` bytes are cut off.
+fn shifted_head(head: i32, rest: &[u8], dropped: usize) -> i32 {
+    match dropped {
+        0 => head,
+        1..4 => {
+            let bytes = |head: i32| (head ^ i32::MIN) as u32;
+            let both = u64::from(bytes(head)) << 32 | u64::from(bytes(head_of(rest)));
+            (both << (8 * dropped) >> 32) as i32 ^ i32::MIN
+        }
+        _ => head_of(rest.get(dropped - 4..).unwrap_or(&[])),
     }
 }

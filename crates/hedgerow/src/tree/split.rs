@@ -202,7 +202,7 @@ fn choose<L: Ladder>(page: &mut ExclusivePage<'_, impl PagePool>, level: u8, key
         Position { index, .. } => {
             let split = node.choose_split(SplitHint::Insert { index, key });
             fence_ahead(&node.as_node(), index, key)
-                .filter(|ahead| ahead.index == split.index)
+                .filter(|ahead| ahead.index == split.index && node.fits_split(ahead))
                 .unwrap_or(split)
         }
     }
@@ -240,7 +240,10 @@ fn fence_ahead<B: PageBytes, L: Ladder>(
         return None;
     };
     let longer = separator.len().saturating_sub(node.prefix_len() + 1);
-    let gain = (longer * count).saturating_sub(separator.len());
+    // Of a suffix only what is behind its head takes room in the record.
+    let unstored = node.prefix_len() + L::HEAD_BYTES;
+    let saved = |index| node.key_len(index).saturating_sub(unstored).min(longer);
+    let gain = (0..count).map(saved).sum::<usize>().saturating_sub(separator.len());
     (gain >= node.bytes().len() / GAIN_PART).then_some(Split { index, separator })
 }
 

@@ -23,7 +23,8 @@ pub struct LevelStats {
     pub keys: u64,
     /// Bytes in use: fixed fields, heads, slots, records, fences.
     pub used_bytes: u64,
-    /// Bytes of records as stored: keys without their page's prefix, and values.
+    /// Bytes of records as stored: values, and of each key what is neither in its page's prefix nor in
+    /// its head of four bytes.
     pub payload_bytes: u64,
     /// Pages by fill: class `i` counts those from `i` to `i + 1` tenths.
     pub fill: [u64; FILL_CLASSES],

@@ -5,7 +5,7 @@
 //! bytes are compared twice. Where bytes race they may differ between the two: then the result is
 //! wrong, and the reader's validation says so; nothing else depends on it.
 
-use super::load::{Block, Load};
+use super::load::{Block, Load, Plain};
 use std::cmp::Ordering;
 
 /// From this length on a copy is left to the long-copy routine of the loads. Measured with
@@ -88,6 +88,42 @@ pub(super) fn first_difference(a: Block, b: Block) -> usize {
     #[cfg(not(target_arch = "x86_64"))]
     {
         (a ^ b).trailing_zeros() as usize / 8
+    }
+}
+
+/// The first 16 bytes of `bytes`; zeros behind their end.
+#[inline(always)]
+pub(super) fn first_block(bytes: &[u8]) -> Block {
+    let (from, len) = (bytes.as_ptr(), bytes.len());
+    // SAFETY: every load ends at `len` or before.
+    let (low, high) = unsafe {
+        if len >= 16 {
+            return Plain::load16(from);
+        } else if len >= 8 {
+            // The last eight, moved to where they belong: what they share with the first is cut off.
+            let last = Plain::load8_at(from, len - 8);
+            (Plain::load8(from), last.unbounded_shr((16 - len as u32) * 8))
+        } else if len >= 4 {
+            let last = u64::from(Plain::load4_at(from, len - 4));
+            (u64::from(Plain::load4(from)) | last << ((len - 4) * 8), 0)
+        } else if len > 0 {
+            let (first, middle) = (Plain::load1(from), Plain::load1_at(from, len / 2));
+            let last = Plain::load1_at(from, len - 1);
+            let middle = u64::from(middle) << (len / 2 * 8);
+            (u64::from(first) | middle | u64::from(last) << ((len - 1) * 8), 0)
+        } else {
+            (0, 0)
+        }
+    };
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::_mm_set_epi64x;
+        // SAFETY: SSE2 is part of x86-64; this works on registers alone.
+        unsafe { _mm_set_epi64x(high as i64, low as i64) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        u128::from(low) | u128::from(high) << 64
     }
 }
 

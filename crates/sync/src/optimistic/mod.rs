@@ -97,11 +97,14 @@ pub trait PageBytes: Copy {
 
     /// The first of the slots `low..high` whose key is not below `key` (`high` if there is none), and
     /// whether it is equal. Slots are `SLOT_BYTES` long, at least four, and begin at `slots`; the first
-    /// two bytes of each are the offset of its key, the next two the key's length.
+    /// two bytes of each are the offset of its record, the next two its key's length.
     ///
-    /// Slots that do not lie within the bytes are left out, and keys cut off at their end. If the keys
+    /// The record is the key without its first `HEAD_BYTES` bytes, at most 16. All keys of these slots
+    /// begin with those that `key` begins with, where zeros take the place of what a shorter key lacks.
+    ///
+    /// Slots that do not lie within the bytes are left out, and records cut off at their end. If the keys
     /// are not in order the result is some index, at most `high`, or `low` if that is larger.
-    fn lower_bound<const SLOT_BYTES: usize>(
+    fn lower_bound<const SLOT_BYTES: usize, const HEAD_BYTES: usize>(
         self,
         slots: usize,
         low: usize,

@@ -259,45 +259,61 @@ fn leading_numbers_below_a_bound() {
     assert_eq!(leading_below(&[0x8000_0000; 16], 0x7fff_ffff), 0);
 }
 
-/// Slots at the start, ascending records from the end down; gives the records.
-fn slotted<const SLOT_BYTES: usize>(random: &mut SplitMix64, page: &mut [u8]) -> Vec<Vec<u8>> {
-    let len = random.below(70) as usize;
+/// The first `HEAD_BYTES` bytes of a key, filled up with zeros.
+fn head<const HEAD_BYTES: usize>(key: &[u8]) -> [u8; HEAD_BYTES] {
+    std::array::from_fn(|at| key.get(at).copied().unwrap_or(0))
+}
+
+/// Slots at the start, ascending records from the end down; gives the keys, all of one head.
+fn slotted<const SLOT_BYTES: usize, const HEAD_BYTES: usize>(
+    random: &mut SplitMix64,
+    page: &mut [u8],
+) -> Vec<Vec<u8>> {
+    let len = HEAD_BYTES + random.below(70) as usize;
     let mut stem = vec![0; len];
     random.fill(&mut stem);
-    let mut records: Vec<Vec<u8>> = Vec::new();
+    // Zeros at the head's end, so that shorter keys have the same one.
+    let zeros = random.below(HEAD_BYTES as u64 + 1) as usize;
+    stem[HEAD_BYTES - zeros..HEAD_BYTES].fill(0);
+    let shared_head = head::<HEAD_BYTES>(&stem);
+    let mut keys: Vec<Vec<u8>> = Vec::new();
     let mut room = page.len();
-    while records.len() < 40 && room > 200 {
-        // A prefix of the stem, or of an earlier record, and a few bytes of a small alphabet.
-        let from = match records.len() {
+    while keys.len() < 40 && room > 200 {
+        // A prefix of the stem, or of an earlier key, and a few bytes of a small alphabet.
+        let from = match keys.len() {
             0 => &stem,
-            count => &records[random.below(count as u64) as usize],
+            count => &keys[random.below(count as u64) as usize],
         };
         let kept =
             if random.below(3) == 0 { random.below(from.len() as u64 + 1) } else { len as u64 };
-        let mut record = from[..from.len().min(kept as usize)].to_vec();
-        record.extend((0..random.below(24)).map(|_| random.below(3) as u8 * 127));
-        room = room.saturating_sub(SLOT_BYTES + record.len());
-        records.push(record);
+        let mut key = from[..from.len().min(kept as usize)].to_vec();
+        key.extend((0..random.below(24)).map(|_| random.below(3) as u8 * 127));
+        if head::<HEAD_BYTES>(&key) == shared_head {
+            room = room.saturating_sub(SLOT_BYTES + key.len());
+            keys.push(key);
+        }
     }
-    records.sort();
-    records.dedup();
+    keys.sort();
+    keys.dedup();
     let mut end = page.len();
-    for (index, record) in records.iter().enumerate() {
+    for (index, key) in keys.iter().enumerate() {
+        let record = key.get(HEAD_BYTES..).unwrap_or(&[]);
         end -= record.len();
         page[end..end + record.len()].copy_from_slice(record);
         let slot = index * SLOT_BYTES;
-        page[slot..slot + 2].copy_from_slice(&(end as u16).to_le_bytes());
-        page[slot + 2..slot + 4].copy_from_slice(&(record.len() as u16).to_le_bytes());
+        let offset = if record.is_empty() { 0 } else { end };
+        page[slot..slot + 2].copy_from_slice(&(offset as u16).to_le_bytes());
+        page[slot + 2..slot + 4].copy_from_slice(&(key.len() as u16).to_le_bytes());
     }
-    records
+    keys
 }
 
-fn finds_as_a_slice_does<const SLOT_BYTES: usize>(seed: u64) {
+fn finds_as_a_slice_does<const SLOT_BYTES: usize, const HEAD_BYTES: usize>(seed: u64) {
     let mut random = SplitMix64::new(seed);
     for round in 0..60 {
         let mut page = vec![0_u64; 512];
         random.fill(bytes_of(&mut page));
-        let records = slotted::<SLOT_BYTES>(&mut random, bytes_of(&mut page));
+        let records = slotted::<SLOT_BYTES, HEAD_BYTES>(&mut random, bytes_of(&mut page));
         let mut keys = records.clone();
         for record in &records {
             keys.push([&record[..], &[0]].concat());
@@ -308,6 +324,7 @@ fn finds_as_a_slice_does<const SLOT_BYTES: usize>(seed: u64) {
             }
             keys.push(other);
         }
+        keys.retain(|key| head::<HEAD_BYTES>(key) == head::<HEAD_BYTES>(&records[0]));
         let plain = bytes_of(&mut page).to_vec();
         // SAFETY: aligned, 4,096 bytes, and accessed through this view alone while it lives.
         let racing = unsafe { RacingBytes::new(page.as_mut_ptr().cast(), 4096) };
@@ -317,13 +334,10 @@ fn finds_as_a_slice_does<const SLOT_BYTES: usize>(seed: u64) {
             let count = records.len();
             let view = PlainBytes::new(&plain);
             let context = || format!("seed {seed} round {round} key {key:?}");
-            assert_eq!(view.lower_bound::<SLOT_BYTES>(0, 0, count, key), expected, "{}", context());
-            assert_eq!(
-                racing.lower_bound::<SLOT_BYTES>(0, 0, count, key),
-                expected,
-                "{}",
-                context()
-            );
+            let found = view.lower_bound::<SLOT_BYTES, HEAD_BYTES>(0, 0, count, key);
+            assert_eq!(found, expected, "{}", context());
+            let found = racing.lower_bound::<SLOT_BYTES, HEAD_BYTES>(0, 0, count, key);
+            assert_eq!(found, expected, "{}", context());
         }
     }
 }
@@ -335,13 +349,14 @@ fn bytes_of(words: &mut [u64]) -> &mut [u8] {
 
 #[test]
 fn slots_are_searched_as_a_slice_is() {
-    finds_as_a_slice_does::<6>(6);
-    finds_as_a_slice_does::<8>(7);
+    finds_as_a_slice_does::<6, 0>(6);
+    finds_as_a_slice_does::<8, 0>(7);
+    finds_as_a_slice_does::<6, 4>(16);
+    finds_as_a_slice_does::<8, 4>(17);
 }
 
-#[test]
-fn a_search_among_arbitrary_slots_ends_inside_of_them() {
-    let mut random = SplitMix64::new(8);
+fn arbitrary_slots_are_searched<const HEAD_BYTES: usize>(seed: u64) {
+    let mut random = SplitMix64::new(seed);
     for round in 0..2_000 {
         let mut page = Page::random(&mut random);
         // Keys that are in the page, so that windows and whole blocks agree now and then.
@@ -356,16 +371,23 @@ fn a_search_among_arbitrary_slots_ends_inside_of_them() {
         for slots in slots {
             for high in [0, 1, 30, 1 << 16, usize::MAX / 2] {
                 let low = random.below(4) as usize;
-                let plain = PlainBytes::new(&page.0).lower_bound::<6>(slots, low, high, &key);
-                assert!(plain.0 <= high.max(low), "round {round}");
-                let inside = PAGE_BYTES.saturating_sub(slots) / 8;
                 let copy = page.0;
-                let racing = page.racing().lower_bound::<8>(slots, low, high, &key);
-                assert!(racing.0 <= high.min(inside).max(low), "round {round}");
-                assert_eq!(racing, PlainBytes::new(&copy).lower_bound::<8>(slots, low, high, &key));
+                let plain = PlainBytes::new(&copy);
+                let found = plain.lower_bound::<6, HEAD_BYTES>(slots, low, high, &key);
+                assert!(found.0 <= high.max(low), "seed {seed} round {round}");
+                let inside = PAGE_BYTES.saturating_sub(slots) / 8;
+                let found = page.racing().lower_bound::<8, HEAD_BYTES>(slots, low, high, &key);
+                assert!(found.0 <= high.min(inside).max(low), "seed {seed} round {round}");
+                assert_eq!(found, plain.lower_bound::<8, HEAD_BYTES>(slots, low, high, &key));
             }
         }
     }
+}
+
+#[test]
+fn a_search_among_arbitrary_slots_ends_inside_of_them() {
+    arbitrary_slots_are_searched::<0>(8);
+    arbitrary_slots_are_searched::<4>(9);
 }
 
 #[test]

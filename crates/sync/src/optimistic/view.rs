@@ -189,14 +189,14 @@ impl<V: View> PageBytes for V {
     }
 
     #[inline(always)]
-    fn lower_bound<const SLOT_BYTES: usize>(
+    fn lower_bound<const SLOT_BYTES: usize, const HEAD_BYTES: usize>(
         self,
         slots: usize,
         low: usize,
         high: usize,
         key: &[u8],
     ) -> (usize, bool) {
-        slots::lower_bound::<V, SLOT_BYTES>(self, slots, low, high, key)
+        slots::lower_bound::<V, SLOT_BYTES, HEAD_BYTES>(self, slots, low, high, key)
     }
 
     #[inline]

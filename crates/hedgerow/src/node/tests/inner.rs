@@ -27,11 +27,15 @@ impl Children {
     }
 }
 
-fn child_id(number: u32) -> PageId {
+pub(super) fn child_id(number: u32) -> PageId {
     PageId(number * 8 + 4)
 }
 
-fn new_inner<L: Ladder>(page_bytes: usize, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Vec<u8> {
+pub(super) fn new_inner<L: Ladder>(
+    page_bytes: usize,
+    lower: Option<&[u8]>,
+    upper: Option<&[u8]>,
+) -> Vec<u8> {
     let mut page = new_page(page_bytes);
     let mut node = NodeMut::<L>::format(&mut page, PageKind::Inner, 3, lower, upper);
     node.set_upper_child(child_id(1));

@@ -6,6 +6,7 @@ mod hostile;
 mod inner;
 mod leaf;
 mod planted;
+mod short;
 
 use super::layout::{HEADS_CAPACITY, fences_start, heap_live, heap_start, slots_end, u16_at};
 use super::*;

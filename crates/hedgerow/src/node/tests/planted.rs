@@ -3,7 +3,7 @@
 use super::*;
 use crate::node::layout::{
     HEAP_LIVE, HEAP_START, HINTS, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD,
-    set_head, set_slot, set_u16, set_u32, slot,
+    head_of, set_head, set_slot, set_u16, set_u32, slot,
 };
 use crate::page::header::{FLAGS, KIND, LEVEL};
 
@@ -38,7 +38,7 @@ fn plant(mut page: Vec<u8>, expected: Defect, endangers: bool, change: impl Fn(&
 fn change_slot(page: &mut [u8], index: usize, change: impl Fn(&mut Slot)) {
     let mut changed = slot(page, index);
     change(&mut changed);
-    set_slot(page, index, changed);
+    set_slot::<Hints>(page, index, changed);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn every_defect_of_the_fixed_fields_is_named() {
     plant(leaf(), prefix, false, |page| set_u16(page, PREFIX_LEN, 3));
     plant(leaf(), Defect::HeapStart(100), true, |page| set_u32(page, HEAP_START, 100));
     plant(leaf(), Defect::HeapStart(5000), true, |page| set_u32(page, HEAP_START, 5000));
-    let live = Defect::HeapLive { stored: 7, counted: 400 };
+    let live = Defect::HeapLive { stored: 7, counted: 240 };
     plant(leaf(), live, true, |page| set_u32(page, HEAP_LIVE, 7));
     plant(leaf(), Defect::Run(-65), false, |page| set_u16(page, RUN, 0xffbf));
     plant(leaf(), Defect::UpperChild(4), false, |page| set_u32(page, UPPER_CHILD, 4));
@@ -81,10 +81,11 @@ fn every_defect_of_the_records_is_named() {
     plant(leaf(), Defect::RecordsOverlap(3, 4), false, overlap);
     plant(leaf(), Defect::SlotBits(3), false, |page| page[128 + 4 * 48 + 6 * 3 + 5] |= 0x80);
     let first_byte = |page: &[u8], index: usize| slot(page, index).offset;
-    plant(leaf(), Defect::Order(8), false, |page| page[first_byte(page, 7)] = b'6');
-    plant(leaf(), Defect::OutsideFences(39), false, |page| page[first_byte(page, 39)] = b'9');
-    plant(leaf(), Defect::OutsideFences(0), false, |page| page[first_byte(page, 0)] = b'/');
-    plant(leaf(), Defect::Head(20), false, |page| set_head(page, 20, 0));
+    plant(leaf(), Defect::Order(8), false, |page| page[first_byte(page, 7)] = b'9');
+    plant(leaf(), Defect::Order(8), false, |page| set_head(page, 7, head_of(b"6/00")));
+    plant(leaf(), Defect::OutsideFences(39), false, |page| set_head(page, 39, head_of(b"9/03")));
+    plant(leaf(), Defect::OutsideFences(0), false, |page| set_head(page, 0, head_of(b"//00")));
+    plant(inner(), Defect::Head(0), false, |page| set_head(page, 0, head_of(b"m\0\0\x01")));
     plant(leaf(), Defect::Hint(1), false, |page| page[HINTS + 4] ^= 1);
     plant(leaf(), Defect::Hint(9), false, |page| page[HINTS + 36] ^= 1);
     plant(inner(), Defect::Child(0), false, |page| change_slot(page, 0, |slot| slot.child = 512));

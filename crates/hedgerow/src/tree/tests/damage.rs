@@ -88,11 +88,13 @@ fn verify_finds_fences_that_are_not_the_parents_separators() {
 #[test]
 fn verify_finds_defects_inside_of_nodes() {
     for level in [0, 1] {
-        // A head that is not its key's.
-        plant(level, |page| page[128] ^= 0x55, |defect| matches!(defect, TreeDefect::Node(_)));
+        // A hint that is not the head that it stands for.
+        plant(level, |page| page[64] ^= 0x55, |defect| matches!(defect, TreeDefect::Node(_)));
         // A count that is one too high.
         plant(level, |page| page[36] += 1, |defect| matches!(defect, TreeDefect::Node(_)));
     }
+    // A head whose most significant bit puts the first key behind all others.
+    plant(0, |page| page[131] ^= 0x80, |defect| matches!(defect, TreeDefect::Node(_)));
 }
 
 #[test]
