@@ -18,6 +18,7 @@ mod lanes;
 mod layout;
 mod merge;
 mod read;
+mod record;
 mod search;
 mod separator;
 mod split;

@@ -98,7 +98,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     }
 
     #[inline(always)]
-    fn leaf_slot(&self, index: usize) -> Slot {
+    pub(super) fn leaf_slot(&self, index: usize) -> Slot {
         let word = self.bytes.u64_at(self.slots_start() + LEAF_SLOT_BYTES * index);
         Slot {
             offset: word as usize & 0xffff,
@@ -170,6 +170,17 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
         let lower =
             self.bytes.len().saturating_sub(usize::from(self.bytes.field_u16::<{ LOWER_LEN }>()));
         self.bytes.append_to(lower, self.prefix_len(), out);
+    }
+
+    /// Writes the prefix that all keys of the node share to the start of `to`; what does not fit is left
+    /// out. Returns how many bytes that were.
+    #[inline]
+    pub fn copy_prefix(&self, to: &mut [u8]) -> usize {
+        let len = self.prefix_len().min(to.len());
+        let lower =
+            self.bytes.len().saturating_sub(usize::from(self.bytes.field_u16::<{ LOWER_LEN }>()));
+        self.bytes.copy(lower, &mut to[..len]);
+        len
     }
 
     /// Appends key (or separator) `index` to `out`, without the shared prefix.

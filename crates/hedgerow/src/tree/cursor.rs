@@ -53,8 +53,9 @@ pub struct Cursor<P: PagePool, L: Ladder = Hints> {
     ends_here: bool,
     trail: Option<Trail>,
     ahead: ReadAhead,
-    /// The prefix of the leaf's keys, and behind it the suffix of the last one returned.
-    key: Vec<u8>,
+    /// The prefix of the leaf's keys, and behind it the suffix of the last one returned. As large as a
+    /// page: keys have at most a quarter of one.
+    key: Box<[u8]>,
     prefix_len: usize,
     fence: Vec<u8>,
     error: Option<Error>,
@@ -97,7 +98,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             ends_here: false,
             trail: None,
             ahead: ReadAhead::default(),
-            key: Vec::new(),
+            key: Box::default(),
             prefix_len: 0,
             fence: Vec::new(),
             error: None,
@@ -187,16 +188,15 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
 
     /// Bytes of memory that the cursor holds.
     pub fn memory_bytes(&self) -> usize {
-        let keys = self.key.capacity() + self.fence.capacity() + self.sought.capacity();
+        let keys = self.key.len() + self.fence.capacity() + self.sought.capacity();
         size_of::<Self>() + self.leaf.len() + keys
     }
 
     #[inline]
     fn record(&mut self, index: usize) -> (&[u8], &[u8]) {
         let node = plain::<L>(&self.leaf);
-        self.key.truncate(self.prefix_len);
-        node.append_suffix(index, &mut self.key);
-        (&self.key, node.value(index))
+        let (end, value) = node.record(index, &mut self.key, self.prefix_len);
+        (&self.key[..end], value)
     }
 
     /// Loads the leaf that comes next in a direction. `false` if there is none.
@@ -222,7 +222,9 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     /// Loads the leaf of the place that the cursor was sent to.
     fn step_to_place(&mut self) -> Result<()> {
         if self.leaf.is_empty() {
-            self.leaf = vec![0; self.tree.pool.page_bytes()].into_boxed_slice();
+            let page_bytes = self.tree.pool.page_bytes();
+            self.leaf = vec![0; page_bytes].into_boxed_slice();
+            self.key = vec![0; page_bytes].into_boxed_slice();
         }
         let (target, behind) = match (&self.place, &self.lower, &self.upper) {
             (Place::Sought, ..) => (Target::Key(&self.sought), false),
@@ -293,9 +295,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     /// Takes up a leaf that was just loaded, at a gap: its prefix, and where the bounds cut it.
     fn enter_leaf(&mut self, gap: usize) {
         let node = plain::<L>(&self.leaf);
-        self.key.clear();
-        node.append_prefix(&mut self.key);
-        self.prefix_len = self.key.len();
+        self.prefix_len = node.copy_prefix(&mut self.key);
         // A bound below the node cuts nothing off at its start, one above it everything.
         let cut = |key: &[u8], behind: bool| {
             if !node.is_above_lower(key) {
