@@ -260,7 +260,7 @@ impl BufferPool {
         }
     }
 
-    /// Starts the background thread.
+    /// Starts the background thread, and allows those that read ahead.
     pub fn start(self: &Arc<Self>) -> Result<()> {
         if self.slots.is_none() {
             return Ok(());
@@ -269,11 +269,14 @@ impl BufferPool {
         let running = thread::spawn_named("hedgerow-evict", move || pool.evict_until_shutdown())
             .map_err(|e| Error::io("cannot start the eviction thread", e))?;
         self.evictor.shared.lock().running = Some(running);
+        self.ahead.start(self);
         Ok(())
     }
 
-    /// Ends the background thread and waits for it. Idempotent.
+    /// Ends the background threads and waits for them. Idempotent.
     pub fn stop(&self) {
+        // The other one last: whoever reads ahead may need the frames that it frees.
+        self.ahead.stop();
         let running = {
             let mut shared = self.evictor.shared.lock();
             shared.shutdown = true;

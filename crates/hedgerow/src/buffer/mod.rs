@@ -15,6 +15,7 @@ mod free_list;
 #[cfg(target_os = "linux")]
 mod paging;
 mod pool;
+mod read_ahead;
 mod retire;
 mod session;
 mod table;

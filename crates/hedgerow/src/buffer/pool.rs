@@ -12,8 +12,8 @@
 //! - no latch is held across I/O but that of a frame in state *faulting*, which no traversal holds;
 //! - frames, headers, table, write buffers and deltas together stay inside of the memory limit.
 //!
-//! `Send + Sync`: the pool is shared by all threads of a database, and one background thread
-//! (`evict.rs`) keeps frames free ahead of demand.
+//! `Send + Sync`: the pool is shared by all threads of a database. One background thread (`evict.rs`)
+//! keeps frames free ahead of demand; others read for scans (`read_ahead.rs`).
 
 use crate::buffer::admission::Admission;
 use crate::buffer::arena::Arena;
@@ -23,6 +23,7 @@ use crate::buffer::evict::EvictorState;
 use crate::buffer::failures::Failures;
 use crate::buffer::frame::{FrameHeader, SideEntry};
 use crate::buffer::free_list::FreeList;
+use crate::buffer::read_ahead::ReadAhead;
 use crate::buffer::retire::PartSpace;
 use crate::buffer::session::Session;
 use crate::buffer::table::{Place, Table};
@@ -73,6 +74,7 @@ pub struct BufferPool {
     pub(super) dirty: AtomicUsize,
     pub(super) clock_hand: AtomicU32,
     pub(super) evictor: EvictorState,
+    pub(super) ahead: ReadAhead,
     pub(super) failures: Failures,
     pub(super) admission: Admission,
     pub(super) counters: Counters,
@@ -122,6 +124,7 @@ impl BufferPool {
             dirty: AtomicUsize::new(0),
             clock_hand: AtomicU32::new(0),
             evictor: EvictorState::new(),
+            ahead: ReadAhead::new(),
             failures: Failures::new(),
             admission: Admission::new(),
             counters: Counters::default(),
@@ -428,6 +431,10 @@ impl PagePool for BufferPool {
     #[inline(always)]
     fn bytes(&self, frame: FrameId) -> RacingBytes<'_> {
         self.racing(frame)
+    }
+
+    fn read_ahead(&self, ids: &[PageId]) -> bool {
+        self.ahead.ask(ids, self.frames() as usize / 8)
     }
 
     fn session(&self) -> Session<'_> {

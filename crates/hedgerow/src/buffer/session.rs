@@ -276,6 +276,8 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
                 }
             }
         }
+        // Neighbours in the file are read with one call.
+        begun.sort_unstable_by_key(|page: &Faulting<'_>| page.slot.offset_bytes());
         if begun.len() <= 1 || optimistic::WRITERS_PUBLISH {
             for page in begun {
                 let read = self.pool.read_image(&page);

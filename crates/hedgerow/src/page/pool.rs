@@ -82,6 +82,12 @@ pub trait PagePool: Send + Sync + Sized + 'static {
     /// The frame's bytes.
     fn bytes(&self, frame: FrameId) -> RacingBytes<'_>;
 
+    /// Asks for pages that a scan will come to soon to be read by somebody else meanwhile; never waits.
+    /// `false`: nobody does. Which of them come to be in memory, only a look tells.
+    fn read_ahead(&self, _ids: &[PageId]) -> bool {
+        false
+    }
+
     /// Begins an operation. Costs nothing until the operation faults or reserves.
     fn session(&self) -> Self::Session<'_>;
 

@@ -9,14 +9,15 @@
 //!
 //! The way to the next leaf is remembered: while the parent has not changed, its next child is the
 //! next leaf, and nothing is walked from the root. If that child is not in memory, the following ones
-//! are asked for with it, in growing batches.
+//! are asked for with it (`read_ahead.rs`).
 //!
 //! Invariants: `first <= gap <= end <= count` while a leaf is loaded; an error is sticky. A cursor is
 //! `Send`, and used by one thread at a time.
 
 use super::Tree;
 use super::descend::{Target, plain};
-use super::leaf_copy::{ReadAhead, Trail};
+use super::leaf_copy::Trail;
+use super::read_ahead::ReadAhead;
 use crate::error::{Error, Result};
 use crate::node::{Hints, Ladder};
 use crate::page::PagePool;
@@ -260,9 +261,15 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             true => node.append_upper_fence(&mut self.fence),
             false => node.append_lower_fence(&mut self.fence),
         };
+        self.ahead.goes(forward);
+        let bound = match if forward { &self.upper } else { &self.lower } {
+            Bound::Included(key) | Bound::Excluded(key) => Some(&**key),
+            Bound::Unbounded => None,
+        };
         let neighbour = match self.trail {
             Some(trail) => {
-                self.tree.copy_neighbour(trail, forward, &mut self.ahead, &mut self.leaf)?
+                let (ahead, leaf) = (&mut self.ahead, &mut self.leaf);
+                self.tree.copy_neighbour(trail, forward, bound, ahead, leaf)?
             }
             None => None,
         };
@@ -274,6 +281,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
                 self.tree.copy_leaf(target, &mut self.leaf)?
             }
         };
+        self.ahead.advance(&self.tree, bound);
         let node = plain::<L>(&self.leaf);
         // Each leaf reaches beyond the last one: damage must not send a scan round in circles.
         let advances = match forward {

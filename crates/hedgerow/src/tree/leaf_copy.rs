@@ -7,41 +7,18 @@
 
 use super::Tree;
 use super::descend::Target;
+use super::read_ahead::ReadAhead;
 use super::retry::Retry;
 use crate::error::Result;
 use crate::node::{Ladder, Node};
-use crate::page::{Access, OptimisticPage, PageMark, PagePool, PoolSession, Restart};
-use crate::types::PageId;
+use crate::page::{Access, OptimisticPage, PageMark, PagePool, Restart};
 use hedgerow_sync::optimistic::PageBytes;
-
-/// Most leaves that a scan asks for together.
-const AHEAD_MAX: usize = 32;
 
 /// Where a leaf was found: its parent, and the index in it.
 #[derive(Clone, Copy)]
 pub(super) struct Trail {
-    parent: PageMark,
-    index: usize,
-}
-
-/// How many leaves a scan asks for when it meets one that is not in memory. It doubles each time, so
-/// that a short scan reads little more than it needs.
-#[derive(Clone, Copy)]
-pub(super) struct ReadAhead {
-    leaves: usize,
-}
-
-impl Default for ReadAhead {
-    fn default() -> Self {
-        ReadAhead { leaves: 1 }
-    }
-}
-
-impl ReadAhead {
-    fn take(&mut self) -> usize {
-        self.leaves = (self.leaves * 2).min(AHEAD_MAX);
-        self.leaves
-    }
+    pub(super) parent: PageMark,
+    pub(super) index: usize,
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
@@ -75,23 +52,21 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         Ok(leaf.parent.map(|parent| Trail { parent: parent.page.mark(), index: parent.index }))
     }
 
-    /// Copies the neighbour of the leaf at `trail` into `to`. `None` if it must be looked for from
-    /// the root: the parent has changed, or has no further child, or somebody interferes. Then `to`
-    /// holds nothing of use.
+    /// Copies the neighbour of the leaf at `trail` into `to`, for a scan that ends at `bound` if there
+    /// is one. `None` if it must be looked for from the root: the parent has changed, or has no further
+    /// child, or somebody interferes. Then `to` holds nothing of use.
     pub(super) fn copy_neighbour(
         &self,
         trail: Trail,
         forward: bool,
+        bound: Option<&[u8]>,
         ahead: &mut ReadAhead,
         to: &mut [u8],
     ) -> Result<Option<Trail>> {
         match self.try_copy_neighbour(trail, forward, to) {
             Ok(next) => Ok(next),
-            Err(Restart::Absent(_)) => {
-                let mut session = self.pool.session();
-                let mut ids = [PageId::NONE; AHEAD_MAX];
-                let count = self.neighbours(trail, forward, &mut ids[..ahead.take()]);
-                session.prefetch(&ids[..count], Access::Scan)?;
+            Err(Restart::Absent(id)) => {
+                ahead.fetch(self, id, trail, bound)?;
                 Ok(self.try_copy_neighbour(trail, forward, to).unwrap_or(None))
             }
             // Whatever it is, the way from the root finds out.
@@ -113,27 +88,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let leaf = self.open_child(node.child_at(index), &parent, 0)?;
         copy_out(&leaf, to)?;
         Ok(Some(Trail { parent: trail.parent, index }))
-    }
-
-    /// The ids of the leaves that follow the one at `trail` and are not in memory, nearest first;
-    /// none if the parent has changed.
-    fn neighbours(&self, trail: Trail, forward: bool, ids: &mut [PageId]) -> usize {
-        let Ok(parent) = OptimisticPage::resume(&*self.pool, trail.parent) else { return 0 };
-        let node = Node::<_, L>::new(parent.bytes());
-        let mut at = trail.index;
-        let mut count = 0;
-        // As many children are looked at as may be taken: those in memory are passed over.
-        for _ in 0..ids.len() {
-            let Some(index) = beside(at, forward, node.count()) else { break };
-            at = index;
-            let id = node.child_at(index);
-            if self.pool.translate(id).is_none() {
-                ids[count] = id;
-                count += 1;
-            }
-        }
-        // No id is used that was read from a page while it changed.
-        if parent.validate().is_ok() { count } else { 0 }
     }
 }
 

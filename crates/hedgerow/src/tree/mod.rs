@@ -39,6 +39,7 @@ mod get_many;
 mod get_many_faults;
 mod leaf_copy;
 mod merge;
+mod read_ahead;
 mod retry;
 mod split;
 mod stats;
