@@ -73,6 +73,8 @@ impl<'p> ReadSource<'p> for Faults<'_, 'p> {
             let id = self.again.pop().or_else(|| self.pages.next_page())?;
             match pool.table.place(id) {
                 Some(Place::Resident(_)) => self.pages.page_ready(id, Ok(())),
+                // A pool that is being closed begins no more reads: the fault of each page says so.
+                Some(Place::Evicted(_)) if pool.check_open().is_err() => self.put_off.push(id),
                 Some(Place::Evicted(slot)) if slot.len_bytes() == pool.page_bytes as u64 => {
                     let Ok(Some(page)) = self.session.begin(id, slot, false) else {
                         self.put_off.push(id);
@@ -95,7 +97,9 @@ impl<'p> ReadSource<'p> for Faults<'_, 'p> {
         let page = self.under_way[number].take().expect("a read ends once");
         self.vacant.push(number);
         let (id, frame) = (page.id, page.frame);
-        let outcome = self.session.finish(page, read.result, self.access);
+        // The slice of the frame's bytes ends here, and the latch after it.
+        let ReadRequest { result, .. } = read;
+        let outcome = self.session.finish(page, result, self.access);
         if outcome.is_ok() {
             // Evicted again already: whoever asked for it will ask again.
             self.session.keep(id, frame);

@@ -5,8 +5,8 @@
 //! page which is still being read waits for it as for any other fault; one that was left out (no frame
 //! is free, the read failed) it faults itself, and learns why.
 //!
-//! Invariant: what is asked for and not read yet is bounded, by [`MAX_WANTED`] and an eighth of the
-//! frames. `Send + Sync`.
+//! Invariant: the pages that wait for a thread are bounded, by [`MAX_WANTED`] and an eighth of the
+//! frames, and so is what a thread takes at a time. `Send + Sync`.
 
 use crate::buffer::pool::BufferPool;
 use crate::page::{Access, PagePool, PoolSession};

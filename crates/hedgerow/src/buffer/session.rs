@@ -262,8 +262,9 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         self.admit()?;
         let mut begun = Vec::new();
         for id in ids.iter().take(PREFETCH_PAGES) {
-            if self.pool.in_range(*id) {
-                self.ensure_part(*id)?;
+            // A page whose part cannot be had is left out below; its own fault says why.
+            if self.pool.in_range(*id) && self.ensure_part(*id).is_err() {
+                continue;
             }
         }
         for id in ids.iter().take(PREFETCH_PAGES) {
@@ -271,8 +272,11 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
                 if slot.len_bytes() != self.pool.page_bytes as u64 {
                     continue;
                 }
-                if let Some(page) = self.begin(*id, slot, false)? {
-                    begun.push(page);
+                // What was begun is read in any case: others may wait for it.
+                match self.begin(*id, slot, false) {
+                    Ok(Some(page)) => begun.push(page),
+                    Ok(None) => {}
+                    Err(_) => break,
                 }
             }
         }

@@ -187,8 +187,8 @@ pub trait File: Send + Sync + Debug {
     /// Errors: `ReadOnly`, `DiskFull`, `Io`.
     fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()>;
 
-    /// Submits all reads together and waits for all of them. They complete in any order; neighbours
-    /// in the slice that are neighbours in the file are read with one call.
+    /// Submits all reads together and waits for all of them. They complete in any order; neighbours in
+    /// the slice that are neighbours in the file may be read with one call.
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]);
 
     /// Reads what `source` asks for, up to [`STREAM_DEPTH`] reads at a time, and hands each back as it

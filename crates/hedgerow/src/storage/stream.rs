@@ -78,17 +78,18 @@ pub(super) fn run<'a, R: Reader>(
         let burst = if flight.count == 0 { FIRST_BURST } else { BURST };
         while fresh < burst
             && let Some(&slot) = vacant.last()
-            && let Some((number, mut read)) = source.next_read()
+            && let Some((number, read)) = source.next_read()
         {
+            // In its place before its address is taken: a move would end what the address may do.
+            let (_, read) = reads[slot].insert((number, read));
             let (offset, buffer, len) = (read.offset_bytes, read.buf.as_mut_ptr(), read.buf.len());
             // SAFETY: `begin` asks for a buffer that nobody else accesses until the slot is reported:
             // the read, which borrows it mutably, stays in `reads`, untouched, until then, and the
             // flight waits before `reads` is dropped.
             if unsafe { flight.reader.begin(slot, offset, buffer, len) } {
-                reads[slot] = Some((number, read));
                 vacant.pop();
                 flight.count += 1;
-            } else {
+            } else if let Some((number, mut read)) = reads[slot].take() {
                 again(&mut read);
                 source.end_read(number, read);
             }

@@ -1,13 +1,14 @@
 //! Batches of reads and writes through io_uring.
 //!
-//! Rank 1, Linux alone. A ring serves one batch at a time: a caller takes an idle ring, or makes one,
+//! Rank 1, Linux alone. A ring serves one batch or stream at a time: a caller takes an idle ring, or makes one,
 //! and gives it back, so threads meet only for as long as a push or a pop takes. Whatever does not go
 //! well here (no ring to be had, a submission that the kernel refuses, a short or interrupted
 //! transfer) is reported as `EAGAIN`, and the caller makes the plain call instead, so that there is one
 //! place that knows what short, interrupted and refused calls mean.
 //!
-//! Invariant: no call returns while the kernel may still use a buffer of it. Between the first
-//! submission and the last completion nothing panics or returns.
+//! Invariant: no call returns while the kernel may still use a buffer of it. In a batch nothing panics or
+//! returns between the first submission and the last completion; in a stream, where the source's code
+//! runs in between, the flight waits when it is dropped (`stream.rs`).
 
 use crate::storage::STREAM_DEPTH;
 use crate::storage::stream::{Outcome, Reader};
