@@ -170,6 +170,10 @@ impl Database {
 
     /// Makes everything that was changed before this call durable. Does nothing in memory.
     ///
+    /// Gives space back as well: a little where there is work, because more of it is to be expected. One that
+    /// finds nothing to write moves pages until the file is hardly longer than what it holds, or as many bytes
+    /// as the memory limit were moved; other threads go on meanwhile. So to shrink a file call it twice.
+    ///
     /// Errors: `ReadOnly`; `DiskFull` (nothing is lost, and the next one may succeed); `Poisoned` after
     /// a write or a sync failed in any other way, or the superblock's write in any way (it goes over
     /// blocks that were written before, for which a disk has room), from then on.

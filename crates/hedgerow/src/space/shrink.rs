@@ -116,47 +116,46 @@ impl Zones {
         }
     }
 
-    /// Zones at the file's end to be emptied, the last first, so that the file can be cut: their
-    /// content fits into the free space below them, and is at most `budget_bytes` in all. From now on
-    /// nothing is written to them or beyond while there is room below. Empty, and nothing changed,
-    /// unless at least a quarter of the file is free, or while groups of the tail are not loaded (see
-    /// [`Self::tail_to_load`]).
+    /// Zones at the file's end to be emptied, the last first, so that the file can be cut: what they hold
+    /// is at most `budget_bytes` in all, and fits into the free space below them so that at least
+    /// `reserve_bytes` of it stay free. From now on nothing is written to them or beyond while there is
+    /// room below. Empty, and nothing is forbidden, if there is no such zone, or while groups of the tail
+    /// are not loaded (see [`Self::tail_to_load`]).
     ///
     /// To empty a zone: fault in each page that has its slot there and mark it dirty; rewrite the
     /// parts of the map there (parts of the table follow by themselves); take a checkpoint.
-    pub fn tail_zones_to_clean(&mut self, budget_bytes: u64) -> Vec<TailZone> {
+    pub fn tail_zones_to_clean(&mut self, budget_bytes: u64, reserve_bytes: u64) -> Vec<TailZone> {
         let geometry = self.geometry;
         let unit = u64::from(geometry.unit_bytes());
-        let report = self.report();
-        // What is in quarantine frees itself; only free space can take something in.
-        if report.free_bytes < (report.file_bytes - report.header_bytes) / 4 {
-            self.ceiling = None;
-            return Vec::new();
-        }
         let mut tail = Vec::new();
-        let mut free_below = self.loaded_free_units();
+        // What is in quarantine frees itself; only free space can take something in.
+        let mut free_below = self.report().free_bytes;
         let mut moved = 0;
         for zone in (0..self.count).rev() {
             let Some(info) = self.zone(zone) else { break };
             if info.out {
                 break;
             }
-            let held = u64::from(geometry.units_per_zone() - info.free);
-            free_below -= u64::from(info.free);
-            moved += held;
-            // Half of the free space below: the rest is for the writes that go on meanwhile.
-            if moved * unit > budget_bytes || moved > free_below / 2 {
+            let held_bytes = u64::from(geometry.units_per_zone() - info.free) * unit;
+            free_below = free_below.saturating_sub(u64::from(info.free) * unit);
+            moved += held_bytes;
+            if moved > budget_bytes || moved.saturating_add(reserve_bytes) > free_below {
                 break;
             }
             let len_bytes = u64::from(geometry.zone_bytes());
             let offset_bytes = geometry.zone_offset(zone);
-            tail.push(TailZone { zone, offset_bytes, len_bytes, held_bytes: held * unit });
+            tail.push(TailZone { zone, offset_bytes, len_bytes, held_bytes });
         }
         self.ceiling = tail.last().map(|last| last.zone);
         if self.ceiling.is_some() {
             self.close_heads();
         }
         tail
+    }
+
+    /// Ends the shrinking: what is written may go anywhere again.
+    pub fn stop_shrinking(&mut self) {
+        self.ceiling = None;
     }
 
     /// The group at the file's end that must be loaded before [`Self::tail_zones_to_clean`] or
@@ -171,11 +170,6 @@ impl Zones {
     /// not to shrink.
     pub fn ceiling_bytes(&self) -> Option<u64> {
         self.ceiling.map(|zone| self.geometry.zone_offset(zone))
-    }
-
-    fn loaded_free_units(&self) -> u64 {
-        let zones = (0..self.count).filter_map(|zone| self.zone(zone));
-        zones.filter(|info| !info.out).map(|info| u64::from(info.free)).sum()
     }
 
     /// Zones that may be chosen and hold nothing, ascending.

@@ -426,7 +426,7 @@ impl Rig {
         while let Some(wanted) = self.zones.tail_to_load() {
             self.load(wanted);
         }
-        let tail = self.zones.tail_zones_to_clean(1 << 30);
+        let tail = self.zones.tail_zones_to_clean(1 << 30, 0);
         let Some(start) = tail.last().map(|zone| zone.offset_bytes) else { return };
         let far: Vec<PageId> = self
             .live

@@ -3,7 +3,8 @@
 //! A write stream fills its current zone front to back. When the zone is full the next one is the
 //! emptiest that there is, the lower one of two alike: a zone with a quarter free before a zone of
 //! the table that is not in memory yet, that before a zone with a sixteenth free, that before
-//! growing the file, that before the last gaps. Parts go to a stream of their own where they differ
+//! growing the file, that before the last gaps. While the file is to shrink, nothing is written beyond
+//! its ceiling as long as there is any gap below. Parts go to a stream of their own where they differ
 //! in length from pages, so that they do not cut up the runs that pages need.
 //!
 //! Two bitmaps a zone, both in units: *held* is what must not be written (referred to, or in
@@ -271,7 +272,9 @@ impl Zones {
 
     fn choose(&mut self, units: u32, growth: Growth) -> Result<u32, Want> {
         loop {
-            for least in [ROOMY, WORTHWHILE] {
+            // Where the file is to shrink, even the last gap below the ceiling comes before growing it.
+            let last_gaps = self.ceiling.map(|_| 0);
+            for least in [ROOMY, WORTHWHILE].into_iter().chain(last_gaps) {
                 if let Some(zone) = self.choose_loaded(units, least) {
                     return Ok(zone);
                 }

@@ -32,20 +32,30 @@ struct Cut {
     next_tree: TreeId,
 }
 
+/// What a checkpoint had to do; nothing if it was not taken.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Taken {
+    /// Pages that have a new image, in bytes.
+    pub(super) written_bytes: u64,
+    /// The same, and pages that were freed.
+    pub(super) changed_bytes: u64,
+}
+
 impl Shared {
     /// The background thread: a checkpoint whenever one is wanted.
     pub(super) fn checkpoint_when_due(&self) {
         let Some(slots) = &self.slots else { return };
         while slots.wait_until_wanted() {
             // The outcome went to those who wait for it, and poisoned the pool if it had to.
-            if self.checkpoint().is_err() {
+            if self.checkpoint(false).is_err() {
                 continue;
             }
         }
     }
 
-    /// Takes a checkpoint, unless nothing has changed since the last one.
-    pub(super) fn checkpoint(&self) -> Result<()> {
+    /// Takes a checkpoint, unless nothing has changed since the last one, and gives space back.
+    /// `asked`: by the user, and not because of the changes that have come together.
+    pub(super) fn checkpoint(&self, asked: bool) -> Result<()> {
         if self.read_only {
             return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
         }
@@ -56,8 +66,8 @@ impl Shared {
         self.pool.check_open()?;
         let taken = self.take(slots, &mut newest, false);
         slots.checkpoint_ended(taken.as_ref().map(|_| ()));
-        taken?;
-        self.reclaim(slots, &mut newest)
+        let taken = taken?;
+        self.reclaim(slots, &mut newest, taken, asked)
     }
 
     /// The last checkpoint, which also says that the store was closed properly.
@@ -71,18 +81,28 @@ impl Shared {
         slots.file().sync_all()
     }
 
-    /// Whether there is anything that the next checkpoint would change.
+    /// Whether there is anything that the next checkpoint would change. While the file shrinks there is:
+    /// the tail may hold nothing but parts of map and table, which only a checkpoint moves.
     fn has_changes(&self, slots: &SlotStore, newest: &Newest) -> bool {
-        self.pool.dirty_pages() > 0
-            || !slots.state().deltas.is_empty_to(self.pool.epochs().current())
+        let state = slots.state();
+        let in_space = state.zones.ceiling_bytes().is_some()
+            || !state.deltas.is_empty_to(self.pool.epochs().current());
+        drop(state);
+        in_space
+            || self.pool.dirty_pages() > 0
             || self.catalogue.next_tree() != newest.superblock.next_tree
     }
 
-    /// Steps 1 to 7 but for giving space back. False if there was nothing to do.
-    pub(super) fn take(&self, slots: &SlotStore, newest: &mut Newest, clean: bool) -> Result<bool> {
+    /// Steps 1 to 7 but for giving space back.
+    pub(super) fn take(
+        &self,
+        slots: &SlotStore,
+        newest: &mut Newest,
+        clean: bool,
+    ) -> Result<Taken> {
         self.pool.check_poison()?;
         if !self.has_changes(slots, newest) && newest.superblock.clean == clean {
-            return Ok(false);
+            return Ok(Taken::default());
         }
         self.pool.flush()?;
         let cut = self.cut(slots)?;
@@ -115,6 +135,12 @@ impl Shared {
         let mut state = slots.state();
         state.map = map;
         state.checkpoint = cut.epoch;
+        let page_bytes = slots.page_bytes() as u64;
+        let images = cut.delta.changes.values().filter(|slot| !slot.is_none()).count();
+        let taken = Taken {
+            written_bytes: images as u64 * page_bytes,
+            changed_bytes: cut.delta.changes.len() as u64 * page_bytes,
+        };
         let freed = state.zones.checkpoint_durable();
         state.deltas.done(cut.delta);
         drop(state);
@@ -122,7 +148,7 @@ impl Shared {
             self.pool.set_poisoned(&error);
             return Err(error);
         }
-        Ok(true)
+        Ok(taken)
     }
 
     /// Steps 2 and 3: ends the epoch, and takes what belongs to it.
@@ -189,6 +215,7 @@ fn publish(slots: &SlotStore, newest: &mut Newest, superblock: Superblock) -> Re
     file.write_at(first, &buffer)?;
     file.sync_data()?;
     file.write_at(second, &buffer)?;
-    *newest = Newest { superblock, pair };
+    newest.superblock = superblock;
+    newest.pair = pair;
     Ok(())
 }

@@ -31,6 +31,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::space::slot_store::SlotStore;
 use crate::types::Epoch;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
+use reclaim::Reclaim;
 use superblock::Superblock;
 
 /// A store: file, pool, catalogue, and the thread that takes checkpoints.
@@ -49,10 +50,11 @@ struct Shared {
     read_only: bool,
 }
 
-/// The newest durable superblock.
+/// The newest durable superblock, and what shrinking the file needs to know of earlier checkpoints.
 struct Newest {
     superblock: Superblock,
     pair: u32,
+    reclaim: Reclaim,
 }
 
 impl Store {
@@ -121,7 +123,7 @@ impl Store {
 
     /// Makes everything that was changed before durable.
     pub fn checkpoint(&self) -> Result<()> {
-        self.shared.checkpoint()
+        self.shared.checkpoint(true)
     }
 
     /// Number of the last durable checkpoint.

@@ -8,6 +8,7 @@
 //! A new store's file has its first superblock written last, and its name after that (`create.rs`).
 
 use super::catalogue::Catalogue;
+use super::reclaim::Reclaim;
 use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, SuperblockBytes};
 use super::{Newest, Shared, Store, create};
 use crate::buffer::{Budget, BufferPool, PoolOptions};
@@ -133,7 +134,13 @@ impl Store {
         let catalogue = Catalogue::create(pool.clone())?;
         let superblock =
             Superblock::first(Geometry::for_new_store(options.new_page_bytes() as u32, 1)?);
-        Store::start(options, pool, catalogue, Newest { superblock, pair: 0 }, false)
+        Store::start(
+            options,
+            pool,
+            catalogue,
+            Newest { superblock, pair: 0, reclaim: Reclaim::default() },
+            false,
+        )
     }
 
     /// Makes a store in an empty file.
@@ -159,7 +166,13 @@ impl Store {
         let pool = Arc::new(pool);
         let catalogue = Catalogue::create(pool.clone())?;
         // The first checkpoint goes to pair 0, as if the one before had been in pair 1.
-        let store = Store::start(options, pool, catalogue, Newest { superblock, pair: 1 }, false)?;
+        let store = Store::start(
+            options,
+            pool,
+            catalogue,
+            Newest { superblock, pair: 1, reclaim: Reclaim::default() },
+            false,
+        )?;
         store.checkpoint()?;
         Ok(store)
     }
@@ -215,7 +228,7 @@ impl Store {
         let pool_options = options.pool(page_bytes, newest.next(), read_only);
         let pool = Arc::new(BufferPool::new(&pool_options, Some(slots), ids)?);
         let catalogue = Catalogue::open(pool.clone(), superblock.next_tree);
-        let newest = Newest { superblock, pair: chosen.pair };
+        let newest = Newest { superblock, pair: chosen.pair, reclaim: Reclaim::default() };
         let store = Store::start(options, pool, catalogue, newest, read_only)?;
         if !read_only {
             store.shared.catalogue.finish_drops()?;

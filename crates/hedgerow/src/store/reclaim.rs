@@ -2,40 +2,130 @@
 //!
 //! After each checkpoint: zones that are free at the file's end are cut off; pages that lie in the last
 //! zones are faulted in and marked dirty, so that they are written to gaps nearer to the start, and the
-//! next checkpoint can cut more; what stays free in the middle is punched. Within a budget of I/O for
-//! each checkpoint, so that a foreground operation never waits for a whole pass.
+//! next checkpoint can cut more; what stays free in the middle is punched.
+//!
+//! How much is moved depends on what the checkpoint had to do (`Reclaim::plan`). One that wrote
+//! something leaves room for the next ones, which write as much before they free anything, and moves no
+//! more than was changed, so that shrinking at most doubles what is written. One that was asked for and
+//! found nothing to write moves whatever brings the file near to the size of its pages, at most as much
+//! as the memory limit: what a load leaves free at most is what its last checkpoints wrote, and that is
+//! bounded by memory. It goes in passes, each with a checkpoint of its own, so that nobody who waits
+//! for room in the deltas waits for all of it.
 
+use super::checkpoint::Taken;
 use super::{Newest, Shared};
 use crate::error::{ErrorKind, Result};
 use crate::page::{Access, ExclusivePage, PagePool, PoolSession, header};
+use crate::space::geometry::MAX_ZONE_BYTES;
 use crate::space::shrink::TailZone;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::PageId;
 
-/// Bytes that one pass moves at most.
-const MOVE_BYTES: u64 = 32 << 20;
-/// Passes that an explicit or automatic checkpoint makes at most, each with a checkpoint of its own.
-const PASSES: usize = 4;
+/// Bytes that one pass moves at most, but for a zone that holds more.
+const PASS_BYTES: u64 = 32 << 20;
+/// Part of the memory that one pass moves at most.
+const PASS_PART: u64 = 8;
+/// What shrinking may move at least: the largest zone.
+const LEAST_BUDGET_BYTES: u64 = MAX_ZONE_BYTES as u64;
+/// Part of the file that stays free in any case: map and zone table need room for each checkpoint.
+const SPARE_PART: u64 = 128;
+/// Part of the file that stays free at most.
+const MOST_SPARE_PART: u64 = 4;
 /// Free space that is kept solid for the writes that are to come.
 const KEEP_SOLID_BYTES: u64 = 8 << 20;
 /// Holes punched by one pass at most.
 const PUNCHES: usize = 64;
+/// Pages that are read with one submission.
+const READ_PAGES: usize = 32;
+
+/// Passes in vain after which nothing is moved before there are changes. One may be in vain because
+/// others write meanwhile; if all are, then pins hold the tail, or the gaps are too short for pages.
+const MOST_IN_VAIN: u32 = 3;
+
+/// What checkpoints had to do lately, and so how far the file is to shrink.
+#[derive(Default)]
+pub(super) struct Reclaim {
+    /// Images that the last two checkpoints with any wrote, in bytes, the newer one first.
+    written_bytes: [u64; 2],
+    /// Changed since pages were moved for it, in bytes of pages.
+    credit_bytes: u64,
+    /// Passes one after another that did not make the file shorter.
+    in_vain: u32,
+}
+
+impl Reclaim {
+    /// Notes a checkpoint, and says what it moves at most and what it leaves free at least, in bytes.
+    /// `idle`: it was asked for, and found nothing to write.
+    fn plan(&mut self, taken: Taken, idle: bool, limit_bytes: u64, file_bytes: u64) -> (u64, u64) {
+        let most = limit_bytes.max(LEAST_BUDGET_BYTES);
+        if taken.changed_bytes > 0 {
+            self.in_vain = 0;
+            self.written_bytes = [taken.written_bytes, self.written_bytes[0]];
+            self.credit_bytes = (self.credit_bytes + taken.changed_bytes).min(most);
+        }
+        let spare = file_bytes / SPARE_PART;
+        if self.in_vain >= MOST_IN_VAIN {
+            (0, spare)
+        } else if idle {
+            (most, spare)
+        } else {
+            let recent = self.written_bytes[0].max(self.written_bytes[1]);
+            (self.credit_bytes, (2 * recent).clamp(spare, file_bytes / MOST_SPARE_PART))
+        }
+    }
+}
 
 impl Shared {
-    /// Cuts, moves and punches after a checkpoint.
-    pub(super) fn reclaim(&self, slots: &SlotStore, newest: &mut Newest) -> Result<()> {
-        for _ in 0..PASSES {
-            self.truncate(slots)?;
-            if !self.move_tail(slots)? {
+    /// Cuts, moves and punches after a checkpoint that had `taken` to do; `asked`: by the user.
+    pub(super) fn reclaim(
+        &self,
+        slots: &SlotStore,
+        newest: &mut Newest,
+        taken: Taken,
+        asked: bool,
+    ) -> Result<()> {
+        self.truncate(slots)?;
+        let limit = self.pool.budget().limit_bytes();
+        let file_bytes = slots.report().file_bytes;
+        let idle = asked && taken.changed_bytes == 0;
+        let (mut budget, reserve) = newest.reclaim.plan(taken, idle, limit, file_bytes);
+        let moved = self.shrink(slots, newest, &mut budget, reserve);
+        slots.state().zones.stop_shrinking();
+        newest.reclaim.credit_bytes = newest.reclaim.credit_bytes.saturating_sub(moved?);
+        self.punch(slots)
+    }
+
+    /// Moves the tail in passes, and cuts it off. Returns how much was moved, in bytes.
+    fn shrink(
+        &self,
+        slots: &SlotStore,
+        newest: &mut Newest,
+        budget_bytes: &mut u64,
+        reserve_bytes: u64,
+    ) -> Result<u64> {
+        let mut sum = 0;
+        let pass_bytes = PASS_BYTES.min(self.pool.budget().limit_bytes() / PASS_PART);
+        // Whoever closes the store waits for this.
+        while *budget_bytes > 0
+            && newest.reclaim.in_vain < MOST_IN_VAIN
+            && self.pool.check_open().is_ok()
+        {
+            let before = slots.report().file_bytes;
+            let moved = self.move_tail(slots, *budget_bytes, reserve_bytes, pass_bytes)?;
+            if moved == 0 {
                 break;
             }
             let taken = self.take(slots, newest, false);
             slots.checkpoint_ended(taken.as_ref().map(|_| ()));
             taken?;
+            self.truncate(slots)?;
+            sum += moved;
+            *budget_bytes = budget_bytes.saturating_sub(moved);
+            let shorter = slots.report().file_bytes < before;
+            newest.reclaim.in_vain = if shorter { 0 } else { newest.reclaim.in_vain + 1 };
         }
-        self.truncate(slots)?;
-        self.punch(slots)
+        Ok(sum)
     }
 
     /// Cuts off zones that are free at the file's end.
@@ -53,18 +143,32 @@ impl Shared {
         done
     }
 
-    /// Marks dirty what lies in the last zones; false if there is nothing worth moving.
-    fn move_tail(&self, slots: &SlotStore) -> Result<bool> {
-        let budget = MOVE_BYTES.min(self.pool.budget().limit_bytes() / 4);
-        let tail = slots.state().zones.tail_zones_to_clean(budget);
-        let mut moved = false;
-        for zone in &tail {
-            moved |= zone.held_bytes > 0;
-            match self.move_zone(slots, *zone) {
+    /// Marks dirty what lies in the last zones, as far as one pass goes; returns how much that is, in
+    /// bytes: zero if there is nothing worth moving.
+    fn move_tail(
+        &self,
+        slots: &SlotStore,
+        budget_bytes: u64,
+        reserve_bytes: u64,
+        pass_bytes: u64,
+    ) -> Result<u64> {
+        let tail = slots.state().zones.tail_zones_to_clean(budget_bytes, reserve_bytes);
+        if tail.is_empty() {
+            return Ok(0);
+        }
+        // Images that were being written by then may have their slots in the tail; later ones have not.
+        self.pool.wait_for_batches();
+        let mut moved = 0;
+        for zone in tail {
+            if moved > 0 && moved + zone.held_bytes > pass_bytes {
+                break;
+            }
+            match self.move_zone(slots, zone) {
                 // No room to move things now: there will be another checkpoint.
                 Err(error) if *error.kind() == ErrorKind::MemoryLimit => break,
                 other => other?,
             }
+            moved += zone.held_bytes;
         }
         Ok(moved)
     }
@@ -95,13 +199,17 @@ impl Shared {
         }
         candidates.sort_unstable();
         candidates.dedup();
+        let mut there = Vec::with_capacity(candidates.len());
         for id in candidates {
-            if self
-                .pool
-                .slot_of(id)?
-                .is_some_and(|slot| (zone.offset_bytes..end).contains(&slot.offset_bytes()))
-            {
-                self.rewrite(id)?;
+            let slot = self.pool.slot_of(id)?;
+            if slot.is_some_and(|slot| (zone.offset_bytes..end).contains(&slot.offset_bytes())) {
+                there.push(id);
+            }
+        }
+        for ids in there.chunks(READ_PAGES) {
+            self.pool.session().prefetch(ids, Access::Scan)?;
+            for id in ids {
+                self.rewrite(*id)?;
             }
         }
         Ok(())
@@ -143,5 +251,46 @@ impl Shared {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 64 << 20;
+    const FILE: u64 = 256 << 20;
+    const NOTHING: Taken = Taken { written_bytes: 0, changed_bytes: 0 };
+
+    fn wrote(bytes: u64) -> Taken {
+        Taken { written_bytes: bytes, changed_bytes: bytes }
+    }
+
+    #[test]
+    fn a_checkpoint_with_work_moves_no_more_than_was_changed_and_leaves_room_for_the_next() {
+        let mut reclaim = Reclaim::default();
+        assert_eq!(reclaim.plan(wrote(3 << 20), false, LIMIT, FILE), (3 << 20, 6 << 20));
+        assert_eq!(reclaim.plan(wrote(1 << 20), false, LIMIT, FILE), (4 << 20, 6 << 20));
+        assert_eq!(reclaim.plan(wrote(1 << 20), false, LIMIT, FILE).1, FILE / SPARE_PART);
+        // Nobody asked for it: somebody is writing, and the next one comes soon.
+        assert_eq!(reclaim.plan(NOTHING, false, LIMIT, FILE), (5 << 20, FILE / SPARE_PART));
+        let much = reclaim.plan(wrote(1 << 30), false, LIMIT, FILE);
+        assert_eq!(much, (LIMIT, FILE / MOST_SPARE_PART));
+        // What was freed has no image, and makes room.
+        let mut reclaim = Reclaim::default();
+        let freed = Taken { written_bytes: 0, changed_bytes: 1 << 20 };
+        assert_eq!(reclaim.plan(freed, false, LIMIT, FILE), (1 << 20, FILE / SPARE_PART));
+    }
+
+    #[test]
+    fn a_checkpoint_that_was_asked_for_without_need_moves_what_there_is_unless_it_is_in_vain() {
+        let mut reclaim = Reclaim::default();
+        reclaim.plan(wrote(1 << 30), false, LIMIT, FILE);
+        assert_eq!(reclaim.plan(NOTHING, true, LIMIT, FILE), (LIMIT, FILE / SPARE_PART));
+        assert_eq!(reclaim.plan(NOTHING, true, 1 << 20, FILE).0, LEAST_BUDGET_BYTES);
+        reclaim.in_vain = MOST_IN_VAIN;
+        assert_eq!(reclaim.plan(NOTHING, true, LIMIT, FILE).0, 0);
+        reclaim.plan(wrote(4096), false, LIMIT, FILE);
+        assert_eq!(reclaim.plan(NOTHING, true, LIMIT, FILE), (LIMIT, FILE / SPARE_PART));
     }
 }
