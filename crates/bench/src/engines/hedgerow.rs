@@ -11,9 +11,6 @@ use std::collections::BTreeMap;
 /// Memory beyond the records for which a store in memory is given room, in bytes.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// Checkpoints after which a file that still shrinks is taken as it is.
-const MOST_CHECKPOINTS: usize = 64;
-
 /// A database with one keyspace. `INTO`: gets fill a buffer of the caller's.
 pub struct Store<const INTO: bool> {
     database: Database,
@@ -71,18 +68,11 @@ impl<const INTO: bool> Engine for Store<INTO> {
         self.database.checkpoint().map_err(failed)
     }
 
-    /// Takes checkpoints until the file gets no smaller.
+    /// Two checkpoints: the first writes what was changed, the second finds nothing to write and gives
+    /// back what it can.
     fn settle(&mut self) -> Result<(), CellError> {
-        let mut before = u64::MAX;
-        for _ in 0..MOST_CHECKPOINTS {
-            self.database.checkpoint().map_err(failed)?;
-            let bytes = self.database.stats().map_err(failed)?.file_bytes;
-            if bytes >= before {
-                break;
-            }
-            before = bytes;
-        }
-        Ok(())
+        self.database.checkpoint().map_err(failed)?;
+        self.database.checkpoint().map_err(failed)
     }
 
     fn pages_read_and_written(&self) -> (Option<u64>, Option<u64>) {
