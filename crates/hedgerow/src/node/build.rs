@@ -116,7 +116,7 @@ impl<L: Ladder> Builder<L> {
 
     fn space(&self, count: usize, live: usize, fences: usize) -> usize {
         let slot_bytes = if self.level == 0 { LEAF_SLOT_BYTES } else { INNER_SLOT_BYTES };
-        space_needed::<L>(self.page_bytes, slot_bytes, count, live, fences)
+        space_needed::<L>(slot_bytes, count, live, fences)
     }
 
     /// Stages a record of a leaf. The key is above the one before; key and value have at most

@@ -8,11 +8,11 @@
 use super::defect::Defect;
 use super::ladder::{Hints, Ladder};
 use super::layout::{
-    COUNT, HEADS, HEADS_CAPACITY, HINT_COUNT, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
+    COUNT, HEADS, HEADS_CAPACITY, HEADS_STEP, HINT_COUNT, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
     LOWER_INFINITE, LOWER_LEN, MAX_LEVEL, NODE_FLAGS, PREFIX_LEN, RUN, UPPER_CHILD, UPPER_INFINITE,
     UPPER_LEN, VALUE_LEN_MASK, common_prefix, count, expected_hint, fences_start, heads_needed,
-    heads_step, heap_live, heap_start, is_inner, lower_fence, max_record_bytes, prefix, rest_len,
-    slot, slot_bytes, slots_end, slots_start, u16_at, u32_at, upper_fence,
+    heap_live, heap_start, is_inner, lower_fence, max_record_bytes, prefix, rest_len, slot,
+    slot_bytes, slots_end, slots_start, u16_at, u32_at, upper_fence,
 };
 use super::suffix::Suffix;
 use super::write::MAX_RUN;
@@ -145,7 +145,7 @@ fn fixed_fields<L: Ladder>(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
     }
     let (capacity, count) = (u16_at(page, HEADS_CAPACITY), count(page));
     let fitting = if L::HEADS { capacity >= count } else { capacity == 0 };
-    if !fitting || capacity % heads_step(bytes) != 0 {
+    if !fitting || capacity % HEADS_STEP != 0 {
         found(Defect::HeadsCapacity { capacity, count });
         return false;
     }
@@ -285,7 +285,7 @@ fn keys<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) {
 
 fn heads_and_hints<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) {
     let count = count(page);
-    debug_assert!(u16_at(page, HEADS_CAPACITY) >= heads_needed::<L>(page.len(), count));
+    debug_assert!(u16_at(page, HEADS_CAPACITY) >= heads_needed::<L>(count));
     for hint in 0..HINT_COUNT {
         let expected = if L::HINTS { expected_hint(page, hint) } else { 0 };
         if u32_at(page, HINTS + 4 * hint) as i32 != expected {

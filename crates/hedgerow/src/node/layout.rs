@@ -68,14 +68,13 @@ pub(super) const BLOCK_HEADS: usize = 16;
 const _: () = assert!(COUNT == HEADER_BYTES && HINTS + 4 * HINT_COUNT == HEADS);
 const _: () = assert!(HEAP_START.is_multiple_of(4) && HINTS.is_multiple_of(64));
 
-/// Heads are added in steps of this many: a cache line, or less where pages are tiny.
-pub(super) const fn heads_step(page_bytes: usize) -> usize {
-    if page_bytes < 2048 { 4 } else { 16 }
-}
+/// The array of heads has a multiple of so many places, so that slots are aligned. A search looks at
+/// whole blocks of heads: behind the last place it sees slots, and heeds them not.
+pub(super) const HEADS_STEP: usize = 4;
 
-/// The array of heads that `count` keys need.
-pub(super) const fn heads_needed<L: Ladder>(page_bytes: usize, count: usize) -> usize {
-    if L::HEADS { count.next_multiple_of(heads_step(page_bytes)) } else { 0 }
+/// Places that the array of heads has for `count` keys at least.
+pub(super) const fn heads_needed<L: Ladder>(count: usize) -> usize {
+    if L::HEADS { count.next_multiple_of(HEADS_STEP) } else { 0 }
 }
 
 /// The longest key, and the most bytes that key and value may have together.
@@ -85,10 +84,10 @@ pub(super) const fn heads_needed<L: Ladder>(page_bytes: usize, count: usize) -> 
 /// page less its 128 fixed bytes, `c` the largest record with slot and head, and one step of heads
 /// wasted by rounding, each side of the best split needs at most `(P + c) / 2 + step` bytes for its
 /// records and a separator and a fence besides; that is at most `P` if the record is
-/// `(P - 2 * step - 16) / 4` bytes: 956 of 4,096, and 16,312 of 65,536, which the 14 bits of a value's
+/// `(P - 2 * step - 16) / 4` bytes: 980 of 4,096, and 16,340 of 65,536, which the 14 bits of a value's
 /// length hold.
 pub const fn max_record_bytes(page_bytes: usize) -> usize {
-    (page_bytes - HEADS - 8 * heads_step(page_bytes) - 16) / 4
+    (page_bytes - HEADS - 8 * HEADS_STEP - 16) / 4
 }
 
 const _: () = assert!(max_record_bytes(64 << 10) <= VALUE_LEN_MASK as usize);
@@ -313,11 +312,10 @@ pub(super) fn value<L: Ladder>(page: &[u8], index: usize) -> &[u8] {
 /// Bytes that a node needs which holds `count` keys, `live` bytes on the heap and `fences` bytes of
 /// fences, with nothing dead and no place too many for heads.
 pub(super) fn space_needed<L: Ladder>(
-    page_bytes: usize,
     slot_bytes: usize,
     count: usize,
     live: usize,
     fences: usize,
 ) -> usize {
-    HEADS + 4 * heads_needed::<L>(page_bytes, count) + slot_bytes * count + live + fences
+    HEADS + 4 * heads_needed::<L>(count) + slot_bytes * count + live + fences
 }

@@ -35,7 +35,7 @@ pub fn merge_space<L: Ladder>(left: &[u8], right: &[u8]) -> usize {
         live += rest_len::<L>(separator.saturating_sub(shared));
     }
     let fences = lower.map_or(0, <[u8]>::len) + upper.map_or(0, <[u8]>::len);
-    space_needed::<L>(left.len(), slot_bytes(left), records, live, fences)
+    space_needed::<L>(slot_bytes(left), records, live, fences)
 }
 
 fn merged_prefix<L: Ladder>(lower: Option<&[u8]>, upper: Option<&[u8]>) -> usize {

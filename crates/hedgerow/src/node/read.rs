@@ -321,8 +321,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     /// `used_bytes + free_bytes` is the page.
     pub fn used_bytes(&self) -> usize {
         let slot_bytes = if self.is_inner() { INNER_SLOT_BYTES } else { LEAF_SLOT_BYTES };
-        let (page, count) = (self.bytes.len(), self.count());
-        space_needed::<L>(page, slot_bytes, count, self.payload_bytes(), self.fence_bytes())
+        space_needed::<L>(slot_bytes, self.count(), self.payload_bytes(), self.fence_bytes())
     }
 
     /// Bytes of the page that compaction would make available.

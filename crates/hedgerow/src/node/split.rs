@@ -167,9 +167,8 @@ impl<'p, L: Ladder> Cut<'p, L> {
         let lower = lower_fence(self.page).map_or(0, <[u8]>::len) + separator_bytes;
         let upper = upper_fence(self.page).map_or(0, <[u8]>::len) + separator_bytes;
         let from = index + usize::from(self.inner);
-        space_needed::<L>(page, width, index, bytes(0..index, longer[0]), lower) <= page
+        space_needed::<L>(width, index, bytes(0..index, longer[0]), lower) <= page
             && space_needed::<L>(
-                page,
                 width,
                 self.count - from,
                 bytes(from..self.count, longer[1]),

@@ -8,11 +8,12 @@
 
 use super::ladder::{Hints, Ladder};
 use super::layout::{
-    COUNT, HEADS, HEADS_CAPACITY, HEAP_LIVE, HEAP_START, HINT_COUNT, HINTS, LAST_INSERT,
-    LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD, UPPER_INFINITE,
-    UPPER_LEN, common_prefix, count, expected_hint, fences_start, head, head_of, heads_needed,
-    heap_live, heap_start, hint_spacing, is_inner, max_record_bytes, prefix, set_head, set_slot,
-    set_u16, set_u32, slot, slot_bytes, slots_end, slots_start, space_needed, u16_at, value,
+    COUNT, HEADS, HEADS_CAPACITY, HEADS_STEP, HEAP_LIVE, HEAP_START, HINT_COUNT, HINTS,
+    LAST_INSERT, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD,
+    UPPER_INFINITE, UPPER_LEN, common_prefix, count, expected_hint, fences_start, head, head_of,
+    heads_needed, heap_live, heap_start, hint_spacing, is_inner, max_record_bytes, prefix,
+    set_head, set_slot, set_u16, set_u32, slot, slot_bytes, slots_end, slots_start, space_needed,
+    u16_at, value,
 };
 use super::read::Node;
 use super::suffix::Suffix;
@@ -25,6 +26,10 @@ use std::ops::Range;
 /// The record does not fit into the node; nothing has been changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoSpace;
+
+/// The array of heads grows by so many places while there is room, and by a step when the page is nearly
+/// full: whenever it grows, all slots move.
+const HEADS_GROWTH: usize = 16;
 
 /// Longest run of neighbouring insertions that is counted.
 pub(super) const MAX_RUN: i16 = 64;
@@ -157,7 +162,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
                 index,
                 Slot { offset: 0, suffix_len: 0, value_len: 0, child: 0 },
             );
-            let copy = self.compact(heads_needed::<L>(self.page.len(), count));
+            let copy = self.compact(heads_needed::<L>(count));
             offset = heap_start(self.page) - record;
             self.page[offset..offset + rest].copy_from_slice(&copy[old.offset..old.offset + rest]);
         }
@@ -228,19 +233,18 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         Ok(())
     }
 
-    /// Makes room for one more slot and for a record of so many bytes: a longer array of heads, or
-    /// compaction.
+    /// Makes room for one more slot and for a record of so many bytes: another size of the array of heads,
+    /// or compaction.
     fn make_room(&mut self, record: usize) -> Result<(), NoSpace> {
         let count = count(self.page) + 1;
-        let needed = heads_needed::<L>(self.page.len(), count);
-        let capacity = u16_at(self.page, HEADS_CAPACITY);
-        let grown = capacity.max(needed);
-        let width = slot_bytes(self.page);
-        if HEADS + 4 * grown + width * count + record <= heap_start(self.page) {
-            if grown > capacity {
-                let slots = slots_start(self.page);
-                self.page.copy_within(slots..slots_end(self.page), HEADS + 4 * grown);
-                set_u16(self.page, HEADS_CAPACITY, grown);
+        let needed = heads_needed::<L>(count);
+        let others = HEADS + slot_bytes(self.page) * count + record;
+        let places = heap_start(self.page).saturating_sub(others) / 4;
+        if others + 4 * needed <= heap_start(self.page) {
+            let capacity = u16_at(self.page, HEADS_CAPACITY);
+            if capacity < needed || capacity > places {
+                let ample = needed + HEADS_GROWTH - HEADS_STEP;
+                self.move_slots(if ample <= places { ample } else { needed });
             }
             return Ok(());
         }
@@ -251,11 +255,17 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         Ok(())
     }
 
+    /// Gives the array of heads so many places, enough for the count; there is room.
+    fn move_slots(&mut self, capacity: usize) {
+        let slots = slots_start(self.page)..slots_end(self.page);
+        self.page.copy_within(slots, HEADS + 4 * capacity);
+        set_u16(self.page, HEADS_CAPACITY, capacity);
+    }
+
     /// Bytes needed for so many slots and live bytes between the fences that the node has.
     pub(super) fn space_needed(&self, count: usize, live: usize) -> usize {
-        let page = self.page.len();
-        let fences = page - fences_start(self.page);
-        space_needed::<L>(page, slot_bytes(self.page), count, live, fences)
+        let fences = self.page.len() - fences_start(self.page);
+        space_needed::<L>(slot_bytes(self.page), count, live, fences)
     }
 
     /// Packs the records at the end of the heap, in the order of their keys, and gives the array of
@@ -283,7 +293,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
 
     /// Sets the size of the array of heads of a node that has no records yet.
     pub(super) fn reserve_heads(&mut self, count: usize) {
-        let capacity = heads_needed::<L>(self.page.len(), count);
+        let capacity = heads_needed::<L>(count);
         set_u16(self.page, HEADS_CAPACITY, capacity);
     }
 

@@ -34,8 +34,8 @@ pub(super) enum Room<'k> {
     Separator(usize),
 }
 
-/// More than a slot, and the growth of the array of heads, ever take.
-const SLOT_SLACK_BYTES: usize = 80;
+/// What a slot and the growth of the array of heads take at most.
+const SLOT_SLACK_BYTES: usize = 24;
 
 /// Part of a page that a fence ahead has to gain.
 const GAIN_PART: usize = 8;

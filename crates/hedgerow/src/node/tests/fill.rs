@@ -38,7 +38,9 @@ fn fill_percent<L: Ladder>(order: impl Iterator<Item = u64>) -> usize {
         .iter()
         .map(|leaf| {
             let node = view::<L>(leaf);
-            node.used_bytes() + node.prefix_len() * node.count()
+            let stored = |key_bytes: usize| key_bytes.saturating_sub(L::HEAD_BYTES);
+            let saved = stored(size_of::<u64>()) - stored(size_of::<u64>() - node.prefix_len());
+            node.used_bytes() + saved * node.count()
         })
         .sum();
     used * 100 / (leaves.len() * 4096)

@@ -90,8 +90,7 @@ fn fits<L: Ladder>(page: &[u8], model: &Model, key: &[u8], value: &[u8]) -> bool
     let stored = |key: &[u8]| (key.len() - prefix).saturating_sub(if L::HEADS { 4 } else { 0 });
     let live: usize = others.clone().map(|(k, v)| stored(k) + v.len()).sum();
     let count = others.count() + 1;
-    let step = if page.len() < 2048 { 4 } else { 16 };
-    let heads = if L::HEADS { 4 * count.next_multiple_of(step) } else { 0 };
+    let heads = if L::HEADS { 4 * count.next_multiple_of(4) } else { 0 };
     let (lower, upper) = fences_of(page);
     let fences = lower.map_or(0, |f| f.len()) + upper.map_or(0, |f| f.len());
     128 + heads + 6 * count + live + stored(key) + value.len() + fences <= page.len()

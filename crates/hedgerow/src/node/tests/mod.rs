@@ -143,8 +143,7 @@ fn assert_clean<L: Ladder>(page: &[u8]) {
     let (gap, fences) = (heap_start(page) - slots_end(page), page.len() - fences_start(page));
     let dead = fences_start(page) - heap_start(page) - heap_live(page);
     assert_eq!(slots_end(page) + gap + heap_live(page) + dead + fences, page.len());
-    let step = if page.len() < 2048 { 4 } else { 16 };
-    let needed = if L::HEADS { node.count().next_multiple_of(step) } else { 0 };
+    let needed = if L::HEADS { node.count().next_multiple_of(4) } else { 0 };
     let surplus = 4 * (u16_at(page, HEADS_CAPACITY) - needed);
     assert_eq!(gap + dead + surplus, node.free_bytes());
     assert_eq!((node.page_id(), node.tree_id()), (PageId(77), TreeId(5)));
