@@ -305,8 +305,10 @@ impl BufferPool {
             match result {
                 Ok(progress) => {
                     shared.last_error = None;
-                    // Frames that are all in use: give their users a moment before the next turn.
+                    // Frames that are all in use, or free and not yet seen by those who wait for them:
+                    // give them a moment, and the processor, before the next turn.
                     if !progress && !shared.shutdown {
+                        self.evictor.freed.notify_all();
                         self.evictor.wake.wait_for(&mut shared, Duration::from_millis(1));
                     }
                 }
@@ -321,7 +323,7 @@ impl BufferPool {
     }
 
     /// Frees frames until there are twice as many as the target, and writes until not too many pages
-    /// are dirty. False if a whole turn of the clock did nothing.
+    /// are dirty. False if there was nothing to do, or a whole turn of the clock did nothing.
     ///
     /// After an error clean pages have been evicted all the same, so that reads go on.
     fn evict_ahead(&self) -> Result<bool> {
@@ -331,7 +333,7 @@ impl BufferPool {
         loop {
             let too_dirty = self.is_too_dirty();
             if self.free.count() >= goal && !too_dirty {
-                return Ok(true);
+                return Ok(progress);
             }
             let before = self.free.count();
             let mut dirty = Vec::with_capacity(batch);
