@@ -2,7 +2,7 @@
 //!
 //! The order, each step of which the next relies on:
 //!
-//! 1. flush dirty pages while writers run, so that little is left for step 3;
+//! 1. flush dirty pages while writers run, several times if need be, so that little is left for step 3;
 //! 2. keep keyspaces from being created, end the epoch, keep writers out;
 //! 3. flush what is dirty: every image of an epoch <= E is in a slot now; take the delta; let writers in;
 //! 4. write the parts of the page map that changed, then those of the zone table, to free slots;
@@ -104,7 +104,13 @@ impl Shared {
         if !self.has_changes(slots, newest) && newest.superblock.clean == clean {
             return Ok(Taken::default());
         }
-        self.pool.flush()?;
+        for _ in 0..FLUSHES_BESIDE_WRITERS {
+            self.pool.flush()?;
+            // What is left now is written while writers wait.
+            if self.pool.dirty_pages() <= self.pool.frames() as usize / 64 {
+                break;
+            }
+        }
         let cut = self.cut(slots)?;
         let map = match self.write_parts(slots, &cut) {
             Ok(map) => map,
@@ -198,6 +204,10 @@ impl Shared {
         }
     }
 }
+
+/// Times that everything dirty is written while writers run. Each time less is left, unless they
+/// change pages faster than the disk takes them: then they have to wait.
+const FLUSHES_BESIDE_WRITERS: usize = 4;
 
 /// Map parts that one checkpoint moves towards the file's start at most.
 const MOVED_PARTS: usize = 256;
