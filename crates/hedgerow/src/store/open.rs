@@ -336,6 +336,9 @@ impl Superblock {
 /// Tries for the lock of a process that has ended, [`LOCK_WAIT`] apart: five seconds.
 const LOCK_TRIES: usize = 500;
 const LOCK_WAIT: Duration = Duration::from_millis(10);
+/// Tries for a lock whose holder the system does not name, because it has let go meanwhile or is out of
+/// sight.
+const UNNAMED_TRIES: usize = 10;
 
 /// Locks the file, or says who has. A process that was killed may hold its lock for a moment longer, until
 /// the kernel has taken down what it had under way: that moment is waited for.
@@ -346,6 +349,9 @@ pub(super) fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
             LockOutcome::Busy { holder_pid: Some(pid) }
                 if attempt < LOCK_TRIES && process_has_ended(pid) =>
             {
+                thread::sleep(LOCK_WAIT);
+            }
+            LockOutcome::Busy { holder_pid: None } if attempt < UNNAMED_TRIES => {
                 thread::sleep(LOCK_WAIT);
             }
             LockOutcome::Busy { holder_pid } => {
