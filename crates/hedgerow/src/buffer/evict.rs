@@ -21,6 +21,8 @@ use std::time::Duration;
 /// Waits of [`WAIT_MS`] each before an operation gives up on getting a frame: ten seconds.
 pub const FRAME_WAITS: usize = 1000;
 const WAIT_MS: u64 = 10;
+/// Waits before it gives up if the background thread cannot write: for frames that others have in use.
+const FAILED_WAITS: usize = 10;
 /// Frames that a foreground thread looks at before it waits for the background.
 const FOREGROUND_SWEEP: u32 = 256;
 
@@ -142,7 +144,16 @@ impl BufferPool {
                 if let Some(error) = shared.failed_since(failures) {
                     drop(shared);
                     // It cannot write, but it has evicted what is clean.
-                    return self.try_obtain_frame(id).ok_or(error);
+                    if let Some(taken) = self.try_obtain_frame(id) {
+                        return Ok(taken);
+                    }
+                    if round >= FAILED_WAITS {
+                        return Err(error);
+                    }
+                    // What others are reading just now will be clean, too.
+                    let mut shared = self.evictor.shared.lock();
+                    self.evictor.freed.wait_for(&mut shared, Duration::from_millis(WAIT_MS));
+                    continue;
                 }
                 // A frame may count as free and still be on its way to the list, or be latched by a
                 // reader who came late; the first round tries at once, the others wait in any case.
