@@ -4,9 +4,13 @@
 //! The pool lets in as many as it has frames for: sixteen frames for everybody, and six for each.
 //! Frames that went to the page table since do not count.
 //! The others wait with nothing held, so that two operations on a tiny pool cannot take each other's
-//! pages for ever. An operation that never faults is never counted. `Send + Sync`.
+//! pages for ever. An operation that never faults is never counted.
+//!
+//! One thread may go ahead of all others: verification keeps writers out while it reads, and those of
+//! them that were let in before wait for it. Its own frames are among those for everybody.
+//! `Send + Sync`.
 
-use hedgerow_sync::primitive::{Condvar, Mutex};
+use hedgerow_sync::primitive::{Condvar, Mutex, thread};
 
 /// Frames that an operation may keep at a time.
 pub const FRAMES_EACH: usize = 6;
@@ -15,8 +19,15 @@ pub const FRAMES_SHARED: usize = 16;
 
 /// A counting semaphore whose size goes down as frames go to the page table.
 pub struct Admission {
-    inside: Mutex<usize>,
+    state: Mutex<State>,
     left: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    inside: usize,
+    /// The thread that does not wait.
+    ahead: Option<usize>,
 }
 
 /// Operations that `frames` suffice for: at least one.
@@ -27,22 +38,42 @@ fn operations(frames: u32) -> usize {
 impl Admission {
     /// Nobody is inside.
     pub fn new() -> Admission {
-        Admission { inside: Mutex::new(0), left: Condvar::new() }
+        Admission { state: Mutex::new(State::default()), left: Condvar::new() }
     }
 
     /// Waits until there is room in a pool of `frames()` frames. The caller holds nothing.
     pub fn enter(&self, frames: impl Fn() -> u32) {
-        let mut inside = self.inside.lock();
-        while *inside >= operations(frames()) {
-            self.left.wait(&mut inside);
+        let mut state = self.state.lock();
+        while state.inside >= operations(frames()) && state.ahead != Some(thread::id()) {
+            self.left.wait(&mut state);
         }
-        *inside += 1;
+        state.inside += 1;
     }
 
     /// Gives the place back.
     pub fn leave(&self) {
-        *self.inside.lock() -= 1;
+        self.state.lock().inside -= 1;
         self.left.notify_one();
+    }
+
+    /// Lets the calling thread in without waiting until this is dropped, one operation at a time. One
+    /// caller at a time (the checkpoint lock sees to that).
+    pub fn go_ahead(&self) -> Ahead<'_> {
+        let before = self.state.lock().ahead.replace(thread::id());
+        assert!(before.is_none(), "one thread ahead of all others");
+        Ahead { admission: self }
+    }
+}
+
+/// The thread that made this does not wait for admission.
+#[must_use]
+pub struct Ahead<'a> {
+    admission: &'a Admission,
+}
+
+impl Drop for Ahead<'_> {
+    fn drop(&mut self) {
+        self.admission.state.lock().ahead = None;
     }
 }
 
@@ -62,5 +93,19 @@ mod tests {
             let pinned = operations(frames) * FRAMES_EACH;
             assert!(pinned + FRAMES_SHARED <= frames as usize, "{frames}");
         }
+    }
+
+    #[test]
+    fn one_thread_goes_ahead_of_a_full_house() {
+        let admission = Admission::new();
+        admission.enter(|| 32);
+        admission.enter(|| 32);
+        let ahead = admission.go_ahead();
+        admission.enter(|| 32);
+        admission.leave();
+        drop(ahead);
+        admission.leave();
+        admission.leave();
+        assert_eq!(admission.state.lock().inside, 0);
     }
 }

@@ -23,7 +23,7 @@ mod table;
 mod tests;
 mod write_back;
 
-pub use admission::{Admission, FRAMES_EACH};
+pub use admission::{Admission, Ahead, FRAMES_EACH};
 pub use budget::{Budget, smallest_limit_bytes};
 pub use counters::{CounterValues, Counters};
 #[cfg(target_os = "linux")]

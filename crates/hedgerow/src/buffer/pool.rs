@@ -15,7 +15,7 @@
 //! `Send + Sync`: the pool is shared by all threads of a database. One background thread (`evict.rs`)
 //! keeps frames free ahead of demand; others read for scans (`read_ahead.rs`).
 
-use crate::buffer::admission::Admission;
+use crate::buffer::admission::{Admission, Ahead};
 use crate::buffer::arena::Arena;
 use crate::buffer::budget::Budget;
 use crate::buffer::counters::Counters;
@@ -261,6 +261,12 @@ impl BufferPool {
             return Err(Error::new(ErrorKind::Closed, "the database was closed"));
         }
         Ok(())
+    }
+
+    /// Lets the calling thread fault without waiting for others to be done, while this is kept: see
+    /// `admission.rs`.
+    pub fn go_ahead(&self) -> Ahead<'_> {
+        self.admission.go_ahead()
     }
 
     /// Enters an epoch for the store's own upkeep, which runs under the lock of checkpoints: does not

@@ -126,6 +126,8 @@ impl Shared {
             taken?;
         }
         let _frozen = self.catalogue.freeze();
+        // Writers that are kept out keep their places: the walk must not wait for one of those.
+        let _ahead = self.pool.go_ahead();
         let _stopped = (!self.read_only).then(|| self.pool.epochs().stop());
         self.pool.flush()?;
         self.pool.wait_for_batches();
