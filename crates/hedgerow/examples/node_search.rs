@@ -68,7 +68,7 @@ fn leaves<L: Ladder>(keys: &[&[u8]], value: &[u8], levels: &mut Vec<Level>) -> V
     let mut builder = Builder::<L>::new(PAGE_BYTES, 0, FILL_PERCENT);
     let (mut level, mut separators) = (Level::new(), Vec::new());
     for key in keys {
-        if !builder.fits(key, value.len()) {
+        while !builder.fits(key, value.len()) {
             level.push(vec![0; PAGE_BYTES]);
             separators.extend(level.last_mut().map(|page| builder.write(page, key)));
         }
@@ -82,7 +82,7 @@ fn inner<L: Ladder>(below: &[Vec<u8>], levels: &mut Vec<Level>) -> Vec<Vec<u8>> 
     let mut builder = Builder::<L>::new(PAGE_BYTES, levels.len() as u8, FILL_PERCENT);
     let (mut level, mut separators) = (Level::new(), Vec::new());
     for (at, separator) in below.iter().enumerate() {
-        if !builder.fits(separator, 0) {
+        while !builder.fits(separator, 0) {
             level.push(vec![0; PAGE_BYTES]);
             separators.extend(level.last_mut().map(|page| builder.write(page, separator)));
         }

@@ -5,9 +5,12 @@
 //! it; the upper one depends on the key that comes next, and on the upper one depends the prefix. So it
 //! stages whole keys and counts them without the prefix that the node has at least: the one that lower
 //! fence and last key share. The sum of the records is kept for that prefix, and counted anew when
-//! a key makes it shorter, which is seldom. No thread-safety of its own; allocates buffers of about a page, once.
+//! a key makes it shorter, which is seldom. A leaf's upper fence is counted as long as the shortest
+//! separator is likely to be: where it is longer than that, the last record goes into the next page.
+//! No thread-safety of its own; allocates buffers of about a page, once.
 //!
-//! Invariant: what is staged fits into a page whose upper fence is the last key.
+//! Invariant: what is staged, or some of it from its beginning, fits into a page with an upper fence that
+//! is at most the last key of that.
 
 use super::ladder::Ladder;
 use super::layout::{
@@ -31,7 +34,7 @@ struct Entry {
 
 /// Builds the nodes of one level from left to right.
 ///
-/// A leaf: [`Self::fits`], else [`Self::write`] a page; then [`Self::push`]. An inner node: the same
+/// A leaf: until [`Self::fits`], [`Self::write`] a page; then [`Self::push`]. An inner node: the same
 /// with [`Self::push_child`], each child with its upper fence for a key. At the end
 /// [`Self::write_last`] until it gives `None`.
 #[derive(Debug)]
@@ -88,7 +91,9 @@ impl<L: Ladder> Builder<L> {
         let (staged, shared) = self.staged_bytes(key);
         let record = stored::<L>(key.len(), shared) + value_bytes;
         let lower = self.lower.as_ref().map_or(0, Vec::len);
-        self.space(self.entries.len() + 1, staged + record, lower + key.len())
+        // Separators of neighbouring leaves are about as long, and longer than what the keys share.
+        let upper = if self.level == 0 { key.len().min(lower.max(shared + 1)) } else { key.len() };
+        self.space(self.entries.len() + 1, staged + record, lower + upper)
     }
 
     /// Bytes of the records staged, in a node that ends with `key`, and the prefix that it has.
@@ -146,8 +151,9 @@ impl<L: Ladder> Builder<L> {
         &self.buffer[entry.at..entry.at + entry.key_len]
     }
 
-    /// Writes what is staged as a node into a fresh page; `next` is the key that comes after it. Gives
-    /// the node's upper fence, which is the separator for the level above.
+    /// Writes what is staged as a node into a fresh page; `next` is the key that comes after it. Of a leaf
+    /// the last records stay staged if there is no room for them beside the fences. Gives the node's
+    /// upper fence, which is the separator for the level above.
     ///
     /// # Panics
     /// If nothing is staged.
@@ -155,20 +161,26 @@ impl<L: Ladder> Builder<L> {
         self.write_first(page, self.entries.len(), next)
     }
 
-    /// Writes the first `count` entries; `next` is the key of the one behind them.
-    fn write_first(&mut self, page: &mut [u8], count: usize, next: &[u8]) -> Vec<u8> {
-        let last = self.key(self.entries[count - 1]);
-        let mut upper = last.to_vec();
-        if self.level == 0 {
-            let shortest = separator::shortest(Suffix::undivided(last), Suffix::undivided(next));
-            // A shorter fence may share less with the lower one, so that the records take more.
-            if self.space_of(count, Some(&shortest)) <= self.page_bytes {
-                upper = shortest;
-            }
-        }
+    /// Writes the first `at_most` entries, or as many of them as fit; `next` is the key behind all that
+    /// is staged.
+    fn write_first(&mut self, page: &mut [u8], at_most: usize, next: &[u8]) -> Vec<u8> {
+        let fitting = |count| self.fence_behind(count, next).map(|upper| (count, upper));
+        let (count, upper) =
+            (1..=at_most).rev().find_map(fitting).expect("one entry fits into a page");
         self.write_node(page, count, Some(&upper));
         self.lower = Some(upper.clone());
         upper
+    }
+
+    /// The upper fence of a node of the first `count` entries, if they fit into a page with it.
+    fn fence_behind(&self, count: usize, next: &[u8]) -> Option<Vec<u8>> {
+        let last = self.key(self.entries[count - 1]);
+        let next = self.entries.get(count).map_or(next, |entry| self.key(*entry));
+        let fits = |upper: &Vec<u8>| self.space_of(count, Some(upper)) <= self.page_bytes;
+        let shortest = (self.level == 0)
+            .then(|| separator::shortest(Suffix::undivided(last), Suffix::undivided(next)));
+        // A shorter fence may share less with the lower one, so that the records take more.
+        shortest.filter(fits).or_else(|| Some(last.to_vec()).filter(fits))
     }
 
     /// Writes the last node of the level, which reaches up without end, and gives `None`. If what is
@@ -180,8 +192,7 @@ impl<L: Ladder> Builder<L> {
             self.write_node(page, count, None);
             return None;
         }
-        let next = self.key(self.entries[count / 2]).to_vec();
-        Some(self.write_first(page, count / 2, &next))
+        Some(self.write_first(page, count / 2, &[]))
     }
 
     /// Bytes that a node of the first `count` entries takes with this upper fence.

@@ -37,8 +37,11 @@ pub(super) enum Room<'k> {
 /// What a slot and the growth of the array of heads take at most.
 const SLOT_SLACK_BYTES: usize = 24;
 
-/// Part of a page that a fence ahead has to gain.
+/// Part of a page that a fence ahead has to gain if its range is narrow.
 const GAIN_PART: usize = 8;
+
+/// Leaves like the one at hand from which on a range ahead counts as wide.
+const WIDE_LEAVES: u64 = 16;
 
 /// How a try to split came out.
 enum Outcome {
@@ -216,7 +219,9 @@ fn choose<L: Ladder>(page: &mut ExclusivePage<'_, impl PagePool>, level: u8, key
 /// by ascending keys and then cut behind the last of them, it would be left with the room that the
 /// prefix takes: a third of the page for URLs. With the fence ahead, the leaf keeps all records, has
 /// the prefix, and goes on to be filled; the keys beyond the fence find an empty leaf when they come.
-/// `None` if there is little to gain.
+///
+/// `None` if there is little to gain: neither a good part of this page, nor one record more in each of
+/// the leaves to follow. How many will follow is a guess from how far the keys of this one are apart.
 fn fence_ahead<B: PageBytes, L: Ladder>(
     node: &Node<B, L>,
     index: usize,
@@ -244,7 +249,30 @@ fn fence_ahead<B: PageBytes, L: Ladder>(
     let unstored = node.prefix_len() + L::HEAD_BYTES;
     let saved = |index| node.key_len(index).saturating_sub(unstored).min(longer);
     let gain = (0..count).map(saved).sum::<usize>().saturating_sub(separator.len());
-    (gain >= node.bytes().len() / GAIN_PART).then_some(Split { index, separator })
+    let much = gain >= node.bytes().len() / GAIN_PART;
+    let one_each = gain > 0
+        && node.free_bytes() + gain >= node.payload_bytes() / count.max(1)
+        && is_wide(&fence, key, &separator, node.prefix_len());
+    (much || one_each).then_some(Split { index, separator })
+}
+
+/// Whether the range between `key` and the fence ahead is good for many leaves, if each takes as much of
+/// it as lies between `behind`, the other fence of the leaf at hand, and `key`. This can be told only of
+/// short keys, which are numbers of at most eight bytes behind the prefix that all of them share: texts
+/// leave most of their range empty.
+fn is_wide(behind: &[u8], key: &[u8], ahead: &[u8], prefix_len: usize) -> bool {
+    let number = |key: &[u8]| {
+        let mut bytes = [0; 8];
+        let rest = key.get(prefix_len..).unwrap_or(&[]);
+        let len = rest.len().min(8);
+        bytes[..len].copy_from_slice(&rest[..len]);
+        u64::from_be_bytes(bytes)
+    };
+    if key.len() > prefix_len + 8 {
+        return false;
+    }
+    let [behind, key, ahead] = [behind, key, ahead].map(number);
+    key.abs_diff(ahead) / WIDE_LEAVES >= key.abs_diff(behind).max(1)
 }
 
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {

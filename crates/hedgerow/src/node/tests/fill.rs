@@ -79,7 +79,7 @@ fn bulk_builds_hold_their_input<L: Ladder>() {
             let mut builder = Builder::<L>::new(page_bytes, 0, fill);
             let mut leaves: Vec<Vec<u8>> = Vec::new();
             for (key, value) in &model {
-                if !builder.fits(key, value.len()) {
+                while !builder.fits(key, value.len()) {
                     leaves.push(new_page(page_bytes));
                     let separator = builder.write(leaves.last_mut().unwrap(), key);
                     assert!(separator.as_slice() < key.as_slice());
@@ -120,7 +120,7 @@ fn bulk_builds_make_inner_nodes<L: Ladder>() {
         let mut builder = Builder::<L>::new(page_bytes, 2, 100);
         let mut nodes: Vec<Vec<u8>> = Vec::new();
         for (number, separator) in separators.iter().enumerate() {
-            if !builder.fits(separator, 0) {
+            while !builder.fits(separator, 0) {
                 nodes.push(new_page(page_bytes));
                 builder.write(nodes.last_mut().unwrap(), separator);
             }
