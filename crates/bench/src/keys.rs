@@ -56,6 +56,11 @@ impl Keys {
         Ok(Keys { keys })
     }
 
+    /// The keys of these numbers, in this order: what a load that goes by it reads is in sequence.
+    pub fn select(&self, order: &[u32]) -> Keys {
+        Keys { keys: order.iter().map(|&at| self.keys[at as usize].clone()).collect() }
+    }
+
     /// Number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()

@@ -258,10 +258,10 @@ impl Bout<'_> {
         let load_count = case.load_count(keys.count);
         let asked = |phase: &&Phase| self.experiment.asks(&contestant.competitor, phase);
         let mut phases: Vec<Phase> = case.phases.iter().filter(asked).cloned().collect();
-        for phase in &mut phases {
-            if let Operation::InsertLast {} = phase.operation {
-                phase.operations = keys.count - load_count;
-            }
+        let inserts = |phase: &Phase| phase.operation == (Operation::InsertLast {});
+        let shares = phases.iter().filter(|phase| inserts(phase)).count().max(1);
+        for phase in phases.iter_mut().filter(|phase| inserts(phase)) {
+            phase.operations = (keys.count - load_count) / shares;
         }
         Ok(Cell {
             protocol: PROTOCOL,

@@ -3,7 +3,7 @@
 //! One thread has the map to itself, without a lock; several share it behind a read-write lock.
 
 use crate::cell::{Cell, CellError, Place};
-use crate::harness::{Engine, Session};
+use crate::harness::{Engine, Session, ValueBytes};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLock};
@@ -64,11 +64,11 @@ impl Engine for Map {
 
     fn bulk_load<'k>(
         &mut self,
-        records: impl Iterator<Item = (&'k [u8], Vec<u8>)>,
+        records: impl Iterator<Item = (&'k [u8], ValueBytes)>,
     ) -> Result<(), CellError> {
         // The map is built from the bottom up out of records that are in order.
         let map = self.records.get_mut().unwrap_or_else(PoisonError::into_inner);
-        *map = records.map(|(key, value)| (key.to_vec(), value)).collect();
+        *map = records.map(|(key, value)| (key.to_vec(), value.into_vec())).collect();
         Ok(())
     }
 }

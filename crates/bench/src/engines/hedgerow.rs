@@ -4,7 +4,7 @@
 //! handles, which are `Send + Sync`; a session's cursor and buffer are its own.
 
 use crate::cell::{Cell, CellError, Place, TreeShape};
-use crate::harness::{Engine, Session};
+use crate::harness::{Engine, Session, ValueBytes};
 use hedgerow::{Cursor, Database, Error, ErrorKind, Keyspace, Options};
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl<const INTO: bool> Engine for Store<INTO> {
     /// In a file it is durable at the end, so that its rate is one of the disk.
     fn bulk_load<'k>(
         &mut self,
-        records: impl Iterator<Item = (&'k [u8], Vec<u8>)>,
+        records: impl Iterator<Item = (&'k [u8], ValueBytes)>,
     ) -> Result<(), CellError> {
         self.keyspace.bulk_load(records, 100).map_err(failed)?;
         self.database.checkpoint().map_err(failed)

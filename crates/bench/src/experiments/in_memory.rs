@@ -100,3 +100,24 @@ pub fn two_threads(size: Size) -> Experiment {
         cases: [dense, sparse, urls].map(|set| case(size, set, 8, phases.clone())).to_vec(),
     }
 }
+
+/// Insertions of one thread, and as many of two right behind them, into the same tree. The paper's
+/// programs insert with one number of threads.
+pub fn two_threads_insert(size: Size) -> Experiment {
+    let [dense, sparse, urls, _] = PAPER_SETS;
+    let cases = [dense, sparse, urls].map(|set| {
+        let mut case = case(size, set, 8, Vec::new());
+        case.load_percent = 80;
+        case.phases =
+            vec![phase("insert a tenth", INSERT, 0), phase("insert a tenth", INSERT, 0).threads(2)];
+        case
+    });
+    Experiment {
+        name: "two-threads-insert",
+        claim: "two threads that insert into one tree do not wait for each other",
+        figure: Figure::Rate,
+        competitors: &["hedgerow", "btreemap"],
+        skips: &[],
+        cases: cases.to_vec(),
+    }
+}

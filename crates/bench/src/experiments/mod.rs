@@ -88,6 +88,7 @@ pub fn all(size: Size) -> Vec<Experiment> {
         in_memory::one_thread(size),
         in_memory::against_btreemap(size),
         in_memory::two_threads(size),
+        in_memory::two_threads_insert(size),
         beyond_memory::cached(size),
         beyond_memory::out_of_memory(size),
         beyond_memory::bulk_and_scan(size),

@@ -9,7 +9,7 @@
 use crate::changes::Changes;
 use crate::engines::BATCH;
 use hedgerow_bench::cell::{Cell, CellError, Operation, Phase};
-use hedgerow_bench::harness::{Engine, Session};
+use hedgerow_bench::harness::{Engine, Session, ValueBytes};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, PutFlags, RoTxn, WithoutTls};
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
 
     fn bulk_load<'k>(
         &mut self,
-        records: impl Iterator<Item = (&'k [u8], Vec<u8>)>,
+        records: impl Iterator<Item = (&'k [u8], ValueBytes)>,
     ) -> Result<(), CellError> {
         self.is_loaded = true;
         let mut transaction = self.env.write_txn().map_err(CellError::failed)?;

@@ -13,7 +13,7 @@ use ::redb::{
     WriteTransaction,
 };
 use hedgerow_bench::cell::{Cell, CellError};
-use hedgerow_bench::harness::{Engine, Session};
+use hedgerow_bench::harness::{Engine, Session, ValueBytes};
 use std::collections::BTreeMap;
 
 /// The one table.
@@ -78,7 +78,7 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
 
     fn bulk_load<'k>(
         &mut self,
-        records: impl Iterator<Item = (&'k [u8], Vec<u8>)>,
+        records: impl Iterator<Item = (&'k [u8], ValueBytes)>,
     ) -> Result<(), CellError> {
         self.is_loaded = true;
         let transaction = write(&self.database)?;

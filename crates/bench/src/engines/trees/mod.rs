@@ -15,7 +15,7 @@
 pub mod homes;
 
 use crate::cell::{Cell, CellError, Place, TreeShape};
-use crate::harness::{Engine, Session};
+use crate::harness::{Engine, Session, ValueBytes};
 use hedgerow::error::{Error, ErrorKind};
 use hedgerow::node::Ladder;
 use hedgerow::page::PagePool;
@@ -91,7 +91,7 @@ impl<H: Home, L: Ladder> Engine for TreeEngine<H, L> {
     /// In a file it is there at the end.
     fn bulk_load<'k>(
         &mut self,
-        records: impl Iterator<Item = (&'k [u8], Vec<u8>)>,
+        records: impl Iterator<Item = (&'k [u8], ValueBytes)>,
     ) -> Result<(), CellError> {
         let mut load = self.tree.bulk_load(100).map_err(failed)?;
         for (key, value) in records {
