@@ -68,11 +68,10 @@ fn leaves<L: Ladder>(keys: &[&[u8]], value: &[u8], levels: &mut Vec<Level>) -> V
     let mut builder = Builder::<L>::new(PAGE_BYTES, 0, FILL_PERCENT);
     let (mut level, mut separators) = (Level::new(), Vec::new());
     for key in keys {
-        while !builder.fits(key, value.len()) {
+        while !builder.push(key, value) {
             level.push(vec![0; PAGE_BYTES]);
             separators.extend(level.last_mut().map(|page| builder.write(page, key)));
         }
-        builder.push(key, value);
     }
     finish(builder, level, separators, levels)
 }
@@ -82,13 +81,15 @@ fn inner<L: Ladder>(below: &[Vec<u8>], levels: &mut Vec<Level>) -> Vec<Vec<u8>> 
     let mut builder = Builder::<L>::new(PAGE_BYTES, levels.len() as u8, FILL_PERCENT);
     let (mut level, mut separators) = (Level::new(), Vec::new());
     for (at, separator) in below.iter().enumerate() {
-        while !builder.fits(separator, 0) {
+        while !builder.push_child(separator, PageId(at as u32)) {
             level.push(vec![0; PAGE_BYTES]);
             separators.extend(level.last_mut().map(|page| builder.write(page, separator)));
         }
-        builder.push_child(separator, PageId(at as u32));
     }
-    builder.push_child(&[], PageId(below.len() as u32));
+    while !builder.push_child(&[], PageId(below.len() as u32)) {
+        level.push(vec![0; PAGE_BYTES]);
+        separators.extend(level.last_mut().map(|page| builder.write(page, &[])));
+    }
     finish(builder, level, separators, levels)
 }
 

@@ -18,7 +18,7 @@ use super::layout::{
 };
 use super::separator;
 use super::suffix::Suffix;
-use super::write::NodeMut;
+use super::write::{Appended, NodeMut};
 use crate::page::header::PageKind;
 use crate::types::PageId;
 use std::marker::PhantomData;
@@ -34,8 +34,8 @@ struct Entry {
 
 /// Builds the nodes of one level from left to right.
 ///
-/// A leaf: until [`Self::fits`], [`Self::write`] a page; then [`Self::push`]. An inner node: the same
-/// with [`Self::push_child`], each child with its upper fence for a key. At the end
+/// A leaf: [`Self::push`] until it takes no more, then [`Self::write`] a page and go on. An inner node:
+/// the same with [`Self::push_child`], each child with its upper fence for a key. At the end
 /// [`Self::write_last`] until it gives `None`.
 #[derive(Debug)]
 pub struct Builder<L> {
@@ -77,25 +77,6 @@ impl<L: Ladder> Builder<L> {
         self.entries.last().map(|entry| self.key(*entry))
     }
 
-    /// Whether one more record (or child with its upper fence as key) belongs into the same node. The
-    /// first one always does.
-    pub fn fits(&self, key: &[u8], value_bytes: usize) -> bool {
-        // A leaf of one record and two fences has room for a second record, an inner node likewise.
-        if self.entries.len() < 2 {
-            return self.entries.is_empty() || self.space_with(key, value_bytes) <= self.page_bytes;
-        }
-        self.space_with(key, value_bytes) <= self.target_bytes
-    }
-
-    fn space_with(&self, key: &[u8], value_bytes: usize) -> usize {
-        let (staged, shared) = self.staged_bytes(key);
-        let record = stored::<L>(key.len(), shared) + value_bytes;
-        let lower = self.lower.as_ref().map_or(0, Vec::len);
-        // Separators of neighbouring leaves are about as long, and longer than what the keys share.
-        let upper = if self.level == 0 { key.len().min(lower.max(shared + 1)) } else { key.len() };
-        self.space(self.entries.len() + 1, staged + record, lower + upper)
-    }
-
     /// Bytes of the records staged, in a node that ends with `key`, and the prefix that it has.
     fn staged_bytes(&self, key: &[u8]) -> (usize, usize) {
         let shared = self.shared(Some(key));
@@ -124,27 +105,46 @@ impl<L: Ladder> Builder<L> {
         space_needed::<L>(slot_bytes, count, live, fences)
     }
 
-    /// Stages a record of a leaf. The key is above the one before; key and value have at most
-    /// [`max_record_bytes`].
-    pub fn push(&mut self, key: &[u8], value: &[u8]) {
-        self.stage(key, value, 0);
+    /// Stages a record of a leaf if it belongs into the same node as what is staged; the first one always
+    /// does. The key is above the one before; key and value have at most [`max_record_bytes`].
+    #[must_use]
+    #[inline]
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
+        self.stage(key, value, 0)
     }
 
-    /// Stages a child of an inner node with its upper fence; a child without one (the last of a level)
-    /// comes with an empty key, and nothing after it.
-    pub fn push_child(&mut self, upper: &[u8], child: PageId) {
-        self.stage(upper, &[], child.0);
+    /// Stages a child of an inner node with its upper fence, likewise; a child without one (the last of a
+    /// level) comes with an empty key, and nothing after it.
+    #[must_use]
+    pub fn push_child(&mut self, upper: &[u8], child: PageId) -> bool {
+        self.stage(upper, &[], child.0)
     }
 
-    fn stage(&mut self, key: &[u8], value: &[u8], child: u32) {
+    #[inline]
+    fn stage(&mut self, key: &[u8], value: &[u8], child: u32) -> bool {
         debug_assert!(key.len() + value.len() <= max_record_bytes(self.page_bytes));
         let (staged, shared) = self.staged_bytes(key);
-        self.record_bytes = staged + stored::<L>(key.len(), shared) + value.len();
+        let record_bytes = staged + stored::<L>(key.len(), shared) + value.len();
+        let lower = self.lower.as_ref().map_or(0, Vec::len);
+        // Separators of neighbouring leaves are about as long, and longer than what the keys share.
+        let upper = if self.level == 0 { key.len().min(lower.max(shared + 1)) } else { key.len() };
+        let count = self.entries.len() + 1;
+        // A leaf of one record and two fences has room for a second record, an inner node likewise.
+        let limit_bytes = match count {
+            1 => usize::MAX,
+            2 => self.page_bytes,
+            _ => self.target_bytes,
+        };
+        if self.space(count, record_bytes, lower + upper) > limit_bytes {
+            return false;
+        }
+        self.record_bytes = record_bytes;
         self.shared_bytes = shared;
         let at = self.buffer.len();
         self.buffer.extend_from_slice(key);
         self.buffer.extend_from_slice(value);
         self.entries.push(Entry { at, key_len: key.len(), value_len: value.len(), child });
+        true
     }
 
     fn key(&self, entry: Entry) -> &[u8] {
@@ -210,11 +210,11 @@ impl<L: Ladder> Builder<L> {
         let keys = if self.level == 0 { count } else { count.saturating_sub(1) };
         node.reserve_heads(keys);
         let shared = node.as_node().prefix_len();
-        for entry in &self.entries[..keys] {
-            let record = &self.buffer[entry.at..entry.at + entry.key_len + entry.value_len];
-            let (key, value) = record.split_at(entry.key_len);
-            node.append_record([&key[shared..], &[], &[]], value, entry.child);
-        }
+        node.append_all(self.entries[..keys].iter().map(|entry| Appended {
+            bytes: &self.buffer[entry.at + shared..entry.at + entry.key_len + entry.value_len],
+            suffix_len: entry.key_len - shared,
+            child: entry.child,
+        }));
         node.refresh_hints(0, 0);
         if self.level > 0
             && let Some(last) = self.entries.get(count.wrapping_sub(1))

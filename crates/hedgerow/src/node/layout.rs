@@ -290,15 +290,21 @@ pub(super) fn slot(page: &[u8], index: usize) -> Slot {
 
 /// Writes slot `index`.
 pub(super) fn set_slot<L: Ladder>(page: &mut [u8], index: usize, slot: Slot) {
-    let at = slots_start(page) + index * slot_bytes(page);
+    let (at, inner) = (slots_start(page) + index * slot_bytes(page), is_inner(page));
     // A record without bytes may begin behind the last byte of a 64 KiB page, which 16 bits do not hold.
     let offset = if slot.record_bytes::<L>() == 0 { 0 } else { slot.offset };
-    set_u16(page, at, offset);
-    set_u16(page, at + 2, slot.suffix_len);
-    if is_inner(page) {
-        set_u32(page, at + 4, slot.child);
+    write_slot(&mut page[at..], Slot { offset, ..slot }, inner);
+}
+
+/// Writes a slot to the start of `to`. The offset of a record without bytes is zero.
+#[inline]
+pub(super) fn write_slot(to: &mut [u8], slot: Slot, inner: bool) {
+    set_u16(to, 0, slot.offset);
+    set_u16(to, 2, slot.suffix_len);
+    if inner {
+        set_u32(to, 4, slot.child);
     } else {
-        set_u16(page, at + 4, slot.value_len);
+        set_u16(to, 4, slot.value_len);
     }
 }
 

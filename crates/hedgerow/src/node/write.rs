@@ -13,7 +13,7 @@ use super::layout::{
     UPPER_INFINITE, UPPER_LEN, common_prefix, count, expected_hint, fences_start, head, head_of,
     heads_needed, heap_live, heap_start, hint_spacing, is_inner, max_record_bytes, prefix,
     set_head, set_slot, set_u16, set_u32, slot, slot_bytes, slots_end, slots_start, space_needed,
-    u16_at, value,
+    u16_at, value, write_slot,
 };
 use super::read::Node;
 use super::suffix::Suffix;
@@ -33,6 +33,16 @@ const HEADS_GROWTH: usize = 16;
 
 /// Longest run of neighbouring insertions that is counted.
 pub(super) const MAX_RUN: i16 = 64;
+
+/// A record on its way into a node: see [`NodeMut::append_all`].
+pub(super) struct Appended<'r> {
+    /// The key without the node's prefix, and behind it the value.
+    pub bytes: &'r [u8],
+    /// Bytes of the first of the two.
+    pub suffix_len: usize,
+    /// The child below the separator; zero in a leaf.
+    pub child: u32,
+}
 
 /// A node to change; `L` is the rung of the ladder that it was written with.
 #[derive(Debug)]
@@ -295,6 +305,34 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     pub(super) fn reserve_heads(&mut self, count: usize) {
         let capacity = heads_needed::<L>(count);
         set_u16(self.page, HEADS_CAPACITY, capacity);
+    }
+
+    /// Appends records, each with its value right behind its suffix. There is room, and a place among the
+    /// heads; the caller refreshes the hints when all is appended.
+    pub(super) fn append_all<'r>(&mut self, records: impl Iterator<Item = Appended<'r>>) {
+        let (mut count, mut top) = (count(self.page), heap_start(self.page));
+        let (mut slot_at, width) = (slots_end(self.page), slot_bytes(self.page));
+        let (inner, end) = (is_inner(self.page), top);
+        for Appended { bytes, suffix_len, child } in records {
+            let record = &bytes[suffix_len.min(L::HEAD_BYTES)..];
+            top -= record.len();
+            self.page[top..top + record.len()].copy_from_slice(record);
+            if L::HEADS {
+                set_head(self.page, count, head_of(&bytes[..suffix_len]));
+            }
+            let value_len = bytes.len() - suffix_len;
+            let offset = if record.is_empty() { 0 } else { top };
+            write_slot(
+                &mut self.page[slot_at..slot_at + width],
+                Slot { offset, suffix_len, value_len, child },
+                inner,
+            );
+            slot_at += width;
+            count += 1;
+        }
+        set_u16(self.page, COUNT, count);
+        set_u32(self.page, HEAP_START, top as u32);
+        self.add_live(end - top, 0);
     }
 
     /// Appends a record whose suffix comes in parts. There is room, and a place among the heads;

@@ -108,10 +108,9 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
             let message = format!("record {} is not above the one before it", self.records + 1);
             return Err(Error::new(ErrorKind::NotSorted, message));
         }
-        while !self.levels[0].fits(key, value.len()) {
+        while !self.levels[0].push(key, value) {
             self.write_node(0, key)?;
         }
-        self.levels[0].push(key, value);
         self.records += 1;
         Ok(())
     }
@@ -166,10 +165,9 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
             let page_bytes = self.tree.pool.page_bytes();
             self.levels.push(Builder::new(page_bytes, level as u8, self.fill_percent));
         }
-        while !self.levels[level].fits(upper, 0) {
+        while !self.levels[level].push_child(upper, child) {
             self.write_node(level, upper)?;
         }
-        self.levels[level].push_child(upper, child);
         Ok(())
     }
 

@@ -79,12 +79,11 @@ fn bulk_builds_hold_their_input<L: Ladder>() {
             let mut builder = Builder::<L>::new(page_bytes, 0, fill);
             let mut leaves: Vec<Vec<u8>> = Vec::new();
             for (key, value) in &model {
-                while !builder.fits(key, value.len()) {
+                while !builder.push(key, value) {
                     leaves.push(new_page(page_bytes));
                     let separator = builder.write(leaves.last_mut().unwrap(), key);
                     assert!(separator.as_slice() < key.as_slice());
                 }
-                builder.push(key, value);
                 assert_eq!(builder.last_key(), Some(key.as_slice()));
             }
             loop {
@@ -120,13 +119,15 @@ fn bulk_builds_make_inner_nodes<L: Ladder>() {
         let mut builder = Builder::<L>::new(page_bytes, 2, 100);
         let mut nodes: Vec<Vec<u8>> = Vec::new();
         for (number, separator) in separators.iter().enumerate() {
-            while !builder.fits(separator, 0) {
+            while !builder.push_child(separator, PageId(8 * number as u32 + 4)) {
                 nodes.push(new_page(page_bytes));
                 builder.write(nodes.last_mut().unwrap(), separator);
             }
-            builder.push_child(separator, PageId(8 * number as u32 + 4));
         }
-        builder.push_child(&[], PageId(8 * separators.len() as u32 + 4));
+        while !builder.push_child(&[], PageId(8 * separators.len() as u32 + 4)) {
+            nodes.push(new_page(page_bytes));
+            builder.write(nodes.last_mut().unwrap(), &[]);
+        }
         loop {
             nodes.push(new_page(page_bytes));
             if builder.write_last(nodes.last_mut().unwrap()).is_none() {
