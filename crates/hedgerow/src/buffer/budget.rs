@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! limit = frames x (page + header + side entry + free-list entry)   pages, and the page table's parts
-//!       + 2 write buffers of one batch each                         eviction, checkpoint
+//!       + 2 write buffers                                           eviction, checkpoint
 //!       + delta share                                               page map changes of this interval
 //!       + zone share                                                bitmaps of the file's space
 //! ```
@@ -14,8 +14,11 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The smallest number of frames that a pool works with.
 pub const MIN_FRAMES: u32 = 64;
-/// Pages written in one batch, where memory allows.
+/// Pages evicted in one batch, where memory allows.
 const BATCH_PAGES: usize = 64;
+/// Pages in the buffer of a flush, which holds two batches, where they are a small part of all.
+const FLUSH_PAGES: usize = 512;
+const FLUSH_PART: u64 = 64;
 /// Header (32), side entry (16), free-list entry (4).
 const PER_FRAME_BYTES: u64 = 52;
 /// The least that deltas get: some thousand changed pages.
@@ -29,6 +32,7 @@ pub struct Budget {
     limit_bytes: u64,
     frames: u32,
     batch_pages: usize,
+    flush_pages: usize,
     page_bytes: usize,
     delta_bytes: u64,
     zone_bytes: u64,
@@ -66,10 +70,19 @@ impl Budget {
         };
         let guess = (limit_bytes - delta_bytes - zone_bytes) / frame;
         let batch_pages = ((guess / 16) as usize).clamp(MIN_FRAMES as usize / 8, BATCH_PAGES);
-        let buffers = 2 * batch_pages as u64 * page;
+        let flush_pages = ((guess / FLUSH_PART) as usize).clamp(batch_pages, FLUSH_PAGES);
+        let buffers = (batch_pages + flush_pages) as u64 * page;
         let frames = (limit_bytes - buffers - delta_bytes - zone_bytes) / frame;
         let frames = u32::try_from(frames).unwrap_or(u32::MAX >> 1).max(MIN_FRAMES);
-        Ok(Budget { limit_bytes, frames, batch_pages, page_bytes, delta_bytes, zone_bytes })
+        Ok(Budget {
+            limit_bytes,
+            frames,
+            batch_pages,
+            flush_pages,
+            page_bytes,
+            delta_bytes,
+            zone_bytes,
+        })
     }
 
     /// The limit itself.
@@ -82,14 +95,19 @@ impl Budget {
         self.frames
     }
 
-    /// Pages in a write batch.
+    /// Pages in a batch of the eviction.
     pub fn batch_pages(&self) -> usize {
         self.batch_pages
     }
 
+    /// Pages in the buffer of a flush: at least as many, and at least two.
+    pub fn flush_pages(&self) -> usize {
+        self.flush_pages
+    }
+
     /// Bytes of both write buffers.
     pub fn write_buffer_bytes(&self) -> u64 {
-        2 * (self.batch_pages * self.page_bytes) as u64
+        ((self.batch_pages + self.flush_pages) * self.page_bytes) as u64
     }
 
     /// Bytes of frame headers, side entries and the free list.

@@ -108,7 +108,7 @@ impl BufferPool {
         let budget = Budget::divide(options.memory_limit_bytes, page_bytes, slots.is_some())?;
         let frames = budget.frames();
         let arena = Arena::reserve(frames as usize * page_bytes)?;
-        let buffer = || AlignedBuffer::zeroed(budget.batch_pages() * page_bytes);
+        let buffer = |pages: usize| AlignedBuffer::zeroed(pages * page_bytes);
         let pool = BufferPool {
             arena,
             headers: (0..frames).map(|_| FrameHeader::new()).collect(),
@@ -128,8 +128,8 @@ impl BufferPool {
             failures: Failures::new(),
             admission: Admission::new(),
             counters: Counters::default(),
-            evict_buffer: Mutex::new(buffer()?),
-            flush_buffer: Mutex::new(buffer()?),
+            evict_buffer: Mutex::new(buffer(budget.batch_pages())?),
+            flush_buffer: Mutex::new(buffer(budget.flush_pages())?),
             slots,
             ids: Mutex::new(ids),
             epochs: Epochs::new(options.first_epoch),

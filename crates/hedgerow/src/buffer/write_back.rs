@@ -5,6 +5,9 @@
 //! latch, mark the frame clean if the version is still the one remembered. A page that was changed
 //! meanwhile stays dirty, and its image's slot is given back at once: nobody refers to it.
 //!
+//! A flush prepares (copies, checksums) one batch while the one before it is being written, each in a
+//! half of its buffer.
+//!
 //! Callers: the eviction thread (cold pages, and only try-latches), the page table's growth (one
 //! page), and a checkpoint (everything, waiting for latches; writers are kept out then). Each page of a
 //! batch is independent, so an error in the middle loses nothing: what was not marked clean is dirty.
@@ -14,6 +17,7 @@ use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
 use crate::page::{FrameId, PagePool};
+use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, WriteRequest};
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::Version;
@@ -26,6 +30,34 @@ struct Copied {
     version: Version,
     epoch: Epoch,
 }
+
+/// Pages that were copied, and the images that are to be theirs.
+struct Batch {
+    copied: Vec<Copied>,
+    offsets: Vec<u64>,
+    images: Vec<Slot>,
+}
+
+impl Batch {
+    /// The images, which stand one behind the other in `buffer`; neighbours in the file as one request.
+    fn requests<'b>(&self, buffer: &'b [u8], page_bytes: usize) -> Vec<WriteRequest<'b>> {
+        let mut requests = Vec::new();
+        let mut start = 0;
+        for end in 1..=self.offsets.len() {
+            let joined = end < self.offsets.len()
+                && self.offsets[end] == self.offsets[end - 1] + page_bytes as u64;
+            if !joined {
+                let bytes = &buffer[start * page_bytes..end * page_bytes];
+                requests.push(WriteRequest { offset_bytes: self.offsets[start], buf: bytes });
+                start = end;
+            }
+        }
+        requests
+    }
+}
+
+/// Batches of a flush after which it lets others have the buffer.
+const FLUSH_BATCHES: usize = 16;
 
 /// What a batch does about latches that are held, and with the pages afterwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,16 +93,16 @@ impl BufferPool {
         }
         let mut written = 0;
         let mut dirty: Vec<FrameId> = Vec::new();
-        let batch = self.budget().batch_pages();
+        let batch = self.budget().flush_pages() / 2;
         // All frames at once would be the best order, but the list would be memory outside of the
         // limit: the pages are taken in slices of the id space instead.
         let slice = (self.frames() as usize / 8).max(batch);
         let mut from = PageId(0);
         loop {
             let next = self.collect_dirty(from, slice, &mut dirty);
-            for chunk in dirty.chunks_mut(batch) {
-                let mut buffer = self.flush_buffer.lock();
-                written += self.write_batch(chunk, &mut buffer, Manner::Flush)?;
+            // Not all of it with the buffer in hand: others have a page to write now and then.
+            for chunk in dirty.chunks_mut(FLUSH_BATCHES * batch) {
+                written += self.write_batches(chunk)?;
             }
             match next {
                 Some(next) => from = next,
@@ -117,6 +149,64 @@ impl BufferPool {
         buffer: &mut AlignedBuffer,
         manner: Manner,
     ) -> Result<u64> {
+        let Some(batch) = self.prepare(frames, buffer, manner)? else { return Ok(0) };
+        let slots = self.slots.as_ref().expect("a store without a file writes nothing");
+        match slots.file().write_batch(&batch.requests(buffer, self.page_bytes)) {
+            Ok(()) => Ok(self.record(batch, manner)),
+            Err(error) => Err(self.give_up(slots, [Some(batch)], error)),
+        }
+    }
+
+    /// Writes these pages in batches of half the flush buffer, two at a time; returns the number of
+    /// images that were recorded.
+    fn write_batches(&self, frames: &mut [FrameId]) -> Result<u64> {
+        let slots = self.slots.as_ref().expect("a store without a file writes nothing");
+        let mut buffer = self.flush_buffer.lock();
+        let half = self.budget().flush_pages() / 2;
+        let (mut full, mut spare) = buffer.split_at_mut(half * self.page_bytes);
+        let mut chunks = frames.chunks_mut(half);
+        // Written, and not recorded yet; and copied, and not written yet.
+        let (mut written, mut ready) = (None, None);
+        let mut recorded = 0;
+        loop {
+            let Some(batch) = ready.take() else {
+                let Some(chunk) = chunks.next() else { break };
+                ready = self.prepare(chunk, full, Manner::Flush)?;
+                continue;
+            };
+            let mut next = Ok(None);
+            let requests = batch.requests(full, self.page_bytes);
+            let ended = slots.file().write_batch_beside(&requests, &mut || {
+                recorded += written.take().map_or(0, |batch| self.record(batch, Manner::Flush));
+                if let Some(chunk) = chunks.next() {
+                    next = self.prepare(chunk, spare, Manner::Flush);
+                }
+            });
+            drop(requests);
+            if let Err(error) = ended {
+                return Err(self.give_up(slots, [Some(batch), next.unwrap_or(None)], error));
+            }
+            written = Some(batch);
+            match next {
+                Ok(next) => ready = next,
+                Err(error) => {
+                    written.take().map(|batch| self.record(batch, Manner::Flush));
+                    return Err(error);
+                }
+            }
+            std::mem::swap(&mut full, &mut spare);
+        }
+        Ok(recorded + written.map_or(0, |batch| self.record(batch, Manner::Flush)))
+    }
+
+    /// Copies the pages that are dirty, finds slots for the images, and completes these. `None`: there
+    /// is nothing to write.
+    fn prepare(
+        &self,
+        frames: &mut [FrameId],
+        buffer: &mut [u8],
+        manner: Manner,
+    ) -> Result<Option<Batch>> {
         let slots = self.slots.as_ref().expect("a store without a file writes nothing");
         self.check_poison()?;
         // Each key is read once: a frame may change its page meanwhile, and a sort whose keys change
@@ -124,11 +214,11 @@ impl BufferPool {
         frames.sort_by_cached_key(|frame| self.header(*frame).page());
         let copied = self.copy_pages(frames, buffer, manner);
         if copied.is_empty() {
-            return Ok(0);
+            return Ok(None);
         }
         let page_bytes = self.page_bytes;
         let offsets = slots.allocate(copied.len(), page_bytes as u64)?;
-        let images: Vec<Slot> = copied
+        let images = copied
             .iter()
             .zip(buffer.chunks_exact_mut(page_bytes))
             .zip(&offsets)
@@ -139,35 +229,43 @@ impl BufferPool {
                     .expect("the allocator gives offsets that fit a slot")
             })
             .collect();
-        let written = slots.file().write_batch(&contiguous(&offsets, buffer, page_bytes));
-        if let Err(error) = written {
-            for slot in images {
-                slots.discard(slot);
-            }
-            // A full disk is a state that passes; anything else leaves us in doubt about the file.
-            if *error.kind() != ErrorKind::DiskFull {
-                self.set_poisoned(&error);
-            }
-            return Err(error);
-        }
-        let mut recorded = 0;
-        for (page, slot) in copied.iter().zip(images) {
-            if self.mark_clean(page, slot, manner) {
-                recorded += 1;
-            } else {
-                slots.discard(slot);
-            }
-        }
-        self.counters.wrote(copied.len() as u64, copied.len() as u64 - recorded);
-        Ok(recorded)
+        Ok(Some(Batch { copied, offsets, images }))
     }
 
-    fn copy_pages(
+    /// Marks the pages of a batch that was written clean, as far as they have not changed. Returns the
+    /// number of images that count.
+    fn record(&self, batch: Batch, manner: Manner) -> u64 {
+        let mut recorded = 0;
+        for (page, slot) in batch.copied.iter().zip(batch.images) {
+            if self.mark_clean(page, slot, manner) {
+                recorded += 1;
+            } else if let Some(slots) = &self.slots {
+                slots.discard(slot);
+            }
+        }
+        let written = batch.copied.len() as u64;
+        self.counters.wrote(written, written - recorded);
+        recorded
+    }
+
+    /// Gives the slots of batches back that were not written, and passes the error on.
+    fn give_up<const N: usize>(
         &self,
-        frames: &[FrameId],
-        buffer: &mut AlignedBuffer,
-        manner: Manner,
-    ) -> Vec<Copied> {
+        slots: &SlotStore,
+        batches: [Option<Batch>; N],
+        error: Error,
+    ) -> Error {
+        for slot in batches.into_iter().flatten().flat_map(|batch| batch.images) {
+            slots.discard(slot);
+        }
+        // A full disk is a state that passes; anything else leaves us in doubt about the file.
+        if *error.kind() != ErrorKind::DiskFull {
+            self.set_poisoned(&error);
+        }
+        error
+    }
+
+    fn copy_pages(&self, frames: &[FrameId], buffer: &mut [u8], manner: Manner) -> Vec<Copied> {
         let mut copied = Vec::with_capacity(frames.len());
         let mut images = buffer.chunks_exact_mut(self.page_bytes);
         for frame in frames {
@@ -244,23 +342,4 @@ impl BufferPool {
         }
         Ok(())
     }
-}
-
-/// Joins images that lie one after another in the file into one request each.
-fn contiguous<'b>(
-    offsets: &[u64],
-    buffer: &'b AlignedBuffer,
-    page_bytes: usize,
-) -> Vec<WriteRequest<'b>> {
-    let mut requests = Vec::new();
-    let mut start = 0;
-    for end in 1..=offsets.len() {
-        let joined = end < offsets.len() && offsets[end] == offsets[end - 1] + page_bytes as u64;
-        if !joined {
-            let bytes = &buffer[start * page_bytes..end * page_bytes];
-            requests.push(WriteRequest { offset_bytes: offsets[start], buf: bytes });
-            start = end;
-        }
-    }
-    requests
 }

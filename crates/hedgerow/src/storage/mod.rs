@@ -205,6 +205,18 @@ pub trait File: Send + Sync + Debug {
     /// that are neighbours in the file are written with one call.
     fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()>;
 
+    /// [`File::write_batch`], and calls `beside` once, while the writes are under way where that is
+    /// possible; for the caller to prepare the next batch meanwhile.
+    fn write_batch_beside(
+        &self,
+        requests: &[WriteRequest<'_>],
+        beside: &mut dyn FnMut(),
+    ) -> Result<()> {
+        let written = self.write_batch(requests);
+        beside();
+        written
+    }
+
     /// Length of the file in bytes.
     fn len_bytes(&self) -> Result<u64>;
 

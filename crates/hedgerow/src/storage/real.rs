@@ -317,6 +317,35 @@ impl RealFile {
         }
     }
 
+    /// What to write, checked and divided into runs.
+    fn write_runs(&self, requests: &[WriteRequest<'_>]) -> Result<Vec<Run>> {
+        self.require_writable()?;
+        for request in requests {
+            assert_aligned(self.block_bytes(), request.offset_bytes, request.buf);
+        }
+        Ok(transfer::runs(requests.iter().map(|r| (r.offset_bytes, r.buf.len()))))
+    }
+
+    /// Writes runs by a ring, and what was cut short or refused there by plain calls.
+    #[cfg(target_os = "linux")]
+    fn write_through(
+        &self,
+        rings: &Rings,
+        runs: &[Run],
+        requests: &[WriteRequest<'_>],
+        beside: &mut dyn FnMut(),
+    ) -> Result<()> {
+        let slices: Vec<IoSlice<'_>> = requests.iter().map(|r| IoSlice::new(r.buf)).collect();
+        let results = rings.write(&self.fd, runs, &slices, beside);
+        for (run, result) in runs.iter().zip(results) {
+            if !self.is_written(run, result)? {
+                let requests = &requests[run.first..][..run.count];
+                requests.iter().try_for_each(|r| self.write_at(r.offset_bytes, r.buf))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a run with one call, and finishes one that was cut short request by request.
     fn write_run(&self, run: &Run, requests: &[WriteRequest<'_>]) -> Result<()> {
         if requests.len() > 1 {
@@ -400,26 +429,30 @@ impl File for RealFile {
     }
 
     fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> {
-        self.require_writable()?;
-        for request in requests {
-            assert_aligned(self.block_bytes(), request.offset_bytes, request.buf);
-        }
-        let runs = transfer::runs(requests.iter().map(|r| (r.offset_bytes, r.buf.len())));
+        let runs = self.write_runs(requests)?;
         #[cfg(target_os = "linux")]
         if runs.len() > 1
             && let Some(rings) = &self.rings
         {
-            let slices: Vec<IoSlice<'_>> = requests.iter().map(|r| IoSlice::new(r.buf)).collect();
-            let results = rings.write(&self.fd, &runs, &slices);
-            for (run, result) in runs.iter().zip(results) {
-                if !self.is_written(run, result)? {
-                    let requests = &requests[run.first..][..run.count];
-                    requests.iter().try_for_each(|r| self.write_at(r.offset_bytes, r.buf))?;
-                }
-            }
-            return Ok(());
+            return self.write_through(rings, &runs, requests, &mut || ());
         }
         runs.iter().try_for_each(|run| self.write_run(run, &requests[run.first..][..run.count]))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_batch_beside(
+        &self,
+        requests: &[WriteRequest<'_>],
+        beside: &mut dyn FnMut(),
+    ) -> Result<()> {
+        if let Some(rings) = &self.rings
+            && let Ok(runs) = self.write_runs(requests)
+        {
+            return self.write_through(rings, &runs, requests, beside);
+        }
+        let written = self.write_batch(requests);
+        beside();
+        written
     }
 
     fn len_bytes(&self) -> Result<u64> {
@@ -542,32 +575,4 @@ impl File for RealFile {
 }
 
 #[cfg(all(test, not(shuttle)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_refuses_a_direct_call_goes_through_the_page_cache_from_then_on() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("f");
-        let disk = RealDisk::new(IoEngine::Auto).unwrap();
-        let file = disk.open_file(&path, OpenMode::CreateNew, DirectIo::WherePossible).unwrap();
-        let mut data = AlignedBuffer::zeroed(8192).unwrap();
-        data.fill(7);
-        file.write_at(0, &data).unwrap();
-        if file.block_bytes() == 1 {
-            println!("not tested: the temporary directory takes no direct I/O");
-            return;
-        }
-        // What is not aligned is refused as a file system refuses that knows no direct I/O at all.
-        let mut back = [0; 100];
-        assert_eq!(file.pread(&mut back, 1), Ok(100));
-        assert_eq!(back, [7; 100]);
-        assert_eq!(file.block_bytes(), 1);
-        file.write_at(8191, &[1, 2, 3]).unwrap();
-        file.read_at(8190, &mut back[..4]).unwrap();
-        assert_eq!(back[..4], [7, 1, 2, 3]);
-        let batch = [(1, &data[1..99]), (500, &data[9..30])];
-        let batch = batch.map(|(offset_bytes, buf)| WriteRequest { offset_bytes, buf });
-        file.write_batch(&batch).unwrap();
-    }
-}
+mod tests;

@@ -7,8 +7,9 @@
 //! place that knows what short, interrupted and refused calls mean.
 //!
 //! Invariant: no call returns while the kernel may still use a buffer of it. In a batch nothing panics or
-//! returns between the first submission and the last completion; in a stream, where the source's code
-//! runs in between, the flight waits when it is dropped (`stream.rs`).
+//! returns between the first submission and the last completion: a panic of what the caller does beside
+//! a batch of writes is held back until then. In a stream, where the source's code runs in between, the
+//! flight waits when it is dropped (`stream.rs`).
 
 use crate::storage::STREAM_DEPTH;
 use crate::storage::stream::{Outcome, Reader};
@@ -18,6 +19,7 @@ use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Requests of one ring that the kernel has at a time. Devices gain nothing beyond this.
 const DEPTH: usize = 128;
@@ -84,11 +86,17 @@ impl Rings {
         // SAFETY: `carry_out` asks that all that the entries point to stay valid, and the bytes read
         // into be ours alone, until it returns: the slices and what they name are borrowed mutably
         // and the descriptor is borrowed for the whole of this call.
-        unsafe { self.carry_out(runs, entry) }
+        unsafe { self.carry_out(runs, entry, &mut || ()) }
     }
 
-    /// Writes runs of slices together. One outcome for each run.
-    pub(super) fn write(&self, fd: &OwnedFd, runs: &[Run], slices: &[IoSlice<'_>]) -> Vec<Outcome> {
+    /// Writes runs of slices together, and calls `beside` once meanwhile. One outcome for each run.
+    pub(super) fn write(
+        &self,
+        fd: &OwnedFd,
+        runs: &[Run],
+        slices: &[IoSlice<'_>],
+        beside: &mut dyn FnMut(),
+    ) -> Vec<Outcome> {
         let vectors = slices.as_ptr();
         let entry = |run: &Run| {
             // `IoSlice` has the layout of `iovec` by its documentation.
@@ -99,10 +107,10 @@ impl Rings {
         };
         // SAFETY: `carry_out` asks that all that the entries point to stay valid until it returns:
         // the slices, what they name, and the descriptor are borrowed for the whole of this call.
-        unsafe { self.carry_out(runs, entry) }
+        unsafe { self.carry_out(runs, entry, beside) }
     }
 
-    /// Submits an entry for each run and waits for all of them.
+    /// Submits an entry for each run, calls `beside` once, and waits for all of them.
     ///
     /// # Safety
     ///
@@ -112,14 +120,21 @@ impl Rings {
         &self,
         runs: &[Run],
         entry: impl Fn(&Run) -> squeue::Entry,
+        beside: &mut dyn FnMut(),
     ) -> Vec<Outcome> {
         let mut outcomes = vec![Err(Errno::AGAIN); runs.len()];
         let Some(mut ring) = self.take() else {
+            beside();
             return outcomes;
         };
-        // SAFETY: passed on to the caller.
-        if unsafe { drive(&mut ring, runs, entry, &mut outcomes) } {
+        let mut panic = None;
+        let mut held_back = || panic = catch_unwind(AssertUnwindSafe(&mut *beside)).err();
+        // SAFETY: passed on to the caller; `held_back` does not panic.
+        if unsafe { drive(&mut ring, runs, entry, &mut held_back, &mut outcomes) } {
             self.give_back(ring);
+        }
+        if let Some(panic) = panic {
+            resume_unwind(panic);
         }
         outcomes
     }
@@ -254,20 +269,23 @@ fn make_ring() -> io::Result<IoUring> {
         .or_else(|_| IoUring::builder().dontfork().build(entries))
 }
 
-/// Keeps the ring full until every run has its outcome. `false`: the ring is of no use any more.
+/// Keeps the ring full until every run has its outcome; calls `beside` once, when as much as possible
+/// is under way. `false`: the ring is of no use any more.
 ///
 /// # Safety
 ///
-/// As for [`Rings::carry_out`].
+/// As for [`Rings::carry_out`]; and `beside` does not panic.
 unsafe fn drive(
     ring: &mut IoUring,
     runs: &[Run],
     entry: impl Fn(&Run) -> squeue::Entry,
+    beside: &mut dyn FnMut(),
     outcomes: &mut [Outcome],
 ) -> bool {
     let mut next = 0;
     let mut in_flight = 0;
     let mut refusals = 0;
+    let mut beside = Some(beside);
     while next < runs.len() || in_flight > 0 {
         let mut queue = ring.submission();
         while next < runs.len() && in_flight < DEPTH {
@@ -281,6 +299,11 @@ unsafe fn drive(
             in_flight += 1;
         }
         drop(queue);
+        if let Some(beside) = beside.take() {
+            // What is refused here is submitted again below.
+            let _ = ring.submit();
+            beside();
+        }
         // With more to come, half of the ring is refilled at a time, which keeps the device busy;
         // at the end all is waited for at once.
         let enough = if next < runs.len() { in_flight / 2 } else { in_flight };
@@ -344,8 +367,10 @@ mod tests {
         let run = |first: usize| Run { first, count: 1, offset_bytes: first as u64, len_bytes: 3 };
         let runs: Vec<Run> = (0..300).map(run).collect();
         let slices: Vec<IoSlice<'_>> = runs.iter().map(|_| IoSlice::new(b"abc")).collect();
-        assert!(rings.write(&file, &runs, &slices).iter().all(|outcome| *outcome == Ok(3)));
-        assert_eq!(rings.idle.lock().len(), 1);
+        let mut calls = 0;
+        let outcomes = rings.write(&file, &runs, &slices, &mut || calls += 1);
+        assert!(outcomes.iter().all(|outcome| *outcome == Ok(3)));
+        assert_eq!((rings.idle.lock().len(), calls), (1, 1));
 
         // Another file takes the descriptor of the idle ring, which then can submit nothing.
         let number = rings.idle.lock()[0].as_raw_fd();
@@ -353,9 +378,9 @@ mod tests {
         // is open, and stays the ring's to close, because this one is never dropped.
         let mut stolen = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
         rustix::io::dup2(&file, &mut stolen).unwrap();
-        let outcomes = rings.write(&file, &runs, &slices);
+        let outcomes = rings.write(&file, &runs, &slices, &mut || calls += 1);
         assert!(outcomes.iter().all(|outcome| *outcome == Err(Errno::AGAIN)));
-        assert_eq!(rings.idle.lock().len(), 0);
+        assert_eq!((rings.idle.lock().len(), calls), (0, 2));
 
         // The same in the middle of a stream.
         let mut reader = rings.stream(&file).unwrap();
@@ -381,6 +406,14 @@ mod tests {
         assert!(ended[..5].iter().all(|(_, outcome)| *outcome == Ok(3)), "{ended:?}");
         assert!(ended[5..].iter().all(|(_, outcome)| *outcome == Err(Errno::AGAIN)), "{ended:?}");
         assert_eq!(rings.idle.lock().len(), 0);
-        assert!(rings.write(&file, &runs, &slices).iter().all(|outcome| *outcome == Ok(3)));
+        let outcomes = rings.write(&file, &runs, &slices, &mut || ());
+        assert!(outcomes.iter().all(|outcome| *outcome == Ok(3)));
+
+        // A panic beside a batch comes when the batch has ended.
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            rings.write(&file, &runs, &slices, &mut || panic!("on purpose"))
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(rings.idle.lock().len(), 1);
     }
 }
