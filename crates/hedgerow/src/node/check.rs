@@ -108,9 +108,8 @@ pub fn check_as<L: Ladder>(page: &[u8]) -> Vec<Defect> {
 /// Checks sizes, counts and places; reports to `found`. False if they are so wrong that slots and
 /// fences cannot be read.
 fn fixed_fields<L: Ladder>(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
-    let bytes = page.len();
-    if !bytes.is_power_of_two() || !(MIN_PAGE_BYTES..=MAX_PAGE_BYTES).contains(&bytes) {
-        found(Defect::PageSize(bytes));
+    if !is_page_size(page.len()) {
+        found(Defect::PageSize(page.len()));
         return false;
     }
     let level = page[LEVEL];
@@ -123,11 +122,55 @@ fn fixed_fields<L: Ladder>(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
             return false;
         }
     }
+    if !flags_and_fences::<L>(page, LOWER_INFINITE | UPPER_INFINITE, found) {
+        return false;
+    }
+    let (capacity, count) = (u16_at(page, HEADS_CAPACITY), count(page));
+    let fitting = if L::HEADS { capacity >= count } else { capacity == 0 };
+    if !fitting || capacity % HEADS_STEP != 0 {
+        found(Defect::HeadsCapacity { capacity, count });
+        return false;
+    }
+    slots_and_heap_bounds(page, slots_end(page), found)
+}
+
+/// Whether a page may have so many bytes.
+pub(super) fn is_page_size(bytes: usize) -> bool {
+    bytes.is_power_of_two() && (MIN_PAGE_BYTES..=MAX_PAGE_BYTES).contains(&bytes)
+}
+
+/// Checks that slots, heap and fences lie one behind the other, in a node of any layout. False if the
+/// slots cannot be read.
+pub(super) fn slots_and_heap_bounds(
+    page: &[u8],
+    slots_end: usize,
+    found: &mut dyn FnMut(Defect),
+) -> bool {
+    let (heap, end) = (heap_start(page), fences_start(page));
+    if slots_end > end {
+        found(Defect::Slots(slots_end));
+        return false;
+    }
+    if heap < slots_end || heap > end {
+        found(Defect::HeapStart(heap));
+    } else if heap_live(page) > end - heap {
+        found(Defect::HeapLive { stored: heap_live(page), counted: end - heap });
+    }
+    true
+}
+
+/// Checks flags, fences and prefix of a node of any layout, which may have the flags `known`. False if
+/// the fences cannot be read.
+pub(super) fn flags_and_fences<L: Ladder>(
+    page: &[u8],
+    known: u16,
+    found: &mut dyn FnMut(Defect),
+) -> bool {
     let flags = u16_at(page, NODE_FLAGS) as u16;
-    if flags & !(LOWER_INFINITE | UPPER_INFINITE) != 0 {
+    if flags & !known != 0 {
         found(Defect::Flags(flags));
     }
-    let longest = max_record_bytes(bytes);
+    let longest = max_record_bytes(page.len());
     let (lower, upper) = (u16_at(page, LOWER_LEN), u16_at(page, UPPER_LEN));
     let allowed = |infinite| if flags & infinite != 0 { 0 } else { longest };
     if lower > allowed(LOWER_INFINITE) || upper > allowed(UPPER_INFINITE) {
@@ -143,26 +186,10 @@ fn fixed_fields<L: Ladder>(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
         found(Defect::PrefixLength { stored: shared, expected: expected_prefix::<L>(page) });
         return false;
     }
-    let (capacity, count) = (u16_at(page, HEADS_CAPACITY), count(page));
-    let fitting = if L::HEADS { capacity >= count } else { capacity == 0 };
-    if !fitting || capacity % HEADS_STEP != 0 {
-        found(Defect::HeadsCapacity { capacity, count });
-        return false;
-    }
-    if slots_end(page) > fences_start(page) {
-        found(Defect::Slots(slots_end(page)));
-        return false;
-    }
-    let (heap, end) = (heap_start(page), fences_start(page));
-    if heap < slots_end(page) || heap > end {
-        found(Defect::HeapStart(heap));
-    } else if heap_live(page) > end - heap {
-        found(Defect::HeapLive { stored: heap_live(page), counted: end - heap });
-    }
     true
 }
 
-fn expected_prefix<L: Ladder>(page: &[u8]) -> usize {
+pub(super) fn expected_prefix<L: Ladder>(page: &[u8]) -> usize {
     match (lower_fence(page), upper_fence(page)) {
         (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
         _ => 0,

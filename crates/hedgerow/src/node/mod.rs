@@ -11,6 +11,7 @@
 
 mod build;
 mod check;
+mod cut;
 mod defect;
 mod inner;
 mod ladder;

@@ -69,29 +69,10 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         lower: Option<&[u8]>,
         upper: Option<&[u8]>,
     ) -> Self {
-        let page_bytes = page.len();
-        page[NEWEST_LSN..NEWEST_LSN + 8].fill(0);
-        page[KIND] = kind as u8;
-        page[LEVEL] = level;
-        page[FLAGS..HEADS].fill(0);
-        let mut flags = 0;
-        let mut end = page_bytes;
-        for (fence, len_field, infinite) in
-            [(lower, LOWER_LEN, LOWER_INFINITE), (upper, UPPER_LEN, UPPER_INFINITE)]
-        {
-            let Some(fence) = fence else {
-                flags |= infinite;
-                continue;
-            };
-            set_u16(page, len_field, fence.len());
-            page[end - fence.len()..end].copy_from_slice(fence);
-            end -= fence.len();
+        write_frame(page, kind, level, HEADS, [lower, upper]);
+        if !L::PREFIX {
+            set_u16(page, PREFIX_LEN, 0);
         }
-        set_u16(page, NODE_FLAGS, usize::from(flags));
-        if let (true, Some(lower), Some(upper)) = (L::PREFIX, lower, upper) {
-            set_u16(page, PREFIX_LEN, common_prefix(lower, upper));
-        }
-        set_u32(page, HEAP_START, end as u32);
         let mut node = NodeMut::new(page);
         node.refresh_hints(0, 0);
         node
@@ -239,7 +220,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         let (suffix_len, value_len) = (suffix.len(), value.len());
         set_slot::<L>(self.page, index, Slot { offset, suffix_len, value_len, child });
         self.refresh_hints(index, count);
-        self.note_insertion(index, count);
+        note_insertion(self.page, index, count);
         Ok(())
     }
 
@@ -427,29 +408,64 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         }
     }
 
-    /// Counts insertions that come right behind the last one (up) or right before it (down).
-    fn note_insertion(&mut self, index: usize, old_count: usize) {
-        let last = u16_at(self.page, LAST_INSERT);
-        let run = u16_at(self.page, RUN) as u16 as i16;
-        // Several threads that append to one place come slightly out of order: a key that skips some
-        // places counts for as many, so that the late ones do not cancel it.
-        let near = 1 + old_count / 32;
-        let run = if index > last && index - last <= near {
-            run.saturating_add((index - last) as i16)
-        } else if index <= last && last - index < near {
-            run.saturating_sub(1 + (last - index) as i16)
-        } else {
-            run / 2
-        };
-        set_u16(self.page, LAST_INSERT, index);
-        set_u16(self.page, RUN, usize::from(run.clamp(-MAX_RUN, MAX_RUN) as u16));
-    }
-
     /// Sets the child above the last separator of an inner node.
     pub fn set_upper_child(&mut self, child: PageId) {
         debug_assert!(is_inner(self.page));
         set_u32(self.page, UPPER_CHILD, child.0);
     }
+}
+
+/// Writes what is the same in an empty node of any layout: kind, level, newest LSN (zero), fences, their
+/// common prefix, and where the heap begins. The other fields up to `fixed_end` become zero.
+pub(super) fn write_frame(
+    page: &mut [u8],
+    kind: PageKind,
+    level: u8,
+    fixed_end: usize,
+    [lower, upper]: [Option<&[u8]>; 2],
+) {
+    page[NEWEST_LSN..NEWEST_LSN + 8].fill(0);
+    page[KIND] = kind as u8;
+    page[LEVEL] = level;
+    page[FLAGS..fixed_end].fill(0);
+    let mut flags = 0;
+    let mut end = page.len();
+    for (fence, len_field, infinite) in
+        [(lower, LOWER_LEN, LOWER_INFINITE), (upper, UPPER_LEN, UPPER_INFINITE)]
+    {
+        let Some(fence) = fence else {
+            flags |= infinite;
+            continue;
+        };
+        set_u16(page, len_field, fence.len());
+        page[end - fence.len()..end].copy_from_slice(fence);
+        end -= fence.len();
+    }
+    set_u16(page, NODE_FLAGS, usize::from(flags));
+    if let (Some(lower), Some(upper)) = (lower, upper) {
+        set_u16(page, PREFIX_LEN, common_prefix(lower, upper));
+    }
+    set_u32(page, HEAP_START, end as u32);
+}
+
+/// Counts insertions that come right behind the last one (up) or right before it (down): one at `index` of a
+/// node that had `old_count` keys.
+#[inline]
+pub(super) fn note_insertion(page: &mut [u8], index: usize, old_count: usize) {
+    let last = u16_at(page, LAST_INSERT);
+    let run = u16_at(page, RUN) as u16 as i16;
+    // Several threads that append to one place come slightly out of order: a key that skips some
+    // places counts for as many, so that the late ones do not cancel it.
+    let near = 1 + old_count / 32;
+    let run = if index > last && index - last <= near {
+        run.saturating_add((index - last) as i16)
+    } else if index <= last && last - index < near {
+        run.saturating_sub(1 + (last - index) as i16)
+    } else {
+        run / 2
+    };
+    set_u16(page, LAST_INSERT, index);
+    set_u16(page, RUN, usize::from(run.clamp(-MAX_RUN, MAX_RUN) as u16));
 }
 
 /// The head of a suffix, given in its parts, of which the first `dropped` bytes are cut off.
