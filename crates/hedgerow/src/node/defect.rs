@@ -70,6 +70,21 @@ pub enum Defect {
     UpperChild(u32),
     /// The count of neighbouring insertions is out of its range.
     Run(i16),
+    /// The array of fingerprints has a wrong size for the number of records.
+    FingerprintsCapacity {
+        /// Places in the array.
+        capacity: usize,
+        /// Records of the leaf.
+        count: usize,
+    },
+    /// The fingerprints are of a function that this version does not know.
+    FingerprintFunction(usize),
+    /// More records are said to be sorted than there are.
+    SortedCount(usize),
+    /// A fingerprint is not that of its key.
+    Fingerprint(usize),
+    /// The record of an unsorted tail has the key of another record of the leaf.
+    Duplicate(usize),
     /// Used, free and dead bytes do not add up to the page.
     Space {
         /// The sum.
@@ -110,6 +125,15 @@ impl fmt::Display for Defect {
             Defect::Child(index) => write!(f, "child {index} has an impossible id"),
             Defect::UpperChild(child) => write!(f, "a leaf with upper child {child}"),
             Defect::Run(run) => write!(f, "a run of {run} insertions"),
+            Defect::FingerprintsCapacity { capacity, count } => {
+                write!(f, "{capacity} places for the fingerprints of {count} records")
+            }
+            Defect::FingerprintFunction(number) => {
+                write!(f, "fingerprints of function {number}, which is unknown")
+            }
+            Defect::SortedCount(sorted) => write!(f, "{sorted} sorted records, more than all"),
+            Defect::Fingerprint(place) => write!(f, "fingerprint {place} is not that of its key"),
+            Defect::Duplicate(place) => write!(f, "the key of record {place} is there twice"),
             Defect::Space { counted } => write!(f, "space adds up to {counted} bytes"),
         }
     }

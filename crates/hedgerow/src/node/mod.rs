@@ -4,7 +4,7 @@
 //! fields lie; [`Node`] reads, over racing bytes as over plain ones; [`NodeMut`] changes, one file for an
 //! operation; [`check()`] finds every defect of a page, and [`load_check`], which is cheap, those that could
 //! lead a writer out of the page. The optimisations of "B-Trees Are Back" section 3 are constants of a
-//! [`Ladder`] type, [`Hints`] having them all.
+//! [`Ladder`] type, [`Hints`] having them all. [`mod@fingerprint`] is another layout of leaves.
 //!
 //! Keys are byte strings in lexicographic order; the empty key is a key. A node holds keys
 //! `lower fence < key <= upper fence`.
@@ -13,6 +13,7 @@ mod build;
 mod check;
 mod cut;
 mod defect;
+pub mod fingerprint;
 mod inner;
 mod ladder;
 mod lanes;
@@ -20,6 +21,7 @@ mod layout;
 mod merge;
 mod read;
 mod record;
+mod records;
 mod search;
 mod separator;
 mod split;
@@ -36,6 +38,7 @@ pub use ladder::{Baseline, Heads, Hints, Ladder, Prefix};
 pub use layout::max_record_bytes;
 pub use merge::{copy_node, merge_space};
 pub use read::Node;
+pub use records::Records;
 pub use search::{ChildPosition, Position};
 pub use split::{Split, SplitHint};
 pub use write::{NoSpace, NodeMut};

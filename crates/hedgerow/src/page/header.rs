@@ -52,6 +52,8 @@ pub enum PageKind {
     Inner = 1,
     /// A leaf of the comparison layout (slotted, sorted).
     ComparisonLeaf = 2,
+    /// A leaf of the fingerprint layout (slotted, found by one-byte hashes).
+    FingerprintLeaf = 3,
 }
 
 impl PageKind {
@@ -61,6 +63,7 @@ impl PageKind {
             0 => Some(PageKind::Free),
             1 => Some(PageKind::Inner),
             2 => Some(PageKind::ComparisonLeaf),
+            3 => Some(PageKind::FingerprintLeaf),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@ on_the_ladder! {
 }
 
 /// A row of leaves, the tree's part being played by a linear search.
-fn insert<L: Ladder>(leaves: &mut Vec<Vec<u8>>, key: &[u8], value: &[u8]) {
+pub(super) fn insert<L: Ladder>(leaves: &mut Vec<Vec<u8>>, key: &[u8], value: &[u8]) {
     loop {
         let at = leaves.partition_point(|leaf| !view::<L>(leaf).is_within_upper(key));
         let index = view::<L>(&leaves[at]).search(key).index;

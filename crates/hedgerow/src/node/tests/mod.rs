@@ -2,6 +2,7 @@
 //! Everything derives from a seed, which a failure prints.
 
 mod fill;
+mod fingerprint;
 mod hostile;
 mod inner;
 mod leaf;

@@ -1,0 +1,118 @@
+//! Conversions between comparison leaves and fingerprint leaves, in place.
+//!
+//! No logical change: records, fences, ids, epoch and newest LSN stay, and so do the hints that tell a
+//! sequence of insertions. The caller holds the page exclusively, or a private copy of it; a page whose
+//! image is owed to a checkpoint hands it over first. Bytes are those of a page that has passed the check
+//! of its kind at page-in.
+
+use super::super::ladder::{Hints, Ladder};
+use super::super::layout::{
+    LAST_INSERT, LEAF_SLOT_BYTES, RUN, common_prefix, lower_fence, max_record_bytes, rest_len,
+    space_needed, upper_fence,
+};
+use super::super::read::Node;
+use super::super::records::Records;
+use super::super::write::{NoSpace, NodeMut};
+use super::read::FingerprintLeaf;
+use super::write::FingerprintLeafMut;
+use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PageKind};
+use hedgerow_sync::optimistic::PlainBytes;
+
+/// Makes a fingerprint leaf of a comparison leaf. It is sorted.
+///
+/// # Errors
+/// [`NoSpace`] if the records do not fit (which takes some with lengths above 255, or an unusually full
+/// page), or the page is no comparison leaf; then nothing has changed.
+pub fn comparison_to_fingerprint(page: &mut [u8]) -> Result<(), NoSpace> {
+    if !is_leaf_of(page, PageKind::ComparisonLeaf) {
+        return Err(NoSpace);
+    }
+    let records = Node::<_, Hints>::new(PlainBytes::new(page)).records_sorted();
+    let old = page.to_vec();
+    FingerprintLeafMut::build(page, lower_fence(&old), upper_fence(&old), &records)?;
+    keep_fields(page, &old);
+    Ok(())
+}
+
+/// Makes a comparison leaf of a fingerprint leaf.
+///
+/// # Errors
+/// [`NoSpace`] if the records do not fit: a comparison leaf takes more for most; or the page is no
+/// fingerprint leaf. Then nothing has changed.
+pub fn fingerprint_to_comparison(page: &mut [u8]) -> Result<(), NoSpace> {
+    if !is_leaf_of(page, PageKind::FingerprintLeaf) {
+        return Err(NoSpace);
+    }
+    let mut sorted = page.to_vec();
+    // The hints are those of the sorted leaf: sorting counts the last insertions.
+    FingerprintLeafMut::new(&mut sorted).sort();
+    let records = FingerprintLeaf::new(PlainBytes::new(&sorted)).records_sorted();
+    NodeMut::<Hints>::build(page, lower_fence(&sorted), upper_fence(&sorted), &records)?;
+    keep_fields(page, &sorted);
+    Ok(())
+}
+
+fn is_leaf_of(page: &[u8], kind: PageKind) -> bool {
+    page[KIND] == kind as u8 && page[LEVEL] == 0
+}
+
+/// Restores what formatting has reset.
+fn keep_fields(page: &mut [u8], old: &[u8]) {
+    for field in [NEWEST_LSN..NEWEST_LSN + 8, LAST_INSERT..LAST_INSERT + 2, RUN..RUN + 2] {
+        page[field.clone()].copy_from_slice(&old[field]);
+    }
+}
+
+impl<L: Ladder> Node<PlainBytes<'_>, L> {
+    /// Copies of all records of a leaf in the order of their keys.
+    pub fn records_sorted(&self) -> Records {
+        let mut records = Records::with_capacity(self.count(), self.bytes.0.len());
+        for index in 0..self.count() {
+            records.push_with(
+                |key| self.append_key(index, key),
+                |value| self.append_value(index, value),
+            );
+        }
+        records
+    }
+}
+
+impl<'a, L: Ladder> NodeMut<'a, L> {
+    /// Makes a comparison leaf with these records out of a page, for keys `lower < key <= upper` (`None`:
+    /// without end), as [`Self::format`] does. The records are in order and between the fences.
+    ///
+    /// # Errors
+    /// [`NoSpace`] if they do not fit, or one is longer than [`max_record_bytes`]; then nothing has
+    /// changed.
+    pub fn build(
+        page: &'a mut [u8],
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+        records: &Records,
+    ) -> Result<Self, NoSpace> {
+        let shared = match (lower, upper) {
+            (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
+            _ => 0,
+        };
+        let longest = max_record_bytes(page.len());
+        let mut live = 0;
+        for (key, value) in records.iter() {
+            if key.len() + value.len() > longest {
+                return Err(NoSpace);
+            }
+            live += rest_len::<L>(key.len().saturating_sub(shared)) + value.len();
+        }
+        let fences = lower.map_or(0, <[u8]>::len) + upper.map_or(0, <[u8]>::len);
+        if space_needed::<L>(LEAF_SLOT_BYTES, records.len(), live, fences) > page.len() {
+            return Err(NoSpace);
+        }
+        let mut leaf = NodeMut::<L>::format(page, PageKind::ComparisonLeaf, 0, lower, upper);
+        leaf.reserve_heads(records.len());
+        for (key, value) in records.iter() {
+            let suffix = key.get(shared..).unwrap_or(&[]);
+            leaf.append_record([suffix, &[], &[]], value, 0);
+        }
+        leaf.refresh_hints(0, 0);
+        Ok(leaf)
+    }
+}

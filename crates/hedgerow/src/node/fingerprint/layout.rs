@@ -1,0 +1,271 @@
+//! Where the fields of a fingerprint leaf lie, and the arithmetic of its space.
+//!
+//! The fields up to byte 56, the last two of the header and the fences are those of [`super::super::layout`]:
+//!
+//! ```text
+//! 36 count u16           38 prefix_len u16      40 lower_len u16       42 upper_len u16
+//! 44 capacity u16        46 node flags u16      48 heap_start u32      52 heap_live u32
+//! 56 sorted u16          58 function u16        60 last_insert u16     62 run i16
+//! 64 fingerprints u8[capacity] | slots[count] | gap | heap | upper fence | lower fence
+//! ```
+//!
+//! A slot is *narrow*, 4 bytes (offset u16, suffix length u8, value length u8), as long as all lengths of
+//! the leaf allow it; else all are *wide*, 6 bytes, and node flag 2 is set. A record is the whole suffix and
+//! then the value. Records cost 5 bytes besides (7 if wide): the comparison leaf has 6, and hints.
+//!
+//! Invariants (checked by [`super::check()`], the cheap half of them by [`super::load_check`]):
+//!
+//! - The first `sorted` records are in the order of their keys; the tail behind them is in any order.
+//! - Fingerprint `i` is that of the key of slot `i`, and no two records have one key.
+//! - Of one fingerprint there are at most [`CROWD`] records in the tail. (An insertion keeps it so. No check
+//!   looks at it: nothing but speed depends on it.)
+//! - `slots_end <= heap_start <= fences_start`, and `heap_live <= fences_start - heap_start`.
+//! - The space equation: fixed fields + fingerprints + slots + gap + live + dead + fences = page.
+//!
+//! Pure functions over bytes; whoever calls them holds the page or a private copy of it.
+
+use super::super::layout::{
+    HEADS_CAPACITY, HEAP_LIVE, HINTS, LEAF_SLOT_BYTES, LOWER_INFINITE, NODE_FLAGS, UPPER_CHILD,
+    UPPER_INFINITE, VALUE_LEN_MASK, count, max_record_bytes, prefix, set_u16, u16_at, u32_at,
+};
+use crate::page::header::MAX_PAGE_BYTES;
+use std::ops::{Add, Range};
+
+/// Places in the array of fingerprints.
+pub(super) const CAPACITY: usize = HEADS_CAPACITY;
+/// Records in order, from the first on.
+pub(super) const SORTED: usize = UPPER_CHILD;
+/// Number of the function that the fingerprints are of.
+pub(super) const FUNCTION_FIELD: usize = SORTED + 2;
+/// First byte behind the fixed fields: the array of fingerprints.
+pub(super) const FINGERPRINTS: usize = HINTS;
+
+/// Node flag: the slots are wide.
+pub(super) const WIDE: u16 = 4;
+
+/// Bytes of a narrow slot: offset, and one byte for each length.
+pub(super) const NARROW_BYTES: usize = 4;
+/// Bytes of a wide slot, which is that of a comparison leaf.
+pub(super) const WIDE_BYTES: usize = LEAF_SLOT_BYTES;
+/// Longest suffix, and longest value, of a narrow slot.
+const LONGEST_NARROW: usize = 255;
+
+/// The array of fingerprints has a multiple of so many places, so that slots are aligned.
+pub(super) const STEP: usize = 4;
+/// Fingerprints that are compared at once. Behind the last place slots are seen, and not heeded.
+pub(super) const BLOCK: usize = 64;
+
+/// Most records of one fingerprint that a look-up compares one after the other in the sorted part before
+/// it goes on by binary search, and most that are allowed into the tail before it is sorted. So a
+/// look-up makes at most so many comparisons twice, and a binary search. The more the number, the
+/// longer a look-up among keys that were chosen to collide; the fewer, the more often large leaves of
+/// ordinary keys are sorted: with 16, about every two thousand insertions.
+pub(in super::super) const CROWD: usize = 16;
+
+const _: () = assert!(FUNCTION_FIELD + 2 <= super::super::layout::LAST_INSERT);
+const _: () = assert!(WIDE & (LOWER_INFINITE | UPPER_INFINITE) == 0);
+// Two fences and two records of the largest size always fit, as in a comparison leaf: fixed fields and slots
+// are smaller here, and the arithmetic is that of `max_record_bytes`.
+const _: () = {
+    let longest = max_record_bytes(MAX_PAGE_BYTES);
+    assert!(FINGERPRINTS + 2 * STEP + (WIDE_BYTES + 1) + 4 * longest <= MAX_PAGE_BYTES);
+    let longest = max_record_bytes(512);
+    assert!(FINGERPRINTS + 2 * STEP + (WIDE_BYTES + 1) + 4 * longest <= 512);
+};
+
+/// One slot, unpacked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Slot {
+    /// First byte of the record, which is the suffix and then the value; zero if it has no bytes.
+    pub offset: usize,
+    /// Bytes of the key without the prefix.
+    pub suffix_len: usize,
+    /// Bytes of the value.
+    pub value_len: usize,
+}
+
+impl Slot {
+    /// A slot out of a word that begins with it.
+    #[inline(always)]
+    pub(super) fn narrow(word: u32) -> Slot {
+        Slot {
+            offset: word as usize & 0xffff,
+            suffix_len: (word >> 16) as usize & 0xff,
+            value_len: (word >> 24) as usize,
+        }
+    }
+
+    /// A slot out of a word that begins with it.
+    #[inline(always)]
+    pub(super) fn wide(word: u64) -> Slot {
+        Slot {
+            offset: word as usize & 0xffff,
+            suffix_len: (word >> 16) as usize & 0xffff,
+            value_len: (word >> 32) as usize & VALUE_LEN_MASK as usize,
+        }
+    }
+
+    /// Bytes of the record on the heap.
+    #[inline(always)]
+    pub(super) fn record_bytes(self) -> usize {
+        self.suffix_len + self.value_len
+    }
+
+    /// First byte of the value.
+    #[inline(always)]
+    pub(super) fn value_at(self) -> usize {
+        self.offset + self.suffix_len
+    }
+
+    /// Where the suffix lies.
+    pub(super) fn suffix_range(self) -> Range<usize> {
+        self.offset..self.value_at()
+    }
+
+    /// Where the value lies.
+    pub(super) fn value_range(self) -> Range<usize> {
+        self.value_at()..self.value_at() + self.value_len
+    }
+}
+
+/// What a set of records takes: the sum of it with that of another set is what both take.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Measure {
+    /// Records.
+    pub count: usize,
+    /// Bytes on the heap.
+    pub live: usize,
+    /// Whether a narrow slot is too small for one of them.
+    pub wide: bool,
+}
+
+impl Measure {
+    /// One record.
+    pub(super) fn record(suffix_len: usize, value_len: usize) -> Measure {
+        let wide = suffix_len > LONGEST_NARROW || value_len > LONGEST_NARROW;
+        Measure { count: 1, live: suffix_len + value_len, wide }
+    }
+
+    /// Records of a leaf, in a node with a prefix that is longer by `longer` bytes, and shorter by
+    /// `shorter`.
+    pub(super) fn of(page: &[u8], range: Range<usize>, longer: usize, shorter: usize) -> Measure {
+        let slots = range.map(|place| slot(page, place));
+        slots.fold(Measure::default(), |sum, slot| {
+            let suffix_len = slot.suffix_len.saturating_sub(longer) + shorter;
+            sum + Measure::record(suffix_len, slot.value_len)
+        })
+    }
+
+    /// Bytes that a leaf of these records takes with so many bytes of fences.
+    pub(super) fn space(self, fences: usize) -> usize {
+        space_needed(self.count, self.wide, self.live, fences)
+    }
+}
+
+impl Add for Measure {
+    type Output = Measure;
+
+    fn add(self, other: Measure) -> Measure {
+        Measure {
+            count: self.count + other.count,
+            live: self.live + other.live,
+            wide: self.wide || other.wide,
+        }
+    }
+}
+
+/// Places that the array of fingerprints has for `count` records at least.
+pub(super) const fn places_needed(count: usize) -> usize {
+    count.next_multiple_of(STEP)
+}
+
+/// Bytes of a slot.
+#[inline(always)]
+pub(super) const fn slot_width(wide: bool) -> usize {
+    if wide { WIDE_BYTES } else { NARROW_BYTES }
+}
+
+/// Bytes that a leaf needs which holds `count` records, `live` bytes on the heap and `fences` bytes of
+/// fences, with nothing dead and no place too many for fingerprints.
+pub(in super::super) const fn space_needed(
+    count: usize,
+    wide: bool,
+    live: usize,
+    fences: usize,
+) -> usize {
+    FINGERPRINTS + places_needed(count) + slot_width(wide) * count + live + fences
+}
+
+/// Whether the slots are wide.
+pub(in super::super) fn is_wide(page: &[u8]) -> bool {
+    u16_at(page, NODE_FLAGS) as u16 & WIDE != 0
+}
+
+/// Makes the slots count as wide or narrow.
+pub(super) fn set_wide(page: &mut [u8], wide: bool) {
+    let others = u16_at(page, NODE_FLAGS) as u16 & !WIDE;
+    set_u16(page, NODE_FLAGS, usize::from(others | if wide { WIDE } else { 0 }));
+}
+
+/// Records in order, from the first on.
+pub(in super::super) fn sorted_count(page: &[u8]) -> usize {
+    u16_at(page, SORTED)
+}
+
+/// First byte of the slots.
+pub(super) fn slots_start(page: &[u8]) -> usize {
+    FINGERPRINTS + u16_at(page, CAPACITY)
+}
+
+/// First byte behind the slots.
+pub(super) fn slots_end(page: &[u8]) -> usize {
+    slots_start(page) + slot_width(is_wide(page)) * count(page)
+}
+
+/// Reads the slot at `place`.
+pub(super) fn slot(page: &[u8], place: usize) -> Slot {
+    if is_wide(page) {
+        let at = slots_start(page) + WIDE_BYTES * place;
+        Slot::wide(u64::from(u32_at(page, at)) | (u16_at(page, at + 4) as u64) << 32)
+    } else {
+        Slot::narrow(u32_at(page, slots_start(page) + NARROW_BYTES * place))
+    }
+}
+
+/// Writes the slot at `place`, which is wide enough for it.
+pub(super) fn set_slot(page: &mut [u8], place: usize, slot: Slot) {
+    // A record without bytes may begin behind the last byte of a 64 KiB page, which 16 bits do not hold.
+    let offset = if slot.record_bytes() == 0 { 0 } else { slot.offset };
+    let wide = is_wide(page);
+    let at = slots_start(page) + slot_width(wide) * place;
+    set_u16(page, at, offset);
+    if wide {
+        set_u16(page, at + 2, slot.suffix_len);
+        set_u16(page, at + 4, slot.value_len);
+    } else {
+        debug_assert!(slot.suffix_len.max(slot.value_len) <= LONGEST_NARROW);
+        page[at + 2] = slot.suffix_len as u8;
+        page[at + 3] = slot.value_len as u8;
+    }
+}
+
+/// The key at `place`, without the prefix.
+pub(super) fn suffix(page: &[u8], place: usize) -> &[u8] {
+    &page[slot(page, place).suffix_range()]
+}
+
+/// The value at `place`.
+pub(super) fn value(page: &[u8], place: usize) -> &[u8] {
+    &page[slot(page, place).value_range()]
+}
+
+/// Counts bytes of records that have come and gone.
+pub(super) fn add_live(page: &mut [u8], more: usize, less: usize) {
+    let live = u32_at(page, HEAP_LIVE) as usize + more - less;
+    super::super::layout::set_u32(page, HEAP_LIVE, live as u32);
+}
+
+/// The part of a whole key that a leaf stores; nothing of one that has not the leaf's prefix.
+pub(super) fn cut_prefix<'k>(page: &[u8], key: &'k [u8]) -> &'k [u8] {
+    key.get(prefix(page).len()..).unwrap_or(&[])
+}

@@ -1,0 +1,303 @@
+//! Changes of a fingerprint leaf: format, insert, update, remove, and compaction under them.
+//!
+//! The caller holds the page exclusively, or a private copy of it, and has seen [`super::load_check`]
+//! pass since the page came from outside; then nothing here panics, whatever else is wrong with the
+//! bytes. Invariants: a call that gives [`NoSpace`] has changed nothing; after every call those of
+//! [`super::layout`] hold. Removed records stay on the heap until an insertion needs their space.
+
+use super::super::layout::{
+    COUNT, HEAP_START, PREFIX_LEN, RUN, count, fences_start, heap_live, heap_start,
+    max_record_bytes, prefix, set_u16, set_u32, u16_at,
+};
+use super::super::read::Node;
+use super::super::write::{NoSpace, note_insertion, write_frame};
+use super::hash::{FUNCTION, fingerprint};
+use super::layout::{
+    CAPACITY, CROWD, FINGERPRINTS, FUNCTION_FIELD, Measure, SORTED, STEP, Slot, add_live,
+    cut_prefix, is_wide, places_needed, set_slot, set_wide, slot, slot_width, slots_end,
+    slots_start, sorted_count, space_needed, suffix, value,
+};
+use super::read::FingerprintLeaf;
+use crate::page::header::PageKind;
+use hedgerow_sync::optimistic::PlainBytes;
+use std::ops::Range;
+
+/// The array of fingerprints grows by so many places while there is room, and by a step when the page is
+/// nearly full: whenever it grows, all slots move.
+const GROWTH: usize = 16;
+
+/// A fingerprint leaf to change.
+#[derive(Debug)]
+pub struct FingerprintLeafMut<'a> {
+    pub(super) page: &'a mut [u8],
+}
+
+impl<'a> FingerprintLeafMut<'a> {
+    /// Wraps a page that has passed [`super::load_check`] or was formatted by this build.
+    #[inline]
+    pub fn new(page: &'a mut [u8]) -> Self {
+        FingerprintLeafMut { page }
+    }
+
+    /// Makes an empty leaf out of a page, for keys `lower < key <= upper` (`None`: without end).
+    ///
+    /// Of the page's header, ids, epoch and checksum stay; the newest LSN becomes zero. The fences have
+    /// at most [`max_record_bytes`] each.
+    pub fn format(page: &'a mut [u8], lower: Option<&[u8]>, upper: Option<&[u8]>) -> Self {
+        write_frame(page, PageKind::FingerprintLeaf, 0, FINGERPRINTS, [lower, upper]);
+        set_u16(page, FUNCTION_FIELD, FUNCTION);
+        FingerprintLeafMut::new(page)
+    }
+
+    /// The leaf, to read.
+    #[inline]
+    pub fn as_leaf(&self) -> FingerprintLeaf<PlainBytes<'_>> {
+        FingerprintLeaf::new(PlainBytes::new(self.page))
+    }
+
+    /// The leaf as any node: see [`FingerprintLeaf::as_node`].
+    #[inline]
+    pub fn as_node(&self) -> Node<PlainBytes<'_>> {
+        Node::new(PlainBytes::new(self.page))
+    }
+
+    /// The bytes of the page.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.page
+    }
+
+    /// The value at `place`.
+    ///
+    /// # Panics
+    /// If there is no such record.
+    pub fn value(&self, place: usize) -> &[u8] {
+        assert!(place < count(self.page), "no record {place} to read");
+        value(self.page, place)
+    }
+
+    /// Inserts a record, whose key [`FingerprintLeaf::find`] has not found. Its place is the last one.
+    ///
+    /// The leaf may be sorted before, so that places that were known are not valid any more.
+    ///
+    /// # Errors
+    /// [`NoSpace`] if the leaf must be split first, or if key and value are longer than
+    /// [`max_record_bytes`] (which no split can help; the caller has checked it).
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), NoSpace> {
+        if key.len() + value.len() > max_record_bytes(self.page.len()) {
+            return Err(NoSpace);
+        }
+        let suffix = cut_prefix(self.page, key);
+        self.make_room(Measure::record(suffix.len(), value.len()))?;
+        let fingerprint = fingerprint(suffix);
+        if self.as_leaf().crowd_in_tail(fingerprint) >= CROWD {
+            self.sort();
+        }
+        let place = count(self.page);
+        let is_ascending = self.as_leaf().is_sorted() && self.is_above_last(suffix);
+        self.append_record([suffix, &[]], value, fingerprint);
+        if is_ascending {
+            set_u16(self.page, SORTED, place + 1);
+            note_insertion(self.page, place, place);
+        }
+        Ok(())
+    }
+
+    /// Whether a suffix is above that of the last place.
+    fn is_above_last(&self, above: &[u8]) -> bool {
+        let last = count(self.page).checked_sub(1);
+        last.is_none_or(|last| suffix(self.page, last) < above)
+    }
+
+    /// Gives the record at `place` another value: where it lies, if it is not longer than the old one. The
+    /// record keeps its place.
+    ///
+    /// # Errors
+    /// [`NoSpace`] as for [`Self::insert`]; never if the value does not get longer.
+    ///
+    /// # Panics
+    /// If there is no such record.
+    pub fn update(&mut self, place: usize, value: &[u8]) -> Result<(), NoSpace> {
+        let count = count(self.page);
+        assert!(place < count, "no record {place} to update");
+        let old = slot(self.page, place);
+        if value.len() <= old.value_len {
+            let at = old.value_at();
+            self.page[at..at + value.len()].copy_from_slice(value);
+            add_live(self.page, 0, old.value_len - value.len());
+            set_slot(self.page, place, Slot { value_len: value.len(), ..old });
+            return Ok(());
+        }
+        let key_len = u16_at(self.page, PREFIX_LEN) + old.suffix_len;
+        if key_len + value.len() > max_record_bytes(self.page.len()) {
+            return Err(NoSpace);
+        }
+        let new = Measure::record(old.suffix_len, value.len());
+        let wide = new.wide || is_wide(self.page);
+        let mut offset = heap_start(self.page);
+        if wide == is_wide(self.page) && slots_end(self.page) + new.live <= offset {
+            offset -= new.live;
+            self.page.copy_within(old.suffix_range(), offset);
+        } else {
+            let live = heap_live(self.page) - old.record_bytes() + new.live;
+            if self.space_needed(count, wide, live) > self.page.len() {
+                return Err(NoSpace);
+            }
+            // The old record is dropped by the compaction; its bytes are still in the copy.
+            set_slot(self.page, place, Slot { offset: 0, suffix_len: 0, value_len: 0 });
+            let copy = self.compact(places_needed(count), wide);
+            offset = heap_start(self.page) - new.live;
+            self.page[offset..offset + old.suffix_len].copy_from_slice(&copy[old.suffix_range()]);
+        }
+        let at = offset + old.suffix_len;
+        self.page[at..at + value.len()].copy_from_slice(value);
+        set_slot(self.page, place, Slot { offset, value_len: value.len(), ..old });
+        set_u32(self.page, HEAP_START, offset as u32);
+        add_live(self.page, new.live, old.record_bytes());
+        Ok(())
+    }
+
+    /// Removes the record at `place`. Of the sorted part those behind it move up; the last record of the
+    /// tail goes where a place has become free.
+    ///
+    /// # Panics
+    /// If there is no such record.
+    pub fn remove(&mut self, place: usize) {
+        let count = count(self.page);
+        assert!(place < count, "no record {place} to remove");
+        let removed = slot(self.page, place);
+        let sorted = sorted_count(self.page).min(count);
+        let mut free = place;
+        if place < sorted {
+            self.move_records(place + 1..sorted, place);
+            set_u16(self.page, SORTED, sorted - 1);
+            free = sorted - 1;
+        }
+        if free < count - 1 {
+            self.move_records(count - 1..count, free);
+        }
+        set_u16(self.page, COUNT, count - 1);
+        set_u16(self.page, RUN, 0);
+        add_live(self.page, 0, removed.record_bytes());
+        let heap = heap_start(self.page);
+        if removed.offset == heap {
+            set_u32(self.page, HEAP_START, (heap + removed.record_bytes()) as u32);
+        }
+    }
+
+    /// Moves slots and fingerprints of a range of places, which may overlap the target.
+    pub(super) fn move_records(&mut self, from: Range<usize>, to: usize) {
+        let (start, width) = (slots_start(self.page), slot_width(is_wide(self.page)));
+        self.page
+            .copy_within(start + width * from.start..start + width * from.end, start + width * to);
+        self.page
+            .copy_within(FINGERPRINTS + from.start..FINGERPRINTS + from.end, FINGERPRINTS + to);
+    }
+
+    /// Makes room for one more record: another size of the array of fingerprints, or compaction, perhaps
+    /// with wide slots.
+    fn make_room(&mut self, record: Measure) -> Result<(), NoSpace> {
+        let count = count(self.page) + 1;
+        let needed = places_needed(count);
+        let wide = record.wide || is_wide(self.page);
+        let others = FINGERPRINTS + slot_width(wide) * count + record.live;
+        if wide == is_wide(self.page) && others + needed <= heap_start(self.page) {
+            let places = heap_start(self.page) - others;
+            let capacity = u16_at(self.page, CAPACITY);
+            if capacity < needed || capacity > places {
+                let ample = needed + GROWTH - STEP;
+                self.move_slots(if ample <= places { ample } else { needed });
+            }
+            return Ok(());
+        }
+        if self.space_needed(count, wide, heap_live(self.page) + record.live) > self.page.len() {
+            return Err(NoSpace);
+        }
+        self.compact(needed, wide);
+        Ok(())
+    }
+
+    /// Gives the array of fingerprints so many places, enough for the count; there is room.
+    fn move_slots(&mut self, capacity: usize) {
+        let slots = slots_start(self.page)..slots_end(self.page);
+        self.page.copy_within(slots, FINGERPRINTS + capacity);
+        set_u16(self.page, CAPACITY, capacity);
+    }
+
+    /// Bytes needed for so many slots and live bytes between the fences that the leaf has.
+    fn space_needed(&self, count: usize, wide: bool, live: usize) -> usize {
+        space_needed(count, wide, live, self.page.len() - fences_start(self.page))
+    }
+
+    /// Packs the records at the end of the heap, in the order of their places, and gives the array of
+    /// fingerprints `capacity` places, enough for the count, and slots that are wide or not; wide ones stay
+    /// so. Gives a copy of the page as it was.
+    fn compact(&mut self, capacity: usize, wide: bool) -> Vec<u8> {
+        let old = self.page.to_vec();
+        set_u16(self.page, CAPACITY, capacity);
+        set_wide(self.page, wide);
+        let mut top = fences_start(&old);
+        let mut live = 0;
+        for place in 0..count(&old) {
+            let slot = slot(&old, place);
+            let record = slot.record_bytes();
+            top -= record;
+            live += record;
+            self.page[top..top + record].copy_from_slice(&old[slot.offset..slot.offset + record]);
+            set_slot(self.page, place, Slot { offset: top, ..slot });
+        }
+        set_u32(self.page, HEAP_START, top as u32);
+        assert!(
+            slots_end(self.page) <= top && live <= heap_live(&old),
+            "compaction made space vanish"
+        );
+        old
+    }
+
+    /// Prepares a leaf that has no records yet for such as have been measured.
+    pub(super) fn reserve(&mut self, records: Measure) {
+        set_u16(self.page, CAPACITY, places_needed(records.count));
+        set_wide(self.page, records.wide);
+    }
+
+    /// Appends a record whose suffix comes in two parts, behind the last place. There is room.
+    pub(super) fn append_record(&mut self, parts: [&[u8]; 2], value: &[u8], fingerprint: u8) {
+        let place = count(self.page);
+        let suffix_len = parts[0].len() + parts[1].len();
+        let record = suffix_len + value.len();
+        let offset = heap_start(self.page) - record;
+        let mut at = offset;
+        for part in [parts[0], parts[1], value] {
+            self.page[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        set_u32(self.page, HEAP_START, offset as u32);
+        add_live(self.page, record, 0);
+        set_u16(self.page, COUNT, place + 1);
+        self.page[FINGERPRINTS + place] = fingerprint;
+        set_slot(self.page, place, Slot { offset, suffix_len, value_len: value.len() });
+    }
+
+    /// Appends the records of a sorted leaf at `range`, translating between the two prefixes.
+    pub(super) fn append_from(&mut self, source: &[u8], range: Range<usize>) {
+        let from = prefix(source);
+        let to = u16_at(self.page, PREFIX_LEN);
+        let dropped = to.saturating_sub(from.len());
+        let restored = from.get(to..).unwrap_or(&[]);
+        for place in range {
+            let slot = slot(source, place);
+            let rest = source[slot.suffix_range()].get(dropped..).unwrap_or(&[]);
+            let known = source[FINGERPRINTS + place];
+            self.append_record([restored, rest], &source[slot.value_range()], known);
+            if dropped + restored.len() > 0 {
+                let last = count(self.page) - 1;
+                self.page[FINGERPRINTS + last] = fingerprint(suffix(self.page, last));
+            }
+        }
+    }
+
+    /// Notes that the records are in the order of their keys.
+    pub(super) fn set_sorted(&mut self) {
+        set_u16(self.page, SORTED, count(self.page));
+    }
+}
