@@ -7,12 +7,17 @@
 //! ```
 //!
 //! The instructions collected, divided by the number of look-ups printed, are those of one look-up in a
-//! node of each level, and of the check at page-in, once for each node. `measured_leaf`, `measured_inner` and
-//! `measured_check` collect one kind alone.
+//! node of each level, of the check at page-in, once for each node, and of filling each leaf anew, its records
+//! in another order. `measured_leaf`, `measured_inner`, `measured_check` and `measured_insert` collect one
+//! kind alone; so does `measured_sort` for the leaves that have been filled, if they are fingerprint leaves.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement, outside of the engine's seams")]
 
-use hedgerow::node::{Baseline, Builder, Heads, Hints, Ladder, Node, Prefix, load_check_as};
+use hedgerow::node::fingerprint::{self, FingerprintLeaf, FingerprintLeafMut};
+use hedgerow::node::{
+    Baseline, Builder, Heads, Hints, Ladder, Node, NodeMut, Prefix, Records, load_check_as,
+};
+use hedgerow::page::header::PageKind;
 use hedgerow::types::PageId;
 use hedgerow_sync::optimistic::PlainBytes;
 
@@ -23,7 +28,7 @@ type Level = Vec<Vec<u8>>;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let usage = "node_search KEYS [baseline|prefix|heads|hints] [keys] [value bytes]";
+    let usage = "node_search KEYS [baseline|prefix|heads|hints|fingerprint] [keys] [value bytes]";
     let path = arguments.next().expect(usage);
     let rung = arguments.next().unwrap_or("hints".into());
     let count = arguments.next().map_or(300_000, |n| n.parse().expect(usage));
@@ -38,29 +43,81 @@ fn main() {
         "prefix" => run::<Prefix>(&keys, &value),
         "heads" => run::<Heads>(&keys, &value),
         "hints" => run::<Hints>(&keys, &value),
+        "fingerprint" => run_fingerprint(&keys, &value),
         _ => panic!("{usage}"),
     }
 }
 
 fn run<L: Ladder>(keys: &[&[u8]], value: &[u8]) {
+    let levels = levels::<L>(keys, value);
+    let probes = probes::<L>(keys, &levels);
+    let found = measured_leaf::<L>(&levels[0], &probes);
+    assert_eq!(measured_check::<L>(&levels), 0);
+    report(L::NAME, &levels, probes.len(), found);
+    for leaf in &levels[0] {
+        let (lower, upper) = fences(leaf);
+        let mut page = vec![0; PAGE_BYTES];
+        let (lower, upper) = (lower.as_deref(), upper.as_deref());
+        NodeMut::<L>::format(&mut page, PageKind::ComparisonLeaf, 0, lower, upper);
+        let records = node::<L>(leaf).records_sorted();
+        measured_insert::<L>(&mut page, &in_disorder(&records));
+    }
+}
+
+/// The same with fingerprint leaves, which hold what comparison leaves that are 70 % full do.
+fn run_fingerprint(keys: &[&[u8]], value: &[u8]) {
+    let mut levels = levels::<Hints>(keys, value);
+    let probes = probes::<Hints>(keys, &levels);
+    for leaf in &mut levels[0] {
+        fingerprint::comparison_to_fingerprint(leaf)
+            .expect("a leaf that is not full can be converted");
+    }
+    let found = measured_leaf_by_fingerprint(&levels[0], &probes);
+    assert_eq!(measured_check_of_fingerprints(&levels[0]), 0);
+    report("fingerprint", &levels, probes.len(), found);
+    for leaf in &levels[0] {
+        let (lower, upper) = fences(leaf);
+        let mut page = vec![0; PAGE_BYTES];
+        FingerprintLeafMut::format(&mut page, lower.as_deref(), upper.as_deref());
+        let records = FingerprintLeaf::new(PlainBytes::new(leaf)).records_sorted();
+        measured_insert_by_fingerprint(&mut page, &in_disorder(&records));
+        measured_sort(&mut page);
+    }
+}
+
+fn report(name: &str, levels: &[Level], probes: usize, found: usize) {
+    let sizes: Vec<usize> = levels.iter().map(Vec::len).collect();
+    println!("{name}: {probes} look-ups, {found} found; nodes of each level: {sizes:?}");
+}
+
+fn levels<L: Ladder>(keys: &[&[u8]], value: &[u8]) -> Vec<Level> {
     let mut levels = Vec::new();
     let mut separators = leaves::<L>(keys, value, &mut levels);
     while levels.last().is_some_and(|level| level.len() > 1) {
         separators = inner::<L>(&separators, &mut levels);
     }
-    let inner_levels = &levels[1..];
-    let mut probes = Vec::new();
-    for key in keys.iter().step_by(7) {
-        probes.push((measured_inner::<L>(inner_levels, key), *key));
-    }
-    let found = measured_leaf::<L>(&levels[0], &probes);
-    let sizes: Vec<usize> = levels.iter().map(Vec::len).collect();
-    assert_eq!(measured_check::<L>(&levels), 0);
-    println!(
-        "{}: {} look-ups, {found} found; nodes of each level: {sizes:?}",
-        L::NAME,
-        probes.len()
-    );
+    levels
+}
+
+/// Every seventh key with the leaf that it belongs to.
+fn probes<'k, L: Ladder>(keys: &[&'k [u8]], levels: &[Level]) -> Vec<(usize, &'k [u8])> {
+    let keys = keys.iter().step_by(7);
+    keys.map(|key| (measured_inner::<L>(&levels[1..], key), *key)).collect()
+}
+
+fn fences(leaf: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let node = node::<Hints>(leaf);
+    let (mut lower, mut upper) = (Vec::new(), Vec::new());
+    let lower = node.append_lower_fence(&mut lower).then_some(lower);
+    (lower, node.append_upper_fence(&mut upper).then_some(upper))
+}
+
+/// Records in an order that is none, each of them once.
+fn in_disorder(records: &Records) -> Vec<(&[u8], &[u8])> {
+    const STRIDE: usize = 7919;
+    let sorted: Vec<_> = records.iter().collect();
+    // The stride is a prime, and larger than any leaf.
+    (0..sorted.len()).map(|at| sorted[at * STRIDE % sorted.len()]).collect()
 }
 
 /// Builds the leaves and gives the separators between them.
@@ -130,4 +187,38 @@ fn measured_leaf<L: Ladder>(leaves: &[Vec<u8>], probes: &[(usize, &[u8])]) -> us
 fn measured_inner<L: Ladder>(levels: &[Level], key: &[u8]) -> usize {
     let child = |at: usize, level: &Level| node::<L>(&level[at]).child_for(key).child.0 as usize;
     levels.iter().rev().fold(0, child)
+}
+
+#[inline(never)]
+fn measured_leaf_by_fingerprint(leaves: &[Vec<u8>], probes: &[(usize, &[u8])]) -> usize {
+    let leaf = |at: usize| FingerprintLeaf::new(PlainBytes::new(&leaves[at]));
+    probes.iter().filter(|(at, key)| leaf(*at).find(key).is_some()).count()
+}
+
+#[inline(never)]
+fn measured_check_of_fingerprints(leaves: &[Vec<u8>]) -> usize {
+    leaves.iter().filter(|page| fingerprint::load_check(page).is_err()).count()
+}
+
+#[inline(never)]
+fn measured_insert<L: Ladder>(page: &mut [u8], records: &[(&[u8], &[u8])]) {
+    for (key, value) in records {
+        let mut leaf = NodeMut::<L>::new(page);
+        let at = leaf.as_node().search(key);
+        leaf.insert(at.index, key, value).expect("they fitted before");
+    }
+}
+
+#[inline(never)]
+fn measured_insert_by_fingerprint(page: &mut [u8], records: &[(&[u8], &[u8])]) {
+    for (key, value) in records {
+        let mut leaf = FingerprintLeafMut::new(page);
+        assert_eq!(leaf.as_leaf().find(key), None);
+        leaf.insert(key, value).expect("they fitted before");
+    }
+}
+
+#[inline(never)]
+fn measured_sort(page: &mut [u8]) {
+    FingerprintLeafMut::new(page).sort();
 }

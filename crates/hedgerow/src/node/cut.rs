@@ -15,7 +15,7 @@ use super::suffix::Suffix;
 use std::ops::Range;
 
 /// Insertions in one direction from which on a node counts as filled in that direction.
-const SEQUENTIAL_RUN: usize = 8;
+pub(super) const SEQUENTIAL_RUN: usize = 8;
 
 /// A node with sorted keys, as far as the choice of a cut depends on its layout.
 pub(super) trait Divisible<'p> {

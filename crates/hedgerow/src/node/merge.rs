@@ -82,7 +82,7 @@ impl<L: Ladder> NodeMut<'_, L> {
     }
 }
 
-fn newest_lsn(page: &[u8]) -> u64 {
+pub(super) fn newest_lsn(page: &[u8]) -> u64 {
     u64::from(u32_at(page, NEWEST_LSN)) | u64::from(u32_at(page, NEWEST_LSN + 4)) << 32
 }
 

@@ -448,15 +448,22 @@ pub(super) fn write_frame(
     set_u32(page, HEAP_START, end as u32);
 }
 
-/// Counts insertions that come right behind the last one (up) or right before it (down): one at `index` of a
-/// node that had `old_count` keys.
+/// Counts insertions that come right behind the last one (up) or right before it (down): one at `index` of
+/// a node that had `old_count` keys.
 #[inline]
 pub(super) fn note_insertion(page: &mut [u8], index: usize, old_count: usize) {
     let last = u16_at(page, LAST_INSERT);
     let run = u16_at(page, RUN) as u16 as i16;
+    let near = 1 + old_count / 32;
+    let run = run_behind(run, last, index, near);
+    set_u16(page, LAST_INSERT, index);
+    set_u16(page, RUN, usize::from(run as u16));
+}
+
+/// How steadily insertions go up or down, after one more of them.
+pub(super) fn run_behind(run: i16, last: usize, index: usize, near: usize) -> i16 {
     // Several threads that append to one place come slightly out of order: a key that skips some
     // places counts for as many, so that the late ones do not cancel it.
-    let near = 1 + old_count / 32;
     let run = if index > last && index - last <= near {
         run.saturating_add((index - last) as i16)
     } else if index <= last && last - index < near {
@@ -464,8 +471,7 @@ pub(super) fn note_insertion(page: &mut [u8], index: usize, old_count: usize) {
     } else {
         run / 2
     };
-    set_u16(page, LAST_INSERT, index);
-    set_u16(page, RUN, usize::from(run.clamp(-MAX_RUN, MAX_RUN) as u16));
+    run.clamp(-MAX_RUN, MAX_RUN)
 }
 
 /// The head of a suffix, given in its parts, of which the first `dropped` bytes are cut off.

@@ -1,7 +1,8 @@
 //! Merges of two fingerprint leaves that are neighbours under one parent. The result is sorted. Same
 //! conditions as [`super::write`].
 
-use super::super::layout::{common_prefix, count, lower_fence, prefix, u32_at, upper_fence};
+use super::super::layout::{common_prefix, count, lower_fence, prefix, upper_fence};
+use super::super::merge::newest_lsn;
 use super::super::write::NoSpace;
 use super::layout::{Measure, sorted_count};
 use super::write::FingerprintLeafMut;
@@ -66,8 +67,4 @@ impl FingerprintLeafMut<'_> {
         leaf.set_sorted();
         Ok(())
     }
-}
-
-fn newest_lsn(page: &[u8]) -> u64 {
-    u64::from(u32_at(page, NEWEST_LSN)) | u64::from(u32_at(page, NEWEST_LSN + 4)) << 32
 }

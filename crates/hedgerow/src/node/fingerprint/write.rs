@@ -268,8 +268,11 @@ impl<'a> FingerprintLeafMut<'a> {
         let offset = heap_start(self.page) - record;
         let mut at = offset;
         for part in [parts[0], parts[1], value] {
-            self.page[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
+            // A copy of nothing is a call like any other, and insertions have but one part.
+            if !part.is_empty() {
+                self.page[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            }
         }
         set_u32(self.page, HEAP_START, offset as u32);
         add_live(self.page, record, 0);
