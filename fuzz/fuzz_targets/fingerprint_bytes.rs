@@ -1,8 +1,8 @@
-//! Arbitrary bytes as a fingerprint leaf: every read path is total, and whatever passes the check at page-in
-//! can be changed in every way without a panic.
+//! Arbitrary bytes as a fingerprint leaf: every read path is total, and whatever passes the check
+//! at page-in can be changed in every way without a panic.
 //!
-//! The first bytes of an input choose: a page of raw bytes, or a leaf of honest records, which is compared
-//! with a sorted map and then has some bytes changed.
+//! The first bytes of an input choose: a page of raw bytes, or a leaf of honest records, which is
+//! compared with a sorted map and then has some bytes changed.
 
 #![no_main]
 

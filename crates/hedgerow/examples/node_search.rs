@@ -6,10 +6,11 @@
 //! valgrind --tool=callgrind --toggle-collect='*measured*' target/release/examples/node_search KEYS hints
 //! ```
 //!
-//! The instructions collected, divided by the number of look-ups printed, are those of one look-up in a
-//! node of each level, of the check at page-in, once for each node, and of filling each leaf anew, its records
-//! in another order. `measured_leaf`, `measured_inner`, `measured_check` and `measured_insert` collect one
-//! kind alone; so does `measured_sort` for the leaves that have been filled, if they are fingerprint leaves.
+//! The instructions collected, divided by the number of look-ups printed, are those of one look-up
+//! in a node of each level, of the check at page-in, once for each node, and of filling each leaf
+//! anew, its records in another order. `measured_leaf`, `measured_inner`, `measured_check` and
+//! `measured_insert` collect one kind alone; so does `measured_sort` for the leaves that have been
+//! filled, if they are fingerprint leaves.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement, outside of the engine's seams")]
 

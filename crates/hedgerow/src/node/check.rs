@@ -139,8 +139,8 @@ pub(super) fn is_page_size(bytes: usize) -> bool {
     bytes.is_power_of_two() && (MIN_PAGE_BYTES..=MAX_PAGE_BYTES).contains(&bytes)
 }
 
-/// Checks that slots, heap and fences lie one behind the other, in a node of any layout. False if the
-/// slots cannot be read.
+/// Checks that slots, heap and fences lie one behind the other, in a node of any layout. False if
+/// the slots cannot be read.
 pub(super) fn slots_and_heap_bounds(
     page: &[u8],
     slots_end: usize,
@@ -159,8 +159,8 @@ pub(super) fn slots_and_heap_bounds(
     true
 }
 
-/// Checks flags, fences and prefix of a node of any layout, which may have the flags `known`. False if
-/// the fences cannot be read.
+/// Checks flags, fences and prefix of a node of any layout, which may have the flags `known`. False
+/// if the fences cannot be read.
 pub(super) fn flags_and_fences<L: Ladder>(
     page: &[u8],
     known: u16,

@@ -1,10 +1,10 @@
 //! Where to cut a sorted node in two, and at which separator: the same for every slotted layout.
 //!
-//! As in "B-Trees Are Back" section 2 the cut is near the middle, at the shortest separator that a range
-//! of a sixteenth of the keys offers; unlike there the middle is that of the bytes, so that both sides
-//! are sure to fit, and a node that has been filled in ascending (or descending) order is cut where the
-//! next key goes, so that such loads leave full pages behind. Total over any page that has passed its
-//! check at page-in; reads, and changes nothing; as thread-safe as the bytes.
+//! As in "B-Trees Are Back" section 2 the cut is near the middle, at the shortest separator that a
+//! range of a sixteenth of the keys offers; unlike there the middle is that of the bytes, so that
+//! both sides are sure to fit, and a node that has been filled in ascending (or descending) order
+//! is cut where the next key goes, so that such loads leave full pages behind. Total over any page
+//! that has passed its check at page-in; reads, and changes nothing; as thread-safe as the bytes.
 
 use super::layout::{
     common_prefix, is_inner, lower_fence, max_record_bytes, prefix, u16_at, upper_fence,
@@ -37,8 +37,8 @@ pub(super) trait Divisible<'p> {
     /// Bytes of record `index` with all that belongs to it.
     fn cost(&self, index: usize) -> usize;
 
-    /// Bytes that a node takes which holds the records of `range`, with a prefix that is longer by so many
-    /// bytes, and so many bytes of fences.
+    /// Bytes that a node takes which holds the records of `range`, with a prefix that is longer by
+    /// so many bytes, and so many bytes of fences.
     fn space(&self, range: Range<usize>, longer: usize, fences: usize) -> usize;
 
     /// How steadily insertions went up, or down if negative.
@@ -89,8 +89,8 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
         self.middle()
     }
 
-    /// Whether both sides of a cut with a separator of so many bytes fit into a page, whatever it is. The
-    /// prefixes can only grow, so the records take at most what they take now.
+    /// Whether both sides of a cut with a separator of so many bytes fit into a page, whatever it
+    /// is. The prefixes can only grow, so the records take at most what they take now.
     fn fits(&self, index: usize, separator_bytes: usize) -> bool {
         self.fits_longer(index, separator_bytes, [0; 2])
     }
@@ -155,8 +155,8 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
             .filter(|index| (self.first..=self.last).contains(index))
             .min_by_key(|&index| self.separator_bytes(index))
             .unwrap_or(middle);
-        // Of large records a few make the difference: then the cut is the nearest one that fits. By the
-        // arithmetic of `max_record_bytes` there is one.
+        // Of large records a few make the difference: then the cut is the nearest one that fits. By
+        // the arithmetic of `max_record_bytes` there is one.
         let fits = |index: &usize| self.fits(*index, self.separator_bytes(*index));
         let index = Some(best)
             .filter(fits)
@@ -167,12 +167,13 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
         Split { index, separator: self.separator(index) }
     }
 
-    /// The cut for a node that was filled in one direction: where the next key goes, so that one side is
-    /// full and stays so, and the keys to follow find space on the other.
+    /// The cut for a node that was filled in one direction: where the next key goes, so that one
+    /// side is full and stays so, and the keys to follow find space on the other.
     ///
     /// Ascending keys that go to the node's end leave it whole and begin a new one. Where others
-    /// follow (those of the next partition, with composite keys) these are cut off instead, and make
-    /// space for more of the same; but a few of them are taken along. Descending keys the other way.
+    /// follow (those of the next partition, with composite keys) these are cut off instead, and
+    /// make space for more of the same; but a few of them are taken along. Descending keys the
+    /// other way.
     fn sequential(&self, index: usize, key: &[u8]) -> Option<Split> {
         let run = self.node.run();
         if usize::from(run.unsigned_abs()) < SEQUENTIAL_RUN.min(self.count / 2).max(1) {

@@ -1,8 +1,8 @@
 //! Comparison of a head with sixteen others at once, and of a fingerprint with 64 others.
 //!
-//! A mask has bit `i` set for lane (or byte) `i`. On x86-64 four SSE2 comparisons and move-masks (SSE2 is
-//! part of the architecture's baseline, so there is nothing to detect); elsewhere loops that compilers
-//! vectorise, or that compare eight bytes in a word. Pure functions.
+//! A mask has bit `i` set for lane (or byte) `i`. On x86-64 four SSE2 comparisons and move-masks
+//! (SSE2 is part of the architecture's baseline, so there is nothing to detect); elsewhere loops
+//! that compilers vectorise, or that compare eight bytes in a word. Pure functions.
 
 /// The lanes that are smaller than `head`.
 #[inline(always)]

@@ -1,13 +1,14 @@
 //! Records of a leaf, taken out of it: what one layout gives and another is built from.
 //!
-//! Whole keys and values lie one behind the other in one buffer. Invariant (of whoever pushes): the keys
-//! ascend. Plain data.
+//! Whole keys and values lie one behind the other in one buffer. Invariant (of whoever pushes): the
+//! keys ascend. Plain data.
 
 /// Records in the order of their keys.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Records {
     bytes: Vec<u8>,
-    /// Where each key ends, and each value: it begins where the key ends, and the next key behind it.
+    /// Where each key ends, and each value: it begins where the key ends, and the next key behind
+    /// it.
     ends: Vec<(usize, usize)>,
 }
 

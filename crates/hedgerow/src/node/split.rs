@@ -1,5 +1,5 @@
-//! Splits of inner nodes and comparison leaves. Where to cut is chosen by [`super::cut`]. Same conditions
-//! as [`super::write`].
+//! Splits of inner nodes and comparison leaves. Where to cut is chosen by [`super::cut`]. Same
+//! conditions as [`super::write`].
 
 use super::cut::{Cut, Divisible};
 use super::ladder::Ladder;

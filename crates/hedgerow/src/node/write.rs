@@ -415,8 +415,8 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     }
 }
 
-/// Writes what is the same in an empty node of any layout: kind, level, newest LSN (zero), fences, their
-/// common prefix, and where the heap begins. The other fields up to `fixed_end` become zero.
+/// Writes what is the same in an empty node of any layout: kind, level, newest LSN (zero), fences,
+/// their common prefix, and where the heap begins. The other fields up to `fixed_end` become zero.
 pub(super) fn write_frame(
     page: &mut [u8],
     kind: PageKind,
@@ -448,8 +448,8 @@ pub(super) fn write_frame(
     set_u32(page, HEAP_START, end as u32);
 }
 
-/// Counts insertions that come right behind the last one (up) or right before it (down): one at `index` of
-/// a node that had `old_count` keys.
+/// Counts insertions that come right behind the last one (up) or right before it (down): one at
+/// `index` of a node that had `old_count` keys.
 #[inline]
 pub(super) fn note_insertion(page: &mut [u8], index: usize, old_count: usize) {
     let last = u16_at(page, LAST_INSERT);

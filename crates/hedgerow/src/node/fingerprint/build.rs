@@ -1,8 +1,8 @@
 //! Records in order, out of a fingerprint leaf and into one.
 //!
-//! What is taken out are copies of whole keys and values, one behind the other in one buffer, so that
-//! another layout, with another prefix or none, can be built from them. Building sorts nothing: the
-//! records come in order, and the leaf is sorted. Same conditions as [`super::write`].
+//! What is taken out are copies of whole keys and values, one behind the other in one buffer, so
+//! that another layout, with another prefix or none, can be built from them. Building sorts
+//! nothing: the records come in order, and the leaf is sorted. Same conditions as [`super::write`].
 
 use super::super::layout::{common_prefix, count, max_record_bytes};
 use super::super::records::Records;
@@ -36,8 +36,8 @@ impl FingerprintLeaf<PlainBytes<'_>> {
 }
 
 impl<'a> FingerprintLeafMut<'a> {
-    /// Makes a leaf with these records out of a page, for keys `lower < key <= upper` (`None`: without
-    /// end), as [`Self::format`] does. The records are in order and between the fences.
+    /// Makes a leaf with these records out of a page, for keys `lower < key <= upper` (`None`:
+    /// without end), as [`Self::format`] does. The records are in order and between the fences.
     ///
     /// # Errors
     /// [`NoSpace`] if they do not fit, or one is longer than [`max_record_bytes`]; then nothing has

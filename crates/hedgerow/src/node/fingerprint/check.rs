@@ -1,9 +1,10 @@
-//! Checks of a fingerprint leaf's bytes: the whole one, which finds every defect, and the one at page-in.
+//! Checks of a fingerprint leaf's bytes: the whole one, which finds every defect, and the one at
+//! page-in.
 //!
-//! [`load_check`] looks at what could lead a writer out of the page: sizes, counts and places. A page
-//! that passes it makes no function of [`FingerprintLeafMut`](super::FingerprintLeafMut) panic, however
-//! wrong its keys, its order and its fingerprints are; and `check` passing implies `load_check` passing.
-//! Both are total over arbitrary bytes and change nothing.
+//! [`load_check`] looks at what could lead a writer out of the page: sizes, counts and places. A
+//! page that passes it makes no function of [`FingerprintLeafMut`](super::FingerprintLeafMut)
+//! panic, however wrong its keys, its order and its fingerprints are; and `check` passing implies
+//! `load_check` passing. Both are total over arbitrary bytes and change nothing.
 
 use super::super::check::{expected_prefix, flags_and_fences, is_page_size, slots_and_heap_bounds};
 use super::super::defect::Defect;

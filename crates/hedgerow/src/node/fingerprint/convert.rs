@@ -1,9 +1,9 @@
 //! Conversions between comparison leaves and fingerprint leaves, in place.
 //!
-//! No logical change: records, fences, ids, epoch and newest LSN stay, and so do the hints that tell a
-//! sequence of insertions. The caller holds the page exclusively, or a private copy of it; a page whose
-//! image is owed to a checkpoint hands it over first. Bytes are those of a page that has passed the check
-//! of its kind at page-in.
+//! No logical change: records, fences, ids, epoch and newest LSN stay, and so do the hints that
+//! tell a sequence of insertions. The caller holds the page exclusively, or a private copy of it; a
+//! page whose image is owed to a checkpoint hands it over first. Bytes are those of a page that has
+//! passed the check of its kind at page-in.
 
 use super::super::ladder::{Hints, Ladder};
 use super::super::layout::{
@@ -21,8 +21,8 @@ use hedgerow_sync::optimistic::PlainBytes;
 /// Makes a fingerprint leaf of a comparison leaf. It is sorted.
 ///
 /// # Errors
-/// [`NoSpace`] if the records do not fit (which takes some with lengths above 255, or an unusually full
-/// page), or the page is no comparison leaf; then nothing has changed.
+/// [`NoSpace`] if the records do not fit (which takes some with lengths above 255, or an unusually
+/// full page), or the page is no comparison leaf; then nothing has changed.
 pub fn comparison_to_fingerprint(page: &mut [u8]) -> Result<(), NoSpace> {
     if !is_leaf_of(page, PageKind::ComparisonLeaf) {
         return Err(NoSpace);
@@ -78,8 +78,9 @@ impl<L: Ladder> Node<PlainBytes<'_>, L> {
 }
 
 impl<'a, L: Ladder> NodeMut<'a, L> {
-    /// Makes a comparison leaf with these records out of a page, for keys `lower < key <= upper` (`None`:
-    /// without end), as [`Self::format`] does. The records are in order and between the fences.
+    /// Makes a comparison leaf with these records out of a page, for keys `lower < key <= upper`
+    /// (`None`: without end), as [`Self::format`] does. The records are in order and between the
+    /// fences.
     ///
     /// # Errors
     /// [`NoSpace`] if they do not fit, or one is longer than [`max_record_bytes`]; then nothing has

@@ -1,12 +1,12 @@
 //! What a fingerprint is. It stands in pages, so it is part of the file format and has a number.
 //!
-//! Function 1 is the low byte of XXH3-64, with seed 0, of the key without the node's prefix. XXH3 is
-//! published, mixes well in all bits, and takes a short key in a few multiplications. The prefix is left
-//! out, as in the paper: it says nothing within a node, and is most of a URL. So whoever changes a
-//! prefix computes fingerprints anew. Pure; any change here needs a new number.
+//! Function 1 is the low byte of XXH3-64, with seed 0, of the key without the node's prefix. XXH3
+//! is published, mixes well in all bits, and takes a short key in a few multiplications. The prefix
+//! is left out, as in the paper: it says nothing within a node, and is most of a URL. So whoever
+//! changes a prefix computes fingerprints anew. Pure; any change here needs a new number.
 //!
-//! It is no keyed hash: whoever chooses the keys can give them all one fingerprint, with 256 tries a
-//! key. What that costs is bounded by [`super::layout::CROWD`].
+//! It is no keyed hash: whoever chooses the keys can give them all one fingerprint, with 256 tries
+//! a key. What that costs is bounded by [`super::layout::CROWD`].
 
 use twox_hash::XxHash3_64;
 

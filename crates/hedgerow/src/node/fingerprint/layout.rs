@@ -1,6 +1,7 @@
 //! Where the fields of a fingerprint leaf lie, and the arithmetic of its space.
 //!
-//! The fields up to byte 56, the last two of the header and the fences are those of [`super::super::layout`]:
+//! The fields up to byte 56, the last two of the header and the fences are those of
+//! [`super::super::layout`]:
 //!
 //! ```text
 //! 36 count u16           38 prefix_len u16      40 lower_len u16       42 upper_len u16
@@ -9,16 +10,18 @@
 //! 64 fingerprints u8[capacity] | slots[count] | gap | heap | upper fence | lower fence
 //! ```
 //!
-//! A slot is *narrow*, 4 bytes (offset u16, suffix length u8, value length u8), as long as all lengths of
-//! the leaf allow it; else all are *wide*, 6 bytes, and node flag 2 is set. A record is the whole suffix and
-//! then the value. Records cost 5 bytes besides (7 if wide): the comparison leaf has 6, and hints.
+//! A slot is *narrow*, 4 bytes (offset u16, suffix length u8, value length u8), as long as all
+//! lengths of the leaf allow it; else all are *wide*, 6 bytes, and node flag 2 is set. A record is
+//! the whole suffix and then the value. Records cost 5 bytes besides (7 if wide): the comparison
+//! leaf has 6, and hints.
 //!
 //! Invariants (checked by [`super::check()`], the cheap half of them by [`super::load_check`]):
 //!
-//! - The first `sorted` records are in the order of their keys; the tail behind them is in any order.
+//! - The first `sorted` records are in the order of their keys; the tail behind them is in any
+//!   order.
 //! - Fingerprint `i` is that of the key of slot `i`, and no two records have one key.
-//! - Of one fingerprint there are at most [`CROWD`] records in the tail. (An insertion keeps it so. No check
-//!   looks at it: nothing but speed depends on it.)
+//! - Of one fingerprint there are at most [`CROWD`] records in the tail. (An insertion keeps it so.
+//!   No check looks at it: nothing but speed depends on it.)
 //! - `slots_end <= heap_start <= fences_start`, and `heap_live <= fences_start - heap_start`.
 //! - The space equation: fixed fields + fingerprints + slots + gap + live + dead + fences = page.
 //!
@@ -55,17 +58,17 @@ pub(super) const STEP: usize = 4;
 /// Fingerprints that are compared at once. Behind the last place slots are seen, and not heeded.
 pub(super) const BLOCK: usize = 64;
 
-/// Most records of one fingerprint that a look-up compares one after the other in the sorted part before
-/// it goes on by binary search, and most that are allowed into the tail before it is sorted. So a
-/// look-up makes at most so many comparisons twice, and a binary search. The more the number, the
-/// longer a look-up among keys that were chosen to collide; the fewer, the more often large leaves of
-/// ordinary keys are sorted: with 16, about every two thousand insertions.
+/// Most records of one fingerprint that a look-up compares one after the other in the sorted part
+/// before it goes on by binary search, and most that are allowed into the tail before it is sorted.
+/// So a look-up makes at most so many comparisons twice, and a binary search. The more the number,
+/// the longer a look-up among keys that were chosen to collide; the fewer, the more often large
+/// leaves of ordinary keys are sorted: with 16, about every two thousand insertions.
 pub(in super::super) const CROWD: usize = 16;
 
 const _: () = assert!(FUNCTION_FIELD + 2 <= super::super::layout::LAST_INSERT);
 const _: () = assert!(WIDE & (LOWER_INFINITE | UPPER_INFINITE) == 0);
-// Two fences and two records of the largest size always fit, as in a comparison leaf: fixed fields and slots
-// are smaller here, and the arithmetic is that of `max_record_bytes`.
+// Two fences and two records of the largest size always fit, as in a comparison leaf: fixed fields
+// and slots are smaller here, and the arithmetic is that of `max_record_bytes`.
 const _: () = {
     let longest = max_record_bytes(MAX_PAGE_BYTES);
     assert!(FINGERPRINTS + 2 * STEP + (WIDE_BYTES + 1) + 4 * longest <= MAX_PAGE_BYTES);
@@ -185,8 +188,8 @@ pub(super) const fn slot_width(wide: bool) -> usize {
     if wide { WIDE_BYTES } else { NARROW_BYTES }
 }
 
-/// Bytes that a leaf needs which holds `count` records, `live` bytes on the heap and `fences` bytes of
-/// fences, with nothing dead and no place too many for fingerprints.
+/// Bytes that a leaf needs which holds `count` records, `live` bytes on the heap and `fences` bytes
+/// of fences, with nothing dead and no place too many for fingerprints.
 pub(in super::super) const fn space_needed(
     count: usize,
     wide: bool,
@@ -234,7 +237,8 @@ pub(super) fn slot(page: &[u8], place: usize) -> Slot {
 
 /// Writes the slot at `place`, which is wide enough for it.
 pub(super) fn set_slot(page: &mut [u8], place: usize, slot: Slot) {
-    // A record without bytes may begin behind the last byte of a 64 KiB page, which 16 bits do not hold.
+    // A record without bytes may begin behind the last byte of a 64 KiB page, which 16 bits do not
+    // hold.
     let offset = if slot.record_bytes() == 0 { 0 } else { slot.offset };
     let wide = is_wide(page);
     let at = slots_start(page) + slot_width(wide) * place;

@@ -1,5 +1,5 @@
-//! Merges of two fingerprint leaves that are neighbours under one parent. The result is sorted. Same
-//! conditions as [`super::write`].
+//! Merges of two fingerprint leaves that are neighbours under one parent. The result is sorted.
+//! Same conditions as [`super::write`].
 
 use super::super::layout::{common_prefix, count, lower_fence, prefix, upper_fence};
 use super::super::merge::newest_lsn;
@@ -8,14 +8,14 @@ use super::layout::{Measure, sorted_count};
 use super::write::FingerprintLeafMut;
 use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PageKind};
 
-/// Bytes that a leaf would use which holds what `left` and its right neighbour `right` hold; more than a
-/// page if they cannot be merged. Never too few.
+/// Bytes that a leaf would use which holds what `left` and its right neighbour `right` hold; more
+/// than a page if they cannot be merged. Never too few.
 pub fn merge_space(left: &[u8], right: &[u8]) -> usize {
     merged(left, right).map_or(usize::MAX, |(records, fences)| records.space(fences))
 }
 
-/// The records of both in a leaf that reaches from the lower fence of one to the upper fence of the other,
-/// and the bytes of those fences. `None` if they are no such leaves of one size.
+/// The records of both in a leaf that reaches from the lower fence of one to the upper fence of the
+/// other, and the bytes of those fences. `None` if they are no such leaves of one size.
 fn merged(left: &[u8], right: &[u8]) -> Option<(Measure, usize)> {
     let is_ours = |page: &[u8]| page[KIND] == PageKind::FingerprintLeaf as u8 && page[LEVEL] == 0;
     if left.len() != right.len() || !is_ours(left) || !is_ours(right) {
@@ -36,12 +36,12 @@ fn merged(left: &[u8], right: &[u8]) -> Option<(Measure, usize)> {
 }
 
 impl FingerprintLeafMut<'_> {
-    /// Takes in what the right neighbour under the same parent holds. The neighbour's page is left as it
-    /// is, for the caller to free. The newest LSN becomes the larger of the two.
+    /// Takes in what the right neighbour under the same parent holds. The neighbour's page is left
+    /// as it is, for the caller to free. The newest LSN becomes the larger of the two.
     ///
     /// # Errors
-    /// [`NoSpace`] if both do not fit into one page, or one is no fingerprint leaf; then nothing has
-    /// changed.
+    /// [`NoSpace`] if both do not fit into one page, or one is no fingerprint leaf; then nothing
+    /// has changed.
     pub fn merge(&mut self, right: &[u8]) -> Result<(), NoSpace> {
         let Some((records, fences)) = merged(self.page, right) else { return Err(NoSpace) };
         if records.space(fences) > self.page.len() {

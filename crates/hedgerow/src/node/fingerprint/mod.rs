@@ -1,18 +1,19 @@
 //! The fingerprint leaf ("B-Trees Are Back" section 3.4): records are found by one-byte hashes.
 //!
-//! A look-up compares the key's fingerprint with all those of the leaf, 64 at once, and looks only at
-//! records whose fingerprint agrees: of other records it touches nothing. Records need no order for
-//! that. Those inserted last stand in an unsorted tail behind the sorted part, and are sorted into it when
-//! somebody wants the order: a split, a merge, a conversion, or a cursor, in its private copy.
-//! Sorting is no logical change: the leaf holds the same records.
+//! A look-up compares the key's fingerprint with all those of the leaf, 64 at once, and looks only
+//! at records whose fingerprint agrees: of other records it touches nothing. Records need no order
+//! for that. Those inserted last stand in an unsorted tail behind the sorted part, and are sorted
+//! into it when somebody wants the order: a split, a merge, a conversion, or a cursor, in its
+//! private copy. Sorting is no logical change: the leaf holds the same records.
 //!
-//! `layout` says where the fields lie, `hash` what a fingerprint is; [`FingerprintLeaf`] reads, over racing
-//! bytes as over plain ones; [`FingerprintLeafMut`] changes, one file for an operation; [`check()`]
-//! and [`load_check`] are for this layout what [`super::check()`] and [`super::load_check`] are for the
-//! other nodes. Header, fences and prefix lie where all nodes have them.
+//! `layout` says where the fields lie, `hash` what a fingerprint is; [`FingerprintLeaf`] reads,
+//! over racing bytes as over plain ones; [`FingerprintLeafMut`] changes, one file for an operation;
+//! [`check()`] and [`load_check`] are for this layout what [`super::check()`] and
+//! [`super::load_check`] are for the other nodes. Header, fences and prefix lie where all nodes
+//! have them.
 //!
-//! Records are addressed by *place*, an index of slot and fingerprint. A place is valid until the next
-//! insertion, removal or sort. In a sorted leaf places are in the order of the keys.
+//! Records are addressed by *place*, an index of slot and fingerprint. A place is valid until the
+//! next insertion, removal or sort. In a sorted leaf places are in the order of the keys.
 
 mod build;
 mod check;

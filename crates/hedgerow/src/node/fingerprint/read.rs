@@ -1,10 +1,10 @@
 //! The read side of a fingerprint leaf, over any [`PageBytes`]: look-ups, and records by place.
 //!
-//! A `FingerprintLeaf` is a view: it owns nothing and checks nothing. Over racing bytes every result is
-//! untrusted until the page is validated; over a page that [`super::load_check`] has passed and that is
-//! latched it is the truth. All functions are total: offsets that lead out of the page read zeros, loops
-//! are bounded by the count as it was read, nothing is allocated (but by those that append to a vector).
-//! `Copy`; as thread-safe as the bytes under it.
+//! A `FingerprintLeaf` is a view: it owns nothing and checks nothing. Over racing bytes every
+//! result is untrusted until the page is validated; over a page that [`super::load_check`] has
+//! passed and that is latched it is the truth. All functions are total: offsets that lead out of
+//! the page read zeros, loops are bounded by the count as it was read, nothing is allocated (but by
+//! those that append to a vector). `Copy`; as thread-safe as the bytes under it.
 
 use super::super::lanes;
 use super::super::layout::{COUNT, HEAP_LIVE, NODE_FLAGS, PREFIX_LEN};
@@ -53,8 +53,8 @@ impl Slots {
     }
 }
 
-/// The first eight bytes of a suffix, zero-padded, as a number. Where two such numbers differ they are in
-/// the order of the suffixes.
+/// The first eight bytes of a suffix, zero-padded, as a number. Where two such numbers differ they
+/// are in the order of the suffixes.
 #[inline(always)]
 pub(super) fn head(suffix: &[u8]) -> u64 {
     if let Some(first) = suffix.first_chunk::<8>() {
@@ -76,8 +76,8 @@ impl<B: PageBytes> FingerprintLeaf<B> {
         self.bytes
     }
 
-    /// The leaf as any node, for what is the same in all layouts: header, fences and prefix, and the bytes
-    /// of records. Its records mean nothing there.
+    /// The leaf as any node, for what is the same in all layouts: header, fences and prefix, and
+    /// the bytes of records. Its records mean nothing there.
     #[inline(always)]
     pub fn as_node(&self) -> Node<B> {
         Node::new(self.bytes)
@@ -127,8 +127,8 @@ impl<B: PageBytes> FingerprintLeaf<B> {
 
     /// Finds the place of a key.
     ///
-    /// The key must have reached this leaf by traversal, so that it has the leaf's prefix; otherwise the
-    /// result is some place or none.
+    /// The key must have reached this leaf by traversal, so that it has the leaf's prefix;
+    /// otherwise the result is some place or none.
     #[inline(always)]
     pub fn find(&self, key: &[u8]) -> Option<usize> {
         self.find_record(key)
@@ -162,9 +162,9 @@ impl<B: PageBytes> FingerprintLeaf<B> {
         None
     }
 
-    /// The first place that may hold a key, whose fingerprint and length agree, found without a look at any
-    /// record: what to ask the memory for before [`Self::find`], by those who have other things to do
-    /// meanwhile.
+    /// The first place that may hold a key, whose fingerprint and length agree, found without a
+    /// look at any record: what to ask the memory for before [`Self::find`], by those who have
+    /// other things to do meanwhile.
     #[inline]
     pub fn candidate(&self, key: &[u8]) -> Option<usize> {
         let probe = self.probe(key);
@@ -201,8 +201,9 @@ impl<B: PageBytes> FingerprintLeaf<B> {
             && self.bytes.equals(slot.offset, slot.suffix_len, probe.suffix)
     }
 
-    /// Goes on with a search that has met many records with the key's fingerprint below place `from`:
-    /// a binary search over the sorted part, and then the tail, where there are few of them.
+    /// Goes on with a search that has met many records with the key's fingerprint below place
+    /// `from`: a binary search over the sorted part, and then the tail, where there are few of
+    /// them.
     #[cold]
     #[inline(never)]
     fn find_in_crowd(&self, probe: &Probe<'_>, fingerprint: u8, from: usize) -> Option<usize> {
@@ -340,8 +341,8 @@ impl<B: PageBytes> FingerprintLeaf<B> {
         self.bytes.field_u32::<{ HEAP_LIVE }>() as usize
     }
 
-    /// Bytes of the page that are in use, once compacted: fixed fields, fingerprints, slots, records,
-    /// fences. `used_bytes + free_bytes` is the page.
+    /// Bytes of the page that are in use, once compacted: fixed fields, fingerprints, slots,
+    /// records, fences. `used_bytes + free_bytes` is the page.
     pub fn used_bytes(&self) -> usize {
         let node = self.as_node();
         let fences = node.lower_fence_len() + node.upper_fence_len();
@@ -353,8 +354,8 @@ impl<B: PageBytes> FingerprintLeaf<B> {
         self.bytes.len().saturating_sub(self.used_bytes())
     }
 
-    /// Asks the memory for the lines that a search reads first: fields, fingerprints, and the slots of a
-    /// leaf of about 64 records.
+    /// Asks the memory for the lines that a search reads first: fields, fingerprints, and the slots
+    /// of a leaf of about 64 records.
     #[inline(always)]
     pub fn prefetch(&self) {
         for line in 0..6 {
@@ -378,9 +379,9 @@ impl<'a> FingerprintLeaf<PlainBytes<'a>> {
         self.bytes.as_slice().get(self.slot(place).value_range()).unwrap_or(&[])
     }
 
-    /// Writes the key at `place`, without the shared prefix, to `key` from `at` on. Returns where it ends
-    /// in `key`, and the value. What `key` holds behind the end is arbitrary. For cursors: in a sorted leaf
-    /// places are in the order of the keys.
+    /// Writes the key at `place`, without the shared prefix, to `key` from `at` on. Returns where
+    /// it ends in `key`, and the value. What `key` holds behind the end is arbitrary. For cursors:
+    /// in a sorted leaf places are in the order of the keys.
     #[inline(always)]
     pub fn record(&self, place: usize, key: &mut [u8], at: usize) -> (usize, &'a [u8]) {
         let page = self.bytes.as_slice();

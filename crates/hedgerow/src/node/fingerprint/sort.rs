@@ -1,10 +1,11 @@
 //! Lazy sorting: the unsorted tail becomes part of the sorted one.
 //!
-//! No logical change: the leaf holds the same records before and after. The tail is sorted by itself, by
-//! the first eight bytes of each key as far as these settle it, and merged from behind. A record of the
-//! tail looks for its place by steps that double, so a short tail costs a binary search for each record,
-//! and a long one little more than a merge. Fingerprints move with their slots and are not computed anew;
-//! the heap is not touched. Same conditions as [`super::write`]; allocates a vector for the tail.
+//! No logical change: the leaf holds the same records before and after. The tail is sorted by
+//! itself, by the first eight bytes of each key as far as these settle it, and merged from behind.
+//! A record of the tail looks for its place by steps that double, so a short tail costs a binary
+//! search for each record, and a long one little more than a merge. Fingerprints move with their
+//! slots and are not computed anew; the heap is not touched. Same conditions as [`super::write`];
+//! allocates a vector for the tail.
 
 use super::super::layout::count;
 use super::super::write::note_insertion;
@@ -13,8 +14,8 @@ use super::read::head;
 use super::write::FingerprintLeafMut;
 use std::cmp::Ordering;
 
-/// So many of the last insertions tell whether there is a sequence: enough for one in which neighbours
-/// change places.
+/// So many of the last insertions tell whether there is a sequence: enough for one in which
+/// neighbours change places.
 const ARRIVALS: usize = 32;
 
 /// A record of the tail, in 24 bytes.
@@ -53,9 +54,9 @@ impl Entry {
 impl FingerprintLeafMut<'_> {
     /// Sorts the tail into the sorted part. Nothing is done if there is none.
     ///
-    /// No logical change, but one of bytes: a page whose image is owed to a checkpoint hands it over first,
-    /// a page that is clean stays clean. Places that were known are not valid any more. A reader that must
-    /// not change the page sorts a private copy.
+    /// No logical change, but one of bytes: a page whose image is owed to a checkpoint hands it
+    /// over first, a page that is clean stays clean. Places that were known are not valid any more.
+    /// A reader that must not change the page sorts a private copy.
     pub fn sort(&mut self) {
         let (sorted, count) = (sorted_count(self.page), count(self.page));
         if sorted >= count {
@@ -118,8 +119,8 @@ impl FingerprintLeafMut<'_> {
         high
     }
 
-    /// Tells the run of insertions what the last ones of the tail were, given where in the order of all
-    /// keys each of them stands now.
+    /// Tells the run of insertions what the last ones of the tail were, given where in the order of
+    /// all keys each of them stands now.
     fn note_arrivals(&mut self, ranks: &[u16]) {
         let count = count(self.page);
         for (at, &rank) in ranks.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Splits of fingerprint leaves. Both sides come out sorted, and with fingerprints for their new prefixes.
-//! Where to cut is chosen by [`super::super::cut`]. Same conditions as [`super::write`].
+//! Splits of fingerprint leaves. Both sides come out sorted, and with fingerprints for their new
+//! prefixes. Where to cut is chosen by [`super::super::cut`]. Same conditions as [`super::write`].
 
 use super::super::cut::{Cut, Divisible};
 use super::super::layout::{count, lower_fence, prefix, upper_fence};
@@ -42,16 +42,16 @@ impl<'p> Divisible<'p> for Sorted<'p> {
 }
 
 impl FingerprintLeafMut<'_> {
-    /// Sorts the leaf and chooses where to split it. Of a hint the key is looked at; where it goes is
-    /// found out here.
+    /// Sorts the leaf and chooses where to split it. Of a hint the key is looked at; where it goes
+    /// is found out here.
     ///
-    /// After the split an insertion that found no space may, with records near the limit or with one that
-    /// makes slots wide, find none again: then the side that it goes to is split again. A leaf with one
-    /// record always has space for one more.
+    /// After the split an insertion that found no space may, with records near the limit or with
+    /// one that makes slots wide, find none again: then the side that it goes to is split again. A
+    /// leaf with one record always has space for one more.
     ///
     /// # Panics
-    /// If the leaf has fewer than two records; such a leaf never lacks space for a record of at most
-    /// [`max_record_bytes`](super::super::max_record_bytes).
+    /// If the leaf has fewer than two records; such a leaf never lacks space for a record of at
+    /// most [`max_record_bytes`](super::super::max_record_bytes).
     pub fn choose_split(&mut self, hint: SplitHint<'_>) -> Split {
         self.sort();
         let hint = match hint {
@@ -63,15 +63,15 @@ impl FingerprintLeafMut<'_> {
         Cut::new(Sorted(self.page)).choose(hint)
     }
 
-    /// Whether both sides of a cut with any separator, not only one of [`Self::choose_split`], fit into a
-    /// page. The leaf is sorted, as [`Self::choose_split`] leaves it.
+    /// Whether both sides of a cut with any separator, not only one of [`Self::choose_split`], fit
+    /// into a page. The leaf is sorted, as [`Self::choose_split`] leaves it.
     pub fn fits_split(&self, split: &Split) -> bool {
         Cut::new(Sorted(self.page)).fits_with(split.index, &split.separator)
     }
 
-    /// Splits this leaf: it keeps the keys up to the separator, and `right`, a fresh page, becomes the
-    /// leaf for those above it, with the same newest LSN. Both get their fences and the prefix that
-    /// follows from them.
+    /// Splits this leaf: it keeps the keys up to the separator, and `right`, a fresh page, becomes
+    /// the leaf for those above it, with the same newest LSN. Both get their fences and the prefix
+    /// that follows from them.
     ///
     /// # Panics
     /// If `split` was not chosen for this leaf as it is, or the pages differ in size.

@@ -1,9 +1,10 @@
 //! Changes of a fingerprint leaf: format, insert, update, remove, and compaction under them.
 //!
-//! The caller holds the page exclusively, or a private copy of it, and has seen [`super::load_check`]
-//! pass since the page came from outside; then nothing here panics, whatever else is wrong with the
-//! bytes. Invariants: a call that gives [`NoSpace`] has changed nothing; after every call those of
-//! [`super::layout`] hold. Removed records stay on the heap until an insertion needs their space.
+//! The caller holds the page exclusively, or a private copy of it, and has seen
+//! [`super::load_check`] pass since the page came from outside; then nothing here panics, whatever
+//! else is wrong with the bytes. Invariants: a call that gives [`NoSpace`] has changed nothing;
+//! after every call those of [`super::layout`] hold. Removed records stay on the heap until an
+//! insertion needs their space.
 
 use super::super::layout::{
     COUNT, HEAP_START, PREFIX_LEN, RUN, count, fences_start, heap_live, heap_start,
@@ -22,8 +23,8 @@ use crate::page::header::PageKind;
 use hedgerow_sync::optimistic::PlainBytes;
 use std::ops::Range;
 
-/// The array of fingerprints grows by so many places while there is room, and by a step when the page is
-/// nearly full: whenever it grows, all slots move.
+/// The array of fingerprints grows by so many places while there is room, and by a step when the
+/// page is nearly full: whenever it grows, all slots move.
 const GROWTH: usize = 16;
 
 /// A fingerprint leaf to change.
@@ -41,8 +42,8 @@ impl<'a> FingerprintLeafMut<'a> {
 
     /// Makes an empty leaf out of a page, for keys `lower < key <= upper` (`None`: without end).
     ///
-    /// Of the page's header, ids, epoch and checksum stay; the newest LSN becomes zero. The fences have
-    /// at most [`max_record_bytes`] each.
+    /// Of the page's header, ids, epoch and checksum stay; the newest LSN becomes zero. The fences
+    /// have at most [`max_record_bytes`] each.
     pub fn format(page: &'a mut [u8], lower: Option<&[u8]>, upper: Option<&[u8]>) -> Self {
         write_frame(page, PageKind::FingerprintLeaf, 0, FINGERPRINTS, [lower, upper]);
         set_u16(page, FUNCTION_FIELD, FUNCTION);
@@ -76,7 +77,8 @@ impl<'a> FingerprintLeafMut<'a> {
         value(self.page, place)
     }
 
-    /// Inserts a record, whose key [`FingerprintLeaf::find`] has not found. Its place is the last one.
+    /// Inserts a record, whose key [`FingerprintLeaf::find`] has not found. Its place is the last
+    /// one.
     ///
     /// The leaf may be sorted before, so that places that were known are not valid any more.
     ///
@@ -109,8 +111,8 @@ impl<'a> FingerprintLeafMut<'a> {
         last.is_none_or(|last| suffix(self.page, last) < above)
     }
 
-    /// Gives the record at `place` another value: where it lies, if it is not longer than the old one. The
-    /// record keeps its place.
+    /// Gives the record at `place` another value: where it lies, if it is not longer than the old
+    /// one. The record keeps its place.
     ///
     /// # Errors
     /// [`NoSpace`] as for [`Self::insert`]; never if the value does not get longer.
@@ -157,8 +159,8 @@ impl<'a> FingerprintLeafMut<'a> {
         Ok(())
     }
 
-    /// Removes the record at `place`. Of the sorted part those behind it move up; the last record of the
-    /// tail goes where a place has become free.
+    /// Removes the record at `place`. Of the sorted part those behind it move up; the last record
+    /// of the tail goes where a place has become free.
     ///
     /// # Panics
     /// If there is no such record.
@@ -194,8 +196,8 @@ impl<'a> FingerprintLeafMut<'a> {
             .copy_within(FINGERPRINTS + from.start..FINGERPRINTS + from.end, FINGERPRINTS + to);
     }
 
-    /// Makes room for one more record: another size of the array of fingerprints, or compaction, perhaps
-    /// with wide slots.
+    /// Makes room for one more record: another size of the array of fingerprints, or compaction,
+    /// perhaps with wide slots.
     fn make_room(&mut self, record: Measure) -> Result<(), NoSpace> {
         let count = count(self.page) + 1;
         let needed = places_needed(count);
@@ -229,9 +231,9 @@ impl<'a> FingerprintLeafMut<'a> {
         space_needed(count, wide, live, self.page.len() - fences_start(self.page))
     }
 
-    /// Packs the records at the end of the heap, in the order of their places, and gives the array of
-    /// fingerprints `capacity` places, enough for the count, and slots that are wide or not; wide ones stay
-    /// so. Gives a copy of the page as it was.
+    /// Packs the records at the end of the heap, in the order of their places, and gives the array
+    /// of fingerprints `capacity` places, enough for the count, and slots that are wide or not;
+    /// wide ones stay so. Gives a copy of the page as it was.
     fn compact(&mut self, capacity: usize, wide: bool) -> Vec<u8> {
         let old = self.page.to_vec();
         set_u16(self.page, CAPACITY, capacity);

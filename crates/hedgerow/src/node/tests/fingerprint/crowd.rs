@@ -121,8 +121,8 @@ fn look_ups_among_keys_of_one_fingerprint_end_soon() {
     eprintln!("most comparisons of a look-up: {worst:?}");
 }
 
-/// Sorts are what an insertion may cost beyond itself: at most one for every [`CROWD`] of them, and each
-/// takes the tail alone, with a binary search for each record of it.
+/// Sorts are what an insertion may cost beyond itself: at most one for every [`CROWD`] of them, and
+/// each takes the tail alone, with a binary search for each record of it.
 #[test]
 fn insertions_of_one_fingerprint_sort_now_and_then() {
     let mut random = Random::new(52);

@@ -56,8 +56,8 @@ fn sequential_insertions_leave_full_pages() {
     assert!((60..=80).contains(&shuffled), "{shuffled}");
 }
 
-/// Keys that begin alike, as long as URLs and titles are: a fingerprint leaf has fewer bytes a record than a
-/// comparison leaf.
+/// Keys that begin alike, as long as URLs and titles are: a fingerprint leaf has fewer bytes a
+/// record than a comparison leaf.
 #[test]
 fn records_take_less_than_in_comparison_leaves() {
     for (seed, prefix, suffix) in [(71, 40, 20), (72, 8, 11), (73, 0, 4)] {

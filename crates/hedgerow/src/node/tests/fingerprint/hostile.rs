@@ -1,4 +1,5 @@
-//! Arbitrary bytes: reads are total over anything, writes over whatever passes the check at page-in.
+//! Arbitrary bytes: reads are total over anything, writes over whatever passes the check at
+//! page-in.
 
 use super::*;
 use crate::node::fingerprint::fingerprint_to_comparison;
@@ -134,7 +135,8 @@ fn reads_of_any_bytes_end() {
                 page[LEVEL] = 0;
             }
             if round % 4 == 0 {
-                // Fingerprints that all agree with the empty suffix, which keys without the prefix have.
+                // Fingerprints that all agree with the empty suffix, which keys without the prefix
+                // have.
                 page[64..page_bytes / 2].fill(fingerprint(&[]));
             }
             read_everything(&page, &mut random);

@@ -1,5 +1,5 @@
-//! Property tests of fingerprint leaves against a sorted map, on several page sizes. Everything derives
-//! from a seed, which a failure prints.
+//! Property tests of fingerprint leaves against a sorted map, on several page sizes. Everything
+//! derives from a seed, which a failure prints.
 
 mod changes;
 mod convert;

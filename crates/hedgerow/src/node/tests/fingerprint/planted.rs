@@ -1,4 +1,5 @@
-//! Planted defects: `check` names each of them, and `load_check` those that could lead a writer astray.
+//! Planted defects: `check` names each of them, and `load_check` those that could lead a writer
+//! astray.
 
 use super::*;
 use crate::node::layout::{
