@@ -11,9 +11,9 @@
 //! ```
 //!
 //! A slot is *narrow*, 4 bytes (offset u16, suffix length u8, value length u8), as long as all
-//! lengths of the leaf allow it; else all are *wide*, 6 bytes, and bit 2 of the flags is set. A record is
-//! the whole suffix and then the value. Records cost 5 bytes besides (7 if wide): the comparison
-//! leaf has 6, and hints.
+//! lengths of the leaf allow it; else all are *wide*, 6 bytes, and bit 2 of the flags is set. A
+//! record is the whole suffix and then the value. Records cost 5 bytes besides (7 if wide): the
+//! comparison leaf has 6, and hints.
 //!
 //! Invariants (checked by [`super::check()`], the cheap half of them by [`super::load_check`]):
 //!
