@@ -131,7 +131,7 @@ fn equal_bytes_in_words(lanes: [u32; 16], byte: u8) -> u64 {
         let word = u64::from(pair[0]) | u64::from(pair[1]) << 32;
         let different = word ^ u64::from_ne_bytes([byte; 8]);
         // The top bit of each byte that is zero. Nothing is carried from one byte into the next.
-        let equal = !((different & LOW_BITS) + LOW_BITS | different | LOW_BITS);
+        let equal = !(((different & LOW_BITS) + LOW_BITS) | different | LOW_BITS);
         mask |= (equal >> 7).wrapping_mul(GATHER) >> 56 << (8 * at);
     }
     mask

@@ -164,19 +164,21 @@ impl<B: PageBytes> FingerprintLeaf<B> {
 
     /// The first place that may hold a key, whose fingerprint and length agree, found without a
     /// look at any record: what to ask the memory for before [`Self::find`], by those who have
-    /// other things to do meanwhile.
+    /// other things to do meanwhile. Gives up where [`Self::find`] goes on by binary search.
     #[inline]
     pub fn candidate(&self, key: &[u8]) -> Option<usize> {
         let probe = self.probe(key);
         let fingerprint = fingerprint(probe.suffix);
         let mut base = 0;
-        while base < probe.count {
+        let mut others = 0;
+        while base < probe.count && others < CROWD {
             let mut mask = self.matches(fingerprint, base, probe.count);
             while mask != 0 {
                 let place = base + mask.trailing_zeros() as usize;
                 if probe.slots.read(self.bytes, place).suffix_len == probe.suffix.len() {
                     return Some(place);
                 }
+                others += 1;
                 mask &= mask - 1;
             }
             base += BLOCK;
