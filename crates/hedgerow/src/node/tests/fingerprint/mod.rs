@@ -7,6 +7,7 @@ mod crowd;
 mod fill;
 mod hostile;
 mod planted;
+mod racing;
 
 use super::{Model, Random, fences_of, new_page};
 use crate::node::fingerprint::{
