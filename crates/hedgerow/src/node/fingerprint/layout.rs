@@ -29,7 +29,8 @@
 
 use super::super::layout::{
     HEADS_CAPACITY, HEAP_LIVE, HINTS, LEAF_SLOT_BYTES, LOWER_INFINITE, NODE_FLAGS, UPPER_CHILD,
-    UPPER_INFINITE, VALUE_LEN_MASK, count, max_record_bytes, prefix, set_u16, u16_at, u32_at,
+    UPPER_INFINITE, VALUE_LEN_MASK, count, max_record_bytes, prefix, set_u16, set_u32, u16_at,
+    u32_at,
 };
 use crate::page::header::MAX_PAGE_BYTES;
 use std::ops::{Add, Range};
@@ -225,31 +226,39 @@ pub(super) fn slots_end(page: &[u8]) -> usize {
     slots_start(page) + slot_width(is_wide(page)) * count(page)
 }
 
+/// Some bytes of a page, with one look at its length.
+#[inline(always)]
+fn bytes_at<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&page[at..at + N]);
+    bytes
+}
+
 /// Reads the slot at `place`.
+#[inline]
 pub(super) fn slot(page: &[u8], place: usize) -> Slot {
     if is_wide(page) {
-        let at = slots_start(page) + WIDE_BYTES * place;
-        Slot::wide(u64::from(u32_at(page, at)) | (u16_at(page, at + 4) as u64) << 32)
+        let [a, b, c, d, e, f] = bytes_at(page, slots_start(page) + WIDE_BYTES * place);
+        Slot::wide(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
     } else {
-        Slot::narrow(u32_at(page, slots_start(page) + NARROW_BYTES * place))
+        Slot::narrow(u32::from_le_bytes(bytes_at(page, slots_start(page) + NARROW_BYTES * place)))
     }
 }
 
 /// Writes the slot at `place`, which is wide enough for it.
+#[inline]
 pub(super) fn set_slot(page: &mut [u8], place: usize, slot: Slot) {
     // A record without bytes may begin behind the last byte of a 64 KiB page, which 16 bits do not
     // hold.
     let offset = if slot.record_bytes() == 0 { 0 } else { slot.offset };
-    let wide = is_wide(page);
-    let at = slots_start(page) + slot_width(wide) * place;
-    set_u16(page, at, offset);
-    if wide {
-        set_u16(page, at + 2, slot.suffix_len);
-        set_u16(page, at + 4, slot.value_len);
+    if is_wide(page) {
+        let word = offset as u64 | (slot.suffix_len as u64) << 16 | (slot.value_len as u64) << 32;
+        let at = slots_start(page) + WIDE_BYTES * place;
+        page[at..at + WIDE_BYTES].copy_from_slice(&word.to_le_bytes()[..WIDE_BYTES]);
     } else {
         debug_assert!(slot.suffix_len.max(slot.value_len) <= LONGEST_NARROW);
-        page[at + 2] = slot.suffix_len as u8;
-        page[at + 3] = slot.value_len as u8;
+        let word = offset as u32 | (slot.suffix_len as u32) << 16 | (slot.value_len as u32) << 24;
+        set_u32(page, slots_start(page) + NARROW_BYTES * place, word);
     }
 }
 
@@ -266,7 +275,7 @@ pub(super) fn value(page: &[u8], place: usize) -> &[u8] {
 /// Counts bytes of records that have come and gone.
 pub(super) fn add_live(page: &mut [u8], more: usize, less: usize) {
     let live = u32_at(page, HEAP_LIVE) as usize + more - less;
-    super::super::layout::set_u32(page, HEAP_LIVE, live as u32);
+    set_u32(page, HEAP_LIVE, live as u32);
 }
 
 /// The part of a whole key that a leaf stores; nothing of one that has not the leaf's prefix.

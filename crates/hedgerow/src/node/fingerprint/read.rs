@@ -232,15 +232,27 @@ impl<B: PageBytes> FingerprintLeaf<B> {
         None
     }
 
+    /// Whether [`CROWD`] records of the tail, or more, have a fingerprint.
+    #[inline(always)]
+    pub(super) fn is_tail_crowded(&self, fingerprint: u8) -> bool {
+        let (count, sorted) = (self.count(), self.sorted_count());
+        count.saturating_sub(sorted) >= CROWD && self.crowd_in_tail(fingerprint) >= CROWD
+    }
+
     /// How many records of the tail have a fingerprint.
-    pub(super) fn crowd_in_tail(&self, fingerprint: u8) -> usize {
+    #[inline(always)]
+    fn crowd_in_tail(&self, fingerprint: u8) -> usize {
         let (count, sorted) = (self.count(), self.sorted_count());
         let mut base = sorted / BLOCK * BLOCK;
         let mut crowd = 0;
         while base < count {
             let below = sorted.saturating_sub(base).min(BLOCK - 1);
-            let mask = self.matches(fingerprint, base, count) >> below;
-            crowd += mask.count_ones() as usize;
+            let mut mask = self.matches(fingerprint, base, count) >> below;
+            // Mostly there is none, and without an instruction for it a count of ones is long.
+            while mask != 0 {
+                crowd += 1;
+                mask &= mask - 1;
+            }
             base += BLOCK;
         }
         crowd

@@ -14,12 +14,12 @@ use super::super::read::Node;
 use super::super::write::{NoSpace, note_insertion, write_frame};
 use super::hash::{FUNCTION, fingerprint};
 use super::layout::{
-    CAPACITY, CROWD, FINGERPRINTS, FUNCTION_FIELD, Measure, SORTED, STEP, Slot, add_live,
-    cut_prefix, is_wide, places_needed, set_slot, set_wide, slot, slot_width, slots_end,
-    slots_start, sorted_count, space_needed, suffix, value,
+    CAPACITY, FINGERPRINTS, FUNCTION_FIELD, Measure, SORTED, STEP, Slot, add_live, cut_prefix,
+    is_wide, places_needed, set_slot, set_wide, slot, slot_width, slots_end, slots_start,
+    sorted_count, space_needed, suffix, value,
 };
 use super::read::FingerprintLeaf;
-use crate::page::header::PageKind;
+use crate::page::header::{MIN_PAGE_BYTES, PageKind};
 use hedgerow_sync::optimistic::PlainBytes;
 use std::ops::Range;
 
@@ -86,13 +86,14 @@ impl<'a> FingerprintLeafMut<'a> {
     /// [`NoSpace`] if the leaf must be split first, or if key and value are longer than
     /// [`max_record_bytes`] (which no split can help; the caller has checked it).
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<(), NoSpace> {
+        assert!(self.page.len() >= MIN_PAGE_BYTES, "a page of {} bytes", self.page.len());
         if key.len() + value.len() > max_record_bytes(self.page.len()) {
             return Err(NoSpace);
         }
         let suffix = cut_prefix(self.page, key);
         self.make_room(Measure::record(suffix.len(), value.len()))?;
         let fingerprint = fingerprint(suffix);
-        if self.as_leaf().crowd_in_tail(fingerprint) >= CROWD {
+        if self.as_leaf().is_tail_crowded(fingerprint) {
             self.sort();
         }
         let place = count(self.page);
@@ -264,23 +265,28 @@ impl<'a> FingerprintLeafMut<'a> {
 
     /// Appends a record whose suffix comes in two parts, behind the last place. There is room.
     pub(super) fn append_record(&mut self, parts: [&[u8]; 2], value: &[u8], fingerprint: u8) {
-        let place = count(self.page);
+        let page = &mut *self.page;
+        // After this none of the header's fields takes a look at the length.
+        assert!(page.len() >= MIN_PAGE_BYTES, "a page of {} bytes", page.len());
+        let place = count(page);
         let suffix_len = parts[0].len() + parts[1].len();
         let record = suffix_len + value.len();
-        let offset = heap_start(self.page) - record;
-        let mut at = offset;
-        for part in [parts[0], parts[1], value] {
-            // A copy of nothing is a call like any other, and insertions have but one part.
-            if !part.is_empty() {
-                self.page[at..at + part.len()].copy_from_slice(part);
-                at += part.len();
-            }
+        let offset = heap_start(page) - record;
+        let to = &mut page[offset..offset + record];
+        let (to_suffix, to_value) = to.split_at_mut(suffix_len);
+        if parts[1].is_empty() {
+            to_suffix.copy_from_slice(parts[0]);
+        } else {
+            let (first, second) = to_suffix.split_at_mut(parts[0].len());
+            first.copy_from_slice(parts[0]);
+            second.copy_from_slice(parts[1]);
         }
-        set_u32(self.page, HEAP_START, offset as u32);
-        add_live(self.page, record, 0);
-        set_u16(self.page, COUNT, place + 1);
-        self.page[FINGERPRINTS + place] = fingerprint;
-        set_slot(self.page, place, Slot { offset, suffix_len, value_len: value.len() });
+        to_value.copy_from_slice(value);
+        set_u32(page, HEAP_START, offset as u32);
+        add_live(page, record, 0);
+        set_u16(page, COUNT, place + 1);
+        page[FINGERPRINTS + place] = fingerprint;
+        set_slot(page, place, Slot { offset, suffix_len, value_len: value.len() });
     }
 
     /// Appends the records of a sorted leaf at `range`, translating between the two prefixes.

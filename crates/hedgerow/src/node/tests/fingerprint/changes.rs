@@ -331,3 +331,23 @@ fn wide_slots_come_with_a_long_record_and_go_with_a_split() {
     assert_clean(&right);
     assert!(!is_wide(&page) && is_wide(&right));
 }
+
+#[test]
+fn a_suffix_of_256_bytes_makes_slots_wide() {
+    for (len, wide) in [(255, false), (256, true)] {
+        let mut page = new_leaf(4096, None, None);
+        put(&mut page, &vec![b'k'; len], b"v").unwrap();
+        assert_eq!(is_wide(&page), wide);
+        assert_clean(&page);
+    }
+    // A merge that gives a byte of the prefix back.
+    let key = [b"a1".as_slice(), &[b'k'; 254]].concat();
+    let mut left = new_leaf(4096, Some(b"a0"), Some(b"a5"));
+    let mut right = new_leaf(4096, Some(b"a5"), Some(b"b"));
+    put(&mut left, &key, b"v").unwrap();
+    put(&mut right, b"a6", b"w").unwrap();
+    assert!(!is_wide(&left) && !is_wide(&right));
+    FingerprintLeafMut::new(&mut left).merge(&right).unwrap();
+    assert!(is_wide(&left));
+    assert_holds(&left, &Model::from([(key, b"v".to_vec()), (b"a6".to_vec(), b"w".to_vec())]));
+}
