@@ -37,22 +37,24 @@ enum Change<'a> {
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
+    large: bool,
     fences: Option<(&'a [u8], &'a [u8])>,
     records: Vec<(&'a [u8], u8)>,
     damage: Vec<Damage>,
     changes: Vec<Change<'a>>,
 }
 
-const PAGE_BYTES: usize = 512;
-const VALUE: [u8; 256] = [0x5a; 256];
+/// The smallest pages, and such as hold records that need wide slots.
+const PAGE_BYTES: [usize; 2] = [512, 2048];
+const VALUE: [u8; 512] = [0x5a; 512];
 
-fn value_for(key: &[u8], len: u8) -> &'static [u8] {
-    let room = max_record_bytes(PAGE_BYTES).saturating_sub(key.len());
-    &VALUE[..usize::from(len).min(room)]
+fn value_for(page_bytes: usize, key: &[u8], len: u8) -> &'static [u8] {
+    let room = max_record_bytes(page_bytes).saturating_sub(key.len());
+    &VALUE[..(2 * usize::from(len)).min(room)]
 }
 
-fn short(key: &[u8]) -> &[u8] {
-    &key[..key.len().min(max_record_bytes(PAGE_BYTES))]
+fn short(page_bytes: usize, key: &[u8]) -> &[u8] {
+    &key[..key.len().min(max_record_bytes(page_bytes))]
 }
 
 fn read_everything(page: &mut [u8], key: &[u8], place: usize) {
@@ -81,12 +83,13 @@ fn read_everything(page: &mut [u8], key: &[u8], place: usize) {
 
 fn change(page: &mut Vec<u8>, change: &Change<'_>) {
     let other = page.clone();
+    let page_bytes = page.len();
     let mut leaf = FingerprintLeafMut::new(page);
     let count = leaf.as_leaf().count();
     match change {
         Change::Put { key, value } => {
-            let key = short(key);
-            let value = value_for(key, *value);
+            let key = short(page_bytes, key);
+            let value = value_for(page_bytes, key, *value);
             let done = match leaf.as_leaf().find(key) {
                 Some(place) => leaf.update(place, value),
                 None => leaf.insert(key, value),
@@ -95,16 +98,16 @@ fn change(page: &mut Vec<u8>, change: &Change<'_>) {
         }
         Change::Update { place, value } if count > 0 => {
             let place = usize::from(*place) % count;
-            black_box(leaf.update(place, &VALUE[..usize::from(*value) % 60])).ok();
+            black_box(leaf.update(place, &VALUE[..2 * usize::from(*value)])).ok();
         }
         Change::Remove { place } if count > 0 => leaf.remove(usize::from(*place) % count),
         Change::Sort => leaf.sort(),
         Change::Split { right, key, hinted } if count > 1 => {
-            let key = short(key);
+            let key = short(page_bytes, key);
             let hint =
                 if *hinted { SplitHint::Insert { index: 0, key } } else { SplitHint::Middle };
             let split = leaf.choose_split(hint);
-            let mut other = vec![0; PAGE_BYTES];
+            let mut other = vec![0; page_bytes];
             leaf.split_into(&split, &mut other);
             if *right {
                 *page = other;
@@ -113,7 +116,7 @@ fn change(page: &mut Vec<u8>, change: &Change<'_>) {
         Change::Merge => {
             let space = merge_space(&other, &other);
             let merged = leaf.merge(&other);
-            assert_eq!(merged.is_ok(), space <= PAGE_BYTES);
+            assert_eq!(merged.is_ok(), space <= page_bytes);
         }
         Change::ThereAndBack => {
             if fingerprint_to_comparison(page).is_err() {
@@ -128,7 +131,9 @@ fn change(page: &mut Vec<u8>, change: &Change<'_>) {
 }
 
 fn run(input: &Input<'_>) {
-    let mut page = vec![0; PAGE_BYTES];
+    let page_bytes = PAGE_BYTES[usize::from(input.large)];
+    let mut page = vec![0; page_bytes];
+    let short = |key| short(page_bytes, key);
     let (lower, upper) = match input.fences {
         Some((a, b)) if short(a) < short(b) => (Some(short(a)), Some(short(b))),
         _ => (None, None),
@@ -141,7 +146,7 @@ fn run(input: &Input<'_>) {
         let place = leaf.as_leaf().find(key);
         if leaf.as_node().covers(key) {
             assert_eq!(place.is_some(), model.contains_key(key));
-            let value = value_for(key, *value);
+            let value = value_for(page_bytes, key, *value);
             if place.is_none() && leaf.insert(key, value).is_ok() {
                 model.insert(key, value);
             }
@@ -152,7 +157,7 @@ fn run(input: &Input<'_>) {
     let records = FingerprintLeafMut::new(&mut page).as_leaf().records_sorted();
     assert!(records.iter().eq(model));
     for damage in &input.damage {
-        page[usize::from(damage.at) % PAGE_BYTES] = damage.byte;
+        page[usize::from(damage.at) % page_bytes] = damage.byte;
     }
     read_everything(&mut page, b"key", 3);
     let passes = load_check(&page).is_ok();
@@ -171,11 +176,11 @@ fuzz_target!(|data: &[u8]| {
     if how % 4 == 0 {
         let mut page = rest.to_vec();
         if how & 4 != 0 {
-            page.resize(PAGE_BYTES, how);
+            page.resize(PAGE_BYTES[usize::from(how >> 3 & 1)], how);
         }
         let (key, rest) = rest.split_at(rest.len().min(usize::from(how)));
         read_everything(&mut page, key, rest.len());
-        if load_check(&page).is_ok() && page.len() == PAGE_BYTES {
+        if load_check(&page).is_ok() && PAGE_BYTES.contains(&page.len()) {
             let mut data = Unstructured::new(rest);
             while let Ok(step) = Change::arbitrary(&mut data) {
                 change(&mut page, &step);
