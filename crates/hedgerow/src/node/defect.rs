@@ -85,6 +85,24 @@ pub enum Defect {
     Fingerprint(usize),
     /// The record of an unsorted tail has the key of another record of the leaf.
     Duplicate(usize),
+    /// The keys of a dense leaf cannot have this length.
+    KeyLength(usize),
+    /// The values of a dense leaf cannot have this length, or the layout has no such field.
+    ValueLength(usize),
+    /// The count is not the number of slots with records, or there are some behind the last slot.
+    Presence {
+        /// The field.
+        stored: usize,
+        /// Bits that are set.
+        counted: usize,
+    },
+    /// The numbers of the slots do not lie between the fences.
+    Base {
+        /// The number of the first slot.
+        base: u32,
+        /// Number of slots.
+        capacity: usize,
+    },
     /// Used, free and dead bytes do not add up to the page.
     Space {
         /// The sum.
@@ -134,6 +152,14 @@ impl fmt::Display for Defect {
             Defect::SortedCount(sorted) => write!(f, "{sorted} sorted records, more than all"),
             Defect::Fingerprint(place) => write!(f, "fingerprint {place} is not that of its key"),
             Defect::Duplicate(place) => write!(f, "the key of record {place} is there twice"),
+            Defect::KeyLength(bytes) => write!(f, "keys of {bytes} bytes"),
+            Defect::ValueLength(bytes) => write!(f, "values of {bytes} bytes"),
+            Defect::Presence { stored, counted } => {
+                write!(f, "{stored} records where {counted} slots have one")
+            }
+            Defect::Base { base, capacity } => {
+                write!(f, "{capacity} slots from {base} on, beyond the fences")
+            }
             Defect::Space { counted } => write!(f, "space adds up to {counted} bytes"),
         }
     }

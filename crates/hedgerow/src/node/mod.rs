@@ -4,7 +4,7 @@
 //! fields lie; [`Node`] reads, over racing bytes as over plain ones; [`NodeMut`] changes, one file for an
 //! operation; [`check()`] finds every defect of a page, and [`load_check`], which is cheap, those that could
 //! lead a writer out of the page. The optimisations of "B-Trees Are Back" section 3 are constants of a
-//! [`Ladder`] type, [`Hints`] having them all. [`mod@fingerprint`] is another layout of leaves.
+//! [`Ladder`] type, [`Hints`] having them all. [`mod@fingerprint`] and [`mod@dense`] are other layouts of leaves.
 //!
 //! Keys are byte strings in lexicographic order; the empty key is a key. A node holds keys
 //! `lower fence < key <= upper fence`.
@@ -13,6 +13,7 @@ mod build;
 mod check;
 mod cut;
 mod defect;
+pub mod dense;
 pub mod fingerprint;
 mod inner;
 mod ladder;

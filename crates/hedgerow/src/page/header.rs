@@ -54,6 +54,10 @@ pub enum PageKind {
     ComparisonLeaf = 2,
     /// A leaf of the fingerprint layout (slotted, found by one-byte hashes).
     FingerprintLeaf = 3,
+    /// A leaf of the semi-dense layout: a slot for each number, values of any size on a heap.
+    SemiDenseLeaf = 4,
+    /// A leaf of the fully dense layout: an array of values of one size.
+    FullyDenseLeaf = 5,
 }
 
 impl PageKind {
@@ -64,6 +68,8 @@ impl PageKind {
             1 => Some(PageKind::Inner),
             2 => Some(PageKind::ComparisonLeaf),
             3 => Some(PageKind::FingerprintLeaf),
+            4 => Some(PageKind::SemiDenseLeaf),
+            5 => Some(PageKind::FullyDenseLeaf),
             _ => None,
         }
     }

@@ -1,0 +1,127 @@
+//! Conversions: comparison leaves to dense ones, and back; and dense leaves out of sorted records.
+//!
+//! None is a logical change: fences, records and newest LSN stay. Each either succeeds or has
+//! changed nothing. Same conditions as [`super::write`].
+
+use super::criterion::{self, growth_of};
+use super::layout::{Contents, DenseLayout, Frame, Growth};
+use super::records::SortedRecords;
+use super::shape::KeyShape;
+use super::write::{DenseMut, Refused, copy_lsn, room};
+use crate::node::ladder::Ladder;
+use crate::node::layout::{
+    LAST_INSERT, RUN, common_prefix, lower_fence, rest_len, set_u16, u16_at, upper_fence,
+};
+use crate::node::write::NoSpace;
+
+/// A frame for records between fences, if the layout pays for them.
+///
+/// # Errors
+/// What about them does not go with the layout.
+pub(super) fn plan<'r, V: DenseLayout>(
+    page_bytes: usize,
+    lower: Option<&[u8]>,
+    upper: Option<&[u8]>,
+    records: &'r SortedRecords,
+    growth: Growth,
+) -> Result<(KeyShape<'r>, Contents, Frame), Refused> {
+    let (shape, contents) = records.shape()?;
+    if V::ONE_SIZE && contents.value_len.is_none() {
+        return Err(Refused::ValueLength);
+    }
+    let room = room(page_bytes, shape.key_len(), lower, upper);
+    let allowed = shape.between(lower, upper);
+    let frame = V::frame(room, &contents, allowed, growth).ok_or(Refused::NoSpace)?;
+    let shared = match (lower, upper) {
+        (Some(lower), Some(upper)) => common_prefix(lower, upper),
+        _ => 0,
+    };
+    // The Hints rung: whichever it is, the decision is about as good.
+    let rest = rest_len::<crate::node::Hints>(shape.key_len().saturating_sub(shared));
+    let (first, last) = contents.numbers;
+    let span = last.abs_diff(first) as usize + 1;
+    if !criterion::is_dense_enough::<V>(contents.count, span, contents.value_bytes, rest) {
+        return Err(Refused::Sparse);
+    }
+    Ok((shape, contents, frame))
+}
+
+impl<'a, V: DenseLayout> DenseMut<'a, V> {
+    /// Makes a leaf of sorted records, for keys `lower < key <= upper`; else as
+    /// [`DenseMut::format`].
+    ///
+    /// # Errors
+    /// What about the records does not go with the layout; then the page is as it was.
+    pub fn build(
+        page: &'a mut [u8],
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+        records: &SortedRecords,
+        growth: Growth,
+    ) -> Result<Self, Refused> {
+        let (shape, contents, frame) = plan::<V>(page.len(), lower, upper, records, growth)?;
+        let field = V::value_field(&contents);
+        let mut leaf = Self::lay_out(page, lower, upper, shape, field, frame);
+        for (key, value) in records.iter() {
+            let slot = super::shape::numeric(key).wrapping_sub(frame.base);
+            leaf.append(slot as usize, value);
+        }
+        Ok(leaf)
+    }
+
+    /// Converts a comparison leaf in place, to which a record with this key and a value of this
+    /// length is to be added; it takes the record then, or is split for it without another
+    /// conversion.
+    ///
+    /// To be tried whenever such a leaf would otherwise be split (section 3.5). What rules most
+    /// leaves out is seen at once.
+    ///
+    /// # Errors
+    /// What about the records or the one to come does not go with the layout; then nothing has
+    /// changed.
+    pub fn from_comparison<L: Ladder>(
+        page: &'a mut [u8],
+        key: &[u8],
+        value_len: usize,
+    ) -> Result<Self, Refused> {
+        criterion::may_be_dense::<V, L>(page, key, value_len)?;
+        let records = SortedRecords::of_comparison::<L>(page);
+        let old = page.to_vec();
+        let growth = growth_of(&old);
+        let leaf = Self::build(page, lower_fence(&old), upper_fence(&old), &records, growth)?;
+        copy_lsn(leaf.page, &old);
+        Ok(leaf)
+    }
+
+    /// Whether a comparison leaf has room for what this one holds, and for one more record whose
+    /// key and value have these lengths.
+    pub fn fits_comparison<L: Ladder>(&self, more: Option<(usize, usize)>) -> bool {
+        comparison_space::<V, L>(self.page, more) <= self.page.len()
+    }
+}
+
+/// Bytes that a comparison leaf takes for the records of a dense one.
+pub(super) fn comparison_space<V: DenseLayout, L: Ladder>(
+    page: &[u8],
+    more: Option<(usize, usize)>,
+) -> usize {
+    let records = SortedRecords::of_dense::<V>(page);
+    records.comparison_space::<L>(lower_fence(page), upper_fence(page), more)
+}
+
+/// Converts a dense leaf to a comparison leaf in place.
+///
+/// # Errors
+/// [`NoSpace`] if there are more records than such a leaf holds: it has to be split first. Then
+/// nothing has changed.
+pub fn to_comparison<V: DenseLayout, L: Ladder>(page: &mut [u8]) -> Result<(), NoSpace> {
+    let records = SortedRecords::of_dense::<V>(page);
+    let old = page.to_vec();
+    records.build_comparison::<L>(page, lower_fence(&old), upper_fence(&old))?;
+    copy_lsn(page, &old);
+    // The run of insertions goes on where it was.
+    let node = super::DenseNode::<_, V>::new(hedgerow_sync::optimistic::PlainBytes::new(&old));
+    set_u16(page, LAST_INSERT, node.rank(u16_at(&old, LAST_INSERT)));
+    set_u16(page, RUN, u16_at(&old, RUN));
+    Ok(())
+}

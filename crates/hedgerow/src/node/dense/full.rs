@@ -1,0 +1,115 @@
+//! The fully dense layout: a bit and a value for each slot.
+//!
+//! All values have one size, so that a slot's number says where its value lies; no slot, no heap. A
+//! leaf has as many slots as fit into the page, or as there are numbers up to its upper fence: 495
+//! of 4 KiB with keys of four bytes and values of eight. What an absent slot holds means nothing.
+
+use super::fields::{
+    CAPACITY, HEAP_LIVE, HEAP_START, VALUE_LEN, array_start, capacity, slots_in, tail_start,
+};
+use super::layout::{Contents, DenseLayout, Frame, Growth, base_for};
+use super::write::Refused;
+use crate::node::defect::Defect;
+use crate::node::layout::u16_at;
+use crate::page::header::PageKind;
+use hedgerow_sync::optimistic::PageBytes;
+use std::ops::Range;
+
+/// The fully dense layout.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Full;
+
+fn value_len(page: &[u8]) -> usize {
+    u16_at(page, VALUE_LEN)
+}
+
+fn place(page: &[u8], slot: usize) -> usize {
+    array_start(capacity(page)) + slot * value_len(page)
+}
+
+impl DenseLayout for Full {
+    const KIND: PageKind = PageKind::FullyDenseLeaf;
+    const NAME: &'static str = "fully dense";
+    const ONE_SIZE: bool = true;
+
+    fn bits(records: usize, slots: usize, value_bytes: usize) -> usize {
+        slots + 8 * slots * (value_bytes / records.max(1))
+    }
+
+    fn frame(
+        room: usize,
+        contents: &Contents,
+        allowed: Range<u64>,
+        growth: Growth,
+    ) -> Option<Frame> {
+        let most = slots_in(room, contents.value_len?);
+        let base = base_for(contents.numbers, most, &allowed, growth)?;
+        let left = allowed.end - u64::from(base);
+        let capacity = most.min(usize::try_from(left).unwrap_or(most));
+        Some(Frame { base, capacity })
+    }
+
+    fn unit(room: usize, contents: &Contents) -> usize {
+        contents.value_len.map_or(0, |value_len| slots_in(room, value_len))
+    }
+
+    #[inline(always)]
+    fn value_place<B: PageBytes>(bytes: B, slot: usize) -> (usize, usize) {
+        let capacity = usize::from(bytes.field_u16::<{ CAPACITY }>());
+        let len = usize::from(bytes.field_u16::<{ VALUE_LEN }>());
+        (array_start(capacity).saturating_add(slot.saturating_mul(len)), len)
+    }
+
+    fn value_field(contents: &Contents) -> usize {
+        contents.value_len.unwrap_or(0)
+    }
+
+    fn clear(_: &mut [u8]) {}
+
+    #[inline]
+    fn reserve(page: &mut [u8], slot: usize, len: usize) -> Result<(), Refused> {
+        if slot >= capacity(page) {
+            return Err(Refused::Beyond);
+        }
+        if len != value_len(page) {
+            return Err(Refused::ValueLength);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn store(page: &mut [u8], slot: usize, value: &[u8]) {
+        let at = place(page, slot);
+        page[at..at + value.len()].copy_from_slice(value);
+    }
+
+    fn replace(page: &mut [u8], slot: usize, value: &[u8]) -> Result<(), Refused> {
+        Self::reserve(page, slot, value.len())?;
+        Self::store(page, slot, value);
+        Ok(())
+    }
+
+    fn discard(_: &mut [u8], _: usize) {}
+
+    fn trim(page: &mut [u8], slots: usize) {
+        debug_assert_eq!(slots, capacity(page), "all slots of such a leaf stay");
+    }
+
+    fn payload_bytes<B: PageBytes>(bytes: B, count: usize) -> usize {
+        count * usize::from(bytes.field_u16::<{ VALUE_LEN }>())
+    }
+
+    fn fixed_bytes(_: usize) -> usize {
+        0
+    }
+
+    fn check(page: &[u8], all: bool, found: &mut dyn FnMut(Defect)) {
+        let end = place(page, capacity(page));
+        if end > tail_start(page) {
+            found(Defect::Slots(end));
+        }
+        if all && (u16_at(page, HEAP_START), u16_at(page, HEAP_LIVE)) != (0, 0) {
+            found(Defect::HeapStart(u16_at(page, HEAP_START)));
+        }
+    }
+}
