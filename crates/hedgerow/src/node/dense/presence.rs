@@ -6,8 +6,8 @@
 //! use: they look at no more words than the capacity asks for, at most 1,023, and what they give is
 //! below the capacity.
 
-use super::fields::{PRESENCE, WORD_BYTES, WORD_SLOTS, capacity};
-use crate::node::layout::{u16_at, u32_at};
+use super::fields::{CAPACITY, PRESENCE, WORD_BYTES, WORD_SLOTS, array_start, capacity};
+use crate::node::layout::{set_u16, u16_at, u32_at};
 use hedgerow_sync::optimistic::PageBytes;
 use std::ops::Range;
 
@@ -115,9 +115,10 @@ pub struct Slots<'p> {
 }
 
 impl<'p> Slots<'p> {
-    /// The slots of `range`; the page has passed its check.
+    /// The slots of `range`. Total over any bytes.
     pub(super) fn new(page: &'p [u8], range: Range<usize>) -> Self {
-        let end = range.end.min(capacity(page));
+        let field = page.get(CAPACITY..).and_then(|bytes| bytes.first_chunk());
+        let end = range.end.min(field.map_or(0, |field| usize::from(u16::from_le_bytes(*field))));
         let start = range.start.min(end);
         let mut slots = Slots { page, front: 0, back: 0, front_bits: 0, back_bits: 0 };
         if start == end {
@@ -190,7 +191,6 @@ impl DoubleEndedIterator for Slots<'_> {
 /// Moves the array behind the presence bits to where `new` slots have it, and sets the capacity.
 /// The bits of slots that are new are zero; slots that go away have no records.
 pub(super) fn resize(page: &mut [u8], new: usize, slot_bytes: usize) {
-    use super::fields::{CAPACITY, array_start};
     let old = u16_at(page, CAPACITY);
     let kept = old.min(new) * slot_bytes;
     let (from, to) = (array_start(old), array_start(new));
@@ -199,14 +199,12 @@ pub(super) fn resize(page: &mut [u8], new: usize, slot_bytes: usize) {
         page[from..to].fill(0);
         page[to + kept..to + new * slot_bytes].fill(0);
     }
-    crate::node::layout::set_u16(page, CAPACITY, new);
+    set_u16(page, CAPACITY, new);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fields::CAPACITY;
     use super::*;
-    use crate::node::layout::set_u16;
     use hedgerow_sync::optimistic::PlainBytes;
     use hedgerow_sync::primitive::random::SplitMix64;
 

@@ -82,7 +82,7 @@ impl<V: DenseLayout> DenseMut<'_, V> {
         if !is_ours && space <= self.page.len() {
             return Remedy::ToComparison;
         }
-        Remedy::Split(self.middle())
+        Remedy::Split(self.middle(at))
     }
 
     /// The split behind the last slot in use, if the key, which would be in slot `at`, belongs
@@ -122,8 +122,10 @@ impl<V: DenseLayout> DenseMut<'_, V> {
         Some(DenseSplit { separator, cut: Cut::Below { like } })
     }
 
-    /// The split that leaves records on both sides, near the middle of them. There are two or more.
-    fn middle(&self) -> DenseSplit {
+    /// The split that leaves records on both sides, of which there are two or more: near the middle
+    /// of them, or, where keys ascend and come a little out of order, where the next one goes, in
+    /// slot `at`.
+    fn middle(&self, at: usize) -> DenseSplit {
         let node = self.as_node();
         let (count, base) = (node.count(), u64::from(node.base()));
         let number = |rank| node.place_of_rank(rank).map_or(0, |place| base + place as u64);
@@ -134,7 +136,12 @@ impl<V: DenseLayout> DenseMut<'_, V> {
             let room = room(self.page.len(), node.key_len(), lower, upper);
             let unit = V::unit(room, &contents) as u64;
             let (above, most) = (number(count / 8), number(count - 1 - count / 8));
-            cut = nearest_multiple(base, unit, cut, above, most).unwrap_or(cut);
+            let (before, behind) = (node.rank(at), count - node.rank(at));
+            cut = match growth_of(self.page) {
+                Growth::Up if (1..=count / 8).contains(&behind) => base + at as u64,
+                Growth::Down if before <= count / 8 => number(before.max(1)),
+                _ => nearest_multiple(base, unit, cut, above, most).unwrap_or(cut),
+            };
         }
         // There is a record below the one in the middle, so the cut is above the first slot.
         let separator = shape(self.page).key(cut.saturating_sub(1) as u32);

@@ -131,7 +131,7 @@ fn few_records_become_a_comparison_leaf<V: DenseLayout>() {
     assert_eq!(comparison(&page).count(), 32);
     // More than a comparison leaf holds: first a split.
     let (mut page, model, _) = filled::<V>((None, None), 5..);
-    assert_eq!(to_comparison::<V, Hints>(&mut page).is_ok(), false);
+    assert!(to_comparison::<V, Hints>(&mut page).is_err());
     let (right, _) = split_for::<V>(&mut page, b"wiki\0\0\0\x60x", 8).unwrap();
     assert_eq!(view::<V>(&page).count() + view::<V>(&right).count(), model.len());
 }
