@@ -123,8 +123,7 @@ impl<V: DenseLayout> DenseMut<'_, V> {
     }
 
     /// The split that leaves records on both sides, of which there are two or more: near the middle
-    /// of them, or, where keys ascend and come a little out of order, where the next one goes, in
-    /// slot `at`.
+    /// of them, or, where keys ascend or descend, beside slot `at`, where the next one goes.
     fn middle(&self, at: usize) -> DenseSplit {
         let node = self.as_node();
         let (count, base) = (node.count(), u64::from(node.base()));
