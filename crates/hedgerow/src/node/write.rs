@@ -422,30 +422,39 @@ pub(super) fn write_frame(
     kind: PageKind,
     level: u8,
     fixed_end: usize,
-    [lower, upper]: [Option<&[u8]>; 2],
+    fences: [Option<&[u8]>; 2],
 ) {
     page[NEWEST_LSN..NEWEST_LSN + 8].fill(0);
     page[KIND] = kind as u8;
     page[LEVEL] = level;
     page[FLAGS..fixed_end].fill(0);
+    let end = write_fences(page, fences);
+    set_u32(page, HEAP_START, end as u32);
+}
+
+/// Writes both fences, and the fields that follow from them: the other node flags become zero. Returns
+/// the fences' first byte.
+pub(super) fn write_fences(page: &mut [u8], [lower, upper]: [Option<&[u8]>; 2]) -> usize {
     let mut flags = 0;
     let mut end = page.len();
     for (fence, len_field, infinite) in
         [(lower, LOWER_LEN, LOWER_INFINITE), (upper, UPPER_LEN, UPPER_INFINITE)]
     {
-        let Some(fence) = fence else {
+        let bytes = fence.unwrap_or(&[]);
+        if fence.is_none() {
             flags |= infinite;
-            continue;
-        };
-        set_u16(page, len_field, fence.len());
-        page[end - fence.len()..end].copy_from_slice(fence);
-        end -= fence.len();
+        }
+        set_u16(page, len_field, bytes.len());
+        page[end - bytes.len()..end].copy_from_slice(bytes);
+        end -= bytes.len();
     }
     set_u16(page, NODE_FLAGS, usize::from(flags));
-    if let (Some(lower), Some(upper)) = (lower, upper) {
-        set_u16(page, PREFIX_LEN, common_prefix(lower, upper));
-    }
-    set_u32(page, HEAP_START, end as u32);
+    let shared = match (lower, upper) {
+        (Some(lower), Some(upper)) => common_prefix(lower, upper),
+        _ => 0,
+    };
+    set_u16(page, PREFIX_LEN, shared);
+    end
 }
 
 /// Counts insertions that come right behind the last one (up) or right before it (down): one at

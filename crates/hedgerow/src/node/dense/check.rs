@@ -12,13 +12,15 @@ use super::layout::DenseLayout;
 use super::presence;
 use super::write::run;
 use super::{Full, Semi};
+use crate::node::check::{expected_prefix, flags_and_fences, is_page_size};
 use crate::node::defect::Defect;
+use crate::node::ladder::Hints;
 use crate::node::layout::{
-    LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, UPPER_INFINITE, UPPER_LEN, common_prefix,
-    count, lower_fence, max_record_bytes, u16_at, upper_fence,
+    LOWER_INFINITE, PREFIX_LEN, UPPER_INFINITE, count, lower_fence, max_record_bytes, u16_at,
+    upper_fence,
 };
 use crate::node::write::MAX_RUN;
-use crate::page::header::{FLAGS, KIND, LEVEL, MAX_PAGE_BYTES, MIN_PAGE_BYTES, PageKind};
+use crate::page::header::{FLAGS, KIND, LEVEL, PageKind};
 use hedgerow_sync::optimistic::PlainBytes;
 
 /// Reports every defect of a dense leaf of either layout; an empty list is a clean page.
@@ -39,9 +41,8 @@ pub fn load_check(page: &[u8]) -> Result<(), Defect> {
 }
 
 fn report(page: &[u8], all: bool, found: &mut dyn FnMut(Defect)) {
-    let bytes = page.len();
-    if !bytes.is_power_of_two() || !(MIN_PAGE_BYTES..=MAX_PAGE_BYTES).contains(&bytes) {
-        return found(Defect::PageSize(bytes));
+    if !is_page_size(page.len()) {
+        return found(Defect::PageSize(page.len()));
     }
     let layout = match PageKind::from_byte(page[KIND]) {
         Some(PageKind::SemiDenseLeaf) => Semi::check,
@@ -68,33 +69,23 @@ fn report(page: &[u8], all: bool, found: &mut dyn FnMut(Defect)) {
 
 /// Checks fences, prefix and length of the keys. False if what follows cannot be found with them.
 fn fences(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
-    let flags = u16_at(page, NODE_FLAGS) as u16;
-    if flags & !(LOWER_INFINITE | UPPER_INFINITE) != 0 {
-        found(Defect::Flags(flags));
-    }
-    let longest = max_record_bytes(page.len());
-    let (lower, upper) = (u16_at(page, LOWER_LEN), u16_at(page, UPPER_LEN));
-    let allowed = |infinite| if flags & infinite != 0 { 0 } else { longest };
-    if lower > allowed(LOWER_INFINITE) || upper > allowed(UPPER_INFINITE) {
-        found(Defect::FenceLength { lower, upper });
+    if !flags_and_fences::<Hints>(page, LOWER_INFINITE | UPPER_INFINITE, found) {
         return false;
     }
-    let (lower, upper) = (lower_fence(page), upper_fence(page));
-    let (expected, in_order) = match (lower, upper) {
-        (Some(lower), Some(upper)) => (common_prefix(lower, upper), lower < upper),
-        _ => (0, true),
-    };
-    if !in_order {
+    // Numbers of keys and slots are counted from the fences: here their order matters, too.
+    if let (Some(lower), Some(upper)) = (lower_fence(page), upper_fence(page))
+        && lower >= upper
+    {
         found(Defect::FenceOrder);
         return false;
     }
-    let stored = u16_at(page, PREFIX_LEN);
+    let (stored, expected) = (u16_at(page, PREFIX_LEN), expected_prefix::<Hints>(page));
     if stored != expected {
         found(Defect::PrefixLength { stored, expected });
         return false;
     }
     let key_len = u16_at(page, KEY_LEN);
-    if !(1..=longest).contains(&key_len) {
+    if !(1..=max_record_bytes(page.len())).contains(&key_len) {
         found(Defect::KeyLength(key_len));
         return false;
     }

@@ -5,14 +5,18 @@
 
 use super::criterion::{self, growth_of};
 use super::layout::{Contents, DenseLayout, Frame, Growth};
-use super::records::SortedRecords;
-use super::shape::KeyShape;
+use super::read::DenseNode;
+use super::records::{comparison_space, shape_of};
+use super::shape::{KeyShape, numeric};
 use super::write::{DenseMut, Refused, copy_lsn, room};
 use crate::node::ladder::Ladder;
 use crate::node::layout::{
     LAST_INSERT, RUN, common_prefix, lower_fence, rest_len, set_u16, u16_at, upper_fence,
 };
-use crate::node::write::NoSpace;
+use crate::node::read::Node;
+use crate::node::records::Records;
+use crate::node::write::{NoSpace, NodeMut};
+use hedgerow_sync::optimistic::PlainBytes;
 
 /// A frame for records between fences, if the layout pays for them.
 ///
@@ -22,10 +26,10 @@ pub(super) fn plan<'r, V: DenseLayout>(
     page_bytes: usize,
     lower: Option<&[u8]>,
     upper: Option<&[u8]>,
-    records: &'r SortedRecords,
+    records: &'r Records,
     growth: Growth,
 ) -> Result<(KeyShape<'r>, Contents, Frame), Refused> {
-    let (shape, contents) = records.shape()?;
+    let (shape, contents) = shape_of(records)?;
     if V::ONE_SIZE && contents.value_len.is_none() {
         return Err(Refused::ValueLength);
     }
@@ -56,14 +60,14 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
         page: &'a mut [u8],
         lower: Option<&[u8]>,
         upper: Option<&[u8]>,
-        records: &SortedRecords,
+        records: &Records,
         growth: Growth,
     ) -> Result<Self, Refused> {
         let (shape, contents, frame) = plan::<V>(page.len(), lower, upper, records, growth)?;
         let field = V::value_field(&contents);
         let mut leaf = Self::lay_out(page, lower, upper, shape, field, frame);
         for (key, value) in records.iter() {
-            let slot = super::shape::numeric(key).wrapping_sub(frame.base);
+            let slot = numeric(key).wrapping_sub(frame.base);
             leaf.append(slot as usize, value);
         }
         Ok(leaf)
@@ -85,11 +89,12 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
         value_len: usize,
     ) -> Result<Self, Refused> {
         criterion::may_be_dense::<V, L>(page, key, value_len)?;
-        let records = SortedRecords::of_comparison::<L>(page);
+        let records = Node::<_, L>::new(PlainBytes::new(page)).records_sorted();
         let old = page.to_vec();
         let growth = growth_of(&old);
         let leaf = Self::build(page, lower_fence(&old), upper_fence(&old), &records, growth)?;
-        copy_lsn(leaf.page, &old);
+        let last = leaf.as_node().place_of_rank(u16_at(&old, LAST_INSERT)).unwrap_or(0);
+        keep_fields(leaf.page, &old, last);
         Ok(leaf)
     }
 
@@ -100,28 +105,24 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
     }
 }
 
-/// Bytes that a comparison leaf takes for the records of a dense one.
-pub(super) fn comparison_space<V: DenseLayout, L: Ladder>(
-    page: &[u8],
-    more: Option<(usize, usize)>,
-) -> usize {
-    let records = SortedRecords::of_dense::<V>(page);
-    records.comparison_space::<L>(lower_fence(page), upper_fence(page), more)
-}
-
 /// Converts a dense leaf to a comparison leaf in place.
 ///
 /// # Errors
 /// [`NoSpace`] if there are more records than such a leaf holds: it has to be split first. Then
 /// nothing has changed.
 pub fn to_comparison<V: DenseLayout, L: Ladder>(page: &mut [u8]) -> Result<(), NoSpace> {
-    let records = SortedRecords::of_dense::<V>(page);
     let old = page.to_vec();
-    records.build_comparison::<L>(page, lower_fence(&old), upper_fence(&old))?;
-    copy_lsn(page, &old);
-    // The run of insertions goes on where it was.
-    let node = super::DenseNode::<_, V>::new(hedgerow_sync::optimistic::PlainBytes::new(&old));
-    set_u16(page, LAST_INSERT, node.rank(u16_at(&old, LAST_INSERT)));
-    set_u16(page, RUN, u16_at(&old, RUN));
+    let node = DenseNode::<_, V>::new(PlainBytes::new(&old));
+    let records = node.records_sorted();
+    NodeMut::<L>::build(page, lower_fence(&old), upper_fence(&old), &records)?;
+    keep_fields(page, &old, node.rank(u16_at(&old, LAST_INSERT)));
     Ok(())
+}
+
+/// Restores what is left of a page after a conversion: its newest LSN, and the run of insertions, which
+/// goes on where the last one was.
+fn keep_fields(page: &mut [u8], old: &[u8], last_insert: usize) {
+    copy_lsn(page, old);
+    set_u16(page, LAST_INSERT, last_insert);
+    set_u16(page, RUN, u16_at(old, RUN));
 }

@@ -39,9 +39,7 @@ pub(super) const KEY_LEN: usize = 52;
 pub(super) const VALUE_LEN: usize = 54;
 /// The number of slot 0.
 pub(super) const BASE: usize = 56;
-/// Slot of the last insertion (semi-dense); a hint for splits.
-pub(super) const LAST_INSERT: usize = 60;
-/// How steadily insertions went up or down from there (semi-dense); a hint for splits.
+/// How steadily insertions went up or down from there; a hint for splits.
 pub(super) const RUN: usize = 62;
 /// The presence bits.
 pub(super) const PRESENCE: usize = 64;
@@ -79,7 +77,7 @@ pub(super) fn tail_room(key_len: usize, prefix_len: usize, lower: usize, upper: 
 pub(super) fn slots_in(room: usize, slot_bytes: usize) -> usize {
     let word = WORD_SLOTS * slot_bytes + WORD_BYTES;
     let left = (room % word).saturating_sub(WORD_BYTES);
-    let more = if slot_bytes == 0 { 0 } else { (left / slot_bytes).min(WORD_SLOTS - 1) };
+    let more = left.checked_div(slot_bytes).unwrap_or(0).min(WORD_SLOTS - 1);
     (room / word * WORD_SLOTS + more).min(MAX_SLOTS)
 }
 

@@ -5,12 +5,13 @@
 //! of 4 KiB with keys of four bytes and values of eight. What an absent slot holds means nothing.
 
 use super::fields::{
-    CAPACITY, HEAP_LIVE, HEAP_START, VALUE_LEN, array_start, capacity, slots_in, tail_start,
+    CAPACITY, HEAP_LIVE, HEAP_START, VALUE_LEN, array_start, capacity, key_len, slots_in,
+    tail_start,
 };
 use super::layout::{Contents, DenseLayout, Frame, Growth, base_for};
 use super::write::Refused;
 use crate::node::defect::Defect;
-use crate::node::layout::u16_at;
+use crate::node::layout::{max_record_bytes, u16_at};
 use crate::page::header::PageKind;
 use hedgerow_sync::optimistic::PageBytes;
 use std::ops::Range;
@@ -104,6 +105,9 @@ impl DenseLayout for Full {
     }
 
     fn check(page: &[u8], all: bool, found: &mut dyn FnMut(Defect)) {
+        if key_len(page) + value_len(page) > max_record_bytes(page.len()) {
+            found(Defect::ValueLength(value_len(page)));
+        }
         let end = place(page, capacity(page));
         if end > tail_start(page) {
             found(Defect::Slots(end));

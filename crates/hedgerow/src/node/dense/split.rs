@@ -10,11 +10,11 @@
 //! Separators are whole keys of the leaf's shape: they name the numbers where slots begin. Same
 //! conditions as [`super::write`].
 
-use super::convert::comparison_space;
 use super::criterion::{Growth, growth_of, nearest_multiple};
-use super::fields::{base, capacity, fences, shape, slots_end_number};
+use super::fields::{base, capacity, fences, shape};
 use super::layout::{Contents, DenseLayout};
 use super::presence::{self, Slots};
+use super::records::comparison_space;
 use super::semi::record_bytes;
 use super::shape::numeric;
 use super::write::{DenseMut, copy_lsn, room};
@@ -190,16 +190,14 @@ impl<V: DenseLayout> DenseMut<'_, V> {
                 copy_lsn(self.page, right);
             }
             Cut::At(number) => {
-                let old = self.page.to_vec();
-                let mut page = old.clone();
-                let old = DenseMut::<V>::new(&mut page);
+                let mut old = self.page.to_vec();
+                let old = DenseMut::<V>::new(&mut old);
                 let cut = number.saturating_sub(base(old.page).into()) as usize;
                 let end = capacity(old.page);
                 old.copy_slots(cut..end, separator, upper, right);
                 old.copy_slots(0..cut, lower, separator, self.page);
             }
         }
-        debug_assert!(slots_end_number(self.page) > 0);
     }
 
     /// Makes a leaf of this layout of a range of slots that is not empty.

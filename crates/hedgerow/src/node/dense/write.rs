@@ -6,19 +6,18 @@
 //! call the page passes [`super::check()`] if it did before.
 
 use super::fields::{
-    BASE, CAPACITY, KEY_LEN, LAST_INSERT, PRESENCE, RUN, VALUE_LEN, array_start, base, capacity,
-    fences, key_len, shape, stored_stem_len, tail_room,
+    BASE, CAPACITY, HEAP_LIVE, HEAP_START, KEY_LEN, PRESENCE, RUN, VALUE_LEN, array_start, base,
+    capacity, fences, key_len, shape, stored_stem_len, tail_room,
 };
 use super::layout::{Contents, DenseLayout, Frame, Growth};
 use super::presence;
 use super::read::DenseNode;
 use super::shape::{KeyShape, numeric};
-use crate::node::ladder::Hints;
 use crate::node::layout::{
-    COUNT, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, UPPER_INFINITE, UPPER_LEN,
-    common_prefix, count, max_record_bytes, set_u16, set_u32, u16_at,
+    COUNT, LOWER_LEN, PREFIX_LEN, UPPER_LEN, common_prefix, count, max_record_bytes, set_u16,
+    set_u32, u16_at,
 };
-use crate::node::write::{NodeMut, run_behind};
+use crate::node::write::{note_insertion, write_fences, write_frame};
 use crate::page::header::NEWEST_LSN;
 use hedgerow_sync::optimistic::PlainBytes;
 use std::marker::PhantomData;
@@ -63,7 +62,7 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
     /// and the stem of `like`, and whose values have `value_len` bytes (which a semi-dense leaf
     /// does not heed).
     ///
-    /// As [`NodeMut::format`] it leaves ids, epoch and checksum. The fences have at most
+    /// As [`NodeMut::format`](crate::node::NodeMut::format) it leaves ids, epoch and checksum. The fences have at most
     /// [`max_record_bytes`] each.
     ///
     /// # Errors
@@ -106,8 +105,9 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
         value_field: usize,
         frame: Frame,
     ) -> Self {
-        NodeMut::<Hints>::format(page, V::KIND, 0, lower, upper);
-        page[crate::node::layout::HEAP_START..PRESENCE].fill(0);
+        write_frame(page, V::KIND, 0, PRESENCE, [lower, upper]);
+        // There the other layouts have a field of four bytes.
+        page[HEAP_START..HEAP_LIVE + 2].fill(0);
         page[PRESENCE..array_start(frame.capacity)].fill(0);
         set_u16(page, KEY_LEN, shape.key_len());
         set_u16(page, VALUE_LEN, value_field);
@@ -162,7 +162,7 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
         V::store(self.page, slot, value);
         presence::set(self.page, slot, true);
         set_u16(self.page, COUNT, count(self.page) + 1);
-        self.note_insertion(slot);
+        note_insertion(self.page, slot, capacity(self.page));
         Ok(())
     }
 
@@ -210,15 +210,6 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
         set_u16(self.page, RUN, 0);
     }
 
-    /// Counts insertions that come a little behind the last one (up) or before it (down).
-    #[inline(always)]
-    fn note_insertion(&mut self, slot: usize) {
-        let near = 1 + capacity(self.page) / 32;
-        let run = run_behind(run(self.page), u16_at(self.page, LAST_INSERT), slot, near);
-        set_u16(self.page, LAST_INSERT, slot);
-        set_u16(self.page, RUN, usize::from(run as u16));
-    }
-
     /// Appends the records of `slots` of another leaf of this layout, whose keys have the same
     /// shape, and for all of which this one has slots and space.
     pub(super) fn append_from(&mut self, source: &[u8], slots: std::ops::Range<usize>) {
@@ -249,25 +240,7 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
             tail_room(key_len(page), u16_at(page, PREFIX_LEN), lower, upper)
         };
         let before = room(self.page);
-        let mut flags = 0;
-        let mut end = self.page.len();
-        for (fence, len_field, infinite) in
-            [(lower, LOWER_LEN, LOWER_INFINITE), (upper, UPPER_LEN, UPPER_INFINITE)]
-        {
-            let bytes = fence.unwrap_or(&[]);
-            if fence.is_none() {
-                flags |= infinite;
-            }
-            set_u16(self.page, len_field, bytes.len());
-            self.page[end - bytes.len()..end].copy_from_slice(bytes);
-            end -= bytes.len();
-        }
-        set_u16(self.page, NODE_FLAGS, usize::from(flags));
-        let shared = match (lower, upper) {
-            (Some(lower), Some(upper)) => common_prefix(lower, upper),
-            _ => 0,
-        };
-        set_u16(self.page, PREFIX_LEN, shared);
+        write_fences(self.page, [lower, upper]);
         assert!(room(self.page) <= before, "the new fences take more room than the old ones");
         store_stem(self.page, &stem);
     }

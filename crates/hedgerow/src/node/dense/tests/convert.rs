@@ -111,7 +111,7 @@ fn what_does_not_go_with_the_layout_is_told<V: DenseLayout>() {
     }
     let stems = DenseMut::<V>::from_comparison::<Hints>(&mut page, first, 8).map(drop);
     assert_eq!(stems, Err(Refused::Stem));
-    let records = SortedRecords::of_comparison::<Hints>(&page);
+    let records = comparison(&page).records_sorted();
     let built = DenseMut::<V>::build(&mut page, None, None, &records, Growth::Unknown).map(drop);
     assert_eq!(built, Err(Refused::Stem));
 }

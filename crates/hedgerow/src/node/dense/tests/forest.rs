@@ -97,7 +97,7 @@ impl<V: DenseLayout> Forest<V> {
             assert_clean(page);
             let next = self.leaves.get(index + 1).map(|next| lower_fence(next).unwrap());
             assert_eq!(upper_fence(page), next);
-            let here = SortedRecords::of_leaf::<Hints>(page).unwrap();
+            let here = leaf_records::<Hints>(page).unwrap();
             for record in here.iter() {
                 let (key, value) = records.next().expect("there are too many records");
                 assert_eq!(record, (key.as_slice(), value.as_slice()));
@@ -212,7 +212,7 @@ fn run<V: DenseLayout>(seed: u64, page_bytes: usize) {
                 }
             }
             _ => {
-                let value = random.value::<V>(8, 40);
+                let value = random.value::<V>(8, 40.min(longest - key.len()));
                 let value = match random.below(200) {
                     0 => random.bytes(longest - key.len()),
                     1 => Vec::new(),

@@ -10,7 +10,7 @@ mod split;
 
 use super::*;
 use crate::node::layout::{lower_fence, upper_fence};
-use crate::node::{Hints, Node, NodeMut, max_record_bytes};
+use crate::node::{Hints, Node, NodeMut, Records, max_record_bytes};
 use crate::page::header::{PageKind, initialise};
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::optimistic::{Copied, PlainBytes};
@@ -181,6 +181,6 @@ fn assert_holds<V: DenseLayout>(page: &[u8], model: &Model) {
     }
     assert_eq!(node.previous_place(before), None);
     assert_eq!(node.places().count(), model.len());
-    assert_eq!(node.places().rev().last(), node.places().next());
-    assert_eq!(SortedRecords::of_dense::<V>(page).len(), model.len());
+    assert!(node.places().rev().eq(node.places().collect::<Vec<_>>().into_iter().rev()));
+    assert_eq!(view::<V>(page).records_sorted().len(), model.len());
 }
