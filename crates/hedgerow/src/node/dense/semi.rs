@@ -10,14 +10,14 @@
 //! Invariants: `array end <= heap_start <= tail`; records do not overlap; `heap_live` is their sum.
 
 use super::fields::{
-    HEAP_LIVE, HEAP_START, VALUE_LEN, WORD_BYTES, WORD_SLOTS, array_start, base, capacity,
+    HEAP_LIVE, HEAP_START, VALUE_LEN, WORD_BYTES, WORD_SLOTS, array_start, base, capacity, key_len,
     numbers_end, tail_start,
 };
 use super::layout::{Contents, DenseLayout, Frame, Growth, base_for};
 use super::presence::{self, Slots};
 use super::write::Refused;
 use crate::node::defect::Defect;
-use crate::node::layout::{set_u16, u16_at};
+use crate::node::layout::{max_record_bytes, set_u16, u16_at};
 use crate::page::header::PageKind;
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 use std::ops::Range;
@@ -94,6 +94,72 @@ fn compact(page: &mut [u8], except: Option<usize>) {
     set_u16(page, HEAP_START, top);
 }
 
+/// Slots that so many bytes hold if each has a record of so many bytes.
+const fn slots_of_full(room: usize, record_bytes: usize) -> usize {
+    8 * room / (8 * SLOT_BYTES + 1 + 8 * record_bytes)
+}
+
+/// Where the slots of an empty leaf begin: at the reference key, if the first record is near it; if
+/// that is near the other end, as far before as slots can be used; else with that record.
+fn base_of_empty(room: usize, contents: &Contents, allowed: &Range<u64>) -> Option<u32> {
+    let first = u64::from(contents.numbers.0);
+    if !allowed.contains(&first) {
+        return None;
+    }
+    let slots = slots_of_full(room, record_bytes(contents.value_len.unwrap_or(0))) as u64;
+    let base = if first - allowed.start <= (room / (4 * SLOT_BYTES)) as u64 {
+        allowed.start
+    } else if allowed.end - first <= slots {
+        allowed.end.saturating_sub(slots).max(allowed.start)
+    } else {
+        first
+    };
+    u32::try_from(base).ok()
+}
+
+/// Whether every record lies on the heap, is of a length that it may have, and shares no byte with
+/// another, and whether the heap's sum is right: what [`Semi::check`] finds out by sorting, in a
+/// quarter of the time, but without saying what is wrong. Records that overlap would be as bad as
+/// those outside of the heap, because lengths stand there, too.
+fn is_sound(page: &[u8]) -> bool {
+    let (heap, tail) = (u16_at(page, HEAP_START), tail_start(page));
+    let longest = max_record_bytes(page.len()) - key_len(page);
+    // A bit for each byte of the page that belongs to a record.
+    let mut taken = vec![0; page.len() / 64];
+    let mut live = 0;
+    for slot in Slots::new(page, 0..capacity(page)) {
+        let at = u16_at(page, slot_at(page, slot));
+        let (value_at, len) = Semi::value_place(PlainBytes::new(page), slot);
+        let end = at + record_bytes(len);
+        if at < heap || end > tail || value_at + len != end || len > longest {
+            return false;
+        }
+        if !take(&mut taken, at..end) {
+            return false;
+        }
+        live += end - at;
+    }
+    live == u16_at(page, HEAP_LIVE)
+}
+
+/// Sets the bits of a range that is not empty; false if one of them was set.
+fn take(taken: &mut [u64], range: Range<usize>) -> bool {
+    let (first, last) = (range.start / 64, (range.end - 1) / 64);
+    let mut free = true;
+    for (index, word) in taken[first..=last].iter_mut().enumerate() {
+        let mut bits = u64::MAX;
+        if index == 0 {
+            bits &= u64::MAX << (range.start % 64);
+        }
+        if first + index == last {
+            bits &= u64::MAX >> (63 - (range.end - 1) % 64);
+        }
+        free &= *word & bits == 0;
+        *word |= bits;
+    }
+    free
+}
+
 impl DenseLayout for Semi {
     const KIND: PageKind = PageKind::SemiDenseLeaf;
     const NAME: &'static str = "semi-dense";
@@ -111,11 +177,7 @@ impl DenseLayout for Semi {
         growth: Growth,
     ) -> Option<Frame> {
         if contents.count == 0 {
-            let first = u64::from(contents.numbers.0);
-            let base = if allowed.contains(&first) { allowed.start } else { return None };
-            let near = first - base <= (room / (4 * SLOT_BYTES)) as u64;
-            let base = if near { base as u32 } else { contents.numbers.0 };
-            return Some(Frame { base, capacity: 0 });
+            return base_of_empty(room, contents, &allowed).map(|base| Frame { base, capacity: 0 });
         }
         let fits = |slots: u64| {
             slots <= room as u64 && array_bytes(slots as usize) + contents.heap_bytes <= room
@@ -130,7 +192,9 @@ impl DenseLayout for Semi {
         let from_start = whole <= 2 * span && fits(whole);
         let spare = match growth {
             Growth::Up => 0,
-            _ => (contents.count as u64).min(room as u64),
+            // As many as the leaf can use if each number comes.
+            Growth::Down => (Self::unit(room, contents) as u64).saturating_sub(span),
+            Growth::Unknown => (contents.count as u64).min(room as u64),
         };
         let most = if from_start { whole } else { span + spare };
         let most = if fits(most) { most } else { span };
@@ -140,7 +204,7 @@ impl DenseLayout for Semi {
 
     fn unit(room: usize, contents: &Contents) -> usize {
         let records = contents.count.max(1);
-        8 * room / (8 * SLOT_BYTES + 1 + 8 * contents.heap_bytes.div_ceil(records))
+        slots_of_full(room, contents.heap_bytes.div_ceil(records))
     }
 
     #[inline(always)]
@@ -261,9 +325,13 @@ impl DenseLayout for Semi {
         if heap < end || heap > tail {
             return found(Defect::HeapStart(heap));
         }
+        if !all && is_sound(page) {
+            return;
+        }
         if all && u16_at(page, VALUE_LEN) != 0 {
             found(Defect::ValueLength(u16_at(page, VALUE_LEN)));
         }
+        let longest = max_record_bytes(page.len()) - key_len(page);
         let mut places = Vec::with_capacity(capacity(page));
         let mut live = 0;
         for slot in Slots::new(page, 0..capacity(page)) {
@@ -273,7 +341,7 @@ impl DenseLayout for Semi {
                 found(Defect::RecordPlace(slot));
             }
             let (value_at, len) = Semi::value_place(PlainBytes::new(page), slot);
-            if value_at + len != at + bytes {
+            if value_at + len != at + bytes || len > longest {
                 found(Defect::RecordLength(slot));
             }
             places.push((at, bytes, slot));
