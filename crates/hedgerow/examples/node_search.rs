@@ -11,9 +11,13 @@
 //! anew, its records in another order. `measured_leaf`, `measured_inner`, `measured_check` and
 //! `measured_insert` collect one kind alone; so does `measured_sort` for the leaves that have been
 //! filled, if they are fingerprint leaves.
+//!
+//! `integers` in the place of the file stands for the big-endian numbers 0, 1, 2 and so on, of four
+//! bytes, which dense leaves can hold.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement, outside of the engine's seams")]
 
+use hedgerow::node::dense::{self, DenseLayout, DenseMut, DenseNode, Full, Semi};
 use hedgerow::node::fingerprint::{self, FingerprintLeaf, FingerprintLeafMut};
 use hedgerow::node::{
     Baseline, Builder, Heads, Hints, Ladder, Node, NodeMut, Prefix, Records, load_check_as,
@@ -29,13 +33,20 @@ type Level = Vec<Vec<u8>>;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let usage = "node_search KEYS [baseline|prefix|heads|hints|fingerprint] [keys] [value bytes]";
+    let usage = "node_search KEYS|integers [baseline|prefix|heads|hints|fingerprint|semi|full] \
+                 [keys] [value bytes]";
     let path = arguments.next().expect(usage);
     let rung = arguments.next().unwrap_or("hints".into());
     let count = arguments.next().map_or(300_000, |n| n.parse().expect(usage));
     let value = vec![b'v'; arguments.next().map_or(8, |n| n.parse().expect(usage))];
-    let text = std::fs::read(path).expect("the keys can be read");
-    let mut keys: Vec<&[u8]> = text.split(|byte| *byte == b'\n').take(count).collect();
+    let (text, integers);
+    let mut keys: Vec<&[u8]> = if path == "integers" {
+        integers = (0..count as u32).map(u32::to_be_bytes).collect::<Vec<_>>();
+        integers.iter().map(<[u8; 4]>::as_slice).collect()
+    } else {
+        text = std::fs::read(path).expect("the keys can be read");
+        text.split(|byte| *byte == b'\n').take(count).collect()
+    };
     keys.retain(|key| key.len() <= 800);
     keys.sort_unstable();
     keys.dedup();
@@ -45,6 +56,8 @@ fn main() {
         "heads" => run::<Heads>(&keys, &value),
         "hints" => run::<Hints>(&keys, &value),
         "fingerprint" => run_fingerprint(&keys, &value),
+        "semi" => run_dense::<Semi>(&keys, &value),
+        "full" => run_dense::<Full>(&keys, &value),
         _ => panic!("{usage}"),
     }
 }
@@ -83,6 +96,31 @@ fn run_fingerprint(keys: &[&[u8]], value: &[u8]) {
         let records = FingerprintLeaf::new(PlainBytes::new(leaf)).records_sorted();
         measured_insert_by_fingerprint(&mut page, &in_disorder(&records));
         measured_sort(&mut page);
+    }
+}
+
+/// The same with dense leaves.
+fn run_dense<V: DenseLayout>(keys: &[&[u8]], value: &[u8]) {
+    let mut levels = levels::<Hints>(keys, value);
+    let probes = probes::<Hints>(keys, &levels);
+    for leaf in &mut levels[0] {
+        let records = node::<Hints>(leaf).records_sorted();
+        let (first, _) = records.iter().next().expect("no leaf is empty");
+        DenseMut::<V>::from_comparison::<Hints>(leaf, first, value.len())
+            .expect("the keys are dense");
+    }
+    let found = measured_leaf_by_number::<V>(&levels[0], &probes);
+    assert_eq!(measured_check_of_numbers(&levels[0]), 0);
+    report(V::NAME, &levels, probes.len(), found);
+    for leaf in &levels[0] {
+        let (lower, upper) = fences(leaf);
+        let records = DenseNode::<_, V>::new(PlainBytes::new(leaf)).records_sorted();
+        let mut page = vec![0; PAGE_BYTES];
+        let (first, _) = records.iter().next().expect("no leaf is empty");
+        let (lower, upper) = (lower.as_deref(), upper.as_deref());
+        DenseMut::<V>::format(&mut page, lower, upper, first, value.len())
+            .expect("the first key has a slot");
+        measured_insert_by_number::<V>(&mut page, &in_disorder(&records));
     }
 }
 
@@ -222,4 +260,24 @@ fn measured_insert_by_fingerprint(page: &mut [u8], records: &[(&[u8], &[u8])]) {
 #[inline(never)]
 fn measured_sort(page: &mut [u8]) {
     FingerprintLeafMut::new(page).sort();
+}
+
+#[inline(never)]
+fn measured_leaf_by_number<V: DenseLayout>(leaves: &[Vec<u8>], probes: &[(usize, &[u8])]) -> usize {
+    let leaf = |at: usize| DenseNode::<_, V>::new(PlainBytes::new(&leaves[at]));
+    probes.iter().filter(|(at, key)| leaf(*at).find(key).is_some()).count()
+}
+
+#[inline(never)]
+fn measured_check_of_numbers(leaves: &[Vec<u8>]) -> usize {
+    leaves.iter().filter(|page| dense::load_check(page).is_err()).count()
+}
+
+#[inline(never)]
+fn measured_insert_by_number<V: DenseLayout>(page: &mut [u8], records: &[(&[u8], &[u8])]) {
+    for (key, value) in records {
+        let mut leaf = DenseMut::<V>::new(page);
+        assert_eq!(leaf.as_node().find(key), None);
+        leaf.insert(key, value).expect("they fitted before");
+    }
 }
