@@ -118,46 +118,55 @@ fn base_of_empty(room: usize, contents: &Contents, allowed: &Range<u64>) -> Opti
 }
 
 /// Whether every record lies on the heap, is of a length that it may have, and shares no byte with
-/// another, and whether the heap's sum is right: what [`Semi::check`] finds out by sorting, in a
-/// quarter of the time, but without saying what is wrong. Records that overlap would be as bad as
-/// those outside of the heap, because lengths stand there, too.
+/// another, and whether the heap's sum is right: what [`Semi::check`] finds out by sorting, in
+/// three fifths of the instructions, but without saying what is wrong. Records that overlap would be as bad as those outside
+/// of the heap, because lengths stand there, too.
 fn is_sound(page: &[u8]) -> bool {
     let (heap, tail) = (u16_at(page, HEAP_START), tail_start(page));
     let longest = max_record_bytes(page.len()) - key_len(page);
-    // A bit for each byte of the page that belongs to a record.
-    let mut taken = vec![0; page.len() / 64];
+    let slots = array_start(capacity(page));
+    // A bit for each byte of the page that belongs to a record, and a word behind the last one.
+    let mut taken = vec![0; page.len() / 64 + 1];
     let mut live = 0;
     for slot in Slots::new(page, 0..capacity(page)) {
-        let at = u16_at(page, slot_at(page, slot));
-        let (value_at, len) = Semi::value_place(PlainBytes::new(page), slot);
-        let end = at + record_bytes(len);
-        if at < heap || end > tail || value_at + len != end || len > longest {
+        let at = u16_at(page, slots + SLOT_BYTES * slot);
+        // Behind the tail's start there is room for two fences: two bytes can be read.
+        if at < heap || at >= tail {
             return false;
         }
-        if !take(&mut taken, at..end) {
+        let (first, second) = (usize::from(page[at]), usize::from(page[at + 1]));
+        let (len, prefix) = match first < LONG {
+            true => (first, 1),
+            false => ((first - LONG) << 8 | second, 2),
+        };
+        let bytes = len + prefix;
+        if bytes != record_bytes(len) || len > longest || at + bytes > tail {
             return false;
         }
-        live += end - at;
+        if !take(&mut taken, at, bytes) {
+            return false;
+        }
+        live += bytes;
     }
     live == u16_at(page, HEAP_LIVE)
 }
 
-/// Sets the bits of a range that is not empty; false if one of them was set.
-fn take(taken: &mut [u64], range: Range<usize>) -> bool {
-    let (first, last) = (range.start / 64, (range.end - 1) / 64);
-    let mut free = true;
-    for (index, word) in taken[first..=last].iter_mut().enumerate() {
-        let mut bits = u64::MAX;
-        if index == 0 {
-            bits &= u64::MAX << (range.start % 64);
+/// Sets so many bits from `at` on; false if one of them was set.
+#[inline(always)]
+fn take(taken: &mut [u64], mut at: usize, bits: usize) -> bool {
+    let (mut left, mut clashes) = (bits, 0);
+    while left > 0 {
+        let step = left.min(64);
+        let mask = u128::from(u64::MAX >> (64 - step)) << (at % 64);
+        let words = [mask as u64, (mask >> 64) as u64];
+        for (word, mask) in taken[at / 64..at / 64 + 2].iter_mut().zip(words) {
+            clashes |= *word & mask;
+            *word |= mask;
         }
-        if first + index == last {
-            bits &= u64::MAX >> (63 - (range.end - 1) % 64);
-        }
-        free &= *word & bits == 0;
-        *word |= bits;
+        at += step;
+        left -= step;
     }
-    free
+    clashes == 0
 }
 
 impl DenseLayout for Semi {
