@@ -119,8 +119,8 @@ pub fn to_comparison<V: DenseLayout, L: Ladder>(page: &mut [u8]) -> Result<(), N
     Ok(())
 }
 
-/// Restores what is left of a page after a conversion: its newest LSN, and the run of insertions, which
-/// goes on where the last one was.
+/// Restores what is left of a page after a conversion: its newest LSN, and the run of insertions,
+/// which goes on where the last one was.
 fn keep_fields(page: &mut [u8], old: &[u8], last_insert: usize) {
     copy_lsn(page, old);
     set_u16(page, LAST_INSERT, last_insert);

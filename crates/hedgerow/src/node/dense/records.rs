@@ -34,8 +34,8 @@ impl<V: DenseLayout> DenseNode<PlainBytes<'_>, V> {
     }
 }
 
-/// Copies of the records of a leaf of any layout, in order; `None` of other pages. `L` is the rung of
-/// the ladder of comparison leaves.
+/// Copies of the records of a leaf of any layout, in order; `None` of other pages. `L` is the rung
+/// of the ladder of comparison leaves.
 pub fn leaf_records<L: Ladder>(page: &[u8]) -> Option<Records> {
     let bytes = PlainBytes::new(page);
     match PageKind::from_byte(page[KIND])? {

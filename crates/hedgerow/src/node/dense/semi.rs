@@ -119,8 +119,8 @@ fn base_of_empty(room: usize, contents: &Contents, allowed: &Range<u64>) -> Opti
 
 /// Whether every record lies on the heap, is of a length that it may have, and shares no byte with
 /// another, and whether the heap's sum is right: what [`Semi::check`] finds out by sorting, in
-/// three fifths of the instructions, but without saying what is wrong. Records that overlap would be as bad as those outside
-/// of the heap, because lengths stand there, too.
+/// three fifths of the instructions, but without saying what is wrong. Records that overlap would
+/// be as bad as those outside of the heap, because lengths stand there, too.
 fn is_sound(page: &[u8]) -> bool {
     let (heap, tail) = (u16_at(page, HEAP_START), tail_start(page));
     let longest = max_record_bytes(page.len()) - key_len(page);

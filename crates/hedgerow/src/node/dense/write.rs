@@ -60,10 +60,10 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
 
     /// Makes an empty leaf out of a page, for records between the fences whose keys have the length
     /// and the stem of `like`, and whose values have `value_len` bytes (which a semi-dense leaf
-    /// does not heed).
+    /// takes for a guess).
     ///
-    /// As [`NodeMut::format`](crate::node::NodeMut::format) it leaves ids, epoch and checksum. The fences have at most
-    /// [`max_record_bytes`] each.
+    /// As [`NodeMut::format`](crate::node::NodeMut::format) it leaves ids, epoch and checksum. The
+    /// fences have at most [`max_record_bytes`] each.
     ///
     /// # Errors
     /// If the leaf would have no slot for `like`; then the page is as it was.
