@@ -73,24 +73,24 @@ impl BufferPool {
     pub(super) fn write_back_cold(&self, mut frames: Vec<FrameId>) -> Result<()> {
         frames.sort_unstable();
         frames.dedup();
+        let Some(slots) = &self.slots else { return Ok(()) };
         let mut buffer = self.evict_buffer.lock();
-        self.write_batch(&mut frames, &mut buffer, Manner::Evict).map(|_| ())
+        self.write_batch(slots, &mut frames, &mut buffer, Manner::Evict).map(|_| ())
     }
 
     /// Writes the pages in these frames now.
     pub(super) fn write_back_now(&self, frames: &[FrameId]) -> Result<()> {
+        let Some(slots) = &self.slots else { return Ok(()) };
         let mut frames = frames.to_vec();
         let mut buffer = self.flush_buffer.lock();
-        self.write_batch(&mut frames, &mut buffer, Manner::Flush).map(|_| ())
+        self.write_batch(slots, &mut frames, &mut buffer, Manner::Flush).map(|_| ())
     }
 
     /// Writes every page that is dirty now, in the order of page ids. Returns the number of images.
     ///
     /// While writers are kept out, nothing is dirty afterwards; else some pages may be again.
     pub fn flush(&self) -> Result<u64> {
-        if self.slots.is_none() {
-            return Ok(0);
-        }
+        let Some(slots) = &self.slots else { return Ok(0) };
         let mut written = 0;
         let mut dirty: Vec<FrameId> = Vec::new();
         let batch = self.budget().flush_pages() / 2;
@@ -102,7 +102,7 @@ impl BufferPool {
             let next = self.collect_dirty(from, slice, &mut dirty);
             // Not all of it with the buffer in hand: others have a page to write now and then.
             for chunk in dirty.chunks_mut(FLUSH_BATCHES * batch) {
-                written += self.write_batches(chunk)?;
+                written += self.write_batches(slots, chunk)?;
             }
             match next {
                 Some(next) => from = next,
@@ -145,12 +145,12 @@ impl BufferPool {
     /// Writes one batch; returns the number of images that were recorded.
     fn write_batch(
         &self,
+        slots: &SlotStore,
         frames: &mut [FrameId],
         buffer: &mut AlignedBuffer,
         manner: Manner,
     ) -> Result<u64> {
-        let Some(batch) = self.prepare(frames, buffer, manner)? else { return Ok(0) };
-        let slots = self.slots.as_ref().expect("a store without a file writes nothing");
+        let Some(batch) = self.prepare(slots, frames, buffer, manner)? else { return Ok(0) };
         match slots.file().write_batch(&batch.requests(buffer, self.page_bytes)) {
             Ok(()) => Ok(self.record(batch, manner)),
             Err(error) => Err(self.give_up(slots, [Some(batch)], error)),
@@ -159,8 +159,7 @@ impl BufferPool {
 
     /// Writes these pages in batches of half the flush buffer, two at a time; returns the number of
     /// images that were recorded.
-    fn write_batches(&self, frames: &mut [FrameId]) -> Result<u64> {
-        let slots = self.slots.as_ref().expect("a store without a file writes nothing");
+    fn write_batches(&self, slots: &SlotStore, frames: &mut [FrameId]) -> Result<u64> {
         let mut buffer = self.flush_buffer.lock();
         let half = self.budget().flush_pages() / 2;
         let (mut full, mut spare) = buffer.split_at_mut(half * self.page_bytes);
@@ -171,7 +170,7 @@ impl BufferPool {
         loop {
             let Some(batch) = ready.take() else {
                 let Some(chunk) = chunks.next() else { break };
-                ready = self.prepare(chunk, full, Manner::Flush)?;
+                ready = self.prepare(slots, chunk, full, Manner::Flush)?;
                 continue;
             };
             let mut next = Ok(None);
@@ -179,7 +178,7 @@ impl BufferPool {
             let ended = slots.file().write_batch_beside(&requests, &mut || {
                 recorded += written.take().map_or(0, |batch| self.record(batch, Manner::Flush));
                 if let Some(chunk) = chunks.next() {
-                    next = self.prepare(chunk, spare, Manner::Flush);
+                    next = self.prepare(slots, chunk, spare, Manner::Flush);
                 }
             });
             drop(requests);
@@ -203,11 +202,11 @@ impl BufferPool {
     /// is nothing to write.
     fn prepare(
         &self,
+        slots: &SlotStore,
         frames: &mut [FrameId],
         buffer: &mut [u8],
         manner: Manner,
     ) -> Result<Option<Batch>> {
-        let slots = self.slots.as_ref().expect("a store without a file writes nothing");
         self.check_poison()?;
         // Each key is read once: a frame may change its page meanwhile, and a sort whose keys change
         // under it may panic.

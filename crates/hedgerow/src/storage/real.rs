@@ -333,7 +333,7 @@ impl RealFile {
         rings: &Rings,
         runs: &[Run],
         requests: &[WriteRequest<'_>],
-        beside: &mut dyn FnMut(),
+        beside: Option<&mut dyn FnMut()>,
     ) -> Result<()> {
         let slices: Vec<IoSlice<'_>> = requests.iter().map(|r| IoSlice::new(r.buf)).collect();
         let results = rings.write(&self.fd, runs, &slices, beside);
@@ -434,7 +434,7 @@ impl File for RealFile {
         if runs.len() > 1
             && let Some(rings) = &self.rings
         {
-            return self.write_through(rings, &runs, requests, &mut || ());
+            return self.write_through(rings, &runs, requests, None);
         }
         runs.iter().try_for_each(|run| self.write_run(run, &requests[run.first..][..run.count]))
     }
@@ -448,7 +448,7 @@ impl File for RealFile {
         if let Some(rings) = &self.rings
             && let Ok(runs) = self.write_runs(requests)
         {
-            return self.write_through(rings, &runs, requests, beside);
+            return self.write_through(rings, &runs, requests, Some(beside));
         }
         let written = self.write_batch(requests);
         beside();

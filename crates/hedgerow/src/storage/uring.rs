@@ -86,16 +86,17 @@ impl Rings {
         // SAFETY: `carry_out` asks that all that the entries point to stay valid, and the bytes read
         // into be ours alone, until it returns: the slices and what they name are borrowed mutably
         // and the descriptor is borrowed for the whole of this call.
-        unsafe { self.carry_out(runs, entry, &mut || ()) }
+        unsafe { self.carry_out(runs, entry, None) }
     }
 
-    /// Writes runs of slices together, and calls `beside` once meanwhile. One outcome for each run.
+    /// Writes runs of slices together, and calls `beside`, if there is one, once meanwhile. One outcome
+    /// for each run.
     pub(super) fn write(
         &self,
         fd: &OwnedFd,
         runs: &[Run],
         slices: &[IoSlice<'_>],
-        beside: &mut dyn FnMut(),
+        beside: Option<&mut dyn FnMut()>,
     ) -> Vec<Outcome> {
         let vectors = slices.as_ptr();
         let entry = |run: &Run| {
@@ -110,7 +111,7 @@ impl Rings {
         unsafe { self.carry_out(runs, entry, beside) }
     }
 
-    /// Submits an entry for each run, calls `beside` once, and waits for all of them.
+    /// Submits an entry for each run, calls `beside`, if there is one, once, and waits for all of them.
     ///
     /// # Safety
     ///
@@ -120,18 +121,24 @@ impl Rings {
         &self,
         runs: &[Run],
         entry: impl Fn(&Run) -> squeue::Entry,
-        beside: &mut dyn FnMut(),
+        mut beside: Option<&mut dyn FnMut()>,
     ) -> Vec<Outcome> {
         let mut outcomes = vec![Err(Errno::AGAIN); runs.len()];
-        let Some(mut ring) = self.take() else {
-            beside();
-            return outcomes;
-        };
         let mut panic = None;
-        let mut held_back = || panic = catch_unwind(AssertUnwindSafe(&mut *beside)).err();
-        // SAFETY: passed on to the caller; `held_back` does not panic.
-        if unsafe { drive(&mut ring, runs, entry, &mut held_back, &mut outcomes) } {
-            self.give_back(ring);
+        if let Some(mut ring) = self.take() {
+            let is_wanted = beside.is_some();
+            let mut held_back = || {
+                if let Some(beside) = &mut beside {
+                    panic = catch_unwind(AssertUnwindSafe(&mut **beside)).err();
+                }
+            };
+            let held_back = is_wanted.then_some(&mut held_back as &mut dyn FnMut());
+            // SAFETY: passed on to the caller; `held_back` does not panic.
+            if unsafe { drive(&mut ring, runs, entry, held_back, &mut outcomes) } {
+                self.give_back(ring);
+            }
+        } else if let Some(beside) = beside {
+            beside();
         }
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -269,8 +276,8 @@ fn make_ring() -> io::Result<IoUring> {
         .or_else(|_| IoUring::builder().dontfork().build(entries))
 }
 
-/// Keeps the ring full until every run has its outcome; calls `beside` once, when as much as possible
-/// is under way. `false`: the ring is of no use any more.
+/// Keeps the ring full until every run has its outcome; calls `beside`, if there is one, once, when as
+/// much as possible is under way. `false`: the ring is of no use any more.
 ///
 /// # Safety
 ///
@@ -279,13 +286,12 @@ unsafe fn drive(
     ring: &mut IoUring,
     runs: &[Run],
     entry: impl Fn(&Run) -> squeue::Entry,
-    beside: &mut dyn FnMut(),
+    mut beside: Option<&mut dyn FnMut()>,
     outcomes: &mut [Outcome],
 ) -> bool {
     let mut next = 0;
     let mut in_flight = 0;
     let mut refusals = 0;
-    let mut beside = Some(beside);
     while next < runs.len() || in_flight > 0 {
         let mut queue = ring.submission();
         while next < runs.len() && in_flight < DEPTH {
@@ -299,15 +305,17 @@ unsafe fn drive(
             in_flight += 1;
         }
         drop(queue);
+        // With more to come, half of the ring is refilled at a time, which keeps the device busy;
+        // at the end all is waited for at once. With something else to do, nothing is waited for yet.
+        let enough = if next < runs.len() { in_flight / 2 } else { in_flight };
+        let submitted = match &beside {
+            Some(_) => ring.submit(),
+            None => ring.submit_and_wait(enough.max(1)),
+        };
         if let Some(beside) = beside.take() {
-            // What is refused here is submitted again below.
-            let _ = ring.submit();
             beside();
         }
-        // With more to come, half of the ring is refilled at a time, which keeps the device busy;
-        // at the end all is waited for at once.
-        let enough = if next < runs.len() { in_flight / 2 } else { in_flight };
-        match ring.submit_and_wait(enough.max(1)) {
+        match submitted {
             Ok(_) => refusals = 0,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => {
@@ -320,6 +328,9 @@ unsafe fn drive(
             abandon(ring, in_flight, outcomes);
             return false;
         }
+    }
+    if let Some(beside) = beside {
+        beside();
     }
     true
 }
@@ -368,9 +379,11 @@ mod tests {
         let runs: Vec<Run> = (0..300).map(run).collect();
         let slices: Vec<IoSlice<'_>> = runs.iter().map(|_| IoSlice::new(b"abc")).collect();
         let mut calls = 0;
-        let outcomes = rings.write(&file, &runs, &slices, &mut || calls += 1);
+        let outcomes = rings.write(&file, &runs, &slices, Some(&mut || calls += 1));
         assert!(outcomes.iter().all(|outcome| *outcome == Ok(3)));
         assert_eq!((rings.idle.lock().len(), calls), (1, 1));
+        assert!(rings.write(&file, &[], &[], Some(&mut || calls += 1)).is_empty());
+        assert_eq!(calls, 2);
 
         // Another file takes the descriptor of the idle ring, which then can submit nothing.
         let number = rings.idle.lock()[0].as_raw_fd();
@@ -378,9 +391,9 @@ mod tests {
         // is open, and stays the ring's to close, because this one is never dropped.
         let mut stolen = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
         rustix::io::dup2(&file, &mut stolen).unwrap();
-        let outcomes = rings.write(&file, &runs, &slices, &mut || calls += 1);
+        let outcomes = rings.write(&file, &runs, &slices, Some(&mut || calls += 1));
         assert!(outcomes.iter().all(|outcome| *outcome == Err(Errno::AGAIN)));
-        assert_eq!((rings.idle.lock().len(), calls), (0, 2));
+        assert_eq!((rings.idle.lock().len(), calls), (0, 3));
 
         // The same in the middle of a stream.
         let mut reader = rings.stream(&file).unwrap();
@@ -406,12 +419,12 @@ mod tests {
         assert!(ended[..5].iter().all(|(_, outcome)| *outcome == Ok(3)), "{ended:?}");
         assert!(ended[5..].iter().all(|(_, outcome)| *outcome == Err(Errno::AGAIN)), "{ended:?}");
         assert_eq!(rings.idle.lock().len(), 0);
-        let outcomes = rings.write(&file, &runs, &slices, &mut || ());
+        let outcomes = rings.write(&file, &runs, &slices, None);
         assert!(outcomes.iter().all(|outcome| *outcome == Ok(3)));
 
         // A panic beside a batch comes when the batch has ended.
         let panicked = catch_unwind(AssertUnwindSafe(|| {
-            rings.write(&file, &runs, &slices, &mut || panic!("on purpose"))
+            rings.write(&file, &runs, &slices, Some(&mut || panic!("on purpose")))
         }));
         assert!(panicked.is_err());
         assert_eq!(rings.idle.lock().len(), 1);
