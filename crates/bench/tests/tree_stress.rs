@@ -257,6 +257,7 @@ fn threads_see_only_truth_in_frames() {
         page_bytes: Some(PAGE_BYTES),
         zone_bytes: None,
         checkpoint_bytes: Some(1 << 18),
+        leaves: Default::default(),
         direct_io: false,
         background: true,
     };

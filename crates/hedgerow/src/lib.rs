@@ -62,7 +62,9 @@ pub use database::{
     Cursor, Database, Keyspace, MemoryStats, Options, Range, Stats, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use node::{LeafLayout, LeafPolicy};
+pub use page::AdaptationValues;
 pub use storage::IoEngine;
 pub use store::{DEFAULT_PAGE_BYTES, SpaceReport, VerifyFinding, VerifyReport};
-pub use tree::{LevelStats, Swap, TreeStats, Value};
+pub use tree::{LayoutStats, LevelStats, Swap, TreeStats, Value};
 pub use types::PageId;

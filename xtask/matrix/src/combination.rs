@@ -5,7 +5,7 @@
 //! random derives from [`SEED`].
 
 use crate::keys::Keys;
-use hedgerow::{Database, Keyspace, Options, smallest_memory_limit_bytes};
+use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options, smallest_memory_limit_bytes};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,12 +41,32 @@ pub struct Combination<'a> {
     pub threads: usize,
     pub limit: (u64, u64),
     pub page_bytes: usize,
+    pub leaves: LeafPolicy,
+}
+
+/// The policies for the layouts of leaves, by name.
+pub fn policy(name: &str) -> Option<LeafPolicy> {
+    match name {
+        "adaptive" => Some(LeafPolicy::Adaptive),
+        _ => {
+            LeafLayout::ALL.into_iter().find(|layout| layout.name() == name).map(LeafPolicy::Fixed)
+        }
+    }
+}
+
+/// The name of a policy.
+pub fn name_of(policy: LeafPolicy) -> &'static str {
+    match policy {
+        LeafPolicy::Adaptive => "adaptive",
+        LeafPolicy::Fixed(layout) => layout.name(),
+    }
 }
 
 impl fmt::Display for Combination<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Combination { set, order, threads, .. }, (n, d)) = (self, self.limit);
-        write!(f, "{set} {order}, {threads} threads, memory {n}/{d} of the data")
+        let leaves = name_of(self.leaves);
+        write!(f, "{set} {order}, {threads} threads, memory {n}/{d} of the data, {leaves} leaves")
     }
 }
 
@@ -63,6 +83,7 @@ impl Combination<'_> {
             "set": self.set,
             "order": self.order,
             "threads": self.threads,
+            "leaves": name_of(self.leaves),
             "memory_limit": format!("{}/{}", self.limit.0, self.limit.1),
             "memory_limit_bytes": limit_bytes,
             "records": model.len(),
@@ -84,7 +105,10 @@ impl Combination<'_> {
         limit_bytes: u64,
         line: &mut Json,
     ) -> Result<(), String> {
-        let options = Options::new().memory_limit_bytes(limit_bytes).page_bytes(self.page_bytes);
+        let options = Options::new()
+            .memory_limit_bytes(limit_bytes)
+            .page_bytes(self.page_bytes)
+            .leaves(self.leaves);
         let db = options.create(path).map_err(said("create"))?;
         let keyspace = db.keyspace("matrix").map_err(said("create the keyspace"))?;
 

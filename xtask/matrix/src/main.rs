@@ -1,7 +1,7 @@
 //! The correctness matrix, run by `cargo xtask matrix --keys DIR`.
 //!
 //! Key sets x order of insertion (sorted, reversed, shuffled) x threads (1, 2, 8) x memory limit (2x,
-//! 1/4 and 1/32 of the data): in each combination every answer must be that of a `BTreeMap`. One
+//! 1/4 and 1/32 of the data) x layouts of leaves: in each combination every answer must be that of a `BTreeMap`. One
 //! line of JSON for each combination goes to standard output, progress to standard error. The exit
 //! code is 0 only if every combination that was asked for ran and was exact.
 
@@ -9,16 +9,21 @@ mod combination;
 mod keys;
 
 use combination::{Combination, LIMITS, ORDERS, THREADS};
+use hedgerow::LeafPolicy;
+use keys::Keys;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str = "\
-usage: cargo xtask matrix --keys DIR [--sets NAME,NAME] [--count N] [--store FILE]
+usage: cargo xtask matrix --keys DIR [--sets NAME,NAME] [--leaves NAME,NAME]
+                          [--count N] [--store FILE]
 
   --keys DIR     where the key sets are: NAME.zst or NAME.txt, one key a line
   --sets NAMES   which of them [default: all that are there, without those named *-full]
+  --leaves NAMES which layouts of leaves: adaptive, comparison, fingerprint, semi-dense, fully dense
+                 [default: adaptive]
   --count N      use the first N keys of each set [default: all]
   --store FILE   where to put the stores, one after the other [default: a temporary file]";
 
@@ -27,6 +32,7 @@ struct Arguments {
     keys: PathBuf,
     sets: Option<Vec<String>>,
     count: usize,
+    leaves: Vec<LeafPolicy>,
     store: PathBuf,
 }
 
@@ -55,6 +61,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
     let mut keys = None;
     let mut sets = None;
     let mut count = usize::MAX;
+    let mut leaves = vec![LeafPolicy::Adaptive];
     let name = format!("hedgerow-matrix-{}.hrow", std::process::id());
     let mut store = std::env::temp_dir().join(name);
     while let Some(name) = arguments.next() {
@@ -63,11 +70,14 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Arguments> {
             "--keys" => keys = Some(PathBuf::from(value)),
             "--sets" => sets = Some(value.split(',').map(str::to_owned).collect()),
             "--count" => count = value.parse().ok().filter(|&count| count > 0)?,
+            "--leaves" => {
+                leaves = value.split(',').map(combination::policy).collect::<Option<_>>()?
+            }
             "--store" => store = PathBuf::from(value),
             _ => return None,
         }
     }
-    Some(Arguments { keys: keys?, sets, count, store })
+    Some(Arguments { keys: keys?, sets, count, leaves, store })
 }
 
 /// Runs all combinations; how many were exact, and how many were not.
@@ -82,25 +92,43 @@ fn run(arguments: &Arguments) -> Result<(usize, usize), String> {
     let (mut exact, mut wrong) = (0, 0);
     for set in &sets {
         let keys = keys::read(&arguments.keys, set, arguments.count)?;
-        for order in ORDERS {
-            for threads in THREADS {
-                for limit in LIMITS {
-                    let page_bytes = hedgerow::DEFAULT_PAGE_BYTES;
-                    let combination =
-                        Combination { set, keys: &keys, order, threads, limit, page_bytes };
-                    let started = Instant::now();
-                    let line = combination.run(&arguments.store);
-                    let is_exact = line["exact"] == true;
-                    *(if is_exact { &mut exact } else { &mut wrong }) += 1;
-                    writeln!(io::stdout(), "{line}").map_err(|e| format!("cannot print: {e}"))?;
-                    let verdict = if is_exact { "exact" } else { "WRONG" };
-                    let seconds = started.elapsed().as_secs_f64();
-                    eprintln!("{combination}: {verdict}, {seconds:.1} s");
-                }
-            }
+        for combination in combinations(set, &keys, &arguments.leaves, hedgerow::DEFAULT_PAGE_BYTES)
+        {
+            let started = Instant::now();
+            let line = combination.run(&arguments.store);
+            let is_exact = line["exact"] == true;
+            *(if is_exact { &mut exact } else { &mut wrong }) += 1;
+            writeln!(io::stdout(), "{line}").map_err(|e| format!("cannot print: {e}"))?;
+            let verdict = if is_exact { "exact" } else { "WRONG" };
+            let seconds = started.elapsed().as_secs_f64();
+            eprintln!("{combination}: {verdict}, {seconds:.1} s");
         }
     }
     Ok((exact, wrong))
+}
+
+/// All combinations of one key set.
+fn combinations<'a>(
+    set: &'a str,
+    keys: &'a Keys,
+    leaves: &'a [LeafPolicy],
+    page_bytes: usize,
+) -> impl Iterator<Item = Combination<'a>> {
+    leaves.iter().flat_map(move |&leaves| {
+        ORDERS.into_iter().flat_map(move |order| {
+            THREADS.into_iter().flat_map(move |threads| {
+                LIMITS.into_iter().map(move |limit| Combination {
+                    set,
+                    keys,
+                    order,
+                    threads,
+                    limit,
+                    page_bytes,
+                    leaves,
+                })
+            })
+        })
+    })
 }
 
 #[cfg(test)]
@@ -124,16 +152,11 @@ mod tests {
         assert!(keys.len() >= 500, "{} short keys in {set}", keys.len());
         let store =
             std::env::temp_dir().join(format!("hedgerow-matrix-{set}-{}.hrow", std::process::id()));
-        for order in ORDERS {
-            for threads in THREADS {
-                for limit in LIMITS {
-                    let page_bytes = PAGE_BYTES;
-                    let combination =
-                        Combination { set, keys: &keys, order, threads, limit, page_bytes };
-                    let line = combination.run(&store);
-                    assert_eq!(line["exact"], true, "{combination}: {line}");
-                }
-            }
+        let fixed = hedgerow::LeafLayout::ALL.map(LeafPolicy::Fixed);
+        let leaves: Vec<_> = fixed.into_iter().chain([LeafPolicy::Adaptive]).collect();
+        for combination in combinations(set, &keys, &leaves, PAGE_BYTES) {
+            let line = combination.run(&store);
+            assert_eq!(line["exact"], true, "{combination}: {line}");
         }
     }
 

@@ -11,7 +11,7 @@
 //! advice: losing an update costs nothing but a worse choice. The mark stands in the header because
 //! every look-up sets it, and has the header's line at hand. `Send + Sync`.
 
-use crate::page::FrameHead;
+use crate::page::{FrameHead, ScanTally};
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -167,8 +167,10 @@ pub struct SideEntry {
     listed: AtomicBool,
     pins: AtomicU16,
     fault: AtomicU32,
-    // The sampled counters of adaptation and of contention will stand here: the entry is 16 bytes.
-    _reserved: [AtomicU32; 2],
+    /// How common scans are in the leaf.
+    pub tally: ScanTally,
+    // The sampled counters of contention will stand here: the entry is 16 bytes.
+    _reserved: [AtomicU8; 7],
 }
 
 #[cfg(not(any(loom, shuttle)))]
@@ -181,7 +183,8 @@ impl SideEntry {
             listed: AtomicBool::new(false),
             pins: AtomicU16::new(0),
             fault: AtomicU32::new(0),
-            _reserved: [AtomicU32::new(0), AtomicU32::new(0)],
+            tally: ScanTally::new(),
+            _reserved: std::array::from_fn(|_| AtomicU8::new(0)),
         }
     }
 

@@ -31,7 +31,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::page::epoch::{Epochs, Stay};
 use crate::page::header::{self, PageKind};
 use crate::page::pool::EpochStay;
-use crate::page::{ExclusivePage, FrameHead, FrameId, PagePool};
+use crate::page::{
+    Adaptation, AdaptationValues, ExclusivePage, FrameHead, FrameId, PagePool, ScanTally,
+};
 use crate::space::page_ids::PageIds;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
@@ -78,6 +80,7 @@ pub struct BufferPool {
     pub(super) failures: Failures,
     pub(super) admission: Admission,
     pub(super) counters: Counters,
+    adaptation: Adaptation,
     pub(super) evict_buffer: Mutex<AlignedBuffer>,
     pub(super) flush_buffer: Mutex<AlignedBuffer>,
     /// Where images go; `None` in a store that lives in memory alone, whose pages stay.
@@ -128,6 +131,7 @@ impl BufferPool {
             failures: Failures::new(),
             admission: Admission::new(),
             counters: Counters::default(),
+            adaptation: Adaptation::default(),
             evict_buffer: Mutex::new(buffer(budget.batch_pages())?),
             flush_buffer: Mutex::new(buffer(budget.flush_pages())?),
             slots,
@@ -267,6 +271,11 @@ impl BufferPool {
     /// `admission.rs`.
     pub fn go_ahead(&self) -> Ahead<'_> {
         self.admission.go_ahead()
+    }
+
+    /// What adaptation has done to the leaves.
+    pub fn adaptation_values(&self) -> AdaptationValues {
+        self.adaptation.values()
     }
 
     /// Enters an epoch for the store's own upkeep, which runs under the lock of checkpoints: does not
@@ -462,6 +471,22 @@ impl PagePool for BufferPool {
         // after the last checkpoint is refused, and not lost.
         self.check_open()?;
         Ok(stay)
+    }
+
+    fn try_enter(&self) -> Option<Stay<'_>> {
+        if self.read_only || self.check_poison().is_err() {
+            return None;
+        }
+        let stay = self.epochs.try_enter()?;
+        self.check_open().ok().map(|()| stay)
+    }
+
+    fn scan_tally(&self, frame: FrameId) -> Option<&ScanTally> {
+        Some(&self.side(frame).tally)
+    }
+
+    fn adaptation(&self) -> Option<&Adaptation> {
+        Some(&self.adaptation)
     }
 
     #[inline]

@@ -186,6 +186,7 @@ impl<'p> Session<'p> {
         let header = pool.header(frame);
         header.set_page(id);
         header.set_clean(slot, epoch);
+        pool.side(frame).tally.forget();
         if access == Access::Point {
             header.note_use();
         }
@@ -352,6 +353,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         let pool = self.pool;
         pool.header(frame).clear();
         pool.header(frame).set_page(id);
+        pool.side(frame).tally.forget();
         pool.mark_dirty(frame, epoch);
         let mut page = ExclusivePage::new(pool, frame, id, guard);
         let bytes = page.bytes_mut();

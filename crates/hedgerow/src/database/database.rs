@@ -112,6 +112,7 @@ impl Options {
             direct_io: self.direct_io,
             background: self.background,
             zone_bytes: self.zone_bytes,
+            leaves: self.leaves,
         }
     }
 }

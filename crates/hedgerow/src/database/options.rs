@@ -2,6 +2,7 @@
 //!
 //! Rank 7. Plain data; the methods that end in opening something are in `database.rs`.
 
+use crate::node::LeafPolicy;
 use crate::storage::IoEngine;
 
 /// The memory limit where neither the machine nor its cgroup tells how much memory there is.
@@ -24,6 +25,7 @@ pub struct Options {
     pub(crate) io_engine: IoEngine,
     pub(crate) background: bool,
     pub(crate) zone_bytes: Option<u32>,
+    pub(crate) leaves: LeafPolicy,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Options {
             io_engine: IoEngine::Auto,
             background: true,
             zone_bytes: None,
+            leaves: LeafPolicy::Adaptive,
         }
     }
 
@@ -84,6 +87,16 @@ impl Options {
     /// How batches of reads and writes are carried out. Default: io_uring where the kernel has it.
     pub fn io_engine(mut self, engine: IoEngine) -> Options {
         self.io_engine = engine;
+        self
+    }
+
+    /// How the layouts of leaves are chosen. Default: adaptively, by their keys and by how they are used.
+    ///
+    /// Any database can be opened with any policy, at any time: leaves stay as they are until they are
+    /// split, merged, or found to be used otherwise. A fixed layout spares the machinery where it would
+    /// never act, and is for comparisons.
+    pub fn leaves(mut self, policy: LeafPolicy) -> Options {
+        self.leaves = policy;
         self
     }
 

@@ -4,6 +4,7 @@
 //! belong to slightly different moments.
 
 use crate::buffer::CounterValues;
+use crate::page::AdaptationValues;
 use crate::store::Store;
 
 /// See the head of the file.
@@ -16,6 +17,8 @@ pub struct Stats {
     pub dirty_pages: u64,
     /// What the pool has done since the database was opened.
     pub pool: CounterValues,
+    /// What adaptation has done to the layouts of leaves since then.
+    pub adaptation: AdaptationValues,
     /// Number of the last durable checkpoint.
     pub checkpoint: u64,
     /// Bytes of the file; zero in memory.
@@ -77,6 +80,7 @@ impl Stats {
             },
             dirty_pages: pool.dirty_pages() as u64,
             pool: pool.counters().values(),
+            adaptation: pool.adaptation_values(),
             checkpoint: store.durable_checkpoint().0,
             file_bytes: store.file_bytes(),
             page_bytes,

@@ -6,6 +6,9 @@
 //! nothing.
 
 use super::defect::Defect;
+use super::dense;
+use super::dispatch::LeafLayout;
+use super::fingerprint;
 use super::ladder::{Hints, Ladder};
 use super::layout::{
     COUNT, HEADS, HEADS_CAPACITY, HEADS_STEP, HINT_COUNT, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
@@ -34,11 +37,24 @@ pub fn load_check(page: &[u8]) -> Result<(), Defect> {
     load_check_as::<Hints>(page)
 }
 
+/// The layout that a page says it has; pages of other kinds are checked with comparison leaves.
+fn layout<L: Ladder>(page: &[u8]) -> LeafLayout {
+    match page.get(KIND) {
+        Some(kind) if L::HINTS => LeafLayout::of_kind(*kind),
+        _ => LeafLayout::Comparison,
+    }
+}
+
 /// [`load_check`] for a page written with another rung of the ladder.
 ///
 /// # Errors
 /// The first defect found.
 pub fn load_check_as<L: Ladder>(page: &[u8]) -> Result<(), Defect> {
+    match layout::<L>(page) {
+        LeafLayout::Comparison => {}
+        LeafLayout::Fingerprint => return fingerprint::load_check(page),
+        LeafLayout::SemiDense | LeafLayout::FullyDense => return dense::load_check(page),
+    }
     let mut first = None;
     fixed_fields::<L>(page, &mut |defect| first = first.or(Some(defect)));
     if let Some(defect) = first {
@@ -94,6 +110,11 @@ fn first_bad_record<L: Ladder>(page: &[u8]) -> Defect {
 
 /// [`check`] for a page written with another rung of the ladder.
 pub fn check_as<L: Ladder>(page: &[u8]) -> Vec<Defect> {
+    match layout::<L>(page) {
+        LeafLayout::Comparison => {}
+        LeafLayout::Fingerprint => return fingerprint::check(page),
+        LeafLayout::SemiDense | LeafLayout::FullyDense => return dense::check(page),
+    }
     let mut defects = Vec::new();
     if fixed_fields::<L>(page, &mut |defect| defects.push(defect)) {
         small_fields(page, &mut defects);

@@ -4,7 +4,8 @@
 //! fields lie; [`Node`] reads, over racing bytes as over plain ones; [`NodeMut`] changes, one file for an
 //! operation; [`check()`] finds every defect of a page, and [`load_check`], which is cheap, those that could
 //! lead a writer out of the page. The optimisations of "B-Trees Are Back" section 3 are constants of a
-//! [`Ladder`] type, [`Hints`] having them all. [`mod@fingerprint`] and [`mod@dense`] are other layouts of leaves.
+//! [`Ladder`] type, [`Hints`] having them all. [`mod@fingerprint`] and [`mod@dense`] are other layouts of
+//! leaves; [`Leaf`] and [`LeafMut`] stand for a leaf of any layout, and [`LeafPolicy`] chooses among them.
 //!
 //! Keys are byte strings in lexicographic order; the empty key is a key. A node holds keys
 //! `lower fence < key <= upper fence`.
@@ -14,12 +15,14 @@ mod check;
 mod cut;
 mod defect;
 pub mod dense;
+mod dispatch;
 pub mod fingerprint;
 mod inner;
 mod ladder;
 mod lanes;
 mod layout;
 mod merge;
+mod policy;
 mod read;
 mod record;
 mod records;
@@ -35,9 +38,15 @@ mod tests;
 pub use build::Builder;
 pub use check::{check, check_as, load_check, load_check_as};
 pub use defect::Defect;
+pub(crate) use dispatch::SLOT_SLACK_BYTES;
+pub use dispatch::{
+    Leaf, LeafLayout, LeafMut, LeafSplit, Remedy, adapt, convert, merge_leaf_space, merge_leaves,
+    plain_leaf, remedy,
+};
 pub use ladder::{Baseline, Heads, Hints, Ladder, Prefix};
 pub use layout::max_record_bytes;
 pub use merge::{copy_node, merge_space};
+pub use policy::{LeafPolicy, holds_strings};
 pub use read::Node;
 pub use records::Records;
 pub use search::{ChildPosition, Position};

@@ -80,6 +80,18 @@ impl Epochs {
         }
     }
 
+    /// Enters the current epoch, unless writers are stopped or another thread uses our home slot.
+    pub fn try_enter(&self) -> Option<Stay<'_>> {
+        let epoch = self.current.load(SeqCst);
+        let slot = &self.slots[thread::id() % SLOTS].0;
+        slot.compare_exchange(EMPTY, epoch, SeqCst, Relaxed).ok()?;
+        if self.is_open_in(epoch) {
+            return Some(Stay { slot, epoch: Epoch(epoch) });
+        }
+        slot.store(EMPTY, SeqCst);
+        None
+    }
+
     /// Another thread uses our home slot: look for any other.
     #[cold]
     fn enter_elsewhere(&self, home: usize) -> Stay<'_> {

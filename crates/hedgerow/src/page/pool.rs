@@ -11,6 +11,7 @@
 
 use crate::error::Result;
 use crate::page::guard::ExclusivePage;
+use crate::page::tally::{Adaptation, ScanTally};
 use crate::types::{Epoch, PageId};
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::optimistic::RacingBytes;
@@ -94,6 +95,20 @@ pub trait PagePool: Send + Sync + Sized + 'static {
     /// Enters the current epoch in order to change pages. May wait for a checkpoint, so nothing may
     /// be latched and no other stay be open in this thread. Errors: read-only, poisoned, closed.
     fn enter(&self) -> Result<Self::EpochGuard<'_>>;
+
+    /// [`Self::enter`], for what need not be done: `None` where that would wait or fail. The caller may
+    /// not be inside already.
+    fn try_enter(&self) -> Option<Self::EpochGuard<'_>>;
+
+    /// How common scans are in the leaf of a frame, if the pool keeps count.
+    fn scan_tally(&self, _frame: FrameId) -> Option<&ScanTally> {
+        None
+    }
+
+    /// Where to count what adaptation does, if the pool keeps count.
+    fn adaptation(&self) -> Option<&Adaptation> {
+        None
+    }
 
     /// Notes under the page's exclusive latch that it is about to change in `epoch`.
     fn mark_dirty(&self, frame: FrameId, epoch: Epoch);

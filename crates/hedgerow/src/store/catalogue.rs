@@ -15,6 +15,7 @@
 
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
+use crate::node::LeafPolicy;
 use crate::tree::Tree;
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::atomic::AtomicU32;
@@ -82,28 +83,30 @@ pub struct Catalogue {
     pool: Arc<BufferPool>,
     tree: PoolTree,
     next_tree: AtomicU32,
+    leaves: LeafPolicy,
     creating: Mutex<()>,
     dropping: Mutex<()>,
 }
 
 impl Catalogue {
     /// The catalogue of a store that has one.
-    pub fn open(pool: Arc<BufferPool>, next_tree: TreeId) -> Catalogue {
+    pub fn open(pool: Arc<BufferPool>, next_tree: TreeId, leaves: LeafPolicy) -> Catalogue {
         let tree = Tree::open(pool.clone(), TreeId::CATALOGUE, PageId::CATALOGUE_ROOT);
         Catalogue {
             pool,
             tree,
             next_tree: AtomicU32::new(next_tree.0),
+            leaves,
             creating: Mutex::new(()),
             dropping: Mutex::new(()),
         }
     }
 
     /// Makes the catalogue of a new store.
-    pub fn create(pool: Arc<BufferPool>) -> Result<Catalogue> {
+    pub fn create(pool: Arc<BufferPool>, leaves: LeafPolicy) -> Result<Catalogue> {
         let tree: PoolTree = Tree::create(pool.clone(), TreeId::CATALOGUE)?;
         assert_eq!(tree.root(), PageId::CATALOGUE_ROOT, "the first page of a store");
-        Ok(Catalogue::open(pool, TreeId(TreeId::CATALOGUE.0 + 1)))
+        Ok(Catalogue::open(pool, TreeId(TreeId::CATALOGUE.0 + 1), leaves))
     }
 
     /// Keeps keyspaces from being created while a checkpoint decides what belongs to it.
@@ -133,7 +136,7 @@ impl Catalogue {
     }
 
     fn handle(&self, record: Record) -> PoolTree {
-        Tree::open(self.pool.clone(), record.tree, record.root)
+        Tree::open(self.pool.clone(), record.tree, record.root).with_policy(self.leaves)
     }
 
     /// The keyspace `name`, if there is one.
@@ -160,7 +163,7 @@ impl Catalogue {
             Error::new(ErrorKind::InvalidOption, "all ids of keyspaces have been used")
         })?;
         self.next_tree.store(next, Release);
-        let tree: PoolTree = Tree::create(self.pool.clone(), TreeId(id))?;
+        let tree: PoolTree = Tree::create_with(self.pool.clone(), TreeId(id), self.leaves)?;
         let record = Record { state: State::Live, tree: tree.id(), root: tree.root() };
         if let Err(error) = self.tree.put(name.as_bytes(), &record.encode()) {
             // Nobody knows the tree: its one page goes back.

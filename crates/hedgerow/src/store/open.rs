@@ -13,7 +13,7 @@ use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, Superbloc
 use super::{Newest, Shared, Store, create};
 use crate::buffer::{Budget, BufferPool, PoolOptions};
 use crate::error::{Error, ErrorKind, Result};
-use crate::node;
+use crate::node::{self, LeafPolicy};
 use crate::page::header::{MAX_PAGE_BYTES, MIN_PAGE_BYTES};
 use crate::space::geometry::Geometry;
 use crate::space::map::MapRoot;
@@ -57,6 +57,8 @@ pub struct StoreOptions {
     pub background: bool,
     /// Bytes of a zone of a new store, where they are not to follow from the page.
     pub zone_bytes: Option<u32>,
+    /// How the layouts of leaves are chosen.
+    pub leaves: LeafPolicy,
 }
 
 /// Bytes of a page unless chosen otherwise.
@@ -131,7 +133,7 @@ impl Store {
         options.check()?;
         let pool_options = options.pool(options.new_page_bytes(), Epoch(1), false);
         let pool = Arc::new(BufferPool::new(&pool_options, None, PageIds::create())?);
-        let catalogue = Catalogue::create(pool.clone())?;
+        let catalogue = Catalogue::create(pool.clone(), options.leaves)?;
         let superblock =
             Superblock::first(Geometry::for_new_store(options.new_page_bytes() as u32, 1)?);
         Store::start(
@@ -164,7 +166,7 @@ impl Store {
         let pool_options = options.pool(page_bytes, Epoch(1), false);
         let pool = BufferPool::new(&pool_options, Some(slots), PageIds::create())?;
         let pool = Arc::new(pool);
-        let catalogue = Catalogue::create(pool.clone())?;
+        let catalogue = Catalogue::create(pool.clone(), options.leaves)?;
         // The first checkpoint goes to pair 0, as if the one before had been in pair 1.
         let store = Store::start(
             options,
@@ -227,7 +229,7 @@ impl Store {
         let ids = PageIds::open(superblock.next_page, superblock.free_pages);
         let pool_options = options.pool(page_bytes, newest.next(), read_only);
         let pool = Arc::new(BufferPool::new(&pool_options, Some(slots), ids)?);
-        let catalogue = Catalogue::open(pool.clone(), superblock.next_tree);
+        let catalogue = Catalogue::open(pool.clone(), superblock.next_tree, options.leaves);
         let newest = Newest { superblock, pair: chosen.pair, reclaim: Reclaim::default() };
         let store = Store::start(options, pool, catalogue, newest, read_only)?;
         if !read_only {

@@ -14,7 +14,10 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
-use crate::page::{Access, EpochStay, ExclusivePage, FrameHead, FrameId, PagePool, PoolSession};
+use crate::page::{
+    Access, Adaptation, EpochStay, ExclusivePage, FrameHead, FrameId, PagePool, PoolSession,
+    ScanTally,
+};
 use crate::types::{Epoch, PageId, TreeId};
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::optimistic::RacingBytes;
@@ -29,6 +32,7 @@ pub struct Frame {
     latch: HybridLatch,
     page: AtomicU32,
     used: AtomicU8,
+    tally: ScanTally,
 }
 
 /// The pretence of evictions.
@@ -56,6 +60,7 @@ pub struct MemoryPool {
     ids: Mutex<Ids>,
     given_out: AtomicU64,
     absences: Option<Absences>,
+    adaptation: Adaptation,
 }
 
 // SAFETY: `memory` is owned by the pool alone; its bytes are reached only through `RacingBytes` and
@@ -86,6 +91,7 @@ impl MemoryPool {
             latch: HybridLatch::new(),
             page: AtomicU32::new(PageId::NONE.0),
             used: AtomicU8::new(0),
+            tally: ScanTally::new(),
         };
         MemoryPool {
             page_bytes,
@@ -95,6 +101,7 @@ impl MemoryPool {
             ids: Mutex::new(Ids { free: Vec::new(), next: PageId::CATALOGUE_ROOT }),
             given_out: AtomicU64::new(0),
             absences: None,
+            adaptation: Adaptation::default(),
         }
     }
 
@@ -273,6 +280,18 @@ impl PagePool for MemoryPool {
 
     fn enter(&self) -> Result<MemoryEpoch> {
         Ok(MemoryEpoch)
+    }
+
+    fn try_enter(&self) -> Option<MemoryEpoch> {
+        Some(MemoryEpoch)
+    }
+
+    fn scan_tally(&self, frame: FrameId) -> Option<&ScanTally> {
+        self.frames.get(frame.0 as usize).map(|frame| &frame.tally)
+    }
+
+    fn adaptation(&self) -> Option<&Adaptation> {
+        Some(&self.adaptation)
     }
 
     fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {

@@ -124,9 +124,11 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
         let mut level = 0;
         loop {
             while let Some(separator) = self.levels[level].write_last(&mut self.page) {
+                self.adapt(level);
                 let id = self.place()?;
                 self.add_child(level + 1, &separator, id)?;
             }
+            self.adapt(level);
             if level + 1 == self.levels.len() {
                 break;
             }
@@ -151,6 +153,7 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
     /// Writes the staged node of a level; `next` is the first key behind it.
     fn write_node(&mut self, level: usize, next: &[u8]) -> Result<()> {
         let upper = self.levels[level].write(&mut self.page, next);
+        self.adapt(level);
         let id = self.place()?;
         self.add_child(level + 1, &upper, id)
     }
@@ -169,6 +172,13 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
             self.write_node(level, upper)?;
         }
         Ok(())
+    }
+
+    /// Gives a leaf that was written the layout that the tree wants for it.
+    fn adapt(&mut self, level: usize) {
+        if level == 0 {
+            node::adapt::<L>(&mut self.page, self.tree.policy, false);
+        }
     }
 
     /// Puts the written node into a fresh page.

@@ -6,7 +6,7 @@
 
 use super::{Tree, Value};
 use crate::error::Result;
-use crate::node::{Ladder, Node, Position};
+use crate::node::{Ladder, Leaf, Position};
 use crate::page::PagePool;
 use hedgerow_sync::optimistic::PageBytes;
 
@@ -29,7 +29,7 @@ pub(super) trait Change {
     /// were not, else this is called again.
     fn decide<B: PageBytes, L: Ladder>(
         &self,
-        node: &Node<B, L>,
+        leaf: &Leaf<B, L>,
         at: Position,
     ) -> Decision<Self::Outcome>;
 
@@ -95,7 +95,7 @@ struct Put<'v>(&'v [u8]);
 impl Change for Put<'_> {
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, _: &Node<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
         Decision::Put(at.found)
     }
 
@@ -109,7 +109,7 @@ struct InsertIfAbsent<'v>(&'v [u8]);
 impl Change for InsertIfAbsent<'_> {
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, _: &Node<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
         if at.found { Decision::Keep(false) } else { Decision::Put(true) }
     }
 
@@ -123,7 +123,7 @@ struct Update<'v>(&'v [u8]);
 impl Change for Update<'_> {
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, _: &Node<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
         if at.found { Decision::Put(true) } else { Decision::Keep(false) }
     }
 
@@ -137,7 +137,7 @@ struct Remove;
 impl Change for Remove {
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, _: &Node<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
         if at.found { Decision::Remove(true) } else { Decision::Keep(false) }
     }
 
@@ -154,15 +154,15 @@ struct CompareAndSwap<'v> {
 impl Change for CompareAndSwap<'_> {
     type Outcome = Swap;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, node: &Node<B, L>, at: Position) -> Decision<Swap> {
+    fn decide<B: PageBytes, L: Ladder>(&self, leaf: &Leaf<B, L>, at: Position) -> Decision<Swap> {
         let holds = match self.expected {
-            Some(expected) => at.found && node.value_equals(at.index, expected),
+            Some(expected) => at.found && leaf.value_equals(at.index, expected),
             None => !at.found,
         };
         if !holds {
             let mut found = Value::default();
             if at.found {
-                node.copy_value(at.index, &mut found.0);
+                leaf.copy_value(at.index, &mut found.0);
             }
             return Decision::Keep(Swap::Differs(at.found.then_some(found)));
         }

@@ -4,8 +4,7 @@
 
 use super::Tree;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Ladder, NodeMut};
-use crate::page::header::PageKind;
+use crate::node::{Ladder, LeafLayout, LeafMut, LeafPolicy};
 use crate::page::{EpochStay, PagePool, PoolSession};
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
@@ -16,16 +15,22 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Errors: `MemoryLimit` or `DiskFull` if there is no page to be had; what [`PagePool::enter`]
     /// refuses. Then nothing was made.
     pub fn create(pool: Arc<P>, id: TreeId) -> Result<Self> {
+        Tree::create_with(pool, id, LeafPolicy::default())
+    }
+
+    /// [`Tree::create`] with a policy for the layouts of leaves; see [`Tree::with_policy`].
+    pub fn create_with(pool: Arc<P>, id: TreeId, policy: LeafPolicy) -> Result<Self> {
         let root = {
             let mut session = pool.session();
             session.reserve(1)?;
             let stay = pool.enter()?;
             let mut page = session.take(id, stay.epoch()).ok_or_else(no_page)?;
             let bytes = page.write(stay.epoch());
-            NodeMut::<L>::format(bytes, PageKind::ComparisonLeaf, 0, None, None);
+            let layout = if L::HINTS { policy.empty() } else { LeafLayout::Comparison };
+            LeafMut::<L>::format(bytes, layout, None, None);
             page.id()
         };
-        Ok(Tree::open(pool, id, root))
+        Ok(Tree::open(pool, id, root).with_policy(policy))
     }
 }
 

@@ -11,7 +11,7 @@
 //! next leaf, and nothing is walked from the root. If that child is not in memory, the following ones
 //! are asked for with it (`read_ahead.rs`).
 //!
-//! Invariants: `first <= gap <= end <= count` while a leaf is loaded; an error is sticky. A cursor is
+//! Invariants: `first <= gap <= end` while a leaf is loaded; an error is sticky. A cursor is
 //! `Send`, and used by one thread at a time.
 
 use super::Tree;
@@ -19,7 +19,7 @@ use super::descend::{Target, plain};
 use super::leaf_copy::Trail;
 use super::read_ahead::ReadAhead;
 use crate::error::{Error, Result};
-use crate::node::{Hints, Ladder};
+use crate::node::{Hints, Ladder, plain_leaf};
 use crate::page::PagePool;
 use std::ops::Bound;
 
@@ -44,8 +44,8 @@ pub struct Cursor<P: PagePool, L: Ladder = Hints> {
     place: Place,
     sought: Vec<u8>,
     leaf: Box<[u8]>,
-    /// Records `first..end` of the leaf are in bounds; the cursor stands before record `gap`. All are
-    /// zero while the place is no leaf.
+    /// Places `first..end` of the leaf are in bounds; the cursor stands before place `gap`. All are zero
+    /// while the place is no leaf.
     first: usize,
     gap: usize,
     end: usize,
@@ -131,26 +131,32 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     /// after one, every call returns it again.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        while self.gap == self.end {
+        loop {
+            let place = plain_leaf::<L>(&self.leaf).next_place(self.gap);
+            if place < self.end {
+                self.gap = place + 1;
+                return Ok(Some(self.record(place)));
+            }
             if !self.step(true)? {
                 return Ok(None);
             }
         }
-        self.gap += 1;
-        Ok(Some(self.record(self.gap - 1)))
     }
 
     /// The record before the cursor, which moves over it; `None` at the start, and from then on.
     /// Else as [`Cursor::next_record`].
     #[inline]
     pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        while self.gap == self.first {
+        loop {
+            let place = plain_leaf::<L>(&self.leaf).previous_place(self.gap);
+            if let Some(place) = place.filter(|place| *place >= self.first) {
+                self.gap = place;
+                return Ok(Some(self.record(place)));
+            }
             if !self.step(false)? {
                 return Ok(None);
             }
         }
-        self.gap -= 1;
-        Ok(Some(self.record(self.gap)))
     }
 
     /// Goes before the first record in bounds whose key is not below `key`. Reads nothing yet.
@@ -194,9 +200,9 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     }
 
     #[inline]
-    fn record(&mut self, index: usize) -> (&[u8], &[u8]) {
-        let node = plain::<L>(&self.leaf);
-        let (end, value) = node.record(index, &mut self.key, self.prefix_len);
+    fn record(&mut self, place: usize) -> (&[u8], &[u8]) {
+        let leaf = plain_leaf::<L>(&self.leaf);
+        let (end, value) = leaf.record(place, &mut self.key, self.prefix_len);
         (&self.key[..end], value)
     }
 
@@ -238,13 +244,13 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         };
         self.ahead = ReadAhead::default();
         self.trail = self.tree.copy_leaf(target, &mut self.leaf)?;
-        let node = plain::<L>(&self.leaf);
+        let leaf = plain_leaf::<L>(&self.leaf);
         let gap = match target {
             Target::Key(key) | Target::Above(key) => {
-                let at = node.search(key);
+                let at = leaf.search(key);
                 at.index + usize::from(at.found && behind)
             }
-            Target::Last => node.count(),
+            Target::Last => leaf.end(),
         };
         self.enter_leaf(gap);
         Ok(())
@@ -292,7 +298,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             return Err(Error::corrupted_page(node.page_id(), "a leaf out of order"));
         }
         let at = match node.is_above_lower(&self.fence) {
-            true => node.search(&self.fence),
+            true => plain_leaf::<L>(&self.leaf).search(&self.fence),
             // The usual case: the lower fence of the new leaf is the upper fence of the old one.
             false => crate::node::Position { index: 0, found: false },
         };
@@ -302,17 +308,17 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
 
     /// Takes up a leaf that was just loaded, at a gap: its prefix, and where the bounds cut it.
     fn enter_leaf(&mut self, gap: usize) {
-        let node = plain::<L>(&self.leaf);
-        self.prefix_len = node.copy_prefix(&mut self.key);
+        let (node, leaf) = (plain::<L>(&self.leaf), plain_leaf::<L>(&self.leaf));
+        self.prefix_len = leaf.copy_prefix(&mut self.key);
         // A bound below the node cuts nothing off at its start, one above it everything.
         let cut = |key: &[u8], behind: bool| {
             if !node.is_above_lower(key) {
                 return 0;
             }
             if !node.is_within_upper(key) {
-                return node.count();
+                return leaf.end();
             }
-            let at = node.search(key);
+            let at = leaf.search(key);
             at.index + usize::from(at.found && behind)
         };
         (self.first, self.starts_here) = match &self.lower {
@@ -323,7 +329,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         (self.end, self.ends_here) = match &self.upper {
             Bound::Included(key) => (cut(key, true), node.is_within_upper(key)),
             Bound::Excluded(key) => (cut(key, false), node.is_within_upper(key)),
-            Bound::Unbounded => (node.count(), !node.has_upper_fence()),
+            Bound::Unbounded => (leaf.end(), !node.has_upper_fence()),
         };
         self.end = self.end.max(self.first);
         self.gap = gap.clamp(self.first, self.end);

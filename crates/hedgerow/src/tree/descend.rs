@@ -290,6 +290,14 @@ pub(super) struct LockedPair<'p, P: PagePool> {
 }
 
 impl<P: PagePool> LockedPair<'_, P> {
+    /// Unlatches both, the parent without a new version: the node alone was changed.
+    pub(super) fn release_changed(self) {
+        drop(self.page);
+        if let Some((parent, _)) = self.parent {
+            parent.release_unchanged();
+        }
+    }
+
     /// Unlatches both without a new version: nothing was changed.
     pub(super) fn release(self) {
         self.page.release_unchanged();

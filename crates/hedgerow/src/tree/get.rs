@@ -4,11 +4,11 @@
 //! read-modify-write, no store into shared memory but the mark of use. Everything else is in the
 //! cold half.
 
-use super::descend::{Target, plain};
+use super::descend::Target;
 use super::retry::Retry;
 use super::{Tree, Value};
 use crate::error::Result;
-use crate::node::{Ladder, Node};
+use crate::node::{Ladder, Leaf, plain_leaf};
 use crate::page::{Access, PagePool, Restart};
 use hedgerow_sync::optimistic::PageBytes;
 
@@ -64,8 +64,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     pub(super) fn try_read<R: Read>(&self, key: &[u8], read: &mut R) -> Result<bool, Restart> {
         let leaf = self.leaf_for(key)?;
         leaf.note_use();
-        let found = read_in(&Node::<_, L>::new(leaf.bytes()), key, read);
+        let found = read_in(&Leaf::<_, L>::new(leaf.bytes()), key, read);
         leaf.validate()?;
+        self.note_point(&leaf);
         Ok(found)
     }
 
@@ -83,7 +84,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             retry.after(restart)?;
             let result = if retry.is_latched() {
                 self.share_leaf(Target::Key(key), retry.patience())
-                    .map(|leaf| read_in(&plain::<L>(leaf.bytes()), key, read))
+                    .map(|leaf| read_in(&plain_leaf::<L>(leaf.bytes()), key, read))
             } else {
                 self.try_read(key, read)
             };
@@ -98,15 +99,15 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 /// How a value leaves its page. What it takes is untrusted until the leaf was validated, and may be
 /// taken again.
 pub(super) trait Read {
-    /// Takes the value at `index`.
-    fn take<B: PageBytes, L: Ladder>(&mut self, node: &Node<B, L>, index: usize);
+    /// Takes the value at `place`.
+    fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize);
 }
 
 #[inline(always)]
-fn read_in<B: PageBytes, L: Ladder, R: Read>(node: &Node<B, L>, key: &[u8], read: &mut R) -> bool {
-    let position = node.search(key);
+fn read_in<B: PageBytes, L: Ladder, R: Read>(leaf: &Leaf<B, L>, key: &[u8], read: &mut R) -> bool {
+    let position = leaf.find(key);
     if position.found {
-        read.take(node, position.index);
+        read.take(leaf, position.index);
     }
     position.found
 }
@@ -116,8 +117,8 @@ pub(super) struct CopyOut<'v>(pub(super) &'v mut Value);
 
 impl Read for CopyOut<'_> {
     #[inline(always)]
-    fn take<B: PageBytes, L: Ladder>(&mut self, node: &Node<B, L>, index: usize) {
-        node.copy_value(index, &mut self.0.0);
+    fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize) {
+        leaf.copy_value(place, &mut self.0.0);
     }
 }
 
@@ -126,10 +127,10 @@ struct CopyInto<'o>(&'o mut Vec<u8>);
 
 impl Read for CopyInto<'_> {
     #[inline(always)]
-    fn take<B: PageBytes, L: Ladder>(&mut self, node: &Node<B, L>, index: usize) {
+    fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize) {
         // A try that was not validated may have left something.
         self.0.clear();
-        node.append_value(index, self.0);
+        leaf.append_value(place, self.0);
     }
 }
 
@@ -138,5 +139,5 @@ struct Nothing;
 
 impl Read for Nothing {
     #[inline(always)]
-    fn take<B: PageBytes, L: Ladder>(&mut self, _node: &Node<B, L>, _index: usize) {}
+    fn take<B: PageBytes, L: Ladder>(&mut self, _leaf: &Leaf<B, L>, _place: usize) {}
 }

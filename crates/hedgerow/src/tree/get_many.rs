@@ -13,7 +13,7 @@
 use super::get::CopyOut;
 use super::{Tree, Value};
 use crate::error::Result;
-use crate::node::{Ladder, Node};
+use crate::node::{Ladder, Leaf, Node};
 use crate::page::{OptimisticPage, PagePool, Restart};
 use crate::types::PageId;
 
@@ -26,8 +26,10 @@ enum Lane<'p, P: PagePool> {
     At(OptimisticPage<'p, P>, u8),
     /// About to open the child of an open node; the child is of this level.
     Below(OptimisticPage<'p, P>, PageId, u8),
-    /// About to copy the record of this index.
+    /// About to copy the record at this place.
     Record(OptimisticPage<'p, P>, usize),
+    /// About to look for the key in a leaf whose record is likely to be at hand.
+    Leaf(OptimisticPage<'p, P>),
     /// The value is in its place, or there is none.
     Done,
     /// The page is not in memory.
@@ -91,7 +93,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 Lane::Below(parent, child, level) => self
                     .open_child(child, &parent, level)
                     .and_then(|page| self.search(key.as_ref(), page, level)),
-                Lane::Record(leaf, index) => copy_record::<P, L>(leaf, index, value),
+                Lane::Record(leaf, place) => copy_record::<P, L>(leaf, place, value),
+                Lane::Leaf(leaf) => find_record::<P, L>(leaf, key.as_ref(), value),
                 Lane::Done | Lane::Absent | Lane::Alone(_) => continue,
             };
             moved = true;
@@ -109,17 +112,24 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         level: u8,
     ) -> Result<Lane<'p, P>, Restart> {
         page.note_use();
-        let node = Node::<_, L>::new(page.bytes());
         if level == 0 {
-            let at = node.search(key);
+            self.note_point(&page);
+            let leaf = Leaf::<_, L>::new(page.bytes());
+            if let Leaf::Fingerprint(leaf) = leaf
+                && let Some(place) = leaf.candidate(key)
+            {
+                leaf.prefetch_record(place);
+                return Ok(Lane::Leaf(page));
+            }
+            let at = leaf.find(key);
             if !at.found {
                 page.validate()?;
                 return Ok(Lane::Done);
             }
-            node.prefetch_record(at.index);
+            leaf.prefetch_record(at.index);
             return Ok(Lane::Record(page, at.index));
         }
-        let child = node.child_for(key).child;
+        let child = Node::<_, L>::new(page.bytes()).child_for(key).child;
         self.pool.prefetch(child);
         self.prefetch_node(child);
         Ok(Lane::Below(page, child, level - 1))
@@ -138,16 +148,30 @@ impl<P: PagePool> Copy for Lane<'_, P> {}
 #[inline(always)]
 fn copy_record<'p, P: PagePool, L: Ladder>(
     leaf: OptimisticPage<'p, P>,
-    index: usize,
+    place: usize,
     value: &mut Option<Value>,
 ) -> Result<Lane<'p, P>, Restart> {
     // Filled where the caller will find it: a value is larger than what a move is free for.
     let copy = value.get_or_insert_default();
-    Node::<_, L>::new(leaf.bytes()).copy_value(index, &mut copy.0);
+    Leaf::<_, L>::new(leaf.bytes()).copy_value(place, &mut copy.0);
     if let Err(restart) = leaf.validate() {
         *value = None;
         return Err(restart);
     }
+    Ok(Lane::Done)
+}
+
+/// Looks for a key in a leaf and copies its value.
+fn find_record<'p, P: PagePool, L: Ladder>(
+    leaf: OptimisticPage<'p, P>,
+    key: &[u8],
+    value: &mut Option<Value>,
+) -> Result<Lane<'p, P>, Restart> {
+    let at = Leaf::<_, L>::new(leaf.bytes()).find(key);
+    if at.found {
+        return copy_record::<P, L>(leaf, at.index, value);
+    }
+    leaf.validate()?;
     Ok(Lane::Done)
 }
 

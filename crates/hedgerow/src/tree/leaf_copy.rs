@@ -10,7 +10,7 @@ use super::descend::Target;
 use super::read_ahead::ReadAhead;
 use super::retry::Retry;
 use crate::error::Result;
-use crate::node::{Ladder, Node};
+use crate::node::{Ladder, Leaf, Node};
 use crate::page::{Access, OptimisticPage, PageMark, PagePool, Restart};
 use hedgerow_sync::optimistic::PageBytes;
 
@@ -34,6 +34,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             let copied = if retry.is_latched() {
                 self.share_leaf(target, retry.patience()).map(|leaf| {
                     to.copy_from_slice(leaf.bytes());
+                    Leaf::<_, L>::put_in_order(to);
                     None
                 })
             } else {
@@ -48,7 +49,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     fn try_copy_leaf(&self, target: Target<'_>, to: &mut [u8]) -> Result<Option<Trail>, Restart> {
         let leaf = self.reach(target, 0)?;
-        copy_out(&leaf.page, to)?;
+        self.copy_out(&leaf.page, to)?;
         Ok(leaf.parent.map(|parent| Trail { parent: parent.page.mark(), index: parent.index }))
     }
 
@@ -86,17 +87,22 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Ok(None);
         };
         let leaf = self.open_child(node.child_at(index), &parent, 0)?;
-        copy_out(&leaf, to)?;
+        self.copy_out(&leaf, to)?;
         Ok(Some(Trail { parent: trail.parent, index }))
+    }
+
+    /// Copies a leaf, and puts the records of the copy in order.
+    #[inline]
+    fn copy_out(&self, page: &OptimisticPage<'_, P>, to: &mut [u8]) -> Result<(), Restart> {
+        page.bytes().copy(0, to);
+        page.validate()?;
+        self.put_in_order(page, to);
+        self.note_scan(page);
+        Ok(())
     }
 }
 
 /// The next index in a direction, up to `last`.
 fn beside(index: usize, forward: bool, last: usize) -> Option<usize> {
     if forward { (index < last).then_some(index + 1) } else { index.checked_sub(1) }
-}
-
-fn copy_out<P: PagePool>(page: &OptimisticPage<'_, P>, to: &mut [u8]) -> Result<(), Restart> {
-    page.bytes().copy(0, to);
-    page.validate()
 }

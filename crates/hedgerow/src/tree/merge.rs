@@ -17,7 +17,8 @@ use super::retry::{Retry, Stop};
 use super::write::{is_sparse, record_bytes};
 use super::{MAX_LEVELS, Tree};
 use crate::error::Result;
-use crate::node::{self, Ladder, Node, NodeMut};
+use crate::node::{self, Ladder, Leaf, Node, NodeMut};
+use crate::page::header;
 use crate::page::{EpochStay, OptimisticPage, PagePool, Restart};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
@@ -83,8 +84,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             page.validate()?;
             return if is_chain { self.collapse(page, child, level) } else { Ok(Outcome::Nothing) };
         };
-        let sparse = is_sparse(&node);
-        let worth_reading = record_bytes(&node) < node.free_bytes() / FAULT_PART
+        let leaf = Leaf::<_, L>::new(page.bytes());
+        let sparse = is_sparse(&leaf);
+        let worth_reading = record_bytes(&leaf) < leaf.free_bytes() / FAULT_PART
             || node.count().is_multiple_of(FAULT_EVERY);
         let inner = Node::<_, L>::new(parent.page.bytes());
         let count = inner.count();
@@ -122,7 +124,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         right: &OptimisticPage<'p, P>,
     ) -> Result<bool, Restart> {
         let page_bytes = self.pool.page_bytes();
-        let (l, r) = (Node::<_, L>::new(left.bytes()), Node::<_, L>::new(right.bytes()));
+        let (l, r) = (Leaf::<_, L>::new(left.bytes()), Leaf::<_, L>::new(right.bytes()));
         // Records only grow when their prefix gets shorter: most pairs are ruled out by their sum.
         if l.payload_bytes() + r.payload_bytes() > page_bytes {
             left.validate()?;
@@ -135,7 +137,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             page.validate()?;
         }
         let [l, r] = &copies;
-        let space = node::merge_space::<L>(l, r);
+        let space = match header::level(l) {
+            0 => node::merge_leaf_space::<L>(l, r, self.policy),
+            _ => node::merge_space::<L>(l, r),
+        };
         let is_empty = |page: &[u8]| plain::<L>(page).count() == 0;
         if is_empty(l) || is_empty(r) {
             return Ok(space <= page_bytes);
@@ -172,7 +177,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 return Err(restart.into());
             }
         };
-        let merged = NodeMut::<L>::new(left.write(epoch)).merge(right.bytes());
+        let scans = self.are_scans_common(left.frame());
+        let bytes = left.write(epoch);
+        let merged = match header::level(bytes) {
+            0 => node::merge_leaves::<L>(bytes, right.bytes(), self.policy, scans),
+            _ => NodeMut::<L>::new(bytes).merge(right.bytes()),
+        };
         if merged.is_err() {
             // The upgrades have proved that the pair is as it was when it was found to fit.
             return Err(Restart::Corrupt(right.id()).into());

@@ -25,9 +25,11 @@
 //! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
 //! | `split`, `merge` | structure changes |
 //! | `cursor`, `leaf_copy` | ordered iteration, both ways |
+//! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
 //! | `walk`, `verify`, `stats`, `drop` | whole-tree passes |
 
+mod adapt;
 mod bulk;
 mod change;
 mod create;
@@ -53,12 +55,12 @@ mod write;
 pub use bulk::BulkLoad;
 pub use change::Swap;
 pub use cursor::Cursor;
-pub use stats::{FILL_CLASSES, LevelStats, TreeStats};
+pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};
 pub use value::{INLINE_BYTES, Value};
 pub use verify::{Finding, TreeDefect};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{self, Hints, Ladder};
+use crate::node::{self, Hints, Ladder, LeafPolicy};
 use crate::page::PagePool;
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::Arc;
@@ -76,12 +78,13 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     pool: Arc<P>,
     id: TreeId,
     root: PageId,
+    policy: LeafPolicy,
     ladder: PhantomData<fn() -> L>,
 }
 
 impl<P: PagePool, L: Ladder> Clone for Tree<P, L> {
     fn clone(&self) -> Self {
-        Tree { pool: self.pool.clone(), id: self.id, root: self.root, ladder: PhantomData }
+        Tree { pool: self.pool.clone(), ..*self }
     }
 }
 
@@ -95,7 +98,18 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// A handle to the tree `id` whose root is page `root`. Nothing is read: that the page is a root
     /// of this tree is checked by each operation.
     pub fn open(pool: Arc<P>, id: TreeId, root: PageId) -> Self {
-        Tree { pool, id, root, ladder: PhantomData }
+        Tree { pool, id, root, policy: LeafPolicy::default(), ladder: PhantomData }
+    }
+
+    /// The same tree, for which this handle and its clones choose the layouts of leaves by `policy`. Those
+    /// that there are stay as they are until they are split, merged, or found to be used otherwise.
+    pub fn with_policy(self, policy: LeafPolicy) -> Self {
+        Tree { policy, ..self }
+    }
+
+    /// How the layouts of leaves are chosen.
+    pub fn policy(&self) -> LeafPolicy {
+        self.policy
     }
 
     /// The pool that holds the pages.

@@ -14,8 +14,11 @@ use super::descend::{LockedPair, Target, plain};
 use super::retry::{Retry, Stop};
 use super::{MAX_LEVELS, Tree};
 use crate::error::Result;
-use crate::node::{self, Ladder, Node, NodeMut, Position, Split, SplitHint};
-use crate::page::header::PageKind;
+use crate::node::{
+    self, Ladder, Leaf, LeafMut, LeafSplit, NodeMut, Position, Remedy, SLOT_SLACK_BYTES, Split,
+    SplitHint, plain_leaf, remedy,
+};
+use crate::page::header::{self, PageKind};
 use crate::page::{EpochStay, ExclusivePage, PagePool, PoolSession, Restart};
 use crate::types::Epoch;
 use hedgerow_sync::optimistic::PageBytes;
@@ -33,9 +36,6 @@ pub(super) enum Room<'k> {
     /// A separator of so many bytes in an inner node.
     Separator(usize),
 }
-
-/// What a slot and the growth of the array of heads take at most.
-const SLOT_SLACK_BYTES: usize = 24;
 
 /// Part of a page that a fence ahead has to gain if its range is narrow.
 const GAIN_PART: usize = 8;
@@ -122,31 +122,51 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         epoch: Epoch,
         session: &mut P::Session<'p>,
     ) -> Result<Outcome, Stop> {
-        // Only bytes from outside can be like this: a node with so few keys always has space.
-        let node = plain::<L>(latched.page.bytes());
         if has_room::<L>(latched.page.bytes(), room) {
             latched.release();
             return Ok(Outcome::Done);
         }
-        if node.count() < if level == 0 { 2 } else { 1 } {
+        // Only bytes from outside can be like this: a node with so few keys always has space.
+        let leaf = plain_leaf::<L>(latched.page.bytes());
+        let enough = if level > 0 { 1 } else { 2 };
+        if leaf.count() < enough && !leaf.layout().is_dense() {
             let id = latched.page.id();
             latched.release();
             return Err(Restart::Corrupt(id).into());
         }
-        let split = choose::<L>(&mut latched.page, level, key);
-        let bytes = split.separator.len();
+        let scans = level == 0 && self.are_scans_common(latched.page.frame());
+        let split = match room {
+            Room::Separator(_) => LeafSplit::Slotted(choose_in_inner::<L>(&mut latched.page, key)),
+            Room::Record { key, value_bytes } => {
+                let page = latched.page.write(epoch);
+                match remedy::<L>(page, key, value_bytes, self.policy, scans) {
+                    Remedy::Split(split) => ahead::<L>(page, split, key),
+                    Remedy::Converted => {
+                        self.count_adapted(1);
+                        latched.release_changed();
+                        return Ok(Outcome::Done);
+                    }
+                }
+            }
+        };
+        let bytes = split.separator().len();
         if let Some((parent, _)) = &mut latched.parent
             && !NodeMut::<L>::new(parent.bytes_mut()).fits_separator(bytes)
         {
-            latched.release();
+            // A leaf may have been sorted.
+            if level == 0 {
+                latched.release_changed()
+            } else {
+                latched.release()
+            };
             return Ok(Outcome::ParentFull(bytes));
         }
         match &mut latched.parent {
             Some((parent, index)) => {
                 let mut right = session.take(self.id, epoch).ok_or_else(no_page)?;
-                NodeMut::<L>::new(latched.page.write(epoch)).split_into(&split, right.write(epoch));
+                self.cut(&mut latched.page, &mut right, &split, epoch, scans);
                 NodeMut::<L>::new(parent.write(epoch))
-                    .insert_child(*index, &split.separator, right.id())
+                    .insert_child(*index, split.separator(), right.id())
                     .expect("the parent was seen to have room, and is latched since");
                 Ok(Outcome::Done)
             }
@@ -156,7 +176,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     latched.release();
                     return Err(Restart::Corrupt(id).into());
                 }
-                self.split_root(&mut latched.page, level, &split, epoch, session)?;
+                self.split_root(&mut latched.page, level, &split, scans, epoch, session)?;
                 Ok(Outcome::Done)
             }
         }
@@ -167,48 +187,77 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         &'p self,
         root: &mut ExclusivePage<'p, P>,
         level: u8,
-        split: &Split,
+        split: &LeafSplit,
+        scans: bool,
         epoch: Epoch,
         session: &mut P::Session<'p>,
     ) -> Result<()> {
         let mut left = session.take(self.id, epoch).ok_or_else(no_page)?;
         let mut right = session.take(self.id, epoch).ok_or_else(no_page)?;
         node::copy_node(left.write(epoch), root.bytes());
-        NodeMut::<L>::new(left.write(epoch)).split_into(split, right.write(epoch));
+        self.cut(&mut left, &mut right, split, epoch, scans);
         let bytes = root.write(epoch);
         let mut node = NodeMut::<L>::format(bytes, PageKind::Inner, level + 1, None, None);
         node.set_upper_child(left.id());
-        node.insert_child(0, &split.separator, right.id())
+        node.insert_child(0, split.separator(), right.id())
             .expect("an empty inner node has room for any separator");
         Ok(())
+    }
+
+    /// Splits a latched node into itself and a fresh page. Each half of a leaf gets the layout that is
+    /// good for it.
+    fn cut(
+        &self,
+        page: &mut ExclusivePage<'_, P>,
+        right: &mut ExclusivePage<'_, P>,
+        split: &LeafSplit,
+        epoch: Epoch,
+        scans: bool,
+    ) {
+        let bytes = page.write(epoch);
+        match split {
+            LeafSplit::Slotted(split) if header::level(bytes) > 0 => {
+                NodeMut::<L>::new(bytes).split_into(split, right.write(epoch));
+            }
+            _ => {
+                let adapted = LeafMut::<L>::new(bytes).split_into(
+                    split,
+                    right.write(epoch),
+                    self.policy,
+                    scans,
+                );
+                self.count_adapted(adapted);
+                self.hand_tally_on(page.frame(), right.frame());
+            }
+        }
     }
 }
 
 /// Whether the node has room without a split. Rather no than yes: a yes must hold when it is used.
 fn has_room<L: Ladder>(page: &[u8], room: Room<'_>) -> bool {
-    let bytes = match room {
-        Room::Record { key, value_bytes } => key.len() + value_bytes,
-        Room::Separator(bytes) => bytes,
-    };
-    plain::<L>(page).free_bytes() >= bytes + SLOT_SLACK_BYTES
+    match room {
+        Room::Record { key, value_bytes } => plain_leaf::<L>(page).has_room(key, value_bytes),
+        Room::Separator(bytes) => plain::<L>(page).free_bytes() >= bytes + SLOT_SLACK_BYTES,
+    }
 }
 
-fn choose<L: Ladder>(page: &mut ExclusivePage<'_, impl PagePool>, level: u8, key: &[u8]) -> Split {
+fn choose_in_inner<L: Ladder>(page: &mut ExclusivePage<'_, impl PagePool>, key: &[u8]) -> Split {
     let node = NodeMut::<L>::new(page.bytes_mut());
-    if level > 0 {
-        let index = node.as_node().child_for(key).index;
-        return node.choose_split(SplitHint::Insert { index, key });
-    }
-    match node.as_node().search(key) {
+    let index = node.as_node().child_for(key).index;
+    node.choose_split(SplitHint::Insert { index, key })
+}
+
+/// A cut of a leaf, or a better one at the same place, with a fence ahead of the key that comes.
+fn ahead<L: Ladder>(page: &mut [u8], split: LeafSplit, key: &[u8]) -> LeafSplit {
+    let LeafSplit::Slotted(split) = split else { return split };
+    let mut leaf = LeafMut::<L>::new(page);
+    let ahead = match leaf.as_leaf().search(key) {
         // A record that grows says nothing of where the next one goes.
-        Position { found: true, .. } => node.choose_split(SplitHint::Middle),
-        Position { index, .. } => {
-            let split = node.choose_split(SplitHint::Insert { index, key });
-            fence_ahead(&node.as_node(), index, key)
-                .filter(|ahead| ahead.index == split.index && node.fits_split(ahead))
-                .unwrap_or(split)
-        }
-    }
+        Position { found: true, .. } => None,
+        Position { index, .. } => fence_ahead(&leaf.as_leaf(), index, key),
+    };
+    let ahead = ahead.filter(|ahead| ahead.index == split.index && leaf.fits_split(ahead));
+    LeafSplit::Slotted(ahead.unwrap_or(split))
 }
 
 /// The cut for a leaf that is filled in one direction and whose range is much wider than its keys: a
@@ -223,13 +272,17 @@ fn choose<L: Ladder>(page: &mut ExclusivePage<'_, impl PagePool>, level: u8, key
 /// `None` if there is little to gain: neither a good part of this page, nor one record more in each of
 /// the leaves to follow. How many will follow is a guess from how far the keys of this one are apart.
 fn fence_ahead<B: PageBytes, L: Ladder>(
-    node: &Node<B, L>,
+    leaf: &Leaf<B, L>,
     index: usize,
     key: &[u8],
 ) -> Option<Split> {
-    if !L::PREFIX {
-        return None;
-    }
+    // Of a suffix only what is behind its head takes room in the record, if there are heads.
+    let head_bytes = match leaf {
+        _ if !L::PREFIX => return None,
+        Leaf::Comparison(_) => L::HEAD_BYTES,
+        _ => 0,
+    };
+    let node = leaf.as_node();
     let count = node.count();
     let mut fence = Vec::new();
     let separator = if index == count && node.append_lower_fence(&mut fence) {
@@ -245,13 +298,12 @@ fn fence_ahead<B: PageBytes, L: Ladder>(
         return None;
     };
     let longer = separator.len().saturating_sub(node.prefix_len() + 1);
-    // Of a suffix only what is behind its head takes room in the record.
-    let unstored = node.prefix_len() + L::HEAD_BYTES;
-    let saved = |index| node.key_len(index).saturating_sub(unstored).min(longer);
+    let unstored = node.prefix_len() + head_bytes;
+    let saved = |index| leaf.key_len(index).saturating_sub(unstored).min(longer);
     let gain = (0..count).map(saved).sum::<usize>().saturating_sub(separator.len());
     let much = gain >= node.bytes().len() / GAIN_PART;
     let one_each = gain > 0
-        && node.free_bytes() + gain >= node.payload_bytes() / count.max(1)
+        && leaf.free_bytes() + gain >= leaf.payload_bytes() / count.max(1)
         && is_wide(&fence, key, &separator, node.prefix_len());
     (much || one_each).then_some(Split { index, separator })
 }

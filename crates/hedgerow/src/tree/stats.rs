@@ -4,10 +4,9 @@
 //! they need not add up.
 
 use super::Tree;
-use super::descend::plain;
 use super::walk::Go;
 use crate::error::Result;
-use crate::node::Ladder;
+use crate::node::{Ladder, LeafLayout, plain_leaf};
 use crate::page::PagePool;
 use crate::page::header;
 
@@ -37,9 +36,25 @@ pub struct TreeStats {
     pub page_bytes: usize,
     /// By level, leaves first. Its length is the tree's height.
     pub levels: Vec<LevelStats>,
+    /// Leaves by layout, in the order of [`LeafLayout::ALL`].
+    pub leaves: [LayoutStats; LeafLayout::ALL.len()],
+}
+
+/// The leaves of one layout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LayoutStats {
+    /// Number of leaves.
+    pub pages: u64,
+    /// Records in them.
+    pub records: u64,
 }
 
 impl TreeStats {
+    /// The leaves of one layout.
+    pub fn leaves_of(&self, layout: LeafLayout) -> LayoutStats {
+        self.leaves[layout as usize]
+    }
+
     /// Number of pages.
     pub fn pages(&self) -> u64 {
         self.levels.iter().map(|level| level.pages).sum()
@@ -62,7 +77,7 @@ impl TreeStats {
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Counts pages, keys and bytes by level. Reads every page. Errors: those of reading a page.
     pub fn stats(&self) -> Result<TreeStats> {
-        let mut stats = TreeStats { page_bytes: self.pool.page_bytes(), levels: Vec::new() };
+        let mut stats = TreeStats { page_bytes: self.pool.page_bytes(), ..TreeStats::default() };
         self.walk(
             &mut |visit| {
                 if visit.again {
@@ -72,7 +87,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 if stats.levels.len() <= level {
                     stats.levels.resize(level + 1, LevelStats::default());
                 }
-                let node = plain::<L>(visit.bytes);
+                let node = plain_leaf::<L>(visit.bytes);
                 let used = node.used_bytes().min(visit.bytes.len());
                 let class = (used * FILL_CLASSES / visit.bytes.len()).min(FILL_CLASSES - 1);
                 let level = &mut stats.levels[level];
@@ -81,6 +96,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 level.used_bytes += used as u64;
                 level.payload_bytes += node.payload_bytes() as u64;
                 level.fill[class] += 1;
+                if header::level(visit.bytes) == 0 {
+                    let leaves = &mut stats.leaves[node.layout() as usize];
+                    leaves.pages += 1;
+                    leaves.records += node.count() as u64;
+                }
                 Go::Down
             },
             &mut |_, error| Err(error),

@@ -9,11 +9,10 @@
 
 use super::Tree;
 use super::change::{Change, Decision};
-use super::descend::plain;
 use super::retry::{Patience, Retry, Stop};
 use super::split::Room;
 use crate::error::Result;
-use crate::node::{Ladder, NoSpace, Node, NodeMut, Position};
+use crate::node::{Ladder, Leaf, LeafMut, NoSpace, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool};
 use hedgerow_sync::optimistic::PageBytes;
 
@@ -72,13 +71,15 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn try_write<C: Change>(&self, key: &[u8], change: &C) -> Result<Written<C::Outcome>, Stop> {
         let leaf = self.leaf_for(key)?;
         leaf.note_use();
-        let node = Node::<_, L>::new(leaf.bytes());
-        let at = node.search(key);
+        let node = Leaf::<_, L>::new(leaf.bytes());
+        let at = node.find(key);
         let decision = change.decide(&node, at);
         if let Decision::Keep(outcome) = decision {
             leaf.validate()?;
+            self.note_point(&leaf);
             return Ok(Written::Done(outcome));
         }
+        self.note_point(&leaf);
         let stay = self.pool.enter()?;
         let mut page = leaf.upgrade()?;
         Ok(apply::<P, L, C>(&mut page, &stay, key, at, decision, change.value()))
@@ -93,8 +94,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<Written<C::Outcome>, Stop> {
         let stay = self.pool.enter()?;
         let mut page = self.lock_leaf(key, patience)?;
-        let node = plain::<L>(page.bytes());
-        let at = node.search(key);
+        let node = plain_leaf::<L>(page.bytes());
+        let at = node.find(key);
         match change.decide(&node, at) {
             Decision::Keep(outcome) => {
                 page.release_unchanged();
@@ -115,13 +116,13 @@ fn apply<P: PagePool, L: Ladder, C: Change>(
     decision: Decision<C::Outcome>,
     value: &[u8],
 ) -> Written<C::Outcome> {
-    let mut node = NodeMut::<L>::new(page.write(stay.epoch()));
+    let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
     match decision {
         Decision::Keep(outcome) => Written::Done(outcome),
         Decision::Put(outcome) => {
             let result = match at.found {
-                true => node.update(at.index, value),
-                false => node.insert(at.index, key, value),
+                true => leaf.update(at.index, value),
+                false => leaf.insert(at, key, value),
             };
             match result {
                 Ok(()) => Written::Done(outcome),
@@ -129,8 +130,8 @@ fn apply<P: PagePool, L: Ladder, C: Change>(
             }
         }
         Decision::Remove(outcome) => {
-            node.remove(at.index);
-            if is_sparse(&node.as_node()) {
+            leaf.remove(at.index);
+            if is_sparse(&leaf.as_leaf()) {
                 Written::Sparse(outcome)
             } else {
                 Written::Done(outcome)
@@ -139,16 +140,22 @@ fn apply<P: PagePool, L: Ladder, C: Change>(
     }
 }
 
-/// Bytes that a node's records take, slots included.
+/// Bytes that a node's records take, slots included; of inner nodes and leaves of any layout.
 #[inline]
-pub(super) fn record_bytes<B: PageBytes, L: Ladder>(node: &Node<B, L>) -> usize {
-    // A slot with a head takes ten bytes, or twelve.
-    node.payload_bytes() + 10 * node.count()
+pub(super) fn record_bytes<B: PageBytes, L: Ladder>(node: &Leaf<B, L>) -> usize {
+    let slot_bytes = match node {
+        // With a head ten bytes, or twelve.
+        Leaf::Comparison(_) => 10,
+        Leaf::Fingerprint(_) => 5,
+        Leaf::SemiDense(_) => 2,
+        Leaf::FullyDense(_) => 0,
+    };
+    node.payload_bytes() + slot_bytes * node.count()
 }
 
 /// Whether a node's records take less than half of what is left of its page beside its fences, so that
 /// a merge is worth a look.
 #[inline]
-pub(super) fn is_sparse<B: PageBytes, L: Ladder>(node: &Node<B, L>) -> bool {
+pub(super) fn is_sparse<B: PageBytes, L: Ladder>(node: &Leaf<B, L>) -> bool {
     record_bytes(node) < node.free_bytes()
 }

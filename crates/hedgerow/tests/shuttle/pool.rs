@@ -30,6 +30,7 @@ fn three_of_a_frame() -> (Store, [PageId; 3]) {
         page_bytes: Some(PAGE_BYTES),
         zone_bytes: None,
         checkpoint_bytes: None,
+        leaves: Default::default(),
         direct_io: true,
         background: false,
     };

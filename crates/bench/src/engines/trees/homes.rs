@@ -87,6 +87,7 @@ impl Home for Frames {
             memory_limit_bytes: cell.memory_limit_bytes.unwrap_or(everything),
             page_bytes: cell.page_bytes,
             checkpoint_bytes: None,
+            leaves: Default::default(),
             zone_bytes: None,
             direct_io: true,
             background: true,

@@ -38,7 +38,7 @@ mod tests;
 
 pub use check::{check, load_check};
 pub use convert::to_comparison;
-pub use criterion::{Growth, choose_cut, is_dense_enough};
+pub use criterion::{Growth, choose_cut, growth_of, is_dense_enough};
 pub use full::Full;
 pub use layout::{Contents, DenseLayout, Frame};
 pub use merge::{Merged, merge_leaves, merged};

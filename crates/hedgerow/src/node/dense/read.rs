@@ -4,12 +4,13 @@
 //! gives over racing bytes is untrusted until the page is validated. Places are slots. `Copy`; as
 //! thread-safe as the bytes under it.
 
-use super::fields::{BASE, CAPACITY, KEY_LEN, PRESENCE, array_start, stored_stem_len};
+use super::fields::{BASE, CAPACITY, KEY_LEN, PRESENCE, array_start, stored_stem_len, tail_room};
 use super::layout::DenseLayout;
 use super::presence;
+use super::semi::record_bytes;
 use super::shape::{NUMERIC_BYTES, first_in, numeric, stem_len};
 use crate::node::ladder::Hints;
-use crate::node::layout::{COUNT, LOWER_LEN, PREFIX_LEN, UPPER_LEN};
+use crate::node::layout::{COUNT, LOWER_LEN, PREFIX_LEN, UPPER_LEN, max_record_bytes};
 use crate::node::read::Node;
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
 use std::cmp::Ordering;
@@ -241,6 +242,22 @@ impl<B: PageBytes, V: DenseLayout> DenseNode<B, V> {
     /// Bytes of the page that are not in use.
     pub fn free_bytes(&self) -> usize {
         self.bytes.len().saturating_sub(self.used_bytes())
+    }
+
+    /// Whether the leaf takes a record with this key and a value of so many bytes as it is. Rather no than
+    /// yes: a yes holds until the leaf is changed.
+    pub fn has_room(&self, key: &[u8], value_len: usize) -> bool {
+        if self.slot_of(key).is_none() || key.len() + value_len > max_record_bytes(self.bytes.len())
+        {
+            return false;
+        }
+        if V::ONE_SIZE {
+            return self.value_len(0) == value_len;
+        }
+        let (lower, upper) = (self.common().lower_fence_len(), self.common().upper_fence_len());
+        let tail = tail_room(self.key_len(), self.prefix_len(), lower, upper);
+        let slots = array_start(self.capacity()) + V::fixed_bytes(self.capacity());
+        slots + self.payload_bytes() + record_bytes(value_len) + tail <= self.bytes.len()
     }
 
     /// Asks the memory for the lines that a look-up reads first.

@@ -1,0 +1,174 @@
+//! What is done about a leaf of any layout that does not take a record: another layout, or a split.
+//!
+//! Same conditions as `convert`. Repeated as often as the record is refused, [`remedy`] ends: a dense
+//! leaf becomes a comparison leaf only if that takes the record, and the way back asks for a density
+//! that such a leaf does not have; a comparison leaf becomes a fingerprint leaf only if that takes the
+//! record, and the way back comes after a split alone; and each split leaves fewer records, or a smaller
+//! range, on the side where the record goes.
+
+use super::convert::{convert, convert_for};
+use super::{LeafLayout, LeafMut};
+use crate::node::dense::{self, DenseLayout, DenseMut, DenseSplit, Full, Semi};
+use crate::node::fingerprint::FingerprintLeafMut;
+use crate::node::ladder::Ladder;
+use crate::node::policy::{LeafPolicy, holds_strings};
+use crate::node::split::{Split, SplitHint};
+use crate::node::write::NodeMut;
+
+/// A cut of a leaf that has been chosen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LeafSplit {
+    /// Of a comparison or a fingerprint leaf.
+    Slotted(Split),
+    /// Of a dense leaf.
+    Dense(DenseSplit),
+}
+
+impl LeafSplit {
+    /// Upper fence of the left leaf, lower fence of the right one, and what the parent gets.
+    pub fn separator(&self) -> &[u8] {
+        match self {
+            LeafSplit::Slotted(split) => &split.separator,
+            LeafSplit::Dense(split) => &split.separator,
+        }
+    }
+}
+
+/// What helps a leaf that does not take a record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Remedy {
+    /// It has got another layout; the record is to be tried again.
+    Converted,
+    /// It is to be split here.
+    Split(LeafSplit),
+}
+
+/// What a slot, and the growth of what is beside it, take at most.
+pub(crate) const SLOT_SLACK_BYTES: usize = 24;
+
+/// Finds out what helps a leaf that does not take a record with this key and a value of this length, and
+/// does it if that is a conversion. A fingerprint leaf is sorted.
+///
+/// # Panics
+/// If the leaf is a comparison or fingerprint leaf with fewer than two records, which takes any.
+pub fn remedy<L: Ladder>(
+    page: &mut [u8],
+    key: &[u8],
+    value_len: usize,
+    policy: LeafPolicy,
+    scans_are_common: bool,
+) -> Remedy {
+    let leaf = LeafMut::<L>::new(page);
+    let layout = leaf.layout();
+    match layout {
+        LeafLayout::SemiDense => return of_dense::<Semi, L>(page, key, value_len),
+        LeafLayout::FullyDense => return of_dense::<Full, L>(page, key, value_len),
+        LeafLayout::Comparison | LeafLayout::Fingerprint => {}
+    }
+    if L::HINTS && layout == LeafLayout::Comparison {
+        let is_dense = match policy.dense() {
+            Some(LeafLayout::SemiDense) => become_dense::<Semi, L>(page, key, value_len),
+            Some(_) => become_dense::<Full, L>(page, key, value_len),
+            None => false,
+        };
+        if is_dense {
+            return Remedy::Converted;
+        }
+        let wanted = policy.slotted(|| holds_strings::<L>(page), scans_are_common);
+        let more_bytes = key.len() + value_len + SLOT_SLACK_BYTES;
+        if wanted != layout && convert_for::<L>(page, wanted, more_bytes).is_ok() {
+            return Remedy::Converted;
+        }
+    }
+    Remedy::Split(LeafSplit::Slotted(cut::<L>(page, key, value_len, policy)))
+}
+
+/// Chooses the cut of a comparison or fingerprint leaf.
+fn cut<L: Ladder>(page: &mut [u8], key: &[u8], value_len: usize, policy: LeafPolicy) -> Split {
+    let at = LeafMut::<L>::new(page).as_leaf().find(key);
+    let hint = match at.found {
+        // A record that grows says nothing of where the next one goes.
+        true => SplitHint::Middle,
+        false => SplitHint::Insert { index: at.index, key },
+    };
+    if L::HINTS && LeafLayout::of(page) == LeafLayout::Fingerprint {
+        return FingerprintLeafMut::new(page).choose_split(hint);
+    }
+    let node = NodeMut::<L>::new(page);
+    let towards_dense = match policy.dense() {
+        _ if !L::HINTS || at.found => None,
+        Some(LeafLayout::SemiDense) => {
+            dense::choose_cut::<Semi, L>(&node, at.index, key, value_len)
+        }
+        Some(_) => dense::choose_cut::<Full, L>(&node, at.index, key, value_len),
+        None => None,
+    };
+    towards_dense.unwrap_or_else(|| node.choose_split(hint))
+}
+
+fn become_dense<V: DenseLayout, L: Ladder>(page: &mut [u8], key: &[u8], value_len: usize) -> bool {
+    DenseMut::<V>::from_comparison::<L>(page, key, value_len).is_ok()
+}
+
+fn of_dense<V: DenseLayout, L: Ladder>(page: &mut [u8], key: &[u8], value_len: usize) -> Remedy {
+    match DenseMut::<V>::new(page).choose_remedy::<L>(key, value_len) {
+        dense::Remedy::Split(split) => Remedy::Split(LeafSplit::Dense(split)),
+        dense::Remedy::ToComparison => {
+            dense::to_comparison::<V, L>(page).expect("it was seen to fit with one record more");
+            Remedy::Converted
+        }
+    }
+}
+
+impl<L: Ladder> LeafMut<'_, L> {
+    /// Whether both sides of a cut of a comparison or fingerprint leaf with any separator, not only one
+    /// that was chosen, fit into a page.
+    pub fn fits_split(&mut self, split: &Split) -> bool {
+        match self.layout() {
+            LeafLayout::Fingerprint => FingerprintLeafMut::new(self.page).fits_split(split),
+            _ => NodeMut::<L>::new(self.page).fits_split(split),
+        }
+    }
+
+    /// Splits this leaf: it keeps the keys up to the separator, and `right`, a fresh page, becomes the
+    /// leaf for those above it, with the same newest LSN. Each side gets the layout that the policy wants
+    /// for it, if it fits; tells how many have changed theirs.
+    ///
+    /// # Panics
+    /// If `split` was not chosen for this leaf as it is, or the pages differ in size.
+    pub fn split_into(
+        &mut self,
+        split: &LeafSplit,
+        right: &mut [u8],
+        policy: LeafPolicy,
+        scans_are_common: bool,
+    ) -> usize {
+        match (split, self.layout()) {
+            (LeafSplit::Dense(split), LeafLayout::SemiDense) => {
+                DenseMut::<Semi>::new(self.page).split_into::<L>(split, right);
+            }
+            (LeafSplit::Dense(split), _) => {
+                DenseMut::<Full>::new(self.page).split_into::<L>(split, right);
+            }
+            (LeafSplit::Slotted(split), LeafLayout::Fingerprint) => {
+                FingerprintLeafMut::new(self.page).split_into(split, right);
+            }
+            (LeafSplit::Slotted(split), _) => {
+                NodeMut::<L>::new(self.page).split_into(split, right);
+            }
+        }
+        let left = adapt::<L>(self.page, policy, scans_are_common);
+        usize::from(left) + usize::from(adapt::<L>(right, policy, scans_are_common))
+    }
+}
+
+/// Gives a comparison or fingerprint leaf the one of the two layouts that the policy wants for it, if it
+/// fits (key-adaptation). Tells whether anything was done.
+pub fn adapt<L: Ladder>(page: &mut [u8], policy: LeafPolicy, scans_are_common: bool) -> bool {
+    let layout = LeafLayout::of(page);
+    if !L::HINTS || layout.is_dense() {
+        return false;
+    }
+    let wanted = policy.slotted(|| holds_strings::<L>(page), scans_are_common);
+    wanted != layout && convert::<L>(page, wanted).is_ok()
+}

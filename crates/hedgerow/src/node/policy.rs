@@ -1,0 +1,124 @@
+//! Which layout a leaf should have: the decisions of "B-Trees Are Back" section 5, as pure functions.
+//!
+//! *Key-adaptation*, whenever a leaf is split, merged or full: dense leaves wherever the keys allow them
+//! (`dense/criterion.rs`); else comparison leaves for keys that their heads tell apart, and fingerprint
+//! leaves for strings. *Operation-adaptation* for strings alone: where scans are common, comparison
+//! leaves, which need no sorting. What scans are common is counted in the frame, by the tree.
+//!
+//! Unlike the paper's, heads that differ are not enough for the comparison layout: with keys as long as
+//! [`LONG_SUFFIX_BYTES`] a fingerprint leaf is as fast, and smaller. Nothing here is stored; a leaf of
+//! any layout can be read and changed whatever the policy is.
+
+use super::dispatch::{Leaf, LeafLayout, plain_leaf};
+use super::fingerprint::FingerprintLeafMut;
+use super::ladder::Ladder;
+use super::layout::{count, head_of};
+use super::records::Records;
+
+/// Bytes of a key behind the prefix, on average, from which on it counts as a string whatever its head.
+const LONG_SUFFIX_BYTES: usize = 12;
+
+/// Neighbours may have the same head in one of so many places for heads to count as good.
+const GOOD_HEADS_PART: usize = 16;
+
+/// How the layouts of a tree's leaves are chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub enum LeafPolicy {
+    /// By their keys and by how they are used.
+    #[default]
+    Adaptive,
+    /// Always the same, as far as the keys allow it: what a dense layout cannot hold is in comparison
+    /// leaves.
+    Fixed(LeafLayout),
+}
+
+impl LeafPolicy {
+    /// The dense layout that leaves get whose keys and values allow it.
+    pub fn dense(self) -> Option<LeafLayout> {
+        match self {
+            LeafPolicy::Adaptive => Some(LeafLayout::FullyDense),
+            LeafPolicy::Fixed(layout) => layout.is_dense().then_some(layout),
+        }
+    }
+
+    /// The layout of a leaf without records.
+    pub fn empty(self) -> LeafLayout {
+        match self {
+            LeafPolicy::Fixed(LeafLayout::Fingerprint) => LeafLayout::Fingerprint,
+            _ => LeafLayout::Comparison,
+        }
+    }
+
+    /// The layout for records that are in no dense leaf, whose keys are strings or not.
+    pub fn slotted(self, strings: impl FnOnce() -> bool, scans_are_common: bool) -> LeafLayout {
+        match self {
+            LeafPolicy::Adaptive if !scans_are_common && strings() => LeafLayout::Fingerprint,
+            LeafPolicy::Fixed(LeafLayout::Fingerprint) => LeafLayout::Fingerprint,
+            _ => LeafLayout::Comparison,
+        }
+    }
+
+    /// Whether operations have a say.
+    pub fn heeds_operations(self) -> bool {
+        self == LeafPolicy::Adaptive
+    }
+}
+
+/// Adds up what tells strings from other keys.
+#[derive(Default)]
+struct Keys {
+    count: usize,
+    suffix_bytes: usize,
+    same_heads: usize,
+    last: Option<i32>,
+}
+
+impl Keys {
+    /// Adds a key: the next one, without the common prefix.
+    fn add(&mut self, head: i32, suffix_len: usize) {
+        self.count += 1;
+        self.suffix_bytes += suffix_len;
+        self.same_heads += usize::from(self.last.replace(head) == Some(head));
+    }
+
+    fn are_strings(&self) -> bool {
+        GOOD_HEADS_PART * self.same_heads >= self.count.max(1)
+            || self.suffix_bytes >= LONG_SUFFIX_BYTES * self.count.max(1)
+    }
+}
+
+/// Whether the keys of a comparison or fingerprint leaf are strings, in the sense of the head of this
+/// file. A fingerprint leaf is sorted if its places are not in order.
+pub fn holds_strings<L: Ladder>(page: &mut [u8]) -> bool {
+    if LeafLayout::of(page) == LeafLayout::Fingerprint {
+        FingerprintLeafMut::new(page).sort();
+    }
+    let mut keys = Keys::default();
+    match plain_leaf::<L>(page) {
+        Leaf::Comparison(leaf) => {
+            for index in 0..count(page) {
+                keys.add(leaf.head(index), leaf.leaf_slot(index).suffix_len);
+            }
+        }
+        Leaf::Fingerprint(leaf) => {
+            let mut suffix = Vec::new();
+            for place in 0..count(page) {
+                suffix.clear();
+                leaf.append_suffix(place, &mut suffix);
+                keys.add(head_of(&suffix), suffix.len());
+            }
+        }
+        Leaf::SemiDense(_) | Leaf::FullyDense(_) => return false,
+    }
+    keys.are_strings()
+}
+
+/// Whether the keys of records that have a prefix of so many bytes in common are strings.
+pub(super) fn are_strings(records: &Records, prefix_len: usize) -> bool {
+    let mut keys = Keys::default();
+    for (key, _) in records.iter() {
+        let suffix = key.get(prefix_len..).unwrap_or(&[]);
+        keys.add(head_of(suffix), suffix.len());
+    }
+    keys.are_strings()
+}
