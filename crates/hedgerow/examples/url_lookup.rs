@@ -1,17 +1,17 @@
 //! Loads keys from a file, one a line, and looks them up.
 //!
 //! `url_lookup FILE [KEYS [LOOKUPS [LADDER]]]`: times puts and gets of a database in memory, through the
-//! public API; or, with the name of a rung of the ladder, puts, gets, group gets and a scan of a tree of
+//! public API, with the layouts of leaves chosen for each or with the one that is named; or, with the name of a rung of the ladder, puts, gets, group gets and a scan of a tree of
 //! that rung on a heap of pages. Prints a checksum of the work. Under `valgrind --tool=callgrind --collect-atstart=no
 //! --toggle-collect='*look_up*'` it counts the instructions of the gets alone.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // Files and clocks of an example.
 
-use hedgerow::Options;
 use hedgerow::node::{Baseline, Heads, Hints, Ladder, Prefix};
 use hedgerow::testing::MemoryPool;
 use hedgerow::tree::{Tree, Value};
 use hedgerow::types::TreeId;
+use hedgerow::{LeafLayout, LeafPolicy, Options};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::error::Error;
@@ -30,13 +30,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("prefix") => run::<Prefix>(&keys, lookups),
         Some("heads") => run::<Heads>(&keys, lookups),
         Some("hints") => run::<Hints>(&keys, lookups),
-        Some(other) => Err(format!("{other} is no rung of the ladder").into()),
-        None => run_database(&keys, lookups),
+        Some(name) => {
+            let layout = LeafLayout::ALL.into_iter().find(|layout| layout.name() == name);
+            let layout = layout.ok_or_else(|| format!("{name} is no rung, and no layout"))?;
+            run_database(&keys, lookups, LeafPolicy::Fixed(layout))
+        }
+        None => run_database(&keys, lookups, LeafPolicy::Adaptive),
     }
 }
 
-fn run_database(keys: &[&[u8]], lookups: usize) -> Result<(), Box<dyn Error>> {
-    let database = Options::new().memory_limit_bytes(1 << 28).in_memory()?;
+fn run_database(keys: &[&[u8]], lookups: usize, policy: LeafPolicy) -> Result<(), Box<dyn Error>> {
+    let database = Options::new().memory_limit_bytes(1 << 28).leaves(policy).in_memory()?;
     let keyspace = database.keyspace("urls")?;
     let start = Instant::now();
     for (number, key) in keys.iter().enumerate() {
@@ -47,7 +51,7 @@ fn run_database(keys: &[&[u8]], lookups: usize) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let sum = look_up(keys, &order, |key| keyspace.get(key))?;
     report("get", lookups, start);
-    println!("database in memory: checksum {sum:x}");
+    println!("database in memory, {policy:?}: checksum {sum:x}");
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //!   before the frame is known to anybody), so the fields are atomics read and written relaxed: the
 //!   latch orders them;
 //! - `page` is [`PageId::NONE`] in a frame that holds no page;
-//! - a frame that is not dirty holds what its `clean_slot` holds.
+//! - a frame that is not dirty holds the records that its `clean_slot` holds.
 //!
 //! The mark of use, and the counters of the side entry, readers may touch without any latch. They are
 //! advice: losing an update costs nothing but a worse choice. The mark stands in the header because

@@ -6,17 +6,22 @@
 //! leaves, which need no sorting. What scans are common is counted in the frame, by the tree.
 //!
 //! Unlike the paper's, heads that differ are not enough for the comparison layout: with keys as long as
-//! [`LONG_SUFFIX_BYTES`] a fingerprint leaf is as fast, and smaller. Nothing here is stored; a leaf of
+//! [`LONG_SUFFIX_BYTES`] a fingerprint leaf is as fast, and smaller; and heads that are the same do not make
+//! strings of keys of at most [`NUMBER_BYTES`] in a leaf without a prefix. Nothing here is stored; a leaf of
 //! any layout can be read and changed whatever the policy is.
 
 use super::dispatch::{Leaf, LeafLayout, plain_leaf};
 use super::fingerprint::FingerprintLeafMut;
 use super::ladder::Ladder;
-use super::layout::{count, head_of};
+use super::layout::{count, head_of, prefix};
 use super::records::Records;
 
 /// Bytes of a key behind the prefix, on average, from which on it counts as a string whatever its head.
 const LONG_SUFFIX_BYTES: usize = 12;
+
+/// Keys up to this length, on average, are numbers in a leaf that has no prefix, as those at the ends of a
+/// tree, though their heads be the same: they are not in other leaves.
+const NUMBER_BYTES: usize = 8;
 
 /// Neighbours may have the same head in one of so many places for heads to count as good.
 const GOOD_HEADS_PART: usize = 16;
@@ -81,9 +86,12 @@ impl Keys {
         self.same_heads += usize::from(self.last.replace(head) == Some(head));
     }
 
-    fn are_strings(&self) -> bool {
-        GOOD_HEADS_PART * self.same_heads >= self.count.max(1)
-            || self.suffix_bytes >= LONG_SUFFIX_BYTES * self.count.max(1)
+    /// Whether keys that have a prefix of so many bytes are strings.
+    fn are_strings(&self, prefix_len: usize) -> bool {
+        let count = self.count.max(1);
+        let bad_heads = GOOD_HEADS_PART * self.same_heads >= count;
+        self.suffix_bytes >= LONG_SUFFIX_BYTES * count
+            || bad_heads && (prefix_len > 0 || self.suffix_bytes > NUMBER_BYTES * count)
     }
 }
 
@@ -110,7 +118,7 @@ pub fn holds_strings<L: Ladder>(page: &mut [u8]) -> bool {
         }
         Leaf::SemiDense(_) | Leaf::FullyDense(_) => return false,
     }
-    keys.are_strings()
+    keys.are_strings(prefix(page).len())
 }
 
 /// Whether the keys of records that have a prefix of so many bytes in common are strings.
@@ -120,5 +128,5 @@ pub(super) fn are_strings(records: &Records, prefix_len: usize) -> bool {
         let suffix = key.get(prefix_len..).unwrap_or(&[]);
         keys.add(head_of(suffix), suffix.len());
     }
-    keys.are_strings()
+    keys.are_strings(prefix_len)
 }

@@ -280,7 +280,8 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
         bytes
     }
 
-    /// The bytes, to change, for the pool alone: nothing is marked or stamped.
+    /// The bytes, to change, for the pool, and for changes that are none logically (another layout, or
+    /// another order, of the same records), which are made within an epoch: nothing is marked or stamped.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if PUBLISH {
             if self.copy.is_none() {

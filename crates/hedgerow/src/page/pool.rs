@@ -7,7 +7,8 @@
 //!   and [`PagePool::enter`] may wait, so the caller holds no latch, and for the first two no epoch.
 //! - A translation is a guess until the frame's latch word was read and the frame still names the
 //!   page; [`crate::page::OptimisticPage::open`] does this in the right order.
-//! - A page is changed only under its exclusive latch, and only after [`PagePool::mark_dirty`].
+//! - A page is changed only under its exclusive latch, and its records only after
+//!   [`PagePool::mark_dirty`].
 
 use crate::error::Result;
 use crate::page::guard::ExclusivePage;

@@ -14,44 +14,31 @@
 use super::Tree;
 use crate::node::{Ladder, Leaf, LeafLayout, convert, holds_strings};
 use crate::page::header::KIND;
-use crate::page::{OptimisticPage, PagePool, Tally};
+use crate::page::{FrameId, OptimisticPage, PagePool, Tally};
 use hedgerow_sync::optimistic::PageBytes;
-use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::random::SplitMix64;
-use std::cell::Cell;
+use hedgerow_sync::primitive::sample::{Event, two_in};
 
-/// Look-ups and changes to a sample: one in so many, on average.
-const POINTS_TO_A_SAMPLE: u32 = 20;
-/// Leaves that are scanned to a sample, in halves: two in thirteen.
-const SCANS_TO_A_SAMPLE_HALVES: u32 = 13;
+/// Look-ups and changes of which two are sampled, on average: 5 %.
+const POINTS_TO_TWO_SAMPLES: u32 = 40;
+/// Leaves that are scanned of which two are sampled, on average: 15 %.
+const SCANS_TO_TWO_SAMPLES: u32 = 13;
 
-thread_local! {
-    static POINTS_LEFT: Cell<u32> = const { Cell::new(1) };
-    static SCANS_LEFT: Cell<u32> = const { Cell::new(1) };
-    static DRAWS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// A number from 1 to `twice_mean - 1`, so that samples do not fall into step with the operations.
-#[cold]
-fn draw(twice_mean: u32) -> u32 {
-    let draws = DRAWS.with(|draws| draws.replace(draws.get() + 1));
-    1 + SplitMix64::new(draws).below(u64::from(twice_mean) - 1) as u32
-}
-
-#[inline(always)]
-fn runs_out(left: &Cell<u32>) -> bool {
-    let now = left.get() - 1;
-    left.set(now);
-    now == 0
+/// What came of a conversion.
+#[derive(PartialEq, Eq)]
+enum Converted {
+    Done,
+    /// Others use the leaf, or a checkpoint is under way.
+    Busy,
+    /// The records do not fit.
+    Full,
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Notes a look-up or a change in a leaf, of which this is the version that was read.
     #[inline(always)]
     pub(super) fn note_point(&self, leaf: &OptimisticPage<'_, P>) {
-        if L::HINTS && POINTS_LEFT.with(runs_out) {
-            POINTS_LEFT.set(draw(2 * POINTS_TO_A_SAMPLE));
+        if L::HINTS && two_in(POINTS_TO_TWO_SAMPLES, Event::Point) {
             self.note_sample(leaf, false);
         }
     }
@@ -59,8 +46,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Notes that a leaf was scanned, of which this is the version that was read.
     #[inline(always)]
     pub(super) fn note_scan(&self, leaf: &OptimisticPage<'_, P>) {
-        if L::HINTS && SCANS_LEFT.with(runs_out) {
-            SCANS_LEFT.set(draw(SCANS_TO_A_SAMPLE_HALVES));
+        if L::HINTS && two_in(SCANS_TO_TWO_SAMPLES, Event::Scan) {
             self.note_sample(leaf, true);
         }
     }
@@ -89,10 +75,17 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             (Tally::LEAST, LeafLayout::Comparison) => LeafLayout::Fingerprint,
             _ => return,
         };
-        self.convert_leaf(leaf, wanted);
-        // If it was not done, that is not tried again at once.
-        if LeafLayout::of_kind(leaf.bytes().field_u8::<{ KIND }>()) != wanted {
-            tally.set(before);
+        // The keys may have changed since it was found that scans matter.
+        if wanted == LeafLayout::Fingerprint
+            && self.first_tally(leaf, layout).is_none_or(|tally| tally == Tally::Unheeded)
+        {
+            return tally.forget();
+        }
+        match self.convert_leaf(leaf, wanted) {
+            Converted::Done => {}
+            Converted::Busy => tally.set(before),
+            // Nor will it at the next sample: the next split makes room.
+            Converted::Full => tally.set(Tally::Unheeded),
         }
     }
 
@@ -110,23 +103,28 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// Gives a leaf another layout if nobody uses it and the records fit.
-    fn convert_leaf(&self, leaf: &OptimisticPage<'_, P>, to: LeafLayout) {
-        let done = self.pool.adaptation();
-        let count = |counter: fn(&crate::page::Adaptation) -> &AtomicU64| {
-            if let Some(done) = done {
-                counter(done).fetch_add(1, Relaxed);
-            }
-        };
-        let Some(_stay) = self.pool.try_enter() else { return count(|a| &a.gave_up_busy) };
-        let Ok(mut page) = leaf.upgrade() else { return count(|a| &a.gave_up_busy) };
-        if convert::<L>(page.bytes_mut(), to).is_err() {
-            page.release_unchanged();
-            return count(|a| &a.gave_up_full);
+    fn convert_leaf(&self, leaf: &OptimisticPage<'_, P>, to: LeafLayout) -> Converted {
+        let converted = self.try_convert(leaf, to);
+        if let Some(done) = self.pool.adaptation() {
+            let counter = match (&converted, to) {
+                (Converted::Busy, _) => &done.gave_up_busy,
+                (Converted::Full, _) => &done.gave_up_full,
+                (Converted::Done, LeafLayout::Comparison) => &done.for_scans,
+                (Converted::Done, _) => &done.for_points,
+            };
+            counter.fetch_add(1, Relaxed);
         }
-        match to {
-            LeafLayout::Comparison => count(|a| &a.for_scans),
-            _ => count(|a| &a.for_points),
+        converted
+    }
+
+    fn try_convert(&self, leaf: &OptimisticPage<'_, P>, to: LeafLayout) -> Converted {
+        let Some(_stay) = self.pool.try_enter() else { return Converted::Busy };
+        let Ok(mut page) = leaf.upgrade() else { return Converted::Busy };
+        if convert::<L>(page.bytes_mut(), to).is_ok() {
+            return Converted::Done;
         }
+        page.release_unchanged();
+        Converted::Full
     }
 
     /// Puts the records of a private copy of a leaf in order, and those of the leaf too, if nobody uses
@@ -156,8 +154,18 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// Whether scans of the leaf in a frame are common, as far as that is known.
-    pub(super) fn are_scans_common(&self, frame: crate::page::FrameId) -> bool {
+    pub(super) fn are_scans_common(&self, frame: FrameId) -> bool {
         self.pool.scan_tally(frame).is_some_and(|tally| tally.get().is_common())
+    }
+
+    /// Notes that two leaves became one in `frame`, and whether its layout is another one now.
+    pub(super) fn note_merge(&self, frame: FrameId, adapted: bool) {
+        if let Some(tally) = self.pool.scan_tally(frame) {
+            tally.forget();
+        }
+        if adapted && let Some(done) = self.pool.adaptation() {
+            done.by_merges.fetch_add(1, Relaxed);
+        }
     }
 
     /// Counts leaves that got another layout when they were full or split.
@@ -169,8 +177,16 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
     }
 
+    /// Notes that the leaf in `frame` went to another one.
+    pub(super) fn keep_tally(&self, frame: FrameId, to: FrameId) {
+        if let (Some(from), Some(to)) = (self.pool.scan_tally(frame), self.pool.scan_tally(to)) {
+            to.set(from.get());
+            from.forget();
+        }
+    }
+
     /// Notes that the leaf in `frame` was split, and what was on the right went to `right`.
-    pub(super) fn hand_tally_on(&self, frame: crate::page::FrameId, right: crate::page::FrameId) {
+    pub(super) fn hand_tally_on(&self, frame: FrameId, right: FrameId) {
         let (from, to) = (self.pool.scan_tally(frame), self.pool.scan_tally(right));
         if let (Some(from), Some(to)) = (from, to) {
             // Whether scans matter depends on the keys, and each side has fewer of them now.

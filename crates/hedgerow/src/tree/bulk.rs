@@ -174,7 +174,7 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
         Ok(())
     }
 
-    /// Gives a leaf that was written the layout that the tree wants for it.
+    /// Gives a leaf that was written the layout that the tree wants for it, as far as that is not dense.
     fn adapt(&mut self, level: usize) {
         if level == 0 {
             node::adapt::<L>(&mut self.page, self.tree.policy, false);

@@ -96,8 +96,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn copy_out(&self, page: &OptimisticPage<'_, P>, to: &mut [u8]) -> Result<(), Restart> {
         page.bytes().copy(0, to);
         page.validate()?;
-        self.put_in_order(page, to);
+        // Before the leaf may get another version.
         self.note_scan(page);
+        self.put_in_order(page, to);
         Ok(())
     }
 }

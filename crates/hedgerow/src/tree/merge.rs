@@ -17,7 +17,7 @@ use super::retry::{Retry, Stop};
 use super::write::{is_sparse, record_bytes};
 use super::{MAX_LEVELS, Tree};
 use crate::error::Result;
-use crate::node::{self, Ladder, Leaf, Node, NodeMut};
+use crate::node::{self, Ladder, Leaf, LeafLayout, Node, NodeMut};
 use crate::page::header;
 use crate::page::{EpochStay, OptimisticPage, PagePool, Restart};
 use crate::types::PageId;
@@ -125,8 +125,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<bool, Restart> {
         let page_bytes = self.pool.page_bytes();
         let (l, r) = (Leaf::<_, L>::new(left.bytes()), Leaf::<_, L>::new(right.bytes()));
-        // Records only grow when their prefix gets shorter: most pairs are ruled out by their sum.
-        if l.payload_bytes() + r.payload_bytes() > page_bytes {
+        // Most pairs are ruled out by the least that their records can take.
+        if !l.may_merge(&r, self.policy) {
             left.validate()?;
             right.validate()?;
             return Ok(false);
@@ -137,8 +137,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             page.validate()?;
         }
         let [l, r] = &copies;
+        let scans = self.are_scans_common(left.frame());
         let space = match header::level(l) {
-            0 => node::merge_leaf_space::<L>(l, r, self.policy),
+            0 => node::merge_leaf_space::<L>(l, r, self.policy, scans),
             _ => node::merge_space::<L>(l, r),
         };
         let is_empty = |page: &[u8]| plain::<L>(page).count() == 0;
@@ -178,6 +179,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             }
         };
         let scans = self.are_scans_common(left.frame());
+        let layout = LeafLayout::of(left.bytes());
         let bytes = left.write(epoch);
         let merged = match header::level(bytes) {
             0 => node::merge_leaves::<L>(bytes, right.bytes(), self.policy, scans),
@@ -186,6 +188,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         if merged.is_err() {
             // The upgrades have proved that the pair is as it was when it was found to fit.
             return Err(Restart::Corrupt(right.id()).into());
+        }
+        if header::level(left.bytes()) == 0 {
+            self.note_merge(left.frame(), LeafLayout::of(left.bytes()) != layout);
         }
         NodeMut::<L>::new(parent.write(epoch)).remove_child(index);
         self.pool.free(right, epoch);

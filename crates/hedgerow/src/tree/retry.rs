@@ -25,6 +25,9 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
 /// freed after its parent was read, and a restart reads the parent anew.
 const FREED_MAX: u32 = 64;
 
+/// How often room may be made for a record before the time that it takes is looked at.
+const ROOMS_FREE: u32 = 32;
+
 /// Why a try ended without a result.
 pub(super) enum Stop {
     /// Start over.
@@ -70,12 +73,21 @@ pub(super) struct Retry<'p, P: PagePool> {
     conflicts: u32,
     patience: Option<Patience>,
     freed: u32,
+    rooms: u32,
 }
 
 impl<'p, P: PagePool> Retry<'p, P> {
     #[cold]
     pub(super) fn new(pool: &'p P, root: PageId, access: Access) -> Self {
-        Retry { session: pool.session(), access, root, conflicts: 0, patience: None, freed: 0 }
+        Retry {
+            session: pool.session(),
+            access,
+            root,
+            conflicts: 0,
+            patience: None,
+            freed: 0,
+            rooms: 0,
+        }
     }
 
     /// Whether the next try should latch its way down.
@@ -109,6 +121,19 @@ impl<'p, P: PagePool> Retry<'p, P> {
         }
         for _ in 0..8 << self.conflicts.min(OPTIMISTIC_TRIES) {
             spin_loop();
+        }
+        Ok(())
+    }
+
+    /// Notes that room was made for a record. Others may take it before it is used, again and again, but
+    /// not for ever.
+    pub(super) fn after_room(&mut self) -> Result<()> {
+        self.rooms = self.rooms.saturating_add(1);
+        if self.rooms > ROOMS_FREE && !self.patience().is_left() {
+            return Err(Error::new(
+                ErrorKind::Timeout,
+                "others took the room in a page for too long",
+            ));
         }
         Ok(())
     }

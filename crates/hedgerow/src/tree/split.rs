@@ -195,6 +195,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let mut left = session.take(self.id, epoch).ok_or_else(no_page)?;
         let mut right = session.take(self.id, epoch).ok_or_else(no_page)?;
         node::copy_node(left.write(epoch), root.bytes());
+        self.keep_tally(root.frame(), left.frame());
         self.cut(&mut left, &mut right, split, epoch, scans);
         let bytes = root.write(epoch);
         let mut node = NodeMut::<L>::format(bytes, PageKind::Inner, level + 1, None, None);

@@ -56,6 +56,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 Ok(Written::NoSpace) => {
                     let room = Room::Record { key, value_bytes: change.value().len() };
                     self.make_room(key, room, &mut retry)?;
+                    retry.after_room()?;
                 }
                 Err(stop) => retry.after(stop)?,
             }
@@ -157,5 +158,5 @@ pub(super) fn record_bytes<B: PageBytes, L: Ladder>(node: &Leaf<B, L>) -> usize 
 /// a merge is worth a look.
 #[inline]
 pub(super) fn is_sparse<B: PageBytes, L: Ladder>(node: &Leaf<B, L>) -> bool {
-    record_bytes(node) < node.free_bytes()
+    node.is_half_empty(record_bytes(node))
 }

@@ -11,6 +11,7 @@
 
 mod lock;
 pub mod random;
+pub mod sample;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 pub mod thread;

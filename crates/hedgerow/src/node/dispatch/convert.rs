@@ -4,7 +4,7 @@
 //! nothing. The caller holds the page exclusively, or a private copy of it, and has seen its check at
 //! page-in pass.
 
-use super::{LeafLayout, LeafMut, plain_leaf};
+use super::{Leaf, LeafLayout, plain_leaf};
 use crate::node::dense::{self, DenseMut, Full, Growth, Semi};
 use crate::node::fingerprint::{self, FingerprintLeafMut};
 use crate::node::ladder::Ladder;
@@ -46,19 +46,19 @@ pub fn convert<L: Ladder>(page: &mut [u8], to: LeafLayout) -> Result<(), NoSpace
     }
 }
 
-/// [`convert`], if there is room for one more record of so many bytes (or a record that grows by so
-/// many) in the other layout.
+/// [`convert`], if the leaf then takes a record with this key and a value of so many bytes.
 ///
 /// # Errors
 /// As for [`convert`].
 pub fn convert_for<L: Ladder>(
     page: &mut [u8],
     to: LeafLayout,
-    more_bytes: usize,
+    key: &[u8],
+    value_len: usize,
 ) -> Result<(), NoSpace> {
     let mut copy = page.to_vec();
     convert::<L>(&mut copy, to)?;
-    if LeafMut::<L>::new(&mut copy).as_leaf().free_bytes() < more_bytes {
+    if !plain_leaf::<L>(&copy).has_room(key, value_len) {
         return Err(NoSpace);
     }
     page.copy_from_slice(&copy);
@@ -67,7 +67,6 @@ pub fn convert_for<L: Ladder>(
 
 /// Copies of all records of a leaf, in order.
 pub(super) fn records_of<L: Ladder>(page: &[u8]) -> Records {
-    use super::Leaf;
     match plain_leaf::<L>(page) {
         Leaf::Comparison(leaf) => leaf.records_sorted(),
         Leaf::Fingerprint(leaf) => leaf.records_sorted(),

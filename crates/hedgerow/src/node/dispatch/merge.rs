@@ -5,8 +5,8 @@
 //! conditions as `convert`.
 
 use super::convert::{build, records_of};
-use super::{LeafLayout, adapt, plain_leaf};
-use crate::node::dense::growth_of;
+use super::{Leaf, LeafLayout, adapt, plain_leaf};
+use crate::node::dense::{DenseLayout, DenseNode, growth_of};
 use crate::node::fingerprint::{self, FingerprintLeafMut};
 use crate::node::ladder::Ladder;
 use crate::node::layout::{common_prefix, lower_fence, upper_fence};
@@ -14,10 +14,16 @@ use crate::node::merge::{merge_space, newest_lsn};
 use crate::node::policy::{LeafPolicy, are_strings};
 use crate::node::write::{NoSpace, NodeMut};
 use crate::page::header::NEWEST_LSN;
+use hedgerow_sync::optimistic::PageBytes;
 
 /// Bytes that a leaf would use which holds what `left` and its right neighbour `right` hold; more than
 /// a page if they cannot be merged. Never too few.
-pub fn merge_leaf_space<L: Ladder>(left: &[u8], right: &[u8], policy: LeafPolicy) -> usize {
+pub fn merge_leaf_space<L: Ladder>(
+    left: &[u8],
+    right: &[u8],
+    policy: LeafPolicy,
+    scans_are_common: bool,
+) -> usize {
     if left.len() != right.len() {
         return usize::MAX;
     }
@@ -27,7 +33,7 @@ pub fn merge_leaf_space<L: Ladder>(left: &[u8], right: &[u8], policy: LeafPolicy
         (LeafLayout::Fingerprint, LeafLayout::Fingerprint) => fingerprint::merge_space(left, right),
         _ => {
             let mut copy = left.to_vec();
-            match merge_leaves::<L>(&mut copy, right, policy, false) {
+            match merge_leaves::<L>(&mut copy, right, policy, scans_are_common) {
                 Ok(()) => plain_leaf::<L>(&copy).used_bytes(),
                 Err(NoSpace) => usize::MAX,
             }
@@ -59,8 +65,81 @@ pub fn merge_leaves<L: Ladder>(
         }
         _ => return merge_records::<L>(left, right, policy, scans_are_common),
     }
-    adapt::<L>(left, policy, scans_are_common);
+    // Not where that leaves a leaf which the next insertion splits again.
+    if plain_leaf::<L>(left).free_bytes() >= left.len() / ADAPTED_FREE_PART {
+        adapt::<L>(left, policy, scans_are_common);
+    }
     Ok(())
+}
+
+impl<B: PageBytes, L: Ladder> Leaf<B, L> {
+    /// Whether this leaf and its right neighbour may fit into one: no only if they do not, found without
+    /// a look at any record. Of inner nodes likewise.
+    pub fn may_merge(&self, right: &Self, policy: LeafPolicy) -> bool {
+        let page_bytes = self.as_node().bytes().len();
+        if self.least_bytes() + right.least_bytes() <= page_bytes {
+            return true;
+        }
+        if policy.dense().is_none() {
+            return false;
+        }
+        match (self.numbers(), right.numbers()) {
+            (Some((first, _)), Some((_, last))) => {
+                let slots = last.saturating_sub(first) as usize + 1;
+                let values = match (self, right) {
+                    (Leaf::FullyDense(left), Leaf::FullyDense(right)) => {
+                        slots.saturating_mul(left.value_len(0).min(right.value_len(0)))
+                    }
+                    _ => self.payload_bytes() + right.payload_bytes(),
+                };
+                slots / 8 + values <= page_bytes
+            }
+            // A few records may go into a dense neighbour.
+            (Some(_), None) => right.count() <= FEW_RECORDS,
+            (None, Some(_)) => self.count() <= FEW_RECORDS,
+            (None, None) => false,
+        }
+    }
+
+    /// The least that the records can take in a leaf that is not dense, or in this node.
+    fn least_bytes(&self) -> usize {
+        match self {
+            Leaf::Comparison(leaf) => leaf.payload_bytes(),
+            Leaf::Fingerprint(leaf) => leaf.payload_bytes(),
+            Leaf::SemiDense(leaf) => dense_bytes(leaf),
+            Leaf::FullyDense(leaf) => dense_bytes(leaf),
+        }
+    }
+
+    /// The numbers of the first and the last record of a dense leaf.
+    fn numbers(&self) -> Option<(u32, u32)> {
+        match self {
+            Leaf::SemiDense(leaf) => numbers_of(leaf),
+            Leaf::FullyDense(leaf) => numbers_of(leaf),
+            _ => None,
+        }
+    }
+}
+
+/// Records that are worth a try of the dense layout for a neighbour.
+const FEW_RECORDS: usize = 16;
+
+/// Part of a page that is to be free in a leaf that gets another layout after a merge.
+const ADAPTED_FREE_PART: usize = 8;
+
+/// What the records of a dense leaf take in one that is not: with a fingerprint, a slot, and all of the
+/// key behind the prefix, which can only get shorter.
+fn dense_bytes<B: PageBytes, V: DenseLayout>(leaf: &DenseNode<B, V>) -> usize {
+    let suffix_len = leaf.key_len().saturating_sub(leaf.common().prefix_len());
+    // The heap of a semi-dense leaf has the lengths of values, of at most two bytes.
+    let length_bytes = if V::ONE_SIZE { 0 } else { 2 };
+    leaf.payload_bytes() + leaf.count() * (5 + suffix_len - length_bytes)
+}
+
+fn numbers_of<B: PageBytes, V: DenseLayout>(leaf: &DenseNode<B, V>) -> Option<(u32, u32)> {
+    let last = leaf.previous_place(usize::MAX)?;
+    let number = |place: usize| leaf.base().wrapping_add(place as u32);
+    Some((number(leaf.next_place(0)), number(last)))
 }
 
 fn merge_records<L: Ladder>(

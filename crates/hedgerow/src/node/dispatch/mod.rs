@@ -201,7 +201,7 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
         each!(self, leaf => leaf.prefetch_record(place))
     }
 
-    /// Bytes of the key at a place of a comparison or fingerprint leaf, prefix included.
+    /// Bytes of the key at a place, prefix included.
     pub fn key_len(&self, place: usize) -> usize {
         match self {
             Leaf::Comparison(leaf) => leaf.key_len(place),
@@ -215,9 +215,10 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
     /// yes: a yes must hold when it is used.
     pub fn has_room(&self, key: &[u8], value_len: usize) -> bool {
         match self {
+            Leaf::Comparison(leaf) => leaf.free_bytes() >= key.len() + value_len + SLOT_SLACK_BYTES,
+            Leaf::Fingerprint(leaf) => leaf.has_room(key, value_len),
             Leaf::SemiDense(leaf) => leaf.has_room(key, value_len),
             Leaf::FullyDense(leaf) => leaf.has_room(key, value_len),
-            _ => self.free_bytes() >= key.len() + value_len + SLOT_SLACK_BYTES,
         }
     }
 
@@ -230,6 +231,17 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
     /// record.
     pub fn used_bytes(&self) -> usize {
         each!(self, leaf => leaf.used_bytes())
+    }
+
+    /// Whether there is more room than records, which take so many bytes, slots included. In a dense leaf:
+    /// more slots without a record than with one.
+    #[inline]
+    pub fn is_half_empty(&self, record_bytes: usize) -> bool {
+        match self {
+            Leaf::SemiDense(leaf) => 2 * leaf.count() < leaf.capacity(),
+            Leaf::FullyDense(leaf) => 2 * leaf.count() < leaf.capacity(),
+            _ => record_bytes < self.free_bytes(),
+        }
     }
 
     /// Bytes of the page that are not in use.

@@ -7,13 +7,14 @@
 //! range, on the side where the record goes.
 
 use super::convert::{convert, convert_for};
-use super::{LeafLayout, LeafMut};
+use super::{LeafLayout, LeafMut, plain_leaf};
 use crate::node::dense::{self, DenseLayout, DenseMut, DenseSplit, Full, Semi};
-use crate::node::fingerprint::FingerprintLeafMut;
+use crate::node::fingerprint::{FingerprintLeaf, FingerprintLeafMut};
 use crate::node::ladder::Ladder;
 use crate::node::policy::{LeafPolicy, holds_strings};
 use crate::node::split::{Split, SplitHint};
 use crate::node::write::NodeMut;
+use hedgerow_sync::optimistic::PlainBytes;
 
 /// A cut of a leaf that has been chosen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +35,9 @@ impl LeafSplit {
     }
 }
 
+/// Fewer records than this say nothing of those to come.
+const TELLING_RECORDS: usize = 8;
+
 /// What helps a leaf that does not take a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Remedy {
@@ -43,7 +47,7 @@ pub enum Remedy {
     Split(LeafSplit),
 }
 
-/// What a slot, and the growth of what is beside it, take at most.
+/// What the slot of a comparison leaf or an inner node, and the growth of the array of heads, take at most.
 pub(crate) const SLOT_SLACK_BYTES: usize = 24;
 
 /// Finds out what helps a leaf that does not take a record with this key and a value of this length, and
@@ -75,12 +79,32 @@ pub fn remedy<L: Ladder>(
             return Remedy::Converted;
         }
         let wanted = policy.slotted(|| holds_strings::<L>(page), scans_are_common);
-        let more_bytes = key.len() + value_len + SLOT_SLACK_BYTES;
-        if wanted != layout && convert_for::<L>(page, wanted, more_bytes).is_ok() {
+        if wanted != layout && convert_for::<L>(page, wanted, key, value_len).is_ok() {
             return Remedy::Converted;
         }
     }
+    if L::HINTS
+        && layout == LeafLayout::Fingerprint
+        && let Some(dense) = policy.dense()
+        && may_be_numbers(page)
+        && convert::<L>(page, dense).is_ok()
+    {
+        return Remedy::Converted;
+    }
     Remedy::Split(LeafSplit::Slotted(cut::<L>(page, key, value_len, policy)))
+}
+
+/// Sorts a fingerprint leaf, and looks whether its first and its last record allow a dense layout.
+fn may_be_numbers(page: &mut [u8]) -> bool {
+    FingerprintLeafMut::new(page).sort();
+    let leaf = FingerprintLeaf::new(PlainBytes::new(page));
+    let Some(last) = leaf.count().checked_sub(1) else { return false };
+    let mut keys = [Vec::new(), Vec::new()];
+    leaf.append_suffix(0, &mut keys[0]);
+    leaf.append_suffix(last, &mut keys[1]);
+    let [first, last] = &keys;
+    let stem = first.len().saturating_sub(4);
+    first.len() == last.len() && first[..stem] == last[..stem]
 }
 
 /// Chooses the cut of a comparison or fingerprint leaf.
@@ -167,6 +191,9 @@ impl<L: Ladder> LeafMut<'_, L> {
 pub fn adapt<L: Ladder>(page: &mut [u8], policy: LeafPolicy, scans_are_common: bool) -> bool {
     let layout = LeafLayout::of(page);
     if !L::HINTS || layout.is_dense() {
+        return false;
+    }
+    if policy == LeafPolicy::Adaptive && plain_leaf::<L>(page).count() < TELLING_RECORDS {
         return false;
     }
     let wanted = policy.slotted(|| holds_strings::<L>(page), scans_are_common);

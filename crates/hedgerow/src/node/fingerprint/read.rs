@@ -7,12 +7,12 @@
 //! those that append to a vector). `Copy`; as thread-safe as the bytes under it.
 
 use super::super::lanes;
-use super::super::layout::{COUNT, HEAP_LIVE, NODE_FLAGS, PREFIX_LEN};
+use super::super::layout::{COUNT, HEAP_LIVE, NODE_FLAGS, PREFIX_LEN, max_record_bytes};
 use super::super::read::Node;
 use super::super::search::Position;
 use super::hash::fingerprint;
 use super::layout::{
-    BLOCK, CAPACITY, CROWD, FINGERPRINTS, NARROW_BYTES, SORTED, Slot, WIDE, WIDE_BYTES,
+    BLOCK, CAPACITY, CROWD, FINGERPRINTS, Measure, NARROW_BYTES, SORTED, Slot, WIDE, WIDE_BYTES,
     space_needed,
 };
 use crate::page::header::MIN_PAGE_BYTES;
@@ -366,6 +366,19 @@ impl<B: PageBytes> FingerprintLeaf<B> {
     /// Bytes of the page that compaction would make available.
     pub fn free_bytes(&self) -> usize {
         self.bytes.len().saturating_sub(self.used_bytes())
+    }
+
+    /// Whether the leaf takes a record with this key and a value of so many bytes, which may make its
+    /// slots wide. Rather no than yes: a yes holds until the leaf is changed.
+    pub fn has_room(&self, key: &[u8], value_len: usize) -> bool {
+        if key.len() + value_len > max_record_bytes(self.bytes.len()) {
+            return false;
+        }
+        let node = self.as_node();
+        let record = Measure::record(key.len().saturating_sub(node.prefix_len()), value_len);
+        let fences = node.lower_fence_len() + node.upper_fence_len();
+        let (wide, live) = (record.wide || self.slots().wide, self.payload_bytes() + record.live);
+        space_needed(self.count() + 1, wide, live, fences) <= self.bytes.len()
     }
 
     /// Asks the memory for the lines that a search reads first: fields, fingerprints, and the slots

@@ -4,7 +4,7 @@
 use super::super::{Tree, TreeDefect};
 use super::{TINY_PAGE, assert_clean, random_key, tiny};
 use crate::error::ErrorKind;
-use crate::node::{self, Hints, NodeMut};
+use crate::node::{self, Hints, LeafLayout, LeafPolicy, NodeMut};
 use crate::page::PagePool;
 use crate::page::header;
 use crate::testing::MemoryPool;
@@ -14,7 +14,11 @@ use hedgerow_sync::primitive::random::{self, SplitMix64};
 type TinyTree = Tree<MemoryPool, Hints>;
 
 fn grown() -> TinyTree {
-    let tree = tiny::<Hints>();
+    grown_with(LeafPolicy::Adaptive)
+}
+
+fn grown_with(policy: LeafPolicy) -> TinyTree {
+    let tree = tiny::<Hints>().with_policy(policy);
     for number in 0..2_000_u32 {
         tree.put(format!("key/{number:05}").as_bytes(), &number.to_be_bytes()).unwrap();
     }
@@ -39,7 +43,8 @@ fn pages(tree: &TinyTree) -> Vec<Vec<PageId>> {
 
 /// Plants one defect, sees that it is found where it is, and nothing else is.
 fn plant(level: usize, change: impl FnOnce(&mut [u8]), expected: impl Fn(&TreeDefect) -> bool) {
-    let tree = grown();
+    // Defects are planted by functions of comparison leaves.
+    let tree = grown_with(LeafPolicy::Fixed(LeafLayout::Comparison));
     assert_clean(&tree);
     let levels = pages(&tree);
     assert!(levels.len() >= 3);

@@ -3,6 +3,7 @@
 mod concurrent;
 mod cursors;
 mod damage;
+mod layouts;
 mod model;
 
 use super::Tree;

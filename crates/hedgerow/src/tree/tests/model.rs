@@ -3,7 +3,7 @@
 use super::super::{Swap, Tree};
 use super::{TINY_PAGE, absent, assert_clean, random_key, tiny};
 use crate::error::ErrorKind;
-use crate::node::{Baseline, Heads, Hints, Ladder, LeafLayout, LeafPolicy, Prefix};
+use crate::node::{Baseline, Heads, Hints, Ladder, Prefix};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
@@ -11,9 +11,9 @@ use hedgerow_sync::primitive::random::{self, SplitMix64};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn random_value(
+pub(super) fn random_value(
     random: &mut SplitMix64,
     tree: &Tree<MemoryPool, impl Ladder>,
     key: &[u8],
@@ -28,7 +28,7 @@ fn random_value(
 }
 
 /// Random changes and look-ups, each compared with the model.
-fn run<L: Ladder>(tree: &Tree<MemoryPool, L>, steps: u64, seed: u64) {
+pub(super) fn run<L: Ladder>(tree: &Tree<MemoryPool, L>, steps: u64, seed: u64) {
     println!("seed {seed}");
     let mut random = SplitMix64::new(seed);
     let mut model = Model::new();
@@ -102,7 +102,11 @@ fn swap<L: Ladder>(
 }
 
 /// The whole tree, by all ways of reading it.
-fn compare<L: Ladder>(tree: &Tree<MemoryPool, L>, model: &Model, random: &mut SplitMix64) {
+pub(super) fn compare<L: Ladder>(
+    tree: &Tree<MemoryPool, L>,
+    model: &Model,
+    random: &mut SplitMix64,
+) {
     assert_clean(tree);
     let all = (Bound::Unbounded, Bound::Unbounded);
     scan(tree, model, all);
@@ -202,119 +206,6 @@ ladders! {
     prefix: Prefix,
     heads: Heads,
     hints: Hints,
-}
-
-/// Every fixed layout, and the adaptive choice with scans among the look-ups.
-fn policies() -> impl Iterator<Item = LeafPolicy> + Clone {
-    LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive])
-}
-
-#[test]
-fn every_policy_for_leaves_agrees_with_a_map() {
-    let seed = random::seed();
-    for policy in policies() {
-        println!("{policy:?}");
-        let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
-        let tree = Tree::<_, Hints>::create_with(pool, TreeId(7), policy).unwrap();
-        run(&tree, 6_000, seed);
-        run(&absent::<Hints>(6, seed).with_policy(policy), 2_000, seed);
-    }
-}
-
-#[test]
-fn a_tree_whose_policy_changes_agrees_with_a_map() {
-    let seed = random::seed();
-    println!("seed {seed}");
-    let mut random = SplitMix64::new(seed);
-    let mut tree = tiny::<Hints>();
-    let mut model = Model::new();
-    let mut seen = [false; LeafLayout::ALL.len()];
-    for policy in policies().cycle().take(25) {
-        tree = tree.with_policy(policy);
-        for _ in 0..400 {
-            let key = random_key(&mut random, tree.max_record_bytes());
-            if random.below(3) == 0 {
-                assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some());
-                continue;
-            }
-            // One length for most, so that fully dense leaves have a chance.
-            let value = match random.below(40) {
-                0 => random_value(&mut random, &tree, &key),
-                _ => random.next_u64().to_be_bytes().to_vec(),
-            };
-            let value = value[..value.len().min(tree.max_record_bytes() - key.len())].to_vec();
-            assert_eq!(tree.put(&key, &value).unwrap(), model.insert(key, value).is_some());
-        }
-        compare(&tree, &model, &mut random);
-        for (seen, leaves) in seen.iter_mut().zip(tree.stats().unwrap().leaves) {
-            *seen |= leaves.pages > 0;
-        }
-    }
-    assert_eq!(seen, [true; 4], "a layout that no leaf had");
-}
-
-#[test]
-fn integers_get_dense_leaves_and_strings_get_fingerprints() {
-    let integers = |policy| {
-        let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
-        let tree = Tree::<_, Hints>::create_with(pool, TreeId(1), policy).unwrap();
-        // A prime number of them, so that the steps meet each one.
-        for number in (0..50_021_u64).map(|step| (step * 7_919 % 50_021) as u32) {
-            tree.put(&number.to_be_bytes(), &u64::from(number).to_le_bytes()).unwrap();
-        }
-        assert_clean(&tree);
-        tree.stats().unwrap()
-    };
-    for (policy, layout) in [
-        (LeafPolicy::Adaptive, LeafLayout::FullyDense),
-        (LeafPolicy::Fixed(LeafLayout::FullyDense), LeafLayout::FullyDense),
-        (LeafPolicy::Fixed(LeafLayout::SemiDense), LeafLayout::SemiDense),
-        (LeafPolicy::Fixed(LeafLayout::Fingerprint), LeafLayout::Fingerprint),
-    ] {
-        let stats = integers(policy);
-        let share = stats.leaves_of(layout).records as f64 / stats.records() as f64;
-        assert!(share > 0.95, "{policy:?}: {stats:?}");
-    }
-    let tree =
-        Tree::<_, Hints>::create(Arc::new(MemoryPool::new(4096, 1 << 12)), TreeId(1)).unwrap();
-    for number in 0..20_000_u64 {
-        let name = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-        let key = format!("https://www.example.org/articles/{}/{name}", name % 17);
-        tree.put(key.as_bytes(), &[1; 8]).unwrap();
-    }
-    assert_clean(&tree);
-    let stats = tree.stats().unwrap();
-    assert!(
-        stats.leaves_of(LeafLayout::Fingerprint).pages > stats.levels[0].pages / 2,
-        "{stats:?}"
-    );
-}
-
-#[test]
-fn strings_that_are_scanned_get_comparison_leaves_and_lose_them_again() {
-    let tree =
-        Tree::<_, Hints>::create(Arc::new(MemoryPool::new(4096, 1 << 12)), TreeId(1)).unwrap();
-    let key = |number: u64| format!("https://www.example.org/articles/of/{number:08}/page");
-    let count = 5_000;
-    for number in 0..count {
-        let number = number * 0x9E37_79B1 % 100_003;
-        tree.put(key(number).as_bytes(), &[1; 8]).unwrap();
-    }
-    let pages = |layout| tree.stats().unwrap().leaves_of(layout).pages;
-    let fingerprints = pages(LeafLayout::Fingerprint);
-    assert!(fingerprints > 10);
-    for _ in 0..100 {
-        let mut cursor = tree.scan();
-        while cursor.next_record().unwrap().is_some() {}
-    }
-    assert!(pages(LeafLayout::Fingerprint) < fingerprints / 2);
-    assert!(pages(LeafLayout::Comparison) > fingerprints / 2);
-    let mut random = SplitMix64::new(3);
-    for _ in 0..100_000 {
-        tree.contains(key(random.below(100_003)).as_bytes()).unwrap();
-    }
-    assert!(pages(LeafLayout::Comparison) < fingerprints / 4);
-    assert_clean(&tree);
 }
 
 fn bulk_load<L: Ladder>(seed: u64) {
