@@ -12,10 +12,10 @@ use crate::database::range::{Cursor, Range};
 use crate::error::Result;
 use crate::page::PagePool;
 use crate::store::PoolTree;
-use crate::tree::{Swap, TreeStats, Value};
+use crate::tree::{PageView, Swap, TreeStats, Value};
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 
 /// See the head of the file.
 #[derive(Clone)]
@@ -193,6 +193,15 @@ impl Keyspace {
     pub fn stats(&self) -> Result<TreeStats> {
         self.inner.check_open()?;
         self.tree.stats()
+    }
+
+    /// For tools that draw pages: shows each of them, as [`PageView`] says, until `show` breaks off.
+    ///
+    /// Errors: those of reads; damage of any page but the root is shown instead.
+    #[doc(hidden)]
+    pub fn show_pages(&self, mut show: impl FnMut(PageView<'_>) -> ControlFlow<()>) -> Result<()> {
+        self.inner.check_open()?;
+        self.tree.show_pages(&mut show)
     }
 
     /// The largest record that fits, in bytes of key and value together; also the longest key.

@@ -6,10 +6,12 @@
 //! lead a writer out of the page. The optimisations of "B-Trees Are Back" section 3 are constants of a
 //! [`Ladder`] type, [`Hints`] having them all. [`mod@fingerprint`] and [`mod@dense`] are other layouts of
 //! leaves; [`Leaf`] and [`LeafMut`] stand for a leaf of any layout, and [`LeafPolicy`] chooses among them.
+//! [`mod@anatomy`] tells what every byte of a page is for.
 //!
 //! Keys are byte strings in lexicographic order; the empty key is a key. A node holds keys
 //! `lower fence < key <= upper fence`.
 
+pub mod anatomy;
 mod build;
 mod check;
 mod cut;
@@ -46,7 +48,7 @@ pub use dispatch::{
 pub use ladder::{Baseline, Heads, Hints, Ladder, Prefix};
 pub use layout::max_record_bytes;
 pub use merge::{copy_node, merge_space};
-pub use policy::{LeafPolicy, holds_strings};
+pub use policy::{KeyTraits, LeafPolicy, holds_strings, key_traits};
 pub use read::Node;
 pub use records::Records;
 pub use search::{ChildPosition, Position};

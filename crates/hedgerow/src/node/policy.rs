@@ -69,16 +69,19 @@ impl LeafPolicy {
     }
 }
 
-/// Adds up what tells strings from other keys.
-#[derive(Default)]
-struct Keys {
-    count: usize,
-    suffix_bytes: usize,
-    same_heads: usize,
+/// What tells strings from other keys, added up over a leaf.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KeyTraits {
+    /// Number of keys.
+    pub count: usize,
+    /// Bytes of all keys behind the prefix.
+    pub suffix_bytes: usize,
+    /// Neighbours that have the same head.
+    pub same_heads: usize,
     last: Option<i32>,
 }
 
-impl Keys {
+impl KeyTraits {
     /// Adds a key: the next one, without the common prefix.
     fn add(&mut self, head: i32, suffix_len: usize) {
         self.count += 1;
@@ -86,22 +89,30 @@ impl Keys {
         self.same_heads += usize::from(self.last.replace(head) == Some(head));
     }
 
-    /// Whether keys that have a prefix of so many bytes are strings.
-    fn are_strings(&self, prefix_len: usize) -> bool {
-        let count = self.count.max(1);
-        let bad_heads = GOOD_HEADS_PART * self.same_heads >= count;
-        self.suffix_bytes >= LONG_SUFFIX_BYTES * count
-            || bad_heads && (prefix_len > 0 || self.suffix_bytes > NUMBER_BYTES * count)
+    /// Whether heads tell too few of the keys apart.
+    pub fn are_heads_alike(&self) -> bool {
+        GOOD_HEADS_PART * self.same_heads >= self.count.max(1)
+    }
+
+    /// Whether the keys are long behind the prefix, on average.
+    pub fn are_long(&self) -> bool {
+        self.suffix_bytes >= LONG_SUFFIX_BYTES * self.count.max(1)
+    }
+
+    /// Whether keys that have a prefix of so many bytes count as strings.
+    pub fn are_strings(&self, prefix_len: usize) -> bool {
+        let can_be = prefix_len > 0 || self.suffix_bytes > NUMBER_BYTES * self.count.max(1);
+        self.are_long() || self.are_heads_alike() && can_be
     }
 }
 
-/// Whether the keys of a comparison or fingerprint leaf are strings, in the sense of the head of this
-/// file. A fingerprint leaf is sorted if its places are not in order.
-pub fn holds_strings<L: Ladder>(page: &mut [u8]) -> bool {
+/// What a comparison or fingerprint leaf has for keys; `None` for a dense one. A fingerprint leaf is
+/// sorted if its places are not in order.
+pub fn key_traits<L: Ladder>(page: &mut [u8]) -> Option<KeyTraits> {
     if LeafLayout::of(page) == LeafLayout::Fingerprint {
         FingerprintLeafMut::new(page).sort();
     }
-    let mut keys = Keys::default();
+    let mut keys = KeyTraits::default();
     match plain_leaf::<L>(page) {
         Leaf::Comparison(leaf) => {
             for index in 0..count(page) {
@@ -116,14 +127,21 @@ pub fn holds_strings<L: Ladder>(page: &mut [u8]) -> bool {
                 keys.add(head_of(&suffix), suffix.len());
             }
         }
-        Leaf::SemiDense(_) | Leaf::FullyDense(_) => return false,
+        Leaf::SemiDense(_) | Leaf::FullyDense(_) => return None,
     }
-    keys.are_strings(prefix(page).len())
+    Some(keys)
+}
+
+/// Whether the keys of a comparison or fingerprint leaf are strings, in the sense of the head of this
+/// file. A fingerprint leaf is sorted if its places are not in order.
+pub fn holds_strings<L: Ladder>(page: &mut [u8]) -> bool {
+    let prefix_len = prefix(page).len();
+    key_traits::<L>(page).is_some_and(|keys| keys.are_strings(prefix_len))
 }
 
 /// Whether the keys of records that have a prefix of so many bytes in common are strings.
 pub(super) fn are_strings(records: &Records, prefix_len: usize) -> bool {
-    let mut keys = Keys::default();
+    let mut keys = KeyTraits::default();
     for (key, _) in records.iter() {
         let suffix = key.get(prefix_len..).unwrap_or(&[]);
         keys.add(head_of(suffix), suffix.len());

@@ -27,7 +27,7 @@
 //! | `cursor`, `leaf_copy` | ordered iteration, both ways |
 //! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
-//! | `walk`, `verify`, `stats`, `drop` | whole-tree passes |
+//! | `walk`, `verify`, `stats`, `show`, `drop` | whole-tree passes |
 
 mod adapt;
 mod bulk;
@@ -43,6 +43,7 @@ mod leaf_copy;
 mod merge;
 mod read_ahead;
 mod retry;
+mod show;
 mod split;
 mod stats;
 #[cfg(test)]
@@ -55,6 +56,7 @@ mod write;
 pub use bulk::BulkLoad;
 pub use change::Swap;
 pub use cursor::Cursor;
+pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};
 pub use value::{INLINE_BYTES, Value};
 pub use verify::{Finding, TreeDefect};

@@ -119,7 +119,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         )
     }
 
-    fn defects(&self, visit: &Visit<'_>) -> Vec<TreeDefect> {
+    pub(super) fn defects(&self, visit: &Visit<'_>) -> Vec<TreeDefect> {
         let page = visit.bytes;
         let mut defects = Vec::new();
         if header::page_id(page) != visit.id {

@@ -41,6 +41,8 @@ pub(super) enum Go {
     Down,
     /// It is passed over.
     Past,
+    /// Nothing more is shown.
+    End,
 }
 
 /// One level of the path: a page, and the fences that its parent gives it.
@@ -58,6 +60,8 @@ struct Done {
     through: Option<Vec<u8>>,
     /// Pages that are needed next and not in memory.
     ahead: Vec<PageId>,
+    /// Whether nothing more is to be shown.
+    ended: bool,
     /// Pages that are passed over.
     unreadable: Vec<PageId>,
     /// A child that was found impossible when it was opened.
@@ -131,7 +135,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             upper: None,
             again,
         });
-        if go == Go::Past || level == 0 || !fits(&bytes, level) {
+        if go != Go::Down || level == 0 || !fits(&bytes, level) {
             return Ok(());
         }
         let step = Step { mark: root.mark(), bytes, lower: None, upper: None };
@@ -188,10 +192,14 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 upper: upper.as_deref(),
                 again,
             });
+            done.ended = go == Go::End;
             // A page that is not what its parent says is never taken for an inner node.
             if go == Go::Down && level > 1 && fits(&bytes, level - 1) {
                 let step = Step { mark: page.mark(), bytes, lower, upper: upper.clone() };
                 self.walk_children(&step, level - 1, done, visit)?;
+            }
+            if done.ended {
+                return Ok(());
             }
             finish(done, upper);
         }

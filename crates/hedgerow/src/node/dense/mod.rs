@@ -18,6 +18,7 @@
 //! functions: when a leaf is dense enough, where a comparison leaf is cut so that dense ones come
 //! of it.
 
+mod anatomy;
 mod check;
 mod convert;
 mod criterion;
@@ -36,6 +37,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub(super) use anatomy::{FIELDS, sketch_full, sketch_semi};
 pub use check::{check, load_check};
 pub use convert::to_comparison;
 pub use criterion::{Growth, choose_cut, growth_of, is_dense_enough};

@@ -15,6 +15,7 @@
 //! Records are addressed by *place*, an index of slot and fingerprint. A place is valid until the
 //! next insertion, removal or sort. In a sorted leaf places are in the order of the keys.
 
+mod anatomy;
 mod build;
 mod check;
 mod convert;
@@ -26,6 +27,7 @@ mod sort;
 mod split;
 mod write;
 
+pub(super) use anatomy::{FIELDS, WIDE_SLOTS, sketch};
 pub use check::{check, load_check};
 pub use convert::{comparison_to_fingerprint, fingerprint_to_comparison};
 pub use hash::{FUNCTION, fingerprint};
