@@ -3,9 +3,10 @@
 //! Each command's own arguments are declared beside it; here is what they share. Wrong arguments end
 //! with exit code 2 before any store is touched.
 
-use crate::commands::{count, del, get, load, put, scan, stat, tour, verify};
+use crate::commands::{count, del, get, load, pages, put, scan, stat, tour, verify};
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hedgerow::{LeafLayout, LeafPolicy};
 
 const AFTER_HELP: &str = "\
 Keys and values on the command line and in the output are text with these escapes:
@@ -54,6 +55,44 @@ pub enum Format {
     Json,
 }
 
+/// How the leaves of a store that is written get their layouts.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct LeafArgs {
+    /// Layout of the leaves that are written: by their keys and their use, or one for all whose keys
+    /// allow it
+    #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = Leaves::Adaptive)]
+    pub leaves: Leaves,
+}
+
+/// See [`LeafArgs`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Leaves {
+    /// Each leaf has the layout that is good for its keys and for how it is used
+    #[default]
+    Adaptive,
+    /// Sorted, searched by the first four bytes of each key
+    Comparison,
+    /// Unsorted, searched by a hash of one byte of each key
+    Fingerprint,
+    /// A slot for each number between the keys, values of any size
+    SemiDense,
+    /// An array of values of one size, indexed by the key
+    FullyDense,
+}
+
+impl Leaves {
+    /// What the engine calls it.
+    pub fn policy(self) -> LeafPolicy {
+        match self {
+            Leaves::Adaptive => LeafPolicy::Adaptive,
+            Leaves::Comparison => LeafPolicy::Fixed(LeafLayout::Comparison),
+            Leaves::Fingerprint => LeafPolicy::Fixed(LeafLayout::Fingerprint),
+            Leaves::SemiDense => LeafPolicy::Fixed(LeafLayout::SemiDense),
+            Leaves::FullyDense => LeafPolicy::Fixed(LeafLayout::FullyDense),
+        }
+    }
+}
+
 /// The commands, one file each.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -73,6 +112,8 @@ pub enum Command {
     Count(count::CountArgs),
     /// Show shape, fill, space and memory of a store
     Stat(stat::StatArgs),
+    /// Draw pages byte by byte, or the tree as a picture
+    Pages(pages::PagesArgs),
     /// Check a whole store for damage
     Verify(verify::VerifyArgs),
 }

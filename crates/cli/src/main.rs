@@ -10,6 +10,7 @@ mod commands;
 mod escape;
 mod failure;
 mod interrupt;
+mod layouts;
 mod output;
 mod progress;
 mod size;
@@ -45,6 +46,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Scan(args) => commands::scan::run(common, args),
         Command::Count(args) => commands::count::run(common, args),
         Command::Stat(args) => commands::stat::run(common, args),
+        Command::Pages(args) => commands::pages::run(common, args),
         Command::Verify(args) => commands::verify::run(common, args),
     }
 }

@@ -1,6 +1,6 @@
 //! The engine's calls that several commands share, with words about what was being done.
 
-use crate::args::{Common, RangeArgs};
+use crate::args::{Common, LeafArgs, RangeArgs};
 use crate::failure::Failure;
 use crate::interrupt;
 use hedgerow::{Database, Error, Keyspace, Options, Range};
@@ -13,6 +13,11 @@ fn options(common: &Common) -> Options {
         Some(bytes) => Options::new().memory_limit_bytes(bytes),
         None => Options::new(),
     }
+}
+
+/// Options for a store that is written.
+fn writing(common: &Common, leaves: LeafArgs) -> Options {
+    options(common).leaves(leaves.leaves.policy())
 }
 
 /// Adds to an error what was being done to which store, unless it says so itself.
@@ -32,18 +37,18 @@ pub fn open_read_only(common: &Common, path: &Path) -> Result<Database, Failure>
 }
 
 /// Opens a store that must exist, for writing.
-pub fn open(common: &Common, path: &Path) -> Result<Database, Failure> {
-    options(common).open(path).map_err(failed("open", path))
+pub fn open(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, Failure> {
+    writing(common, leaves).open(path).map_err(failed("open", path))
 }
 
 /// Opens a store for writing, and creates it if there is none.
-pub fn open_or_create(common: &Common, path: &Path) -> Result<Database, Failure> {
-    options(common).open_or_create(path).map_err(failed("open", path))
+pub fn open_or_create(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, Failure> {
+    writing(common, leaves).open_or_create(path).map_err(failed("open", path))
 }
 
 /// Creates a store where there must be none.
-pub fn create(common: &Common, path: &Path) -> Result<Database, Failure> {
-    options(common).create(path).map_err(failed("create", path))
+pub fn create(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, Failure> {
+    writing(common, leaves).create(path).map_err(failed("create", path))
 }
 
 /// The keyspace of the arguments, which must exist.

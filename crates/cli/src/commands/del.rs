@@ -1,6 +1,6 @@
 //! `hedgerow del STORE KEY`: deletes one key; exit code 3 if it is not there.
 
-use crate::args::Common;
+use crate::args::{Common, LeafArgs};
 use crate::escape::{self, Bytes};
 use crate::failure::Failure;
 use crate::store;
@@ -19,7 +19,7 @@ pub struct DelArgs {
 
 /// Deletes the key and closes the store.
 pub fn run(common: &Common, args: &DelArgs) -> Result<(), Failure> {
-    let db = store::open(common, &args.store)?;
+    let db = store::open(common, LeafArgs::default(), &args.store)?;
     let deleted = store::keyspace(&db, common, &args.store).and_then(|keyspace| {
         let was_there =
             keyspace.remove(&args.key.0).map_err(store::failed("write to", &args.store))?;

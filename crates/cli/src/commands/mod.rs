@@ -4,6 +4,7 @@ pub mod count;
 pub mod del;
 pub mod get;
 pub mod load;
+pub mod pages;
 pub mod put;
 pub mod scan;
 pub mod stat;

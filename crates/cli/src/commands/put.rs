@@ -1,6 +1,6 @@
 //! `hedgerow put STORE KEY VALUE`: writes one record, durable when the command returns.
 
-use crate::args::Common;
+use crate::args::{Common, LeafArgs};
 use crate::escape::{self, Bytes};
 use crate::failure::Failure;
 use crate::store;
@@ -18,11 +18,14 @@ pub struct PutArgs {
     /// Value, with escapes
     #[arg(value_parser = escape::parse)]
     value: Bytes,
+    /// Their layouts.
+    #[command(flatten)]
+    leaves: LeafArgs,
 }
 
 /// Writes the record and closes the store.
 pub fn run(common: &Common, args: &PutArgs) -> Result<(), Failure> {
-    let db = store::open_or_create(common, &args.store)?;
+    let db = store::open_or_create(common, args.leaves, &args.store)?;
     let written = db
         .keyspace(&common.keyspace)
         .and_then(|keyspace| keyspace.put(&args.key.0, &args.value.0))

@@ -1,12 +1,12 @@
 //! `hedgerow stat STORE`: shape and fill of a keyspace, space of the file, use of memory.
 //!
-//! Reads every page of the keyspace. The names of the JSON fields are stable; new ones may come.
+//! Reads every page of the keyspace; of the others, too, to count their leaves by layout. The names of the JSON fields are stable; new ones may come.
 
 use crate::args::{Common, Format};
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::size::{show_bytes, show_count};
-use crate::store;
+use crate::{layouts, store};
 use clap::Args;
 use hedgerow::{LevelStats, SpaceReport, Stats, TreeStats};
 use serde_json::{Value as Json, json};
@@ -27,6 +27,8 @@ struct Figures {
     keyspace: String,
     keyspaces: Vec<String>,
     tree: TreeStats,
+    /// All keyspaces by name, this one too.
+    trees: Vec<(String, TreeStats)>,
     space: SpaceReport,
     stats: Stats,
     /// Pages of the keyspace that the walk found in memory.
@@ -46,7 +48,16 @@ pub fn run(common: &Common, args: &StatArgs) -> Result<(), Failure> {
         // A page that was evicted before the walk came to it was read twice.
         let hits = tree.pages().saturating_sub(stats.pool.faults - read_before);
         let keyspace = common.keyspace.clone();
-        Ok(Figures { keyspace, keyspaces, tree, space: db.space_report()?, stats, hits })
+        let space = db.space_report()?;
+        let mut trees = Vec::with_capacity(keyspaces.len());
+        for name in &keyspaces {
+            if *name == keyspace {
+                trees.push((name.clone(), tree.clone()));
+            } else if let Some(other) = db.open_keyspace(name)? {
+                trees.push((name.clone(), other.stats()?));
+            }
+        }
+        Ok(Figures { keyspace, keyspaces, tree, trees, space, stats, hits })
     };
     let figures: hedgerow::Result<Figures> = gather();
     let figures = figures.map_err(store::failed("read", &args.store))?;
@@ -97,7 +108,7 @@ fn memory_rows(stats: &Stats) -> [(&'static str, u64); 6] {
 }
 
 fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
-    let Figures { keyspace, keyspaces, tree, space, stats, hits } = figures;
+    let Figures { keyspace, keyspaces, tree, trees, space, stats, hits } = figures;
     let names = keyspaces.join(", ");
     out.line(&format!("keyspace   {keyspace} (of {}: {names})", keyspaces.len()))?;
     out.line(&format!("keys       {}", show_count(tree.records())))?;
@@ -120,6 +131,7 @@ fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
     if let Some(leaves) = tree.levels.first() {
         print_histogram(out, leaves)?;
     }
+    print_layouts(out, trees)?;
 
     out.line(&format!("\nfile       {}", show_bytes(space.file_bytes)))?;
     for (purpose, bytes) in space_rows(space) {
@@ -152,8 +164,24 @@ fn print_histogram(out: &mut Out, leaves: &LevelStats) -> Result<(), Failure> {
     Ok(())
 }
 
+fn print_layouts(out: &mut Out, trees: &[(String, TreeStats)]) -> Result<(), Failure> {
+    out.line("\nlayout            leaves       records  records/leaf  keyspace")?;
+    for (name, tree) in trees {
+        for (layout, leaves) in layouts::used(tree) {
+            out.line(&format!(
+                "{:<12} {:>11} {:>13} {:>13.1}  {name}",
+                layout.name(),
+                show_count(leaves.pages),
+                show_count(leaves.records),
+                layouts::records_a_leaf(leaves),
+            ))?;
+        }
+    }
+    Ok(())
+}
+
 fn as_json(figures: &Figures) -> Json {
-    let Figures { keyspace, keyspaces, tree, space, stats, hits } = figures;
+    let Figures { keyspace, keyspaces, tree, trees, space, stats, hits } = figures;
     let levels: Vec<Json> = tree
         .levels
         .iter()
@@ -172,6 +200,8 @@ fn as_json(figures: &Figures) -> Json {
             })
         })
         .collect();
+    let by_keyspace = trees.iter().map(|(name, tree)| (name.clone(), layouts::as_json(tree)));
+    let by_keyspace: serde_json::Map<String, Json> = by_keyspace.collect();
     let memory = &stats.memory;
     json!({
         "keyspace": keyspace,
@@ -181,6 +211,8 @@ fn as_json(figures: &Figures) -> Json {
         "page_bytes": tree.page_bytes,
         "checkpoint": stats.checkpoint,
         "levels": levels,
+        "layouts": layouts::as_json(tree),
+        "layouts_by_keyspace": by_keyspace,
         "space": {
             "file_bytes": space.file_bytes,
             "header_bytes": space.header_bytes,

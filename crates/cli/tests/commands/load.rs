@@ -74,6 +74,34 @@ fn an_input_that_cannot_be_read_leaves_no_store_behind() {
 }
 
 #[test]
+fn the_layout_of_leaves_is_the_one_that_was_asked_for() {
+    let scratch = Scratch::new("load-leaves");
+    // Values of several lengths: no fully dense leaf takes them.
+    let numbers: String = (0..4_000_usize)
+        .map(|n| format!("n\\x{:02x}\\x{:02x}\t{}\n", n / 256, n % 256, "v".repeat(n % 7)))
+        .collect();
+    let file = scratch.file("numbers.txt", &numbers);
+    for (asked, found) in [
+        ("comparison", "comparison"),
+        ("fingerprint", "fingerprint"),
+        ("semi-dense", "semi-dense"),
+        ("fully-dense", "comparison"),
+    ] {
+        let store = scratch.path(&format!("{asked}.hrow"));
+        run(&["load", &store, &file, "--escaped", "--leaves", asked]).code(0);
+        let layouts = run(&["stat", &store, "--format", "json"]).code(0).json();
+        // A tree begins with a leaf of another layout, which is converted when it is full.
+        let records = layouts["layouts"][found]["records"].as_u64().unwrap();
+        assert!(records > 3_000, "{asked}: {:#}", layouts["layouts"]);
+        let sound = run(&["verify", &store]).code(0);
+        assert!(sound.text().starts_with("sound"));
+    }
+    let store = scratch.path("none.hrow");
+    run(&["load", &store, &file, "--leaves", "oak"]).code(2).stderr_has("fully-dense");
+    assert!(!Path::new(&store).exists());
+}
+
+#[test]
 fn json_tells_the_count() {
     let scratch = Scratch::new("load-json");
     let store = scratch.store();

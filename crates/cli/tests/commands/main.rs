@@ -10,6 +10,7 @@ mod full_disk;
 mod get;
 mod load;
 mod manners;
+mod pages;
 mod put;
 mod scan;
 mod stat;

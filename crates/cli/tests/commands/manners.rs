@@ -7,11 +7,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
 
-const READERS: [&[&str]; 5] = [
+const READERS: [&[&str]; 6] = [
     &["get", "STORE", "k"],
     &["scan", "STORE"],
     &["count", "STORE"],
     &["stat", "STORE"],
+    &["pages", "STORE"],
     &["verify", "STORE"],
 ];
 
@@ -48,7 +49,7 @@ fn help_and_version_are_data() {
     for word in ["tour", "load", "verify", "Exit codes", "\\xNN"] {
         assert!(help.text().contains(word), "{word}");
     }
-    for name in ["tour", "load", "get", "put", "del", "scan", "count", "stat", "verify"] {
+    for name in ["tour", "load", "get", "put", "del", "scan", "count", "stat", "pages", "verify"] {
         let help = run(&[name, "--help"]).code(0).silent();
         assert!(help.text().contains("--memory-limit"), "{name}");
     }

@@ -34,6 +34,38 @@ fn the_figures_add_up() {
 }
 
 #[test]
+fn leaves_are_counted_by_layout_in_every_keyspace() {
+    let words: String = (0..3_000).map(|n| format!("a key of many bytes {n:04}\tv\n")).collect();
+    // Escapes: eight-byte numbers, big-endian, with values of one length.
+    let number = |n: u32| n.to_be_bytes().map(|byte| format!("\\x{byte:02x}")).concat();
+    let numbers: String = (0..5_000).map(|n| format!("{}\tvalue{n:04}\n", number(n))).collect();
+    let (scratch, store) = Scratch::loaded("stat-layouts", words);
+    let file = scratch.file("numbers.txt", numbers);
+    let load = ["load", &store, &file, "--escaped", "--keyspace", "numbers", "--format", "json"];
+    let loaded = run(&load).code(0).json();
+    assert!(loaded["adaptation"]["by_splits"].as_u64().unwrap() > 0, "{loaded:#}");
+
+    let json = run(&["stat", &store, "--format", "json"]).code(0).json();
+    let by_keyspace = json["layouts_by_keyspace"].as_object().unwrap();
+    let sum = |of: &serde_json::Value, what: &str| {
+        let layouts = of.as_object().unwrap().values();
+        layouts.map(|layout| layout[what].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!(by_keyspace["default"], json["layouts"]);
+    assert_eq!(json["layouts"]["fully-dense"]["leaves"], 0);
+    assert_eq!(sum(&by_keyspace["numbers"], "records"), 5_000);
+    // Leaves that were split off and are not full yet have not become dense.
+    assert!(by_keyspace["numbers"]["fully-dense"]["records"].as_u64().unwrap() > 4_000);
+    assert_eq!(sum(&by_keyspace["default"], "records"), 3_000);
+    assert_eq!(sum(&json["layouts"], "leaves"), json["levels"][0]["pages"].as_u64().unwrap());
+
+    let human = run(&["stat", &store]).code(0);
+    let mut rows = human.text().lines().filter(|line| line.ends_with("  numbers"));
+    assert!(rows.any(|row| row.starts_with("fully dense ")), "{}", human.text());
+    assert!(human.text().lines().any(|line| line.ends_with("  default")), "{}", human.text());
+}
+
+#[test]
 fn people_get_a_table_and_a_histogram() {
     let (_scratch, store) = Scratch::loaded("stat-human", "a\nb\nc\n");
     let human = run(&["stat", &store, "--memory-limit", "16MiB"]).code(0).silent();

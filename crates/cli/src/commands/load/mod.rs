@@ -11,13 +11,13 @@
 
 mod reader;
 
-use crate::args::{Common, Format};
+use crate::args::{Common, Format, LeafArgs};
 use crate::escape;
 use crate::failure::Failure;
 use crate::output::Out;
-use crate::{interrupt, progress, size, store};
+use crate::{interrupt, layouts, progress, size, store};
 use clap::Args;
-use hedgerow::Keyspace;
+use hedgerow::{AdaptationValues, Keyspace};
 use indicatif::ProgressBar;
 use reader::{Block, Input};
 use serde_json::json;
@@ -42,6 +42,9 @@ pub struct LoadArgs {
     /// Lines have escapes, as `scan` prints them
     #[arg(long)]
     escaped: bool,
+    /// Their layouts.
+    #[command(flatten)]
+    leaves: LeafArgs,
 }
 
 /// Batches that wait for a worker before the router waits for it.
@@ -69,7 +72,7 @@ struct Load<'a> {
 pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     // The input first: a name with a mistake in it must not leave an empty store behind.
     let input = Input::open(&args.file)?;
-    let db = store::open_or_create(common, &args.store)?;
+    let db = store::open_or_create(common, args.leaves, &args.store)?;
     let threads = args.threads.map_or_else(default_threads, usize::from);
     let started = Instant::now();
     let mut written = 0;
@@ -77,8 +80,9 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
         .keyspace(&common.keyspace)
         .map_err(store::failed("write to", &args.store))
         .and_then(|keyspace| load(&keyspace, input, args.escaped, threads, &mut written));
+    let adaptation = db.stats().map(|stats| stats.adaptation).unwrap_or_default();
     store::close(db, &args.store, loaded)?;
-    report(common, written, started.elapsed().as_secs_f64())
+    report(common, written, started.elapsed().as_secs_f64(), &adaptation)
 }
 
 /// One thread for each processor, at most 8: a store seldom gains from more.
@@ -216,16 +220,29 @@ fn write_line(state: &Load<'_>, line: &[u8], number: u64) -> Result<(), Failure>
         .map_err(|error| Failure::Engine(format!("cannot write line {number}"), error))
 }
 
-fn report(common: &Common, written: u64, seconds: f64) -> Result<(), Failure> {
+fn report(
+    common: &Common,
+    written: u64,
+    seconds: f64,
+    adaptation: &AdaptationValues,
+) -> Result<(), Failure> {
     match common.format {
         Format::Human => {
             let (count, rate) = (size::show_count(written), size::show_rate(written, seconds));
             eprintln!("loaded {count} records in {seconds:.2} s ({rate})");
+            let adapted = layouts::adapted(adaptation);
+            if !adapted.is_empty() {
+                eprintln!("leaves that changed their layout: {adapted}");
+            }
             Ok(())
         }
         Format::Json => {
             let mut out = Out::new();
-            out.json(&json!({ "records": written, "seconds": seconds }))?;
+            out.json(&json!({
+                "records": written,
+                "seconds": seconds,
+                "adaptation": layouts::adaptation_json(adaptation),
+            }))?;
             out.finish()
         }
     }

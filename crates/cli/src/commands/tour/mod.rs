@@ -8,7 +8,7 @@ mod records;
 mod report;
 mod steps;
 
-use crate::args::Common;
+use crate::args::{Common, LeafArgs};
 use crate::commands::load::default_threads;
 use crate::failure::Failure;
 use crate::size::{show_bytes, show_count};
@@ -33,6 +33,9 @@ pub struct TourArgs {
     /// Threads that work [default: one for each processor, at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    /// Their layouts.
+    #[command(flatten)]
+    leaves: LeafArgs,
 }
 
 /// The smallest limit that the tour sets by itself.
@@ -75,7 +78,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
     let mut report = Report::new(common.format, path);
     introduce(&mut report, &records, path, limit_bytes, threads)?;
 
-    let db = store::create(&common, path)?;
+    let db = store::create(&common, args.leaves, path)?;
     work(&db, &common, &records, threads, path, &mut report)?;
     report.step("close", || {
         db.close().map_err(store::failed("close", path))?;
@@ -83,7 +86,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
     })?;
     let mut reopened = None;
     report.step("reopen", || {
-        reopened = Some(store::open(&common, path)?);
+        reopened = Some(store::open(&common, args.leaves, path)?);
         Ok((0, "nothing is read but what is asked for".to_owned()))
     })?;
     if let Some(db) = reopened {
