@@ -15,6 +15,7 @@ fn every_step_is_right_and_reported() {
         names,
         [
             "load",
+            "walk leaves",
             "look up",
             "look up many",
             "look up absent",
@@ -30,6 +31,21 @@ fn every_step_is_right_and_reported() {
     );
     assert_eq!(steps[0]["count"], 40_000);
     assert_eq!(json["records_left"], 20_000);
+    // Each leaf after the load is in one row, and both sets have some.
+    let leaves = json["leaves"].as_array().unwrap();
+    let records: u64 = leaves.iter().map(|row| row["records"].as_u64().unwrap()).sum();
+    assert_eq!(records, 40_000);
+    for set in ["URLs", "composite keys"] {
+        let rows: Vec<_> = leaves.iter().filter(|row| row["keys"] == set).collect();
+        assert!(!rows.is_empty(), "{leaves:#?}");
+        for row in rows.into_iter().filter(|row| row["layout"] == "fingerprint") {
+            // What makes a leaf a fingerprint leaf is one of these two.
+            let count = |name: &str| row[name].as_u64().unwrap();
+            let reasons = count("leaves_with_heads_alike") + count("leaves_with_long_keys");
+            assert!(reasons >= count("leaves") / 2, "{row:#}");
+        }
+    }
+    assert!(json["adaptation"]["by_splits"].as_u64().unwrap() > 0, "{json:#}");
     run(&["count", &store]).code(0).stdout("20000\n");
 }
 

@@ -4,6 +4,7 @@
 //! quarter of their bytes. The store is a temporary file that goes away, on failures and on Ctrl-C
 //! too, unless `--store` names a place for it.
 
+mod leaves;
 mod records;
 mod report;
 mod steps;
@@ -12,9 +13,10 @@ use crate::args::{Common, LeafArgs};
 use crate::commands::load::default_threads;
 use crate::failure::Failure;
 use crate::size::{show_bytes, show_count};
-use crate::store;
+use crate::{layouts, store};
 use clap::Args;
-use hedgerow::Database;
+use hedgerow::{AdaptationValues, Database};
+use leaves::LeafTable;
 use records::Records;
 use report::Report;
 use std::path::{Path, PathBuf};
@@ -79,7 +81,8 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
     introduce(&mut report, &records, path, limit_bytes, threads)?;
 
     let db = store::create(&common, args.leaves, path)?;
-    work(&db, &common, &records, threads, path, &mut report)?;
+    let leaves = work(&db, &common, &records, threads, path, &mut report)?;
+    let adapted = db.stats().map_err(store::failed("read", path))?.adaptation;
     report.step("close", || {
         db.close().map_err(store::failed("close", path))?;
         Ok((0, "a last checkpoint".to_owned()))
@@ -93,6 +96,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
         check(&db, &common, &records, threads, path, &mut report)?;
         db.close().map_err(store::failed("close", path))?;
     }
+    tell_of_leaves(&mut report, &leaves, &adapted)?;
     report.finish()?;
     if !place.is_temporary {
         eprintln!("the store is yours: hedgerow stat {}", path.display());
@@ -130,7 +134,19 @@ fn introduce(
     report.columns()
 }
 
-/// Loads, reads and changes the records, and lets the file shrink.
+/// Says which layouts the leaves have, and why.
+fn tell_of_leaves(
+    report: &mut Report,
+    leaves: &LeafTable,
+    adapted: &AdaptationValues,
+) -> Result<(), Failure> {
+    report.fact("leaves", leaves.as_json());
+    report.fact("adaptation", layouts::adaptation_json(adapted));
+    leaves.print(report, adapted)
+}
+
+/// Loads, reads and changes the records, and lets the file shrink. Gives the leaves as they were after
+/// the load.
 fn work(
     db: &Database,
     common: &Common,
@@ -138,10 +154,17 @@ fn work(
     threads: usize,
     path: &Path,
     report: &mut Report,
-) -> Result<(), Failure> {
+) -> Result<LeafTable, Failure> {
     let keyspace = db.keyspace(&common.keyspace).map_err(store::failed("write to", path))?;
     let context = Context { keyspace: &keyspace, records, threads };
     report.step("load", || with(steps::load(&context), "real keys in random order"))?;
+    let mut leaves = None;
+    report.step("walk leaves", || {
+        let table = LeafTable::gather(&keyspace).map_err(store::failed("read", path))?;
+        let how = format!("{} leaves, see below", show_count(table.leaves()));
+        leaves = Some(table);
+        Ok((0, how))
+    })?;
     report.step("look up", || with(steps::look_up(&context), "at random"))?;
     report.step("look up many", || {
         with(steps::look_up_together(&context), "at random, 64 with each call")
@@ -161,7 +184,8 @@ fn work(
         let (before, after) =
             (show_bytes(before), show_bytes(report::file_bytes(path).unwrap_or(0)));
         Ok((0, format!("{before} to {after} by {rounds} checkpoints")))
-    })
+    })?;
+    Ok(leaves.expect("a step that has not failed has gathered them"))
 }
 
 /// Checks everything after reopening.

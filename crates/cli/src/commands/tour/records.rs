@@ -103,6 +103,11 @@ impl Records {
     }
 }
 
+/// Whether a key is of the set of URLs.
+pub fn is_url(key: &[u8]) -> bool {
+    key.starts_with(b"http")
+}
+
 /// The value of a key: version, hash of the key, and as much of the key's end as fits.
 pub fn value_of(key: &[u8], version: u32) -> [u8; VALUE_BYTES] {
     let mut value = [b' '; VALUE_BYTES];

@@ -1,7 +1,7 @@
 //! The steps of the tour. Each does one thing to all or some records, from several threads where
 //! that makes sense, and checks every answer; a wrong one ends the tour.
 
-use super::records::{RecordId, Records, VALUE_BYTES, value_of};
+use super::records::{RecordId, Records, VALUE_BYTES, is_url, value_of};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::progress;
@@ -205,7 +205,7 @@ pub fn check_all(context: &Context<'_>) -> Result<u64, Failure> {
 
 /// The prefix up to the host of a URL, or up to the forum of a composite key.
 fn site_of(key: &[u8]) -> &[u8] {
-    let slashes = if key.starts_with(b"http") { 3 } else { 1 };
+    let slashes = if is_url(key) { 3 } else { 1 };
     let ends = key.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at + 1);
     &key[..ends.take(slashes).last().unwrap_or(key.len())]
 }
