@@ -374,6 +374,7 @@ impl<'p> PoolSession<'p, MemoryPool> for MemorySession<'p> {
         if let Some(absences) = &self.pool.absences {
             absences.absent[id.0 as usize].store(false, Ordering::Release);
         }
+        frame.tally.forget();
         frame.page.store(id.0, Ordering::Relaxed);
         self.pool.given_out.fetch_add(1, Ordering::Relaxed);
         let mut page = ExclusivePage::new(self.pool, FrameId(id.0), id, guard);

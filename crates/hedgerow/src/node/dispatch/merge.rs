@@ -16,8 +16,8 @@ use crate::node::write::{NoSpace, NodeMut};
 use crate::page::header::NEWEST_LSN;
 use hedgerow_sync::optimistic::PageBytes;
 
-/// Bytes that a leaf would use which holds what `left` and its right neighbour `right` hold; more than
-/// a page if they cannot be merged. Never too few.
+/// Bytes that a leaf would use which holds what `left` and its right neighbour `right` hold, in the
+/// layout that [`merge_leaves`] would give it; more than a page if they cannot be merged. Never too few.
 pub fn merge_leaf_space<L: Ladder>(
     left: &[u8],
     right: &[u8],
@@ -27,17 +27,20 @@ pub fn merge_leaf_space<L: Ladder>(
     if left.len() != right.len() {
         return usize::MAX;
     }
-    match (LeafLayout::of(left), LeafLayout::of(right)) {
-        _ if !L::HINTS => merge_space::<L>(left, right),
+    let in_their_layout = match (LeafLayout::of(left), LeafLayout::of(right)) {
+        _ if !L::HINTS => return merge_space::<L>(left, right),
         (LeafLayout::Comparison, LeafLayout::Comparison) => merge_space::<L>(left, right),
         (LeafLayout::Fingerprint, LeafLayout::Fingerprint) => fingerprint::merge_space(left, right),
-        _ => {
-            let mut copy = left.to_vec();
-            match merge_leaves::<L>(&mut copy, right, policy, scans_are_common) {
-                Ok(()) => plain_leaf::<L>(&copy).used_bytes(),
-                Err(NoSpace) => usize::MAX,
-            }
-        }
+        _ => 0,
+    };
+    if in_their_layout > left.len() {
+        return in_their_layout;
+    }
+    // The merged leaf may get another layout, in which it takes more.
+    let mut copy = left.to_vec();
+    match merge_leaves::<L>(&mut copy, right, policy, scans_are_common) {
+        Ok(()) => plain_leaf::<L>(&copy).used_bytes().max(in_their_layout),
+        Err(NoSpace) => usize::MAX,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the tree on a heap of pages: against a model, under threads, with damage.
 
+mod adaptive;
 mod concurrent;
 mod cursors;
 mod damage;
