@@ -256,6 +256,37 @@ pub struct TreeShape {
     pub leaves: u64,
     /// Nodes that hold children.
     pub inner_nodes: u64,
+    /// The leaves by layout, where the competitor has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layouts: Option<LeafCounts>,
+}
+
+/// Leaves of a tree by the layouts of "B-Trees Are Back".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeafCounts {
+    /// Sorted, searched by heads and hints.
+    pub comparison: u64,
+    /// Unsorted, searched by one-byte hashes.
+    pub fingerprint: u64,
+    /// A slot for each number, values of any size.
+    pub semi_dense: u64,
+    /// An array of values of one size.
+    pub fully_dense: u64,
+}
+
+impl LeafCounts {
+    /// Each layout's share of all leaves in percent, by its name in reports; `None` without leaves.
+    pub fn shares(&self) -> Option<[(&'static str, f64); 4]> {
+        let counts = [
+            ("comparison leaves", self.comparison),
+            ("fingerprint leaves", self.fingerprint),
+            ("semi-dense leaves", self.semi_dense),
+            ("fully dense leaves", self.fully_dense),
+        ];
+        let all: u64 = counts.iter().map(|(_, count)| count).sum();
+        (all > 0).then(|| counts.map(|(name, count)| (name, 100.0 * count as f64 / all as f64)))
+    }
 }
 
 impl TreeShape {
@@ -424,6 +455,13 @@ impl Cell {
             phase.distribution.check().or_else(|what| wrong(&what))?;
         }
         Ok(())
+    }
+}
+
+impl Operation {
+    /// Whether it adds records.
+    pub fn inserts(&self) -> bool {
+        matches!(self, Operation::InsertLast {})
     }
 }
 

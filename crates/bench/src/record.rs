@@ -258,7 +258,7 @@ mod tests {
             phases: vec![phase],
             records: 100,
             store_bytes: Some(4096),
-            tree: Some(TreeShape { height: Some(2), leaves: 9, inner_nodes: 1 }),
+            tree: Some(TreeShape { height: Some(2), leaves: 9, inner_nodes: 1, layouts: None }),
             facts: [("version".to_owned(), "1".to_owned())].into(),
         }
     }
@@ -272,9 +272,21 @@ mod tests {
     }
 
     #[test]
+    fn trees_without_layouts_are_as_they_were_before_layouts_were_counted() {
+        let text = serde_json::to_string(&result()).unwrap();
+        assert!(text.contains("tree") && !text.contains("layouts"), "{text}");
+        assert_eq!(serde_json::from_str::<CellResult>(&text).unwrap(), result());
+    }
+
+    #[test]
     fn lines_survive_json() {
+        let mut with_layouts = result();
+        let layouts = LeafCounts { comparison: 4, fingerprint: 3, semi_dense: 0, fully_dense: 2 };
+        with_layouts.tree =
+            with_layouts.tree.map(|tree| TreeShape { layouts: Some(layouts), ..tree });
         let outcomes = [
             Outcome::Measured(Box::new(result())),
+            Outcome::Measured(Box::new(with_layouts)),
             Outcome::Missing(CellError::NotInstalled("why".into())),
             Outcome::Missing(CellError::Unsupported("why".into())),
             Outcome::Missing(CellError::TimedOut(60)),

@@ -3,7 +3,7 @@
 //! A figure of a competitor is the median over the pairs; its spread is the smallest and the
 //! largest. Ratios are taken within each pair, so that a slow minute that hit both does not show.
 
-use crate::cell::{CellResult, Operation, Phase, PhaseResult};
+use crate::cell::{CellResult, Operation, Phase, PhaseResult, Place};
 use crate::experiments::Figure;
 use crate::record::{Measurement, Outcome, Records};
 use std::collections::BTreeMap;
@@ -90,26 +90,41 @@ enum Source<'a> {
     Phase(&'a str),
     /// Bytes of pages a record at the end.
     Bytes,
+    /// Bytes of memory a record when the last one had been inserted.
+    Memory,
     /// Records a leaf.
     Leaf,
     /// Children an inner node.
     FanOut,
     /// Levels.
     Height,
+    /// How many of a hundred leaves have the layout of this name.
+    Share(&'static str),
 }
 
 impl Source<'_> {
-    const OF_TREES: [Source<'static>; 4] =
-        [Source::Bytes, Source::Leaf, Source::FanOut, Source::Height];
+    const OF_TREES: [Source<'static>; 9] = [
+        Source::Bytes,
+        Source::Memory,
+        Source::Leaf,
+        Source::FanOut,
+        Source::Height,
+        Source::Share("comparison leaves"),
+        Source::Share("fingerprint leaves"),
+        Source::Share("semi-dense leaves"),
+        Source::Share("fully dense leaves"),
+    ];
 
     fn name(&self) -> &str {
         match self {
             Source::Load => "load",
             Source::Phase(name) => name,
             Source::Bytes => "bytes a record",
+            Source::Memory => "memory a record",
             Source::Leaf => "records a leaf",
             Source::FanOut => "fan-out",
             Source::Height => "height",
+            Source::Share(layout) => layout,
         }
     }
 }
@@ -239,7 +254,7 @@ fn phase_result<'a>(measurement: &'a Measurement, source: Source<'_>) -> Option<
     let name = match source {
         Source::Load => return Some(&result.load),
         Source::Phase(name) => name,
-        Source::Bytes | Source::Leaf | Source::FanOut | Source::Height => return None,
+        _ => return None,
     };
     let at = measurement.cell.phases.iter().position(|phase| phase.name == name)?;
     result.phases.get(at)
@@ -267,9 +282,14 @@ fn value(measurement: &Measurement, figure: Figure, source: Source<'_>) -> Optio
     let all = measurement.result()?;
     match source {
         Source::Bytes => bytes_of_pages(all),
+        Source::Memory => memory(measurement, all),
         Source::Leaf => all.tree?.records_a_leaf(all.records),
         Source::FanOut => all.tree?.fan_out(),
         Source::Height => all.tree?.height.map(f64::from),
+        Source::Share(layout) => {
+            let shares = all.tree?.layouts?.shares()?;
+            shares.into_iter().find_map(|(name, share)| (name == layout).then_some(share))
+        }
         Source::Load | Source::Phase(_) => {
             let result = phase_result(measurement, source)?;
             match figure {
@@ -287,6 +307,18 @@ fn value(measurement: &Measurement, figure: Figure, source: Source<'_>) -> Optio
 fn bytes_of_pages(result: &CellResult) -> Option<f64> {
     let bytes = result.store_bytes.filter(|_| result.records > 0)?;
     Some(bytes as f64 / result.records as f64)
+}
+
+/// Bytes of memory a record when the last one had been inserted: later, what phases have of their own
+/// is in it. `None` in files, where memory is a cache.
+fn memory(measurement: &Measurement, result: &CellResult) -> Option<f64> {
+    if measurement.cell.place == Place::File || result.records == 0 {
+        return None;
+    }
+    let phases = measurement.cell.phases.iter().zip(&result.phases);
+    let last = phases.rev().find(|(phase, _)| phase.operation.inserts());
+    let last = last.map_or(&result.load, |(_, of_phase)| of_phase);
+    Some(last.memory_bytes? as f64 / result.records as f64)
 }
 
 fn bytes_a_record(
@@ -309,7 +341,7 @@ fn bytes_a_record(
 mod tests {
     use super::*;
 
-    use crate::cell::{Cell, KeyKind, KeySet, LoadOrder, PROTOCOL, Place, TreeShape};
+    use crate::cell::{Cell, KeyKind, KeySet, LeafCounts, LoadOrder, PROTOCOL, Place, TreeShape};
     use crate::experiments::{self, Size};
 
     /// A process in which the k-th phase of `phases` did 10 operations in `seconds[k]`.
@@ -395,7 +427,15 @@ mod tests {
         let with = |name: &str, leaves: u64, seconds: f64| {
             let mut measurement = measurement(name, (1, 1), phases, &[seconds]);
             if let Outcome::Measured(result) = &mut measurement.outcome {
-                result.tree = Some(TreeShape { height: Some(2), leaves, inner_nodes: 1 });
+                let fingerprint = leaves / 2;
+                let layouts = LeafCounts {
+                    comparison: leaves - fingerprint,
+                    fingerprint,
+                    ..Default::default()
+                };
+                let tree =
+                    TreeShape { height: Some(2), leaves, inner_nodes: 1, layouts: Some(layouts) };
+                result.tree = Some(tree);
                 result.store_bytes = Some((leaves + 1) * 100);
             }
             measurement
@@ -404,11 +444,20 @@ mod tests {
         let records = Records { headers: Vec::new(), measurements, unreadable: Vec::new() };
         let table = &tables(&records)[0];
         let names: Vec<&str> = table.tree.iter().map(|row| row.phase.as_str()).collect();
-        assert_eq!(names, ["bytes a record", "records a leaf", "fan-out", "height"]);
+        let shares = ["comparison", "fingerprint", "semi-dense", "fully dense"];
+        let shares = shares.map(|layout| format!("{layout} leaves"));
+        let shares = shares.each_ref().map(String::as_str);
+        assert_eq!(names[..4], ["bytes a record", "records a leaf", "fan-out", "height"]);
+        assert_eq!(names[4..], shares);
         let figures = |row: &Row, part: fn(&Entry) -> Option<Spread>| -> Vec<Option<f64>> {
             row.entries.iter().map(|entry| part(entry).map(|spread| spread.median)).collect()
         };
-        let [bytes, leaf, fan_out, height] = table.tree.as_slice() else { panic!("{table:?}") };
+        let [bytes, leaf, fan_out, height, comparison, fingerprint, ..] = table.tree.as_slice()
+        else {
+            panic!("{table:?}")
+        };
+        assert_eq!(figures(comparison, |e| e.figure), [Some(60.0), Some(50.0), Some(50.0)]);
+        assert_eq!(figures(fingerprint, |e| e.figure), [Some(40.0), Some(50.0), Some(50.0)]);
         assert_eq!(figures(bytes, |e| e.figure), [Some(60.0), Some(30.0), Some(50.0)]);
         assert_eq!(figures(bytes, |e| e.step), [None, Some(0.5), Some(50.0 / 30.0)]);
         assert_eq!(figures(leaf, |e| e.figure), [Some(2.0), Some(5.0), Some(2.5)]);

@@ -12,7 +12,8 @@ use hedgerow_bench::run;
 use std::path::{Path, PathBuf};
 
 /// The engine's own, each after the one below it.
-const RUNGS: [&str; 4] = ["tree-heap-baseline", "tree-heap-prefix", "tree-heap-heads", "tree-heap"];
+const RUNGS: [&str; 4] =
+    ["tree-heap-baseline", "tree-heap-prefix", "tree-heap-heads", "tree-heap-comparison"];
 
 fn run_smoke(name: &str, pairs: usize, directory: &Path) -> (PathBuf, Vec<Measurement>) {
     let record = directory.join(format!("{name}.jsonl"));
@@ -88,7 +89,7 @@ fn rungs_cost_and_save_space() {
     assert!((0.9..1.2).contains(&hints), "hints take a small part of a page: {hints}");
     let whole = report(&[]);
     assert!(
-        whole.contains("| of the tree |") && whole.contains("| fan-out | tree-heap |"),
+        whole.contains("| of the tree |") && whole.contains("| fan-out | tree-heap-comparison |"),
         "{whole}"
     );
     let alone = hedgerow_bench().args(["report", "--steps"]).arg(&record).output().unwrap();

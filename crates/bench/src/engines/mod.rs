@@ -10,16 +10,24 @@ mod hedgerow;
 #[cfg(target_os = "linux")]
 mod trees;
 
-use crate::cell::{Cell, CellError, CellResult, TreeShape};
+use crate::cell::{Cell, CellError, CellResult, LeafCounts, TreeShape};
 use crate::harness;
-use ::hedgerow::TreeStats;
+use ::hedgerow::{LeafLayout, LeafPolicy, TreeStats};
 
 /// Names of the competitors.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 20] = [
     "hedgerow",
     "hedgerow-get_into",
+    "hedgerow-comparison",
+    "hedgerow-fingerprint",
+    "hedgerow-semi-dense",
+    "hedgerow-fully-dense",
     "btreemap",
     "tree-heap",
+    "tree-heap-comparison",
+    "tree-heap-fingerprint",
+    "tree-heap-semi-dense",
+    "tree-heap-fully-dense",
     "tree-heap-baseline",
     "tree-heap-prefix",
     "tree-heap-heads",
@@ -35,18 +43,46 @@ pub const NAMES: [&str; 12] = [
 /// Errors: `Failed` for a name that is not in [`NAMES`]; those of [`harness::run`].
 pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
     match cell.competitor.as_str() {
-        "hedgerow" => harness::run::<hedgerow::Store<false>>(cell),
         "hedgerow-get_into" => harness::run::<hedgerow::Store<true>>(cell),
+        name if is_of(name, "hedgerow") => harness::run::<hedgerow::Store<false>>(cell),
         "btreemap" => harness::run::<btreemap::Map>(cell),
         other => run_below_the_api(other, cell),
     }
+}
+
+/// What stands behind the name of a competitor whose leaves all have one layout. Without it their
+/// layouts are adaptive.
+const LAYOUTS: [(&str, LeafLayout); 4] = [
+    ("-comparison", LeafLayout::Comparison),
+    ("-fingerprint", LeafLayout::Fingerprint),
+    ("-semi-dense", LeafLayout::SemiDense),
+    ("-fully-dense", LeafLayout::FullyDense),
+];
+
+/// Whether `name` is `family`, with a layout behind it or without.
+fn is_of(name: &str, family: &str) -> bool {
+    let rest = name.strip_prefix(family);
+    rest.is_some_and(|rest| rest.is_empty() || LAYOUTS.iter().any(|(layout, _)| rest == *layout))
+}
+
+/// How the competitor `name` chooses the layouts of its leaves.
+fn leaf_policy(name: &str) -> LeafPolicy {
+    let fixed = LAYOUTS.iter().find(|(layout, _)| name.ends_with(layout));
+    fixed.map_or(LeafPolicy::Adaptive, |(_, layout)| LeafPolicy::Fixed(*layout))
 }
 
 /// The nodes of one of the engine's trees.
 fn shape(stats: &TreeStats) -> TreeShape {
     let leaves = stats.levels.first().map_or(0, |level| level.pages);
     let height = u32::try_from(stats.levels.len()).ok();
-    TreeShape { height, leaves, inner_nodes: stats.pages() - leaves }
+    let of = |layout| stats.leaves_of(layout).pages;
+    let layouts = LeafCounts {
+        comparison: of(LeafLayout::Comparison),
+        fingerprint: of(LeafLayout::Fingerprint),
+        semi_dense: of(LeafLayout::SemiDense),
+        fully_dense: of(LeafLayout::FullyDense),
+    };
+    TreeShape { height, leaves, inner_nodes: stats.pages() - leaves, layouts: Some(layouts) }
 }
 
 /// Those that reach below the public API, and below what other systems than Linux have.
@@ -56,7 +92,6 @@ fn run_below_the_api(name: &str, cell: &Cell) -> Result<CellResult, CellError> {
     use trees::TreeEngine;
     use trees::homes::{Frames, Heap, Vmcache};
     match name {
-        "tree-heap" => harness::run::<TreeEngine<Heap, Hints>>(cell),
         "tree-heap-baseline" => harness::run::<TreeEngine<Heap, Baseline>>(cell),
         "tree-heap-prefix" => harness::run::<TreeEngine<Heap, Prefix>>(cell),
         "tree-heap-heads" => harness::run::<TreeEngine<Heap, Heads>>(cell),
@@ -65,6 +100,7 @@ fn run_below_the_api(name: &str, cell: &Cell) -> Result<CellResult, CellError> {
         "tree-vmcache" => harness::run::<TreeEngine<Vmcache, Hints>>(cell),
         "tree-vmcache-baseline" => harness::run::<TreeEngine<Vmcache, Baseline>>(cell),
         "bare-reads" => bare_reads::run(cell),
+        name if is_of(name, "tree-heap") => harness::run::<TreeEngine<Heap, Hints>>(cell),
         other => Err(CellError::Failed(format!("there is no competitor `{other}` here"))),
     }
 }

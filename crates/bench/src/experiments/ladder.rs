@@ -2,8 +2,8 @@
 //!
 //! Prefix truncation, heads and hints are put on top of each other, in the engine's tree and in the
 //! paper's own programs, and each rung is compared with the one below it. The engine's tree lies in a
-//! heap of pages (`tree-heap` has all three), so that no pool is between; it is synchronised, the
-//! paper's is not.
+//! heap of pages (`tree-heap-comparison` has all three), so that no pool is between; it is synchronised,
+//! the paper's is not. All leaves are comparison leaves.
 
 use super::{Case, Experiment, Figure, GET, INSERT, PAPER_SETS, SCAN_1_50, Size, phase};
 use crate::cell::{KeyKind, LoadOrder, Phase, Place};
@@ -13,7 +13,7 @@ const RUNGS: &[&str] = &[
     "tree-heap-baseline",
     "tree-heap-prefix",
     "tree-heap-heads",
-    "tree-heap",
+    "tree-heap-comparison",
     "btree-cpp-baseline",
     "btree-cpp-prefix",
     "btree-cpp-heads",

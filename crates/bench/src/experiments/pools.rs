@@ -51,7 +51,7 @@ pub fn in_memory(size: Size) -> Experiment {
             "tree-heap-baseline",
             "tree-frames-baseline",
             "tree-vmcache-baseline",
-            "btree-cpp-hints",
+            "btree-cpp-adapt2",
             "btree-cpp-baseline",
             "btree24",
         ],

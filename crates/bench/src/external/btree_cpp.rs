@@ -15,7 +15,8 @@
 use super::common::{self, Deadline, LeftOut, Row, Slot};
 use super::{Adapter, Programs};
 use crate::cell::{
-    Cell, CellError, CellResult, Distribution, KeyKind, LoadOrder, Operation, Place, TreeShape,
+    Cell, CellError, CellResult, Distribution, KeyKind, LeafCounts, LoadOrder, Operation, Place,
+    TreeShape,
 };
 
 /// One program a configuration, each of this name. From `baseline` to `hints` each adds a technique to the one
@@ -249,12 +250,21 @@ fn read_output(
 
 /// The nodes that a row counts. Their levels it does not tell.
 fn tree(row: &Row) -> Result<TreeShape, CellError> {
-    let (mut leaves, mut inner_nodes) = (0, 0);
+    let (mut inner_nodes, mut layouts) = (0, LeafCounts::default());
     for (name, count) in row.numbers("nodeCount_")? {
-        let is_inner = name == "Inner" || name.starts_with("Head");
-        *(if is_inner { &mut inner_nodes } else { &mut leaves }) += count as u64;
+        let sort = match name {
+            "Leaf" => &mut layouts.comparison,
+            "Hash" => &mut layouts.fingerprint,
+            "Dense2" => &mut layouts.semi_dense,
+            "Dense" => &mut layouts.fully_dense,
+            "Inner" | "Head4" | "Head8" => &mut inner_nodes,
+            _ => return Err(CellError::Failed(format!("its nodes `{name}` are of no known kind"))),
+        };
+        *sort += count as u64;
     }
-    Ok(TreeShape { height: None, leaves, inner_nodes })
+    let LeafCounts { comparison, fingerprint, semi_dense, fully_dense } = layouts;
+    let leaves = comparison + fingerprint + semi_dense + fully_dense;
+    Ok(TreeShape { height: None, leaves, inner_nodes, layouts: Some(layouts) })
 }
 
 #[cfg(test)]
@@ -369,7 +379,9 @@ __mem_size_79fbae263695,hints,keys,69226496,115486720,46260224
             result.phases.iter().map(|phase| (phase.operations, phase.seconds)).collect();
         assert_eq!(read, [(50_000, 0.089), (200_000, 0.229), (200_000, 0.465)]);
         assert_eq!(result.store_bytes, Some((10_917 + 132) * 4096));
-        let tree = TreeShape { height: None, leaves: 10_917, inner_nodes: 132 };
+        let layouts = LeafCounts { comparison: 10_917, ..LeafCounts::default() };
+        let tree =
+            TreeShape { height: None, leaves: 10_917, inner_nodes: 132, layouts: Some(layouts) };
         assert_eq!(result.tree, Some(tree));
         assert_eq!(tree.fan_out(), Some((10_917.0 + 131.0) / 132.0));
         assert_eq!(result.phases[2].memory_bytes, Some(46_260_224));

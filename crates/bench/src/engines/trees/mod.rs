@@ -7,7 +7,8 @@
 //! | `tree-vmcache` | at addresses of their own ([`crate::vmcache`]) |
 //!
 //! The nodes have all that "B-Trees Are Back" adds to a slotted page; with `-baseline` behind the name
-//! nothing of it, with `-prefix` prefix truncation, with `-heads` heads beside that. These competitors reach below the public API, into modules that no user sees; there
+//! nothing of it, with `-prefix` prefix truncation, with `-heads` heads beside that; with the name of a
+//! layout behind it all leaves have that one, else each has its own. These competitors reach below the public API, into modules that no user sees; there
 //! is no transaction, no catalogue and no handle between the harness and the tree.
 //!
 //! [`Home`] is the part that differs; `homes` has one for each pool.
@@ -79,7 +80,8 @@ impl<H: Home, L: Ladder> Engine for TreeEngine<H, L> {
 
     fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError> {
         let home = H::create(cell, record_bytes)?;
-        let tree = Tree::create(home.pool().clone(), TREE).map_err(failed)?;
+        let policy = super::leaf_policy(&cell.competitor);
+        let tree = Tree::create_with(home.pool().clone(), TREE, policy).map_err(failed)?;
         Ok(TreeEngine { tree, home, place: cell.place })
     }
 
