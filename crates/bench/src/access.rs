@@ -5,6 +5,7 @@
 
 use crate::cell::{Distribution, Operation, Phase};
 use crate::checksum::mix;
+use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::Zipf;
 use rand_pcg::Pcg64Mcg;
@@ -15,7 +16,8 @@ use std::ops::Range;
 pub struct Accesses {
     /// Numbers of keys, in the order of the operations.
     pub keys: Vec<u32>,
-    /// Scans: records to read. Mixed: 1 for a get, 0 for an overwrite. Else empty.
+    /// Scans: records to read, 0 for an insertion between them. Mixed: 1 for a get, 0 for an overwrite.
+    /// Else empty.
     pub sizes: Vec<u32>,
 }
 
@@ -54,6 +56,24 @@ fn draw_thread(phase: &Phase, present: usize, thread: usize) -> Accesses {
             let keys = draw_keys(phase.distribution, present, part, &mut rng);
             let range = min_records as u32..=max_records as u32;
             let sizes = keys.iter().map(|_| rng.random_range(range.clone())).collect();
+            Accesses { keys, sizes }
+        }
+        Operation::ScanInsert { max_records, .. } => {
+            let insertions = share(phase.insertions(), thread, phase.threads);
+            let mut keys = draw_keys(phase.distribution, present, part, &mut rng);
+            let mut is_insertion = vec![false; keys.len()];
+            is_insertion[..insertions.len()].fill(true);
+            is_insertion.shuffle(&mut rng);
+            let mut next = insertions.map(|at| (present + at) as u32);
+            let of = |(key, is_insertion): (&mut u32, bool)| {
+                // There are as many as places for them.
+                if let Some(inserted) = is_insertion.then(|| next.next()).flatten() {
+                    *key = inserted;
+                    return 0;
+                }
+                rng.random_range(1..=max_records as u32)
+            };
+            let sizes = keys.iter_mut().zip(is_insertion).map(of).collect();
             Accesses { keys, sizes }
         }
         Operation::Mixed { get_percent } => {

@@ -31,7 +31,7 @@
 //!
 //! Plain data: `Send + Sync`. Unknown fields are refused, so that a program never measures
 //! something else than it was asked to; a cell gets more fields only together with a new
-//! [`PROTOCOL`]. An answer may get optional ones, left out where nothing is known: a runner understands
+//! [`PROTOCOL`], more kinds of keys and operations without: an older program refuses them. An answer may get optional ones, left out where nothing is known: a runner understands
 //! programs older than itself, but refuses a newer one that fills in what it does not know.
 
 use crate::checksum::Checksum;
@@ -102,13 +102,54 @@ pub enum KeyKind {
     Sparse4,
     /// Different random numbers of 64 bits, as 8 bytes, the most significant first.
     Random8,
+    /// Different numbers drawn from `0..count * 100 / percent`, as 4 bytes, the most significant first.
+    Drawn4 {
+        /// The density of the keys: how many of a hundred numbers are one.
+        percent: u32,
+    },
+    /// Numbers of 64 bits, as 8 bytes, the most significant first: 32 bits of a partition, drawn anew for
+    /// each key, and how many keys it had before. They stay in this order.
+    Partitioned8 {
+        /// Records a partition, on average; at least one partition there is.
+        records_each: u32,
+    },
+}
+
+impl KeyKind {
+    /// Bytes of a key, if all have as many.
+    pub fn key_bytes(self) -> Option<u64> {
+        match self {
+            KeyKind::File => None,
+            KeyKind::Dense4 | KeyKind::Sparse4 | KeyKind::Drawn4 { .. } => Some(4),
+            KeyKind::Random8 | KeyKind::Partitioned8 { .. } => Some(8),
+        }
+    }
+
+    /// Says what in the kind makes no sense for `count` keys.
+    fn check(self, count: usize) -> Result<(), String> {
+        match self {
+            KeyKind::Drawn4 { percent } if !(1..=100).contains(&percent) => {
+                Err(format!("a density of {percent} percent"))
+            }
+            KeyKind::Drawn4 { percent }
+                if count as u64 * 100 / u64::from(percent) > u64::from(u32::MAX) =>
+            {
+                Err(format!(
+                    "{count} keys of a density of {percent} percent need more than 32 bits"
+                ))
+            }
+            KeyKind::Partitioned8 { records_each: 0 } => Err("partitions without records".into()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// How a store is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadOrder {
-    /// Inserted one by one in the order of the keys, which is random.
+    /// Inserted one by one in the order of the keys, which is random but for
+    /// [`KeyKind::Partitioned8`].
     Shuffled,
     /// Inserted one by one in ascending order.
     Ascending,
@@ -187,6 +228,14 @@ pub enum Operation {
     Mixed {
         /// How many of a hundred operations are gets, on average.
         get_percent: usize,
+    },
+    /// Scans of 1 to `max_records` records, each of them as [`Operation::Scan`], and between them puts of
+    /// the next keys that are not loaded yet. Scans begin at records that were there before the phase.
+    ScanInsert {
+        /// How many of a hundred operations are puts, rounded down.
+        insert_percent: usize,
+        /// Most records of a scan.
+        max_records: usize,
     },
     /// Brings the file up to date and gives back what space it can (checkpoint, compaction,
     /// vacuum); one operation. Ignores distribution, operations and threads.
@@ -312,7 +361,7 @@ pub struct PhaseResult {
     /// Seconds from the start of the first to the end of the last.
     pub seconds: f64,
     /// Sum of all values that were read; competitors with equal work have equal ones. `None` from a
-    /// program that does other work (it draws its own accesses).
+    /// program that does other work (it draws its own accesses), and where it is a matter of luck.
     pub checksum: Option<Checksum>,
     /// Records that were found, of gets and scans.
     pub found: Option<u64>,
@@ -425,24 +474,29 @@ impl Cell {
         if self.keys.kind == KeyKind::File && self.keys.path.is_none() {
             return Err(format!("the key set {} has no file", self.keys.name));
         }
+        self.keys.kind.check(self.keys.count)?;
         let mut present = self.load_count;
         for phase in &self.phases {
             let wrong = |what: &str| Err(format!("phase `{}`: {what}", phase.name));
             if phase.threads == 0 {
                 return wrong("no threads");
             }
+            present += phase.insertions();
+            if present > self.keys.count {
+                return wrong("more records to insert than keys are left");
+            }
             match phase.operation {
-                Operation::InsertLast {} => {
-                    present += phase.operations;
-                    if present > self.keys.count {
-                        return wrong("more records to insert than keys are left");
-                    }
-                }
                 Operation::GetMany { group: 0 } => return wrong("groups of none"),
                 Operation::Scan { min_records, max_records }
                     if min_records == 0 || min_records > max_records =>
                 {
                     return wrong("the number of records of a scan has no range");
+                }
+                Operation::ScanInsert { max_records: 0, .. } => {
+                    return wrong("scans of no records");
+                }
+                Operation::ScanInsert { insert_percent, .. } if insert_percent > 100 => {
+                    return wrong("more than a hundred percent of insertions");
                 }
                 Operation::Delete { percent } if !(1..=100).contains(&percent) => {
                     return wrong("the share to delete is not from 1 to 100 percent");
@@ -461,7 +515,18 @@ impl Cell {
 impl Operation {
     /// Whether it adds records.
     pub fn inserts(&self) -> bool {
-        matches!(self, Operation::InsertLast {})
+        matches!(self, Operation::InsertLast {} | Operation::ScanInsert { .. })
+    }
+}
+
+impl Phase {
+    /// How many records it adds.
+    pub fn insertions(&self) -> usize {
+        match self.operation {
+            Operation::InsertLast {} => self.operations,
+            Operation::ScanInsert { insert_percent, .. } => self.operations * insert_percent / 100,
+            _ => 0,
+        }
     }
 }
 

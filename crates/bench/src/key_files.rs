@@ -82,10 +82,9 @@ impl KeyFiles {
 
     /// Bytes of the first `count` keys of a set that [`KeyFiles::key_set`] gave.
     pub fn key_bytes(&self, set: &KeySet, count: usize) -> u64 {
-        match set.kind {
-            KeyKind::Dense4 | KeyKind::Sparse4 => 4 * count as u64,
-            KeyKind::Random8 => 8 * count as u64,
-            KeyKind::File => {
+        match set.kind.key_bytes() {
+            Some(bytes) => bytes * count as u64,
+            None => {
                 let lengths = self.prepared.get(&set.name).map(|prepared| &prepared.lengths);
                 let lengths = lengths.into_iter().flatten().take(count);
                 lengths.map(|&len| u64::from(len)).sum()

@@ -7,8 +7,8 @@
 
 use crate::cell::{CellError, KeyKind, KeySet};
 use crate::checksum::mix;
-use rand::SeedableRng;
 use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use smallvec::SmallVec;
 
@@ -52,6 +52,14 @@ impl Keys {
                 let key = |n| Key::from_slice(&mix(n).to_be_bytes());
                 (0..count as u64).map(key).collect()
             }
+            KeyKind::Drawn4 { percent } => {
+                let range = count as u64 * 100 / u64::from(percent);
+                let mut numbers: Vec<u32> = (0..range as u32).collect();
+                let mut rng = Pcg64Mcg::seed_from_u64(SHUFFLE_SEED);
+                let (drawn, _) = numbers.partial_shuffle(&mut rng, count);
+                drawn.iter().map(|number| Key::from_slice(&number.to_be_bytes())).collect()
+            }
+            KeyKind::Partitioned8 { records_each } => partitioned(count, records_each),
         };
         Ok(Keys { keys })
     }
@@ -103,6 +111,25 @@ pub fn shuffle<T>(items: &mut [T]) {
     items.shuffle(&mut Pcg64Mcg::seed_from_u64(SHUFFLE_SEED));
 }
 
+/// Keys of partitions in the order in which they come up.
+fn partitioned(count: usize, records_each: u32) -> Vec<Key> {
+    let mut rng = Pcg64Mcg::seed_from_u64(SHUFFLE_SEED);
+    let mut next = vec![0_u32; partitions(count, records_each)];
+    let mut key = |_| {
+        let partition = rng.random_range(0..next.len() as u32);
+        let number = &mut next[partition as usize];
+        let key = (u64::from(partition) << 32) | u64::from(*number);
+        *number += 1;
+        Key::from_slice(&key.to_be_bytes())
+    };
+    (0..count).map(&mut key).collect()
+}
+
+/// How many partitions `count` keys have, of so many each on average.
+pub fn partitions(count: usize, records_each: u32) -> usize {
+    (count / records_each as usize).max(1)
+}
+
 fn read_lines(set: &KeySet) -> Result<Vec<Key>, CellError> {
     let failed = |words: String| CellError::Failed(format!("key set {}: {words}", set.name));
     let path = set.path.as_ref().ok_or_else(|| failed("it has no file".into()))?;
@@ -136,7 +163,14 @@ mod tests {
 
     #[test]
     fn integer_keys_differ_and_have_their_length() {
-        for (kind, len) in [(KeyKind::Dense4, 4), (KeyKind::Sparse4, 4), (KeyKind::Random8, 8)] {
+        let kinds = [
+            (KeyKind::Dense4, 4),
+            (KeyKind::Sparse4, 4),
+            (KeyKind::Random8, 8),
+            (KeyKind::Drawn4 { percent: 4 }, 4),
+            (KeyKind::Partitioned8 { records_each: 100 }, 8),
+        ];
+        for (kind, len) in kinds {
             let keys = Keys::of(&set(kind, 10_000)).unwrap();
             let distinct: BTreeSet<&[u8]> = (0..10_000).map(|at| keys.get(at)).collect();
             assert_eq!(distinct.len(), 10_000, "{kind:?}");
@@ -165,6 +199,41 @@ mod tests {
             sixteenths[usize::from(keys.get(at)[0] >> 4)] += 1;
         }
         assert!(sixteenths.iter().all(|count| (850..1150).contains(count)), "{sixteenths:?}");
+    }
+
+    fn number(key: &[u8]) -> u64 {
+        key.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    #[test]
+    fn drawn_keys_have_their_density() {
+        for percent in [4, 44, 100] {
+            let keys = Keys::of(&set(KeyKind::Drawn4 { percent }, 10_000)).unwrap();
+            let range = 1_000_000 / u64::from(percent);
+            let mut tenths = [0; 10];
+            for at in 0..10_000 {
+                let number = number(keys.get(at));
+                assert!(number < range, "{percent} %: {number}");
+                tenths[(number * 10 / range) as usize] += 1;
+            }
+            assert!(tenths.iter().all(|count| (850..1150).contains(count)), "{tenths:?}");
+        }
+    }
+
+    #[test]
+    fn keys_of_a_partition_are_counted_up() {
+        for (records_each, partitions) in [(100, 100), (10_000, 1), (20_000, 1)] {
+            let keys = Keys::of(&set(KeyKind::Partitioned8 { records_each }, 10_000)).unwrap();
+            let mut next = vec![0; partitions];
+            for at in 0..10_000 {
+                let key = number(keys.get(at));
+                let partition = (key >> 32) as usize;
+                assert_eq!(key & 0xffff_ffff, next[partition], "key {at}");
+                next[partition] += 1;
+            }
+            let each = 10_000 / partitions as u64;
+            assert!(next.iter().all(|count| (each / 2..each * 2).contains(count)), "{next:?}");
+        }
     }
 
     #[test]

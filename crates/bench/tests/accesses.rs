@@ -143,3 +143,27 @@ fn the_same_seed_draws_the_same_and_another_does_not() {
     assert_ne!(drawn, draw_with(8));
     assert_ne!(drawn[0], drawn[1], "threads draw for themselves");
 }
+
+#[test]
+fn insertions_between_scans_take_the_next_records_once() {
+    let operation = Operation::ScanInsert { insert_percent: 5, max_records: 50 };
+    let phase = phase(operation, Distribution::Zipf { theta: 0.99 }, 3);
+    let (mut inserted, mut longest) = (Vec::new(), 0);
+    for thread in draw(&phase, RECORDS) {
+        let begin = inserted.len();
+        for (key, size) in thread.keys.iter().zip(&thread.sizes) {
+            if *size == 0 {
+                inserted.push(*key as usize);
+            } else {
+                assert!((*key as usize) < RECORDS, "it was there before");
+                longest = longest.max(*size);
+            }
+        }
+        let half = &thread.sizes[..thread.sizes.len() / 2];
+        let early = half.iter().filter(|size| **size == 0).count() as f64;
+        let share = early / (inserted.len() - begin) as f64;
+        assert!((0.45..0.55).contains(&share), "they are spread: {share} in the first half");
+    }
+    assert_eq!(longest, 50);
+    assert_eq!(inserted, Vec::from_iter(RECORDS..RECORDS + OPERATIONS / 20));
+}

@@ -84,7 +84,7 @@ fn check(measurement: &Measurement) {
         let what = format!("{what}, {}", phase.name);
         assert!(of_phase.seconds > 0.0, "{what}");
         match phase.operation {
-            Operation::InsertLast {} => records += phase.operations as u64,
+            _ if phase.operation.inserts() => records += phase.insertions() as u64,
             Operation::Delete { percent } => {
                 records -= (0..records).filter(|at| at % 100 < percent as u64).count() as u64;
             }

@@ -5,8 +5,7 @@
 //! heap of pages (`tree-heap-comparison` has all three), so that no pool is between; it is synchronised,
 //! the paper's is not. All leaves are comparison leaves.
 
-use super::{Case, Experiment, Figure, GET, INSERT, PAPER_SETS, SCAN_1_50, Size, phase};
-use crate::cell::{KeyKind, LoadOrder, Phase, Place};
+use super::{Case, Experiment, Figure, GET, PAPER_SETS, Size, paper_case, paper_phases, phase};
 
 /// Each rung after the one below it.
 const RUNGS: &[&str] = &[
@@ -20,36 +19,9 @@ const RUNGS: &[&str] = &[
     "btree-cpp-hints",
 ];
 
-fn case(
-    size: Size,
-    (keys, kind, count): (&'static str, KeyKind, usize),
-    load_percent: usize,
-    phases: Vec<Phase>,
-) -> Case {
-    Case {
-        name: keys.to_owned(),
-        keys,
-        kind,
-        count: size.scale(count),
-        value_bytes: 8,
-        load_order: LoadOrder::Shuffled,
-        load_percent,
-        phases,
-        place: Place::Memory,
-        memory_limit_bytes: None,
-        shrink_by: None,
-        seconds_limit: size.seconds(180),
-    }
-}
-
 /// Figures 7 to 9: throughput and space by key set.
 pub fn ladder(size: Size) -> Experiment {
-    let operations = size.scale(1_000_000);
-    let phases = vec![
-        phase("insert last 10 %", INSERT, 0),
-        phase("get zipf", GET, operations).zipf(),
-        phase("scan 1-50 zipf", SCAN_1_50, operations).zipf(),
-    ];
+    let phases = paper_phases(size);
     Experiment {
         name: "ladder",
         claim: "prefix truncation saves space, most where keys have long prefixes in common; heads \
@@ -58,7 +30,7 @@ pub fn ladder(size: Size) -> Experiment {
         figure: Figure::Rate,
         competitors: RUNGS,
         skips: &[],
-        cases: PAPER_SETS.map(|set| case(size, set, 90, phases.clone())).to_vec(),
+        cases: PAPER_SETS.map(|set| paper_case(size, set, 90, phases.clone())).to_vec(),
     }
 }
 
@@ -67,7 +39,8 @@ pub fn ladder(size: Size) -> Experiment {
 pub fn fan_out(size: Size) -> Experiment {
     // Gets show that all have the same records; nothing is to be learned from their speed.
     let phases = vec![phase("get", GET, size.scale(10_000))];
-    let shrinking = |set| Case { shrink_by: Some(16.0), ..case(size, set, 100, phases.clone()) };
+    let shrinking =
+        |set| Case { shrink_by: Some(16.0), ..paper_case(size, set, 100, phases.clone()) };
     Experiment {
         name: "fan-out",
         claim: "prefix truncation doubles the fan-out for URLs, heads take a part of it, hints next to \

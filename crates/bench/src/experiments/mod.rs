@@ -7,8 +7,10 @@
 mod beyond_memory;
 mod in_memory;
 mod ladder;
+mod leaves;
 mod pools;
 mod space;
+mod structures;
 
 use crate::cell::{Distribution, KeyKind, LoadOrder, Operation, Phase, Place};
 
@@ -98,6 +100,14 @@ pub fn all(size: Size) -> Vec<Experiment> {
         pools::bake_off(size),
         ladder::ladder(size),
         ladder::fan_out(size),
+        leaves::fingerprint(size),
+        leaves::density(size),
+        leaves::partitions(size),
+        leaves::distribution(size),
+        leaves::adaptive(size),
+        leaves::ycsb_e(size),
+        structures::structures(size),
+        structures::skew(size),
     ]
 }
 
@@ -177,8 +187,12 @@ fn phase(name: &str, operation: Operation, operations: usize) -> Phase {
 }
 
 impl Phase {
-    fn zipf(mut self) -> Phase {
-        self.distribution = Distribution::Zipf { theta: 0.99 };
+    fn zipf(self) -> Phase {
+        self.skewed(0.99)
+    }
+
+    fn skewed(mut self, theta: f64) -> Phase {
+        self.distribution = Distribution::Zipf { theta };
         self
     }
 
@@ -208,6 +222,39 @@ const PAPER_SETS: [(&str, KeyKind, usize); 4] = [
     ("urls", KeyKind::File, 2_000_000),
     ("wiki", KeyKind::File, 2_000_000),
 ];
+
+/// A case of the paper's: in memory, 8-byte values.
+fn paper_case(
+    size: Size,
+    (keys, kind, count): (&'static str, KeyKind, usize),
+    load_percent: usize,
+    phases: Vec<Phase>,
+) -> Case {
+    Case {
+        name: keys.to_owned(),
+        keys,
+        kind,
+        count: size.scale(count),
+        value_bytes: 8,
+        load_order: LoadOrder::Shuffled,
+        load_percent,
+        phases,
+        place: Place::Memory,
+        memory_limit_bytes: None,
+        shrink_by: None,
+        seconds_limit: size.seconds(180),
+    }
+}
+
+/// The paper's operations, on nine tenths of the keys.
+fn paper_phases(size: Size) -> Vec<Phase> {
+    let operations = size.scale(1_000_000);
+    vec![
+        phase("insert last 10 %", INSERT, 0),
+        phase("get zipf", GET, operations).zipf(),
+        phase("scan 1-50 zipf", SCAN_1_50, operations).zipf(),
+    ]
+}
 
 /// The key sets that are read from files.
 pub const KEY_FILES: [&str; 2] = ["urls", "wiki"];

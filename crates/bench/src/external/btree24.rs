@@ -199,6 +199,9 @@ fn data(cell: &Cell) -> Result<(String, u64), CellError> {
         KeyKind::Dense4 => ("int".to_owned(), 4 * count),
         KeyKind::Sparse4 => ("rng4".to_owned(), 4 * count),
         KeyKind::Random8 => ("rng8".to_owned(), 8 * count),
+        KeyKind::Drawn4 { .. } | KeyKind::Partitioned8 { .. } => {
+            return unsupported("it has no such keys");
+        }
         KeyKind::File => {
             let name = common::copy_keys(cell)?;
             let metadata = std::fs::metadata(cell.directory.join(name));

@@ -8,7 +8,8 @@
 //! What differs from a store that is measured by [`crate::harness`]. In the program's favour: a look-up gives a pointer
 //! to the value and looks at its first byte, a scan looks at no value. Against it: it takes its accesses out of a block
 //! of 2^18 that is refilled off the clock. It draws its accesses itself, of the same distribution over the same keys (of
-//! random integers: over as many others), so there is no checksum. Keys cost both the same ([`crate::keys`]).
+//! random integers: over as many others), so there is no checksum. Scans with insertions between them it does over dense
+//! integers of which as many are missing as there are operations. Keys cost both the same ([`crate::keys`]).
 //!
 //! Plain functions and data, `Send + Sync`.
 
@@ -18,17 +19,33 @@ use crate::cell::{
     Cell, CellError, CellResult, Distribution, KeyKind, LeafCounts, LoadOrder, Operation, Place,
     TreeShape,
 };
+use crate::keys;
+use std::ops::RangeInclusive;
 
 /// One program a configuration, each of this name. From `baseline` to `hints` each adds a technique to the one
-/// before; `hash` has fingerprint leaves, `adapt2` is the adaptive tree of the paper.
-const PROGRAMS: [&str; 6] = [
+/// before; `hash` has fingerprint leaves, `dense1` fully dense ones, `dense2` semi-dense ones, `dense3` fully dense ones
+/// that split for sequences; `adapt2` is the adaptive tree of the paper. The rest are the in-memory structures that the
+/// paper compares with: ART, HOT, Wormhole, the B-tree of TLX, LITS. Their nodes are not counted.
+const PROGRAMS: [&str; 14] = [
     "btree-cpp-baseline",
     "btree-cpp-prefix",
     "btree-cpp-heads",
     "btree-cpp-hints",
     "btree-cpp-hash",
+    "btree-cpp-dense1",
+    "btree-cpp-dense2",
+    "btree-cpp-dense3",
     "btree-cpp-adapt2",
+    "btree-cpp-art",
+    HOT,
+    "btree-cpp-wh",
+    "btree-cpp-tlx",
+    "btree-cpp-lits",
 ];
+
+/// With longer keys than [`HOT_KEY_BYTES`] it never ends.
+const HOT: &str = "btree-cpp-hot";
+const HOT_KEY_BYTES: usize = 255;
 
 /// Said with every result.
 const ACCESSES: &str = "drawn by the program, of the same distribution";
@@ -42,11 +59,14 @@ const FEW_OPERATIONS: usize = 1000;
 #[derive(Clone, Debug, PartialEq)]
 struct Launch {
     variant: Variant,
+    /// Keys that it is told to have.
+    key_count: usize,
     /// Skew of look-ups and scans; 0 is uniform. `None`: no phase has said.
     theta: Option<f64>,
     /// How many look-ups, and how many scans. `None`: no phase has said.
     operations: Option<usize>,
-    /// Scans read 1 to this many records.
+    /// Scans read 1 to this many records; of partitioned keys, which it does not scan, the number of
+    /// partitions.
     scan_records: usize,
     seed: u64,
     /// The rows that are wanted, by their field `op`.
@@ -58,10 +78,14 @@ struct Launch {
 enum Variant {
     /// Loads all, looks up.
     LoadAndLookUp = 3,
+    /// Loads so many less than all as it inserts on average, half of that, then scans and inserts every twentieth time.
+    ScanAndInsert = 5,
     /// Loads 90 % off the clock, inserts, looks up, scans.
     Multi = 6,
     /// Loads in ascending order.
     SortedLoad = 401,
+    /// Loads in the order in which the keys are made.
+    LoadInOrder = 402,
     /// Loads all, reads everything once off the clock, scans.
     WarmScan = 501,
 }
@@ -78,8 +102,12 @@ impl Adapter for BtreeCpp {
         let (launches, left_out) = plan(cell)?;
         let program = programs.find(&cell.competitor)?;
         let data = match cell.keys.kind {
-            KeyKind::File => common::copy_keys(cell)?,
-            KeyKind::Dense4 => "int",
+            KeyKind::File => {
+                check_lengths(cell)?;
+                common::copy_keys(cell)?
+            }
+            KeyKind::Dense4 | KeyKind::Drawn4 { .. } => "int",
+            KeyKind::Partitioned8 { .. } => "partitioned_id",
             KeyKind::Sparse4 => "rng4",
             KeyKind::Random8 => "rng8",
         };
@@ -109,13 +137,18 @@ fn plan(cell: &Cell) -> Result<(Vec<Launch>, LeftOut), CellError> {
     if cell.page_bytes.is_some_and(|bytes| bytes != PAGE_BYTES) {
         return unsupported(format!("its pages have {PAGE_BYTES} bytes"));
     }
-    let loads_all = cell.load_count == cell.keys.count;
+    let scan_inserts = scan_inserts(cell);
+    let loads_all = cell.load_count == cell.keys.count || scan_inserts.is_some();
+    let key_count = if loads_all { cell.load_count } else { cell.keys.count };
+    if let KeyKind::Partitioned8 { records_each } = cell.keys.kind {
+        return Ok((vec![load_partitions(cell, records_each)?], left_out));
+    }
     if cell.load_order != LoadOrder::Shuffled {
         if !loads_all || !cell.phases.is_empty() {
             return unsupported("after loading in ascending order it does nothing");
         }
         let rows = vec![("sorted_insert", Slot::Load)];
-        let launch = Launch { rows, ..Launch::new(Variant::SortedLoad, 0) };
+        let launch = Launch { rows, ..Launch::new(Variant::SortedLoad, key_count, 0) };
         return Ok((vec![launch], left_out));
     }
     let last_tenth = cell.keys.count / 10;
@@ -140,6 +173,13 @@ fn plan(cell: &Cell) -> Result<(Vec<Launch>, LeftOut), CellError> {
             Operation::Scan { min_records: 1, max_records } => {
                 (Variant::Multi, "scan", max_records)
             }
+            Operation::ScanInsert { max_records, .. } if scan_inserts == Some(at) => {
+                let spare = cell.keys.count - cell.load_count;
+                if cell.keys.kind == KeyKind::File && phase.operations / 10 > spare {
+                    return unsupported("it wants twice as many keys as it inserts");
+                }
+                (Variant::ScanAndInsert, "ycsb_e", max_records)
+            }
             _ => {
                 left_out.add(phase, "it cannot do that")?;
                 continue;
@@ -161,7 +201,8 @@ fn plan(cell: &Cell) -> Result<(Vec<Launch>, LeftOut), CellError> {
                 && launch.rows.iter().all(|(taken, _)| *taken != row)
         };
         let found = launches.iter().position(fits).unwrap_or_else(|| {
-            launches.push(Launch::new(variant, phase.seed));
+            let more = if variant == Variant::ScanAndInsert { phase.operations / 40 } else { 0 };
+            launches.push(Launch::new(variant, key_count + more, phase.seed));
             launches.len() - 1
         });
         let launch = &mut launches[found];
@@ -175,10 +216,11 @@ fn plan(cell: &Cell) -> Result<(Vec<Launch>, LeftOut), CellError> {
     }
     if loads_all {
         if launches.is_empty() {
-            launches.push(Launch::new(Variant::LoadAndLookUp, 0));
+            launches.push(Launch::new(Variant::LoadAndLookUp, key_count, 0));
         }
         let row = match launches[0].variant {
             Variant::WarmScan => "sorted_scan_init",
+            Variant::ScanAndInsert => "ycsb_e_init",
             _ => "ycsb_c_init",
         };
         launches[0].rows.push((row, Slot::Load));
@@ -186,23 +228,79 @@ fn plan(cell: &Cell) -> Result<(Vec<Launch>, LeftOut), CellError> {
     Ok((launches, left_out))
 }
 
-impl Launch {
-    fn new(variant: Variant, seed: u64) -> Launch {
-        Launch { variant, theta: None, operations: None, scan_records: 1, seed, rows: Vec::new() }
+/// The phase that scans and inserts, if it is the last: what is left of the keys is more than it inserts.
+fn scan_inserts(cell: &Cell) -> Option<usize> {
+    match cell.phases.last().map(|phase| phase.operation) {
+        Some(Operation::ScanInsert { insert_percent: 5, .. }) => Some(cell.phases.len() - 1),
+        _ => None,
     }
+}
+
+/// The launch that loads keys of partitions.
+fn load_partitions(cell: &Cell, records_each: u32) -> Result<Launch, CellError> {
+    let count = cell.keys.count;
+    let loads_all = cell.load_order == LoadOrder::Shuffled && cell.load_count == count;
+    if !loads_all || !cell.phases.is_empty() {
+        return unsupported("it loads keys of partitions, and does nothing after that");
+    }
+    let rows = vec![("sorted_insert", Slot::Load)];
+    let scan_records = keys::partitions(count, records_each);
+    Ok(Launch { rows, scan_records, ..Launch::new(Variant::LoadInOrder, count, 0) })
+}
+
+impl Launch {
+    fn new(variant: Variant, key_count: usize, seed: u64) -> Launch {
+        let rows = Vec::new();
+        Launch { variant, key_count, theta: None, operations: None, scan_records: 1, seed, rows }
+    }
+
+    /// Records at the end. How many it inserts between scans, it draws.
+    fn records(&self) -> RangeInclusive<usize> {
+        let about = match self.variant {
+            Variant::ScanAndInsert => self.operations.unwrap_or(FEW_OPERATIONS) / 40,
+            _ => 0,
+        };
+        self.key_count - about..=self.key_count + 3 * about
+    }
+
+    /// The last row that is wanted.
+    fn last_row(&self) -> Option<&'static str> {
+        let order = |slot: &Slot| match slot {
+            Slot::Load => 0,
+            Slot::Phase(at) => at + 1,
+        };
+        self.rows.iter().max_by_key(|(_, slot)| order(slot)).map(|(name, _)| *name)
+    }
+}
+
+/// Refuses keys that are too long for HOT.
+fn check_lengths(cell: &Cell) -> Result<(), CellError> {
+    let Some(path) = cell.keys.path.as_ref().filter(|_| cell.competitor == HOT) else {
+        return Ok(());
+    };
+    let text = std::fs::read(path).map_err(CellError::failed)?;
+    let mut keys = text.split(|&byte| byte == b'\n').take(cell.keys.count);
+    if keys.any(|key| key.len() > HOT_KEY_BYTES) {
+        return unsupported(format!("its keys have at most {HOT_KEY_BYTES} bytes"));
+    }
+    Ok(())
 }
 
 /// What tells a program to do `launch` with the keys `data`.
 fn environment(cell: &Cell, launch: &Launch, data: &str) -> Vec<(&'static str, String)> {
+    let density = match cell.keys.kind {
+        KeyKind::Drawn4 { percent } => f64::from(percent) / 100.0,
+        _ => 1.0,
+    };
     vec![
         ("YCSB_VARIANT", (launch.variant as u32).to_string()),
         ("DATA", data.to_owned()),
-        ("KEY_COUNT", cell.keys.count.to_string()),
+        ("KEY_COUNT", launch.key_count.to_string()),
         ("OP_COUNT", launch.operations.unwrap_or(FEW_OPERATIONS).to_string()),
         ("SCAN_LENGTH", launch.scan_records.to_string()),
         ("PAYLOAD_SIZE", cell.value_bytes.to_string()),
         ("ZIPF", launch.theta.unwrap_or(0.0).to_string()),
-        ("DENSITY", "1".to_owned()),
+        ("DENSITY", density.to_string()),
         // It keeps 32 bits.
         ("SEED", (launch.seed as u32).to_string()),
         ("RUN_ID", "0".to_owned()),
@@ -221,6 +319,10 @@ fn read_output(
     if stderr.contains("key too long") || stderr.contains("UNACCEPTABLE") {
         return unsupported("some key is too long for its pages");
     }
+    // LITS needs more bytes for some characters, and 255 are the most.
+    if stderr.contains("overlong keys") {
+        return unsupported("some key is too long for it");
+    }
     let rows = common::rows(stdout, "op")?;
     for &(name, slot) in &launch.rows {
         let row = common::find(&rows, "op", name)?;
@@ -228,22 +330,33 @@ fn read_output(
         phase.operations = slot.operations(cell);
         phase.seconds = row.number("time")?;
     }
-    let last = rows.last().ok_or_else(|| CellError::failed("its table is empty"))?;
-    let records = last.number("counted_final_key_count")?;
-    if records != cell.keys.count as f64 {
-        return Err(CellError::Failed(format!("it has {records} records at the end")));
-    }
-    let inner_bytes = last.number("const_pageSizeInner")?;
-    let leaf_bytes = last.number("const_pageSizeLeaf")?;
+    // It may go on after what is wanted of it, and does so with other leaves.
+    let last = match launch.last_row() {
+        Some(name) => common::find(&rows, "op", name)?,
+        None => return Err(CellError::failed("nothing is wanted of it")),
+    };
     let tree = tree(last)?;
-    let bytes = tree.inner_nodes as f64 * inner_bytes + tree.leaves as f64 * leaf_bytes;
-    result.store_bytes = Some(bytes as u64);
-    result.tree = Some(tree);
+    if tree.leaves > 0 {
+        let records = last.number("counted_final_key_count")?;
+        // Of records in semi-dense leaves its count is wrong.
+        let is_whole = tree.layouts.is_some_and(|layouts| layouts.semi_dense == 0);
+        if is_whole && !launch.records().contains(&(records as usize)) {
+            return Err(CellError::Failed(format!("it has {records} records at the end")));
+        }
+        result.records = if is_whole { records as u64 } else { launch.key_count as u64 };
+        let inner_bytes = last.number("const_pageSizeInner")?;
+        let leaf_bytes = last.number("const_pageSizeLeaf")?;
+        let bytes = tree.inner_nodes as f64 * inner_bytes + tree.leaves as f64 * leaf_bytes;
+        result.store_bytes = Some(bytes as u64);
+        result.tree = Some(tree);
+    }
     // Growth of the address space, which is all that the program looks at.
     let grown = stdout.lines().find(|line| line.starts_with("__mem_size"));
     let grown = grown.and_then(|line| line.rsplit(',').next()?.trim().parse().ok());
-    if let (Some(phase), Some(bytes)) = (result.phases.last_mut(), grown) {
-        phase.memory_bytes = Some(bytes);
+    let inserts = cell.phases.iter().rposition(|phase| phase.operation.inserts());
+    let slot = inserts.or(cell.phases.len().checked_sub(1)).map(Slot::Phase);
+    if let (Some(slot), Some(bytes)) = (slot, grown) {
+        slot.of(result).memory_bytes = Some(bytes);
     }
     Ok(())
 }
@@ -271,6 +384,7 @@ fn tree(row: &Row) -> Result<TreeShape, CellError> {
 mod tests {
     use super::common::test_cells::{cell, last_tenth, phase};
     use super::*;
+    use crate::cell::KeySet;
     use Distribution::{Uniform, Zipf};
 
     const GET: Operation = Operation::Get {};
@@ -334,6 +448,42 @@ __mem_size_79fbae263695,hints,keys,69226496,115486720,46260224
     }
 
     #[test]
+    fn scans_between_insertions_and_partitions_are_launches_of_their_own() {
+        let mixed = Operation::ScanInsert { insert_percent: 5, max_records: 50 };
+        let theta = 0.99;
+        let phases = vec![phase(SCAN, Zipf { theta }, 1_000), phase(mixed, Zipf { theta }, 1_000)];
+        let cell = Cell { load_count: 4_800, ..cell(5_000, phases) };
+        let told = launches(&cell);
+        let asked: Vec<_> = told.iter().map(|l| (l.variant as u32, l.key_count)).collect();
+        assert_eq!(asked, [(501, 4_800), (5, 4_825)]);
+        assert_eq!(told[1].rows, [("ycsb_e", Slot::Phase(1))]);
+        assert_eq!(told[1].records(), 4_800..=4_900);
+        assert_eq!(told[0].records(), 4_800..=4_800);
+
+        let keys = KeySet { kind: KeyKind::Partitioned8 { records_each: 100 }, ..cell.keys };
+        let mut cell = Cell { keys, load_count: 5_000, phases: Vec::new(), ..cell };
+        let told = launches(&cell);
+        assert_eq!((told[0].variant as u32, told[0].scan_records), (402, 50));
+        cell.phases.push(phase(GET, Uniform {}, 100));
+        assert!(matches!(plan(&cell), Err(CellError::Unsupported(_))));
+    }
+
+    #[test]
+    fn keys_too_long_for_hot_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys");
+        std::fs::write(&path, format!("a\n{}\n", "b".repeat(256))).unwrap();
+        let mut cell = cell(1, Vec::new());
+        cell.competitor = HOT.into();
+        cell.keys = KeySet { kind: KeyKind::File, path: Some(path), ..cell.keys };
+        check_lengths(&cell).unwrap();
+        cell.keys.count = 2;
+        assert!(matches!(check_lengths(&cell), Err(CellError::Unsupported(_))));
+        cell.competitor = PROGRAMS[0].into();
+        check_lengths(&cell).unwrap();
+    }
+
+    #[test]
     fn what_the_program_cannot_do_is_refused() {
         let gets = || vec![phase(GET, Uniform {}, 100)];
         let limited = Cell { memory_limit_bytes: Some(1 << 20), ..cell(5_000, gets()) };
@@ -384,7 +534,7 @@ __mem_size_79fbae263695,hints,keys,69226496,115486720,46260224
             TreeShape { height: None, leaves: 10_917, inner_nodes: 132, layouts: Some(layouts) };
         assert_eq!(result.tree, Some(tree));
         assert_eq!(tree.fan_out(), Some((10_917.0 + 131.0) / 132.0));
-        assert_eq!(result.phases[2].memory_bytes, Some(46_260_224));
+        assert_eq!(result.phases[0].memory_bytes, Some(46_260_224), "when all are inserted");
         assert!(result.phases.iter().all(|phase| phase.checksum.is_none()));
     }
 
@@ -400,6 +550,10 @@ __mem_size_79fbae263695,hints,keys,69226496,115486720,46260224
         assert!(matches!(read("", ""), Err(CellError::Failed(_))));
         let too_long = read(PRINTED, "key too long for page size");
         assert!(matches!(too_long, Err(CellError::Unsupported(_))));
+        // With semi-dense leaves the number says nothing.
+        let semi_dense = PRINTED.replace("nodeCount_Dense,", "nodeCount_Dense2,");
+        let semi_dense = semi_dense.replace("132, 0, 0, 500000", "132, 7, 0, 500000");
+        assert_eq!(read(&semi_dense, ""), Ok(()));
         let cut = &PRINTED[..PRINTED.find("ycsb_c").unwrap()];
         assert!(read(cut, "").unwrap_err().to_string().contains("ycsb_c"));
     }

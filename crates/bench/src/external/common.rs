@@ -70,7 +70,7 @@ impl LeftOut {
     /// Errors: `Unsupported` if later phases would find other records then.
     pub(crate) fn add(&mut self, phase: &Phase, why: &str) -> Result<(), CellError> {
         self.why = format!("phase `{}`: {why}", phase.name);
-        if let Operation::InsertLast {} | Operation::Delete { .. } = phase.operation {
+        if phase.operation.inserts() || matches!(phase.operation, Operation::Delete { .. }) {
             return Err(CellError::Unsupported(self.why.clone()));
         }
         self.names.push(phase.name.clone());

@@ -15,7 +15,7 @@
 use super::common::{self, Deadline, LeftOut};
 use super::{Adapter, Programs};
 use crate::cell::{
-    Cell, CellError, CellResult, Distribution, KeyKind, Latency, Operation, PhaseResult, Place,
+    Cell, CellError, CellResult, Distribution, Latency, Operation, PhaseResult, Place,
 };
 use serde_json::Value;
 use std::path::Path;
@@ -115,10 +115,9 @@ fn jobs(cell: &Cell) -> Result<(Vec<Option<Job>>, LeftOut), CellError> {
 /// Bytes of all keys and values, in whole blocks.
 fn file_bytes(cell: &Cell) -> Result<u64, CellError> {
     let count = cell.keys.count as u64;
-    let key_bytes = match cell.keys.kind {
-        KeyKind::Dense4 | KeyKind::Sparse4 => 4 * count,
-        KeyKind::Random8 => 8 * count,
-        KeyKind::File => {
+    let key_bytes = match cell.keys.kind.key_bytes() {
+        Some(bytes) => bytes * count,
+        None => {
             let copy = cell.directory.join(common::copy_keys(cell)?);
             let bytes = std::fs::metadata(&copy).map_err(CellError::failed)?.len();
             std::fs::remove_file(&copy).map_err(CellError::failed)?;
@@ -235,6 +234,7 @@ fn latency(nanoseconds: &Value) -> Option<Latency> {
 mod tests {
     use super::common::test_cells::{cell, phase};
     use super::*;
+    use crate::cell::KeyKind;
 
     const UNIFORM: Distribution = Distribution::Uniform {};
 

@@ -145,14 +145,12 @@ pub fn run<E: Engine>(cell: &Cell) -> Result<CellResult, CellError> {
         let work =
             phase::Work { phase, keys: &keys, present, generation, value_bytes: cell.value_bytes };
         let result = work.run(&mut engine, &mut meters)?;
-        if let Operation::InsertLast {} = phase.operation {
-            present += phase.operations;
-        }
+        present += phase.insertions();
         phases.push(result);
     }
     // Reading everything takes minutes where it is many times larger than memory.
     let is_changed = cell.phases.iter().any(|phase| {
-        matches!(phase.operation, Operation::InsertLast {} | Operation::Delete { .. })
+        phase.operation.inserts() || matches!(phase.operation, Operation::Delete { .. })
     });
     let is_counted = is_changed || cell.place == Place::Memory;
     let records = if is_counted { phase::count(&mut engine)? } else { present as u64 };

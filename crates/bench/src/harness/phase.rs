@@ -166,6 +166,20 @@ impl Work<'_> {
                     })
                 })?;
             }
+            Operation::ScanInsert { .. } => {
+                let steps = keys.iter().zip(&accesses.sizes);
+                each::<TIMED, _>(steps, done, |(&at, &records)| {
+                    let key = self.keys.get(at);
+                    if records == 0 {
+                        return session.put(key, values.of(at, 0));
+                    }
+                    session.scan(key, records as usize, |key, value| {
+                        checksum.add(sum(key));
+                        checksum.add(sum(value));
+                        found += 1;
+                    })
+                })?;
+            }
             Operation::InsertLast {} => each::<TIMED, _>(keys.iter(), done, |&at| {
                 session.put(self.keys.get(at), values.of(at, 0))
             })?,
@@ -207,10 +221,12 @@ impl Work<'_> {
             }
         }
         // With several threads it is a matter of luck which value a get sees that is being
-        // overwritten.
-        let is_racy =
-            self.phase.threads > 1 && matches!(self.phase.operation, Operation::Mixed { .. });
-        result.checksum = Some(if is_racy { Checksum(found) } else { checksum });
+        // overwritten, and which records a scan sees that are being inserted.
+        result.checksum = match self.phase.operation {
+            Operation::Mixed { .. } if self.phase.threads > 1 => Some(Checksum(found)),
+            Operation::ScanInsert { .. } if self.phase.threads > 1 => None,
+            _ => Some(checksum),
+        };
         result.found = Some(found);
         result.latency = nanoseconds.as_ref().map(latency);
         Ok(result)

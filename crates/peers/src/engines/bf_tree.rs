@@ -50,7 +50,7 @@ impl Engine for Store {
     fn create(cell: &Cell, record_bytes: u64) -> Result<Store, CellError> {
         let key_bytes = match cell.keys.kind {
             KeyKind::File => LONG_KEY_BYTES,
-            KeyKind::Dense4 | KeyKind::Sparse4 | KeyKind::Random8 => INTEGER_KEY_BYTES,
+            _ => INTEGER_KEY_BYTES,
         };
         let buffer_bytes = match cell.memory_limit_bytes {
             Some(limit) if limit < SMALLEST_BUFFER_BYTES => {

@@ -8,12 +8,15 @@
 mod bf_tree;
 mod lmdb;
 mod redb;
+mod skip_map;
+mod tree_index;
 
 use hedgerow_bench::cell::{Cell, CellError, CellResult};
 use hedgerow_bench::harness;
 
 /// Names of the competitors.
-pub const NAMES: [&str; 5] = ["lmdb", "lmdb-batch", "redb", "redb-batch", "bf-tree"];
+pub const NAMES: [&str; 7] =
+    ["lmdb", "lmdb-batch", "redb", "redb-batch", "bf-tree", "crossbeam-skipmap", "scc-treeindex"];
 
 /// Operations of a large transaction.
 const BATCH: usize = 1000;
@@ -28,6 +31,8 @@ pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
         "redb" => harness::run::<redb::Store<1>>(cell),
         "redb-batch" => harness::run::<redb::Store<BATCH>>(cell),
         "bf-tree" => harness::run::<bf_tree::Store>(cell),
+        "crossbeam-skipmap" => harness::run::<skip_map::Map>(cell),
+        "scc-treeindex" => harness::run::<tree_index::Tree>(cell),
         other => Err(CellError::Failed(format!("there is no competitor `{other}` here"))),
     }
 }
@@ -113,7 +118,8 @@ mod tests {
             match run(&cell) {
                 Ok(result) => assert_eq!(result.phases.len(), cell.phases.len(), "{name}"),
                 Err(CellError::Unsupported(why)) => {
-                    assert!(name.starts_with("lmdb"), "{name}: {why}")
+                    let cannot = ["lmdb", "lmdb-batch", "crossbeam-skipmap", "scc-treeindex"];
+                    assert!(cannot.contains(&name), "{name}: {why}")
                 }
                 Err(error) => panic!("{name}: {error}"),
             }
