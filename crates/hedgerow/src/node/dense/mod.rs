@@ -13,7 +13,7 @@
 //!
 //! [`DenseNode`] reads, over racing bytes as over plain ones; [`DenseMut`] changes; what a leaf
 //! cannot hold is [`Refused`] with the reason, and nothing has changed. A *place* is the number of
-//! a slot; places are in the order of the keys, and not without gaps. [`check`] and [`load_check`]
+//! a slot; places are in the order of the keys, and not without gaps. [`check()`] and [`load_check`]
 //! are those of `node/check.rs` for these layouts. `criterion` holds the decisions, which are pure
 //! functions: when a leaf is dense enough, where a comparison leaf is cut so that dense ones come
 //! of it.
