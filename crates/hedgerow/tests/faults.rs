@@ -226,18 +226,19 @@ fn a_full_disk_refuses_changes_and_serves_reads_until_there_is_room() {
     let (db, mut model) = loaded(&disk, &options, 6000);
     let full = disk.state().allocated_bytes();
     disk.set_capacity(Some(full + 20_000));
-    let load = Step::Puts { keyspace: "terns", count: 60_000, below: 60_000, value_bytes: 60 };
+    let load = Step::Puts { keyspace: "terns", count: 300_000, below: 300_000, value_bytes: 60 };
     let mut dice = Dice(6);
     // The file has room of its own up to the end of its last zone.
     let error = change(&db, &mut model, &load, &mut dice).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error:?}");
     for _ in 0..3 {
-        let found = contents(&db).unwrap_or_else(|error| panic!("the disk is full: {error:?}"));
+        let found =
+            contents(&db).unwrap_or_else(|error| panic!("full: {error:?}, {:#?}", db.stats()));
         assert!(found == model);
         let terns = db.keyspace("terns").unwrap();
-        let refused = (0..20_000).find_map(|n| match terns.put(&key(70_000 + n), b"") {
+        let refused = (0..20_000).find_map(|n| match terns.put(&key(400_000 + n), b"") {
             Ok(_) => {
-                model.get_mut("terns").unwrap().insert(key(70_000 + n), Vec::new());
+                model.get_mut("terns").unwrap().insert(key(400_000 + n), Vec::new());
                 None
             }
             Err(error) => Some(error),

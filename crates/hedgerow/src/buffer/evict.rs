@@ -22,7 +22,7 @@ use std::time::Duration;
 pub const FRAME_WAITS: usize = 1000;
 const WAIT_MS: u64 = 10;
 /// Waits before it gives up if the background thread cannot write: for frames that others have in use.
-const FAILED_WAITS: usize = 10;
+const FAILED_WAITS: usize = 100;
 /// Frames that a foreground thread looks at before it waits for the background.
 const FOREGROUND_SWEEP: u32 = 256;
 

@@ -3,7 +3,7 @@
 //! Invariants: the frames under way are latched exclusively by this thread, so nothing is waited for
 //! meanwhile but their reads: a page that would take a wait (another thread reads it, no frame is to
 //! be had, its part of the table is not loaded) is put off until nothing is under way. A stream has an
-//! eighth of the frames under way at most. Not shared between threads.
+//! eighth of the clean frames under way at most. Not shared between threads.
 
 use crate::buffer::pool::BufferPool;
 use crate::buffer::session::{Faulting, Session};
@@ -25,19 +25,12 @@ struct Faults<'s, 'p> {
     again: Vec<PageId>,
 }
 
-impl BufferPool {
-    /// Pages that a stream may have under way.
-    fn stream_pages(&self) -> usize {
-        (self.frames() as usize / 8).clamp(1, STREAM_DEPTH)
-    }
-}
-
 impl<'p> Session<'p> {
     /// [`PoolSession::fault_stream`] of an admitted session whose pages come from a file.
     pub(super) fn stream(&mut self, pages: &mut dyn PageSource, access: Access) {
         let pool = self.pool;
         let slots = pool.slots.as_ref().expect("a page without a file is never evicted");
-        let most = pool.stream_pages();
+        let most = pool.pages_ahead(STREAM_DEPTH);
         let mut faults = Faults {
             session: self,
             pages,

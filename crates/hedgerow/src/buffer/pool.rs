@@ -23,7 +23,7 @@ use crate::buffer::evict::EvictorState;
 use crate::buffer::failures::Failures;
 use crate::buffer::frame::{FrameHeader, SideEntry};
 use crate::buffer::free_list::FreeList;
-use crate::buffer::read_ahead::ReadAhead;
+use crate::buffer::read_ahead::{MAX_WANTED, ReadAhead};
 use crate::buffer::retire::PartSpace;
 use crate::buffer::session::Session;
 use crate::buffer::table::{Place, Table};
@@ -195,6 +195,14 @@ impl BufferPool {
     /// Pages that are newer than their slots.
     pub fn dirty_pages(&self) -> usize {
         self.dirty.load(Relaxed)
+    }
+
+    /// Pages that one thread may have under way at a time ahead of need: `most`, and an eighth of the
+    /// frames that are not dirty. When dirty pages cannot be written (a full disk), the clean ones make
+    /// room for all reads, and threads that read ahead would else keep them all latched.
+    pub(super) fn pages_ahead(&self, most: usize) -> usize {
+        let clean = (self.frames() as usize).saturating_sub(self.dirty_pages());
+        (clean / 8).clamp(1, most)
     }
 
     /// Frames without a page.
@@ -449,7 +457,7 @@ impl PagePool for BufferPool {
     }
 
     fn read_ahead(&self, ids: &[PageId]) -> bool {
-        self.ahead.ask(ids, self.frames() as usize / 8)
+        self.ahead.ask(ids, self.pages_ahead(MAX_WANTED))
     }
 
     fn session(&self) -> Session<'_> {

@@ -6,7 +6,7 @@
 //! is free, the read failed) it faults itself, and learns why.
 //!
 //! Invariant: the pages that wait for a thread are bounded, by [`MAX_WANTED`] and an eighth of the
-//! frames, and so is what a thread takes at a time. `Send + Sync`.
+//! clean frames, and so is what a thread takes at a time. `Send + Sync`.
 
 use crate::buffer::pool::BufferPool;
 use crate::page::{Access, PagePool, PoolSession};
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 /// Two, so that one reads while the other checks what it has read.
 const THREADS: usize = 2;
 /// Pages that may wait for a thread.
-const MAX_WANTED: usize = 256;
+pub(super) const MAX_WANTED: usize = 256;
 /// Pages read with one submission.
 const BATCH_PAGES: usize = 64;
 
@@ -65,7 +65,7 @@ impl ReadAhead {
     /// Hands pages to the threads, unless they have enough to do.
     pub(super) fn ask(&self, ids: &[PageId], most: usize) -> bool {
         let mut shared = self.shared.lock();
-        if shared.shutdown || shared.wanted.len() + ids.len() > most.min(MAX_WANTED) {
+        if shared.shutdown || shared.wanted.len() + ids.len() > most {
             return false;
         }
         if shared.idle == 0

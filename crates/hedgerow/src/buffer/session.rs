@@ -261,14 +261,15 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
 
     fn prefetch(&mut self, ids: &[PageId], access: Access) -> Result<()> {
         self.admit()?;
+        let ids = &ids[..ids.len().min(self.pool.pages_ahead(PREFETCH_PAGES))];
         let mut begun = Vec::new();
-        for id in ids.iter().take(PREFETCH_PAGES) {
+        for id in ids {
             // A page whose part cannot be had is left out below; its own fault says why.
             if self.pool.in_range(*id) && self.ensure_part(*id).is_err() {
                 continue;
             }
         }
-        for id in ids.iter().take(PREFETCH_PAGES) {
+        for id in ids {
             if let Some(Place::Evicted(slot)) = self.pool.table.place(*id) {
                 if slot.len_bytes() != self.pool.page_bytes as u64 {
                     continue;
