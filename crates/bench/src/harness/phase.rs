@@ -7,7 +7,7 @@ use super::meters::Meters;
 use super::{Engine, Session};
 use crate::access::{self, Accesses};
 use crate::cell::{CellError, Latency, Operation, Phase, PhaseResult};
-use crate::checksum::{Checksum, Values, sum};
+use crate::checksum::{Checksum, Values, glance, sum};
 use crate::keys::Keys;
 use hdrhistogram::Histogram;
 use std::sync::Barrier;
@@ -160,8 +160,7 @@ impl Work<'_> {
                 let scans = keys.iter().zip(&accesses.sizes);
                 each::<TIMED, _>(scans, done, |(&at, &records)| {
                     session.scan(self.keys.get(at), records as usize, |key, value| {
-                        checksum.add(sum(key));
-                        checksum.add(sum(value));
+                        checksum.add(glance(key, value));
                         found += 1;
                     })
                 })?;
@@ -174,8 +173,7 @@ impl Work<'_> {
                         return session.put(key, values.of(at, 0));
                     }
                     session.scan(key, records as usize, |key, value| {
-                        checksum.add(sum(key));
-                        checksum.add(sum(value));
+                        checksum.add(glance(key, value));
                         found += 1;
                     })
                 })?;
