@@ -5,7 +5,6 @@
 //! be had, its part of the table is not loaded) is put off until nothing is under way. A stream has an
 //! eighth of the clean frames under way at most. Not shared between threads.
 
-use crate::buffer::pool::BufferPool;
 use crate::buffer::session::{Faulting, Session};
 use crate::buffer::table::Place;
 use crate::page::{Access, PagePool, PageSource, PoolSession};
