@@ -1,13 +1,16 @@
 //! Typed operations through the public API against sorted maps: two keyspaces, pages of 512 bytes,
 //! the smallest pool, on a disk in memory; with checkpoints, closing and opening again, and going
-//! back to the last checkpoint as after a crash.
+//! back to the last checkpoint as after a crash. The input says how leaves get their layouts, anew
+//! whenever the store is opened.
 
 #![no_main]
 
 use arbitrary::Arbitrary;
 use hedgerow::storage::RamDisk;
 use hedgerow::store::OpenHow;
-use hedgerow::{Database, Keyspace, Options, Swap, smallest_memory_limit_bytes};
+use hedgerow::{
+    Database, Keyspace, LeafLayout, LeafPolicy, Options, Swap, smallest_memory_limit_bytes,
+};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -51,9 +54,31 @@ enum Operation {
     Cursor { at: Key, moves: u16 },
     Other,
     Checkpoint,
-    Reopen,
+    Reopen(Leaves),
     Crash,
     DropOther,
+}
+
+/// How leaves get their layouts.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+enum Leaves {
+    Adaptive,
+    Comparison,
+    Fingerprint,
+    SemiDense,
+    FullyDense,
+}
+
+impl Leaves {
+    fn policy(self) -> LeafPolicy {
+        match self {
+            Leaves::Adaptive => LeafPolicy::Adaptive,
+            Leaves::Comparison => LeafPolicy::Fixed(LeafLayout::Comparison),
+            Leaves::Fingerprint => LeafPolicy::Fixed(LeafLayout::Fingerprint),
+            Leaves::SemiDense => LeafPolicy::Fixed(LeafLayout::SemiDense),
+            Leaves::FullyDense => LeafPolicy::Fixed(LeafLayout::FullyDense),
+        }
+    }
 }
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -69,12 +94,14 @@ struct State {
     models: [Model; 2],
     durable: [Model; 2],
     current: usize,
+    leaves: Leaves,
 }
 
 const NAMES: [&str; 2] = ["one", "two"];
 
-fn options() -> Options {
+fn options(leaves: Leaves) -> Options {
     Options::new()
+        .leaves(leaves.policy())
         .page_bytes(PAGE_BYTES)
         .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
         .background_checkpoints(false)
@@ -128,7 +155,7 @@ fn check_cursor(keyspace: &Keyspace, model: &Model, at: &Key, moves: u16) {
 }
 
 impl State {
-    fn new() -> State {
+    fn new(leaves: Leaves) -> State {
         let models = [Model::new(), Model::new()];
         let mut state = State {
             disk: RamDisk::new(),
@@ -137,6 +164,7 @@ impl State {
             durable: models.clone(),
             models,
             current: 0,
+            leaves,
         };
         state.open(OpenHow::New);
         state.checkpoint();
@@ -144,7 +172,7 @@ impl State {
     }
 
     fn open(&mut self, how: OpenHow) {
-        let db = options().on_disk(&self.disk, Path::new("fuzz"), how).unwrap();
+        let db = options(self.leaves).on_disk(&self.disk, Path::new("fuzz"), how).unwrap();
         self.keyspaces = Some(NAMES.map(|name| db.keyspace(name).unwrap()));
         self.db = Some(db);
     }
@@ -249,8 +277,9 @@ impl State {
             Operation::Cursor { at, moves } => check_cursor(&keyspace, model, at, *moves),
             Operation::Other => self.current = 1 - at,
             Operation::Checkpoint => self.checkpoint(),
-            Operation::Reopen => {
+            Operation::Reopen(leaves) => {
                 self.close();
+                self.leaves = *leaves;
                 self.open(OpenHow::Existing);
             }
             Operation::Crash => {
@@ -289,8 +318,9 @@ impl State {
     }
 }
 
-fuzz_target!(|operations: Vec<Operation>| {
-    let mut state = State::new();
+fuzz_target!(|input: (Leaves, Vec<Operation>)| {
+    let (leaves, operations) = input;
+    let mut state = State::new(leaves);
     for operation in operations.iter().take(400) {
         state.apply(operation);
     }

@@ -20,7 +20,7 @@
     reason = "a test of the whole is outside of the seams"
 )]
 
-use hedgerow::{Database, Keyspace, Options, smallest_memory_limit_bytes};
+use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options, smallest_memory_limit_bytes};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -373,8 +373,16 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-fn options() -> Options {
+/// How leaves get their layouts: any policy, by the seed.
+fn policy(seed: u64) -> LeafPolicy {
+    let layout = LeafLayout::ALL.get(Random(!seed).below(6) as usize);
+    // The adaptive one twice as often as any other: readers convert there.
+    layout.map_or(LeafPolicy::Adaptive, |layout| LeafPolicy::Fixed(*layout))
+}
+
+fn options(leaves: LeafPolicy) -> Options {
     Options::new()
+        .leaves(leaves)
         .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
         .page_bytes(PAGE_BYTES)
         .checkpoint_bytes(64 << 10)
@@ -430,10 +438,11 @@ fn eight_threads_on_sixty_four_frames() {
     let seed = from_environment("HEDGEROW_STRESS_SEED")
         .unwrap_or_else(hedgerow_sync::primitive::random::seed);
     let budget = Duration::from_secs(from_environment("HEDGEROW_STRESS_CPU_SECONDS").unwrap_or(4));
-    println!("HEDGEROW_STRESS_SEED={seed}");
+    let leaves = policy(seed);
+    println!("HEDGEROW_STRESS_SEED={seed}, {leaves:?}");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stress.hrow");
-    let db = options().create(&path).unwrap();
+    let db = options(leaves).create(&path).unwrap();
     let owned = db.keyspace("owned").unwrap();
     let mut permanent: Vec<Vec<u8>> = (0..KEYS).filter(|n| is_permanent(*n)).map(key_of).collect();
     permanent.sort();
@@ -480,7 +489,8 @@ fn eight_threads_on_sixty_four_frames() {
     world.db.clone().close().unwrap();
     drop(world);
 
-    let db = options().open(&path).unwrap();
+    // Files are opened with any policy, whatever they were written with.
+    let db = options(policy(!seed)).open(&path).unwrap();
     assert_clean(&db);
     assert_eq!(db.keyspaces().unwrap(), ["owned", "shared"]);
     let owned = db.keyspace("owned").unwrap();
