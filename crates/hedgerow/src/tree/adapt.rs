@@ -14,7 +14,7 @@
 use super::Tree;
 use crate::node::{Ladder, Leaf, LeafLayout, convert, holds_strings};
 use crate::page::header::KIND;
-use crate::page::{FrameId, OptimisticPage, PagePool, Tally};
+use crate::page::{ExclusivePage, FrameId, OptimisticPage, PagePool, Tally};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::sample::{Event, two_in};
@@ -117,9 +117,21 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         converted
     }
 
+    /// A leaf to convert or to sort, as it was read and within an epoch, if neither takes a wait. What is
+    /// bound last is dropped first: the latch goes before the epoch.
+    fn try_latch<'t, 'l>(
+        &'t self,
+        leaf: &OptimisticPage<'l, P>,
+    ) -> Option<(Option<P::EpochGuard<'t>>, ExclusivePage<'l, P>)> {
+        let stay = self.pool.try_enter();
+        if stay.is_none() && !cfg!(hedgerow_canary = "adapt_without_epoch") {
+            return None;
+        }
+        Some((stay, leaf.upgrade().ok()?))
+    }
+
     fn try_convert(&self, leaf: &OptimisticPage<'_, P>, to: LeafLayout) -> Converted {
-        let Some(_stay) = self.pool.try_enter() else { return Converted::Busy };
-        let Ok(mut page) = leaf.upgrade() else { return Converted::Busy };
+        let Some((_stay, mut page)) = self.try_latch(leaf) else { return Converted::Busy };
         if convert::<L>(page.bytes_mut(), to).is_ok() {
             return Converted::Done;
         }
@@ -140,8 +152,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn sort_leaf(&self, leaf: &OptimisticPage<'_, P>, copy: &mut [u8]) {
         Leaf::<_, L>::put_in_order(copy);
         let done = self.pool.adaptation();
-        let upgraded = self.pool.try_enter().map(|stay| (stay, leaf.upgrade()));
-        let sorted = if let Some((_stay, Ok(mut page))) = upgraded {
+        let sorted = if let Some((_stay, mut page)) = self.try_latch(leaf) {
             page.bytes_mut().copy_from_slice(copy);
             true
         } else {

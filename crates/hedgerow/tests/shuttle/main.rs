@@ -10,7 +10,8 @@
 //! values say whose they are. A deadlock, a wrong answer, an error that nobody ordered and a thread
 //! that waits for ever are failures; a failure prints the schedule, which `shuttle::replay` runs again.
 //! Time is logical and a timed wait ends after giving way once. `failures.rs` lets calls to the disk
-//! fail and the power go; `pool.rs` has small models of the buffer pool alone.
+//! fail and the power go; `adapt.rs` has readers that convert and sort leaves; `pool.rs` has small models of
+//! the buffer pool alone.
 //!
 //! `HEDGEROW_SHUTTLE_ITERATIONS` sets how many schedules each test tries, `HEDGEROW_SEED` which.
 //! `canaries.sh` proves that these tests can fail.
@@ -22,6 +23,7 @@
     reason = "what is kept from model to model is outside of them"
 )]
 
+mod adapt;
 mod failures;
 mod pool;
 
@@ -102,24 +104,29 @@ fn generation_of(key: &[u8], value: &[u8]) -> u64 {
     generation
 }
 
-/// The disk of a closed store with all keys in generation 1. Made once, in a model of its own.
+/// What a power loss leaves of a closed store that `fill` has filled, in a model of its own: all of it.
+fn image_of(options: Options, fill: fn(&Database)) -> SimState {
+    let made = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let to = std::sync::Arc::clone(&made);
+    runner(RandomScheduler::new_from_seed(1, 1)).run(move || {
+        let disk = SimDisk::new(1);
+        let db = options.on_disk(&disk, path(), OpenHow::New).unwrap();
+        fill(&db);
+        db.close().unwrap();
+        *to.lock().unwrap() = Some(disk.state().crash(&[], None));
+    });
+    made.lock().unwrap().take().expect("the model has made it")
+}
+
+/// The disk of a closed store with all keys in generation 1.
 fn image() -> &'static SimState {
     static IMAGE: OnceLock<SimState> = OnceLock::new();
-    static MADE: std::sync::Mutex<Option<SimState>> = std::sync::Mutex::new(None);
     IMAGE.get_or_init(|| {
-        runner(RandomScheduler::new_from_seed(1, 1)).run(|| {
-            let disk = SimDisk::new(1);
-            let db = options().on_disk(&disk, path(), OpenHow::New).unwrap();
-            let keyspace = db.keyspace("k").unwrap();
+        image_of(options(), |db| {
             let records: BTreeMap<_, _> =
                 (0..KEYS).map(key_of).map(|key| (key.clone(), value_of(&key, 1))).collect();
-            keyspace.bulk_load(records, 80).unwrap();
-            drop(keyspace);
-            db.close().unwrap();
-            // What a power loss leaves: the closed store has nothing that could get lost.
-            *MADE.lock().unwrap() = Some(disk.state().crash(&[], None));
-        });
-        MADE.lock().unwrap().take().expect("the model has made it")
+            db.keyspace("k").unwrap().bulk_load(records, 80).unwrap();
+        })
     })
 }
 
