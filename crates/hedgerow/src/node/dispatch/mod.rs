@@ -16,6 +16,8 @@ mod convert;
 mod cursor;
 mod merge;
 mod split;
+#[cfg(test)]
+mod tests;
 
 pub use change::LeafMut;
 pub use convert::convert;

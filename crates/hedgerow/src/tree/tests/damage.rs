@@ -25,6 +25,15 @@ fn grown_with(policy: LeafPolicy) -> TinyTree {
     tree
 }
 
+/// Strings, and integers of which dense leaves are made.
+fn grown_mixed(policy: LeafPolicy) -> TinyTree {
+    let tree = grown_with(policy);
+    for number in 0..1_000_u32 {
+        tree.put(&number.to_be_bytes(), &[3; 7]).unwrap();
+    }
+    tree
+}
+
 /// Pages by level: leaves first.
 fn pages(tree: &TinyTree) -> Vec<Vec<PageId>> {
     let mut pages = Vec::new();
@@ -170,8 +179,12 @@ fn bytes_that_pass_the_load_check_never_make_an_operation_panic() {
     let seed = random::seed();
     println!("seed {seed}");
     let mut random = SplitMix64::new(seed);
-    for _ in 0..60 {
-        let tree = grown();
+    let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
+    for policy in policies.cycle().take(40) {
+        let tree = grown_mixed(policy);
+        if let LeafPolicy::Fixed(layout) = policy {
+            assert!(tree.stats().unwrap().leaves_of(layout).pages > 10, "{policy:?}");
+        }
         let all: Vec<_> = pages(&tree).concat();
         for _ in 0..8 {
             let victim = all[random.below(all.len() as u64) as usize];
@@ -195,8 +208,9 @@ fn bytes_that_pass_the_load_check_never_make_an_operation_panic() {
 /// Uses a tree that may be damaged in every way; results and errors are free, but it has to end.
 fn use_all(tree: &TinyTree, random: &mut SplitMix64) {
     for _ in 0..300 {
-        let key = match random.below(2) {
+        let key = match random.below(3) {
             0 => random_key(random, tree.max_record_bytes()),
+            1 => (random.below(1_100) as u32).to_be_bytes().to_vec(),
             _ => format!("key/{:05}", random.below(2_000)).into_bytes(),
         };
         let _ = tree.get(&key);
