@@ -7,7 +7,8 @@
 //! fence and last key share. The sum of the records is kept for that prefix, and counted anew when
 //! a key makes it shorter, which is seldom. A leaf's upper fence is counted as long as the shortest
 //! separator is likely to be: where it is longer than that, the last record goes into the next page.
-//! No thread-safety of its own; allocates buffers of about a page, once.
+//! Leaves that are to have another layout than comparison leaves are staged here, too, and chosen and
+//! written by `dispatch/bulk.rs`. No thread-safety of its own; allocates buffers of about a page, once.
 //!
 //! Invariant: what is staged, or some of it from its beginning, fits into a page with an upper fence that
 //! is at most the last key of that.
@@ -16,21 +17,13 @@ use super::ladder::Ladder;
 use super::layout::{
     INNER_SLOT_BYTES, LEAF_SLOT_BYTES, common_prefix, max_record_bytes, rest_len, space_needed,
 };
+use super::records::Records;
 use super::separator;
 use super::suffix::Suffix;
 use super::write::{Appended, NodeMut};
 use crate::page::header::PageKind;
 use crate::types::PageId;
 use std::marker::PhantomData;
-
-/// What is staged: key and value stand one behind the other in the buffer.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    at: usize,
-    key_len: usize,
-    value_len: usize,
-    child: u32,
-}
 
 /// Builds the nodes of one level from left to right.
 ///
@@ -39,12 +32,16 @@ struct Entry {
 /// [`Self::write_last`] until it gives `None`.
 #[derive(Debug)]
 pub struct Builder<L> {
-    page_bytes: usize,
-    target_bytes: usize,
+    pub(super) page_bytes: usize,
+    pub(super) target_bytes: usize,
     level: u8,
-    lower: Option<Vec<u8>>,
-    buffer: Vec<u8>,
-    entries: Vec<Entry>,
+    pub(super) lower: Option<Vec<u8>>,
+    /// What is staged; of an inner node upper fences without values.
+    pub(super) records: Records,
+    /// What stays staged while a part of it is written.
+    rest: Records,
+    /// The children of an inner node.
+    children: Vec<u32>,
     /// Bytes of all records staged, in a node whose prefix has `shared_bytes`.
     record_bytes: usize,
     shared_bytes: usize,
@@ -59,8 +56,9 @@ impl<L: Ladder> Builder<L> {
             target_bytes: page_bytes * usize::from(fill_percent.clamp(10, 100)) / 100,
             level,
             lower: None,
-            buffer: Vec::with_capacity(2 * page_bytes),
-            entries: Vec::new(),
+            records: Records::with_capacity(0, 2 * page_bytes),
+            rest: Records::default(),
+            children: Vec::new(),
             record_bytes: 0,
             shared_bytes: 0,
             ladder: PhantomData,
@@ -69,12 +67,12 @@ impl<L: Ladder> Builder<L> {
 
     /// Number of keys staged.
     pub fn staged(&self) -> usize {
-        self.entries.len()
+        self.records.len()
     }
 
     /// The last key staged, for a check that the input is sorted.
     pub fn last_key(&self) -> Option<&[u8]> {
-        self.entries.last().map(|entry| self.key(*entry))
+        self.records.last_key()
     }
 
     /// Bytes of the records staged, in a node that ends with `key`, and the prefix that it has.
@@ -83,11 +81,11 @@ impl<L: Ladder> Builder<L> {
         if shared == self.shared_bytes {
             return (self.record_bytes, shared);
         }
-        (self.records_of(self.entries.len(), shared), shared)
+        (self.records_of(self.records.len(), shared), shared)
     }
 
     /// Bytes of the prefix that a node with this upper fence has.
-    fn shared(&self, upper: Option<&[u8]>) -> usize {
+    pub(super) fn shared(&self, upper: Option<&[u8]>) -> usize {
         match (&self.lower, upper) {
             (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
             _ => 0,
@@ -96,8 +94,7 @@ impl<L: Ladder> Builder<L> {
 
     /// Bytes of the first `count` records in a node with this prefix.
     fn records_of(&self, count: usize, shared: usize) -> usize {
-        let entries = self.entries[..count].iter();
-        entries.map(|entry| stored::<L>(entry.key_len, shared) + entry.value_len).sum()
+        self.records.bytes_behind(count, shared + L::HEAD_BYTES)
     }
 
     fn space(&self, count: usize, live: usize, fences: usize) -> usize {
@@ -125,30 +122,37 @@ impl<L: Ladder> Builder<L> {
         debug_assert!(key.len() + value.len() <= max_record_bytes(self.page_bytes));
         let (staged, shared) = self.staged_bytes(key);
         let record_bytes = staged + stored::<L>(key.len(), shared) + value.len();
-        let lower = self.lower.as_ref().map_or(0, Vec::len);
-        // Separators of neighbouring leaves are about as long, and longer than what the keys share.
-        let upper = if self.level == 0 { key.len().min(lower.max(shared + 1)) } else { key.len() };
-        let count = self.entries.len() + 1;
+        let fences = self.fences_behind(key, shared);
+        let count = self.records.len() + 1;
         // A leaf of one record and two fences has room for a second record, an inner node likewise.
         let limit_bytes = match count {
             1 => usize::MAX,
             2 => self.page_bytes,
             _ => self.target_bytes,
         };
-        if self.space(count, record_bytes, lower + upper) > limit_bytes {
+        if self.space(count, record_bytes, fences) > limit_bytes {
             return false;
         }
         self.record_bytes = record_bytes;
         self.shared_bytes = shared;
-        let at = self.buffer.len();
-        self.buffer.extend_from_slice(key);
-        self.buffer.extend_from_slice(value);
-        self.entries.push(Entry { at, key_len: key.len(), value_len: value.len(), child });
+        self.records.push(key, value);
+        if self.level > 0 {
+            self.children.push(child);
+        }
         true
     }
 
-    fn key(&self, entry: Entry) -> &[u8] {
-        &self.buffer[entry.at..entry.at + entry.key_len]
+    /// Bytes that both fences are likely to take of a node whose last key this is, and whose prefix has
+    /// `shared` bytes.
+    #[inline]
+    pub(super) fn fences_behind(&self, key: &[u8], shared: usize) -> usize {
+        let lower = self.lower.as_ref().map_or(0, Vec::len);
+        // Separators of neighbouring leaves are about as long, and longer than what the keys share.
+        lower + if self.level == 0 { key.len().min(lower.max(shared + 1)) } else { key.len() }
+    }
+
+    fn key(&self, index: usize) -> &[u8] {
+        self.records.key(index)
     }
 
     /// Writes what is staged as a node into a fresh page; `next` is the key that comes after it. Of a leaf
@@ -158,36 +162,51 @@ impl<L: Ladder> Builder<L> {
     /// # Panics
     /// If nothing is staged.
     pub fn write(&mut self, page: &mut [u8], next: &[u8]) -> Vec<u8> {
-        self.write_first(page, self.entries.len(), next)
+        self.write_first(page, self.records.len(), next)
     }
 
     /// Writes the first `at_most` entries, or as many of them as fit; `next` is the key behind all that
     /// is staged.
-    fn write_first(&mut self, page: &mut [u8], at_most: usize, next: &[u8]) -> Vec<u8> {
-        let fitting = |count| self.fence_behind(count, next).map(|upper| (count, upper));
-        let (count, upper) =
-            (1..=at_most).rev().find_map(fitting).expect("one entry fits into a page");
+    pub(super) fn write_first(&mut self, page: &mut [u8], at_most: usize, next: &[u8]) -> Vec<u8> {
+        let space = |count, upper: &[u8]| self.space_of(count, Some(upper));
+        let (count, upper) = self.most_that_fit(at_most, next, space);
         self.write_node(page, count, Some(&upper));
-        self.lower = Some(upper.clone());
         upper
     }
 
-    /// The upper fence of a node of the first `count` entries, if they fit into a page with it.
-    fn fence_behind(&self, count: usize, next: &[u8]) -> Option<Vec<u8>> {
-        let last = self.key(self.entries[count - 1]);
-        let next = self.entries.get(count).map_or(next, |entry| self.key(*entry));
-        let fits = |upper: &Vec<u8>| self.space_of(count, Some(upper)) <= self.page_bytes;
+    /// How many entries, from the first on and at most so many, fit into a page, by a function that tells
+    /// the space for a number of them and an upper fence; and that fence.
+    pub(super) fn most_that_fit(
+        &self,
+        at_most: usize,
+        next: &[u8],
+        space: impl Fn(usize, &[u8]) -> usize,
+    ) -> (usize, Vec<u8>) {
+        let fitting = |count| {
+            let fences = self.fences_for(count, next).into_iter().flatten();
+            let fits = |upper: &Vec<u8>| space(count, upper) <= self.page_bytes;
+            fences.into_iter().find(fits).map(|upper| (count, upper))
+        };
+        // No slot takes less.
+        let at_most = at_most.min(self.page_bytes / 4);
+        (1..=at_most).rev().find_map(fitting).expect("one entry fits into a page")
+    }
+
+    /// The upper fences that a node of the first `count` entries may have, the better one first. The shorter
+    /// one may share less with the lower fence, so that the records take more.
+    pub(super) fn fences_for(&self, count: usize, next: &[u8]) -> [Option<Vec<u8>>; 2] {
+        let last = self.key(count - 1);
+        let next = if count < self.records.len() { self.key(count) } else { next };
         let shortest = (self.level == 0)
             .then(|| separator::shortest(Suffix::undivided(last), Suffix::undivided(next)));
-        // A shorter fence may share less with the lower one, so that the records take more.
-        shortest.filter(fits).or_else(|| Some(last.to_vec()).filter(fits))
+        [shortest, Some(last.to_vec())]
     }
 
     /// Writes the last node of the level, which reaches up without end, and gives `None`. If what is
     /// staged does not fit (such a node has no prefix), it writes a part of it, gives the separator, and
     /// wants to be called again with another page.
     pub fn write_last(&mut self, page: &mut [u8]) -> Option<Vec<u8>> {
-        let count = self.entries.len();
+        let count = self.records.len();
         if count <= 1 || self.space_of(count, None) <= self.page_bytes {
             self.write_node(page, count, None);
             return None;
@@ -196,7 +215,7 @@ impl<L: Ladder> Builder<L> {
     }
 
     /// Bytes that a node of the first `count` entries takes with this upper fence.
-    fn space_of(&self, count: usize, upper: Option<&[u8]>) -> usize {
+    pub(super) fn space_of(&self, count: usize, upper: Option<&[u8]>) -> usize {
         // The last child of an inner node has no separator there.
         let keys = if self.level == 0 { count } else { count.saturating_sub(1) };
         let fences = self.lower.as_ref().map_or(0, Vec::len) + upper.map_or(0, <[u8]>::len);
@@ -210,25 +229,38 @@ impl<L: Ladder> Builder<L> {
         let keys = if self.level == 0 { count } else { count.saturating_sub(1) };
         node.reserve_heads(keys);
         let shared = node.as_node().prefix_len();
-        node.append_all(self.entries[..keys].iter().map(|entry| Appended {
-            bytes: &self.buffer[entry.at + shared..entry.at + entry.key_len + entry.value_len],
-            suffix_len: entry.key_len - shared,
-            child: entry.child,
+        let mut children = self.children.iter();
+        node.append_all(self.records.joined(keys).map(|(bytes, key_len)| Appended {
+            bytes: &bytes[shared..],
+            suffix_len: key_len - shared,
+            child: children.next().copied().unwrap_or(0),
         }));
         node.refresh_hints(0, 0);
-        if self.level > 0
-            && let Some(last) = self.entries.get(count.wrapping_sub(1))
-        {
-            node.set_upper_child(PageId(last.child));
+        if let Some(last) = children.next() {
+            node.set_upper_child(PageId(*last));
         }
-        let end = self.entries.get(count).map_or(self.buffer.len(), |entry| entry.at);
-        self.buffer.drain(..end);
-        self.entries.drain(..count);
-        for entry in &mut self.entries {
-            entry.at -= end;
-        }
+        self.set_aside(count);
+        self.drop_written(upper);
+    }
+
+    /// Leaves the first `count` entries staged, to be written, and keeps the others for afterwards.
+    pub(super) fn set_aside(&mut self, count: usize) {
+        self.records.move_end(count, &mut self.rest);
+    }
+
+    /// Stages what was set aside again, behind the entries before it.
+    pub(super) fn take_back(&mut self) {
+        self.rest.move_end(0, &mut self.records);
+    }
+
+    /// Goes on behind a node that was written of all that was staged, with what was set aside.
+    pub(super) fn drop_written(&mut self, upper: Option<&[u8]>) {
+        self.children.drain(..self.records.len().min(self.children.len()));
+        self.records.clear();
+        self.take_back();
+        self.lower = upper.map(<[u8]>::to_vec);
         self.shared_bytes = 0;
-        self.record_bytes = self.records_of(self.entries.len(), 0);
+        self.record_bytes = self.records_of(self.records.len(), 0);
     }
 }
 

@@ -12,12 +12,15 @@
 
 use super::dispatch::{Leaf, LeafLayout, plain_leaf};
 use super::fingerprint::FingerprintLeafMut;
-use super::ladder::Ladder;
+use super::ladder::{Hints, Ladder};
 use super::layout::{count, head_of, prefix};
 use super::records::Records;
 
 /// Bytes of a key behind the prefix, on average, from which on it counts as a string whatever its head.
 const LONG_SUFFIX_BYTES: usize = 12;
+
+/// Bytes of a suffix that are in its head.
+const HEAD_BYTES: usize = <Hints as Ladder>::HEAD_BYTES;
 
 /// Keys up to this length, on average, are numbers in a leaf that has no prefix, as those at the ends of a
 /// tree, though their heads be the same: they are not in other leaves.
@@ -141,10 +144,58 @@ pub fn holds_strings<L: Ladder>(page: &mut [u8]) -> bool {
 
 /// Whether the keys of records that have a prefix of so many bytes in common are strings.
 pub(super) fn are_strings(records: &Records, prefix_len: usize) -> bool {
+    traits_of(records, prefix_len).are_strings(prefix_len)
+}
+
+/// What [`KeyTraits::add`] would find. A bulk load asks this of each leaf, most often of numbers of one
+/// length, for which it takes half the time; where no key is shorter than prefix and head, heads are the
+/// same if their four bytes are.
+fn traits_of(records: &Records, prefix_len: usize) -> KeyTraits {
     let mut keys = KeyTraits::default();
-    for (key, _) in records.iter() {
-        let suffix = key.get(prefix_len..).unwrap_or(&[]);
-        keys.add(head_of(suffix), suffix.len());
+    let lens = || records.lens(records.len()).map(|(key_len, _)| key_len);
+    let (shortest, longest) = (lens().min().unwrap_or(0), lens().max().unwrap_or(0));
+    let head_end = prefix_len + HEAD_BYTES;
+    if shortest < head_end && (shortest < longest || shortest < prefix_len) {
+        for key in records.keys() {
+            let suffix = key.get(prefix_len..).unwrap_or(&[]);
+            keys.add(head_of(suffix), suffix.len());
+        }
+        return keys;
     }
-    keys.are_strings(prefix_len)
+    keys.count = records.len();
+    keys.suffix_bytes = lens().sum::<usize>() - records.len() * prefix_len;
+    // Suffixes of one length that are nothing but heads differ in them.
+    if longest > head_end {
+        let heads = || records.keys().map(|key| key[prefix_len..].first_chunk::<HEAD_BYTES>());
+        keys.same_heads = heads().zip(heads().skip(1)).filter(|(a, b)| a == b).count();
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traits_of_records_are_those_of_their_keys_one_by_one() {
+        let sets: [&[&str]; 8] = [
+            &[],
+            &["abc"],
+            &["aba", "abb", "abc", "abd"],
+            &["ab", "ab\0", "ab\0\0", "abc"],
+            &["ab1111", "ab1112", "ab2222"],
+            &["ab1111x", "ab1111y", "ab2222z", "ab3333z"],
+            &["ab1111", "ab1111y", "ab2222z", "ab22z"],
+            &["ab1111", "ab1111y", "ab2222z", "ab2222zz"],
+        ];
+        for keys in sets {
+            let (mut records, mut expected) = (Records::default(), KeyTraits::default());
+            for key in keys {
+                records.push(key.as_bytes(), b"value");
+                expected.add(head_of(&key.as_bytes()[2..]), key.len() - 2);
+            }
+            let found = traits_of(&records, 2);
+            assert_eq!(KeyTraits { last: None, ..found }, KeyTraits { last: None, ..expected });
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Bulk load: sorted records into an empty tree, each page written once.
 //!
-//! Leaves are built from left to right and filled as asked; each level above gets the separators as
-//! they come. Nothing is reachable until the last page is written: then the root, which is still an
+//! Leaves are built from left to right and filled as asked, each in the layout that the tree's policy wants
+//! for its keys (`node/dispatch/bulk.rs`); each level above gets the separators as they come. Nothing is reachable until the last page is written: then the root, which is still an
 //! empty leaf, becomes the top node in one step. If that does not come about, by an error or because
 //! the loader is dropped, the pages are freed.
 //!
@@ -14,7 +14,7 @@ use super::descend::plain;
 use super::retry::{Patience, Retry, Stop};
 use super::{MAX_LEVELS, Tree};
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{self, Builder, Hints, Ladder};
+use crate::node::{self, Builder, Hints, Ladder, LeafBuilder};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession};
 use crate::types::PageId;
 
@@ -22,7 +22,9 @@ use crate::types::PageId;
 pub struct BulkLoad<P: PagePool, L: Ladder = Hints> {
     tree: Tree<P, L>,
     fill_percent: u8,
-    levels: Vec<Builder<L>>,
+    leaves: LeafBuilder<L>,
+    /// The levels above, from the lowest on.
+    inner: Vec<Builder<L>>,
     /// The page that is being written.
     page: Box<[u8]>,
     /// All that was written so far, to be freed if the load fails: four bytes a page.
@@ -34,7 +36,8 @@ pub struct BulkLoad<P: PagePool, L: Ladder = Hints> {
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Begins a bulk load into this tree, which must be empty. Leaves and inner nodes are filled to
     /// `fill_percent` (10 to 100) of a page: 100 for data that stays as it is, 70 to 90 if insertions
-    /// are to come.
+    /// are to come. Fully dense leaves have a slot for each number between their records in any case, and
+    /// are always filled.
     ///
     /// Errors: `InvalidOption` for another fill; `AlreadyExists` if the tree has records; those of
     /// reading the root.
@@ -48,7 +51,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         Ok(BulkLoad {
             tree: self.clone(),
             fill_percent,
-            levels: vec![Builder::new(page_bytes, 0, fill_percent)],
+            leaves: LeafBuilder::new(page_bytes, fill_percent, self.policy),
+            inner: Vec::new(),
             page: vec![0; page_bytes].into_boxed_slice(),
             written: Vec::new(),
             records: 0,
@@ -104,12 +108,12 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_usable()?;
         self.tree.check_record(key, value)?;
-        if self.levels[0].last_key().is_some_and(|last| key <= last) {
+        if self.leaves.last_key().is_some_and(|last| key <= last) {
             let message = format!("record {} is not above the one before it", self.records + 1);
             return Err(Error::new(ErrorKind::NotSorted, message));
         }
-        while !self.levels[0].push(key, value) {
-            self.write_node(0, key)?;
+        while !self.leaves.push(key, value) {
+            self.write_leaf(key)?;
         }
         self.records += 1;
         Ok(())
@@ -121,20 +125,20 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
     /// tree is as it was, and the pages are free again.
     pub fn finish(mut self) -> Result<u64> {
         self.check_usable()?;
-        let mut level = 0;
-        loop {
-            while let Some(separator) = self.levels[level].write_last(&mut self.page) {
-                self.adapt(level);
-                let id = self.place()?;
-                self.add_child(level + 1, &separator, id)?;
-            }
-            self.adapt(level);
-            if level + 1 == self.levels.len() {
+        while let Some(separator) = self.leaves.write_last(&mut self.page) {
+            let id = self.place()?;
+            self.add_child(0, &separator, id)?;
+        }
+        for level in 0.. {
+            if level == self.inner.len() {
                 break;
             }
             let id = self.place()?;
-            level += 1;
             self.add_child(level, &[], id)?;
+            while let Some(separator) = self.inner[level].write_last(&mut self.page) {
+                let id = self.place()?;
+                self.add_child(level + 1, &separator, id)?;
+            }
         }
         if self.records > 0 {
             self.tree.install(Some(&self.page))?;
@@ -150,35 +154,32 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
         Ok(())
     }
 
-    /// Writes the staged node of a level; `next` is the first key behind it.
-    fn write_node(&mut self, level: usize, next: &[u8]) -> Result<()> {
-        let upper = self.levels[level].write(&mut self.page, next);
-        self.adapt(level);
+    /// Writes a leaf of what is staged; `next` is the first key behind it.
+    #[cold]
+    #[inline(never)]
+    fn write_leaf(&mut self, next: &[u8]) -> Result<()> {
+        let upper = self.leaves.write(&mut self.page, next);
         let id = self.place()?;
-        self.add_child(level + 1, &upper, id)
+        self.add_child(0, &upper, id)
     }
 
+    /// Gives a level above the leaves, of which 0 is the lowest, its next child.
     fn add_child(&mut self, level: usize, upper: &[u8], child: PageId) -> Result<()> {
-        if level == self.levels.len() {
-            if level >= usize::from(MAX_LEVELS) {
+        if level == self.inner.len() {
+            if level + 1 >= usize::from(MAX_LEVELS) {
                 self.failed = true;
                 let message = "the fill is so low that the tree would become too high";
                 return Err(Error::new(ErrorKind::InvalidOption, message));
             }
             let page_bytes = self.tree.pool.page_bytes();
-            self.levels.push(Builder::new(page_bytes, level as u8, self.fill_percent));
+            self.inner.push(Builder::new(page_bytes, level as u8 + 1, self.fill_percent));
         }
-        while !self.levels[level].push_child(upper, child) {
-            self.write_node(level, upper)?;
+        while !self.inner[level].push_child(upper, child) {
+            let upper = self.inner[level].write(&mut self.page, upper);
+            let id = self.place()?;
+            self.add_child(level + 1, &upper, id)?;
         }
         Ok(())
-    }
-
-    /// Gives a leaf that was written the layout that the tree wants for it, as far as that is not dense.
-    fn adapt(&mut self, level: usize) {
-        if level == 0 {
-            node::adapt::<L>(&mut self.page, self.tree.policy, false);
-        }
     }
 
     /// Puts the written node into a fresh page.

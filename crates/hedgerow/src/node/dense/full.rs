@@ -54,6 +54,10 @@ impl DenseLayout for Full {
         contents.value_len.map_or(0, |value_len| slots_in(room, value_len))
     }
 
+    fn most_slots(room: usize, contents: &Contents) -> usize {
+        Self::unit(room, contents)
+    }
+
     #[inline(always)]
     fn value_place<B: PageBytes>(bytes: B, slot: usize) -> (usize, usize) {
         let capacity = usize::from(bytes.field_u16::<{ CAPACITY }>());

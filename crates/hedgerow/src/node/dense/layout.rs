@@ -69,6 +69,9 @@ pub trait DenseLayout: Copy + Default + std::fmt::Debug + Send + Sync + 'static 
     /// How many numbers a leaf of such records holds if each of them has one.
     fn unit(room: usize, contents: &Contents) -> usize;
 
+    /// How many slots such a leaf can have at most, with the records that it is to hold.
+    fn most_slots(room: usize, contents: &Contents) -> usize;
+
     /// First byte and length of the value of a slot.
     fn value_place<B: PageBytes>(bytes: B, slot: usize) -> (usize, usize);
 

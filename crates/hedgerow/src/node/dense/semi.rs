@@ -11,7 +11,7 @@
 
 use super::fields::{
     HEAP_LIVE, HEAP_START, VALUE_LEN, WORD_BYTES, WORD_SLOTS, array_start, base, capacity, key_len,
-    numbers_end, tail_start,
+    numbers_end, slots_in, tail_start,
 };
 use super::layout::{Contents, DenseLayout, Frame, Growth, base_for};
 use super::presence::{self, Slots};
@@ -214,6 +214,10 @@ impl DenseLayout for Semi {
     fn unit(room: usize, contents: &Contents) -> usize {
         let records = contents.count.max(1);
         slots_of_full(room, contents.heap_bytes.div_ceil(records))
+    }
+
+    fn most_slots(room: usize, contents: &Contents) -> usize {
+        slots_in(room.saturating_sub(contents.heap_bytes), SLOT_BYTES)
     }
 
     #[inline(always)]

@@ -61,7 +61,7 @@ impl<'k> KeyShape<'k> {
 
     /// Whether a key has this shape.
     pub fn has(&self, key: &[u8]) -> bool {
-        key.len() == self.key_len() && key.starts_with(self.stem)
+        key.len() == self.key_len() && (self.stem.is_empty() || key.starts_with(self.stem))
     }
 
     /// One more than the largest number that a key of this shape can have.

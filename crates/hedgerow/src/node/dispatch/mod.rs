@@ -11,6 +11,7 @@
 //!
 //! Views are total and `Copy`, as those that they stand for; as thread-safe as the bytes under them.
 
+mod bulk;
 mod change;
 mod convert;
 mod cursor;
@@ -19,6 +20,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+pub use bulk::LeafBuilder;
 pub use change::LeafMut;
 pub use convert::convert;
 pub use merge::{merge_leaf_space, merge_leaves};

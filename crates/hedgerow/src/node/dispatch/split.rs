@@ -36,7 +36,7 @@ impl LeafSplit {
 }
 
 /// Fewer records than this say nothing of those to come.
-const TELLING_RECORDS: usize = 8;
+pub(super) const TELLING_RECORDS: usize = 8;
 
 /// What helps a leaf that does not take a record.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -134,7 +134,7 @@ impl Slot {
 
 /// What a set of records takes: the sum of it with that of another set is what both take.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Measure {
+pub(in super::super) struct Measure {
     /// Records.
     pub count: usize,
     /// Bytes on the heap.
@@ -145,7 +145,7 @@ pub(super) struct Measure {
 
 impl Measure {
     /// One record.
-    pub(super) fn record(suffix_len: usize, value_len: usize) -> Measure {
+    pub(in super::super) fn record(suffix_len: usize, value_len: usize) -> Measure {
         let wide = suffix_len > LONGEST_NARROW || value_len > LONGEST_NARROW;
         Measure { count: 1, live: suffix_len + value_len, wide }
     }
@@ -161,7 +161,7 @@ impl Measure {
     }
 
     /// Bytes that a leaf of these records takes with so many bytes of fences.
-    pub(super) fn space(self, fences: usize) -> usize {
+    pub(in super::super) fn space(self, fences: usize) -> usize {
         space_needed(self.count, self.wide, self.live, fences)
     }
 }

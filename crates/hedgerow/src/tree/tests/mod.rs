@@ -1,6 +1,7 @@
 //! Tests of the tree on a heap of pages: against a model, under threads, with damage.
 
 mod adaptive;
+mod bulk;
 mod concurrent;
 mod cursors;
 mod damage;
