@@ -15,6 +15,7 @@ use hedgerow::{LeafLayout, LeafPolicy, Options};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::error::Error;
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -91,10 +92,12 @@ fn run<L: Ladder>(keys: &[&[u8]], lookups: usize) -> Result<(), Box<dyn Error>> 
     let start = Instant::now();
     let mut cursor = tree.scan();
     let (mut count, mut total) = (0, 0_u64);
-    while let Some((_, value)) = cursor.next_record()? {
+    let outcome = cursor.visit(|_, value| {
         count += 1;
         total = total.wrapping_add(number(Some(value)));
-    }
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(outcome?.is_continue(), "nothing breaks the visit");
     report("scan", count, start);
     let stats = tree.stats()?;
     println!(

@@ -3,6 +3,7 @@
 //! Gets either return a `Value` or fill a buffer; leaves are adaptive or, by the name of the competitor,
 //! all of one layout; everything else is the same. Sessions share handles, which are `Send + Sync`; a session's cursor and buffer are its own.
 
+use super::up_to;
 use crate::cell::{Cell, CellError, Place, TreeShape};
 use crate::harness::{Engine, Session, ValueBytes};
 use hedgerow::{Cursor, Database, Error, ErrorKind, Keyspace, Options};
@@ -141,11 +142,7 @@ impl<const INTO: bool> Session for Handle<'_, INTO> {
         mut found: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), CellError> {
         self.cursor.seek(from);
-        for _ in 0..records {
-            let Some((key, value)) = self.cursor.next_record().map_err(failed)? else { break };
-            found(key, value);
-        }
-        Ok(())
+        self.cursor.visit(up_to(records, &mut found)).map(drop).map_err(failed)
     }
 
     #[inline]

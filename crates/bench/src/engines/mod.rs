@@ -13,6 +13,20 @@ mod trees;
 use crate::cell::{Cell, CellError, CellResult, LeafCounts, TreeShape};
 use crate::harness;
 use ::hedgerow::{LeafLayout, LeafPolicy, TreeStats};
+use std::ops::ControlFlow;
+
+/// Hands `records` records to `found`, at least one, and then breaks.
+#[inline(always)]
+fn up_to<'f>(
+    mut records: usize,
+    found: &'f mut (impl FnMut(&[u8], &[u8]) + 'f),
+) -> impl FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'f {
+    move |key, value| {
+        found(key, value);
+        records = records.saturating_sub(1);
+        if records > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
 
 /// Names of the competitors.
 pub const NAMES: [&str; 20] = [

@@ -156,12 +156,12 @@ impl Keyspace {
 
     /// Number of records: walks all leaves.
     pub fn count(&self) -> Result<u64> {
-        let mut cursor = self.cursor();
         let mut count = 0;
-        while cursor.next_record()?.is_some() {
+        let outcome = self.cursor().visit(|_, _| {
             count += 1;
-        }
-        Ok(count)
+            ControlFlow::<()>::Continue(())
+        });
+        outcome.map(|_| count)
     }
 
     /// Loads records in strictly ascending order of their keys into the keyspace, which must be empty:

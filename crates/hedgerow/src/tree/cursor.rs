@@ -43,12 +43,12 @@ pub struct Cursor<P: PagePool, L: Ladder = Hints> {
     empty: bool,
     place: Place,
     sought: Vec<u8>,
-    leaf: Box<[u8]>,
+    pub(super) leaf: Box<[u8]>,
     /// Places `first..end` of the leaf are in bounds; the cursor stands before place `gap`. All are zero
     /// while the place is no leaf.
     first: usize,
-    gap: usize,
-    end: usize,
+    pub(super) gap: usize,
+    pub(super) end: usize,
     /// Whether a bound lies in the leaf, so that there is no need to look beyond it.
     starts_here: bool,
     ends_here: bool,
@@ -56,8 +56,8 @@ pub struct Cursor<P: PagePool, L: Ladder = Hints> {
     ahead: ReadAhead,
     /// The prefix of the leaf's keys, and behind it the suffix of the last one returned. As large as a
     /// page: keys have at most a quarter of one.
-    key: Box<[u8]>,
-    prefix_len: usize,
+    pub(super) key: Box<[u8]>,
+    pub(super) prefix_len: usize,
     fence: Vec<u8>,
     error: Option<Error>,
 }
@@ -208,7 +208,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
 
     /// Loads the leaf that comes next in a direction. `false` if there is none.
     #[inline(never)]
-    fn step(&mut self, forward: bool) -> Result<bool> {
+    pub(super) fn step(&mut self, forward: bool) -> Result<bool> {
         if let Some(error) = &self.error {
             return Err(error.duplicate());
         }

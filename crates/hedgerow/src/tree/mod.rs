@@ -50,6 +50,7 @@ mod stats;
 mod tests;
 mod value;
 mod verify;
+mod visit;
 mod walk;
 mod write;
 

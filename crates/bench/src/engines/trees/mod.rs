@@ -15,6 +15,7 @@
 
 pub mod homes;
 
+use super::up_to;
 use crate::cell::{Cell, CellError, Place, TreeShape};
 use crate::harness::{Engine, Session, ValueBytes};
 use hedgerow::error::{Error, ErrorKind};
@@ -164,11 +165,7 @@ impl<P: PagePool, L: Ladder> Session for TreeSession<'_, P, L> {
         mut found: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), CellError> {
         self.cursor.seek(from);
-        for _ in 0..records {
-            let Some((key, value)) = self.cursor.next_record().map_err(failed)? else { break };
-            found(key, value);
-        }
-        Ok(())
+        self.cursor.visit(up_to(records, &mut found)).map(drop).map_err(failed)
     }
 
     #[inline]

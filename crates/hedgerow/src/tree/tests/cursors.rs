@@ -1,10 +1,11 @@
 //! Cursors over leaves of many records: against a map, by random steps in both directions, with and
 //! without changes between the steps.
 
+use super::super::Cursor;
 use super::*;
 use hedgerow_sync::primitive::random;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 /// Pages of some hundred records.
 const PAGE: usize = 4096;
@@ -110,6 +111,10 @@ fn steps_to_and_fro(
                 }
             }
             for _ in 0..random.below(4) {
+                if random.below(3) == 0 {
+                    at = visit(&mut cursor, &records, at, random.below(300) as usize);
+                    continue;
+                }
                 let forward = random.below(2) == 0;
                 for _ in 0..random.below(120) {
                     let (expected, found) = if forward {
@@ -132,6 +137,27 @@ fn steps_to_and_fro(
         }
         assert!(at <= records.len());
     }
+}
+
+/// Visits up to `most` records, which must be those from `at` on. Gives where the cursor is then.
+fn visit(
+    cursor: &mut Cursor<MemoryPool>,
+    records: &[(&Vec<u8>, &Vec<u8>)],
+    mut at: usize,
+    most: usize,
+) -> usize {
+    let until = at + most;
+    let outcome = cursor.visit(|key, value| {
+        assert_eq!((key, value), (records[at].0.as_slice(), records[at].1.as_slice()));
+        at += 1;
+        // At once if none is wanted: a visit that has begun hands one over.
+        if at >= until { ControlFlow::Break(at) } else { ControlFlow::Continue(()) }
+    });
+    match outcome.unwrap() {
+        ControlFlow::Break(last) => assert_eq!(last, at),
+        ControlFlow::Continue(()) => assert_eq!(at, records.len(), "a visit ends at the end"),
+    }
+    at
 }
 
 /// Between any two steps records come and go, leaves split and merge. What is always there is met once,

@@ -1,0 +1,59 @@
+//! Iteration from within: a cursor hands one record after another to a function.
+//!
+//! What a step from outside finds out anew for each record (which layout, where its arrays begin) is found
+//! out once for each leaf. Invariants and thread-safety: those of [`Cursor`].
+
+use super::Cursor;
+use crate::error::Result;
+use crate::node::{Ladder, Leaf, plain_leaf};
+use crate::page::PagePool;
+use std::ops::ControlFlow;
+
+impl<P: PagePool, L: Ladder> Cursor<P, L> {
+    /// Hands the records behind the cursor to `each`, in order, and moves over them, until `each` breaks or
+    /// there are no more. Tells which. Key and value live as long as the call of `each`.
+    ///
+    /// Errors: those of [`Cursor::next_record`]; the records before were handed over.
+    #[inline]
+    pub fn visit<B>(
+        &mut self,
+        mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>> {
+        loop {
+            if let ControlFlow::Break(with) = self.visit_leaf(&mut each) {
+                return Ok(ControlFlow::Break(with));
+            }
+            if !self.step(true)? {
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+    }
+
+    #[inline]
+    fn visit_leaf<B>(
+        &mut self,
+        each: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let (key, at, gap, end) = (&mut self.key, self.prefix_len, &mut self.gap, self.end);
+        // Does the same with a leaf of each layout, whose places are iterated in its own way.
+        macro_rules! hand_over {
+            ($leaf:ident, $places:expr) => {
+                for place in $places {
+                    // First, for `each` may panic.
+                    *gap = place + 1;
+                    let (key_end, value) = $leaf.record(place, key, at);
+                    each(&key[..key_end], value)?;
+                }
+            };
+        }
+        let from = *gap;
+        match plain_leaf::<L>(&self.leaf) {
+            Leaf::Comparison(leaf) => hand_over!(leaf, from..end),
+            Leaf::Fingerprint(leaf) => hand_over!(leaf, from..end),
+            Leaf::SemiDense(leaf) => hand_over!(leaf, leaf.places_in(from, end)),
+            Leaf::FullyDense(leaf) => hand_over!(leaf, leaf.places_in(from, end)),
+        }
+        *gap = end;
+        ControlFlow::Continue(())
+    }
+}
