@@ -17,24 +17,26 @@ use std::time::Instant;
 
 const PAGE_BYTES: usize = 4096;
 
-fn keys(kind: &str, count: usize) -> Vec<Vec<u8>> {
+fn keys(kind: &str, count: usize) -> std::result::Result<Vec<Vec<u8>>, String> {
     let mut random = SplitMix64::new(5);
+    if !["sparse", "dense", "urls"].contains(&kind) {
+        return Err(format!("`{kind}` is none of sparse, dense, urls"));
+    }
     let mut keys: Vec<Vec<u8>> = (0..count as u32)
         .map(|number| match kind {
             "dense" => number.to_be_bytes().to_vec(),
             "sparse" => (random.next_u64() as u32).to_be_bytes().to_vec(),
-            "urls" => {
+            _ => {
                 let (host, page) = (random.below(count as u64 / 50 + 1), random.next_u64() >> 30);
                 let host = host.wrapping_mul(0x9E37_79B9) & 0xff_ffff;
                 format!("http://www.site{host:x}.org/forum/{}/thread-{page:x}.html", page % 9)
                     .into_bytes()
             }
-            _ => panic!("{kind} is none of sparse, dense, urls"),
         })
         .collect();
     keys.sort_unstable();
     keys.dedup();
-    keys
+    Ok(keys)
 }
 
 #[inline(never)]
@@ -46,16 +48,21 @@ fn load(tree: &Tree<MemoryPool>, keys: &[Vec<u8>]) -> Result<u64> {
     load.finish()
 }
 
-fn main() -> Result<()> {
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let argument = |at: usize| arguments.get(at).map(String::as_str);
-    let number =
-        |at: usize, or: usize| argument(at).map_or(or, |text| text.parse().expect("a number"));
-    let keys = keys(argument(0).unwrap_or("dense"), number(1, 1_000_000));
+    let number = |at: usize, or: usize| match argument(at) {
+        Some(text) => text.parse().map_err(|error| format!("`{text}`: {error}")),
+        None => Ok(or),
+    };
+    let keys = keys(argument(0).unwrap_or("dense"), number(1, 1_000_000)?)?;
     let layout = LeafLayout::ALL.into_iter().find(|layout| Some(layout.name()) == argument(3));
+    if let (Some(name), None) = (argument(3).filter(|name| *name != "insert"), layout) {
+        return Err(format!("`{name}` is neither a layout nor insert").into());
+    }
     let policy = layout.map_or(LeafPolicy::Adaptive, LeafPolicy::Fixed);
     let mut best = f64::MAX;
-    for turn in 0..number(2, 1) {
+    for turn in 0..number(2, 1)? {
         let pool = Arc::new(MemoryPool::new(PAGE_BYTES, 1 << 17));
         let tree = Tree::create_with(pool, TreeId(1), policy)?;
         let start = Instant::now();

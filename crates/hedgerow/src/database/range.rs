@@ -47,7 +47,7 @@ impl Cursor {
     }
 
     /// Hands the records behind the cursor to `each`, in order, and moves over them, until `each` breaks or
-    /// there are no more; tells which. Takes two thirds of the time of as many calls of
+    /// there are no more; tells which. Short scans take 0.65 to 0.85 of the time that they take by
     /// [`Cursor::next_record`]. Key and value live as long as the call of `each`.
     ///
     /// ```

@@ -1,8 +1,9 @@
 //! Bulk load: sorted records into an empty tree, each page written once.
 //!
 //! Leaves are built from left to right and filled as asked, each in the layout that the tree's policy wants
-//! for its keys (`node/dispatch/bulk.rs`); each level above gets the separators as they come. Nothing is reachable until the last page is written: then the root, which is still an
-//! empty leaf, becomes the top node in one step. If that does not come about, by an error or because
+//! for its keys (`node/dispatch/bulk.rs`); each level above gets the separators as they come. Nothing is
+//! reachable until the last page is written: then the root, which is still an empty leaf, becomes the top
+//! node in one step. If that does not come about, by an error or because
 //! the loader is dropped, the pages are freed.
 //!
 //! Invariants: keys come strictly ascending; a page is latched only while its content is copied in,
