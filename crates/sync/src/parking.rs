@@ -1,7 +1,7 @@
 //! The lot: where threads sleep until somebody wakes them by address.
 //!
 //! A queue of sleeping threads for each address, each with what it wishes for. Both calls run their
-//! callbacks under the queue's lock; this is what makes the parked bit of a latch word exact:
+//! callbacks under the queue's lock; this is what a latch's parked bit rests on:
 //! "validate and enqueue" and "dequeue and clear the bit" exclude each other.
 //!
 //! On the machine this is `parking_lot_core` ("Scalable and Robust Latches", section 3.4). Under a

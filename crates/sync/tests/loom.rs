@@ -218,7 +218,7 @@ fn an_evicted_page_is_not_taken_for_another() {
 /// Two sleep; the one that is woken first gives up. The other must not sleep for ever.
 #[test]
 fn a_waiter_that_gives_up_passes_the_wake_up_on() {
-    check(3, || {
+    check(2, || {
         let latch = Arc::new(HybridLatch::new());
         let cancelled = Arc::new(AtomicBool::new(false));
         let held = latch.exclusive();
@@ -226,7 +226,7 @@ fn a_waiter_that_gives_up_passes_the_wake_up_on() {
             let (latch, cancelled) = (Arc::clone(&latch), Arc::clone(&cancelled));
             thread::spawn(move || {
                 // Bounded, or the model would have no end.
-                let mut patience = 6;
+                let mut patience = 4;
                 let mut keep_waiting = || {
                     patience -= 1;
                     patience > 0 && !cancelled.load(Ordering::Relaxed)

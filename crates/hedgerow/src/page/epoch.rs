@@ -5,20 +5,25 @@
 //! structure change is whole. A checkpoint raises the epoch and waits until nobody is left in an
 //! older one.
 //!
-//! Entering: store the epoch in a slot of one's own (sequentially consistent), load the global epoch
-//! again, and repeat until both agree. Either the checkpoint sees the slot, or the writer sees the
-//! raised epoch: there is no third way, because both do a store and then a load of the other's word.
+//! Entering: store the epoch in a slot of one's own, load the global epoch again, and repeat until both
+//! agree. Either the checkpoint sees the slot, or the writer sees the raised epoch: there is no third way,
+//! because both do a store and then a load of the other's word, with a barrier between. A writer's is light,
+//! the checkpoint's heavy (`primitive::asymmetric`): a locked instruction would wait for whatever loads of the
+//! leaf are still on their way.
 //!
 //! At present a checkpoint also keeps new writers out while it runs ([`Epochs::stop`]); nothing but
 //! [`Epochs::enter`] knows this. `Send + Sync`; nothing is latched while one waits here.
 
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use hedgerow_sync::primitive::{Condvar, Mutex, hint, thread};
+use hedgerow_sync::primitive::{Condvar, Mutex, asymmetric, hint, thread};
 use std::fmt;
+use std::marker::PhantomData;
 
-/// Slots for writers that are inside at the same moment. More writers than slots wait for a slot.
-const SLOTS: usize = if cfg!(any(loom, shuttle)) { 8 } else { 128 };
+/// Threads with a slot of their own: those with the smallest numbers.
+const OWN_SLOTS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 128 };
+/// Slots for all others, and for threads that are inside already. Who finds none waits for one.
+const SHARED_SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
 /// Nobody stays in this slot.
 const EMPTY: u64 = 0;
 
@@ -45,10 +50,12 @@ impl Epochs {
     /// Begins in `first`, which is at least 1.
     pub fn new(first: Epoch) -> Epochs {
         assert!(first.0 > EMPTY, "epochs begin at 1");
+        // Finds out, before anybody relies on it.
+        asymmetric::is_available();
         Epochs {
             current: AtomicU64::new(first.0),
             stopped: AtomicBool::new(false),
-            slots: (0..SLOTS).map(|_| StaySlot(AtomicU64::new(EMPTY))).collect(),
+            slots: (0..OWN_SLOTS + SHARED_SLOTS).map(|_| StaySlot(AtomicU64::new(EMPTY))).collect(),
             gate: Mutex::new(()),
             opened: Condvar::new(),
         }
@@ -62,54 +69,71 @@ impl Epochs {
     /// Enters the current epoch. Waits while writers are stopped.
     #[inline]
     pub fn enter(&self) -> Stay<'_> {
-        let home = thread::id() % SLOTS;
         loop {
-            let epoch = self.current.load(SeqCst);
-            let slot = &self.slots[home].0;
-            if slot.compare_exchange(EMPTY, epoch, SeqCst, Relaxed).is_ok() {
-                // The store above and these loads are sequentially consistent, as are `stop`'s store
-                // and its loads of the slots: one of the two sees the other.
-                if self.is_open_in(epoch) {
-                    return Stay { slot, epoch: Epoch(epoch) };
-                }
-                slot.store(EMPTY, SeqCst);
-                self.wait_until_open();
-                continue;
+            match self.try_own_slot() {
+                Some(Some(stay)) => return stay,
+                Some(None) => self.wait_until_open(),
+                None => return self.enter_elsewhere(),
             }
-            return self.enter_elsewhere(home);
         }
     }
 
-    /// Enters the current epoch, unless writers are stopped or another thread uses our home slot.
+    /// Enters the current epoch, unless writers are stopped or there is no slot at hand.
     pub fn try_enter(&self) -> Option<Stay<'_>> {
-        let epoch = self.current.load(SeqCst);
-        let slot = &self.slots[thread::id() % SLOTS].0;
-        slot.compare_exchange(EMPTY, epoch, SeqCst, Relaxed).ok()?;
-        if self.is_open_in(epoch) {
-            return Some(Stay { slot, epoch: Epoch(epoch) });
+        match self.try_own_slot() {
+            Some(entered) => entered,
+            None => self.try_shared_slot(thread::id()).flatten(),
         }
-        slot.store(EMPTY, SeqCst);
-        None
     }
 
-    /// Another thread uses our home slot: look for any other.
+    /// `None`: there is no slot, or it is taken. `Some(None)`: writers are stopped.
+    #[inline]
+    fn try_own_slot(&self) -> Option<Option<Stay<'_>>> {
+        let slot = &self.slots.get(..OWN_SLOTS)?.get(thread::id())?.0;
+        // Relaxed: nobody but this thread writes to it.
+        if slot.load(Relaxed) != EMPTY {
+            return None;
+        }
+        // Relaxed: looked at again below.
+        let epoch = self.current.load(Relaxed);
+        // Release: a checkpoint that sees this stay has seen the end of the one before.
+        slot.store(epoch, Release);
+        asymmetric::light();
+        if self.is_open_in(epoch) {
+            return Some(Some(Stay::new(slot, epoch)));
+        }
+        slot.store(EMPTY, Release);
+        Some(None)
+    }
+
+    /// For threads without a slot of their own, or inside already: any of the shared ones.
     #[cold]
-    fn enter_elsewhere(&self, home: usize) -> Stay<'_> {
-        for attempt in 1.. {
-            let epoch = self.current.load(SeqCst);
-            let slot = &self.slots[(home + attempt) % SLOTS].0;
-            if slot.compare_exchange(EMPTY, epoch, SeqCst, Relaxed).is_ok() {
-                if self.is_open_in(epoch) {
-                    return Stay { slot, epoch: Epoch(epoch) };
-                }
-                slot.store(EMPTY, SeqCst);
-                self.wait_until_open();
+    fn enter_elsewhere(&self) -> Stay<'_> {
+        let home = thread::id();
+        for attempt in 0.. {
+            match self.try_shared_slot(home + attempt) {
+                Some(Some(stay)) => return stay,
+                Some(None) => self.wait_until_open(),
+                None => {}
             }
-            if attempt % SLOTS == 0 {
+            if attempt % SHARED_SLOTS == SHARED_SLOTS - 1 {
                 thread::yield_now();
             }
         }
         unreachable!("the attempts do not end before a slot is free")
+    }
+
+    /// As [`Self::try_own_slot`], for one of the shared ones.
+    fn try_shared_slot(&self, number: usize) -> Option<Option<Stay<'_>>> {
+        let slot = &self.slots[OWN_SLOTS + number % SHARED_SLOTS].0;
+        let epoch = self.current.load(SeqCst);
+        slot.compare_exchange(EMPTY, epoch, SeqCst, Relaxed).ok()?;
+        asymmetric::light();
+        if self.is_open_in(epoch) {
+            return Some(Some(Stay::new(slot, epoch)));
+        }
+        slot.store(EMPTY, Release);
+        Some(None)
     }
 
     /// Whether who has just entered `epoch` may stay: it is still the current one, and open.
@@ -138,6 +162,10 @@ impl Epochs {
             assert!(!before, "one checkpoint at a time");
         }
         let ended = self.current.fetch_add(1, SeqCst);
+        // From here on, so that writers are let in again whatever happens.
+        let stopped = Stopped { epochs: self, ended: Epoch(ended) };
+        // Whoever has entered before it is seen in its slot; whoever enters after it sees the two words above.
+        asymmetric::heavy();
         for slot in &self.slots {
             let mut spins = 0u32;
             // An entry that saw the old epoch leaves soon: it waits for nothing while it is inside.
@@ -150,7 +178,7 @@ impl Epochs {
                 }
             }
         }
-        Stopped { epochs: self, ended: Epoch(ended) }
+        stopped
     }
 }
 
@@ -159,9 +187,15 @@ impl Epochs {
 pub struct Stay<'e> {
     slot: &'e AtomicU64,
     epoch: Epoch,
+    // Left by the thread that entered: the slot may be its own.
+    not_send: PhantomData<*const ()>,
 }
 
-impl Stay<'_> {
+impl<'e> Stay<'e> {
+    fn new(slot: &'e AtomicU64, epoch: u64) -> Stay<'e> {
+        Stay { slot, epoch: Epoch(epoch), not_send: PhantomData }
+    }
+
     /// The epoch that changes are stamped with.
     #[inline]
     pub fn epoch(&self) -> Epoch {
@@ -243,9 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_may_not_starve_the_slots_of_others() {
+    fn a_thread_that_is_inside_already_takes_a_shared_slot() {
         let epochs = Epochs::new(Epoch(7));
-        let stays: Vec<_> = (0..SLOTS).map(|_| epochs.enter()).collect();
+        let stays: Vec<_> = (0..SHARED_SLOTS).map(|_| epochs.enter()).collect();
         assert!(stays.iter().all(|s| s.epoch() == Epoch(7)));
+        assert!(epochs.try_enter().is_some(), "one of the shared ones");
+        drop(stays);
+        assert_eq!(epochs.stop().ended(), Epoch(7));
+        assert!(epochs.try_enter().is_some());
     }
 }

@@ -7,10 +7,12 @@
 //!   the changes released with it. A writer's fence after taking the latch and a reader's fence
 //!   before validating make sure that a reader which saw any byte of a change also sees the
 //!   exclusive bit or a newer version.
-//! - *No lost wake-up*: the parked bit is set only while the latch is held, by compare-and-swap on
-//!   the word that shows the holder. A thread sleeps only after it has seen, under the queue's lock,
-//!   that the bit is still set and the latch still held. Whoever releases a latch with the bit
-//!   set goes to the queue, and clears the bit there if nobody is left.
+//! - *No lost wake-up*: a thread sleeps only after it has seen, under the queue's lock, that the parked bit is
+//!   set and the latch still held. Whoever releases a latch with the bit set goes to the queue, and clears the
+//!   bit there if nobody is left. An exclusive release is a plain store while nobody sleeps; it may
+//!   overwrite the bit, and makes up for that by a second look (`crowd.rs`): while anybody is in the queue, the bit
+//!   is set or a releaser is on its way there. The bit may also be set with nobody in the queue; then the next
+//!   release clears it.
 //! - *No swallowed wake-up*: a thread that was woken tries for the latch before it may give up. If
 //!   the try fails, somebody holds the latch, and the release of that holder wakes the next.
 //!
@@ -24,11 +26,13 @@
 //! Each `hedgerow_canary` leaves out one line that this protocol rests on, in models only;
 //! `tests/loom_canaries.sh` expects the models to notice.
 
+use super::crowd::Crowd;
 use super::guard::{ExclusiveGuard, SharedGuard};
 use super::word::{
     self, DOWNGRADE, EXCLUSIVE, ONE_SHARED, PARKED, RELEASE_CHANGED, SHARED, VERSION, VERSION_SHIFT,
 };
 use crate::parking::{self, Parked, Wish};
+use crate::primitive::asymmetric;
 use crate::primitive::atomic::{AtomicU64, Ordering, fence};
 use crate::primitive::hint::spin_loop;
 use std::fmt;
@@ -41,41 +45,49 @@ const CALLBACK_INTERVAL: Duration = Duration::from_millis(10);
 /// about the time of a wake-up through the system.
 const SPIN_ROUNDS: u32 = 7;
 
+/// Bits of the version that are zero when a release lets a crowd cool down.
+const COOLING: u64 = 0xfff << VERSION_SHIFT;
+
 /// The version that a latch had at some moment. Compares for equality only: versions wrap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version(u64);
 
 /// A latch of one word; see the [module](crate::latch).
-#[repr(transparent)]
+#[cfg_attr(not(any(loom, shuttle)), repr(transparent))]
 pub struct HybridLatch {
     word: AtomicU64,
+    #[cfg(any(loom, shuttle))]
+    crowd: super::crowd::Crowd,
 }
 
 const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<HybridLatch>() == 8);
 
 impl HybridLatch {
     /// A free latch of version zero.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     pub const fn new() -> HybridLatch {
         HybridLatch::with_version(0)
     }
 
     /// A free latch of version zero.
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     pub fn new() -> HybridLatch {
         HybridLatch::with_version(0)
     }
 
     /// A free latch whose version is `version` modulo 2^48.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     pub const fn with_version(version: u64) -> HybridLatch {
         HybridLatch { word: AtomicU64::new(version << VERSION_SHIFT) }
     }
 
     /// A free latch whose version is `version` modulo 2^48.
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     pub fn with_version(version: u64) -> HybridLatch {
-        HybridLatch { word: AtomicU64::new(version << VERSION_SHIFT) }
+        HybridLatch {
+            word: AtomicU64::new(version << VERSION_SHIFT),
+            crowd: super::crowd::Crowd::quiet(),
+        }
     }
 
     /// Begins an optimistic read; `None` while somebody holds the latch exclusively.
@@ -262,13 +274,43 @@ impl HybridLatch {
 
     #[inline]
     pub(super) fn release_exclusive(&self) {
-        // Release: the changes come before the version that names them. One addition does it,
-        // whatever the parked bit does meanwhile: the exclusive bit is set, so nothing borrows, and
-        // the version wraps at the top of the word.
+        let crowd = self.crowd();
+        if !crowd.is_quiet() {
+            return self.release_in_a_crowd();
+        }
+        // Relaxed: nobody changes the word of a latch that is held exclusively but for the parked bit.
+        let old = self.word.load(Ordering::Relaxed);
+        debug_assert!(old & EXCLUSIVE != 0 && old & SHARED == 0);
+        // Release: the changes come before the version that names them. The version wraps at the top of the
+        // word.
+        let released = old.wrapping_add(RELEASE_CHANGED);
+        #[cfg(not(loom))]
+        self.word.store(released, Ordering::Release);
+        // Loom does not see that a store which comes after the acquisition comes after an exchange which has
+        // read the acquisition, too. A swap that looks at nothing is the same store, and orders them.
+        #[cfg(loom)]
+        self.word.swap(released, Ordering::Release);
+        // Whoever has set the parked bit meanwhile, which the store may have cleared, is seen now, or has seen
+        // the store.
+        asymmetric::light();
+        // A bit that was seen may be stale, and is cleared then.
+        if old & PARKED != 0
+            || cfg!(not(all(loom, hedgerow_canary = "release_without_second_look")))
+                && !crowd.is_quiet()
+        {
+            self.wake();
+        }
+    }
+
+    /// Releases by an addition, which neither loses nor overlooks a parked bit.
+    fn release_in_a_crowd(&self) {
+        // Release: as above. The exclusive bit is set, so nothing borrows.
         let old = self.word.fetch_add(RELEASE_CHANGED, Ordering::Release);
         debug_assert!(old & EXCLUSIVE != 0 && old & SHARED == 0);
         if old & PARKED != 0 {
             self.wake();
+        } else if old & COOLING == 0 {
+            self.crowd().cool();
         }
     }
 
@@ -308,11 +350,23 @@ impl HybridLatch {
         std::ptr::from_ref(self).addr()
     }
 
+    /// The crowd that waits for this latch or for others.
+    #[inline]
+    fn crowd(&self) -> &Crowd {
+        #[cfg(not(any(loom, shuttle)))]
+        return super::crowd::crowd_of(self.address());
+        #[cfg(any(loom, shuttle))]
+        return &self.crowd;
+    }
+
     /// Wakes whose turn it is.
     #[cold]
     fn wake(&self) {
         parking::unpark(self.address(), |more| {
-            if !more {
+            if more {
+                // Relaxed: as in `clear_parked`. A plain release may have overwritten it.
+                self.word.fetch_or(PARKED, Ordering::Relaxed);
+            } else {
                 self.clear_parked();
             }
         });
@@ -395,6 +449,14 @@ impl HybridLatch {
 
     /// Sleeps until somebody releases the latch, unless it can be had now.
     fn park(&self, wish: Wish, woken: bool, timeout: Option<Duration>) -> Parked {
+        let crowd = self.crowd();
+        crowd.enter();
+        let parked = self.park_in_a_crowd(wish, woken, timeout);
+        crowd.leave();
+        parked
+    }
+
+    fn park_in_a_crowd(&self, wish: Wish, woken: bool, timeout: Option<Duration>) -> Parked {
         let available = |word: u64| match wish {
             Wish::Exclusive => word::is_free(word),
             Wish::Shared if woken => word::has_room_to_share(word),

@@ -9,6 +9,7 @@
 //! After "Scalable and Robust Latches for Database Systems" (DaMoN 2020), sections 2.1 to 2.3, 3.1
 //! and 3.4, with version, lock and parked bit in one word instead of two.
 
+mod crowd;
 pub mod guard;
 pub mod hybrid;
 #[cfg(all(test, not(any(loom, shuttle))))]

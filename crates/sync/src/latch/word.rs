@@ -10,8 +10,8 @@
 //! The version stands at the top so that adding to it can carry into nothing, and wraps by itself.
 //! Pure functions of numbers; no state, no threads.
 
-/// Somebody sleeps until the latch is released. Set only while the latch is held; whoever releases
-/// a latch with this bit set wakes somebody, and clears the bit if nobody is left in the queue.
+/// Somebody sleeps until the latch is released, or is about to. Whoever releases a latch with this bit set wakes
+/// somebody, and clears the bit if nobody is left in the queue.
 pub const PARKED: u64 = 1;
 /// Somebody holds the latch exclusively.
 pub const EXCLUSIVE: u64 = 1 << 1;

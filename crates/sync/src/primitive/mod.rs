@@ -9,6 +9,7 @@
 //! Under a model time is logical, a timed wait ends after giving way once, and random seeds are
 //! fixed, so that a run is a function of its schedule alone.
 
+pub mod asymmetric;
 mod lock;
 pub mod random;
 pub mod sample;
