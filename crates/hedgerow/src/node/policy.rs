@@ -7,7 +7,7 @@
 //!
 //! Unlike the paper's, heads that differ are not enough for the comparison layout: with keys as long as
 //! [`LONG_SUFFIX_BYTES`] a fingerprint leaf is as fast, and smaller; and heads that are the same do not make
-//! strings of keys of at most [`NUMBER_BYTES`] in a leaf without a prefix. Nothing here is stored; a leaf of
+//! strings of keys of at most [`NUMBER_BYTES`]. Nothing here is stored; a leaf of
 //! any layout can be read and changed whatever the policy is.
 
 use super::dispatch::{Leaf, LeafLayout, plain_leaf};
@@ -22,8 +22,8 @@ const LONG_SUFFIX_BYTES: usize = 12;
 /// Bytes of a suffix that are in its head.
 const HEAD_BYTES: usize = <Hints as Ladder>::HEAD_BYTES;
 
-/// Keys up to this length, on average, are numbers in a leaf that has no prefix, as those at the ends of a
-/// tree, though their heads be the same: they are not in other leaves.
+/// Keys up to this length, on average and with their prefix, are numbers, though their heads be the same, as they
+/// are where two partitions meet, and at the ends of a tree: other leaves of theirs have good heads, or are dense.
 const NUMBER_BYTES: usize = 8;
 
 /// Neighbours may have the same head in one of so many places for heads to count as good.
@@ -104,7 +104,8 @@ impl KeyTraits {
 
     /// Whether keys that have a prefix of so many bytes count as strings.
     pub fn are_strings(&self, prefix_len: usize) -> bool {
-        let can_be = prefix_len > 0 || self.suffix_bytes > NUMBER_BYTES * self.count.max(1);
+        let count = self.count.max(1);
+        let can_be = prefix_len * count + self.suffix_bytes > NUMBER_BYTES * count;
         self.are_long() || self.are_heads_alike() && can_be
     }
 }

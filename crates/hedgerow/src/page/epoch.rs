@@ -279,10 +279,12 @@ mod tests {
     #[test]
     fn a_thread_that_is_inside_already_takes_a_shared_slot() {
         let epochs = Epochs::new(Epoch(7));
-        let stays: Vec<_> = (0..SHARED_SLOTS).map(|_| epochs.enter()).collect();
-        assert!(stays.iter().all(|s| s.epoch() == Epoch(7)));
-        assert!(epochs.try_enter().is_some(), "one of the shared ones");
-        drop(stays);
+        let first = epochs.enter();
+        let second = epochs.try_enter().expect("one of the shared slots");
+        let stays: Vec<_> = (1..SHARED_SLOTS).map(|_| epochs.enter()).collect();
+        assert!(stays.iter().chain([&first, &second]).all(|s| s.epoch() == Epoch(7)));
+        assert!(epochs.try_enter().is_none(), "all are taken");
+        drop((first, second, stays));
         assert_eq!(epochs.stop().ended(), Epoch(7));
         assert!(epochs.try_enter().is_some());
     }
