@@ -1,7 +1,7 @@
 #!/bin/sh
 # Proves that the models of loom.rs can fail: leaves out one line of the protocol at a time and
 # expects the model that is there for it to notice. Succeeds if all of them do, and if the protocol
-# itself passes. Takes two to three minutes on two cores, most of it compiling.
+# itself passes. Takes five to ten minutes on two cores, half of it compiling.
 set -eu
 cd "$(dirname "$0")/../../.."
 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
