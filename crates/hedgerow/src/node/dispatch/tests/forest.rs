@@ -263,20 +263,26 @@ fn leaves_agree_with_a_map_while_the_policy_changes(first: LeafPolicy) {
     let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
     let policies = policies.cycle().skip_while(|policy| *policy != first);
     let mut seen = Seen::default();
-    for page_bytes in [512, 4096] {
-        for kind in Kind::ALL {
-            let keys = kind.keys(&mut random, page_bytes, keys_for(page_bytes));
-            let mut forest = Forest::new(first, page_bytes);
-            for policy in policies.clone().take(7) {
-                forest.policy = policy;
-                forest.scans = random.below(2) == 0;
-                change(&mut forest, kind, &keys, 120, &mut random);
-                fill(&mut forest, &keys);
+    // One round nearly always has leaves of all layouts; with seed 4922259801073296335 it does not.
+    for _ in 0..6 {
+        for page_bytes in [512, 4096] {
+            for kind in Kind::ALL {
+                let keys = kind.keys(&mut random, page_bytes, keys_for(page_bytes));
+                let mut forest = Forest::new(first, page_bytes);
+                for policy in policies.clone().take(7) {
+                    forest.policy = policy;
+                    forest.scans = random.below(2) == 0;
+                    change(&mut forest, kind, &keys, 120, &mut random);
+                    fill(&mut forest, &keys);
+                }
+                forest.note_seen(&mut seen);
             }
-            forest.note_seen(&mut seen);
+        }
+        if seen == [true; 4] {
+            return;
         }
     }
-    assert_eq!(seen, [true; 4], "which layouts leaves have had");
+    panic!("which layouts leaves have had: {seen:?}");
 }
 
 /// Twice the records take about twice the conversions and splits, however they come: sorted, the other
