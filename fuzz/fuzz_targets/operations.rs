@@ -105,6 +105,7 @@ fn options(leaves: Leaves) -> Options {
         .page_bytes(PAGE_BYTES)
         .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
         .background_checkpoints(false)
+        .log(false)
 }
 
 fn check_range(

@@ -37,6 +37,7 @@ fn options() -> Options {
         .page_bytes(PAGE_BYTES)
         .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
         .background_checkpoints(false)
+        .log(false)
 }
 
 fn path() -> &'static Path {

@@ -253,13 +253,10 @@ fn threads_see_only_truth_in_vmcache_on_a_real_file() {
 #[test]
 fn threads_see_only_truth_in_frames() {
     let options = StoreOptions {
-        memory_limit_bytes: hedgerow::smallest_memory_limit_bytes(PAGE_BYTES),
         page_bytes: Some(PAGE_BYTES),
-        zone_bytes: None,
         checkpoint_bytes: Some(1 << 18),
-        leaves: Default::default(),
         direct_io: false,
-        background: true,
+        ..StoreOptions::without_log(hedgerow::smallest_memory_limit_bytes(PAGE_BYTES))
     };
     let disk = RamDisk::new();
     let file = disk.open(Path::new("store"), OpenMode::CreateNew, DirectIo::Never).unwrap();

@@ -33,17 +33,31 @@ pub fn failed(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
 
 /// Opens a store that must exist, for reading only.
 pub fn open_read_only(common: &Common, path: &Path) -> Result<Database, Failure> {
-    options(common).open_read_only(path).map_err(failed("open", path))
+    let db = options(common).open_read_only(path).map_err(failed("open", path))?;
+    tell_of_replay(&db, path);
+    Ok(db)
+}
+
+/// Says what opening has replayed, if anything.
+fn tell_of_replay(db: &Database, path: &Path) {
+    let records = db.replayed().records;
+    if records > 0 {
+        eprintln!("hedgerow: {} was not closed: replayed {records} changes", path.display());
+    }
 }
 
 /// Opens a store that must exist, for writing.
 pub fn open(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, Failure> {
-    writing(common, leaves).open(path).map_err(failed("open", path))
+    let db = writing(common, leaves).open(path).map_err(failed("open", path))?;
+    tell_of_replay(&db, path);
+    Ok(db)
 }
 
 /// Opens a store for writing, and creates it if there is none.
 pub fn open_or_create(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, Failure> {
-    writing(common, leaves).open_or_create(path).map_err(failed("open", path))
+    let db = writing(common, leaves).open_or_create(path).map_err(failed("open", path))?;
+    tell_of_replay(&db, path);
+    Ok(db)
 }
 
 /// Creates a store where there must be none.
@@ -63,12 +77,12 @@ pub fn keyspace(db: &Database, common: &Common, path: &Path) -> Result<Keyspace,
     })
 }
 
-/// Writes a checkpoint and closes the store. If that fails, the changes since the last checkpoint are
-/// lost, and the user is told so, whatever else went wrong before.
+/// Writes a checkpoint and closes the store. If that fails, what was changed since the last one is in the log
+/// as far as that could be written, and the user is told so, whatever else went wrong before.
 pub fn close(db: Database, path: &Path, outcome: Result<(), Failure>) -> Result<(), Failure> {
     let Err(error) = db.close() else { return outcome };
     eprintln!(
-        "hedgerow: {} is as its last checkpoint left it: what was changed since is lost",
+        "hedgerow: {} could not be closed: the next opening replays what its log has",
         path.display()
     );
     match outcome {

@@ -40,6 +40,20 @@ pub fn part_checksum(kind: PartKind, index: u32, image: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, covered(image))
 }
 
+/// The seed of the checksum of a block of a log: of this store, this log of it, and this block.
+pub fn log_seed(store_id: &[u8; 16], incarnation: u64, number: u64) -> u64 {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(store_id);
+    bytes[16..24].copy_from_slice(&incarnation.to_le_bytes());
+    bytes[24..].copy_from_slice(&number.to_le_bytes());
+    XxHash3_64::oneshot(&bytes)
+}
+
+/// Checksum of a block of a log: XXH3-64 of `block[8..]`, seeded with [`log_seed`].
+pub fn block_checksum(seed: u64, block: &[u8]) -> u64 {
+    XxHash3_64::oneshot_with_seed(seed, covered(block))
+}
+
 /// A number for the name of a file, the same in every process. Not part of the file format.
 pub fn name_hash(name: &[u8]) -> u64 {
     XxHash3_64::oneshot(name)

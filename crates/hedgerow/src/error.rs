@@ -67,6 +67,9 @@ pub enum ErrorKind {
     DiskFull,
     /// An earlier write or sync failed, so that nothing may be written any more. Reads go on.
     Poisoned,
+    /// The log could not be written while the change waited to be durable: it is in effect, and nobody knows
+    /// whether a crash would keep it.
+    Unknown,
     /// A bounded wait ended without success.
     Timeout,
     /// The handle was closed.

@@ -23,7 +23,7 @@
 //! |---|---|
 //! | 0 | the crate `hedgerow-sync`: latches, parking, optimistic reads, the seams |
 //! | 1 | [`error`], [`types`], [`key`], [`checksum`], [`storage`] |
-//! | 2 | [`page`], [`space`] |
+//! | 2 | [`page`], [`space`], [`wal`] |
 //! | 3 | [`node`] and [`buffer`], which know nothing of each other |
 //! | 5 | [`tree`] |
 //! | 6 | [`store`] |
@@ -57,14 +57,17 @@ pub mod testing;
 pub mod tree;
 #[doc(hidden)]
 pub mod types;
+#[doc(hidden)]
+pub mod wal;
 
 pub use database::{
-    Cursor, Database, Keyspace, MemoryStats, Options, Range, Stats, smallest_memory_limit_bytes,
+    Cursor, Database, Durability, Keyspace, MemoryStats, Options, Range, Stats,
+    smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use node::{LeafLayout, LeafPolicy};
 pub use page::AdaptationValues;
 pub use storage::IoEngine;
-pub use store::{DEFAULT_PAGE_BYTES, SpaceReport, VerifyFinding, VerifyReport};
+pub use store::{DEFAULT_PAGE_BYTES, Replayed, SpaceReport, VerifyFinding, VerifyReport};
 pub use tree::{LayoutStats, LevelStats, Swap, TreeStats, Value};
-pub use types::PageId;
+pub use types::{Lsn, PageId};

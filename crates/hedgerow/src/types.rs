@@ -88,8 +88,8 @@ impl Epoch {
     }
 }
 
-/// Log sequence number: a byte position in the log's endless address space. Always zero until
-/// there is a log; pages reserve its place from format version 1.
+/// Log sequence number: a byte position in the log's endless address space, never given out twice. Pages
+/// keep a place for it, which is zero until there are transactions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct Lsn(pub u64);
@@ -178,4 +178,14 @@ impl fmt::Debug for Slot {
         }
         write!(f, "slot {:#x}+{}", self.offset_bytes(), self.len_bytes())
     }
+}
+/// What a writer is about to do with space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// It may take some.
+    Take,
+    /// It gives some back, sooner or later.
+    GiveBack,
+    /// It does again what was let in before a crash.
+    Replay,
 }

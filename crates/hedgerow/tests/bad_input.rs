@@ -194,7 +194,7 @@ fn calls_that_cannot_be_obeyed_change_nothing() {
     db.close().unwrap();
     let error = open(&tiny().memory_limit_bytes(1000), &disk, OpenHow::Existing).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::InvalidOption);
-    let smallest = hedgerow::smallest_memory_limit_bytes(512).to_string();
+    let smallest = hedgerow::buffer::smallest_limit_without_log_bytes(512).to_string();
     assert!(error.to_string().contains(&smallest), "{error}");
     let db = open(&tiny(), &disk, OpenHow::ReadOnly).unwrap();
     let wrens = db.keyspace("wrens").unwrap();

@@ -71,12 +71,13 @@ impl Explorer {
 
     /// For a store that is so small that all subsets can be tried at every moment.
     fn small(seed: u64) -> Explorer {
-        let limit = hedgerow::smallest_memory_limit_bytes(SMALL_PIECE_BYTES);
+        let limit = hedgerow::buffer::smallest_limit_without_log_bytes(SMALL_PIECE_BYTES);
         let options = Options::new()
             .page_bytes(SMALL_PIECE_BYTES)
             .zone_bytes(SMALL_ZONE_BYTES)
             .memory_limit_bytes(limit)
-            .background_checkpoints(false);
+            .background_checkpoints(false)
+            .log(false);
         Explorer {
             piece_bytes: SMALL_PIECE_BYTES as u64,
             samples: 4 * effort(),
@@ -292,10 +293,10 @@ fn explore_small(seed_of_its_own: u64, script: &[Step]) {
 #[test]
 fn in_a_small_store_all_crashes_of_first_and_second_checkpoints() {
     let script = [
-        puts("wrens", 40, 60, 900),
+        puts("wrens", 34, 60, 900),
         Step::Checkpoint,
         // Overwrites of every leaf, and enough that there are more of them.
-        puts("wrens", 40, 50, 900),
+        puts("wrens", 34, 50, 900),
         Step::Checkpoint,
         Step::Checkpoint,
         puts("wrens", 6, 40, 900),
@@ -418,8 +419,11 @@ fn a_crash_in_any_of_many_scripts_leaves_a_checkpoint() {
 
 #[test]
 fn a_crash_while_the_file_shrinks_loses_nothing() {
-    let options =
-        Options::new().page_bytes(4096).memory_limit_bytes(2 << 20).background_checkpoints(false);
+    let options = Options::new()
+        .page_bytes(4096)
+        .memory_limit_bytes(2 << 20)
+        .background_checkpoints(false)
+        .log(false);
     let mut explorer = Explorer::new(seed(2), options);
     explorer.samples = 2 * effort();
     explorer.nested_every = 0;

@@ -1,4 +1,4 @@
-//! A process that loads and checkpoints, killed at random moments: what it had acknowledged is there,
+//! A process without a log that loads and checkpoints, killed at random moments: what it had acknowledged is there,
 //! and the store is sound. The child is this very test binary, told by an environment variable.
 #![allow(missing_docs, clippy::disallowed_methods, reason = "a test that starts processes")]
 #![cfg(unix)]
@@ -16,7 +16,7 @@ const CHILD: &str = "HEDGEROW_CRASH_CHILD";
 const RECORDS: u64 = 600;
 
 fn options() -> Options {
-    Options::new().memory_limit_bytes(1 << 20).checkpoint_bytes(1 << 30)
+    Options::new().memory_limit_bytes(1 << 20).checkpoint_bytes(1 << 30).log(false)
 }
 
 fn value(n: u64, round: u64) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Hedgerow as a user calls it, in memory or in a file.
 //!
 //! Gets either return a `Value` or fill a buffer; leaves are adaptive or, by the name of the competitor,
-//! all of one layout; everything else is the same. Sessions share handles, which are `Send + Sync`; a session's cursor and buffer are its own.
+//! all of one layout; everything else is the same. Without a log, as what it is compared with in these experiments. Sessions share handles, which are `Send + Sync`; a session's cursor and buffer are its own.
 
 use super::up_to;
 use crate::cell::{Cell, CellError, Place, TreeShape};
@@ -42,7 +42,7 @@ impl<const INTO: bool> Engine for Store<INTO> {
         let enough = 3 * record_bytes + 32 * cell.keys.count as u64 + SPARE_BYTES;
         let limit = cell.memory_limit_bytes.unwrap_or(enough);
         let policy = super::leaf_policy(&cell.competitor);
-        let mut options = Options::new().memory_limit_bytes(limit).leaves(policy);
+        let mut options = Options::new().memory_limit_bytes(limit).leaves(policy).log(false);
         if let Some(page_bytes) = cell.page_bytes {
             options = options.page_bytes(page_bytes);
         }

@@ -95,7 +95,7 @@ fn space_rows(space: &SpaceReport) -> [(&'static str, u64); 5] {
 }
 
 /// Where the bytes of memory are, by purpose.
-fn memory_rows(stats: &Stats) -> [(&'static str, u64); 6] {
+fn memory_rows(stats: &Stats) -> [(&'static str, u64); 7] {
     let memory = &stats.memory;
     [
         ("frames", memory.frames_bytes),
@@ -103,6 +103,7 @@ fn memory_rows(stats: &Stats) -> [(&'static str, u64); 6] {
         ("page table", memory.table_bytes),
         ("write buffers", memory.write_buffer_bytes),
         ("map changes", memory.delta_bytes),
+        ("log", memory.log_bytes),
         ("space maps", memory.space_bytes),
     ]
 }

@@ -18,6 +18,7 @@ ls -A
 step verify s.hrow
 step count s.hrow
 step get s.hrow bird-000007
+step del s.hrow bird-000007
 mount -o remount,size=64m "$DISK"
 step load s.hrow "$MANY"
 step verify s.hrow
@@ -56,13 +57,12 @@ fn a_load_onto_a_full_disk_says_what_is_kept_and_goes_on_when_there_is_room() {
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let steps: Vec<&str> = text.split("== ").skip(1).collect();
-    let [few, full, verify, count, get, again, verified, counted] = steps[..] else {
+    let [few, full, verify, count, get, del, again, verified, counted] = steps[..] else {
         panic!("{text}\n{}", String::from_utf8_lossy(&output.stderr));
     };
     assert!(few.ends_with("exit 0\n"), "{few}");
     for words in [
         "records were taken before the load stopped",
-        "s.hrow is as its last checkpoint left it: what was changed since is lost",
         "cannot write line",
         "s.hrow: No space left on device (os error 28); make room and run the command again",
         // And then the list of all files.
@@ -73,9 +73,15 @@ fn a_load_onto_a_full_disk_says_what_is_kept_and_goes_on_when_there_is_room() {
     assert!(!full.contains("panicked"), "{full}");
     assert!(verify.contains("sound: ") && verify.ends_with("exit 0\n"), "{verify}");
     let number = |step: &str| step.lines().nth(1).and_then(|line| line.parse::<u32>().ok());
+    // All that was taken, and no more.
     let kept = number(count).unwrap_or_else(|| panic!("{count}"));
+    let taken =
+        full.split("records were taken").next().and_then(|line| line.split(' ').nth_back(1));
+    let taken = taken.map(|taken| taken.replace(',', "").parse::<u32>());
+    assert_eq!(taken, Some(Ok(kept)), "{full}{count}");
     assert!((100..150_000).contains(&kept), "{count}");
     assert!(get.contains("its number is 7\n") && get.ends_with("exit 0\n"), "{get}");
+    assert!(del.ends_with("exit 0\n"), "what makes room goes through: {del}");
     assert!(again.ends_with("exit 0\n"), "{again}");
     assert!(verified.contains("sound: ") && verified.ends_with("exit 0\n"), "{verified}");
     assert_eq!(number(counted), Some(150_000), "{counted}");

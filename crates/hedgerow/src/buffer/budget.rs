@@ -5,12 +5,15 @@
 //!       + 2 write buffers                                           eviction, checkpoint
 //!       + delta share                                               page map changes of this interval
 //!       + zone share                                                bitmaps of the file's space
+//!       + ring                                                      log records on their way to the disk
 //! ```
 //!
 //! The page table takes frames away one by one as its parts are loaded (`retire.rs`), so it needs no
 //! share. What callers hold (copies of values, cursors' leaf copies) is theirs.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::wal::block::BLOCK_BYTES;
+use crate::wal::ring::ring_blocks;
 
 /// The smallest number of frames that a pool works with.
 pub const MIN_FRAMES: u32 = 64;
@@ -36,21 +39,38 @@ pub struct Budget {
     page_bytes: usize,
     delta_bytes: u64,
     zone_bytes: u64,
+    ring_blocks: u32,
 }
 
 /// The smallest memory limit that a store of this page size can be opened with.
 pub fn smallest_limit_bytes(page_bytes: usize) -> u64 {
+    let ring = u64::from(ring_blocks(0, page_bytes)) * BLOCK_BYTES as u64;
+    smallest_limit_without_log_bytes(page_bytes) + ring
+}
+
+/// The same of a store without a log.
+pub fn smallest_limit_without_log_bytes(page_bytes: usize) -> u64 {
     let frame = page_bytes as u64 + PER_FRAME_BYTES;
     let batch = u64::from(MIN_FRAMES) / 8;
-    u64::from(MIN_FRAMES) * frame + 2 * batch * page_bytes as u64 + MIN_DELTA_BYTES + MIN_ZONE_BYTES
+    let buffers = 2 * batch * page_bytes as u64;
+    u64::from(MIN_FRAMES) * frame + buffers + MIN_DELTA_BYTES + MIN_ZONE_BYTES
 }
 
 impl Budget {
-    /// Divides `limit_bytes`. `backed` says whether there is a file, and so buffers and deltas.
+    /// Divides `limit_bytes`. `backed` says whether there is a file, and so buffers and deltas; `logged`,
+    /// whether there is a log.
     ///
-    /// Errors: `InvalidOption` below [`smallest_limit_bytes`].
-    pub fn divide(limit_bytes: u64, page_bytes: usize, backed: bool) -> Result<Budget> {
-        let smallest = smallest_limit_bytes(page_bytes);
+    /// Errors: `InvalidOption` below [`smallest_limit_bytes`], or that without a log.
+    pub fn divide(
+        limit_bytes: u64,
+        page_bytes: usize,
+        backed: bool,
+        logged: bool,
+    ) -> Result<Budget> {
+        let smallest = match logged {
+            true => smallest_limit_bytes(page_bytes),
+            false => smallest_limit_without_log_bytes(page_bytes),
+        };
         if limit_bytes < smallest {
             return Err(Error::new(
                 ErrorKind::InvalidOption,
@@ -68,10 +88,12 @@ impl Budget {
         } else {
             (0, 0)
         };
-        let guess = (limit_bytes - delta_bytes - zone_bytes) / frame;
+        let ring_blocks = if backed && logged { ring_blocks(limit_bytes, page_bytes) } else { 0 };
+        let ring_bytes = u64::from(ring_blocks) * BLOCK_BYTES as u64;
+        let guess = (limit_bytes - delta_bytes - zone_bytes - ring_bytes) / frame;
         let batch_pages = ((guess / 16) as usize).clamp(MIN_FRAMES as usize / 8, BATCH_PAGES);
         let flush_pages = ((guess / FLUSH_PART) as usize).clamp(batch_pages, FLUSH_PAGES);
-        let buffers = (batch_pages + flush_pages) as u64 * page;
+        let buffers = (batch_pages + flush_pages) as u64 * page + ring_bytes;
         let frames = (limit_bytes - buffers - delta_bytes - zone_bytes) / frame;
         let frames = u32::try_from(frames).unwrap_or(u32::MAX >> 1).max(MIN_FRAMES);
         Ok(Budget {
@@ -82,6 +104,7 @@ impl Budget {
             page_bytes,
             delta_bytes,
             zone_bytes,
+            ring_blocks,
         })
     }
 
@@ -120,6 +143,16 @@ impl Budget {
         self.delta_bytes
     }
 
+    /// Blocks of the log in memory.
+    pub fn ring_blocks(&self) -> u32 {
+        self.ring_blocks
+    }
+
+    /// Bytes of them.
+    pub fn ring_bytes(&self) -> u64 {
+        u64::from(self.ring_blocks) * BLOCK_BYTES as u64
+    }
+
     /// Share of the zone table.
     pub fn zone_bytes(&self) -> u64 {
         self.zone_bytes
@@ -134,17 +167,18 @@ mod tests {
     fn the_parts_never_exceed_the_limit() {
         for page_bytes in [512, 2048, 4096, 65536] {
             let smallest = smallest_limit_bytes(page_bytes);
-            assert!(Budget::divide(smallest - 1, page_bytes, true).is_err());
+            assert!(Budget::divide(smallest - 1, page_bytes, true, true).is_err());
             for limit in [smallest, smallest + 1, 2 * smallest, 64 << 20, 1 << 30, 1 << 40] {
                 if limit < smallest {
                     continue;
                 }
-                let budget = Budget::divide(limit, page_bytes, true).unwrap();
+                let budget = Budget::divide(limit, page_bytes, true, true).unwrap();
                 let sum = u64::from(budget.frames()) * page_bytes as u64
                     + budget.frame_overhead_bytes()
                     + budget.write_buffer_bytes()
                     + budget.delta_bytes()
-                    + budget.zone_bytes();
+                    + budget.zone_bytes()
+                    + budget.ring_bytes();
                 assert!(sum <= limit, "{page_bytes} {limit}: {sum}");
                 assert!(budget.frames() >= MIN_FRAMES);
             }

@@ -7,6 +7,7 @@ mod admission;
 mod arena;
 mod budget;
 mod counters;
+mod entry;
 mod evict;
 mod failures;
 mod fault_stream;
@@ -24,7 +25,7 @@ mod tests;
 mod write_back;
 
 pub use admission::{Admission, Ahead, FRAMES_EACH};
-pub use budget::{Budget, smallest_limit_bytes};
+pub use budget::{Budget, smallest_limit_bytes, smallest_limit_without_log_bytes};
 pub use counters::{CounterValues, Counters};
 #[cfg(target_os = "linux")]
 pub use paging::PageMemory;

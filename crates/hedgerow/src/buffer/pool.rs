@@ -19,6 +19,7 @@ use crate::buffer::admission::{Admission, Ahead};
 use crate::buffer::arena::Arena;
 use crate::buffer::budget::Budget;
 use crate::buffer::counters::Counters;
+use crate::buffer::entry::Entered;
 use crate::buffer::evict::EvictorState;
 use crate::buffer::failures::Failures;
 use crate::buffer::frame::{FrameHeader, SideEntry};
@@ -28,21 +29,21 @@ use crate::buffer::retire::PartSpace;
 use crate::buffer::session::Session;
 use crate::buffer::table::{Place, Table};
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::epoch::{Epochs, Stay};
+use crate::page::epoch::Epochs;
 use crate::page::header::{self, PageKind};
-use crate::page::pool::EpochStay;
 use crate::page::{
     Adaptation, AdaptationValues, ExclusivePage, FrameHead, FrameId, PagePool, ScanTally,
 };
 use crate::space::page_ids::PageIds;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
-use crate::types::{Epoch, PageId, Slot};
+use crate::types::{Epoch, PageId, Purpose, Slot};
+use crate::wal::{Log, Record};
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic::{self, RacingBytes};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicUsize};
-use hedgerow_sync::primitive::{Arc, Mutex};
+use hedgerow_sync::primitive::{Arc, Mutex, OnceLock};
 
 /// How a pool is made.
 pub struct PoolOptions {
@@ -54,8 +55,10 @@ pub struct PoolOptions {
     pub first_epoch: Epoch,
     /// Bytes of changed pages that make a checkpoint due.
     pub checkpoint_bytes: u64,
-    /// Nothing may be changed.
+    /// Nothing is written, and nothing may be changed but by [`BufferPool::change_in_memory`].
     pub read_only: bool,
+    /// There will be a log.
+    pub logged: bool,
 }
 
 /// The pool. See the head of the file.
@@ -90,10 +93,17 @@ pub struct BufferPool {
     budget: Budget,
     /// Pages changed since the last checkpoint that make the next one due.
     checkpoint_pages: u64,
-    read_only: bool,
+    /// Nothing is written.
+    pub(super) read_only: bool,
+    /// Nothing may be changed.
+    pub(super) frozen: AtomicBool,
     poisoned: AtomicBool,
     poison: Mutex<Option<Error>>,
     closed: AtomicBool,
+    /// A log is being replayed.
+    pub(super) replaying: AtomicBool,
+    /// Where changes are logged, from the moment when there is a log.
+    log: OnceLock<Arc<Log>>,
 }
 
 impl BufferPool {
@@ -108,7 +118,12 @@ impl BufferPool {
     ) -> Result<BufferPool> {
         let page_bytes = options.page_bytes;
         assert!(page_bytes.is_power_of_two() && page_bytes >= header::MIN_PAGE_BYTES);
-        let budget = Budget::divide(options.memory_limit_bytes, page_bytes, slots.is_some())?;
+        let budget = Budget::divide(
+            options.memory_limit_bytes,
+            page_bytes,
+            slots.is_some(),
+            options.logged,
+        )?;
         let frames = budget.frames();
         let arena = Arena::reserve(frames as usize * page_bytes)?;
         let buffer = |pages: usize| AlignedBuffer::zeroed(pages * page_bytes);
@@ -140,9 +155,12 @@ impl BufferPool {
             budget,
             checkpoint_pages: (options.checkpoint_bytes / page_bytes as u64).max(1),
             read_only: options.read_only,
+            frozen: AtomicBool::new(options.read_only),
             poisoned: AtomicBool::new(false),
             poison: Mutex::new(None),
             closed: AtomicBool::new(false),
+            replaying: AtomicBool::new(false),
+            log: OnceLock::new(),
         };
         for frame in (0..frames).rev() {
             pool.side[frame as usize].enlist();
@@ -262,6 +280,46 @@ impl BufferPool {
         Ok(())
     }
 
+    /// From now on changes are logged. Once, before anybody changes anything.
+    pub fn set_log(&self, log: Arc<Log>) {
+        let first = self.log.set(log).is_ok();
+        assert!(first, "a pool has one log");
+    }
+
+    /// While a log is replayed, what was let in before the crash is let in again.
+    pub fn set_replaying(&self, replaying: bool) {
+        self.replaying.store(replaying, Relaxed);
+    }
+
+    /// Where changes are logged.
+    #[inline]
+    pub fn log(&self) -> Option<&Arc<Log>> {
+        self.log.get()
+    }
+
+    /// Lets `change` change a pool that is read only: what it changes stays in memory, for nothing is written.
+    /// Before anybody else uses the pool.
+    pub fn change_in_memory<R>(&self, change: impl FnOnce() -> R) -> R {
+        self.frozen.store(false, SeqCst);
+        let outcome = change();
+        self.frozen.store(true, SeqCst);
+        outcome
+    }
+
+    /// Whether images may be written.
+    ///
+    /// Errors: `MemoryLimit` in a pool that is read only, whose dirty pages have to stay.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::new(
+                ErrorKind::MemoryLimit,
+                "what the log has changed does not fit into memory, and a store that is open for reading \
+                 only is not written: open it for writing once",
+            ));
+        }
+        Ok(())
+    }
+
     /// After this, every change and every fault fails with `Closed`.
     pub fn set_closed(&self) {
         self.closed.store(true, SeqCst);
@@ -284,13 +342,6 @@ impl BufferPool {
     /// What adaptation has done to the leaves.
     pub fn adaptation_values(&self) -> AdaptationValues {
         self.adaptation.values()
-    }
-
-    /// Enters an epoch for the store's own upkeep, which runs under the lock of checkpoints: does not
-    /// wait for one to make room.
-    pub fn enter_for_upkeep(&self) -> Result<Stay<'_>> {
-        self.check_poison()?;
-        Ok(self.epochs.enter())
     }
 
     /// Where the last image of a page lies; `None` for a page that has none, or is not in use.
@@ -407,7 +458,7 @@ fn opaque(guess: u32) -> u32 {
 impl PagePool for BufferPool {
     type Session<'p> = Session<'p>;
     type Head<'p> = &'p FrameHeader;
-    type EpochGuard<'p> = Stay<'p>;
+    type EpochGuard<'p> = Entered<'p>;
 
     #[inline(always)]
     fn page_bytes(&self) -> usize {
@@ -465,28 +516,26 @@ impl PagePool for BufferPool {
     }
 
     #[inline]
-    fn enter(&self) -> Result<Stay<'_>> {
-        if self.read_only {
-            return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
-        }
-        self.check_poison()?;
-        if let Some(slots) = &self.slots {
-            slots.wait_for_delta_room()?;
-        }
-        self.wait_until_cleaner()?;
-        let stay = self.epochs.enter();
-        // Inside: who closes says so first and then waits for those inside, so that what is changed
-        // after the last checkpoint is refused, and not lost.
-        self.check_open()?;
-        Ok(stay)
+    fn enter(&self) -> Result<Entered<'_>> {
+        self.enter_with(0, Purpose::Take)
     }
 
-    fn try_enter(&self) -> Option<Stay<'_>> {
-        if self.read_only || self.check_poison().is_err() {
-            return None;
-        }
-        let stay = self.epochs.try_enter()?;
-        self.check_open().ok().map(|()| stay)
+    fn enter_to_free(&self) -> Result<Entered<'_>> {
+        self.enter_with(0, Purpose::GiveBack)
+    }
+
+    #[inline]
+    fn enter_to_append(&self, log_bytes: u64, purpose: Purpose) -> Result<Entered<'_>> {
+        self.enter_with(log_bytes, purpose)
+    }
+
+    #[inline]
+    fn append(&self, stay: &Entered<'_>, record: &Record<'_>) {
+        stay.append(record);
+    }
+
+    fn try_enter(&self) -> Option<Entered<'_>> {
+        self.enter_at_once()
     }
 
     fn scan_tally(&self, frame: FrameId) -> Option<&ScanTally> {
@@ -529,11 +578,5 @@ impl PagePool for BufferPool {
         self.release_frame(frame, guard);
         // Last of all: from here on the id may name another page.
         self.ids.lock().free(id);
-    }
-}
-
-impl EpochStay for Stay<'_> {
-    fn epoch(&self) -> Epoch {
-        Stay::epoch(self)
     }
 }

@@ -334,6 +334,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         self.pool.check_poison()?;
         if self.reserved.is_empty()
             && let Some(slots) = &self.pool.slots
+            && !self.pool.read_only
         {
             // Better now than in `enter`, with frames latched.
             slots.wait_for_delta_room()?;

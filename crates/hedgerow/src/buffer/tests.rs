@@ -2,6 +2,7 @@
 
 use super::{BufferPool, PoolOptions, smallest_limit_bytes};
 use crate::error::ErrorKind;
+use crate::page::pool::EpochStay;
 use crate::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession};
 use crate::space::geometry::Geometry;
 use crate::space::map::MapRoot;
@@ -36,6 +37,7 @@ fn pool(extra_bytes: u64) -> Arc<BufferPool> {
         first_epoch: Epoch(1),
         checkpoint_bytes: 1 << 30,
         read_only: false,
+        logged: true,
     };
     Arc::new(BufferPool::new(&options, Some(slots), PageIds::create()).unwrap())
 }

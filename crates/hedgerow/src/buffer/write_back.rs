@@ -208,6 +208,7 @@ impl BufferPool {
         manner: Manner,
     ) -> Result<Option<Batch>> {
         self.check_poison()?;
+        self.check_writable()?;
         // Each key is read once: a frame may change its page meanwhile, and a sort whose keys change
         // under it may panic.
         frames.sort_by_cached_key(|frame| self.header(*frame).page());

@@ -4,25 +4,30 @@
 //! threads use it. The file is locked while any handle (of the database, a keyspace, a cursor) lives or
 //! until [`Database::close`].
 //!
-//! What survives: everything up to the last checkpoint. [`Database::checkpoint`] takes one,
-//! [`Database::close`] takes one, and one is taken by itself when enough has changed
-//! ([`Options::checkpoint_bytes`]). Dropping the last handle without `close` is like a crash: the file is
-//! whole, and as it was at the last checkpoint.
+//! What survives: every change that was durable ([`Durability`]), in the order in which they were made. The log
+//! beside the file (its name and `-log`) has what came after the last checkpoint; [`Database::checkpoint`] and
+//! [`Database::close`] take one, and one is taken by itself when enough has changed. After `close` there is no
+//! log. Dropping the last handle without `close` is like a crash: opening replays the log.
 
 use crate::database::keyspace::Keyspace;
-use crate::database::options::Options;
+use crate::database::options::{Durability, Options};
 use crate::database::stats::Stats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{Disk, RealDisk};
-use crate::store::{OpenHow, SpaceReport, Store, StoreOptions, VerifyReport};
+use crate::store::{OpenHow, Replayed, SpaceReport, Store, StoreOptions, VerifyReport};
+use crate::types::Lsn;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
 use std::fmt;
 use std::path::Path;
 
+/// A log of less would stop for a checkpoint all the time.
+const MIN_LOG_LIMIT_BYTES: u64 = 4 << 20;
+
 /// What all handles share.
 pub(super) struct Inner {
     pub(super) store: Store,
+    durability: Durability,
     closed: AtomicBool,
 }
 
@@ -81,7 +86,7 @@ impl Options {
 
     /// A database that lives in memory alone, inside of the memory limit; it ends with its handles.
     pub fn in_memory(&self) -> Result<Database> {
-        Database::new(Store::in_memory(&self.store_options())?)
+        Database::new(self, Store::in_memory(&self.store_options())?)
     }
 
     /// A database in a file of its own in the system's directory for temporary files, which may grow
@@ -91,13 +96,13 @@ impl Options {
         let (path, file) = crate::storage::create_temporary(&disk, &std::env::temp_dir())?;
         let store = Store::create_in(&self.store_options(), file)?;
         disk.unlink(&path)?;
-        Database::new(store)
+        Database::new(self, store)
     }
 
     /// Opens or creates a database on a disk of the caller's choice.
     #[doc(hidden)]
     pub fn on_disk(&self, disk: &dyn Disk, path: &Path, how: OpenHow) -> Result<Database> {
-        Database::new(Store::open(&self.store_options(), disk, path, how)?)
+        Database::new(self, Store::open(&self.store_options(), disk, path, how)?)
     }
 
     fn real_disk(&self) -> Result<RealDisk> {
@@ -113,13 +118,18 @@ impl Options {
             background: self.background,
             zone_bytes: self.zone_bytes,
             leaves: self.leaves,
+            log: self.log,
+            log_interval: self.log_interval,
+            log_limit_bytes: self.log_limit_bytes.max(MIN_LOG_LIMIT_BYTES),
+            log_segment_blocks: self.log_segment_blocks,
         }
     }
 }
 
 impl Database {
-    fn new(store: Store) -> Result<Database> {
-        Ok(Database { inner: Arc::new(Inner { store, closed: AtomicBool::new(false) }) })
+    fn new(options: &Options, store: Store) -> Result<Database> {
+        let (durability, closed) = (options.durability, AtomicBool::new(false));
+        Ok(Database { inner: Arc::new(Inner { store, durability, closed }) })
     }
 
     /// Opens the database at `path` with default options, or creates it.
@@ -139,21 +149,21 @@ impl Database {
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.inner.check_open()?;
         let tree = self.inner.store.keyspace(name)?;
-        Ok(Keyspace::new(self.inner.clone(), tree, name))
+        Ok(Keyspace::new(self.inner.clone(), tree, name, self.inner.durability))
     }
 
     /// The keyspace `name`, if there is one.
     pub fn open_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
         self.inner.check_open()?;
         let tree = self.inner.store.open_keyspace(name)?;
-        Ok(tree.map(|tree| Keyspace::new(self.inner.clone(), tree, name)))
+        Ok(tree.map(|tree| Keyspace::new(self.inner.clone(), tree, name, self.inner.durability)))
     }
 
     /// Creates the keyspace `name`. Errors: `AlreadyExists`; those of [`Database::keyspace`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
         self.inner.check_open()?;
         let tree = self.inner.store.create_keyspace(name)?;
-        Ok(Keyspace::new(self.inner.clone(), tree, name))
+        Ok(Keyspace::new(self.inner.clone(), tree, name, self.inner.durability))
     }
 
     /// Drops the keyspace `name` and all its records. Handles to it get `KeyspaceDropped` from then on.
@@ -181,6 +191,42 @@ impl Database {
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.check_open()?;
         self.inner.store.checkpoint()
+    }
+
+    /// Makes everything that was changed before this call durable, by the log: one write and one sync, shared
+    /// with whoever else waits. Nothing to do in memory or without a log.
+    ///
+    /// Errors: `Unknown` if the log cannot be written; nothing can be changed any more then.
+    pub fn sync(&self) -> Result<()> {
+        self.inner.check_open()?;
+        self.inner.store.flush_log()
+    }
+
+    /// Where the log ends: every change that has returned lies below. Zero without a log.
+    pub fn log_position(&self) -> Lsn {
+        self.inner.store.log().map_or(Lsn(0), |log| log.tail())
+    }
+
+    /// Everything below is durable. Zero without a log.
+    pub fn durable_position(&self) -> Lsn {
+        self.inner.store.log().map_or(Lsn(0), |log| log.durable())
+    }
+
+    /// Waits until the log is durable up to `position`, one that [`Database::log_position`] has told. Errors: as
+    /// for [`Database::sync`]; `InvalidOption` for a position that the log has not reached.
+    pub fn wait_durable(&self, position: Lsn) -> Result<()> {
+        self.inner.check_open()?;
+        let Some(log) = self.inner.store.log() else { return Ok(()) };
+        if position > log.tail() {
+            let what = format!("position {} is beyond the end of the log", position.0);
+            return Err(Error::new(ErrorKind::InvalidOption, what));
+        }
+        log.wait_durable(position)
+    }
+
+    /// What opening has replayed from the log: nothing, unless the database had not been closed.
+    pub fn replayed(&self) -> Replayed {
+        self.inner.store.replayed()
     }
 
     /// Takes a checkpoint, stops background work and releases the file. All other handles get `Closed`

@@ -8,6 +8,7 @@
 //! once, one that comes or goes meanwhile may be seen or not.
 
 use crate::database::database::Inner;
+use crate::database::options::Durability;
 use crate::database::range::{Cursor, Range};
 use crate::error::Result;
 use crate::page::PagePool;
@@ -23,6 +24,7 @@ pub struct Keyspace {
     inner: Arc<Inner>,
     tree: PoolTree,
     name: Arc<str>,
+    durability: Durability,
 }
 
 impl fmt::Debug for Keyspace {
@@ -32,8 +34,31 @@ impl fmt::Debug for Keyspace {
 }
 
 impl Keyspace {
-    pub(super) fn new(inner: Arc<Inner>, tree: PoolTree, name: &str) -> Keyspace {
-        Keyspace { inner, tree, name: Arc::from(name) }
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        tree: PoolTree,
+        name: &str,
+        durability: Durability,
+    ) -> Keyspace {
+        Keyspace { inner, tree, name: Arc::from(name), durability }
+    }
+
+    /// The same keyspace, the changes through which are durable as `durability` says.
+    #[must_use]
+    pub fn with_durability(mut self, durability: Durability) -> Keyspace {
+        self.durability = durability;
+        self
+    }
+
+    /// Runs a change, and waits until it is durable if that was asked for.
+    #[inline]
+    fn change<R>(&self, change: impl FnOnce(&PoolTree) -> Result<R>) -> Result<R> {
+        self.inner.check_open()?;
+        let outcome = change(&self.tree)?;
+        if self.durability == Durability::Sync {
+            self.inner.store.flush_log()?;
+        }
+        Ok(outcome)
     }
 
     /// The name.
@@ -81,27 +106,24 @@ impl Keyspace {
 
     /// Puts a record, over an earlier one of the same key. Tells whether there was one.
     ///
-    /// Errors of all changes, after which nothing has changed: those of reads; `KeyTooLong`,
+    /// Errors of all changes, after which nothing has changed but after the last one: those of reads; `KeyTooLong`,
     /// `RecordTooLarge`; `ReadOnly`; `Poisoned` after a failed write; `DiskFull` when room can only be
-    /// made by writing, and there is none.
+    /// made by writing, and there is none; with [`Durability::Sync`] also `Unknown`.
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.inner.check_open()?;
-        self.tree.put(key, value)
+        self.change(|tree| tree.put(key, value))
     }
 
     /// Puts a record unless there is one of the same key. Tells whether it did.
     #[inline]
     pub fn insert_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.inner.check_open()?;
-        self.tree.insert_if_absent(key, value)
+        self.change(|tree| tree.insert_if_absent(key, value))
     }
 
     /// Gives an existing record a new value. Tells whether there was one.
     #[inline]
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.inner.check_open()?;
-        self.tree.update(key, value)
+        self.change(|tree| tree.update(key, value))
     }
 
     /// Makes `new` the state of `key` if its present state is `expected`; `None` is *no record*. A
@@ -112,15 +134,13 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Swap> {
-        self.inner.check_open()?;
-        self.tree.compare_and_swap(key, expected, new)
+        self.change(|tree| tree.compare_and_swap(key, expected, new))
     }
 
     /// Removes a record. Tells whether there was one.
     #[inline]
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.inner.check_open()?;
-        self.tree.remove(key)
+        self.change(|tree| tree.remove(key))
     }
 
     /// The records whose keys lie in `bounds`, in order, from both ends. Bounds whose start lies behind

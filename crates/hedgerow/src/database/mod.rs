@@ -11,6 +11,6 @@ mod stats;
 
 pub use database::Database;
 pub use keyspace::Keyspace;
-pub use options::{Options, smallest_memory_limit_bytes};
+pub use options::{Durability, Options, smallest_memory_limit_bytes};
 pub use range::{Cursor, Range};
 pub use stats::{MemoryStats, Stats};

@@ -4,9 +4,12 @@
 
 use crate::node::LeafPolicy;
 use crate::storage::IoEngine;
+use std::time::Duration;
 
 /// The memory limit where neither the machine nor its cgroup tells how much memory there is.
 const FALLBACK_LIMIT_BYTES: u64 = 256 << 20;
+const DEFAULT_LOG_INTERVAL: Duration = Duration::from_millis(100);
+const DEFAULT_LOG_LIMIT_BYTES: u64 = 1 << 30;
 
 /// Options for opening or creating a database.
 ///
@@ -26,6 +29,23 @@ pub struct Options {
     pub(crate) background: bool,
     pub(crate) zone_bytes: Option<u32>,
     pub(crate) leaves: LeafPolicy,
+    pub(crate) log: bool,
+    pub(crate) log_interval: Duration,
+    pub(crate) log_limit_bytes: u64,
+    pub(crate) log_segment_blocks: Option<u32>,
+    pub(crate) durability: Durability,
+}
+
+/// When a change is durable: when a crash of the process or of the machine cannot undo it any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Within [`Options::log_interval`], and the time that the disk takes: changes return at once. After a crash
+    /// the changes that are there are the first ones of those that were made, in their order.
+    #[default]
+    Buffered,
+    /// When it returns. Changes of many threads share their syncs.
+    Sync,
 }
 
 impl Default for Options {
@@ -46,6 +66,11 @@ impl Options {
             background: true,
             zone_bytes: None,
             leaves: LeafPolicy::Adaptive,
+            log: true,
+            log_interval: DEFAULT_LOG_INTERVAL,
+            log_limit_bytes: DEFAULT_LOG_LIMIT_BYTES,
+            log_segment_blocks: None,
+            durability: Durability::default(),
         }
     }
 
@@ -70,7 +95,7 @@ impl Options {
     }
 
     /// Bytes of changed pages after which a checkpoint is taken by itself. Default: half of the memory
-    /// limit, and at least 16 MiB. A crash loses what was changed since the last checkpoint.
+    /// limit, and at least 16 MiB. After a crash, opening replays what was changed since the last checkpoint.
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Options {
         self.checkpoint_bytes = Some(bytes);
         self
@@ -97,6 +122,41 @@ impl Options {
     /// never act, and is for comparisons.
     pub fn leaves(mut self, policy: LeafPolicy) -> Options {
         self.leaves = policy;
+        self
+    }
+
+    /// When the changes of a keyspace's handles are durable, unless [`crate::Keyspace::with_durability`] says
+    /// otherwise. Default: [`Durability::Buffered`].
+    pub fn durability(mut self, durability: Durability) -> Options {
+        self.durability = durability;
+        self
+    }
+
+    /// Within what time buffered changes are written to the log and synced. Default: 100 ms. A crash loses at
+    /// most what was changed in that time, and in the time that the disk takes.
+    pub fn log_interval(mut self, interval: Duration) -> Options {
+        self.log_interval = interval;
+        self
+    }
+
+    /// The most bytes that the log may hold since the last checkpoint; one is taken at half of it, and changes
+    /// wait at the whole. Default: 1 GiB. Less log opens faster after a crash, and writes more checkpoints.
+    pub fn log_limit_bytes(mut self, bytes: u64) -> Options {
+        self.log_limit_bytes = bytes;
+        self
+    }
+
+    /// Whether changes are logged. Default: yes. Without a log a change is durable with the next checkpoint,
+    /// and a crash loses all since the last one: for what can be made again, faster by what a log costs.
+    pub fn log(mut self, log: bool) -> Options {
+        self.log = log;
+        self
+    }
+
+    /// For tests that need many segments of the log, or small ones: blocks of a segment.
+    #[doc(hidden)]
+    pub fn log_segment_blocks(mut self, blocks: u32) -> Options {
+        self.log_segment_blocks = Some(blocks);
         self
     }
 

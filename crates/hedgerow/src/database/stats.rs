@@ -23,6 +23,10 @@ pub struct Stats {
     pub checkpoint: u64,
     /// Bytes of the file; zero in memory.
     pub file_bytes: u64,
+    /// Bytes of the log's file; zero without a log.
+    pub log_file_bytes: u64,
+    /// Bytes that the log holds since the last checkpoint.
+    pub log_used_bytes: u64,
     /// Bytes of a page.
     pub page_bytes: u64,
 }
@@ -45,6 +49,8 @@ pub struct MemoryStats {
     pub write_buffer_bytes: u64,
     /// Changes of the page map since the last checkpoint.
     pub delta_bytes: u64,
+    /// The log's records on their way to the disk.
+    pub log_bytes: u64,
     /// Bitmaps of the file's space, and lists of free page ids.
     pub space_bytes: u64,
 }
@@ -57,6 +63,7 @@ impl MemoryStats {
             + self.table_bytes
             + self.write_buffer_bytes
             + self.delta_bytes
+            + self.log_bytes
             + self.space_bytes
     }
 }
@@ -76,6 +83,7 @@ impl Stats {
                 table_bytes: pool.table_bytes(),
                 write_buffer_bytes: budget.write_buffer_bytes(),
                 delta_bytes,
+                log_bytes: budget.ring_bytes(),
                 space_bytes,
             },
             dirty_pages: pool.dirty_pages() as u64,
@@ -83,6 +91,8 @@ impl Stats {
             adaptation: pool.adaptation_values(),
             checkpoint: store.durable_checkpoint().0,
             file_bytes: store.file_bytes(),
+            log_file_bytes: store.log().map_or(0, |log| log.file_bytes()),
+            log_used_bytes: store.log().map_or(0, |log| log.fill().0),
             page_bytes,
         }
     }

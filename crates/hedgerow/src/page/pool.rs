@@ -13,7 +13,8 @@
 use crate::error::Result;
 use crate::page::guard::ExclusivePage;
 use crate::page::tally::{Adaptation, ScanTally};
-use crate::types::{Epoch, PageId};
+use crate::types::{Epoch, PageId, Purpose};
+use crate::wal::Record;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::optimistic::RacingBytes;
 
@@ -96,6 +97,21 @@ pub trait PagePool: Send + Sync + Sized + 'static {
     /// Enters the current epoch in order to change pages. May wait for a checkpoint, so nothing may
     /// be latched and no other stay be open in this thread. Errors: read-only, poisoned, closed.
     fn enter(&self) -> Result<Self::EpochGuard<'_>>;
+
+    /// [`Self::enter`], with room in the log for `log_bytes` of records to be appended during the stay; may
+    /// wait for the disk to make some.
+    fn enter_to_append(&self, _log_bytes: u64, _purpose: Purpose) -> Result<Self::EpochGuard<'_>> {
+        self.enter()
+    }
+
+    /// [`Self::enter`], in order to give space back: goes on where there is no more room for others.
+    fn enter_to_free(&self) -> Result<Self::EpochGuard<'_>> {
+        self.enter()
+    }
+
+    /// Appends to the log what has just been done to a page whose exclusive latch is still held. Waits for
+    /// nothing. Nothing happens where there is no log.
+    fn append(&self, _stay: &Self::EpochGuard<'_>, _record: &Record<'_>) {}
 
     /// [`Self::enter`], for what need not be done: `None` where that would wait or fail. The caller may
     /// not be inside already.

@@ -26,6 +26,17 @@ pub(super) fn longest_run(words: &[u64], end: u32) -> u32 {
     longest
 }
 
+/// How many runs of `units` clear bits can be had below `end`.
+pub(super) fn runs_of(words: &[u64], end: u32, units: u32) -> u32 {
+    let (mut at, mut runs) = (0, 0);
+    while at < end {
+        let start = next_bit(words, at, end, false);
+        at = next_bit(words, start, end, true);
+        runs += (at - start) / units;
+    }
+    runs
+}
+
 /// First bit from `from` on that is set (or clear), or `end`.
 fn next_bit(words: &[u64], from: u32, end: u32, set: bool) -> u32 {
     let mut at = from;
@@ -93,6 +104,15 @@ mod tests {
                 }
             }
             assert_eq!(longest_run(&words, end), longest, "round {round}");
+            for units in 1..=4 {
+                let mut taken = words.clone();
+                let runs = runs_of(&words, end, units);
+                for _ in 0..runs {
+                    let at = free_run(&taken, end, 0, units).unwrap();
+                    set_bits(&mut taken, at, units);
+                }
+                assert_eq!(free_run(&taken, end, 0, units), None, "round {round}");
+            }
             let set: u32 = words.iter().map(|word| word.count_ones()).sum();
             assert_eq!(clear_bits(&mut words, 0, end), set);
             assert_eq!(longest_run(&words, end), end);

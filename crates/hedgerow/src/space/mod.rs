@@ -10,11 +10,14 @@
 //! - [`zones`]: the allocator of slots; [`quarantine`] holds back what a checkpoint still needs;
 //!   [`table`] and [`checkpoint`] make its bitmaps durable; [`shrink`] gives space back to the file
 //!   system.
+//! - [`room`]: what writers may change, so that the next checkpoint has room for all of it.
+//! - [`audit`]: accounts for every byte.
 //! - [`delta`]: what changed in the map, by epoch, until a checkpoint takes it.
 //! - [`page_ids`]: which page ids are free.
 //!
 //! One fact carries the whole: *a slot that a durable or pinned checkpoint needs is never written*.
 
+pub mod audit;
 mod bits;
 pub mod checkpoint;
 pub mod delta;
@@ -23,19 +26,21 @@ pub mod map;
 pub mod page_ids;
 pub mod part;
 pub mod quarantine;
+pub mod room;
 pub mod shrink;
 pub mod slot_store;
 pub mod table;
 mod unit_set;
 pub mod zones;
 
+pub use audit::SpaceReport;
 pub use delta::{Deltas, TakenDelta};
 pub use geometry::{Geometry, HEADER_REGION_BYTES};
 pub use map::{MapRoot, PartIo};
 pub use page_ids::PageIds;
 pub use part::{PartBytes, PartKind};
 pub use table::{LoadGroup, TableRoot};
-pub use zones::{Growth, SpaceReport, Want, Zones};
+pub use zones::{Growth, Want, Zones};
 
 #[cfg(test)]
 mod tests;

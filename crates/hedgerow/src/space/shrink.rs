@@ -8,7 +8,8 @@
 //! zones it needs. Not shared: the caller's lock covers each call, and none of them does I/O.
 
 use super::table::LoadGroup;
-use super::zones::{CLASSES, Zones};
+use super::zones::{Blocks, CLASSES, Fill, Growth, Zones};
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 
 /// A free zone to punch: report back by [`Zones::end_punch`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,11 +46,16 @@ pub struct TailZone {
 
 impl Zones {
     /// Takes a free zone out in order to punch it: the lowest that has blocks in the file, as long as
-    /// at least `keep_bytes` of free zones with blocks remain, for the writes that are to come.
-    pub fn begin_punch(&mut self, keep_bytes: u64) -> Option<Punch> {
+    /// at least `keep_bytes` of free zones with blocks remain, for the writes that are to come, and
+    /// `keep_slots` free slots of pages in zones that are known to have blocks.
+    pub fn begin_punch(&mut self, keep_bytes: u64, keep_slots: u64) -> Option<Punch> {
         let geometry = self.geometry;
         let mut solid = self.free_zones().filter(|&zone| !self.is_hole(zone));
         let zone = solid.next()?;
+        let room = self.zone(zone).map_or(0, |info| u64::from(info.room));
+        if room > 0 && self.room.load(Relaxed) < room + keep_slots {
+            return None;
+        }
         let left = solid.count() as u64 * u64::from(geometry.zone_bytes());
         if left < keep_bytes {
             return None;
@@ -65,23 +71,63 @@ impl Zones {
     /// The punch of a zone has returned; `punched` is whether it made a hole. The zone is free again.
     pub fn end_punch(&mut self, zone: u32, punched: bool) {
         if zone < self.count && self.zone(zone).is_some_and(|info| info.out) {
+            if punched {
+                self.held_mut(zone).1.blocks = Blocks::Hole;
+                self.holes += 1;
+            }
             self.put_back(zone);
-            self.held_mut(zone).1.hole = punched;
-            self.holes += u32::from(punched);
         }
+    }
+
+    /// Takes a free zone that is not solid out, in order to fill it.
+    pub(super) fn begin_fill(&mut self, zone: u32) -> Fill {
+        self.take_out(zone);
+        Fill {
+            zone,
+            offset_bytes: self.geometry.zone_offset(zone),
+            len_bytes: u64::from(self.geometry.zone_bytes()),
+            is_hole: self.is_hole(zone),
+        }
+    }
+
+    /// The zone that [`super::zones::Want::Fill`] named has blocks now, or could not get any.
+    pub fn filled(&mut self, zone: u32, done: bool) {
+        if done {
+            self.holes -= u32::from(self.is_hole(zone));
+            self.held_mut(zone).1.blocks = Blocks::Solid;
+        } else {
+            self.holes += u32::from(!self.is_hole(zone));
+            self.held_mut(zone).1.blocks = Blocks::Hole;
+        }
+        self.put_back(zone);
+    }
+
+    /// A zone to fill although nobody wants to write to it yet: the lowest that may have blocks, or if none may,
+    /// and filling was not refused, the lowest hole. `None` if all that are loaded are solid.
+    pub fn fill_ahead(&mut self, growth: Growth) -> Option<Fill> {
+        let is = |zone: u32, blocks| self.zone(zone).is_some_and(|info| info.blocks == blocks);
+        let unknown = self.free_zones().find(|&zone| is(zone, Blocks::Unknown));
+        let hole = || self.free_zones().find(|&zone| is(zone, Blocks::Hole));
+        let zone = unknown.or_else(|| if growth == Growth::Allowed { hole() } else { None })?;
+        Some(self.begin_fill(zone))
     }
 
     /// Takes the free zones at the file's end out in order to cut them off. `None` if the last zone
     /// is in use, if one of them is being punched, or while the file grows or is cut already.
     ///
-    /// Call it only between checkpoints, or when `keep_zones` covers what the next writes need:
-    /// cutting and growing in turn is wasted work.
-    pub fn begin_truncate(&mut self, keep_zones: u32) -> Option<Truncate> {
+    /// `keep_slots` stay free in solid zones: the room of those who were let in to write.
+    pub fn begin_truncate(&mut self, keep_slots: u64) -> Option<Truncate> {
         if self.growing > 0 || self.truncating.is_some() {
             return None;
         }
         let mut zones = self.count;
-        while zones > keep_zones && self.is_free(zones - 1) {
+        let mut room = self.room.load(Relaxed);
+        while zones > 0 && self.is_free(zones - 1) {
+            let less = self.zone(zones - 1).map_or(0, |info| u64::from(info.room));
+            if less > 0 && room < less + keep_slots {
+                break;
+            }
+            room -= less;
             zones -= 1;
         }
         if zones == self.count {
@@ -100,11 +146,11 @@ impl Zones {
     pub fn end_truncate(&mut self, done: bool) {
         let Some(zones) = self.truncating.take() else { return };
         for zone in zones..self.count {
-            self.put_back(zone);
             if done {
                 self.holes -= u32::from(self.is_hole(zone));
-                self.held_mut(zone).1.hole = false;
+                self.held_mut(zone).1.blocks = Blocks::Solid;
             }
+            self.put_back(zone);
         }
         if done {
             let old = std::mem::replace(&mut self.count, zones);
@@ -178,7 +224,7 @@ impl Zones {
     }
 
     fn is_hole(&self, zone: u32) -> bool {
-        self.zone(zone).is_some_and(|info| info.hole)
+        self.zone(zone).is_some_and(|info| info.blocks == Blocks::Hole)
     }
 
     fn is_free(&self, zone: u32) -> bool {

@@ -11,15 +11,18 @@
 use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
+use crate::space::audit::SpaceReport;
 use crate::space::delta::{Deltas, TakenDelta};
 use crate::space::map::{MapRoot, MapView, PartIo};
 use crate::space::part::{self, PartBytes};
+use crate::space::room::Room;
 use crate::space::table::LoadGroup;
-use crate::space::zones::{Growth, SpaceReport, Want, Zones};
+use crate::space::zones::{Growth, Want, Zones};
 use crate::storage::{AlignedBuffer, File};
 use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
-use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize};
+use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
 use std::fmt;
 use std::time::Duration;
@@ -67,9 +70,10 @@ pub struct SlotStore {
     page_bytes: usize,
     check: PageCheck,
     state: Mutex<SpaceState>,
+    pub(super) room: Room,
     full: AtomicBool,
     /// Images recorded since the last checkpoint.
-    images: AtomicU64,
+    images: Figure,
     /// How many creations of keyspaces keep checkpoints out, so that nobody may wait for one.
     unhindered: AtomicUsize,
     /// How the last checkpoint ended, for those who wait for room that it was to make.
@@ -77,6 +81,8 @@ pub struct SlotStore {
     ended: Condvar,
     due: Mutex<Due>,
     wake: Condvar,
+    /// There is a thread that takes checkpoints.
+    is_attended: AtomicBool,
 }
 
 /// How the last checkpoint ended.
@@ -112,14 +118,16 @@ impl SlotStore {
             file,
             page_bytes,
             check,
+            room: Room::new(&state.zones),
             state: Mutex::new(state),
             full: AtomicBool::new(false),
-            images: AtomicU64::new(0),
+            images: Figure::new(0),
             unhindered: AtomicUsize::new(0),
             outcome: Mutex::new(Outcome::default()),
             ended: Condvar::new(),
             due: Mutex::new(Due::default()),
             wake: Condvar::new(),
+            is_attended: AtomicBool::new(false),
         }
     }
 
@@ -145,25 +153,52 @@ impl SlotStore {
             let want = self.state.lock().zones.allocate(len, count, growth, &mut offsets);
             match want {
                 Ok(()) => return Ok(offsets),
-                Err(Want::Grow { zones, file_bytes }) => {
-                    if let Err(error) = self.grow(zones, file_bytes) {
-                        if *error.kind() != ErrorKind::DiskFull {
-                            return Err(error);
-                        }
-                        refusal = Some(error);
-                        growth = Growth::Refused;
+                Err(want) => self.provide(want, &mut growth, &mut refusal)?,
+            }
+        }
+    }
+
+    /// Does what the allocator wants first.
+    ///
+    /// Errors: `DiskFull` if there is nothing left to do; `Io`; `Corrupted`.
+    pub(super) fn provide(
+        &self,
+        want: Want,
+        growth: &mut Growth,
+        refusal: &mut Option<Error>,
+    ) -> Result<()> {
+        let tried = match want {
+            Want::Grow { zones, file_bytes } => self.grow(zones, file_bytes),
+            Want::Fill(fill) => {
+                let filled = self.file.allocate(fill.offset_bytes, fill.len_bytes);
+                self.state.lock().zones.filled(fill.zone, filled.is_ok());
+                match filled {
+                    // It was a hole, as is known now; another one may not be.
+                    Err(error) if *error.kind() == ErrorKind::DiskFull && !fill.is_hole => {
+                        *refusal = Some(error);
+                        return Ok(());
                     }
-                }
-                Err(Want::Load(group)) => self.load_group(group)?,
-                Err(Want::Truncating) => {
-                    thread::sleep(TRUNCATION_WAIT);
-                }
-                Err(Want::Full) => {
-                    return Err(refusal.unwrap_or_else(|| {
-                        Error::new(ErrorKind::DiskFull, "the file cannot grow any more")
-                    }));
+                    other => other,
                 }
             }
+            Want::Load(group) => return self.load_group(group),
+            Want::Truncating => {
+                thread::sleep(TRUNCATION_WAIT);
+                return Ok(());
+            }
+            Want::Full => {
+                return Err(refusal.take().unwrap_or_else(|| {
+                    Error::new(ErrorKind::DiskFull, "the file cannot grow any more")
+                }));
+            }
+        };
+        match tried {
+            Err(error) if *error.kind() == ErrorKind::DiskFull => {
+                *refusal = Some(error);
+                *growth = Growth::Refused;
+                Ok(())
+            }
+            other => other,
         }
     }
 
@@ -260,6 +295,11 @@ impl SlotStore {
         }
     }
 
+    /// Whether there is no room for more changes of the map before a checkpoint.
+    pub fn is_delta_full(&self) -> bool {
+        self.full.load(Acquire)
+    }
+
     /// Waits until there is room for changes of the map. The caller holds nothing. A failure of the past
     /// may have been put right (a full disk), so that only a checkpoint that ends from now on counts.
     ///
@@ -289,6 +329,30 @@ impl SlotStore {
             ErrorKind::Timeout,
             "no checkpoint made room for changes within a minute; is checkpoint() ever called?",
         ))
+    }
+
+    /// Waits for a checkpoint to end that may give slots or segments of the log back. False: none will.
+    ///
+    /// Errors: why it failed.
+    pub fn wait_for_next_checkpoint(&self) -> Result<bool> {
+        let before = self.outcome.lock().count;
+        for _ in 0..DELTA_WAITS {
+            if !self.is_attended.load(Acquire) || self.unhindered.load(Acquire) > 0 {
+                return Ok(false);
+            }
+            self.request_checkpoint();
+            let mut outcome = self.outcome.lock();
+            if outcome.count != before {
+                return outcome.failure.as_ref().map_or(Ok(true), |error| Err(error.duplicate()));
+            }
+            self.ended.wait_for(&mut outcome, Duration::from_millis(DELTA_WAIT_MS));
+        }
+        Ok(false)
+    }
+
+    /// From now on somebody takes the checkpoints that are asked for.
+    pub fn attend(&self) {
+        self.is_attended.store(true, Release);
     }
 
     /// Lets writers pass while somebody keeps checkpoints from beginning; until the value is dropped.
@@ -324,6 +388,7 @@ impl SlotStore {
 
     /// Ends [`Self::wait_until_wanted`].
     pub fn close(&self) {
+        self.is_attended.store(false, Release);
         self.due.lock().closing = true;
         self.wake.notify_all();
     }

@@ -17,7 +17,7 @@
 use super::bits::set_bits;
 use super::geometry::{Geometry, PART_CONTENT_WORDS};
 use super::part::{self, MAX_LEVELS, PartBytes, PartKind, PartName};
-use super::zones::{Loaded, Zones};
+use super::zones::{Blocks, Loaded, Zones};
 use crate::error::{Error, Result};
 use crate::types::{Epoch, PART_BYTES, Slot};
 
@@ -308,7 +308,8 @@ impl Zones {
             .map(|z| {
                 let bits = &held[z * words..(z + 1) * words];
                 let taken: u32 = bits.iter().map(|word| word.count_ones()).sum();
-                self.zone_of(per_zone - taken)
+                let blocks = if taken == 0 { Blocks::Unknown } else { Blocks::Solid };
+                self.zone_of(per_zone - taken, blocks)
             })
             .collect();
         self.groups[group as usize].loaded = Some(Box::new(Loaded { held, referenced, zones }));

@@ -47,6 +47,8 @@ struct Rig {
     pinned: Vec<Kept>,
     file_zones: u32,
     capacity_zones: u32,
+    /// Zones without blocks.
+    holes: BTreeSet<u32>,
 }
 
 impl Rig {
@@ -75,6 +77,7 @@ impl Rig {
             pinned: Vec::new(),
             file_zones: 0,
             capacity_zones,
+            holes: BTreeSet::new(),
         }
     }
 
@@ -123,6 +126,15 @@ impl Rig {
                             self.zones.growth_failed();
                             growth = Growth::Refused;
                         }
+                        Want::Fill(fill) => {
+                            let done = self.random.below(4) > 0;
+                            assert!(!fill.is_hole || self.holes.contains(&fill.zone));
+                            self.holes.retain(|&zone| !done || zone != fill.zone);
+                            self.holes.extend((!done).then_some(fill.zone));
+                            self.zones.filled(fill.zone, done);
+                            let go_on = done || !fill.is_hole;
+                            growth = if go_on { growth } else { Growth::Refused };
+                        }
                         Want::Load(wanted) => self.load(wanted),
                         Want::Truncating => unreachable!("no truncation is under way"),
                         Want::Full => return Err(Error::new(ErrorKind::DiskFull, "full")),
@@ -139,6 +151,8 @@ impl Rig {
                 u64::from(self.file_zones) * u64::from(self.geometry.units_per_zone())
                     >= first + units
             );
+            let zone = self.geometry.split_unit(first).0;
+            assert!(!self.holes.contains(&zone), "zone {zone} has no blocks, and is written");
             for unit in first..first + units {
                 assert!(!held.contains(&unit), "unit {unit} is needed and was handed out");
                 assert!(fresh.insert(unit), "unit {unit} was handed out twice");
@@ -379,7 +393,7 @@ impl Rig {
     }
 
     fn punch(&mut self) {
-        if let Some(punch) = self.zones.begin_punch(0) {
+        if let Some(punch) = self.zones.begin_punch(0, 0) {
             let done = self.random.below(4) > 0;
             let out = self.zones.report().out_bytes;
             assert_eq!(out, punch.len_bytes);
@@ -402,6 +416,7 @@ impl Rig {
                     self.write_page(id, offset);
                 }
             }
+            self.holes.extend(done.then_some(punch.zone));
             self.zones.end_punch(punch.zone, done);
         }
     }
@@ -416,6 +431,7 @@ impl Rig {
             assert!(self.expected_held().range(end..).next().is_none(), "a zone in use was cut");
             if done {
                 self.file_zones = cut.zones;
+                self.holes.retain(|&zone| zone < cut.zones);
                 self.parts.retain(|&at, _| at < cut.file_bytes);
             }
             self.zones.end_truncate(done);

@@ -13,17 +13,24 @@
 //! needed, and stay: opening reads none, and all of them together are 1/16384 of the file. Reading
 //! is the caller's business: [`Want`] says what to do first, and nothing has changed by then.
 //!
+//! A zone is *solid* if all of it has blocks on the disk, so that writing to it needs no room. Nothing is
+//! written to one that is not: a hole, or a zone that was free when its group was loaded, is filled first.
+//! What solid zones have free is counted in pages, for [`super::room`].
+//!
 //! Invariants: `held` contains `referenced`; a unit is handed out only while it is not held; header
-//! region + used + free + quarantined + out = file, in bytes ([`Zones::report`]). Not shared: the
+//! region + used + free + quarantined + out = file, in bytes (`audit.rs`). Not shared: the
 //! caller keeps one lock around all of it, which comes last in the latch order.
 
-use super::bits::{clear_bits, free_run, longest_run, set_bits};
+use super::bits::{clear_bits, free_run, longest_run, runs_of, set_bits};
 use super::checkpoint::Staged;
-use super::geometry::{Geometry, HEADER_REGION_BYTES};
+use super::geometry::Geometry;
 use super::quarantine::Quarantine;
 use super::table::{LoadGroup, TablePart};
-use crate::error::{Error, ErrorKind, Result};
-use crate::types::{Epoch, Slot};
+use crate::error::{Error, Result};
+use crate::types::{Epoch, PART_BYTES, Slot};
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::figure::Figure;
 use std::collections::BTreeSet;
 
 /// Classes of zones by free share, in sixteenths; class 16 is empty.
@@ -49,6 +56,9 @@ pub enum Want {
         /// The file's new length in bytes.
         file_bytes: u64,
     },
+    /// Reserve room on the disk for this zone, then call [`Zones::filled`]; ask again with
+    /// [`Growth::Refused`] if that was refused.
+    Fill(Fill),
     /// Read this part of the zone table and hand it to [`Zones::load_group`].
     Load(LoadGroup),
     /// A truncation is under way: ask again after [`Zones::end_truncate`].
@@ -57,34 +67,26 @@ pub enum Want {
     Full,
 }
 
+/// A zone that is to get blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fill {
+    /// The zone.
+    pub zone: u32,
+    /// Its first byte in the file.
+    pub offset_bytes: u64,
+    /// Its length.
+    pub len_bytes: u64,
+    /// It has no blocks for certain.
+    pub is_hole: bool,
+}
+
 /// Whether an allocation may ask for a longer file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth {
     /// It may.
     Allowed,
-    /// The last attempt failed: take any gap.
+    /// The last attempt failed: take any gap that has blocks.
     Refused,
-}
-
-/// Where every byte of the file is, all figures in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SpaceReport {
-    /// The header region.
-    pub header_bytes: u64,
-    /// Held and not in quarantine.
-    pub used_bytes: u64,
-    /// Free to be written.
-    pub free_bytes: u64,
-    /// Superseded, and needed by a checkpoint, or by the crash before the next one.
-    pub quarantined_bytes: u64,
-    /// Zones being punched or truncated at this moment.
-    pub out_bytes: u64,
-    /// The file's length: the sum of all of the above.
-    pub file_bytes: u64,
-    /// Of the free bytes, those that were given back to the file system as holes since opening.
-    pub hole_bytes: u64,
-    /// Memory that the allocator holds.
-    pub memory_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +97,20 @@ pub(super) struct Zone {
     class: u8,
     /// Taken out of the allocator while a system call works on it.
     pub(super) out: bool,
-    /// Punched, and not written since.
-    pub(super) hole: bool,
+    pub(super) blocks: Blocks,
+    /// Slots of a page that it has room for, if it is solid and may be written.
+    pub(super) room: u32,
+}
+
+/// What is known of a zone's blocks on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Blocks {
+    /// All of it has some.
+    Solid,
+    /// It was punched since opening.
+    Hole,
+    /// It was free when its group was loaded: an earlier session may have punched it.
+    Unknown,
 }
 
 /// The bitmaps of a group, as long as those of its zones that lie in the file.
@@ -153,6 +167,8 @@ pub struct Zones {
     /// The file is to shrink: no zone from here on is chosen while there is room below.
     pub(super) ceiling: Option<u32>,
     pub(super) holes: u32,
+    /// Free slots of a page in solid zones; changes under the caller's lock, and is read without.
+    pub(super) room: Arc<Figure>,
 }
 
 impl Zones {
@@ -178,12 +194,23 @@ impl Zones {
             truncating: None,
             ceiling: None,
             holes: 0,
+            room: Arc::new(Figure::new(0)),
         }
     }
 
     /// The sizes that the file is cut up by.
     pub fn geometry(&self) -> Geometry {
         self.geometry
+    }
+
+    /// Free slots of a page in solid zones: may be read without the caller's lock.
+    pub fn room(&self) -> Arc<Figure> {
+        self.room.clone()
+    }
+
+    /// Groups of zones.
+    pub fn groups(&self) -> u64 {
+        self.groups.len() as u64
     }
 
     /// Zones in the file now.
@@ -237,6 +264,9 @@ impl Zones {
                 self.close_head(stream);
             }
             let zone = self.choose(units, growth)?;
+            if self.zone(zone).is_some_and(|info| info.blocks != Blocks::Solid) {
+                return Err(Want::Fill(self.begin_fill(zone)));
+            }
             self.heads[stream] = Some(Head { zone, unit: 0 });
             self.reclass(zone);
         }
@@ -249,9 +279,8 @@ impl Zones {
         let unit = free_run(words, per_zone, from, units)?;
         set_bits(words, unit, units);
         info.free -= units;
-        let was_hole = std::mem::replace(&mut info.hole, false);
-        self.holes -= u32::from(was_hole);
         self.held_units += u64::from(units);
+        self.recount(zone);
         Some(unit)
     }
 
@@ -275,7 +304,7 @@ impl Zones {
             // Where the file is to shrink, even the last gap below the ceiling comes before growing it.
             let last_gaps = self.ceiling.map(|_| 0);
             for least in [ROOMY, WORTHWHILE].into_iter().chain(last_gaps) {
-                if let Some(zone) = self.choose_loaded(units, least) {
+                if let Some(zone) = self.choose_loaded(units, least, growth) {
                     return Ok(zone);
                 }
                 if let Some(group) = self.group_with_room(least as u64) {
@@ -288,15 +317,13 @@ impl Zones {
                 break;
             }
         }
-        if growth == Growth::Allowed && self.count < self.geometry.max_zones() {
-            if self.truncating.is_some() {
-                return Err(Want::Truncating);
-            }
-            let zones = self.count + 1;
-            return Err(Want::Grow { zones, file_bytes: self.geometry.zone_offset(zones) });
+        if growth == Growth::Allowed
+            && let Some(want) = self.want_growth()
+        {
+            return Err(want);
         }
         loop {
-            if let Some(zone) = self.choose_loaded(units, 0) {
+            if let Some(zone) = self.choose_loaded(units, 0, growth) {
                 return Ok(zone);
             }
             if let Some(group) = self.group_with_room(0) {
@@ -311,12 +338,14 @@ impl Zones {
     }
 
     /// The emptiest zone of at least class `least` with a run of `units`; of equals the lowest.
-    fn choose_loaded(&mut self, units: u32, least: usize) -> Option<u32> {
+    fn choose_loaded(&mut self, units: u32, least: usize, growth: Growth) -> Option<u32> {
         let ceiling = self.ceiling.unwrap_or(u32::MAX);
         for class in (least..CLASSES).rev() {
             let mut from = 0;
             while let Some(&zone) = self.by_class[class].range(from..ceiling.max(from)).next() {
-                if self.longest_run(zone) >= units {
+                let may_be = growth == Growth::Allowed
+                    || self.zone(zone).is_some_and(|info| info.blocks != Blocks::Hole);
+                if may_be && self.longest_run(zone) >= units {
                     return Some(zone);
                 }
                 from = zone + 1;
@@ -378,13 +407,17 @@ impl Zones {
             if group as usize == self.groups.len() {
                 self.groups.push(Group::EMPTY);
             }
-            let fresh = self.zone_of(self.geometry.units_per_zone());
+            let fresh = self.zone_of(self.geometry.units_per_zone(), Blocks::Solid);
             match &mut self.groups[group as usize].loaded {
                 Some(loaded) => {
                     loaded.zones[index as usize] = fresh;
                     self.reclass(zone);
                 }
-                None if index == 0 => self.install(group, None),
+                None if index == 0 => {
+                    self.install(group, None);
+                    *self.held_mut(zone).1 = fresh;
+                    self.reclass(zone);
+                }
                 None => {}
             }
         }
@@ -438,73 +471,35 @@ impl Zones {
         Ok(())
     }
 
-    /// Where every byte is. Reads nothing.
-    pub fn report(&self) -> SpaceReport {
-        let unit = u64::from(self.geometry.unit_bytes());
-        let total = u64::from(self.count) * u64::from(self.geometry.units_per_zone());
-        let quarantined = self.quarantine.units().min(self.held_units);
-        SpaceReport {
-            header_bytes: HEADER_REGION_BYTES,
-            used_bytes: (self.held_units - quarantined) * unit,
-            free_bytes: (total - self.held_units - self.out_units) * unit,
-            quarantined_bytes: quarantined * unit,
-            out_bytes: self.out_units * unit,
-            file_bytes: self.geometry.zone_offset(self.count),
-            hole_bytes: u64::from(self.holes) * u64::from(self.geometry.zone_bytes()),
-            memory_bytes: self.memory_bytes(),
-        }
-    }
-
-    /// Memory held, in bytes: what counts against the memory limit.
-    pub fn memory_bytes(&self) -> usize {
-        let per_group = self.geometry.zones_per_group() as usize;
-        let loaded = self.groups.iter().filter(|group| group.loaded.is_some()).count();
-        // Of a zone: its entry, and its place in the index.
-        let zone = size_of::<Zone>() + 12;
-        let words = per_group * self.geometry.words_per_zone() * 8;
-        self.groups.capacity() * size_of::<Group>()
-            + loaded * (2 * words + per_group * zone)
-            + self.upper.iter().map(|level| level.len() * size_of::<TablePart>()).sum::<usize>()
-            + self.staged.as_ref().map_or(0, Staged::memory_bytes)
-            + self.quarantine.memory_bytes()
-    }
-
-    /// Recounts every loaded bitmap and compares it with the running figures. Whoever wants all of
-    /// them compared loads all groups first ([`Self::groups_to_load`]).
-    ///
-    /// Errors: `Corrupted` naming the first that differs (a defect of the engine, or of memory).
-    pub fn verify(&self) -> Result<()> {
-        let per_zone = self.geometry.units_per_zone();
-        let differs = |what: String| {
-            Err(Error::new(ErrorKind::Corrupted { page: None, offset_bytes: None }, what))
-        };
-        let (mut held, mut complete) = (0, true);
-        for (g, group) in self.groups.iter().enumerate() {
-            let Some(loaded) = &group.loaded else {
-                complete = false;
-                continue;
+    /// What to do for more room in solid zones, before it is needed. [`Want::Full`]: nothing can be done.
+    pub fn want_room(&mut self, growth: Growth) -> Want {
+        let last = if growth == Growth::Refused { 0 } else { WORTHWHILE as u64 };
+        if let Some(group) = self.group_with_room(last) {
+            return match self.load_or_want(group) {
+                Ok(()) => self.want_room(growth),
+                Err(want) => want,
             };
-            let referenced: u32 = loaded.referenced.iter().map(|word| word.count_ones()).sum();
-            if referenced != group.referenced_units {
-                return differs(format!("group {g} of zones: {referenced} units referred to"));
-            }
-            if loaded.referenced.iter().zip(&loaded.held).any(|(r, h)| r & !h != 0) {
-                return differs(format!("group {g} of zones: a unit in use counts as free"));
-            }
-            let words = self.geometry.words_per_zone();
-            for (z, zone) in loaded.zones.iter().enumerate() {
-                let bits = &loaded.held[z * words..(z + 1) * words];
-                let taken: u32 = bits.iter().map(|word| word.count_ones()).sum();
-                if z < self.zones_in_group(g as u32) as usize && taken + zone.free != per_zone {
-                    return differs(format!("zone {z} of group {g}: {taken} units held"));
-                }
-                held += u64::from(taken);
-            }
         }
-        if complete && held != self.held_units {
-            return differs(format!("{held} units held, {} counted", self.held_units));
+        if let Some(fill) = self.fill_ahead(growth) {
+            return Want::Fill(fill);
         }
-        Ok(())
+        if growth == Growth::Refused {
+            return Want::Full;
+        }
+        let want = self.want_growth().unwrap_or(Want::Full);
+        self.growing += u32::from(matches!(want, Want::Grow { .. }));
+        want
+    }
+
+    fn want_growth(&self) -> Option<Want> {
+        if self.count >= self.geometry.max_zones() {
+            return None;
+        }
+        if self.truncating.is_some() {
+            return Some(Want::Truncating);
+        }
+        let zones = self.count + 1;
+        Some(Want::Grow { zones, file_bytes: self.geometry.zone_offset(zones) })
     }
 
     /// First unit and length of a slot; an error value for a slot that a damaged file came up with.
@@ -534,8 +529,8 @@ impl Zones {
         self.reclass(zone);
     }
 
-    pub(super) fn zone_of(&self, free: u32) -> Zone {
-        Zone { free, longest: UNKNOWN, class: NO_CLASS, out: false, hole: false }
+    pub(super) fn zone_of(&self, free: u32, blocks: Blocks) -> Zone {
+        Zone { free, longest: UNKNOWN, class: NO_CLASS, out: false, blocks, room: 0 }
     }
 
     /// A zone's bitmap and entry. Its group is loaded.
@@ -575,5 +570,42 @@ impl Zones {
                 self.by_class[class as usize].insert(zone);
             }
         }
+        self.recount(zone);
+    }
+
+    /// Slots of a page that a zone with these bits has room for.
+    pub(super) fn room_of(&self, bits: &[u64], info: &Zone) -> u32 {
+        let geometry = self.geometry;
+        match geometry.units_for(geometry.page_bytes()) {
+            _ if info.out || info.blocks != Blocks::Solid => 0,
+            0 | 1 => {
+                // A part may be longer, and its units have to be neighbours.
+                match geometry.units_for(PART_BYTES as u32) {
+                    0 | 1 => info.free,
+                    units => runs_of(bits, geometry.units_per_zone(), units) * units,
+                }
+            }
+            units => runs_of(bits, geometry.units_per_zone(), units),
+        }
+    }
+
+    /// Counts anew what a zone has room for. After each change of its bits, its blocks or its use.
+    fn recount(&mut self, zone: u32) {
+        let geometry = self.geometry;
+        let (group, index) = geometry.split_zone(zone);
+        let words = geometry.words_per_zone();
+        let loaded = self.groups[group as usize].loaded.as_deref();
+        let room = match loaded {
+            Some(loaded) if zone < self.count => {
+                let bits = &loaded.held[index as usize * words..][..words];
+                self.room_of(bits, &loaded.zones[index as usize])
+            }
+            _ => 0,
+        };
+        let info = self.held_mut(zone).1;
+        let before = std::mem::replace(&mut info.room, room);
+        // Only under the caller's lock; who reads it without wants no more than a recent figure.
+        let sum = self.room.load(Relaxed) + u64::from(room) - u64::from(before);
+        self.room.store(sum, Relaxed);
     }
 }

@@ -39,6 +39,12 @@ impl AlignedBuffer {
         Ok(AlignedBuffer { start, len: len_bytes })
     }
 
+    /// The first byte, for those who hand out parts of the buffer to several threads by rules of their own.
+    /// Valid as long as the buffer lives, for reads and writes.
+    pub fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     fn layout(len: usize) -> Option<Layout> {
         Layout::from_size_align(len, ALIGNMENT_BYTES).ok()
     }

@@ -146,6 +146,9 @@ pub enum LockOutcome {
 
 /// A place that holds files by path.
 pub trait Disk: Send + Sync + Debug {
+    /// Another handle to the same disk, which its owner may keep.
+    fn share(&self) -> Arc<dyn Disk>;
+
     /// Opens a file.
     ///
     /// Errors: `NotFound`, `AlreadyExists` (for [`OpenMode::CreateNew`]), `NotAStore` if the path is

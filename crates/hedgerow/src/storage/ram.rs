@@ -88,6 +88,10 @@ fn exists_already(path: &Path) -> Error {
 }
 
 impl Disk for RamDisk {
+    fn share(&self) -> Arc<dyn Disk> {
+        Arc::new(self.clone())
+    }
+
     fn open(&self, path: &Path, mode: OpenMode, _direct: DirectIo) -> Result<Arc<dyn File>> {
         let mut files = self.files.lock();
         let node = match (files.get(path), mode) {

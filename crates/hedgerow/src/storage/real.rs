@@ -153,6 +153,10 @@ const DIRECT: OFlags = OFlags::DIRECT;
 const DIRECT: OFlags = OFlags::empty();
 
 impl Disk for RealDisk {
+    fn share(&self) -> Arc<dyn Disk> {
+        Arc::new(self.clone())
+    }
+
     fn open(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<Arc<dyn File>> {
         Ok(Arc::new(self.open_file(path, mode, direct)?))
     }

@@ -11,13 +11,15 @@
 //! checkpoint falls between the two halves, and a crash leaves no page that nothing refers to;
 //! meanwhile writers do not wait for a checkpoint, which could not begin. A drop first says *being
 //! dropped*, then frees pages, then removes the record; it goes on at the next open if it was cut
-//! short. Tree ids are never reused. `Send + Sync`. Lock order: `dropping`, then `creating`.
+//! short. Tree ids are never reused. Both are logged, the creation under the lock that keeps checkpoints
+//! away. `Send + Sync`. Lock order: `dropping`, then `creating`.
 
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::LeafPolicy;
 use crate::tree::Tree;
 use crate::types::{PageId, TreeId};
+use crate::wal::{Log, RECORD_HEADER_BYTES, Record as LogRecord};
 use hedgerow_sync::primitive::atomic::AtomicU32;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard};
@@ -75,6 +77,28 @@ impl Record {
             return Err(damage());
         }
         Ok(Record { state, tree, root })
+    }
+}
+
+/// Room in the log for one record.
+struct Room<'l> {
+    log: &'l Log,
+    bytes: u64,
+}
+
+impl Room<'_> {
+    fn append(mut self, record: &LogRecord<'_>) {
+        assert_eq!(record.len_bytes() as u64, self.bytes, "what was promised is what is appended");
+        self.log.append(record);
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.log.take_back(self.bytes);
+        }
     }
 }
 
@@ -136,7 +160,7 @@ impl Catalogue {
     }
 
     fn handle(&self, record: Record) -> PoolTree {
-        Tree::open(self.pool.clone(), record.tree, record.root).with_policy(self.leaves)
+        Tree::open(self.pool.clone(), record.tree, record.root).with_policy(self.leaves).with_log()
     }
 
     /// The keyspace `name`, if there is one.
@@ -147,6 +171,9 @@ impl Catalogue {
 
     /// Creates the keyspace `name`. Errors: `AlreadyExists`.
     pub fn create_keyspace(&self, name: &str) -> Result<PoolTree> {
+        self.check_name(name)?;
+        // The second, in case that the keyspace cannot be entered after it was logged.
+        let room = self.promise(name)?.zip(self.promise(name)?);
         let _dropping = self.dropping.lock();
         match self.find(name)? {
             Some(Record { state: State::Live | State::Loading, .. }) => {
@@ -156,34 +183,90 @@ impl Catalogue {
             Some(record) => self.finish_drop(name, record)?,
             None => {}
         }
+        self.create_as(name, None, room)
+    }
+
+    /// Creates a keyspace again as the log says, with the id that it had; one of that name ends.
+    pub fn create_again(&self, name: &str, id: TreeId) -> Result<PoolTree> {
+        self.check_name(name)?;
+        let _dropping = self.dropping.lock();
+        if let Some(record) = self.find(name)? {
+            self.finish_drop(name, record)?;
+        }
+        self.create_as(name, Some(id), None)
+    }
+
+    fn create_as(
+        &self,
+        name: &str,
+        id: Option<TreeId>,
+        room: Option<(Room<'_>, Room<'_>)>,
+    ) -> Result<PoolTree> {
+        // The record of the log as well: it lies behind the checkpoint exactly if the id does.
         let _creating = self.creating.lock();
         let _unhindered = self.pool.slots().map(|slots| slots.suspend_waits());
-        let id = self.next_tree.load(Acquire);
+        let id = id.map_or(self.next_tree.load(Acquire), |id| id.0);
         let next = id.checked_add(1).ok_or_else(|| {
             Error::new(ErrorKind::InvalidOption, "all ids of keyspaces have been used")
         })?;
         self.next_tree.store(next, Release);
         let tree: PoolTree = Tree::create_with(self.pool.clone(), TreeId(id), self.leaves)?;
         let record = Record { state: State::Live, tree: tree.id(), root: tree.root() };
+        // Before anybody can find the keyspace: what is put into it is behind this in the log.
+        let undo = room.map(|(room, undo)| {
+            room.append(&LogRecord::Create { tree: tree.id(), name: name.as_bytes() });
+            undo
+        });
         if let Err(error) = self.tree.put(name.as_bytes(), &record.encode()) {
+            if let Some(undo) = undo {
+                undo.append(&LogRecord::Drop { tree: tree.id(), name: name.as_bytes() });
+            }
             // Nobody knows the tree: its one page goes back.
             tree.drop_pages()?;
             return Err(error);
         }
-        Ok(tree)
+        Ok(tree.with_log())
     }
 
     /// Drops the keyspace `name`; tells whether there was one.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        self.check_name(name)?;
+        let room = self.promise(name)?;
         let _dropping = self.dropping.lock();
         let Some(record) = self.find(name)? else { return Ok(false) };
+        self.drop_as(name, record, room)
+    }
+
+    /// Drops a keyspace again as the log says.
+    pub fn drop_again(&self, name: &str, id: TreeId) -> Result<()> {
+        let _dropping = self.dropping.lock();
+        match self.find(name)?.filter(|record| record.tree == id) {
+            Some(record) => self.drop_as(name, record, None).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn drop_as(&self, name: &str, record: Record, room: Option<Room<'_>>) -> Result<bool> {
         let was_live = record.state != State::Dropping;
         let dropping = Record { state: State::Dropping, ..record };
         if was_live {
-            self.tree.put(name.as_bytes(), &dropping.encode())?;
+            self.tree.put_to_free(name.as_bytes(), &dropping.encode())?;
+            // After the change: a checkpoint between the two has the change, and replaying the record
+            // then finds nothing to drop.
+            if let Some(room) = room {
+                room.append(&LogRecord::Drop { tree: record.tree, name: name.as_bytes() });
+            }
         }
         self.finish_drop(name, dropping)?;
         Ok(was_live)
+    }
+
+    /// Room in the log for a record about the keyspace `name`; the caller holds nothing. `None`: there is no log.
+    fn promise(&self, name: &str) -> Result<Option<Room<'_>>> {
+        let Some(log) = self.pool.log() else { return Ok(None) };
+        let bytes = (RECORD_HEADER_BYTES + name.len()) as u64;
+        self.pool.make_log_room(log, bytes)?;
+        Ok(Some(Room { log, bytes }))
     }
 
     fn finish_drop(&self, name: &str, record: Record) -> Result<()> {

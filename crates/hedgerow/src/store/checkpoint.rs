@@ -6,9 +6,10 @@
 //! 2. keep keyspaces from being created, end the epoch, keep writers out;
 //! 3. flush what is dirty: every image of an epoch <= E is in a slot now; take the delta; let writers in;
 //! 4. write the parts of the page map that changed, then those of the zone table, to free slots;
-//! 5. sync;
+//! 5. wait until the log is durable up to where it stood in step 3; sync;
 //! 6. superblock, first block; sync; second block;
-//! 7. free the slots that only older checkpoints needed; give space back (`reclaim.rs`).
+//! 7. free the log before step 3, and the slots that only older checkpoints needed; give space back
+//!    (`reclaim.rs`).
 //!
 //! Before step 6 a failure costs nothing but the parts written: the delta goes back, and the next
 //! checkpoint takes it. A failed sync, or a failure in step 6, poisons: nobody knows what is on disk.
@@ -21,7 +22,7 @@ use crate::space::map::{self, Change, MapRoot, PartIo};
 use crate::space::part;
 use crate::space::slot_store::{PartFile, SlotStore};
 use crate::storage::AlignedBuffer;
-use crate::types::{Epoch, PART_BYTES, PageId, TreeId};
+use crate::types::{Epoch, Lsn, PART_BYTES, PageId, TreeId};
 
 /// What belongs to a checkpoint besides pages, taken while writers were kept out.
 struct Cut {
@@ -30,6 +31,8 @@ struct Cut {
     next_page: Option<PageId>,
     free_pages: u64,
     next_tree: TreeId,
+    /// End of the log: what lies before it is in the checkpoint, what lies behind it is not.
+    log_end: Option<Lsn>,
 }
 
 /// What a checkpoint had to do; nothing if it was not taken.
@@ -70,8 +73,9 @@ impl Shared {
         self.reclaim(slots, &mut newest, taken, asked)
     }
 
-    /// The last checkpoint, which also says that the store was closed properly.
-    pub(super) fn close_cleanly(&self) -> Result<()> {
+    /// A checkpoint that has everything, so that no log is needed any more: the last before the store is
+    /// closed, and the one after a replay. Nobody else changes anything.
+    pub(super) fn settle(&self) -> Result<()> {
         let Some(slots) = &self.slots else { return Ok(()) };
         let mut newest = self.checkpointing.lock();
         let taken = self.take(slots, &mut newest, true);
@@ -88,7 +92,12 @@ impl Shared {
         let in_space = state.zones.ceiling_bytes().is_some()
             || !state.deltas.is_empty_to(self.pool.epochs().current());
         drop(state);
+        let new_log = self
+            .pool
+            .log()
+            .is_some_and(|log| log.incarnation() != newest.superblock.log_incarnation);
         in_space
+            || new_log
             || self.pool.dirty_pages() > 0
             || self.catalogue.next_tree() != newest.superblock.next_tree
     }
@@ -98,10 +107,13 @@ impl Shared {
         &self,
         slots: &SlotStore,
         newest: &mut Newest,
-        clean: bool,
+        settled: bool,
     ) -> Result<Taken> {
         self.pool.check_poison()?;
-        if !self.has_changes(slots, newest) && newest.superblock.clean == clean {
+        // A log that is to be replayed yet stays as needed as it was.
+        let may_need_log = self.pool.log().map_or(newest.superblock.needs_log, |_| true);
+        let needs_log = may_need_log && !settled;
+        if !self.has_changes(slots, newest) && newest.superblock.needs_log == needs_log {
             return Ok(Taken::default());
         }
         for _ in 0..FLUSHES_BESIDE_WRITERS {
@@ -112,7 +124,12 @@ impl Shared {
             }
         }
         let cut = self.cut(slots)?;
-        let map = match self.write_parts(slots, &cut) {
+        let written = self.write_parts(slots, &cut).and_then(|map| {
+            // No address below the end that the superblock names is given out again, so it must be there.
+            let log = self.pool.log().zip(cut.log_end);
+            log.map_or(Ok(()), |(log, end)| log.wait_durable(end)).map(|()| map)
+        });
+        let map = match written {
             Ok(map) => map,
             Err(error) => {
                 let mut state = slots.state();
@@ -125,18 +142,27 @@ impl Shared {
             let state = slots.state();
             Superblock {
                 checkpoint: cut.epoch,
-                clean,
+                needs_log,
                 map,
                 table: state.zones.table_root(&newest.superblock.table),
                 next_page: cut.next_page,
                 free_pages: cut.free_pages,
                 next_tree: cut.next_tree,
+                replay_start: cut.log_end.unwrap_or(newest.superblock.replay_start),
+                log_end: cut.log_end.unwrap_or(newest.superblock.log_end),
+                log_incarnation: self
+                    .pool
+                    .log()
+                    .map_or(newest.superblock.log_incarnation, |log| log.incarnation()),
                 ..newest.superblock
             }
         };
         if let Err(error) = publish(slots, newest, superblock) {
             self.pool.set_poisoned(&error);
             return Err(error);
+        }
+        if let Some((log, end)) = self.pool.log().zip(cut.log_end) {
+            log.checkpointed(cut.epoch, end);
         }
         let mut state = slots.state();
         state.map = map;
@@ -168,8 +194,11 @@ impl Shared {
         let (next_page, free_pages) = (ids.next_id(), ids.free_count());
         drop(ids);
         let delta = slots.take_delta(epoch);
+        slots.keep_for(next_page.map_or(u64::from(u32::MAX), |id| u64::from(id.0)));
         let next_tree = self.catalogue.next_tree();
-        Ok(Cut { epoch, delta, next_page, free_pages, next_tree })
+        // Nobody is inside of an epoch, so nobody is between a change and its record.
+        let log_end = self.pool.log().map(|log| log.tail());
+        Ok(Cut { epoch, delta, next_page, free_pages, next_tree, log_end })
     }
 
     /// Step 4: writes the parts of map and zone table that changed.
@@ -206,8 +235,9 @@ impl Shared {
 }
 
 /// Times that everything dirty is written while writers run. Each time less is left, unless they
-/// change pages faster than the disk takes them: then they have to wait.
-const FLUSHES_BESIDE_WRITERS: usize = 4;
+/// change pages faster than the disk takes them: then they have to wait. In a model once, or step 3 has
+/// hardly ever anything to do.
+const FLUSHES_BESIDE_WRITERS: usize = if cfg!(shuttle) { 1 } else { 4 };
 
 /// Map parts that one checkpoint moves towards the file's start at most.
 const MOVED_PARTS: usize = 256;

@@ -14,6 +14,7 @@
 mod catalogue;
 mod checkpoint;
 mod create;
+mod journal;
 mod open;
 mod reclaim;
 pub mod superblock;
@@ -21,16 +22,19 @@ mod sweep;
 mod verify;
 
 pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
+pub use journal::{Replayed, log_path};
 pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
 pub use verify::{VerifyFinding, VerifyReport};
 
-pub use crate::space::zones::SpaceReport;
+pub use crate::space::SpaceReport;
 
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::slot_store::SlotStore;
 use crate::types::Epoch;
+use crate::wal::Log;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
+use journal::Journal;
 use reclaim::Reclaim;
 use superblock::Superblock;
 
@@ -38,6 +42,8 @@ use superblock::Superblock;
 pub struct Store {
     shared: Arc<Shared>,
     checkpointer: Mutex<Option<thread::JoinHandle<()>>>,
+    journal: Mutex<Option<Journal>>,
+    replayed: Mutex<Replayed>,
 }
 
 /// What the store shares with its thread.
@@ -78,7 +84,7 @@ impl Store {
         if self.shared.read_only {
             return Err(Error::new(ErrorKind::NotFound, "there is no keyspace of that name"));
         }
-        match catalogue.create_keyspace(name) {
+        match self.create_keyspace(name) {
             Err(error) if *error.kind() == ErrorKind::AlreadyExists => {
                 // Another thread came first.
                 catalogue.get(name)?.ok_or(error)
@@ -92,14 +98,33 @@ impl Store {
         self.shared.catalogue.get(name)
     }
 
-    /// Creates the keyspace `name`.
+    /// Creates the keyspace `name`; durable when it returns, if there is a log.
     pub fn create_keyspace(&self, name: &str) -> Result<PoolTree> {
-        self.shared.catalogue.create_keyspace(name)
+        let tree = self.shared.catalogue.create_keyspace(name)?;
+        self.flush_log()?;
+        Ok(tree)
     }
 
-    /// Drops the keyspace `name`; tells whether there was one.
+    /// Drops the keyspace `name`; tells whether there was one. Durable as for creation.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
-        self.shared.catalogue.drop_keyspace(name)
+        let dropped = self.shared.catalogue.drop_keyspace(name)?;
+        self.flush_log()?;
+        Ok(dropped)
+    }
+
+    /// Makes everything that was changed before durable, by the log. Nothing to do where there is none.
+    pub fn flush_log(&self) -> Result<()> {
+        self.shared.pool.log().map_or(Ok(()), |log| log.flush().map(drop))
+    }
+
+    /// The log.
+    pub fn log(&self) -> Option<&Arc<Log>> {
+        self.shared.pool.log()
+    }
+
+    /// What opening has replayed.
+    pub fn replayed(&self) -> Replayed {
+        *self.replayed.lock()
     }
 
     /// Runs a bulk load of the keyspace, so that a crash in the middle leaves nothing behind.
@@ -113,7 +138,12 @@ impl Store {
         let loaded = load();
         let ended = self.shared.catalogue.end_load(name, tree);
         let loaded = loaded?;
-        ended.map(|()| loaded)
+        ended?;
+        // The log has nothing of it, and what is changed from now on builds on it.
+        if self.shared.pool.log().is_some() {
+            self.shared.checkpoint(false)?;
+        }
+        Ok(loaded)
     }
 
     /// The names of all keyspaces, in order.
@@ -160,12 +190,22 @@ impl Store {
         let taken = self.stop_checkpointer();
         // Before the last checkpoint: a change that comes too late for it must not be accepted.
         self.shared.pool.set_closed();
-        let closed = if self.shared.read_only { Ok(()) } else { self.shared.close_cleanly() };
+        let closed = if self.shared.read_only { Ok(()) } else { self.shared.settle() };
+        // In any case before the file is unlocked: somebody else may make a log then.
+        let ended = self.end_journal(closed.is_ok());
+        let closed = closed.and(ended);
         self.shared.pool.stop();
         if let Some(slots) = &self.shared.slots {
             slots.file().unlock()?;
         }
         taken.and(closed)
+    }
+
+    /// Ends the log; `remove`: nobody will need its file.
+    fn end_journal(&self, remove: bool) -> Result<()> {
+        let Some(journal) = self.journal.lock().take() else { return Ok(()) };
+        journal.stop()?;
+        if remove { journal.remove() } else { Ok(()) }
     }
 
     fn stop_checkpointer(&self) -> Result<()> {
@@ -188,6 +228,8 @@ impl Drop for Store {
         let stopped = self.stop_checkpointer();
         debug_assert!(stopped.is_ok() || std::thread::panicking());
         self.shared.pool.set_closed();
+        let ended = self.end_journal(false);
+        debug_assert!(ended.is_ok() || std::thread::panicking());
         self.shared.pool.stop();
     }
 }

@@ -8,6 +8,7 @@
 //! A new store's file has its first superblock written last, and its name after that (`create.rs`).
 
 use super::catalogue::Catalogue;
+use super::journal::{Journal, Replayed};
 use super::reclaim::Reclaim;
 use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, SuperblockBytes};
 use super::{Newest, Shared, Store, create};
@@ -59,6 +60,14 @@ pub struct StoreOptions {
     pub zone_bytes: Option<u32>,
     /// How the layouts of leaves are chosen.
     pub leaves: LeafPolicy,
+    /// Whether changes are logged.
+    pub log: bool,
+    /// Within what time what was logged is durable.
+    pub log_interval: Duration,
+    /// The most that the log may hold since the last checkpoint.
+    pub log_limit_bytes: u64,
+    /// Blocks of a segment of the log, for tests.
+    pub log_segment_blocks: Option<u32>,
 }
 
 /// Bytes of a page unless chosen otherwise.
@@ -119,13 +128,77 @@ impl Store {
                 other => Some(other?),
             },
         };
-        let Some(file) = file else { return create::new(options, disk, path).map(Some) };
-        lock(&*file, how != OpenHow::ReadOnly)?;
-        // A file made by somebody for this very store.
-        if how == OpenHow::ExistingOrNew && file.len_bytes()? == 0 {
-            return create::in_place_of(options, disk, path, file);
+        let is_new = file.is_none();
+        let store = match file {
+            None => Some(create::new(options, disk, path)?),
+            Some(file) => {
+                lock(&*file, how != OpenHow::ReadOnly)?;
+                // A file made by somebody for this very store.
+                if how == OpenHow::ExistingOrNew && file.len_bytes()? == 0 {
+                    create::in_place_of(options, disk, path, file)?
+                } else {
+                    Some(Store::open_in(options, file, how == OpenHow::ReadOnly)?)
+                }
+            }
+        };
+        let Some(store) = store else { return Ok(None) };
+        if let Err(error) = store.recover(options, disk, path) {
+            if is_new {
+                store.undo_creation(disk, path);
+            }
+            return Err(error);
         }
-        Store::open_in(options, file, how == OpenHow::ReadOnly).map(Some)
+        Ok(Some(store))
+    }
+
+    /// Removes a store that was made just now and could not be used, while it is locked: nobody else has it
+    /// open. What cannot be removed is an empty store.
+    fn undo_creation(&self, disk: &dyn Disk, path: &Path) {
+        let file = self.shared.slots.as_ref().map(|slots| slots.file());
+        if file.is_some_and(|file| matches!(file.is_at(path), Ok(true))) {
+            // Without its log it can be opened as well: nothing is in it.
+            self.shared.settle().ok();
+            self.end_journal(true).ok();
+            disk.unlink(path).ok();
+        }
+    }
+
+    /// Replays what a crash has left in the log, and begins a log for what is to come.
+    fn recover(&self, options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Result<()> {
+        let shared = &self.shared;
+        let superblock = shared.checkpointing.lock().superblock;
+        // Beside the file itself, whatever links lead to it.
+        let path = &disk.resolve(path)?;
+        let mode = if shared.read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+        let found = Journal::find(options, disk, path, &superblock, mode)?;
+        let needed = found.is_some();
+        if let Some((file, header)) = found {
+            let replayed = if shared.read_only {
+                // Into memory: nothing is written, so the next opening finds what this one has found.
+                shared.pool.change_in_memory(|| shared.replay(&*file, &header))?
+            } else {
+                // What a killed process has written without a sync can be read, and be gone after the next
+                // crash; a checkpoint of the background may have some of it by then.
+                file.sync_data()?;
+                shared.pool.set_replaying(true);
+                let replayed = shared.replay(&*file, &header)?;
+                shared.pool.set_replaying(false);
+                // From here on the old log is not needed.
+                shared.settle()?;
+                replayed
+            };
+            *self.replayed.lock() = replayed;
+        }
+        if options.log && !shared.read_only && shared.slots.is_some() {
+            let journal = Journal::begin(options, disk, path, shared)?;
+            shared.pool.set_log(journal.log.clone());
+            *self.journal.lock() = Some(journal);
+            // Nobody may change anything before a superblock names the log.
+            shared.checkpoint(false)?;
+        } else if needed && !shared.read_only {
+            Journal::remove_old(disk, path)?;
+        }
+        Ok(())
     }
 
     /// Makes a store in memory alone.
@@ -255,19 +328,44 @@ impl Store {
             checkpointing: Mutex::new(newest),
             read_only,
         });
-        let store = Store { shared, checkpointer: Mutex::new(None) };
+        let store = Store {
+            shared,
+            checkpointer: Mutex::new(None),
+            journal: Mutex::new(None),
+            replayed: Mutex::new(Replayed::default()),
+        };
         if options.background && !read_only && store.shared.slots.is_some() {
             let shared = store.shared.clone();
             let running =
                 thread::spawn_named("hedgerow-checkpoint", move || shared.checkpoint_when_due())
                     .map_err(|e| Error::io("cannot start the checkpoint thread", e))?;
             *store.checkpointer.lock() = Some(running);
+            if let Some(slots) = &store.shared.slots {
+                slots.attend();
+            }
         }
         Ok(store)
     }
 }
 
 impl StoreOptions {
+    /// The defaults, but for the log, which there is none of.
+    pub fn without_log(memory_limit_bytes: u64) -> StoreOptions {
+        StoreOptions {
+            memory_limit_bytes,
+            page_bytes: None,
+            checkpoint_bytes: None,
+            direct_io: true,
+            background: true,
+            zone_bytes: None,
+            leaves: LeafPolicy::default(),
+            log: false,
+            log_interval: Duration::ZERO,
+            log_limit_bytes: u64::MAX,
+            log_segment_blocks: None,
+        }
+    }
+
     fn new_page_bytes(&self) -> usize {
         self.page_bytes.unwrap_or(DEFAULT_PAGE_BYTES)
     }
@@ -292,7 +390,7 @@ impl StoreOptions {
     }
 
     fn deltas(&self, page_bytes: usize) -> Result<Deltas> {
-        let budget = Budget::divide(self.memory_limit_bytes, page_bytes, true)?;
+        let budget = Budget::divide(self.memory_limit_bytes, page_bytes, true, self.log)?;
         Ok(Deltas::new(budget.delta_bytes() as usize))
     }
 
@@ -304,6 +402,7 @@ impl StoreOptions {
             first_epoch,
             checkpoint_bytes: self.checkpoint_bytes.unwrap_or(default),
             read_only,
+            logged: self.log && !read_only,
         }
     }
 }
@@ -321,7 +420,7 @@ impl Superblock {
             store_id,
             checkpoint: Epoch(0),
             geometry,
-            clean: false,
+            needs_log: false,
             map: MapRoot::EMPTY,
             table: TableRoot::EMPTY,
             next_page: Some(PageId::CATALOGUE_ROOT),
@@ -329,6 +428,7 @@ impl Superblock {
             next_tree: TreeId(TreeId::CATALOGUE.0 + 1),
             replay_start: Lsn(0),
             log_end: Lsn(0),
+            log_incarnation: 0,
             app_id: 0,
             user_version: 0,
         }

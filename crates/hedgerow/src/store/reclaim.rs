@@ -20,7 +20,7 @@ use crate::space::geometry::MAX_ZONE_BYTES;
 use crate::space::shrink::TailZone;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
-use crate::types::PageId;
+use crate::types::{PageId, Purpose};
 
 /// Bytes that one pass moves at most, but for a zone that holds more.
 const PASS_BYTES: u64 = 32 << 20;
@@ -128,6 +128,10 @@ impl Shared {
         Ok(sum)
     }
 
+    fn slots_to_leave(&self, slots: &SlotStore) -> u64 {
+        slots.slots_to_leave(self.pool.dirty_pages())
+    }
+
     /// Cuts off zones that are free at the file's end.
     pub(super) fn truncate(&self, slots: &SlotStore) -> Result<()> {
         loop {
@@ -137,7 +141,8 @@ impl Shared {
                 None => break,
             }
         }
-        let Some(cut) = slots.state().zones.begin_truncate(0) else { return Ok(()) };
+        let keep = if self.pool.check_open().is_ok() { self.slots_to_leave(slots) } else { 0 };
+        let Some(cut) = slots.state().zones.begin_truncate(keep) else { return Ok(()) };
         let done = slots.file().set_len(cut.file_bytes);
         slots.state().zones.end_truncate(done.is_ok());
         done
@@ -156,11 +161,18 @@ impl Shared {
         if tail.is_empty() {
             return Ok(0);
         }
+        // Writers who wait for the next checkpoint must not keep this one's faults waiting.
+        let _ahead = self.pool.go_ahead();
         // Images that were being written by then may have their slots in the tail; later ones have not.
         self.pool.wait_for_batches();
         let mut moved = 0;
         for zone in tail {
             if moved > 0 && moved + zone.held_bytes > pass_bytes {
+                break;
+            }
+            // They become dirty, and nobody lets them in.
+            let pages = zone.held_bytes as usize / self.pool.page_bytes();
+            if !slots.has_room(self.pool.dirty_pages() + pages, Purpose::Take) {
                 break;
             }
             match self.move_zone(slots, zone) {
@@ -241,7 +253,8 @@ impl Shared {
     /// Punches free zones in the middle of the file.
     fn punch(&self, slots: &SlotStore) -> Result<()> {
         for _ in 0..PUNCHES {
-            let Some(hole) = slots.state().zones.begin_punch(KEEP_SOLID_BYTES) else {
+            let keep = self.slots_to_leave(slots);
+            let Some(hole) = slots.state().zones.begin_punch(KEEP_SOLID_BYTES, keep) else {
                 return Ok(());
             };
             let punched = slots.file().punch_hole(hole.offset_bytes, hole.len_bytes);

@@ -70,11 +70,12 @@ const REPLAY_START: usize = 152;
 const LOG_END: usize = 160;
 const APP_ID: usize = 168;
 const USER_VERSION: usize = 176;
-const END: usize = 184;
+const LOG_INCARNATION: usize = 184;
+const END: usize = 192;
 
-const CLEAN: u32 = 1;
+const NEEDS_LOG: u32 = 1;
 
-const _: () = assert!(ZERO + 2 == MAP_SLOT && USER_VERSION + 8 == END && END < SUPERBLOCK_BYTES);
+const _: () = assert!(ZERO + 2 == MAP_SLOT && LOG_INCARNATION + 8 == END && END < SUPERBLOCK_BYTES);
 const _: () = assert!(POSITIONS[3] + SUPERBLOCK_BYTES as u64 <= HEADER_REGION_BYTES);
 const _: () = assert!(POSITIONS[1] - POSITIONS[0] >= 16 << 10);
 
@@ -93,9 +94,9 @@ pub struct Superblock {
     pub checkpoint: Epoch,
     /// Sizes of pages, units and zones.
     pub geometry: Geometry,
-    /// This checkpoint was the last act of a proper close. A later session clears it with its first
-    /// checkpoint, and may have written to free units before; nothing relies on it.
-    pub clean: bool,
+    /// There is a log that may have more than this checkpoint: it must be there, and is replayed. Not after a
+    /// proper close, and not of a store that is used without a log.
+    pub needs_log: bool,
     /// The page map.
     pub map: MapRoot,
     /// The zone table.
@@ -106,10 +107,12 @@ pub struct Superblock {
     pub free_pages: u64,
     /// The first tree id never given out.
     pub next_tree: TreeId,
-    /// Where replay of the log starts. Zero while there is no log.
+    /// Where replay of the log starts.
     pub replay_start: Lsn,
-    /// End of the log after the last step that is in the checkpoint. Zero while there is no log.
+    /// End of the log after the last step that is in the checkpoint. No address below is given out again.
     pub log_end: Lsn,
+    /// Which log of the store these are addresses of. Zero: there has been none.
+    pub log_incarnation: u64,
     /// The application's own number. Zero until it sets one.
     pub app_id: u64,
     /// The application's own version. Zero until it sets one.
@@ -154,7 +157,7 @@ impl Superblock {
         put(PAGE_BYTES, &self.geometry.page_bytes().to_le_bytes());
         put(UNIT_BYTES, &self.geometry.unit_bytes().to_le_bytes());
         put(ZONE_BYTES, &self.geometry.zone_bytes().to_le_bytes());
-        put(FLAGS, &(if self.clean { CLEAN } else { 0 }).to_le_bytes());
+        put(FLAGS, &(if self.needs_log { NEEDS_LOG } else { 0 }).to_le_bytes());
         put(ZONES, &self.table.zones.to_le_bytes());
         put(MAP_LEVELS, &[self.map.levels, self.table.levels]);
         put(MAP_SLOT, &self.map.slot.word().to_le_bytes());
@@ -169,6 +172,7 @@ impl Superblock {
         put(LOG_END, &self.log_end.0.to_le_bytes());
         put(APP_ID, &self.app_id.to_le_bytes());
         put(USER_VERSION, &self.user_version.to_le_bytes());
+        put(LOG_INCARNATION, &self.log_incarnation.to_le_bytes());
         let checksum = checksum_of(&block);
         block[CHECKSUM..CHECKSUM + 8].copy_from_slice(&checksum.to_le_bytes());
         block
@@ -188,7 +192,8 @@ impl Superblock {
             return refuse("more zones than a file can have");
         }
         let flags = u32_at(block, FLAGS);
-        if flags & !CLEAN != 0 || block[ZERO..MAP_SLOT].iter().chain(&block[END..]).any(|&b| b != 0)
+        if flags & !NEEDS_LOG != 0
+            || block[ZERO..MAP_SLOT].iter().chain(&block[END..]).any(|&b| b != 0)
         {
             return refuse("reserved bits are set");
         }
@@ -238,6 +243,10 @@ impl Superblock {
         if replay_start > log_end {
             return refuse("replay would start after the end of the log");
         }
+        // The last addresses and incarnations are left for the logs to come.
+        if log_end >= 1 << 61 || u64_at(block, LOG_INCARNATION) >= 1 << 62 {
+            return refuse("an address of the log that cannot be");
+        }
         let mut store_id = [0; 16];
         store_id.copy_from_slice(&block[STORE_ID..STORE_ID + 16]);
         Ok(Superblock {
@@ -247,7 +256,7 @@ impl Superblock {
             store_id,
             checkpoint,
             geometry,
-            clean: flags & CLEAN != 0,
+            needs_log: flags & NEEDS_LOG != 0,
             map: MapRoot { slot: map_slot, checksum: map_checksum, levels: map_levels },
             table: TableRoot {
                 slot: table_slot,
@@ -261,6 +270,7 @@ impl Superblock {
             next_tree,
             replay_start: Lsn(replay_start),
             log_end: Lsn(log_end),
+            log_incarnation: u64_at(block, LOG_INCARNATION),
             app_id: u64_at(block, APP_ID),
             user_version: u64_at(block, USER_VERSION),
         })

@@ -10,7 +10,7 @@
 use super::Shared;
 use super::catalogue::PoolTree;
 use crate::error::{ErrorKind, Result};
-use crate::page::{Access, ExclusivePage, PagePool, PoolSession, header};
+use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, header};
 use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, ReadRequest};
 use crate::types::{PageId, Slot};
@@ -82,7 +82,7 @@ impl Shared {
                 Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(()),
                 other => other?,
             }
-            let stay = self.pool.enter()?;
+            let stay = self.pool.enter_to_free()?;
             // Nobody else uses a store that is being opened; the eviction thread may hold the page.
             if let Ok(page) = ExclusivePage::wait(&*self.pool, id, &mut || true) {
                 if header::tree_id(page.bytes()) == tree.id() {

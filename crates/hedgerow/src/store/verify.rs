@@ -129,7 +129,9 @@ impl Shared {
         // Writers that are kept out keep their places: the walk must not wait for one of those.
         let _ahead = self.pool.go_ahead();
         let _stopped = (!self.read_only).then(|| self.pool.epochs().stop());
-        self.pool.flush()?;
+        if !self.read_only {
+            self.pool.flush()?;
+        }
         self.pool.wait_for_batches();
         let mut used = BitSet::default();
         let mut in_use = BitSet::default();

@@ -202,7 +202,7 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
         let pool = &*self.tree.pool;
         let mut session = pool.session();
         session.fault(id, Access::Scan)?;
-        let stay = pool.enter()?;
+        let stay = pool.enter_to_free()?;
         let patience = Patience::new();
         let page = ExclusivePage::wait(pool, id, &mut || patience.is_left())?;
         pool.free(page, stay.epoch());

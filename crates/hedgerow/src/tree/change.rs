@@ -8,6 +8,7 @@ use super::{Tree, Value};
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, Position};
 use crate::page::PagePool;
+use crate::types::Purpose;
 use hedgerow_sync::optimistic::PageBytes;
 
 /// What becomes of the record, and what the caller is told.
@@ -24,6 +25,9 @@ pub(super) enum Decision<O> {
 pub(super) trait Change {
     /// What the caller is told.
     type Outcome;
+
+    /// Whether it can take space.
+    const PURPOSE: Purpose = Purpose::Take;
 
     /// Decides by what the leaf holds. The bytes may be changing: the decision is used only if they
     /// were not, else this is called again.
@@ -78,6 +82,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         self.write(key, &Remove)
     }
 
+    /// [`Self::put`], of a record that is the first step of giving space back.
+    pub fn put_to_free(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.write(key, &PutToFree(value))
+    }
+
     /// Puts `new` (`None`: removes the record) if the present value is `expected` (`None`: if there
     /// is no record); else tells the present value.
     pub fn compare_and_swap(
@@ -93,6 +102,21 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 struct Put<'v>(&'v [u8]);
 
 impl Change for Put<'_> {
+    type Outcome = bool;
+
+    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+        Decision::Put(at.found)
+    }
+
+    fn value(&self) -> &[u8] {
+        self.0
+    }
+}
+
+struct PutToFree<'v>(&'v [u8]);
+
+impl Change for PutToFree<'_> {
+    const PURPOSE: Purpose = Purpose::GiveBack;
     type Outcome = bool;
 
     fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
@@ -135,6 +159,7 @@ impl Change for Update<'_> {
 struct Remove;
 
 impl Change for Remove {
+    const PURPOSE: Purpose = Purpose::GiveBack;
     type Outcome = bool;
 
     fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {

@@ -68,7 +68,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         // The deepest node that keeps a child; below it a chain of only children.
         let keeper = self.keeper(&path)?;
-        let stay = self.pool.enter()?;
+        let stay = self.pool.enter_to_free()?;
         let epoch = stay.epoch();
         let first = keeper.unwrap_or(0);
         let mut latched = Vec::with_capacity(path.len());

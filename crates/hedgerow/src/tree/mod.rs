@@ -82,6 +82,7 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     id: TreeId,
     root: PageId,
     policy: LeafPolicy,
+    logged: bool,
     ladder: PhantomData<fn() -> L>,
 }
 
@@ -101,13 +102,18 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// A handle to the tree `id` whose root is page `root`. Nothing is read: that the page is a root
     /// of this tree is checked by each operation.
     pub fn open(pool: Arc<P>, id: TreeId, root: PageId) -> Self {
-        Tree { pool, id, root, policy: LeafPolicy::default(), ladder: PhantomData }
+        Tree { pool, id, root, policy: LeafPolicy::default(), logged: false, ladder: PhantomData }
     }
 
     /// The same tree, for which this handle and its clones choose the layouts of leaves by `policy`. Those
     /// that there are stay as they are until they are split, merged, or found to be used otherwise.
     pub fn with_policy(self, policy: LeafPolicy) -> Self {
         Tree { policy, ..self }
+    }
+
+    /// The same tree, of which what this handle and its clones change goes to the pool's log, if it has one.
+    pub fn with_log(self) -> Self {
+        Tree { logged: true, ..self }
     }
 
     /// How the layouts of leaves are chosen.

@@ -1,7 +1,7 @@
 //! The one way to change a leaf: go down, decide, latch, apply; split or merge when that is due.
 //!
 //! The decision is made on the leaf before it is latched, and the upgrade of the latch proves that
-//! it still holds. A change that turns out to be none latches nothing. Between entering the epoch and
+//! it still holds. A change that turns out to be none latches nothing, and logs nothing. Between entering the epoch and
 //! leaving it there is no wait but for latches on the pessimistic way, in latch order.
 //!
 //! Invariants: a leaf is changed under its exclusive latch, within one epoch; a change that finds no
@@ -12,8 +12,9 @@ use super::change::{Change, Decision};
 use super::retry::{Patience, Retry, Stop};
 use super::split::Room;
 use crate::error::Result;
-use crate::node::{Ladder, Leaf, LeafMut, NoSpace, Position, plain_leaf};
+use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool};
+use crate::wal::{RECORD_HEADER_BYTES, Record};
 use hedgerow_sync::optimistic::PageBytes;
 
 /// How a try to change a leaf came out.
@@ -81,9 +82,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Ok(Written::Done(outcome));
         }
         self.note_point(&leaf);
-        let stay = self.pool.enter()?;
+        let stay = self.enter_to_change(key, change)?;
         let mut page = leaf.upgrade()?;
-        Ok(apply::<P, L, C>(&mut page, &stay, key, at, decision, change.value()))
+        Ok(self.apply::<C>(&mut page, &stay, key, at, decision, change.value()))
     }
 
     #[cold]
@@ -93,7 +94,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         change: &C,
         patience: &Patience,
     ) -> Result<Written<C::Outcome>, Stop> {
-        let stay = self.pool.enter()?;
+        let stay = self.enter_to_change(key, change)?;
         let mut page = self.lock_leaf(key, patience)?;
         let node = plain_leaf::<L>(page.bytes());
         let at = node.find(key);
@@ -102,40 +103,51 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 page.release_unchanged();
                 Ok(Written::Done(outcome))
             }
-            decision => Ok(apply::<P, L, C>(&mut page, &stay, key, at, decision, change.value())),
+            decision => Ok(self.apply::<C>(&mut page, &stay, key, at, decision, change.value())),
         }
     }
-}
 
-/// Applies a decision to a latched leaf.
-#[inline(always)]
-fn apply<P: PagePool, L: Ladder, C: Change>(
-    page: &mut ExclusivePage<'_, P>,
-    stay: &P::EpochGuard<'_>,
-    key: &[u8],
-    at: Position,
-    decision: Decision<C::Outcome>,
-    value: &[u8],
-) -> Written<C::Outcome> {
-    let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
-    match decision {
-        Decision::Keep(outcome) => Written::Done(outcome),
-        Decision::Put(outcome) => {
-            let result = match at.found {
-                true => leaf.update(at.index, value),
-                false => leaf.insert(at, key, value),
-            };
-            match result {
-                Ok(()) => Written::Done(outcome),
-                Err(NoSpace) => Written::NoSpace,
-            }
-        }
-        Decision::Remove(outcome) => {
-            leaf.remove(at.index);
-            if is_sparse(&leaf.as_leaf()) {
-                Written::Sparse(outcome)
-            } else {
+    /// Enters the epoch, with room in the log for the record of one change.
+    #[inline(always)]
+    fn enter_to_change<C: Change>(&self, key: &[u8], change: &C) -> Result<P::EpochGuard<'_>> {
+        let log_bytes = RECORD_HEADER_BYTES + key.len() + change.value().len();
+        self.pool.enter_to_append(if self.logged { log_bytes as u64 } else { 0 }, C::PURPOSE)
+    }
+
+    /// Applies a decision to a latched leaf, and logs it: under the latch, so that the log has the changes of
+    /// a key in the order in which they were made.
+    #[inline(always)]
+    fn apply<C: Change>(
+        &self,
+        page: &mut ExclusivePage<'_, P>,
+        stay: &P::EpochGuard<'_>,
+        key: &[u8],
+        at: Position,
+        decision: Decision<C::Outcome>,
+        value: &[u8],
+    ) -> Written<C::Outcome> {
+        let tree = self.id;
+        let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
+        match decision {
+            Decision::Keep(outcome) => Written::Done(outcome),
+            Decision::Put(outcome) => {
+                let result = match at.found {
+                    true => leaf.update(at.index, value),
+                    false => leaf.insert(at, key, value),
+                };
+                let Ok(()) = result else { return Written::NoSpace };
+                if self.logged {
+                    self.pool.append(stay, &Record::Put { tree, key, value });
+                }
                 Written::Done(outcome)
+            }
+            Decision::Remove(outcome) => {
+                leaf.remove(at.index);
+                let sparse = is_sparse(&leaf.as_leaf());
+                if self.logged {
+                    self.pool.append(stay, &Record::Remove { tree, key });
+                }
+                if sparse { Written::Sparse(outcome) } else { Written::Done(outcome) }
             }
         }
     }

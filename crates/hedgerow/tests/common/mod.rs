@@ -20,10 +20,14 @@ pub fn path() -> &'static Path {
     Path::new(PATH)
 }
 
-/// The smallest store there is: pages of 512 bytes, and as little memory as it works with.
+/// The smallest store there is: pages of 512 bytes, as little memory as it works with, and no log.
 pub fn tiny() -> Options {
-    let limit = hedgerow::smallest_memory_limit_bytes(512);
-    Options::new().page_bytes(512).memory_limit_bytes(limit).background_checkpoints(false)
+    let limit = hedgerow::buffer::smallest_limit_without_log_bytes(512);
+    Options::new()
+        .page_bytes(512)
+        .memory_limit_bytes(limit)
+        .background_checkpoints(false)
+        .log(false)
 }
 
 /// Opens the store of a simulated disk.

@@ -55,7 +55,7 @@ fn image() -> &'static SimState {
 /// Puts and removes odd keys, each of which leaves its leaf dirty, and out of order.
 fn write(keyspace: &Keyspace, mut random: SplitMix64) -> Model {
     let mut model = Model::new();
-    for generation in 2..14 {
+    for generation in 2..50 {
         let number = random.below(KEYS / 2) * 2 + 1;
         let was_there = if random.below(4) == 0 {
             assert_eq!(keyspace.remove(&key_of(number)).unwrap(), model.contains_key(&number));
@@ -72,7 +72,7 @@ fn write(keyspace: &Keyspace, mut random: SplitMix64) -> Model {
 /// Scans a few keys again and again, until their leaf is converted, and then looks them up as long.
 fn read(keyspace: &Keyspace, mut random: SplitMix64) {
     let from = random.below(KEYS - 6) / 2 * 2;
-    for round in 0..24 {
+    for round in 0..36 {
         let mut cursor = keyspace.cursor();
         // Now and then all of them: each leaf that is out of order is sorted.
         let (from, most) = if round % 6 == 5 { (0, KEYS) } else { (from, 4) };
@@ -129,7 +129,7 @@ fn readers_adapt_leaves_beside_checkpoints() {
             let random = SplitMix64::new(thread_rng().next_u64());
             spawn_named("reader", move || read(&keyspace, random)).unwrap()
         };
-        for _ in 0..3 {
+        for _ in 0..10 {
             db.checkpoint().unwrap();
         }
         reader.join().unwrap();

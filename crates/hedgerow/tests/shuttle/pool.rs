@@ -4,11 +4,11 @@
 use crate::{PAGE_BYTES, check_often, image, path};
 use hedgerow::Result;
 use hedgerow::buffer::BufferPool;
+use hedgerow::buffer::smallest_limit_without_log_bytes;
 use hedgerow::page::{
-    Access, FrameHead, FrameId, OptimisticPage, PagePool, PageSource, PoolSession as _, Restart,
-    header,
+    Access, EpochStay, FrameHead, FrameId, OptimisticPage, PagePool, PageSource, PoolSession as _,
+    Restart, header,
 };
-use hedgerow::smallest_memory_limit_bytes;
 use hedgerow::storage::SimDisk;
 use hedgerow::store::{OpenHow, Store, StoreOptions};
 use hedgerow::types::PageId;
@@ -26,13 +26,9 @@ const TIMES: usize = 10;
 fn three_of_a_frame() -> (Store, [PageId; 3]) {
     let disk = SimDisk::with_state(image().clone(), thread_rng().r#gen());
     let options = StoreOptions {
-        memory_limit_bytes: smallest_memory_limit_bytes(PAGE_BYTES),
         page_bytes: Some(PAGE_BYTES),
-        zone_bytes: None,
-        checkpoint_bytes: None,
-        leaves: Default::default(),
-        direct_io: true,
         background: false,
+        ..StoreOptions::without_log(smallest_limit_without_log_bytes(PAGE_BYTES))
     };
     let store = Store::open(&options, &disk, path(), OpenHow::Existing).unwrap();
     let frames = store.pool().budget().frames();

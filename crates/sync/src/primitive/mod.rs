@@ -17,8 +17,11 @@ pub mod sample;
 mod tests;
 pub mod thread;
 pub mod time;
+pub mod witness;
 
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+/// Set once, before threads that look at it begin; so no protocol rests on it either.
+pub use std::sync::OnceLock;
 /// The standard library's reference count in every configuration: no protocol of the engine rests
 /// on its orderings, and only the standard one can hold trait objects.
 pub use std::sync::{Arc, Weak};
@@ -40,6 +43,11 @@ pub mod atomic {
         AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
         fence,
     };
+}
+
+/// Counts that no protocol rests on, so that a look at one is no step of a model.
+pub mod figure {
+    pub use std::sync::atomic::AtomicU64 as Figure;
 }
 
 /// What to do between two looks at a word that somebody else will change.

@@ -83,15 +83,9 @@ impl Home for Frames {
 
     fn create(cell: &Cell, record_bytes: u64) -> Result<Frames, CellError> {
         let everything = pages_for(cell, record_bytes) * (page_bytes(cell) + 64) + SPARE_BYTES;
-        let options = StoreOptions {
-            memory_limit_bytes: cell.memory_limit_bytes.unwrap_or(everything),
-            page_bytes: cell.page_bytes,
-            checkpoint_bytes: None,
-            leaves: Default::default(),
-            zone_bytes: None,
-            direct_io: true,
-            background: true,
-        };
+        let limit = cell.memory_limit_bytes.unwrap_or(everything);
+        let options =
+            StoreOptions { page_bytes: cell.page_bytes, ..StoreOptions::without_log(limit) };
         let store = match cell.place {
             Place::Memory => Store::in_memory(&options),
             Place::File => RealDisk::new(IoEngine::Auto).and_then(|disk| {

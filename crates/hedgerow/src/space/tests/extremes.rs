@@ -2,6 +2,7 @@
 
 use super::super::map::FANOUT;
 use super::*;
+use hedgerow_sync::primitive::atomic::Ordering;
 
 /// Reads parts out of a map of bytes, changes nothing.
 struct Reader<'a>(&'a BTreeMap<u64, Box<PartBytes>>);
@@ -189,6 +190,9 @@ fn the_table_gets_higher_and_lower_with_the_file() {
         again.verify().unwrap();
         let kept: BTreeSet<u64> = offsets.iter().copied().collect();
         let mut fresh = Vec::new();
+        while let Want::Fill(fill) = again.want_room(Growth::Allowed) {
+            again.filled(fill.zone, true);
+        }
         while again.allocate(long, 1, Growth::Refused, &mut fresh).is_ok() {}
         assert!(fresh.iter().all(|offset| !kept.contains(offset)));
         assert!(again.report().free_bytes < zones.report().free_bytes / 100, "all room is found");
@@ -339,6 +343,47 @@ fn a_table_beyond_the_ceiling_moves_though_nothing_else_changed() {
     zones.end_truncate(true);
     zones.verify().unwrap();
     assert_eq!(zones.zone_count(), 1);
+}
+
+/// An earlier session may have punched free zones; which, nobody knows before it tries.
+#[test]
+fn a_hole_that_cannot_be_filled_does_not_hide_zones_that_have_blocks() {
+    let geometry = Geometry::from_sizes(4096, 4096, 64 << 10).unwrap();
+    let bytes = geometry.zone_offset(4);
+    let open =
+        || Zones::open(geometry, &TableRoot::EMPTY, Epoch(1), bytes, &mut |_, _| Ok(())).unwrap();
+    let is_hole = |zone: u32| zone < 2;
+    let (mut zones, mut growth, mut out) = (open(), Growth::Allowed, Vec::new());
+    while let Err(want) = zones.allocate(4096, 1, growth, &mut out) {
+        match want {
+            Want::Fill(fill) => {
+                zones.filled(fill.zone, !is_hole(fill.zone));
+                growth = if fill.is_hole { Growth::Refused } else { growth };
+            }
+            Want::Grow { .. } => {
+                zones.growth_failed();
+                growth = Growth::Refused;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(out, [geometry.zone_offset(2)]);
+    // And so for room that is made ahead.
+    let mut zones = open();
+    while let Want::Fill(fill) = zones.want_room(Growth::Refused) {
+        assert!(!fill.is_hole);
+        zones.filled(fill.zone, !is_hole(fill.zone));
+    }
+    let room = zones.room();
+    let per_zone = u64::from(geometry.units_per_zone());
+    assert_eq!(room.load(Ordering::Relaxed), 2 * per_zone);
+    // What was let in keeps its room: neither cut off nor punched.
+    assert_eq!(zones.begin_punch(0, per_zone + 1), None);
+    assert_eq!(zones.begin_truncate(per_zone + 1), None);
+    assert_eq!(zones.begin_truncate(per_zone).map(|cut| cut.zones), Some(3));
+    zones.end_truncate(true);
+    assert_eq!(room.load(Ordering::Relaxed), per_zone);
+    zones.verify().unwrap();
 }
 
 #[test]

@@ -295,6 +295,10 @@ fn require_some(file: Option<FileNumber>, path: &Path) -> Result<FileNumber> {
 }
 
 impl Disk for SimDisk {
+    fn share(&self) -> Arc<dyn Disk> {
+        Arc::new(self.clone())
+    }
+
     fn open(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<Arc<dyn File>> {
         let mut world = self.world.lock();
         let creates = mode == OpenMode::CreateNew;

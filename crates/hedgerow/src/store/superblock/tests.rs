@@ -19,7 +19,7 @@ fn sample(checkpoint: u64) -> Superblock {
         store_id: *b"sixteen bytes id",
         checkpoint: Epoch(checkpoint),
         geometry,
-        clean: checkpoint % 2 == 1,
+        needs_log: checkpoint % 2 == 1,
         map: MapRoot { slot: map, checksum: map_checksum, levels: 2 },
         table: TableRoot {
             slot: table,
@@ -35,6 +35,7 @@ fn sample(checkpoint: u64) -> Superblock {
         log_end: Lsn(0),
         app_id: 5,
         user_version: 6,
+        log_incarnation: 0x0123_4567_89ab_cdef,
     }
 }
 

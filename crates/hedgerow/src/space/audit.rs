@@ -1,0 +1,109 @@
+//! Where every byte of the file is, and the check that the running figures say the same as the bitmaps.
+//!
+//! The other half of [`super::zones`]. Reads nothing. Not shared: the caller's lock covers each call.
+
+use super::checkpoint::Staged;
+use super::geometry::HEADER_REGION_BYTES;
+use super::table::TablePart;
+use super::zones::{Group, Zone, Zones};
+use crate::error::{Error, ErrorKind, Result};
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+
+/// Where every byte of the file is, all figures in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SpaceReport {
+    /// The header region.
+    pub header_bytes: u64,
+    /// Held and not in quarantine.
+    pub used_bytes: u64,
+    /// Free to be written.
+    pub free_bytes: u64,
+    /// Superseded, and needed by a checkpoint, or by the crash before the next one.
+    pub quarantined_bytes: u64,
+    /// Zones being punched or truncated at this moment.
+    pub out_bytes: u64,
+    /// The file's length: the sum of all of the above.
+    pub file_bytes: u64,
+    /// Of the free bytes, those that were given back to the file system as holes since opening.
+    pub hole_bytes: u64,
+    /// Memory that the allocator holds.
+    pub memory_bytes: usize,
+}
+
+impl Zones {
+    /// Where every byte is. Reads nothing.
+    pub fn report(&self) -> SpaceReport {
+        let unit = u64::from(self.geometry.unit_bytes());
+        let total = u64::from(self.count) * u64::from(self.geometry.units_per_zone());
+        let quarantined = self.quarantine.units().min(self.held_units);
+        SpaceReport {
+            header_bytes: HEADER_REGION_BYTES,
+            used_bytes: (self.held_units - quarantined) * unit,
+            free_bytes: (total - self.held_units - self.out_units) * unit,
+            quarantined_bytes: quarantined * unit,
+            out_bytes: self.out_units * unit,
+            file_bytes: self.geometry.zone_offset(self.count),
+            hole_bytes: u64::from(self.holes) * u64::from(self.geometry.zone_bytes()),
+            memory_bytes: self.memory_bytes(),
+        }
+    }
+
+    /// Memory held, in bytes: what counts against the memory limit.
+    pub fn memory_bytes(&self) -> usize {
+        let per_group = self.geometry.zones_per_group() as usize;
+        let loaded = self.groups.iter().filter(|group| group.loaded.is_some()).count();
+        // Of a zone: its entry, and its place in the index.
+        let zone = size_of::<Zone>() + 12;
+        let words = per_group * self.geometry.words_per_zone() * 8;
+        self.groups.capacity() * size_of::<Group>()
+            + loaded * (2 * words + per_group * zone)
+            + self.upper.iter().map(|level| level.len() * size_of::<TablePart>()).sum::<usize>()
+            + self.staged.as_ref().map_or(0, Staged::memory_bytes)
+            + self.quarantine.memory_bytes()
+    }
+
+    /// Recounts every loaded bitmap and compares it with the running figures. Whoever wants all of
+    /// them compared loads all groups first ([`Self::groups_to_load`]).
+    ///
+    /// Errors: `Corrupted` naming the first that differs (a defect of the engine, or of memory).
+    pub fn verify(&self) -> Result<()> {
+        let per_zone = self.geometry.units_per_zone();
+        let differs = |what: String| {
+            Err(Error::new(ErrorKind::Corrupted { page: None, offset_bytes: None }, what))
+        };
+        let (mut held, mut room, mut complete) = (0, 0, true);
+        for (g, group) in self.groups.iter().enumerate() {
+            let Some(loaded) = &group.loaded else {
+                complete = false;
+                continue;
+            };
+            let referenced: u32 = loaded.referenced.iter().map(|word| word.count_ones()).sum();
+            if referenced != group.referenced_units {
+                return differs(format!("group {g} of zones: {referenced} units referred to"));
+            }
+            if loaded.referenced.iter().zip(&loaded.held).any(|(r, h)| r & !h != 0) {
+                return differs(format!("group {g} of zones: a unit in use counts as free"));
+            }
+            let words = self.geometry.words_per_zone();
+            for (z, zone) in loaded.zones.iter().enumerate() {
+                let bits = &loaded.held[z * words..(z + 1) * words];
+                let taken: u32 = bits.iter().map(|word| word.count_ones()).sum();
+                if z < self.zones_in_group(g as u32) as usize && taken + zone.free != per_zone {
+                    return differs(format!("zone {z} of group {g}: {taken} units held"));
+                }
+                held += u64::from(taken);
+                if z < self.zones_in_group(g as u32) as usize {
+                    room += u64::from(self.room_of(bits, zone));
+                }
+            }
+        }
+        if complete && held != self.held_units {
+            return differs(format!("{held} units held, {} counted", self.held_units));
+        }
+        let counted = self.room.load(Relaxed);
+        if room != counted {
+            return differs(format!("room for {room} pages, {counted} counted"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Room for the next checkpoint: nothing is changed that could not be written.
+//!
+//! Every dirty page will need a slot, and so will the parts of map and zone table that name the slots; the
+//! images of the last checkpoint are not free before the next one is durable. So a writer is let in only while
+//! the solid zones ([`super::zones`]) have that much room, and room is made before it is let in: a full disk is
+//! an error of the change that would need more, and checkpoints, evictions and the opening after a crash go
+//! through. What is removed makes pages dirty too, before a checkpoint gives their slots back: the last few
+//! slots are for that.
+//!
+//! What holds, in pages: dirty + parts of the map and the table + a share <= room, when a writer has been let in.
+//! Writers are not kept from each other between the look and the change; the share, half a zone (256 pages in most
+//! stores), is for that. Those who give space back are let in as long as an eighth of a zone is left, and a replay as
+//! long as there is room at all: it does again what was let in before.
+//! `Sync`; the figures are read without a lock.
+
+use super::geometry::PART_CONTENT_WORDS;
+use super::slot_store::SlotStore;
+use super::zones::{Growth, Zones};
+use crate::error::Result;
+use crate::types::{PART_BYTES, Purpose};
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::figure::Figure;
+
+/// See the head of the file.
+pub(super) struct Room {
+    solid: Arc<Figure>,
+    /// Slots for parts of map and table.
+    kept: Figure,
+    /// An eighth of a zone, in pages.
+    eighth: u64,
+}
+
+impl Room {
+    pub(super) fn new(zones: &Zones) -> Room {
+        // Whoever comes first works it out.
+        let geometry = zones.geometry();
+        let eighth = u64::from(geometry.zone_bytes() / geometry.page_bytes()).div_ceil(8);
+        Room { solid: zones.room(), kept: Figure::new(u64::MAX / 2), eighth }
+    }
+}
+
+impl SlotStore {
+    /// Whether there is room for all dirty pages, of which there are so many.
+    #[inline]
+    pub fn has_room(&self, dirty: usize, purpose: Purpose) -> bool {
+        self.needed(dirty, purpose) <= self.room.solid.load(Relaxed)
+    }
+
+    fn needed(&self, dirty: usize, purpose: Purpose) -> u64 {
+        let dirty = dirty as u64;
+        // And the parts of the map that there will be more of than when they were counted.
+        let parts = (dirty + self.images_since_checkpoint()) / 128;
+        let eighths = match purpose {
+            Purpose::Take => 4,
+            Purpose::GiveBack => 1,
+            Purpose::Replay => 0,
+        };
+        dirty + parts + eighths * self.room.eighth + self.room.kept.load(Relaxed)
+    }
+
+    /// Slots that shrinking has to leave in solid zones: what writers were let in for, or may be just now.
+    pub fn slots_to_leave(&self, dirty: usize) -> u64 {
+        // When nothing is dirty, whoever comes makes room first.
+        if dirty == 0 && self.images_since_checkpoint() == 0 {
+            0
+        } else {
+            self.needed(dirty, Purpose::Take)
+        }
+    }
+
+    /// Makes room for all dirty pages, and those that writers will make dirty, where the map has `map_pages`
+    /// pages. The caller holds nothing.
+    ///
+    /// Errors: `DiskFull`; `Io`; `Corrupted` if a part of the zone table is damaged.
+    pub fn make_room(
+        &self,
+        dirty: impl Fn() -> usize,
+        map_pages: u64,
+        purpose: Purpose,
+    ) -> Result<()> {
+        self.keep_for(map_pages);
+        let (mut growth, mut refusal) = (Growth::Allowed, None);
+        while !self.has_room(dirty(), purpose) {
+            let want = self.state().zones.want_room(growth);
+            self.provide(want, &mut growth, &mut refusal)?;
+        }
+        Ok(())
+    }
+
+    /// Works out what is to be kept beside dirty pages. Map and table have a part for so many pages or groups
+    /// of zones, and the levels above have a few; all of them may have to be written at once.
+    pub fn keep_for(&self, map_pages: u64) {
+        let groups = self.state().zones.groups();
+        let leaves = map_pages / PART_CONTENT_WORDS as u64 + groups + 2;
+        let above = if leaves < PART_CONTENT_WORDS as u64 / 2 { 2 } else { leaves / 64 };
+        let slots_of_a_part = (PART_BYTES as u64).div_ceil(self.page_bytes() as u64);
+        let parts = (leaves + above) * slots_of_a_part;
+        self.room.kept.store(parts, Relaxed);
+    }
+}

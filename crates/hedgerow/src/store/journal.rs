@@ -1,0 +1,333 @@
+//! The store's log file: read back after a crash, begun anew by each session that writes, gone after a close.
+//!
+//! The log of the store at `birds.hrow` is `birds.hrow-log` beside it. What it has to do with the superblock:
+//!
+//! - A superblock says whether there is a log that it needs, names it by its *incarnation*, and says where
+//!   replay starts and how far the log was durable.
+//! - Opening for writing replays, takes a checkpoint that needs no log, and only then puts a new log in place,
+//!   of the next incarnation, whose addresses begin behind those of the old. It is relied on from the first
+//!   checkpoint that names it, which is taken before anybody may change anything.
+//! - So a crash finds one of: a superblock and the log that it needs; or a superblock that needs none, and
+//!   whatever lies beside it. That is replaced only if it is this store's.
+//! - A new log is made under a name of its own, `birds.hrow-log-new`, out of the old one's file if there is one:
+//!   on a full disk there may be no room for another. Whatever has that name is ours.
+//!
+//! Replay is idempotent: it goes through the tree like any change, with logging off, and writes nothing but to
+//! slots that the checkpoint does not need. A crash during it changes nothing about the next.
+//! One caller at a time, before the store is used and after it has stopped.
+
+use super::{Shared, StoreOptions};
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, parent_directory};
+use crate::store::catalogue::PoolTree;
+use crate::store::superblock::Superblock;
+use crate::types::{Lsn, TreeId};
+use crate::wal::block::{BLOCK_BYTES, block_of, start_of};
+use crate::wal::log::PREPARED_SEGMENTS;
+use crate::wal::{
+    FileHeader, Log, LogIdentity, LogOptions, Record, ScanEnd, ScanFrom, SegmentSize, read_header,
+    scan,
+};
+use hedgerow_sync::primitive::{Arc, Mutex, thread};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The log of a store that is open for writing.
+pub(super) struct Journal {
+    pub(super) log: Arc<Log>,
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    running: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+/// What opening has replayed.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Replayed {
+    /// Records that were applied.
+    pub records: u64,
+    /// Bytes of log that were read.
+    pub log_bytes: u64,
+}
+
+/// Blocks of a segment: half a MiB.
+const SEGMENT_BLOCKS: u32 = 127;
+
+/// The log of the store at `path`.
+pub fn log_path(path: &Path) -> PathBuf {
+    with_suffix(path, "-log")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+impl Journal {
+    /// The log that a crash has left and that the store needs, and what is in its first block. `None`: there is
+    /// nothing to replay.
+    ///
+    /// Opened in `mode`.
+    ///
+    /// Errors: `NotFound` if the log is missing; `Corrupted` if it is another store's, an earlier one's, or
+    /// damaged; `Io`.
+    pub(super) fn find(
+        options: &StoreOptions,
+        disk: &dyn Disk,
+        path: &Path,
+        superblock: &Superblock,
+        mode: OpenMode,
+    ) -> Result<Option<(Arc<dyn File>, FileHeader)>> {
+        if !superblock.needs_log {
+            return Ok(None);
+        }
+        let log_path = log_path(path);
+        let file = match disk.open(&log_path, mode, options.direct()) {
+            Err(error) if *error.kind() == ErrorKind::NotFound => {
+                let what = format!(
+                    "the store was not closed, and its log {} is missing: changes since the last \
+                     checkpoint would be lost",
+                    log_path.display()
+                );
+                return Err(Error::new(ErrorKind::NotFound, what));
+            }
+            other => other?,
+        };
+        let header = read_header(&*file)?;
+        if header.identity.store_id != superblock.store_id {
+            let what = format!("{} is the log of another store", log_path.display());
+            return Err(Error::corrupted_at(24, what));
+        }
+        let ours = superblock.log_incarnation;
+        match header.identity.incarnation {
+            found if found == ours => Ok(Some((file, header))),
+            found => {
+                let what = format!(
+                    "the log is the store's {found}th, and the checkpoint needs the {ours}th"
+                );
+                Err(Error::corrupted_at(40, what))
+            }
+        }
+    }
+
+    /// Begins a log behind everything that the newest checkpoint says of earlier ones. The caller takes a
+    /// checkpoint before it lets anybody write.
+    ///
+    /// Errors: `AlreadyExists` if something lies at its path that is not this store's; `DiskFull`; `Io`;
+    /// `MemoryLimit`.
+    pub(super) fn begin(
+        options: &StoreOptions,
+        disk: &dyn Disk,
+        path: &Path,
+        shared: &Arc<Shared>,
+    ) -> Result<Journal> {
+        let superblock = shared.checkpointing.lock().superblock;
+        let segment = SegmentSize { blocks: options.log_segment_blocks.unwrap_or(SEGMENT_BLOCKS) };
+        let next_block = block_of(Lsn(superblock.log_end.0.next_multiple_of(start_of(1).0)));
+        let identity = LogIdentity {
+            store_id: superblock.store_id,
+            incarnation: superblock.log_incarnation + 1,
+        };
+        let header = FileHeader {
+            identity,
+            segment,
+            first_segment: next_block.div_ceil(u64::from(segment.blocks)),
+            follows: superblock.checkpoint,
+        };
+        let path = log_path(path);
+        let new = with_suffix(&path, "-new");
+        make_way(disk, &path, &new, &superblock)?;
+        let log = Arc::new(Journal::write_new(options, disk, &new, &header, shared)?);
+        disk.rename(&new, &path)?;
+        log.file().set_path(&path);
+        disk.sync_dir(parent_directory(&path))?;
+        let journal = Journal { log, disk: disk.share(), path, running: Mutex::new(None) };
+        if options.background {
+            let log = journal.log.clone();
+            let running = thread::spawn_named("hedgerow-log", move || log.run())
+                .map_err(|e| Error::io("cannot start the log's thread", e))?;
+            *journal.running.lock() = Some(running);
+        }
+        Ok(journal)
+    }
+
+    fn write_new(
+        options: &StoreOptions,
+        disk: &dyn Disk,
+        path: &Path,
+        header: &FileHeader,
+        shared: &Arc<Shared>,
+    ) -> Result<Log> {
+        let file = match disk.open(path, OpenMode::ReadWrite, options.direct()) {
+            Err(error) if *error.kind() == ErrorKind::NotFound => {
+                disk.open(path, OpenMode::CreateNew, options.direct())?
+            }
+            other => other?,
+        };
+        // What was there before is of no use but for its room.
+        let most = header.segment.place_offset_bytes(PREPARED_SEGMENTS);
+        if file.len_bytes()? > most {
+            file.set_len(most)?;
+        }
+        let mut block = AlignedBuffer::zeroed(BLOCK_BYTES)?;
+        block.copy_from_slice(&*header.encode());
+        file.write_at(0, &block)?;
+        let (slots, pool) = (shared.slots.clone(), Arc::downgrade(&shared.pool));
+        let log = Log::begin(
+            LogOptions {
+                identity: header.identity,
+                segment: header.segment,
+                first_segment: header.first_segment,
+                checkpoint: header.follows,
+                ring_blocks: shared.pool.budget().ring_blocks(),
+                interval: options.log_interval,
+                limit_bytes: if options.background { options.log_limit_bytes } else { u64::MAX },
+                threaded: options.background,
+                on_failure: Box::new(move |error| {
+                    if let Some(pool) = pool.upgrade() {
+                        pool.set_poisoned(error);
+                    }
+                }),
+                on_half_full: Box::new(move || {
+                    if let Some(slots) = &slots {
+                        slots.request_checkpoint();
+                    }
+                }),
+            },
+            file,
+        )?;
+        log.file().sync_all()?;
+        Ok(log)
+    }
+
+    /// Ends the log's thread. What is not durable then becomes so by a checkpoint, or never.
+    pub(super) fn stop(&self) -> Result<()> {
+        self.log.stop();
+        let running = self.running.lock().take();
+        if let Some(running) = running
+            && running.join().is_err()
+        {
+            return Err(Error::new(ErrorKind::Poisoned, "the log's thread has panicked"));
+        }
+        Ok(())
+    }
+
+    /// Removes the file, which nobody needs after a proper close.
+    pub(super) fn remove(&self) -> Result<()> {
+        remove(&*self.disk, &self.path)
+    }
+
+    /// Removes the log that was replayed, of a store that is to have none.
+    pub(super) fn remove_old(disk: &dyn Disk, path: &Path) -> Result<()> {
+        remove(disk, &log_path(path))
+    }
+}
+
+fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
+    disk.unlink(path)?;
+    disk.sync_dir(parent_directory(path))
+}
+
+/// Makes way for a new log: what is left of this store's old one becomes the file of the new.
+fn make_way(disk: &dyn Disk, path: &Path, new: &Path, superblock: &Superblock) -> Result<()> {
+    let old = match disk.open(path, OpenMode::ReadOnly, DirectIo::Never) {
+        Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let is_ours = old.len_bytes()? == 0
+        || read_header(&*old).is_ok_and(|header| header.identity.store_id == superblock.store_id);
+    if !is_ours {
+        let what = format!(
+            "{} is in the way of the store's log, and is not this store's: move it away",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::AlreadyExists, what));
+    }
+    drop(old);
+    disk.rename(path, new)
+}
+
+impl Shared {
+    /// Applies what the log has beyond the newest checkpoint. The caller takes a checkpoint afterwards.
+    ///
+    /// Errors: `Corrupted` if the log is damaged where it was durable; those of changes.
+    pub(super) fn replay(&self, file: &dyn File, header: &FileHeader) -> Result<Replayed> {
+        let superblock = self.checkpointing.lock().superblock;
+        let from = ScanFrom {
+            replay_start: superblock.replay_start,
+            log_end: superblock.log_end,
+            checkpoint: superblock.checkpoint,
+        };
+        let mut trees: BTreeMap<TreeId, PoolTree> =
+            self.catalogue.trees()?.into_iter().map(|(_, tree, _)| (tree.id(), tree)).collect();
+        let ScanEnd { end, records } = scan(file, header, &from, &mut |record, place| {
+            self.apply(&mut trees, &record).map_err(|error| unfit(error, place.start))
+        })?;
+        let mut newest = self.checkpointing.lock();
+        newest.superblock.replay_start = end;
+        newest.superblock.log_end = end;
+        Ok(Replayed { records, log_bytes: end.0 - from.replay_start.0 })
+    }
+
+    fn apply(&self, trees: &mut BTreeMap<TreeId, PoolTree>, record: &Record<'_>) -> Result<()> {
+        match *record {
+            // A tree that is not there was dropped later on.
+            Record::Put { tree, key, value } => {
+                trees.get(&tree).map_or(Ok(false), |tree| tree.put(key, value)).map(drop)
+            }
+            Record::Remove { tree, key } => {
+                trees.get(&tree).map_or(Ok(false), |tree| tree.remove(key)).map(drop)
+            }
+            Record::Create { tree, name } => {
+                // Those below are in the checkpoint, or were dropped before it.
+                if tree >= self.catalogue.next_tree() {
+                    let created = self.catalogue.create_again(name_of(name)?, tree)?;
+                    trees.insert(tree, created);
+                }
+                Ok(())
+            }
+            Record::Drop { tree, name } => {
+                if trees.remove(&tree).is_some() {
+                    self.catalogue.drop_again(name_of(name)?, tree)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A record that the engine would never have written is damage.
+fn unfit(error: Error, at: Lsn) -> Error {
+    let kind = error.kind();
+    let is_misuse = matches!(
+        kind,
+        ErrorKind::KeyTooLong { .. }
+            | ErrorKind::RecordTooLarge { .. }
+            | ErrorKind::InvalidOption
+            | ErrorKind::AlreadyExists
+    );
+    if !is_misuse {
+        return error;
+    }
+    let what = format!("the log's record at {} cannot be one of this store: {error}", at.0);
+    Error::new(ErrorKind::Corrupted { page: None, offset_bytes: None }, what)
+}
+
+fn name_of(name: &[u8]) -> Result<&str> {
+    str::from_utf8(name).map_err(|_| {
+        Error::new(
+            ErrorKind::Corrupted { page: None, offset_bytes: None },
+            "the log names a keyspace in bytes that are not UTF-8",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_lies_beside_the_store() {
+        assert_eq!(log_path(Path::new("a/birds.hrow")), Path::new("a/birds.hrow-log"));
+    }
+}

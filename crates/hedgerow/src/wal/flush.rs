@@ -1,0 +1,230 @@
+//! Blocks on their way to the disk: one flusher at a time, and the log's own thread.
+//!
+//! A flush ends the block that is being filled, waits for copies under way, seals, writes all whole blocks
+//! together and, if it is asked to, syncs. Greedy: there is no timer between a commit and its flush; what
+//! is appended meanwhile goes with the next one.
+//!
+//! The thread does what nobody waits for: it flushes what is *buffered* within the interval, writes when the
+//! ring fills up (without a sync), and prepares segments ahead of need. Thread-safety: see [`Log`].
+
+use super::block::{BlockHeader, PAYLOAD_BYTES, seal, start_of};
+use super::log::Log;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::WriteRequest;
+use crate::types::{Epoch, Lsn};
+use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use hedgerow_sync::primitive::time::Moment;
+
+impl Log {
+    /// Flushes as the one flusher, and lets go of the role. The outcome is in the state.
+    pub(super) fn flush_and_hand_over(&self, sync: bool) {
+        let outcome = self.write_blocks().and_then(|()| if sync { self.sync() } else { Ok(()) });
+        if let Err(error) = outcome {
+            // The role goes with it: who flushes next would ask a disk that has forgotten what it lost.
+            return self.fail(error);
+        }
+        let mut state = self.state.lock();
+        state.flushing = false;
+        let woken = state.waiters.take_served(self.durable());
+        self.room.notify_all();
+        drop(state);
+        woken.wake();
+    }
+
+    /// Nothing is written any more, and everybody who waits is told.
+    fn fail(&self, error: Error) {
+        // Before those who wait go on: what they do next finds that nothing can be changed any more.
+        (self.on_failure)(&error);
+        let mut state = self.state.lock();
+        if state.failed.is_none() {
+            state.failed = Some(Error::new(
+                ErrorKind::Poisoned,
+                format!("nothing can be written any more, because the log could not be: {error}"),
+            ));
+        }
+        state.flushing = false;
+        self.work.notify_all();
+        self.room.notify_all();
+        let woken = state.waiters.take_all();
+        drop(state);
+        woken.wake();
+    }
+
+    /// Writes everything that was appended before. The flusher alone.
+    fn write_blocks(&self) -> Result<()> {
+        if let Some(error) = self.failure() {
+            return Err(error);
+        }
+        let from = self.written.load(Acquire);
+        let (to, skipped) = self.ring.close();
+        if from == to {
+            return Ok(());
+        }
+        self.ensure_prepared(to)?;
+        let durable = self.durable();
+        let checkpoint = Epoch(self.checkpoint.load(Relaxed));
+        let mut blocks: Vec<&[u8]> = Vec::with_capacity((to - from) as usize);
+        for number in from..to {
+            let skipped = if number + 1 == to { skipped } else { 0 };
+            let block = self.ring.whole(number, skipped);
+            let used = (PAYLOAD_BYTES - skipped) as u16;
+            seal(block, &self.identity, &BlockHeader { number, durable, checkpoint, used });
+            blocks.push(block);
+        }
+        let requests: Vec<WriteRequest<'_>> = {
+            let places = self.places.lock();
+            let offset = |at: usize| places.offset_bytes(from + at as u64);
+            blocks
+                .iter()
+                .enumerate()
+                .map(|(at, block)| WriteRequest { offset_bytes: offset(at), buf: block })
+                .collect()
+        };
+        self.file.write_batch(&requests)?;
+        self.ring.release(from, to);
+        self.written.store(to, Release);
+        self.widen();
+        Ok(())
+    }
+
+    /// Syncs what is written. The flusher alone.
+    fn sync(&self) -> Result<()> {
+        let written = start_of(self.written.load(Acquire));
+        if self.durable() < written {
+            if cfg!(hedgerow_canary = "durable_before_sync") {
+                self.durable.store(written.0, Release);
+            }
+            self.file.sync_data()?;
+            // Release: whoever sees it sees what was written before the sync.
+            self.durable.store(written.0, Release);
+        }
+        Ok(())
+    }
+
+    /// Segments are prepared ahead of what is promised; only what flushes skip could use them up.
+    fn ensure_prepared(&self, to: u64) -> Result<()> {
+        let mut places = self.places.lock();
+        while self.segment.first_block(places.end()) < to {
+            places.prepare(&*self.file, &self.identity)?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was appended before durable; see [`Log::wait_durable`].
+    ///
+    /// Errors: as there.
+    pub fn flush(&self) -> Result<Lsn> {
+        let tail = self.tail();
+        self.wait_durable(tail)?;
+        Ok(tail)
+    }
+
+    /// The log's thread. Ends after [`Log::stop`] or a failure.
+    pub fn run(&self) {
+        // When the oldest bytes that are not durable were first seen.
+        let mut since: Option<Moment> = None;
+        loop {
+            let (used, limit) = self.fill();
+            if used > limit / 2 {
+                (self.on_half_full)();
+            }
+            // Outside of the lock, which writers take with a leaf latched: this may wait for a write.
+            let wants_segment = self.wants_segment();
+            let mut state = self.state.lock();
+            if state.stopped || state.failed.is_some() {
+                return;
+            }
+            if wants_segment && state.no_room.is_none() {
+                drop(state);
+                self.prepare_segment();
+                continue;
+            }
+            let pressed = self.pressed.swap(false, SeqCst);
+            if self.tail() <= self.durable() {
+                since = None;
+                if pressed {
+                    // Whoever waits looks again: for room that is there, or for the reason why not. Then
+                    // something else has to happen, of which this thread may not be told.
+                    self.room.notify_all();
+                    self.work.wait_for(&mut state, TICK);
+                } else if self.becomes_idle() {
+                    self.work.wait(&mut state);
+                }
+                continue;
+            }
+            let waited = since.get_or_insert_with(Moment::now).elapsed();
+            let due = waited >= self.interval || state.waiters.has_task();
+            let filling = pressed && self.ring.is_half_full(self.written.load(Relaxed));
+            if (due || filling) && !state.flushing {
+                state.flushing = true;
+                drop(state);
+                self.flush_and_hand_over(due);
+                if due {
+                    since = None;
+                }
+                continue;
+            }
+            self.room.notify_all();
+            self.work.wait_for(&mut state, self.interval.saturating_sub(waited).max(TICK));
+        }
+    }
+
+    /// What the log's thread does for who needs room, where there is no such thread.
+    pub(super) fn make_room(&self) {
+        if self.wants_segment() {
+            self.prepare_segment();
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.flushing {
+            self.room.wait(&mut state);
+            return;
+        }
+        state.flushing = true;
+        drop(state);
+        self.flush_and_hand_over(false);
+    }
+
+    /// Prepares one segment, or notes why it cannot be.
+    fn prepare_segment(&self) {
+        let prepared = self.places.lock().prepare(&*self.file, &self.identity);
+        match prepared {
+            Ok(()) => {
+                self.widen();
+                let _state = self.state.lock();
+                self.room.notify_all();
+            }
+            Err(error) => {
+                if *error.kind() != ErrorKind::DiskFull {
+                    return self.fail(error);
+                }
+                self.state.lock().no_room = Some(error);
+                self.room.notify_all();
+            }
+        }
+    }
+
+    /// Ends the log's thread, and refuses promises and flushes from now on: when this returns nothing is
+    /// written any more. Nothing is flushed.
+    pub fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stopped = true;
+        self.work.notify_all();
+        self.room.notify_all();
+        while state.flushing {
+            self.room.wait(&mut state);
+        }
+        let woken = state.waiters.take_all();
+        drop(state);
+        woken.wake();
+    }
+
+    /// The first address that is not written, and the number of its block.
+    pub fn written(&self) -> (Lsn, u64) {
+        let block = self.written.load(Acquire);
+        (start_of(block), block)
+    }
+}
+
+/// The log's thread sleeps at least this long.
+const TICK: std::time::Duration = std::time::Duration::from_millis(1);

@@ -1,0 +1,388 @@
+//! The log: what was done, in order, on its way to the disk.
+//!
+//! Rank 2. Writers append without a lock (`ring.rs`); blocks go out in order (`flush.rs`), by whoever needs
+//! them to be durable first, or by the log's own thread within a bounded time. There is no leader: a committer
+//! that finds no flush under way flushes for itself and for all who have appended before; the others sleep
+//! until the durable LSN has passed theirs, and one of those left over goes on.
+//!
+//! # Invariants
+//! - The *written* block and the *durable* LSN only grow; `durable` is the end of a prefix of the log that was
+//!   written before a sync began which succeeded.
+//! - A block that was submitted is never written again.
+//! - After a failed write or sync nothing is written any more, and nobody is told that anything is durable
+//!   which was not before.
+//! - Nobody sleeps for ever: a waiter is in the queue before the flusher lets go of its role, and who lets go
+//!   of the role wakes those that are served and one that is not.
+//!
+//! `Send + Sync`. Lock order: `state`, then `places`; neither is held across the other's I/O but `places`
+//! while a segment is prepared.
+
+use super::block::{LogIdentity, PAYLOAD_BYTES, SegmentSize, block_of, start_of};
+use super::places::Places;
+use super::record::Record;
+use super::ring::{Appended, Ring};
+use super::waiters::{Sleeper, Waiters};
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::File;
+use crate::types::{Epoch, Lsn};
+use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64};
+use hedgerow_sync::primitive::time::Moment;
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How a log is made.
+pub struct LogOptions {
+    /// In the seed of every checksum.
+    pub identity: LogIdentity,
+    /// Size of segments.
+    pub segment: SegmentSize,
+    /// The first segment.
+    pub first_segment: u64,
+    /// The checkpoint that the log continues.
+    pub checkpoint: Epoch,
+    /// Blocks kept in memory, a power of two.
+    pub ring_blocks: u32,
+    /// What was appended is durable after this time at the latest, and that of a sync.
+    pub interval: Duration,
+    /// The most that the log may hold since the last checkpoint.
+    pub limit_bytes: u64,
+    /// Called once, when nothing can be written any more.
+    pub on_failure: Box<dyn Fn(&Error) + Send + Sync>,
+    /// Somebody will call [`Log::run`]. If not, whoever needs room makes it.
+    pub threaded: bool,
+    /// Called by the log's thread, now and then while the log holds more than half of that.
+    pub on_half_full: Box<dyn Fn() + Send + Sync>,
+}
+
+/// See the head of the file.
+pub struct Log {
+    pub(super) ring: Ring,
+    pub(super) file: Arc<dyn File>,
+    pub(super) identity: LogIdentity,
+    pub(super) segment: SegmentSize,
+    pub(super) interval: Duration,
+    limit_bytes: u64,
+    threaded: bool,
+    pub(super) on_failure: Box<dyn Fn(&Error) + Send + Sync>,
+    pub(super) on_half_full: Box<dyn Fn() + Send + Sync>,
+    /// Below this block everything was handed to the disk.
+    pub(super) written: AtomicU64,
+    /// Below this address everything is durable.
+    pub(super) durable: AtomicU64,
+    /// The last durable checkpoint.
+    pub(super) checkpoint: AtomicU64,
+    /// Where replay would start.
+    replay_start: AtomicU64,
+    /// The log's thread sleeps until something is appended.
+    idle: AtomicBool,
+    /// Somebody has asked the log's thread for room.
+    pub(super) pressed: AtomicBool,
+    pub(super) places: Mutex<Places>,
+    pub(super) state: Mutex<State>,
+    /// For the log's thread: there is something to do.
+    pub(super) work: Condvar,
+    /// For writers that wait for room.
+    pub(super) room: Condvar,
+}
+
+/// What is decided under the lock.
+pub(super) struct State {
+    /// Somebody flushes.
+    pub(super) flushing: bool,
+    /// Why nothing is written any more.
+    pub(super) failed: Option<Error>,
+    /// Why no segment could be prepared when it was tried last.
+    pub(super) no_room: Option<Error>,
+    pub(super) stopped: bool,
+    pub(super) waiters: Waiters,
+}
+
+impl Log {
+    /// A log that begins in `file`, whose header block is written; what lies behind it is of no use. Prepares
+    /// two segments, so that one can be used again while the other is needed, even if there is no room for a
+    /// third ever; the caller syncs the file before the log is relied on.
+    ///
+    /// Errors: `MemoryLimit`; `DiskFull`; `Io`.
+    pub fn begin(options: LogOptions, file: Arc<dyn File>) -> Result<Log> {
+        let first_block = options.segment.first_block(options.first_segment);
+        let start = start_of(first_block);
+        let mut places = Places::new(options.segment, options.first_segment)?;
+        for _ in 0..PREPARED_SEGMENTS {
+            places.prepare(&*file, &options.identity)?;
+        }
+        let log = Log {
+            ring: Ring::new(options.ring_blocks, start)?,
+            file,
+            identity: options.identity,
+            segment: options.segment,
+            interval: options.interval,
+            limit_bytes: options.limit_bytes,
+            threaded: options.threaded,
+            on_failure: options.on_failure,
+            on_half_full: options.on_half_full,
+            written: AtomicU64::new(first_block),
+            durable: AtomicU64::new(start.0),
+            checkpoint: AtomicU64::new(options.checkpoint.0),
+            replay_start: AtomicU64::new(start.0),
+            idle: AtomicBool::new(false),
+            pressed: AtomicBool::new(false),
+            places: Mutex::new(places),
+            state: Mutex::new(State {
+                flushing: false,
+                failed: None,
+                no_room: None,
+                stopped: false,
+                waiters: Waiters::new(),
+            }),
+            work: Condvar::new(),
+            room: Condvar::new(),
+        };
+        log.widen();
+        Ok(log)
+    }
+
+    /// Makes sure that `len` bytes can be appended; waits for the disk if there is no room now. The caller
+    /// holds nothing, no epoch either. What is not used is given back by [`Self::take_back`].
+    ///
+    /// Errors: `Poisoned` after a failed write; `DiskFull`; `Closed`.
+    #[inline]
+    pub fn promise(&self, len: u64) -> Result<()> {
+        if self.ring.promise(len) {
+            return Ok(());
+        }
+        self.wait_for_room(len)
+    }
+
+    #[cold]
+    fn wait_for_room(&self, len: u64) -> Result<()> {
+        assert!(len <= self.ring.max_record_bytes(), "a record is far smaller than the ring");
+        let mut state = self.state.lock();
+        let since = Moment::now();
+        loop {
+            if let Some(error) = &state.failed {
+                return Err(error.duplicate());
+            }
+            if state.stopped {
+                return Err(Error::new(ErrorKind::Closed, "the database was closed"));
+            }
+            if self.ring.promise(len) {
+                return Ok(());
+            }
+            if let Some(error) = state.no_room.take() {
+                return Err(error);
+            }
+            if !self.threaded {
+                drop(state);
+                self.make_room();
+                state = self.state.lock();
+                continue;
+            }
+            if since.elapsed() > LONGEST_WAIT {
+                let what = "no checkpoint made room in the log within a minute";
+                return Err(Error::new(ErrorKind::Timeout, what));
+            }
+            self.pressed.store(true, SeqCst);
+            self.work.notify_all();
+            self.room.wait_for(&mut state, ROOM_WAIT);
+        }
+    }
+
+    /// Gives back what was promised and not used.
+    pub fn take_back(&self, len: u64) {
+        self.ring.take_back(len);
+    }
+
+    /// Appends a record for which there is a promise; under the latch of the leaf that it is about.
+    #[inline]
+    pub fn append(&self, record: &Record<'_>) -> Appended {
+        let place = self.ring.append(record);
+        // The claim and this load are sequentially consistent, as are the store and the load of the
+        // thread that goes to sleep: one of the two sees the other.
+        if self.idle.load(SeqCst) || self.ring.is_half_full(self.written.load(Relaxed)) {
+            self.prod();
+        }
+        place
+    }
+
+    /// Wakes the log's thread: something was appended, or the ring fills up.
+    #[cold]
+    fn prod(&self) {
+        let idle = self.idle.swap(false, SeqCst);
+        if idle || !self.pressed.swap(true, SeqCst) {
+            // Under the lock, or the thread could be on its way from its last look to its sleep.
+            let _state = self.state.lock();
+            self.work.notify_all();
+        }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// The incarnation.
+    pub fn incarnation(&self) -> u64 {
+        self.identity.incarnation
+    }
+
+    /// The next address: everything that was appended lies below.
+    pub fn tail(&self) -> Lsn {
+        self.ring.tail()
+    }
+
+    /// Everything below is durable.
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Acquire))
+    }
+
+    /// Bytes that the log holds since the last checkpoint, and that it may hold.
+    pub fn fill(&self) -> (u64, u64) {
+        (self.tail().0.saturating_sub(self.replay_start.load(Relaxed)), self.limit_bytes)
+    }
+
+    /// Bytes of the log's file.
+    pub fn file_bytes(&self) -> u64 {
+        self.places.lock().file_bytes()
+    }
+
+    /// Bytes of memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.ring.blocks() * super::block::BLOCK_BYTES as u64
+    }
+
+    /// Waits until everything below `lsn` is durable, and flushes for that if nobody else does.
+    ///
+    /// Errors: `Unknown` when a write or sync has failed, so that nobody knows whether it is.
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        debug_assert!(lsn <= self.tail(), "nobody knows an address that is not in the log");
+        if cfg!(hedgerow_canary = "durable_at_once") {
+            return Ok(());
+        }
+        loop {
+            if self.durable() >= lsn {
+                return Ok(());
+            }
+            let mut state = self.state.lock();
+            if self.durable() >= lsn {
+                return Ok(());
+            }
+            if let Some(error) = &state.failed {
+                return Err(unknown(error));
+            }
+            if state.stopped {
+                return Err(unknown(&Error::new(ErrorKind::Closed, "the database was closed")));
+            }
+            if state.flushing {
+                let sleeper = Sleeper::new();
+                if cfg!(hedgerow_canary = "queue_after_look") {
+                    drop(state);
+                    state = self.state.lock();
+                }
+                state.waiters.add_thread(lsn, &sleeper);
+                drop(state);
+                sleeper.sleep();
+                continue;
+            }
+            state.flushing = true;
+            drop(state);
+            // The outcome is in the state, for everybody.
+            self.flush_and_hand_over(true);
+        }
+    }
+
+    /// [`Self::wait_durable`] for tasks: ready when it is. Who flushes is the log's thread.
+    pub fn poll_durable(&self, lsn: Lsn, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.durable() >= lsn {
+            return Poll::Ready(Ok(()));
+        }
+        let mut state = self.state.lock();
+        if self.durable() >= lsn {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(error) = &state.failed {
+            return Poll::Ready(Err(unknown(error)));
+        }
+        if state.stopped {
+            let closed = Error::new(ErrorKind::Closed, "the database was closed");
+            return Poll::Ready(Err(unknown(&closed)));
+        }
+        state.waiters.add_task(lsn, context.waker().clone());
+        self.work.notify_all();
+        Poll::Pending
+    }
+
+    /// A checkpoint is durable that holds everything below `replay_start`.
+    pub fn checkpointed(&self, checkpoint: Epoch, replay_start: Lsn) {
+        self.checkpoint.store(checkpoint.0, Relaxed);
+        self.replay_start.store(replay_start.0, Relaxed);
+        self.places.lock().forget_below(self.segment.segment_of(block_of(replay_start)));
+        self.widen();
+        let mut state = self.state.lock();
+        // There may be places to use again.
+        state.no_room = None;
+        self.room.notify_all();
+    }
+
+    /// Lets promises go as far as ring, prepared segments and the limit allow.
+    pub(super) fn widen(&self) {
+        let written = self.written.load(Acquire);
+        let prepared = self.segment.first_block(self.places.lock().end());
+        // Each record that was promised room may be followed by a flush, which skips the rest of a block.
+        let prepared = start_of(prepared - self.spare_blocks());
+        let bound = Lsn(self.replay_start.load(Relaxed).saturating_add(self.limit_bytes));
+        self.ring.set_limit(written, prepared.min(bound));
+    }
+
+    /// Blocks at the end of what is prepared that are kept for what flushes skip.
+    pub(super) fn spare_blocks(&self) -> u64 {
+        (u64::from(self.segment.blocks) / 2).min(SPARE_BLOCKS)
+    }
+
+    /// Whether the next segment should be prepared: less than one is left beside the spare blocks.
+    pub(super) fn wants_segment(&self) -> bool {
+        let end = self.segment.first_block(self.places.lock().end());
+        let wanted = u64::from(self.segment.blocks) / 2 + self.spare_blocks();
+        block_of(self.ring.promised()) + wanted >= end
+    }
+
+    /// Says that the log's thread sleeps until something is appended, if everything is durable; under the lock.
+    pub(super) fn becomes_idle(&self) -> bool {
+        self.idle.store(true, SeqCst);
+        if self.tail() > self.durable() {
+            self.idle.store(false, SeqCst);
+            return false;
+        }
+        true
+    }
+
+    /// Why nothing is written any more, if that is so.
+    pub fn failure(&self) -> Option<Error> {
+        self.state.lock().failed.as_ref().map(Error::duplicate)
+    }
+}
+
+/// How long a writer waits for room in the log.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// And how long before it looks again by itself.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// Segments that a log begins with.
+pub const PREPARED_SEGMENTS: u32 = 2;
+
+/// Writers that may be between promise and append at a time: as many as an epoch has room for.
+const SPARE_BLOCKS: u64 = 128;
+
+const _: () = assert!(PAYLOAD_BYTES > 4000);
+
+/// What a commit gets whose fate nobody knows.
+#[cold]
+pub(super) fn unknown(cause: &Error) -> Error {
+    Error::new(
+        ErrorKind::Unknown,
+        format!(
+            "whether the change is durable is unknown, since the log could not be written: {cause}"
+        ),
+    )
+}

@@ -1,0 +1,31 @@
+//! The log: what was acknowledged and is not yet in a checkpoint.
+//!
+//! Rank 2. Logical: it holds what the user did, never how pages changed, so splits, merges and conversions cost
+//! no log. The pieces:
+//!
+//! - [`record`]: the grammar of records.
+//! - [`block`]: blocks, segments and the file's first block, with all the arithmetic.
+//! - [`ring`]: the blocks in memory, filled by many writers without a lock.
+//! - [`places`]: where segments lie in the file.
+//! - [`log`] and `flush`: promise, append, write, sync, wait.
+//! - `scan`: reading it back.
+//!
+//! What holds: the durable LSN is the end of a prefix of the log; a block that was submitted is never written
+//! again; no address is ever given out twice, not by a later log of the same store either.
+
+pub mod block;
+mod flush;
+pub mod log;
+pub mod places;
+pub mod record;
+pub mod ring;
+pub mod scan;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+mod waiters;
+
+pub use block::{FileHeader, LogIdentity, SegmentSize};
+pub use log::{Log, LogOptions};
+pub use record::{RECORD_HEADER_BYTES, Record};
+pub use ring::Appended;
+pub use scan::{ScanEnd, ScanFrom, read_header, scan};

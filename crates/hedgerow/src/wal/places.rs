@@ -1,0 +1,151 @@
+//! Where in the log's file each segment lies, and where the next ones will.
+//!
+//! Rank 2. A segment is *prepared* before any of its addresses is promised to a writer: its place in the
+//! file is written with zeros (once; a file that grows or that fills a hole costs a flush of the file
+//! system's own journal with each commit), and the block that names it is written. Places whose segment a
+//! checkpoint has made superfluous are prepared again under the next number.
+//!
+//! Plain data and the calls that write; whoever drives it holds a lock. Segments are contiguous by number.
+
+use super::block::{BLOCK_BYTES, LogIdentity, SegmentSize, name_segment};
+use crate::error::Result;
+use crate::storage::{AlignedBuffer, File};
+use std::collections::VecDeque;
+
+/// See the head of the file.
+pub struct Places {
+    size: SegmentSize,
+    /// The number of the first segment in `live`.
+    first: u64,
+    /// Places of the segments from `first` on.
+    live: VecDeque<u32>,
+    /// Places that may be used again.
+    free: Vec<u32>,
+    /// Places that the file has room for, written before.
+    places: u32,
+    name: AlignedBuffer,
+}
+
+/// Bytes written with one call when a place is made.
+const WRITE_BYTES: usize = 64 << 10;
+
+impl Places {
+    /// No segment yet; the next is `first`.
+    ///
+    /// Errors: `MemoryLimit`.
+    pub fn new(size: SegmentSize, first: u64) -> Result<Places> {
+        Ok(Places {
+            size,
+            first,
+            live: VecDeque::new(),
+            free: Vec::new(),
+            places: 0,
+            name: AlignedBuffer::zeroed(BLOCK_BYTES)?,
+        })
+    }
+
+    /// The number of the first segment that is not prepared.
+    pub fn end(&self) -> u64 {
+        self.first + self.live.len() as u64
+    }
+
+    /// The number of the first segment that is kept.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Segments that are kept.
+    pub fn live(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.size.place_offset_bytes(self.places)
+    }
+
+    /// Where a block of a prepared segment lies in the file.
+    pub fn offset_bytes(&self, block: u64) -> u64 {
+        let segment = self.size.segment_of(block);
+        let index = segment.checked_sub(self.first).expect("a segment is kept while it is written");
+        let place =
+            self.live.get(index as usize).expect("a segment is prepared before it is written");
+        self.size.block_offset_bytes(*place, block)
+    }
+
+    /// Prepares the next segment. After an error nothing has changed that matters.
+    ///
+    /// Errors: `DiskFull`, `Io`.
+    pub fn prepare(&mut self, file: &dyn File, identity: &LogIdentity) -> Result<()> {
+        let segment = self.end();
+        let place = match self.free.last() {
+            Some(&place) => place,
+            None => {
+                self.write_zeros(file, self.places)?;
+                self.places += 1;
+                self.free.push(self.places - 1);
+                self.places - 1
+            }
+        };
+        self.name.copy_from_slice(&*name_segment(identity, segment));
+        file.write_at(self.size.place_offset_bytes(place), &self.name)?;
+        self.free.pop();
+        self.live.push_back(place);
+        Ok(())
+    }
+
+    fn write_zeros(&self, file: &dyn File, place: u32) -> Result<()> {
+        let mut offset = self.size.place_offset_bytes(place);
+        let mut left = self.size.file_bytes() as usize;
+        // Whoever runs out of room is told now, not halfway.
+        file.allocate(offset, left as u64)?;
+        let zeros = AlignedBuffer::zeroed(left.min(WRITE_BYTES))?;
+        while left > 0 {
+            let now = left.min(WRITE_BYTES);
+            file.write_at(offset, &zeros[..now])?;
+            offset += now as u64;
+            left -= now;
+        }
+        Ok(())
+    }
+
+    /// Forgets the segments below `segment`: their places may be used again.
+    pub fn forget_below(&mut self, segment: u64) {
+        while self.first < segment
+            && let Some(place) = self.live.pop_front()
+        {
+            self.free.push(place);
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::named_segment;
+    use super::*;
+    use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+    use std::path::Path;
+
+    const LOG: LogIdentity = LogIdentity { store_id: [1; 16], incarnation: 1 };
+
+    #[test]
+    fn places_are_used_again_and_the_file_stays_small() {
+        let disk = RamDisk::new();
+        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        let size = SegmentSize { blocks: 3 };
+        let mut places = Places::new(size, 10).unwrap();
+        for segment in 10..40_u64 {
+            places.prepare(&*file, &LOG).unwrap();
+            assert_eq!(places.end(), segment + 1);
+            let at = places.offset_bytes(size.first_block(segment));
+            let mut name = [0; BLOCK_BYTES];
+            file.read_unaligned(at - BLOCK_BYTES as u64, &mut name).unwrap();
+            assert_eq!(named_segment(&name, &LOG), Some(segment));
+            places.forget_below(segment);
+            assert_eq!((places.first(), places.live()), (segment, 1));
+        }
+        assert_eq!(places.file_bytes(), size.place_offset_bytes(2));
+        assert_eq!(file.len_bytes().unwrap(), places.file_bytes());
+    }
+}

@@ -1,0 +1,214 @@
+//! The grammar of log records: what the user did, never how pages changed.
+//!
+//! Rank 2. A record is a header of 12 bytes, a key and a value, little-endian:
+//!
+//! ```text
+//! byte  0      kind
+//! byte  1      zero
+//! bytes 2..4   length of the key
+//! bytes 4..8   tree
+//! bytes 8..12  length of the value
+//! ```
+//!
+//! Records are absolute, so that applying one twice, or after a later checkpoint, does no harm: the put of
+//! a value, not an increment; a compare-and-swap is logged as its result. Nothing here is checked by
+//! itself: the block that holds the bytes has a checksum. Reading is total: any bytes give a record,
+//! "not enough yet" or a defect. Pure functions.
+
+use crate::types::TreeId;
+
+/// Bytes of a record before its key.
+pub const RECORD_HEADER_BYTES: usize = 12;
+
+const PUT: u8 = 1;
+const REMOVE: u8 = 2;
+const CREATE: u8 = 3;
+const DROP: u8 = 4;
+// What the format keeps room for, so that a store of this version is never misread by a later build:
+// 16 batch, 17 commit, 18 range delete, 19 extent, 20 ingest.
+const RESERVED: std::ops::RangeInclusive<u8> = 16..=20;
+
+/// One thing that the user did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Record<'a> {
+    /// The record of this key has this value.
+    Put {
+        /// The keyspace.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
+    /// There is no record of this key.
+    Remove {
+        /// The keyspace.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+    },
+    /// The keyspace `name` begins, empty, as `tree`.
+    Create {
+        /// The keyspace.
+        tree: TreeId,
+        /// Its name.
+        name: &'a [u8],
+    },
+    /// The keyspace `name`, which is `tree`, ends.
+    Drop {
+        /// The keyspace.
+        tree: TreeId,
+        /// Its name.
+        name: &'a [u8],
+    },
+}
+
+/// What [`Record::decode`] found at the start of some bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decoded<'a> {
+    /// A record, and the bytes that it takes.
+    Whole(Record<'a>, usize),
+    /// The record goes on behind these bytes; as many as this are needed to read it, or to know better.
+    Needs(usize),
+    /// No record begins like this.
+    Defect(&'static str),
+}
+
+impl<'a> Record<'a> {
+    fn parts(&self) -> (u8, TreeId, &'a [u8], &'a [u8]) {
+        match *self {
+            Record::Put { tree, key, value } => (PUT, tree, key, value),
+            Record::Remove { tree, key } => (REMOVE, tree, key, &[]),
+            Record::Create { tree, name } => (CREATE, tree, name, &[]),
+            Record::Drop { tree, name } => (DROP, tree, name, &[]),
+        }
+    }
+
+    /// The bytes that the record takes.
+    #[inline]
+    pub fn len_bytes(&self) -> usize {
+        let (_, _, key, value) = self.parts();
+        RECORD_HEADER_BYTES + key.len() + value.len()
+    }
+
+    /// The record as header, key and value; written one after the other they are the record.
+    ///
+    /// The lengths fit: keys and values are at most a quarter of a page, names at most 255 bytes.
+    #[inline]
+    pub fn encode(&self) -> ([u8; RECORD_HEADER_BYTES], [&'a [u8]; 2]) {
+        let (kind, tree, key, value) = self.parts();
+        debug_assert!(key.len() <= usize::from(u16::MAX) && value.len() <= u32::MAX as usize);
+        let mut header = [0; RECORD_HEADER_BYTES];
+        header[0] = kind;
+        header[2..4].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        header[4..8].copy_from_slice(&tree.0.to_le_bytes());
+        header[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        (header, [key, value])
+    }
+
+    /// Reads the record that `bytes` begin with.
+    pub fn decode(bytes: &'a [u8]) -> Decoded<'a> {
+        let Some(header) = bytes.first_chunk::<RECORD_HEADER_BYTES>() else {
+            return Decoded::Needs(RECORD_HEADER_BYTES);
+        };
+        let [kind, zero, k0, k1, t0, t1, t2, t3, v0, v1, v2, v3] = *header;
+        let key_bytes = usize::from(u16::from_le_bytes([k0, k1]));
+        let tree = TreeId(u32::from_le_bytes([t0, t1, t2, t3]));
+        let value_bytes = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
+        if zero != 0 {
+            return Decoded::Defect("a reserved byte of a log record is set");
+        }
+        if RESERVED.contains(&kind) {
+            return Decoded::Defect("a log record of a kind that this version does not know");
+        }
+        if !(PUT..=DROP).contains(&kind) {
+            return Decoded::Defect("a log record of no known kind");
+        }
+        if kind != PUT && value_bytes != 0 {
+            return Decoded::Defect("a log record has a value that its kind has not");
+        }
+        if value_bytes > MAX_VALUE_BYTES {
+            return Decoded::Defect("a log record has a value longer than any page holds");
+        }
+        let len = RECORD_HEADER_BYTES + key_bytes + value_bytes;
+        let Some(body) = bytes.get(RECORD_HEADER_BYTES..len) else { return Decoded::Needs(len) };
+        let (key, value) = body.split_at(key_bytes);
+        let record = match kind {
+            PUT => Record::Put { tree, key, value },
+            REMOVE => Record::Remove { tree, key },
+            CREATE => Record::Create { tree, name: key },
+            _ => Record::Drop { tree, name: key },
+        };
+        Decoded::Whole(record, len)
+    }
+}
+
+/// No page is larger, and a record is far smaller than a page.
+const MAX_VALUE_BYTES: usize = 64 << 10;
+
+/// No record is longer than this.
+pub const MAX_RECORD_BYTES: usize = RECORD_HEADER_BYTES + u16::MAX as usize + MAX_VALUE_BYTES;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hedgerow_sync::primitive::random::SplitMix64;
+
+    fn bytes_of(record: &Record<'_>) -> Vec<u8> {
+        let (header, [key, value]) = record.encode();
+        [&header[..], key, value].concat()
+    }
+
+    fn samples() -> Vec<Record<'static>> {
+        let tree = TreeId(7);
+        vec![
+            Record::Put { tree, key: b"", value: b"" },
+            Record::Put { tree, key: b"key", value: b"value" },
+            Record::Put { tree: TreeId(u32::MAX), key: &[0xff; 300], value: &[7; 1000] },
+            Record::Remove { tree, key: b"key" },
+            Record::Create { tree, name: b"birds" },
+            Record::Drop { tree, name: b"birds" },
+        ]
+    }
+
+    #[test]
+    fn records_come_back_as_they_were() {
+        for record in samples() {
+            let bytes = bytes_of(&record);
+            assert_eq!(bytes.len(), record.len_bytes());
+            assert_eq!(Record::decode(&bytes), Decoded::Whole(record, bytes.len()));
+            let followed = [&bytes[..], b"more"].concat();
+            assert_eq!(Record::decode(&followed), Decoded::Whole(record, bytes.len()));
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_cut_off_asks_for_more_and_for_no_more_than_it_has() {
+        for record in samples() {
+            let bytes = bytes_of(&record);
+            for cut in 0..bytes.len() {
+                match Record::decode(&bytes[..cut]) {
+                    Decoded::Needs(more) => assert!(more > cut && more <= bytes.len().max(12)),
+                    other => panic!("{other:?} of the first {cut} bytes of {record:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic() {
+        let mut random = SplitMix64::new(3);
+        for _ in 0..20_000 {
+            let len = (random.next_u64() % 40) as usize;
+            let mut bytes: Vec<u8> = (0..len).map(|_| random.next_u64() as u8).collect();
+            if let Some(kind) = bytes.first_mut() {
+                *kind %= 24;
+            }
+            match Record::decode(&bytes) {
+                Decoded::Whole(record, len) => assert_eq!(bytes_of(&record), bytes[..len]),
+                Decoded::Needs(more) => assert!(more > len && more <= MAX_RECORD_BYTES),
+                Decoded::Defect(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Reading a log back after a crash: every record from an address on, and where the log ends.
+//!
+//! Rank 2. Blocks are read in the order of their numbers until one is not what it should be. What is behind
+//! it decides what that means: blocks of a flush that a crash cut short may be torn, or there without those
+//! before them, and nobody was told that they are durable; that is the *end* of the log. But a later block
+//! that says that the log was durable beyond this place, or a checkpoint that was taken with more of the
+//! log, proves that the block was whole once: that is *damage*, and reading on would lose what was
+//! acknowledged, so it is an error that names the place.
+//!
+//! Total over any bytes: a foreign, truncated or damaged file is an error or a shorter log, never a panic, and
+//! never takes more memory than a record and a piece of the file.
+
+use super::block::{
+    self, BLOCK_BYTES, BlockBytes, FileHeader, HEADER_BYTES, PAYLOAD_BYTES, block_of,
+    named_segment, start_of,
+};
+use super::record::{Decoded, Record};
+use super::ring::Appended;
+use crate::error::{Error, Result};
+use crate::storage::{AlignedBuffer, File};
+use crate::types::{Epoch, Lsn};
+use std::collections::BTreeMap;
+
+/// What a checkpoint says of its log.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanFrom {
+    /// The first record that is wanted begins here.
+    pub replay_start: Lsn,
+    /// The log was durable up to here when the checkpoint was taken.
+    pub log_end: Lsn,
+    /// The checkpoint's number.
+    pub checkpoint: Epoch,
+}
+
+/// Where a log ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScanEnd {
+    /// Behind the last whole record.
+    pub end: Lsn,
+    /// Records handed over.
+    pub records: u64,
+}
+
+/// Blocks read with one call.
+const BLOCKS_AT_ONCE: usize = 64;
+
+/// Reads the first block of a log file.
+///
+/// Errors: `Corrupted` if it is none; `Io`.
+pub fn read_header(file: &dyn File) -> Result<FileHeader> {
+    if file.len_bytes()? < BLOCK_BYTES as u64 {
+        return Err(Error::corrupted_at(0, "the log ends in its first block"));
+    }
+    let mut first = [0; BLOCK_BYTES];
+    file.read_unaligned(0, &mut first)?;
+    FileHeader::decode(&first)
+}
+
+/// Hands over every whole record from `from.replay_start` on, in order.
+///
+/// Errors: `Corrupted` for damage; those of `each`; `Io`; `MemoryLimit`.
+pub fn scan(
+    file: &dyn File,
+    header: &FileHeader,
+    from: &ScanFrom,
+    each: &mut dyn FnMut(Record<'_>, Appended) -> Result<()>,
+) -> Result<ScanEnd> {
+    let mut blocks = Blocks::open(file, header)?;
+    let mut number = block_of(from.replay_start);
+    // Bytes of the record that is being put together, and where it begins.
+    let mut carry: Vec<u8> = Vec::new();
+    let mut at = from.replay_start;
+    let mut skip = (from.replay_start.0 - start_of(number).0) as usize;
+    let mut durable = from.log_end;
+    let mut records = 0;
+    while let Some((place, found)) = blocks.read(number)? {
+        if found.checkpoint > from.checkpoint {
+            let what = format!(
+                "the log was written after checkpoint {}, and the store's newest is {}",
+                found.checkpoint.0, from.checkpoint.0
+            );
+            return Err(Error::corrupted_at(place, what));
+        }
+        durable = durable.max(found.durable);
+        let used = usize::from(found.used);
+        let payload = blocks.payload(number, used).get(skip..).unwrap_or(&[]);
+        skip = 0;
+        carry.extend_from_slice(payload);
+        let mut done = 0;
+        loop {
+            match Record::decode(&carry[done..]) {
+                Decoded::Whole(record, len) => {
+                    let end = Lsn(at.0 + len as u64);
+                    each(record, Appended { start: at, end })?;
+                    (at, done, records) = (end, done + len, records + 1);
+                }
+                Decoded::Needs(_) => break,
+                Decoded::Defect(what) => return Err(Error::corrupted_at(place, what)),
+            }
+        }
+        carry.drain(..done);
+        number += 1;
+        if (used as u64) < PAYLOAD_BYTES {
+            if !carry.is_empty() {
+                return Err(Error::corrupted_at(place, "a log record ends in the middle"));
+            }
+            at = start_of(number);
+        }
+    }
+    let end = start_of(number);
+    let durable = durable.max(blocks.durable_beyond(number)?);
+    if durable > end {
+        let what = format!(
+            "the log was durable up to {}, and its block of {} is missing or damaged",
+            durable.0, end.0
+        );
+        return Err(Error::corrupted_at(blocks.offset_bytes(number).unwrap_or(0), what));
+    }
+    Ok(ScanEnd { end: at, records })
+}
+
+/// The segment at a place whose name cannot be read, by the newest block there that says what it is; `None` if
+/// there is none: the place has not been used, or was used by an earlier log.
+fn segment_by_blocks(
+    file: &dyn File,
+    header: &FileHeader,
+    place: u32,
+    bytes: &mut BlockBytes,
+) -> Result<Option<u64>> {
+    let mut newest = None;
+    let first = header.segment.place_offset_bytes(place);
+    for index in 1..=u64::from(header.segment.blocks) {
+        file.read_unaligned(first + index * BLOCK_BYTES as u64, bytes)?;
+        let number = block::claimed_number(bytes);
+        let segment = header.segment.segment_of(number);
+        let belongs = number.checked_sub(header.segment.first_block(segment)) == Some(index - 1);
+        if belongs && block::open(bytes, &header.identity, number).is_some() {
+            newest = newest.max(Some(segment));
+        }
+    }
+    Ok(newest)
+}
+
+/// The blocks of a log file, wherever their segments lie.
+struct Blocks<'f> {
+    file: &'f dyn File,
+    header: FileHeader,
+    /// Places by segment.
+    places: BTreeMap<u64, u32>,
+    buffer: AlignedBuffer,
+    /// The first block in the buffer, and how many there are.
+    buffered: (u64, usize),
+}
+
+impl<'f> Blocks<'f> {
+    fn open(file: &'f dyn File, header: &FileHeader) -> Result<Blocks<'f>> {
+        let size = header.segment;
+        let whole = file.len_bytes()?.saturating_sub(BLOCK_BYTES as u64) / size.file_bytes();
+        let mut places = BTreeMap::new();
+        let mut name = [0; BLOCK_BYTES];
+        for place in 0..u32::try_from(whole).unwrap_or(u32::MAX) {
+            file.read_unaligned(size.place_offset_bytes(place), &mut name)?;
+            let segment = match named_segment(&name, &header.identity) {
+                Some(segment) => segment,
+                // One damaged block must not hide the others of its segment.
+                None => match segment_by_blocks(file, header, place, &mut name)? {
+                    Some(segment) => segment,
+                    None => continue,
+                },
+            };
+            if places.insert(segment, place).is_some() {
+                let what = format!("two places of the log say that they are segment {segment}");
+                return Err(Error::corrupted_at(size.place_offset_bytes(place), what));
+            }
+        }
+        let buffer = AlignedBuffer::zeroed(BLOCKS_AT_ONCE * BLOCK_BYTES)?;
+        Ok(Blocks { file, header: *header, places, buffer, buffered: (0, 0) })
+    }
+
+    fn offset_bytes(&self, number: u64) -> Option<u64> {
+        let place = self.places.get(&self.header.segment.segment_of(number))?;
+        Some(self.header.segment.block_offset_bytes(*place, number))
+    }
+
+    /// Where the block lies and what its header says; `None` if it is not there, or not that block.
+    fn read(&mut self, number: u64) -> Result<Option<(u64, block::BlockHeader)>> {
+        let Some(offset) = self.offset_bytes(number) else { return Ok(None) };
+        let (first, count) = self.buffered;
+        if !(first..first + count as u64).contains(&number) {
+            let size = self.header.segment;
+            let left = size.first_block(size.segment_of(number) + 1) - number;
+            let count = (left as usize).min(BLOCKS_AT_ONCE);
+            self.buffered = (0, 0);
+            self.file.read_at(offset, &mut self.buffer[..count * BLOCK_BYTES])?;
+            self.buffered = (number, count);
+        }
+        let header = block::open(self.block(number), &self.header.identity, number);
+        Ok(header.map(|header| (offset, header)))
+    }
+
+    /// A block in the buffer.
+    fn block(&self, number: u64) -> &BlockBytes {
+        let at = (number - self.buffered.0) as usize * BLOCK_BYTES;
+        self.buffer[at..].first_chunk().expect("the buffer holds whole blocks")
+    }
+
+    fn payload(&self, number: u64, used: usize) -> &[u8] {
+        &self.block(number)[HEADER_BYTES..HEADER_BYTES + used]
+    }
+
+    /// How far the log was durable by what blocks behind `number` say.
+    fn durable_beyond(&mut self, number: u64) -> Result<Lsn> {
+        let size = self.header.segment;
+        let segments: Vec<u64> =
+            self.places.range(size.segment_of(number)..).map(|(segment, _)| *segment).collect();
+        let mut durable = Lsn(0);
+        for segment in segments {
+            let first = size.first_block(segment).max(number + 1);
+            for later in first..size.first_block(segment + 1) {
+                if let Some((_, header)) = self.read(later)? {
+                    durable = durable.max(header.durable);
+                }
+            }
+        }
+        Ok(durable)
+    }
+}

@@ -1,0 +1,290 @@
+//! What the log promises, on a disk that forgets: after a crash at any call the store holds the first of the
+//! changes that were made, in their order, and among them all that were said to be durable; a crash while
+//! the log is replayed changes nothing; and a log that is missing, foreign or damaged is named.
+#![allow(missing_docs, reason = "a test")]
+
+mod common;
+
+use common::{Dice, Model, assert_sound, contents, effort, key, open, path, seed, tiny};
+use hedgerow::storage::sim::{CallKind, Fault};
+use hedgerow::storage::{DirectIo, Disk, OpenMode, SimDisk};
+use hedgerow::store::{OpenHow, log_path};
+use hedgerow::{Database, Durability, ErrorKind, Options};
+
+fn logged() -> Options {
+    let limit = hedgerow::smallest_memory_limit_bytes(512);
+    tiny().memory_limit_bytes(limit).log(true).log_segment_blocks(6)
+}
+
+/// A session: a store, all states that it went through, and how far it is known to be durable.
+struct Session {
+    disk: SimDisk,
+    db: Database,
+    /// Contents after each change, the first before any.
+    history: Vec<Model>,
+    durable: usize,
+}
+
+impl Session {
+    fn begin(disk: SimDisk, before: Model) -> Session {
+        let db = open(&logged(), &disk, OpenHow::ExistingOrNew).unwrap();
+        assert_eq!(contents(&db).unwrap(), before);
+        disk.record_states(true);
+        Session { disk, db, history: vec![before], durable: 0 }
+    }
+
+    fn now(&self) -> Model {
+        self.history.last().unwrap().clone()
+    }
+
+    /// One random change, or something that makes changes durable.
+    fn step(&mut self, dice: &mut Dice) {
+        let name = ["robins", "wrens"][dice.below(2) as usize];
+        let mut model = self.now();
+        let known = model.contains_key(name);
+        match dice.below(40) {
+            0 => self.db.sync().unwrap(),
+            1 => self.db.checkpoint().unwrap(),
+            2 if known && dice.below(4) == 0 => {
+                assert!(self.db.drop_keyspace(name).unwrap());
+                model.remove(name);
+                self.history.push(model);
+            }
+            choice => {
+                if !known {
+                    self.db.create_keyspace(name).unwrap();
+                    model.insert(name.into(), Default::default());
+                    self.history.push(model.clone());
+                    self.durable = self.history.len() - 1;
+                }
+                let sync = choice == 3;
+                let durability = if sync { Durability::Sync } else { Durability::Buffered };
+                let keyspace = self.db.keyspace(name).unwrap().with_durability(durability);
+                let records = model.get_mut(name).unwrap();
+                let key = key(dice.below(900));
+                let is_change = if dice.below(6) == 0 {
+                    let was_there = records.remove(&key).is_some();
+                    assert_eq!(keyspace.remove(&key).unwrap(), was_there);
+                    was_there
+                } else {
+                    let value = vec![dice.roll() as u8; dice.below(60) as usize];
+                    keyspace.put(&key, &value).unwrap();
+                    records.insert(key, value);
+                    true
+                };
+                if is_change {
+                    self.history.push(model);
+                }
+            }
+        }
+        if self.db.durable_position() == self.db.log_position() {
+            self.durable = self.history.len() - 1;
+        }
+    }
+
+    /// Crashes at each call since the last time, and looks what is there.
+    fn explore(&mut self, durable_before: usize, dice: &mut Dice, tried: &mut u64) {
+        for state in self.disk.take_states() {
+            for _ in 0..3 {
+                let survivor = SimDisk::with_state(state.crash_at_random(dice.roll()), dice.roll());
+                *tried += 1;
+                let found = recover(&survivor, dice);
+                let at = self.history.iter().rposition(|model| *model == found);
+                let allowed = durable_before..=self.history.len() - 1;
+                assert!(
+                    at.is_some_and(|at| allowed.contains(&at)),
+                    "found the state after change {at:?}, not of {allowed:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Opens what a crash has left, three times: with crashes during recovery, then again and again. All must
+/// find the same.
+fn recover(disk: &SimDisk, dice: &mut Dice) -> Model {
+    let first = SimDisk::with_state(disk.state(), dice.roll());
+    first.record_states(true);
+    let db = open(&logged(), &first, OpenHow::ExistingOrNew).unwrap();
+    let found = contents(&db).unwrap();
+    assert_sound(&db, "after recovery");
+    drop(db);
+    let states = first.take_states();
+    for _ in 0..2 {
+        let Some(state) = states.get(dice.below(states.len().max(1) as u64) as usize) else {
+            break;
+        };
+        let again = SimDisk::with_state(state.crash_at_random(dice.roll()), dice.roll());
+        let db = open(&logged(), &again, OpenHow::ExistingOrNew).unwrap();
+        assert_eq!(contents(&db).unwrap(), found, "a crash during recovery");
+        assert_sound(&db, "after a second recovery");
+    }
+    found
+}
+
+#[test]
+fn after_a_crash_at_any_call_the_first_changes_are_there_and_all_durable_ones() {
+    let mut dice = Dice(seed(71));
+    let mut tried = 0;
+    for _ in 0..6 * effort() {
+        let mut disk = SimDisk::new(dice.roll());
+        let mut before = Model::new();
+        for _ in 0..3 {
+            let mut session = Session::begin(disk, before);
+            for _ in 0..400 {
+                let durable_before = session.durable;
+                session.step(&mut dice);
+                session.explore(durable_before, &mut dice, &mut tried);
+            }
+            let survivor = session.disk.crash(dice.roll());
+            let found = recover(&survivor, &mut dice);
+            let at = session.history.iter().rposition(|model| *model == found).unwrap();
+            assert!(at >= session.durable);
+            (disk, before) = (survivor, found);
+        }
+    }
+    println!("{tried} crashes");
+    assert!(tried > 5_000);
+}
+
+#[test]
+fn a_closed_store_has_no_log_and_needs_none() {
+    let disk = SimDisk::new(1);
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    db.keyspace("robins").unwrap().put(b"a", b"b").unwrap();
+    assert!(disk.exists(&log_path(path())).unwrap());
+    let before = contents(&db).unwrap();
+    db.close().unwrap();
+    assert!(!disk.exists(&log_path(path())).unwrap());
+    let db = open(&logged(), &disk.crash(1), OpenHow::ReadOnly).unwrap();
+    assert_eq!(contents(&db).unwrap(), before);
+    assert_eq!(db.replayed().records, 0);
+}
+
+#[test]
+fn what_is_said_to_be_durable_is_so_without_a_checkpoint() {
+    let disk = SimDisk::new(1);
+    let db = open(&logged().durability(Durability::Sync), &disk, OpenHow::New).unwrap();
+    let checkpoint = db.stats().unwrap().checkpoint;
+    let keyspace = db.keyspace("robins").unwrap();
+    for n in 0..50 {
+        keyspace.put(&key(n), b"here").unwrap();
+    }
+    assert_eq!(db.durable_position(), db.log_position());
+    assert_eq!(db.stats().unwrap().checkpoint, checkpoint);
+    let survivor = disk.crash(2);
+    // For reading only as well, in memory: nothing is written.
+    for _ in 0..2 {
+        let reader = open(&logged(), &survivor, OpenHow::ReadOnly).unwrap();
+        assert_eq!(reader.replayed().records, 51);
+        assert_eq!(contents(&reader).unwrap(), contents(&db).unwrap());
+        let refused = reader.keyspace("robins").unwrap().put(b"a", b"b").unwrap_err();
+        assert_eq!(*refused.kind(), ErrorKind::ReadOnly);
+    }
+    assert_eq!(survivor.calls(CallKind::Write), 0);
+    let again = open(&logged(), &survivor, OpenHow::Existing).unwrap();
+    assert_eq!(contents(&again).unwrap(), contents(&db).unwrap());
+    assert_eq!(again.replayed().records, 51);
+    assert!(again.replayed().log_bytes > 50 * 20);
+    let beyond = hedgerow::Lsn(again.log_position().0 + 1);
+    let refused = again.wait_durable(beyond).unwrap_err();
+    assert_eq!(*refused.kind(), ErrorKind::InvalidOption);
+    again.wait_durable(again.log_position()).unwrap();
+}
+
+#[test]
+fn a_log_that_is_missing_foreign_or_damaged_is_named_and_the_store_is_left_alone() {
+    let make = |seed| {
+        let disk = SimDisk::new(seed);
+        let db = open(&logged(), &disk, OpenHow::New).unwrap();
+        db.keyspace("robins").unwrap().put(b"a", b"b").unwrap();
+        db.sync().unwrap();
+        (disk.crash(seed), contents(&db).unwrap())
+    };
+    let (disk, model) = make(1);
+    let (other, _) = make(2);
+    let log = log_path(path());
+    let read = |disk: &SimDisk| {
+        let file = disk.open(&log, OpenMode::ReadOnly, DirectIo::Never).unwrap();
+        let mut bytes = vec![0; file.len_bytes().unwrap() as usize];
+        file.read_at(0, &mut bytes).unwrap();
+        bytes
+    };
+    let write = |disk: &SimDisk, bytes: &[u8]| {
+        let file = disk.open(&log, OpenMode::ReadWrite, DirectIo::Never).unwrap();
+        file.set_len(bytes.len() as u64).unwrap();
+        file.write_at(0, bytes).unwrap();
+        file.sync_all().unwrap();
+    };
+    let good = read(&disk);
+    let foreign = read(&other);
+    let mut damaged = good.clone();
+    damaged[100] ^= 1;
+    for bytes in [&foreign[..], &damaged, &good[..5000], &good[..100], &[]] {
+        write(&disk, bytes);
+        let refused = open(&logged(), &disk, OpenHow::Existing).map(drop);
+        match refused {
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::Corrupted { .. }), "{error:?}");
+            }
+            // Behind the header nothing says that anything was durable.
+            Ok(()) => assert_eq!(bytes.len(), 5000),
+        }
+        if bytes.len() == 5000 {
+            break;
+        }
+    }
+    let (disk, _) = make(3);
+    disk.unlink(&log).unwrap();
+    let refused = open(&logged(), &disk, OpenHow::Existing).map(drop).unwrap_err();
+    assert_eq!(*refused.kind(), ErrorKind::NotFound);
+    assert!(refused.to_string().contains("-log"), "{refused}");
+    let (disk, again) = make(1);
+    assert_eq!(again, model);
+    assert_eq!(contents(&open(&logged(), &disk, OpenHow::Existing).unwrap()).unwrap(), model);
+}
+
+#[test]
+fn after_a_failed_sync_of_the_log_nothing_is_promised_any_more_and_reads_go_on() {
+    for kind in [CallKind::Write, CallKind::SyncData] {
+        let disk = SimDisk::new(4);
+        let db = open(&logged(), &disk, OpenHow::New).unwrap();
+        let keyspace = db.keyspace("robins").unwrap();
+        keyspace.put(b"a", b"1").unwrap();
+        db.sync().unwrap();
+        keyspace.put(b"a", b"2").unwrap();
+        disk.inject(Fault::once(kind, 0, Fault::EIO));
+        assert_eq!(*db.sync().unwrap_err().kind(), ErrorKind::Unknown, "{kind:?}");
+        assert_eq!(*keyspace.put(b"b", b"3").unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(*db.checkpoint().unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(keyspace.get(b"a").unwrap().unwrap().as_ref(), b"2");
+        let again = open(&logged(), &disk.crash(5), OpenHow::Existing).unwrap();
+        let value = again.keyspace("robins").unwrap().get(b"a").unwrap().unwrap();
+        assert!([b"1", b"2"].contains(&value.as_ref().first_chunk().unwrap()));
+    }
+}
+
+#[test]
+fn a_store_without_a_log_takes_over_what_a_log_has_and_the_other_way_round() {
+    let disk = SimDisk::new(6);
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    db.keyspace("robins").unwrap().put(b"a", b"1").unwrap();
+    db.sync().unwrap();
+    let disk = disk.crash(1);
+    let db = open(&tiny().log(false), &disk, OpenHow::Existing).unwrap();
+    assert_eq!(db.replayed().records, 2);
+    let keyspace = db.keyspace("robins").unwrap();
+    keyspace.put(b"b", b"2").unwrap();
+    db.checkpoint().unwrap();
+    keyspace.put(b"c", b"3").unwrap();
+    assert_eq!(db.log_position().0, 0);
+    let disk = disk.crash(2);
+    let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
+    let keyspace = db.keyspace("robins").unwrap();
+    assert!(keyspace.contains(b"a").unwrap() && keyspace.contains(b"b").unwrap());
+    assert!(!keyspace.contains(b"c").unwrap());
+    keyspace.put(b"d", b"4").unwrap();
+    db.sync().unwrap();
+    let db = open(&logged(), &disk.crash(3), OpenHow::Existing).unwrap();
+    assert!(db.keyspace("robins").unwrap().contains(b"d").unwrap());
+}
