@@ -4,7 +4,7 @@
 //! (clean), 1 (it found something) or 2 (wrong arguments). Single-threaded unless a task says so.
 
 mod bench_diff;
-mod matrix;
+mod program;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -16,13 +16,15 @@ usage: cargo xtask <task>
 tasks:
   tidy                check ranks, lengths, SAFETY comments, file heads, dead files, leftovers
   matrix --keys DIR   compare the engine with a sorted map on real key sets; long
+  torture kill        kill a process that writes, again and again, and check what is left
   bench-diff A B      run the benchmarks of two revisions in turns, and compare them";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&workspace_root()),
-        ["matrix", ..] => matrix::run(&workspace_root(), &args[1..]),
+        ["matrix", ..] => program::run(&workspace_root(), "hedgerow-matrix", &args[1..]),
+        ["torture", ..] => program::run(&workspace_root(), "hedgerow-torture", &args[1..]),
         ["bench-diff", ..] => bench_diff::run(&workspace_root(), &args[1..]),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

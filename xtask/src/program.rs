@@ -1,14 +1,14 @@
-//! `cargo xtask matrix`: builds the correctness matrix optimised, and runs it.
+//! `cargo xtask matrix` and `cargo xtask torture`: builds a program optimised, and runs it.
 //!
-//! It is a package of its own, so that the other chores do not wait for the engine to compile.
+//! They are packages of their own, so that the other chores do not wait for the engine to compile.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// Runs the matrix with these arguments; its exit code is ours.
-pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
+/// Runs the package with these arguments; its exit code is ours.
+pub fn run(root: &Path, package: &str, arguments: &[String]) -> ExitCode {
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["run", "--quiet", "--release", "--package", "hedgerow-matrix", "--manifest-path"])
+        .args(["run", "--quiet", "--release", "--package", package, "--manifest-path"])
         .arg(root.join("Cargo.toml"))
         .arg("--")
         .args(arguments)
@@ -19,7 +19,7 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
             ExitCode::from(code.unwrap_or(1))
         }
         Err(error) => {
-            eprintln!("matrix: cannot start cargo: {error}");
+            eprintln!("{package}: cannot start cargo: {error}");
             ExitCode::FAILURE
         }
     }

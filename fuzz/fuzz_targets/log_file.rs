@@ -1,0 +1,138 @@
+//! A damaged log beside a sound store: opening replays something that the log could mean, or gives a typed error,
+//! and then the store is as it was. Checksums cover nothing in a fuzzing build, so that damage reaches what is
+//! behind them: records of any length and kind, for trees that never were.
+
+#![no_main]
+
+use arbitrary::Arbitrary;
+use hedgerow::storage::{DirectIo, Disk, OpenMode, RamDisk};
+use hedgerow::store::{OpenHow, log_path};
+use hedgerow::{ErrorKind, Options, smallest_memory_limit_bytes};
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+use std::sync::OnceLock;
+
+const PAGE_BYTES: usize = 512;
+
+#[derive(Arbitrary, Debug)]
+struct Damage {
+    /// Where, among the bytes that are not zero and those near them.
+    at: u16,
+    bytes: u32,
+    how_many: u8,
+}
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    damage: Vec<Damage>,
+    cut_at: Option<u16>,
+    writes: bool,
+}
+
+/// A store and its log, as a crash leaves them.
+struct Left {
+    store: Vec<u8>,
+    log: Vec<u8>,
+    /// Where the log has something that is not zero, by runs of 64 bytes.
+    used: Vec<usize>,
+}
+
+fn options() -> Options {
+    Options::new()
+        .page_bytes(PAGE_BYTES)
+        .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
+        .background_checkpoints(false)
+        .log_segment_blocks(4)
+}
+
+fn path() -> &'static Path {
+    Path::new("fuzz")
+}
+
+fn read(disk: &RamDisk, path: &Path) -> Vec<u8> {
+    let file = disk.open(path, OpenMode::ReadOnly, DirectIo::Never).unwrap();
+    let mut bytes = vec![0; file.len_bytes().unwrap() as usize];
+    file.read_unaligned(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn write(disk: &RamDisk, path: &Path, bytes: &[u8]) {
+    let file = disk.open(path, OpenMode::CreateNew, DirectIo::Never).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+    for (at, piece) in bytes.chunks(4096).enumerate() {
+        if piece.iter().any(|&byte| byte != 0) {
+            file.write_at(at as u64 * 4096, piece).unwrap();
+        }
+    }
+}
+
+fn left() -> &'static Left {
+    static LEFT: OnceLock<Left> = OnceLock::new();
+    LEFT.get_or_init(|| {
+        let disk = RamDisk::new();
+        let db = options().on_disk(&disk, path(), OpenHow::New).unwrap();
+        let keyspace = db.keyspace("a").unwrap();
+        keyspace.put(b"checkpointed", b"yes").unwrap();
+        db.checkpoint().unwrap();
+        for number in 0..60_u32 {
+            keyspace.put(&number.to_be_bytes(), &[7; 30]).unwrap();
+        }
+        db.sync().unwrap();
+        let other = db.keyspace("b").unwrap();
+        for number in 0..20_u32 {
+            keyspace.remove(&number.to_be_bytes()).unwrap();
+            other.put(&number.to_be_bytes(), b"here").unwrap();
+        }
+        db.sync().unwrap();
+        db.drop_keyspace("b").unwrap();
+        keyspace.put(b"last", &[1; 40]).unwrap();
+        db.sync().unwrap();
+        drop((keyspace, other, db));
+        let (store, log) = (read(&disk, path()), read(&disk, &log_path(path())));
+        let runs = log.chunks(64).enumerate();
+        let used = runs.filter(|(_, run)| run.iter().any(|&byte| byte != 0)).map(|(at, _)| at * 64);
+        Left { used: used.collect(), store, log }
+    })
+}
+
+fuzz_target!(|input: Input| {
+    let left = left();
+    let mut log = left.log.clone();
+    for damage in &input.damage {
+        let run = left.used[usize::from(damage.at >> 6) % left.used.len()];
+        let at = run + usize::from(damage.at & 63);
+        let count = 1 + usize::from(damage.how_many % 4);
+        let end = (at + count).min(log.len());
+        log[at..end].copy_from_slice(&damage.bytes.to_le_bytes()[..end - at]);
+    }
+    if let Some(cut) = input.cut_at {
+        log.truncate(log.len() * usize::from(cut) / usize::from(u16::MAX));
+    }
+    let disk = RamDisk::new();
+    write(&disk, path(), &left.store);
+    write(&disk, &log_path(path()), &log);
+    let how = if input.writes { OpenHow::Existing } else { OpenHow::ReadOnly };
+    match options().on_disk(&disk, path(), how) {
+        Ok(db) => {
+            assert!(db.verify(|_| {}).unwrap().is_clean());
+            for name in db.keyspaces().unwrap() {
+                let keyspace = db.open_keyspace(&name).unwrap().unwrap();
+                assert!(keyspace.iter().all(|record| record.is_ok()));
+            }
+            drop(db.close());
+        }
+        Err(error) => {
+            let expected = matches!(
+                error.kind(),
+                ErrorKind::Corrupted { .. }
+                    | ErrorKind::UpgradeRequired { .. }
+                    | ErrorKind::MemoryLimit
+            );
+            assert!(expected, "{error:?}");
+            // The store itself is sound, and what a log can do to it is nothing.
+            if !input.writes {
+                assert_eq!(read(&disk, path()), left.store);
+            }
+        }
+    }
+});
