@@ -207,7 +207,7 @@ fn whoever_was_told_that_it_is_durable_has_it_on_the_disk_and_everybody_is_told(
             limit_bytes: u64::MAX,
             on_failure: Box::new(|error| panic!("{error}")),
             threaded: false,
-            on_half_full: Box::new(|| ()),
+            on_growth: Box::new(|_| ()),
         };
         let log = Arc::new(Log::begin(options, paper.clone()).unwrap());
         let commit = |letter: u8| {

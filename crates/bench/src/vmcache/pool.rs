@@ -304,10 +304,6 @@ impl PagePool for VmcachePool {
         Ok(OneEpoch)
     }
 
-    fn try_enter(&self) -> Option<OneEpoch> {
-        Some(OneEpoch)
-    }
-
     fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
         if self.states.get(frame) & DIRTY == 0 {
             self.states.set(frame, DIRTY);

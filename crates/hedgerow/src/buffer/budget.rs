@@ -3,6 +3,7 @@
 //! ```text
 //! limit = frames x (page + header + side entry + free-list entry)   pages, and the page table's parts
 //!       + 2 write buffers                                           eviction, checkpoint
+//!       + copies                                                    pages that change while a checkpoint runs
 //!       + delta share                                               page map changes of this interval
 //!       + zone share                                                bitmaps of the file's space
 //!       + ring                                                      log records on their way to the disk
@@ -22,6 +23,8 @@ const BATCH_PAGES: usize = 64;
 /// Pages in the buffer of a flush, which holds two batches, where they are a small part of all.
 const FLUSH_PAGES: usize = 512;
 const FLUSH_PART: u64 = 64;
+/// One page in so many has room for a copy, while a checkpoint runs.
+const COPY_PART: u64 = 32;
 /// Header (32), side entry (16), free-list entry (4).
 const PER_FRAME_BYTES: u64 = 52;
 /// The least that deltas get: some thousand changed pages.
@@ -36,6 +39,7 @@ pub struct Budget {
     frames: u32,
     batch_pages: usize,
     flush_pages: usize,
+    copy_pages: usize,
     page_bytes: usize,
     delta_bytes: u64,
     zone_bytes: u64,
@@ -52,7 +56,8 @@ pub fn smallest_limit_bytes(page_bytes: usize) -> u64 {
 pub fn smallest_limit_without_log_bytes(page_bytes: usize) -> u64 {
     let frame = page_bytes as u64 + PER_FRAME_BYTES;
     let batch = u64::from(MIN_FRAMES) / 8;
-    let buffers = 2 * batch * page_bytes as u64;
+    let copies = u64::from(MIN_FRAMES) / COPY_PART;
+    let buffers = (2 * batch + copies) * page_bytes as u64;
     u64::from(MIN_FRAMES) * frame + buffers + MIN_DELTA_BYTES + MIN_ZONE_BYTES
 }
 
@@ -93,7 +98,13 @@ impl Budget {
         let guess = (limit_bytes - delta_bytes - zone_bytes - ring_bytes) / frame;
         let batch_pages = ((guess / 16) as usize).clamp(MIN_FRAMES as usize / 8, BATCH_PAGES);
         let flush_pages = ((guess / FLUSH_PART) as usize).clamp(batch_pages, FLUSH_PAGES);
-        let buffers = (batch_pages + flush_pages) as u64 * page + ring_bytes;
+        let copy_pages = match backed {
+            true => {
+                ((guess / COPY_PART) as usize).max((u64::from(MIN_FRAMES) / COPY_PART) as usize)
+            }
+            false => 0,
+        };
+        let buffers = (batch_pages + flush_pages + copy_pages) as u64 * page + ring_bytes;
         let frames = (limit_bytes - buffers - delta_bytes - zone_bytes) / frame;
         let frames = u32::try_from(frames).unwrap_or(u32::MAX >> 1).max(MIN_FRAMES);
         Ok(Budget {
@@ -101,6 +112,7 @@ impl Budget {
             frames,
             batch_pages,
             flush_pages,
+            copy_pages,
             page_bytes,
             delta_bytes,
             zone_bytes,
@@ -128,9 +140,14 @@ impl Budget {
         self.flush_pages
     }
 
-    /// Bytes of both write buffers.
+    /// Copies of pages that writers change while a checkpoint runs: none in a store without checkpoints.
+    pub fn copy_pages(&self) -> usize {
+        self.copy_pages
+    }
+
+    /// Bytes of both write buffers, and of copies.
     pub fn write_buffer_bytes(&self) -> u64 {
-        ((self.batch_pages + self.flush_pages) * self.page_bytes) as u64
+        ((self.batch_pages + self.flush_pages + self.copy_pages) * self.page_bytes) as u64
     }
 
     /// Bytes of frame headers, side entries and the free list.

@@ -13,6 +13,7 @@ pub struct Counters {
     pages_written: AtomicU64,
     write_batches: AtomicU64,
     discarded_images: AtomicU64,
+    copied: AtomicU64,
     preferred: AtomicU64,
 }
 
@@ -32,6 +33,8 @@ pub struct CounterValues {
     pub write_batches: u64,
     /// Of the images, those that were out of date before they were recorded.
     pub discarded_images: u64,
+    /// Pages that a writer has copied for a checkpoint under way.
+    pub copied_for_checkpoints: u64,
 }
 
 impl Counters {
@@ -52,6 +55,10 @@ impl Counters {
         self.discarded_images.fetch_add(discarded, Relaxed);
     }
 
+    pub(super) fn copied(&self) {
+        self.copied.fetch_add(1, Relaxed);
+    }
+
     /// Reads all counters; they belong to slightly different moments.
     pub fn values(&self) -> CounterValues {
         CounterValues {
@@ -61,6 +68,7 @@ impl Counters {
             pages_written: self.pages_written.load(Relaxed),
             write_batches: self.write_batches.load(Relaxed),
             discarded_images: self.discarded_images.load(Relaxed),
+            copied_for_checkpoints: self.copied.load(Relaxed),
         }
     }
 }

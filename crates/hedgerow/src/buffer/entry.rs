@@ -69,15 +69,6 @@ impl BufferPool {
         Ok(Entered { stay: self.enter_epoch(purpose)?, promise })
     }
 
-    /// Enters if nothing has to be waited for.
-    pub(super) fn enter_at_once(&self) -> Option<Entered<'_>> {
-        if self.read_only || self.check_poison().is_err() {
-            return None;
-        }
-        let stay = self.epochs().try_enter()?;
-        self.check_open().ok().map(|()| Entered { stay, promise: None })
-    }
-
     /// Enters an epoch for the store's own upkeep, which runs under the lock of checkpoints: does not
     /// wait for one to make room.
     pub fn enter_for_upkeep(&self) -> Result<Stay<'_>> {
@@ -99,7 +90,7 @@ impl BufferPool {
                 }
             } else {
                 slots.wait_for_delta_room()?;
-                if !slots.has_room(self.dirty_pages(), purpose) {
+                if !slots.has_room(self.images_to_write(), purpose) {
                     self.make_room(slots, purpose)?;
                 }
             }
@@ -122,7 +113,7 @@ impl BufferPool {
         let mut checkpoints = 0;
         loop {
             let map_pages = self.ids.lock().next_id().map_or(u32::MAX, |id| id.0);
-            let made = slots.make_room(|| self.dirty_pages(), u64::from(map_pages), purpose);
+            let made = slots.make_room(|| self.images_to_write(), u64::from(map_pages), purpose);
             match made {
                 Err(error) if *error.kind() == ErrorKind::DiskFull => {
                     // One may be under way that has begun too early.

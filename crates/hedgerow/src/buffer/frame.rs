@@ -21,6 +21,8 @@ use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU3
 const DIRTY: u16 = 1;
 /// The frame was given to the page table and holds no pages any more.
 const RETIRED: u16 = 2;
+/// A copy of the page was handed over to a checkpoint, and neither the copy nor anything newer is in a slot.
+const HANDED_OVER: u16 = 4;
 
 /// Header of a frame.
 #[repr(C)]
@@ -111,10 +113,29 @@ impl FrameHeader {
 
     /// Notes that `slot` holds the page as it is, with an image of `epoch`.
     pub fn set_clean(&self, slot: Slot, epoch: Epoch) {
-        self.flags.store(self.flags.load(Relaxed) & !DIRTY, Relaxed);
+        self.flags.store(self.flags.load(Relaxed) & !(DIRTY | HANDED_OVER), Relaxed);
         self.clean_slot.store(slot.word(), Relaxed);
         self.clean_epoch.store(short(epoch), Relaxed);
         self.epoch.store(short(epoch), Relaxed);
+    }
+
+    /// Notes that a copy of the page was handed over to a checkpoint, and that the page, which stays dirty, is of
+    /// `epoch` from now on.
+    pub fn set_handed_over(&self, epoch: Epoch) {
+        self.flags.store(self.flags.load(Relaxed) | HANDED_OVER, Relaxed);
+        self.epoch.store(short(epoch), Relaxed);
+    }
+
+    /// Whether the copy that was handed over is what comes next: nothing newer is in a slot.
+    pub fn is_handed_over(&self) -> bool {
+        self.flags.load(Relaxed) & HANDED_OVER != 0
+    }
+
+    /// Notes that `slot` holds the copy, the page as it was in `epoch`.
+    pub fn set_image(&self, slot: Slot, epoch: Epoch) {
+        self.flags.store(self.flags.load(Relaxed) & !HANDED_OVER, Relaxed);
+        self.clean_slot.store(slot.word(), Relaxed);
+        self.clean_epoch.store(short(epoch), Relaxed);
     }
 
     /// Takes the second chance away; true if there was one.

@@ -13,6 +13,7 @@ mod failures;
 mod fault_stream;
 mod frame;
 mod free_list;
+mod hand_over;
 #[cfg(target_os = "linux")]
 mod paging;
 mod pool;

@@ -24,6 +24,7 @@ use crate::buffer::evict::EvictorState;
 use crate::buffer::failures::Failures;
 use crate::buffer::frame::{FrameHeader, SideEntry};
 use crate::buffer::free_list::FreeList;
+use crate::buffer::hand_over::HandOver;
 use crate::buffer::read_ahead::{MAX_WANTED, ReadAhead};
 use crate::buffer::retire::PartSpace;
 use crate::buffer::session::Session;
@@ -84,6 +85,7 @@ pub struct BufferPool {
     pub(super) admission: Admission,
     pub(super) counters: Counters,
     adaptation: Adaptation,
+    pub(super) handed: HandOver,
     pub(super) evict_buffer: Mutex<AlignedBuffer>,
     pub(super) flush_buffer: Mutex<AlignedBuffer>,
     /// Where images go; `None` in a store that lives in memory alone, whose pages stay.
@@ -147,6 +149,10 @@ impl BufferPool {
             admission: Admission::new(),
             counters: Counters::default(),
             adaptation: Adaptation::default(),
+            handed: {
+                let owed = slots.as_ref().map(|slots| slots.owed()).unwrap_or_default();
+                HandOver::new(owed, budget.copy_pages(), page_bytes)?
+            },
             evict_buffer: Mutex::new(buffer(budget.batch_pages())?),
             flush_buffer: Mutex::new(buffer(budget.flush_pages())?),
             slots,
@@ -221,6 +227,25 @@ impl BufferPool {
     pub(super) fn pages_ahead(&self, most: usize) -> usize {
         let clean = (self.frames() as usize).saturating_sub(self.dirty_pages());
         (clean / 8).clamp(1, most)
+    }
+
+    /// Asks for a checkpoint if so much has changed that one is due.
+    pub fn request_checkpoint_if_due(&self) {
+        self.request_checkpoint_at(self.dirty_pages());
+        if let Some(slots) = &self.slots
+            && slots.state().deltas.is_due()
+        {
+            slots.request_unless_running();
+        }
+    }
+
+    #[inline]
+    fn request_checkpoint_at(&self, dirty: usize) {
+        if let Some(slots) = &self.slots
+            && dirty as u64 + slots.images_for_next() >= self.checkpoint_pages
+        {
+            slots.request_unless_running();
+        }
     }
 
     /// Frames without a page.
@@ -534,10 +559,6 @@ impl PagePool for BufferPool {
         stay.append(record);
     }
 
-    fn try_enter(&self) -> Option<Entered<'_>> {
-        self.enter_at_once()
-    }
-
     fn scan_tally(&self, frame: FrameId) -> Option<&ScanTally> {
         Some(&self.side(frame).tally)
     }
@@ -546,17 +567,26 @@ impl PagePool for BufferPool {
         Some(&self.adaptation)
     }
 
+    #[inline(always)]
+    fn let_change(&self, frame: FrameId) -> bool {
+        !self.handed.owed.is_under_way() || self.hand_over(frame)
+    }
+
+    #[cold]
+    fn wait_to_change(&self) {
+        self.wait_for_slab();
+    }
+
     #[inline]
     fn mark_dirty(&self, frame: FrameId, epoch: Epoch) {
         let header = self.header(frame);
+        if self.handed.owed.is_under_way() {
+            self.assert_handed_over(frame);
+        }
         debug_assert!(header.latch.is_exclusive(), "a page is changed under its exclusive latch");
         if header.set_dirty(epoch) {
-            let dirty = self.dirty.fetch_add(1, AcqRel) as u64 + 1;
-            if let Some(slots) = &self.slots
-                && dirty + slots.images_since_checkpoint() >= self.checkpoint_pages
-            {
-                slots.request_checkpoint();
-            }
+            let dirty = self.dirty.fetch_add(1, AcqRel) + 1;
+            self.request_checkpoint_at(dirty);
         }
         header.note_use();
     }

@@ -27,6 +27,7 @@ fn pool(extra_bytes: u64) -> Arc<BufferPool> {
     let state = SpaceState {
         zones: Zones::create(Geometry::for_new_store(PAGE_BYTES as u32, 1).unwrap()),
         deltas: Deltas::new(96 << 10),
+        owed: Arc::default(),
         map: MapRoot::EMPTY,
         checkpoint: Epoch(0),
     };

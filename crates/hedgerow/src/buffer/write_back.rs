@@ -9,7 +9,7 @@
 //! half of its buffer.
 //!
 //! Callers: the eviction thread (cold pages, and only try-latches), the page table's growth (one
-//! page), and a checkpoint (everything, waiting for latches; writers are kept out then). Each page of a
+//! page), and a checkpoint (all that it is owed, waiting for latches; see `hand_over.rs`). Each page of a
 //! batch is independent, so an error in the middle loses nothing: what was not marked clean is dirty.
 
 use crate::buffer::pool::BufferPool;
@@ -28,7 +28,6 @@ struct Copied {
     id: PageId,
     frame: FrameId,
     version: Version,
-    epoch: Epoch,
 }
 
 /// Pages that were copied, and the images that are to be theirs.
@@ -39,25 +38,37 @@ struct Batch {
 }
 
 impl Batch {
-    /// The images, which stand one behind the other in `buffer`; neighbours in the file as one request.
     fn requests<'b>(&self, buffer: &'b [u8], page_bytes: usize) -> Vec<WriteRequest<'b>> {
-        let mut requests = Vec::new();
-        let mut start = 0;
-        for end in 1..=self.offsets.len() {
-            let joined = end < self.offsets.len()
-                && self.offsets[end] == self.offsets[end - 1] + page_bytes as u64;
-            if !joined {
-                let bytes = &buffer[start * page_bytes..end * page_bytes];
-                requests.push(WriteRequest { offset_bytes: self.offsets[start], buf: bytes });
-                start = end;
-            }
-        }
-        requests
+        requests(&self.offsets, buffer, page_bytes)
     }
 }
 
+/// The images of so many bytes that stand one behind the other in `buffer`, to be written to `offsets`;
+/// neighbours in the file as one request.
+pub(super) fn requests<'b>(
+    offsets: &[u64],
+    buffer: &'b [u8],
+    page_bytes: usize,
+) -> Vec<WriteRequest<'b>> {
+    let mut requests = Vec::new();
+    let mut start = 0;
+    for end in 1..=offsets.len() {
+        let joined = end < offsets.len() && offsets[end] == offsets[end - 1] + page_bytes as u64;
+        if !joined {
+            let bytes = &buffer[start * page_bytes..end * page_bytes];
+            requests.push(WriteRequest { offset_bytes: offsets[start], buf: bytes });
+            start = end;
+        }
+    }
+    requests
+}
+
 /// Batches of a flush after which it lets others have the buffer.
-const FLUSH_BATCHES: usize = 16;
+const FLUSH_BATCHES: usize = 2;
+/// And bytes.
+const FLUSH_BYTES: usize = 4 << 20;
+/// Frames that a flush looks at in one go.
+const LOOKED_AT: u32 = 8192;
 
 /// What a batch does about latches that are held, and with the pages afterwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -88,8 +99,18 @@ impl BufferPool {
 
     /// Writes every page that is dirty now, in the order of page ids. Returns the number of images.
     ///
-    /// While writers are kept out, nothing is dirty afterwards; else some pages may be again.
+    /// Some pages may be dirty afterwards, or again: those that were changed meanwhile, or converted or sorted by a
+    /// reader.
     pub fn flush(&self) -> Result<u64> {
+        self.flush_to(Epoch(u64::MAX), &mut || Ok(()))
+    }
+
+    /// [`Self::flush`], of pages whose last change was made in `last` or before; `between` is called now and then.
+    pub(super) fn flush_to(
+        &self,
+        last: Epoch,
+        between: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<u64> {
         let Some(slots) = &self.slots else { return Ok(0) };
         let mut written = 0;
         let mut dirty: Vec<FrameId> = Vec::new();
@@ -99,10 +120,12 @@ impl BufferPool {
         let slice = (self.frames() as usize / 8).max(batch);
         let mut from = PageId(0);
         loop {
-            let next = self.collect_dirty(from, slice, &mut dirty);
+            let next = self.collect_dirty(from, slice, last, &mut dirty, between)?;
             // Not all of it with the buffer in hand: others have a page to write now and then.
-            for chunk in dirty.chunks_mut(FLUSH_BATCHES * batch) {
-                written += self.write_batches(slots, chunk)?;
+            let chunk = (FLUSH_BATCHES * batch).min((FLUSH_BYTES / self.page_bytes).max(2));
+            for chunk in dirty.chunks_mut(chunk) {
+                written += self.write_batches(slots, chunk, last)?;
+                between()?;
             }
             match next {
                 Some(next) => from = next,
@@ -120,13 +143,23 @@ impl BufferPool {
 
     /// The dirty frames of the `most` smallest page ids from `from` on, in that order; and where to go
     /// on, if there are more.
-    fn collect_dirty(&self, from: PageId, most: usize, dirty: &mut Vec<FrameId>) -> Option<PageId> {
+    fn collect_dirty(
+        &self,
+        from: PageId,
+        most: usize,
+        last: Epoch,
+        dirty: &mut Vec<FrameId>,
+        between: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<PageId>> {
         let mut heap = std::collections::BinaryHeap::with_capacity(most + 1);
         let mut more = false;
         for frame in (0..self.frames()).map(FrameId) {
+            if frame.0 % LOOKED_AT == LOOKED_AT - 1 {
+                between()?;
+            }
             let header = self.header(frame);
             let id = header.page();
-            if !header.is_dirty() || id < from || id == PageId::NONE {
+            if !header.is_dirty() || id < from || id == PageId::NONE || header.epoch() > last {
                 continue;
             }
             heap.push((id, frame));
@@ -139,7 +172,7 @@ impl BufferPool {
         let next = sorted.last().filter(|_| more).map(|(id, _)| PageId(id.0 + 1));
         dirty.clear();
         dirty.extend(sorted.into_iter().map(|(_, frame)| frame));
-        next
+        Ok(next)
     }
 
     /// Writes one batch; returns the number of images that were recorded.
@@ -150,16 +183,17 @@ impl BufferPool {
         buffer: &mut AlignedBuffer,
         manner: Manner,
     ) -> Result<u64> {
-        let Some(batch) = self.prepare(slots, frames, buffer, manner)? else { return Ok(0) };
+        let all = Epoch(u64::MAX);
+        let Some(batch) = self.prepare(slots, frames, buffer, manner, all)? else { return Ok(0) };
         match slots.file().write_batch(&batch.requests(buffer, self.page_bytes)) {
             Ok(()) => Ok(self.record(batch, manner)),
             Err(error) => Err(self.give_up(slots, [Some(batch)], error)),
         }
     }
 
-    /// Writes these pages in batches of half the flush buffer, two at a time; returns the number of
-    /// images that were recorded.
-    fn write_batches(&self, slots: &SlotStore, frames: &mut [FrameId]) -> Result<u64> {
+    /// Writes those of these pages whose last change was made in `last` or before, in batches of half the flush
+    /// buffer, two at a time; returns the number of images that were recorded.
+    fn write_batches(&self, slots: &SlotStore, frames: &mut [FrameId], last: Epoch) -> Result<u64> {
         let mut buffer = self.flush_buffer.lock();
         let half = self.budget().flush_pages() / 2;
         let (mut full, mut spare) = buffer.split_at_mut(half * self.page_bytes);
@@ -170,7 +204,7 @@ impl BufferPool {
         loop {
             let Some(batch) = ready.take() else {
                 let Some(chunk) = chunks.next() else { break };
-                ready = self.prepare(slots, chunk, full, Manner::Flush)?;
+                ready = self.prepare(slots, chunk, full, Manner::Flush, last)?;
                 continue;
             };
             let mut next = Ok(None);
@@ -178,7 +212,7 @@ impl BufferPool {
             let ended = slots.file().write_batch_beside(&requests, &mut || {
                 recorded += written.take().map_or(0, |batch| self.record(batch, Manner::Flush));
                 if let Some(chunk) = chunks.next() {
-                    next = self.prepare(slots, chunk, spare, Manner::Flush);
+                    next = self.prepare(slots, chunk, spare, Manner::Flush, last);
                 }
             });
             drop(requests);
@@ -198,21 +232,22 @@ impl BufferPool {
         Ok(recorded + written.map_or(0, |batch| self.record(batch, Manner::Flush)))
     }
 
-    /// Copies the pages that are dirty, finds slots for the images, and completes these. `None`: there
-    /// is nothing to write.
+    /// Copies the pages that are dirty and were not changed after `last`, finds slots for the images, and
+    /// completes these. `None`: there is nothing to write.
     fn prepare(
         &self,
         slots: &SlotStore,
         frames: &mut [FrameId],
         buffer: &mut [u8],
         manner: Manner,
+        last: Epoch,
     ) -> Result<Option<Batch>> {
         self.check_poison()?;
         self.check_writable()?;
         // Each key is read once: a frame may change its page meanwhile, and a sort whose keys change
         // under it may panic.
         frames.sort_by_cached_key(|frame| self.header(*frame).page());
-        let copied = self.copy_pages(frames, buffer, manner);
+        let copied = self.copy_pages(frames, buffer, manner, last);
         if copied.is_empty() {
             return Ok(None);
         }
@@ -255,7 +290,18 @@ impl BufferPool {
         batches: [Option<Batch>; N],
         error: Error,
     ) -> Error {
-        for slot in batches.into_iter().flatten().flat_map(|batch| batch.images) {
+        let images = batches.into_iter().flatten().flat_map(|batch| batch.images);
+        self.discard_images(slots, images, error)
+    }
+
+    /// The same, of images.
+    pub(super) fn discard_images(
+        &self,
+        slots: &SlotStore,
+        images: impl IntoIterator<Item = Slot>,
+        error: Error,
+    ) -> Error {
+        for slot in images {
             slots.discard(slot);
         }
         // A full disk is a state that passes; anything else leaves us in doubt about the file.
@@ -265,7 +311,13 @@ impl BufferPool {
         error
     }
 
-    fn copy_pages(&self, frames: &[FrameId], buffer: &mut [u8], manner: Manner) -> Vec<Copied> {
+    fn copy_pages(
+        &self,
+        frames: &[FrameId],
+        buffer: &mut [u8],
+        manner: Manner,
+        last: Epoch,
+    ) -> Vec<Copied> {
         let mut copied = Vec::with_capacity(frames.len());
         let mut images = buffer.chunks_exact_mut(self.page_bytes);
         for frame in frames {
@@ -278,7 +330,7 @@ impl BufferPool {
             };
             let Some(guard) = guard else { continue };
             let id = header.page();
-            if id == PageId::NONE || !header.is_dirty() {
+            if id == PageId::NONE || !header.is_dirty() || header.epoch() > last {
                 continue;
             }
             let image = images.next().expect("a batch has at most as many pages as its buffer");
@@ -286,7 +338,7 @@ impl BufferPool {
             image.copy_from_slice(unsafe { self.bytes(*frame).as_slice() });
             debug_assert_eq!(header::page_id(image), id, "a page knows its own name");
             let version = guard.version();
-            copied.push(Copied { id, frame: *frame, version, epoch: header.epoch() });
+            copied.push(Copied { id, frame: *frame, version });
             drop(guard);
         }
         copied
@@ -310,17 +362,20 @@ impl BufferPool {
             return false;
         }
         debug_assert_eq!(header.page(), page.id);
+        // As it is now: it may have been handed over since it was copied, and not changed.
+        let epoch = header.epoch();
         let (old, old_epoch) = header.clean();
+        let count = || {
+            self.dirty.fetch_sub(1, AcqRel);
+        };
         if let Some(slots) = &self.slots
-            && let Err(error) = slots.image_written(page.id, page.epoch, slot, old, old_epoch)
+            && let Err(error) = slots.image_written(page.id, epoch, slot, old, old_epoch, count)
         {
             self.set_poisoned(&error);
             guard.release_unchanged();
             return false;
         }
-        // The count first: a checkpoint that finds no dirty frame goes on to look at the count.
-        self.dirty.fetch_sub(1, AcqRel);
-        header.set_clean(slot, page.epoch);
+        header.set_clean(slot, epoch);
         let side = self.side(page.frame);
         if manner == Manner::Evict && !header.is_used() && !side.is_pinned() {
             self.evict_latched(page.frame);
@@ -330,16 +385,5 @@ impl BufferPool {
             guard.release_unchanged();
         }
         true
-    }
-
-    /// Asserts what a checkpoint relies on: nothing is dirty.
-    pub fn assert_clean(&self) -> Result<()> {
-        if self.dirty_pages() != 0 {
-            return Err(Error::new(
-                ErrorKind::Poisoned,
-                "pages were changed while a checkpoint kept writers out",
-            ));
-        }
-        Ok(())
     }
 }

@@ -121,6 +121,7 @@ impl Options {
             log: self.log,
             log_interval: self.log_interval,
             log_limit_bytes: self.log_limit_bytes.max(MIN_LOG_LIMIT_BYTES),
+            recovery_target: self.recovery_target,
             log_segment_blocks: self.log_segment_blocks,
         }
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 const FALLBACK_LIMIT_BYTES: u64 = 256 << 20;
 const DEFAULT_LOG_INTERVAL: Duration = Duration::from_millis(100);
 const DEFAULT_LOG_LIMIT_BYTES: u64 = 1 << 30;
+const DEFAULT_RECOVERY_TARGET: Duration = Duration::from_secs(10);
 
 /// Options for opening or creating a database.
 ///
@@ -32,6 +33,7 @@ pub struct Options {
     pub(crate) log: bool,
     pub(crate) log_interval: Duration,
     pub(crate) log_limit_bytes: u64,
+    pub(crate) recovery_target: Duration,
     pub(crate) log_segment_blocks: Option<u32>,
     pub(crate) durability: Durability,
 }
@@ -69,6 +71,7 @@ impl Options {
             log: true,
             log_interval: DEFAULT_LOG_INTERVAL,
             log_limit_bytes: DEFAULT_LOG_LIMIT_BYTES,
+            recovery_target: DEFAULT_RECOVERY_TARGET,
             log_segment_blocks: None,
             durability: Durability::default(),
         }
@@ -139,8 +142,16 @@ impl Options {
         self
     }
 
-    /// The most bytes that the log may hold since the last checkpoint; one is taken at half of it, and changes
-    /// wait at the whole. Default: 1 GiB. Less log opens faster after a crash, and writes more checkpoints.
+    /// How long opening may take after a crash: a checkpoint is taken when half as long would be needed to replay
+    /// what the log has. Default: 10 seconds. Less writes more checkpoints, and so more bytes for each change;
+    /// `docs/recovery.md` has a table.
+    pub fn recovery_target(mut self, time: Duration) -> Options {
+        self.recovery_target = time;
+        self
+    }
+
+    /// The most bytes that the log may hold since the last checkpoint; one is taken at half of it. From there on
+    /// changes are slowed down, the more the fuller it is, and at the whole they wait. Default: 1 GiB.
     pub fn log_limit_bytes(mut self, bytes: u64) -> Options {
         self.log_limit_bytes = bytes;
         self

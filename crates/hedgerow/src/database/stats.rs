@@ -27,6 +27,8 @@ pub struct Stats {
     pub log_file_bytes: u64,
     /// Bytes that the log holds since the last checkpoint.
     pub log_used_bytes: u64,
+    /// Times that a change was made to wait because the log is more than half full.
+    pub log_held_up: u64,
     /// Bytes of a page.
     pub page_bytes: u64,
 }
@@ -93,6 +95,7 @@ impl Stats {
             file_bytes: store.file_bytes(),
             log_file_bytes: store.log().map_or(0, |log| log.file_bytes()),
             log_used_bytes: store.log().map_or(0, |log| log.fill().0),
+            log_held_up: store.log().map_or(0, |log| log.held_up()),
             page_bytes,
         }
     }

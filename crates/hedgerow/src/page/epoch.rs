@@ -11,8 +11,9 @@
 //! the checkpoint's heavy (`primitive::asymmetric`): a locked instruction would wait for whatever loads of the
 //! leaf are still on their way.
 //!
-//! At present a checkpoint also keeps new writers out while it runs ([`Epochs::stop`]); nothing but
-//! [`Epochs::enter`] knows this. `Send + Sync`; nothing is latched while one waits here.
+//! While those inside leave, a checkpoint also keeps new writers out ([`Epochs::stop`]), so that no two epochs
+//! are in use at a time; nothing but [`Epochs::enter`] knows this. `Send + Sync`; nothing is latched while one
+//! waits here.
 
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -75,14 +76,6 @@ impl Epochs {
                 Some(None) => self.wait_until_open(),
                 None => return self.enter_elsewhere(),
             }
-        }
-    }
-
-    /// Enters the current epoch, unless writers are stopped or there is no slot at hand.
-    pub fn try_enter(&self) -> Option<Stay<'_>> {
-        match self.try_own_slot() {
-            Some(entered) => entered,
-            None => self.try_shared_slot(thread::id()).flatten(),
         }
     }
 
@@ -280,12 +273,12 @@ mod tests {
     fn a_thread_that_is_inside_already_takes_a_shared_slot() {
         let epochs = Epochs::new(Epoch(7));
         let first = epochs.enter();
-        let second = epochs.try_enter().expect("one of the shared slots");
+        let second = epochs.enter();
         let stays: Vec<_> = (1..SHARED_SLOTS).map(|_| epochs.enter()).collect();
         assert!(stays.iter().chain([&first, &second]).all(|s| s.epoch() == Epoch(7)));
-        assert!(epochs.try_enter().is_none(), "all are taken");
+        assert!((0..SHARED_SLOTS).all(|n| epochs.try_shared_slot(n).is_none()), "all are taken");
         drop((first, second, stays));
         assert_eq!(epochs.stop().ended(), Epoch(7));
-        assert!(epochs.try_enter().is_some());
+        assert_eq!(epochs.enter().epoch(), Epoch(8));
     }
 }

@@ -29,6 +29,8 @@ pub enum Restart {
     Corrupt(PageId),
     /// A validated read found the page in other hands: freed, or given to another tree.
     Foreign(PageId),
+    /// A checkpoint has to have the page as it is, and there is no room for a copy: [`PagePool::wait_to_change`].
+    Owed,
 }
 
 /// What is left of an [`OptimisticPage`] when its borrow of the pool has to end: a place and a
@@ -151,8 +153,18 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
         if self.head.latch().validate(self.version) { Ok(()) } else { Err(Restart::Conflict) }
     }
 
-    /// Latches the page exclusively if it has not changed since; never waits.
+    /// Latches the page exclusively, to change it, if it has not changed since; never waits. The caller is
+    /// inside of an epoch.
+    #[inline]
     pub fn upgrade(self) -> Result<ExclusivePage<'p, P>, Restart> {
+        let page = self.upgrade_to_rearrange()?;
+        page.let_change()
+    }
+
+    /// Latches the page exclusively, if it has not changed since, in order to change its layout or the order of
+    /// its records, and nothing that a checkpoint would have to know; never waits.
+    #[inline]
+    pub fn upgrade_to_rearrange(self) -> Result<ExclusivePage<'p, P>, Restart> {
         match self.head.latch().try_upgrade(self.version) {
             Some(guard) => Ok(ExclusivePage::new(self.pool, self.frame, self.id, guard)),
             None => Err(Restart::Conflict),
@@ -234,9 +246,9 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
         ExclusivePage { pool, frame, id, guard: Some(guard), copy: None }
     }
 
-    /// Latches page `id` exclusively, waiting (bounded by `keep_waiting`) for others to leave. Gives
-    /// up when the frame no longer holds the page: it may be part of a reservation by then, whose
-    /// owner waits for a checkpoint that waits for this thread to leave its epoch.
+    /// Latches page `id` exclusively, to change it, waiting (bounded by `keep_waiting`) for others to leave. The
+    /// caller is inside of an epoch. Gives up when the frame no longer holds the page: it may be part of a
+    /// reservation by then, whose owner waits for a checkpoint that waits for this thread to leave its epoch.
     pub fn wait(
         pool: &'p P,
         id: PageId,
@@ -249,7 +261,17 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
             guard.release_unchanged();
             return Err(Restart::Conflict);
         }
-        Ok(ExclusivePage::new(pool, frame, id, guard))
+        ExclusivePage::new(pool, frame, id, guard).let_change()
+    }
+
+    /// The page, if it may be changed now.
+    #[inline(always)]
+    fn let_change(self) -> Result<Self, Restart> {
+        if self.pool.let_change(self.frame) {
+            return Ok(self);
+        }
+        self.release_unchanged();
+        Err(Restart::Owed)
     }
 
     /// The page's id.
@@ -281,7 +303,7 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
     }
 
     /// The bytes, to change, for the pool, and for changes that are none logically (another layout, or
-    /// another order, of the same records), which are made within an epoch: nothing is marked or stamped.
+    /// another order, of the same records), which any image may have or not: nothing is marked or stamped.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if PUBLISH {
             if self.copy.is_none() {

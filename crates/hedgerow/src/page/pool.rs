@@ -3,12 +3,12 @@
 //! The buffer pool implements [`PagePool`]; so do a heap of pages for tests, and other translations
 //! that it is compared with. The rules (who may wait, and holding what) are these:
 //!
-//! - *Nothing is waited for while a page is latched.* [`PoolSession::fault`], [`PoolSession::reserve`]
-//!   and [`PagePool::enter`] may wait, so the caller holds no latch, and for the first two no epoch.
+//! - *Nothing is waited for while a page is latched.* [`PoolSession::fault`], [`PoolSession::reserve`],
+//!   [`PagePool::wait_to_change`] and [`PagePool::enter`] may wait, so the caller holds no latch, and no epoch.
 //! - A translation is a guess until the frame's latch word was read and the frame still names the
 //!   page; [`crate::page::OptimisticPage::open`] does this in the right order.
-//! - A page is changed only under its exclusive latch, and its records only after
-//!   [`PagePool::mark_dirty`].
+//! - A page is changed only under its exclusive latch, and its records only after [`PagePool::let_change`], which
+//!   latching it to change does, and [`PagePool::mark_dirty`].
 
 use crate::error::Result;
 use crate::page::guard::ExclusivePage;
@@ -113,10 +113,6 @@ pub trait PagePool: Send + Sync + Sized + 'static {
     /// nothing. Nothing happens where there is no log.
     fn append(&self, _stay: &Self::EpochGuard<'_>, _record: &Record<'_>) {}
 
-    /// [`Self::enter`], for what need not be done: `None` where that would wait or fail. The caller may
-    /// not be inside already.
-    fn try_enter(&self) -> Option<Self::EpochGuard<'_>>;
-
     /// How common scans are in the leaf of a frame, if the pool keeps count.
     fn scan_tally(&self, _frame: FrameId) -> Option<&ScanTally> {
         None
@@ -126,6 +122,17 @@ pub trait PagePool: Send + Sync + Sized + 'static {
     fn adaptation(&self) -> Option<&Adaptation> {
         None
     }
+
+    /// Whether the page in a frame may be changed, under its exclusive latch and inside of an epoch: a checkpoint
+    /// that has to have it as it is gets a copy. False: there is no room for one. Never waits.
+    #[inline(always)]
+    fn let_change(&self, _frame: FrameId) -> bool {
+        true
+    }
+
+    /// Waits until there may be room for what [`Self::let_change`] had none for. The caller has latched nothing and
+    /// is not inside of an epoch.
+    fn wait_to_change(&self) {}
 
     /// Notes under the page's exclusive latch that it is about to change in `epoch`.
     fn mark_dirty(&self, frame: FrameId, epoch: Epoch);

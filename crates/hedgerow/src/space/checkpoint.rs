@@ -330,7 +330,8 @@ impl Zones {
         }
     }
 
-    /// The checkpoint that was begun is durable: its superblock is synced. Frees what waited for it.
+    /// The checkpoint that was begun is durable: its superblock is synced. What waited for that,
+    /// [`Self::free_ripe`] frees.
     pub fn checkpoint_durable(&mut self) -> Result<()> {
         let Some(staged) = self.staged.take() else { return Ok(()) };
         let plan = staged.plan.expect("the table was planned and written");
@@ -359,12 +360,19 @@ impl Zones {
         for part in left.into_iter().filter(|part| !part.slot.is_none()) {
             self.supersede(part.slot, part.born, staged.epoch)?;
         }
-        let mut free = Vec::new();
-        self.quarantine.checkpoint_durable(staged.epoch, |unit, units| free.push((unit, units)));
+        self.quarantine.checkpoint_durable(staged.epoch);
+        Ok(())
+    }
+
+    /// Frees up to `most` of the slots that waited for a checkpoint that is durable now. False: there are no
+    /// more.
+    pub fn free_ripe(&mut self, most: usize) -> bool {
+        let mut free = Vec::with_capacity(most);
+        let more = self.quarantine.release_ripe(most, |unit, units| free.push((unit, units)));
         for (unit, units) in free {
             self.release(unit, units);
         }
-        Ok(())
+        more
     }
 
     /// The checkpoint that was begun failed before its superblock was written: the space is as if

@@ -88,8 +88,8 @@ impl Deltas {
         TakenDelta { epoch, changes, entries }
     }
 
-    /// The checkpoint that took this is durable.
-    pub fn done(&mut self, taken: TakenDelta) {
+    /// The checkpoint that took this is durable: it may be dropped, which takes its time, and without a lock.
+    pub fn done(&mut self, taken: &TakenDelta) {
         self.taken -= taken.entries;
     }
 
@@ -135,7 +135,7 @@ mod tests {
         );
         assert_eq!(deltas.memory_bytes(), 5 * ENTRY_BYTES, "what is taken still counts");
         assert!(deltas.is_empty_to(Epoch(2)) && !deltas.is_empty_to(Epoch(3)));
-        deltas.done(taken);
+        deltas.done(&taken);
         assert_eq!(deltas.memory_bytes(), ENTRY_BYTES);
     }
 
@@ -167,7 +167,7 @@ mod tests {
         }
         assert!(deltas.is_full());
         let taken = deltas.take(Epoch(1));
-        deltas.done(taken);
+        deltas.done(&taken);
         assert!(!deltas.is_due());
     }
 }

@@ -12,7 +12,7 @@
 //!   system.
 //! - [`room`]: what writers may change, so that the next checkpoint has room for all of it.
 //! - [`audit`]: accounts for every byte.
-//! - [`delta`]: what changed in the map, by epoch, until a checkpoint takes it.
+//! - [`delta`]: what changed in the map, by epoch, until a checkpoint takes it; [`owed`]: what has to be in it yet.
 //! - [`page_ids`]: which page ids are free.
 //!
 //! One fact carries the whole: *a slot that a durable or pinned checkpoint needs is never written*.
@@ -23,6 +23,7 @@ pub mod checkpoint;
 pub mod delta;
 pub mod geometry;
 pub mod map;
+pub mod owed;
 pub mod page_ids;
 pub mod part;
 pub mod quarantine;
@@ -37,6 +38,7 @@ pub use audit::SpaceReport;
 pub use delta::{Deltas, TakenDelta};
 pub use geometry::{Geometry, HEADER_REGION_BYTES};
 pub use map::{MapRoot, PartIo};
+pub use owed::Owed;
 pub use page_ids::PageIds;
 pub use part::{PartBytes, PartKind};
 pub use table::{LoadGroup, TableRoot};

@@ -32,7 +32,7 @@ const RUN_SHIFT: u32 = 40;
 #[derive(Debug)]
 pub struct Quarantine {
     durable: Epoch,
-    /// By the epoch of the superseding image; all of them later than `durable`.
+    /// By the epoch of the superseding image. Those up to `durable` are ripe: [`Self::release_ripe`].
     waiting: BTreeMap<Epoch, Vec<Waiting>>,
     pins: BTreeMap<Epoch, u32>,
     /// By the first and the last pin that needs them.
@@ -77,28 +77,43 @@ impl Quarantine {
         false
     }
 
-    /// Notes that checkpoint `checkpoint` is durable; calls `release` for each run that became free.
-    pub fn checkpoint_durable(&mut self, checkpoint: Epoch, mut release: impl FnMut(u64, u32)) {
+    /// Notes that checkpoint `checkpoint` is durable. What that makes ripe, [`Self::release_ripe`] gives free.
+    pub fn checkpoint_durable(&mut self, checkpoint: Epoch) {
         assert!(checkpoint > self.durable, "checkpoints become durable in order");
         self.durable = checkpoint;
-        let later = self.waiting.split_off(&checkpoint.next());
-        for (superseding, runs) in std::mem::replace(&mut self.waiting, later) {
-            for Waiting { run, born } in runs {
-                let (start, len) = (run & ((1 << RUN_SHIFT) - 1), (run >> RUN_SHIFT) as u32);
-                let mut needed = self.pins.range(born..superseding).map(|(&pin, _)| pin);
-                if let Some(first) = needed.next() {
-                    let last = needed.next_back().unwrap_or(first);
-                    let set = self.pinned.entry((first, last)).or_default();
-                    let before = set.len();
-                    set.insert(start, len);
-                    // A crafted file may have two pages in one slot: count what went in.
-                    self.units -= u64::from(len) - (set.len() - before);
-                } else {
-                    self.units -= u64::from(len);
-                    release(start, len);
-                }
+    }
+
+    /// Takes up to `most` ripe runs out, and calls `release` for each of them that no pin needs. False: there are
+    /// no more. In pieces, so that others get at the lock around it in between.
+    pub fn release_ripe(&mut self, most: usize, mut release: impl FnMut(u64, u32)) -> bool {
+        let mut left = most;
+        while let Some(mut ripe) = self.waiting.first_entry()
+            && *ripe.key() <= self.durable
+        {
+            let superseding = *ripe.key();
+            let Some(Waiting { run, born }) = ripe.get_mut().pop() else {
+                ripe.remove();
+                continue;
+            };
+            let (start, len) = (run & ((1 << RUN_SHIFT) - 1), (run >> RUN_SHIFT) as u32);
+            let mut needed = self.pins.range(born..superseding).map(|(&pin, _)| pin);
+            if let Some(first) = needed.next() {
+                let last = needed.next_back().unwrap_or(first);
+                let set = self.pinned.entry((first, last)).or_default();
+                let before = set.len();
+                set.insert(start, len);
+                // A crafted file may have two pages in one slot: count what went in.
+                self.units -= u64::from(len) - (set.len() - before);
+            } else {
+                self.units -= u64::from(len);
+                release(start, len);
+            }
+            left -= 1;
+            if left == 0 {
+                return true;
             }
         }
+        false
     }
 
     /// Pins the newest durable checkpoint: its slots stay as they are until [`Self::unpin`]. Pins
@@ -171,6 +186,12 @@ mod tests {
         |start, len| out.extend(start..start + u64::from(len))
     }
 
+    fn durable(q: &mut Quarantine, checkpoint: Epoch, mut release: impl FnMut(u64, u32)) {
+        q.checkpoint_durable(checkpoint);
+        // One at a time is what no caller does, and all the same as all at once.
+        while q.release_ripe(1, &mut release) {}
+    }
+
     #[test]
     fn a_slot_waits_for_the_checkpoint_that_supersedes_it() {
         let mut q = Quarantine::new(Epoch(3));
@@ -179,11 +200,11 @@ mod tests {
         assert!(!q.supersede(30, 1, Epoch(4), Epoch(6)));
         assert_eq!(q.units(), 3);
         let mut free = Vec::new();
-        q.checkpoint_durable(Epoch(4), release_into(&mut free));
+        durable(&mut q, Epoch(4), release_into(&mut free));
         assert_eq!(free, []);
-        q.checkpoint_durable(Epoch(5), release_into(&mut free));
+        durable(&mut q, Epoch(5), release_into(&mut free));
         assert_eq!(free, [20, 21]);
-        q.checkpoint_durable(Epoch(7), release_into(&mut free));
+        durable(&mut q, Epoch(7), release_into(&mut free));
         assert_eq!(free, [20, 21, 30]);
         assert_eq!(q.units(), 0);
     }
@@ -196,17 +217,17 @@ mod tests {
         q.supersede(2, 1, Epoch(2), Epoch(4));
         q.supersede(3, 1, Epoch(3), Epoch(4));
         let mut free = Vec::new();
-        q.checkpoint_durable(Epoch(3), release_into(&mut free));
+        durable(&mut q, Epoch(3), release_into(&mut free));
         assert_eq!(free, []);
         assert_eq!(q.pin(), Epoch(3));
-        q.checkpoint_durable(Epoch(4), release_into(&mut free));
+        durable(&mut q, Epoch(4), release_into(&mut free));
         assert_eq!(free, [], "3 is in checkpoint 3, 1 and 2 in checkpoint 2");
         q.unpin(Epoch(3), release_into(&mut free)).unwrap();
         assert_eq!(free, [3]);
         assert_eq!(q.pin(), Epoch(4));
         q.supersede(4, 1, Epoch(3), Epoch(5));
         q.supersede(5, 1, Epoch(1), Epoch(5));
-        q.checkpoint_durable(Epoch(5), release_into(&mut free));
+        durable(&mut q, Epoch(5), release_into(&mut free));
         q.unpin(Epoch(2), release_into(&mut free)).unwrap();
         assert_eq!(free, [3, 1, 2], "5 passed on to the pin of checkpoint 4");
         q.unpin(Epoch(4), release_into(&mut free)).unwrap();
@@ -222,7 +243,7 @@ mod tests {
         q.pin();
         q.supersede(1, 1, Epoch(1), Epoch(2));
         let mut free = Vec::new();
-        q.checkpoint_durable(Epoch(2), release_into(&mut free));
+        durable(&mut q, Epoch(2), release_into(&mut free));
         q.unpin(Epoch(1), release_into(&mut free)).unwrap();
         assert_eq!(free, []);
         q.unpin(Epoch(1), release_into(&mut free)).unwrap();

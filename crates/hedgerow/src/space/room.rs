@@ -15,7 +15,7 @@
 
 use super::geometry::PART_CONTENT_WORDS;
 use super::slot_store::SlotStore;
-use super::zones::{Growth, Zones};
+use super::zones::{Growth, Want, Zones};
 use crate::error::Result;
 use crate::types::{PART_BYTES, Purpose};
 use hedgerow_sync::primitive::Arc;
@@ -83,6 +83,22 @@ impl SlotStore {
         let (mut growth, mut refusal) = (Growth::Allowed, None);
         while !self.has_room(dirty(), purpose) {
             let want = self.state().zones.want_room(growth);
+            self.provide(want, &mut growth, &mut refusal)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for `ahead` pages more than are needed now, so that writers seldom have to. Not if the disk is full:
+    /// who needs room finds out.
+    ///
+    /// Errors: `Io`; `Corrupted`.
+    pub fn make_room_ahead(&self, to_write: usize, ahead: usize) -> Result<()> {
+        let (mut growth, mut refusal) = (Growth::Allowed, None);
+        while growth == Growth::Allowed && !self.has_room(to_write + ahead, Purpose::Take) {
+            let want = self.state().zones.want_room(growth);
+            if want == Want::Full || want == Want::Truncating {
+                break;
+            }
             self.provide(want, &mut growth, &mut refusal)?;
         }
         Ok(())

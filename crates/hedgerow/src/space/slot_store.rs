@@ -14,6 +14,7 @@ use crate::page::header;
 use crate::space::audit::SpaceReport;
 use crate::space::delta::{Deltas, TakenDelta};
 use crate::space::map::{MapRoot, MapView, PartIo};
+use crate::space::owed::Owed;
 use crate::space::part::{self, PartBytes};
 use crate::space::room::Room;
 use crate::space::table::LoadGroup;
@@ -46,6 +47,8 @@ pub struct SpaceState {
     pub zones: Zones,
     /// The page map's changes.
     pub deltas: Deltas,
+    /// What the checkpoint under way waits for; shared with the buffer pool.
+    pub owed: Arc<Owed>,
     /// The map of the last durable checkpoint.
     pub map: MapRoot,
     /// The last durable checkpoint.
@@ -72,8 +75,10 @@ pub struct SlotStore {
     state: Mutex<SpaceState>,
     pub(super) room: Room,
     full: AtomicBool,
-    /// Images recorded since the last checkpoint.
+    /// Images recorded since the last checkpoint took those before.
     images: Figure,
+    /// Of these, images of the epoch after that of the checkpoint under way.
+    later_images: Figure,
     /// How many creations of keyspaces keep checkpoints out, so that nobody may wait for one.
     unhindered: AtomicUsize,
     /// How the last checkpoint ended, for those who wait for room that it was to make.
@@ -81,6 +86,8 @@ pub struct SlotStore {
     ended: Condvar,
     due: Mutex<Due>,
     wake: Condvar,
+    /// A checkpoint is under way, from its cut to its end.
+    is_running: AtomicBool,
     /// There is a thread that takes checkpoints.
     is_attended: AtomicBool,
 }
@@ -122,11 +129,13 @@ impl SlotStore {
             state: Mutex::new(state),
             full: AtomicBool::new(false),
             images: Figure::new(0),
+            later_images: Figure::new(0),
             unhindered: AtomicUsize::new(0),
             outcome: Mutex::new(Outcome::default()),
             ended: Condvar::new(),
             due: Mutex::new(Due::default()),
             wake: Condvar::new(),
+            is_running: AtomicBool::new(false),
             is_attended: AtomicBool::new(false),
         }
     }
@@ -134,6 +143,11 @@ impl SlotStore {
     /// The file.
     pub fn file(&self) -> &Arc<dyn File> {
         &self.file
+    }
+
+    /// What the checkpoint under way is owed.
+    pub fn owed(&self) -> Arc<Owed> {
+        self.state.lock().owed.clone()
     }
 
     /// Allocator, deltas and map, locked. No I/O under it.
@@ -256,7 +270,8 @@ impl SlotStore {
         state.zones.give_back(slot.offset_bytes(), slot.len_bytes() as u32);
     }
 
-    /// Records that the image of `id` of `epoch` is in `slot`, in place of `old` (of `old_epoch`).
+    /// Records that the image of `id` of `epoch` is in `slot`, in place of `old` (of `old_epoch`). `count` counts
+    /// the page as clean: under the lock under which [`Owed`] is kept.
     pub fn image_written(
         &self,
         id: PageId,
@@ -264,10 +279,36 @@ impl SlotStore {
         slot: Slot,
         old: Slot,
         old_epoch: Epoch,
+        count: impl FnOnce(),
     ) -> Result<()> {
         let mut state = self.state.lock();
         if !old.is_none() {
             state.zones.supersede(old, old_epoch, epoch)?;
+        }
+        state.deltas.record(epoch, id, slot);
+        if !state.owed.image_written(epoch) {
+            self.later_images.fetch_add(1, AcqRel);
+        }
+        count();
+        self.images.fetch_add(1, AcqRel);
+        self.after_record(&state);
+        Ok(())
+    }
+
+    /// Records that a copy of `id` that was handed over to the checkpoint that has ended `epoch` is in `slot`, in
+    /// place of `before`; or, if there is none, behind an image of the next epoch, or a tombstone.
+    pub fn copy_written(
+        &self,
+        id: PageId,
+        epoch: Epoch,
+        slot: Slot,
+        before: Option<(Slot, Epoch)>,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        match before {
+            None => state.zones.supersede(slot, epoch, epoch.next())?,
+            Some((Slot::NONE, _)) => {}
+            Some((old, old_epoch)) => state.zones.supersede(old, old_epoch, epoch)?,
         }
         state.deltas.record(epoch, id, slot);
         self.images.fetch_add(1, AcqRel);
@@ -291,7 +332,7 @@ impl SlotStore {
             self.full.store(true, Release);
         }
         if state.deltas.is_due() {
-            self.request_checkpoint();
+            self.request_unless_running();
         }
     }
 
@@ -313,7 +354,7 @@ impl SlotStore {
     fn wait_for_checkpoint(&self) -> Result<()> {
         let before = self.outcome.lock().count;
         for round in 0..DELTA_WAITS {
-            self.request_checkpoint();
+            self.request_unless_running();
             let mut outcome = self.outcome.lock();
             if let Some(error) = &outcome.failure
                 && (outcome.count != before || round >= OLD_FAILURE_WAITS)
@@ -370,10 +411,37 @@ impl SlotStore {
         }
     }
 
-    /// Images recorded since the last checkpoint was taken.
+    /// Asks for a checkpoint, unless one is under way: what it has not got is looked at again when it ends.
+    pub fn request_unless_running(&self) {
+        if !self.is_running.load(Acquire) {
+            self.request_checkpoint();
+        }
+    }
+
+    /// A checkpoint is under way until the value is dropped.
+    pub fn checkpoint_begins(&self) -> Running<'_> {
+        self.is_running.store(true, Release);
+        Running(self)
+    }
+
+    /// Images recorded since the last checkpoint took those before.
     #[inline]
     pub fn images_since_checkpoint(&self) -> u64 {
         self.images.load(Acquire)
+    }
+
+    /// Images recorded since the last checkpoint began, or the one under way: those that the next one will take.
+    #[inline]
+    pub fn images_for_next(&self) -> u64 {
+        self.later_images.load(Acquire)
+    }
+
+    /// From now on all pages that are dirty are owed to the checkpoint that has ended `epoch`. Nobody changes
+    /// any meanwhile.
+    pub fn owe(&self, epoch: Epoch, dirty: impl FnOnce() -> usize) {
+        let state = self.state.lock();
+        state.owed.begin(epoch, dirty());
+        self.later_images.store(0, Release);
     }
 
     /// Waits until a checkpoint is wanted; false when the store closes.
@@ -395,8 +463,9 @@ impl SlotStore {
 
     /// Takes the changes of all epochs up to `epoch`.
     pub fn take_delta(&self, epoch: Epoch) -> TakenDelta {
-        self.images.store(0, Release);
-        self.state.lock().deltas.take(epoch)
+        let mut state = self.state.lock();
+        self.images.store(self.later_images.load(Acquire), Release);
+        state.deltas.take(epoch)
     }
 
     /// Tells how a checkpoint ended to those who wait for it.
@@ -441,6 +510,16 @@ impl SlotStore {
     /// Accounts for the bytes of the file.
     pub fn report(&self) -> SpaceReport {
         self.state.lock().zones.report()
+    }
+}
+
+/// See [`SlotStore::checkpoint_begins`].
+#[must_use]
+pub struct Running<'s>(&'s SlotStore);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.is_running.store(false, Release);
     }
 }
 
@@ -525,6 +604,7 @@ mod tests {
         let state = SpaceState {
             zones: Zones::create(Geometry::for_new_store(4096, 1).unwrap()),
             deltas: Deltas::new(0),
+            owed: Arc::default(),
             map: MapRoot::EMPTY,
             checkpoint: Epoch(0),
         };
@@ -539,7 +619,7 @@ mod tests {
 
     fn goes_well(slots: &SlotStore) {
         let taken = slots.take_delta(Epoch(1));
-        slots.state().deltas.done(taken);
+        slots.state().deltas.done(&taken);
         slots.checkpoint_ended(Ok(()));
     }
 

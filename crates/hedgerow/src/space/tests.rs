@@ -244,7 +244,8 @@ impl Rig {
         let table = self.zones.table_root(&root.table);
         let (next, free_ids) = (self.ids.next_id(), self.ids.free_count());
         self.zones.checkpoint_durable().expect("nothing is damaged");
-        self.deltas.done(taken);
+        while self.zones.free_ripe(7) {}
+        self.deltas.done(&taken);
         let pages = self.live.iter().map(|(&id, &(slot, _))| (id, slot)).collect();
         self.durable = Kept { root: Root { epoch, map, table, next, free_ids }, pages };
         Ok(())

@@ -2,13 +2,14 @@
 //!
 //! The order, each step of which the next relies on:
 //!
-//! 1. flush dirty pages while writers run, several times if need be, so that little is left for step 3;
-//! 2. keep keyspaces from being created, end the epoch, keep writers out;
-//! 3. flush what is dirty: every image of an epoch <= E is in a slot now; take the delta; let writers in;
+//! 1. keep keyspaces from being created, end the epoch, keep writers out until nobody is left in it;
+//! 2. note what belongs to the checkpoint besides pages, and that all dirty pages are owed to it; let writers in;
+//! 3. write what is owed, pages and copies (`buffer/hand_over.rs`), beside writers: every image of an epoch <= E is
+//!    in a slot now; take the delta;
 //! 4. write the parts of the page map that changed, then those of the zone table, to free slots;
-//! 5. wait until the log is durable up to where it stood in step 3; sync;
+//! 5. wait until the log is durable up to where it stood in step 2; sync;
 //! 6. superblock, first block; sync; second block;
-//! 7. free the log before step 3, and the slots that only older checkpoints needed; give space back
+//! 7. free the log before step 2, and the slots that only older checkpoints needed; give space back
 //!    (`reclaim.rs`).
 //!
 //! Before step 6 a failure costs nothing but the parts written: the delta goes back, and the next
@@ -27,7 +28,6 @@ use crate::types::{Epoch, Lsn, PART_BYTES, PageId, TreeId};
 /// What belongs to a checkpoint besides pages, taken while writers were kept out.
 struct Cut {
     epoch: Epoch,
-    delta: TakenDelta,
     next_page: Option<PageId>,
     free_pages: u64,
     next_tree: TreeId,
@@ -70,7 +70,10 @@ impl Shared {
         let taken = self.take(slots, &mut newest, false);
         slots.checkpoint_ended(taken.as_ref().map(|_| ()));
         let taken = taken?;
-        self.reclaim(slots, &mut newest, taken, asked)
+        let reclaimed = self.reclaim(slots, &mut newest, taken, asked);
+        // Nobody has asked for another one while this one ran.
+        self.pool.request_checkpoint_if_due();
+        reclaimed
     }
 
     /// A checkpoint that has everything, so that no log is needed any more: the last before the store is
@@ -116,25 +119,23 @@ impl Shared {
         if !self.has_changes(slots, newest) && newest.superblock.needs_log == needs_log {
             return Ok(Taken::default());
         }
-        for _ in 0..FLUSHES_BESIDE_WRITERS {
-            self.pool.flush()?;
-            // What is left now is written while writers wait.
-            if self.pool.dirty_pages() <= self.pool.frames() as usize / 64 {
-                break;
-            }
-        }
-        let cut = self.cut(slots)?;
-        let written = self.write_parts(slots, &cut).and_then(|map| {
+        let _running = slots.checkpoint_begins();
+        let cut = self.cut(slots);
+        self.pool.settle_owed(slots)?;
+        let delta = slots.take_delta(cut.epoch);
+        let written = self.write_parts(slots, &cut, &delta).and_then(|map| {
             // No address below the end that the superblock names is given out again, so it must be there.
             let log = self.pool.log().zip(cut.log_end);
-            log.map_or(Ok(()), |(log, end)| log.wait_durable(end)).map(|()| map)
+            log.map_or(Ok(()), |(log, end)| log.wait_durable(end))?;
+            self.pool.check_poison()?;
+            Ok(map)
         });
         let map = match written {
             Ok(map) => map,
             Err(error) => {
                 let mut state = slots.state();
                 state.zones.abort_checkpoint();
-                state.deltas.put_back(cut.delta);
+                state.deltas.put_back(delta);
                 return Err(error);
             }
         };
@@ -168,14 +169,16 @@ impl Shared {
         state.map = map;
         state.checkpoint = cut.epoch;
         let page_bytes = slots.page_bytes() as u64;
-        let images = cut.delta.changes.values().filter(|slot| !slot.is_none()).count();
+        let images = delta.changes.values().filter(|slot| !slot.is_none()).count();
         let taken = Taken {
             written_bytes: images as u64 * page_bytes,
-            changed_bytes: cut.delta.changes.len() as u64 * page_bytes,
+            changed_bytes: delta.changes.len() as u64 * page_bytes,
         };
         let freed = state.zones.checkpoint_durable();
-        state.deltas.done(cut.delta);
+        state.deltas.done(&delta);
         drop(state);
+        drop(delta);
+        while slots.state().zones.free_ripe(FREED_AT_ONCE) {}
         if let Err(error) = freed {
             self.pool.set_poisoned(&error);
             return Err(error);
@@ -183,26 +186,25 @@ impl Shared {
         Ok(taken)
     }
 
-    /// Steps 2 and 3: ends the epoch, and takes what belongs to it.
-    fn cut(&self, slots: &SlotStore) -> Result<Cut> {
+    /// Steps 1 and 2: ends the epoch, and notes what belongs to it. Writers wait as long as those inside need to
+    /// leave.
+    fn cut(&self, slots: &SlotStore) -> Cut {
         let _frozen = self.catalogue.freeze();
         let stopped = self.pool.epochs().stop();
         let epoch = stopped.ended();
-        self.pool.flush()?;
-        self.pool.assert_clean()?;
+        self.pool.owe(slots, epoch);
         let ids = self.pool.ids().lock();
         let (next_page, free_pages) = (ids.next_id(), ids.free_count());
         drop(ids);
-        let delta = slots.take_delta(epoch);
         slots.keep_for(next_page.map_or(u64::from(u32::MAX), |id| u64::from(id.0)));
         let next_tree = self.catalogue.next_tree();
         // Nobody is inside of an epoch, so nobody is between a change and its record.
         let log_end = self.pool.log().map(|log| log.tail());
-        Ok(Cut { epoch, delta, next_page, free_pages, next_tree, log_end })
+        Cut { epoch, next_page, free_pages, next_tree, log_end }
     }
 
     /// Step 4: writes the parts of map and zone table that changed.
-    fn write_parts(&self, slots: &SlotStore, cut: &Cut) -> Result<MapRoot> {
+    fn write_parts(&self, slots: &SlotStore, cut: &Cut, delta: &TakenDelta) -> Result<MapRoot> {
         let mut parts = PartFile::new(slots)?;
         let (view, ceiling) = {
             let mut state = slots.state();
@@ -213,7 +215,7 @@ impl Shared {
             Some(offset_bytes) => view.parts_beyond(offset_bytes, MOVED_PARTS, &mut parts)?,
             None => Vec::new(),
         };
-        let changes = cut.delta.changes.iter().map(|(&id, &slot)| Change::Set(id, slot));
+        let changes = delta.changes.iter().map(|(&id, &slot)| Change::Set(id, slot));
         let changes = changes.chain(far.into_iter().map(Change::Move));
         let root = map::apply(&view, cut.epoch, changes, &mut parts)?;
         let to_move = slots.state().zones.groups_to_move();
@@ -234,10 +236,8 @@ impl Shared {
     }
 }
 
-/// Times that everything dirty is written while writers run. Each time less is left, unless they
-/// change pages faster than the disk takes them: then they have to wait. In a model once, or step 3 has
-/// hardly ever anything to do.
-const FLUSHES_BESIDE_WRITERS: usize = if cfg!(shuttle) { 1 } else { 4 };
+/// Slots that are freed with the state of the space locked.
+const FREED_AT_ONCE: usize = 512;
 
 /// Map parts that one checkpoint moves towards the file's start at most.
 const MOVED_PARTS: usize = 256;

@@ -17,7 +17,9 @@
 //! One caller at a time, before the store is used and after it has stopped.
 
 use super::{Shared, StoreOptions};
+use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
+use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, parent_directory};
 use crate::store::catalogue::PoolTree;
 use crate::store::superblock::Superblock;
@@ -28,9 +30,10 @@ use crate::wal::{
     FileHeader, Log, LogIdentity, LogOptions, Record, ScanEnd, ScanFrom, SegmentSize, read_header,
     scan,
 };
-use hedgerow_sync::primitive::{Arc, Mutex, thread};
+use hedgerow_sync::primitive::{Arc, Mutex, Weak, thread};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The log of a store that is open for writing.
 pub(super) struct Journal {
@@ -172,7 +175,13 @@ impl Journal {
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES)?;
         block.copy_from_slice(&*header.encode());
         file.write_at(0, &block)?;
-        let (slots, pool) = (shared.slots.clone(), Arc::downgrade(&shared.pool));
+        let pool = Arc::downgrade(&shared.pool);
+        let due = CheckpointDue {
+            slots: shared.slots.clone(),
+            pool: Arc::downgrade(&shared.pool),
+            log_limit_bytes: options.log_limit_bytes,
+            target: options.recovery_target,
+        };
         let log = Log::begin(
             LogOptions {
                 identity: header.identity,
@@ -188,11 +197,7 @@ impl Journal {
                         pool.set_poisoned(error);
                     }
                 }),
-                on_half_full: Box::new(move || {
-                    if let Some(slots) = &slots {
-                        slots.request_checkpoint();
-                    }
-                }),
+                on_growth: Box::new(move |log_bytes| due.look(log_bytes)),
             },
             file,
         )?;
@@ -221,6 +226,39 @@ impl Journal {
     pub(super) fn remove_old(disk: &dyn Disk, path: &Path) -> Result<()> {
         remove(disk, &log_path(path))
     }
+}
+
+/// When the log makes a checkpoint due: it would take too long to replay, or fills up.
+struct CheckpointDue {
+    slots: Option<Arc<SlotStore>>,
+    pool: Weak<BufferPool>,
+    log_limit_bytes: u64,
+    target: Duration,
+}
+
+/// What a replay gets through in a second of one thread: records are put as fast as writers put them, and their
+/// pages are read many at a time. Rather less than measured, so that openings are rather faster than asked.
+const REPLAYED_BYTES_PER_SECOND: f64 = 48e6;
+const REPLAYED_PAGES_PER_SECOND: f64 = 25e3;
+
+impl CheckpointDue {
+    /// Asks for a checkpoint if it is due. It is asked for at half of what is allowed, since what is appended while
+    /// it runs will have to be replayed, too.
+    fn look(&self, log_bytes: u64) {
+        let (Some(slots), Some(pool)) = (&self.slots, self.pool.upgrade()) else { return };
+        let pages = pool.dirty_pages() as u64 + slots.images_for_next();
+        let replay = replay_estimate(log_bytes, pages);
+        if log_bytes > self.log_limit_bytes / 2 || replay > self.target / 2 {
+            slots.request_unless_running();
+        }
+    }
+}
+
+/// How long so much of a log takes to replay, whose changes have made so many pages dirty.
+fn replay_estimate(log_bytes: u64, pages: u64) -> Duration {
+    let seconds =
+        log_bytes as f64 / REPLAYED_BYTES_PER_SECOND + pages as f64 / REPLAYED_PAGES_PER_SECOND;
+    Duration::from_secs_f64(seconds)
 }
 
 fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {

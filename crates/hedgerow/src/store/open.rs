@@ -66,6 +66,8 @@ pub struct StoreOptions {
     pub log_interval: Duration,
     /// The most that the log may hold since the last checkpoint.
     pub log_limit_bytes: u64,
+    /// How long opening may take after a crash.
+    pub recovery_target: Duration,
     /// Blocks of a segment of the log, for tests.
     pub log_segment_blocks: Option<u32>,
 }
@@ -232,6 +234,7 @@ impl Store {
         let state = SpaceState {
             zones: Zones::create(geometry),
             deltas: options.deltas(page_bytes)?,
+            owed: Arc::default(),
             map: MapRoot::EMPTY,
             checkpoint: Epoch(0),
         };
@@ -292,6 +295,7 @@ impl Store {
         let state = SpaceState {
             zones,
             deltas: options.deltas(page_bytes)?,
+            owed: Arc::default(),
             map: superblock.map,
             checkpoint: newest,
         };
@@ -362,6 +366,7 @@ impl StoreOptions {
             log: false,
             log_interval: Duration::ZERO,
             log_limit_bytes: u64::MAX,
+            recovery_target: Duration::MAX,
             log_segment_blocks: None,
         }
     }

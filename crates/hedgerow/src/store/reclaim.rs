@@ -52,6 +52,8 @@ pub(super) struct Reclaim {
     credit_bytes: u64,
     /// Passes one after another that did not make the file shorter.
     in_vain: u32,
+    /// Bytes of the file before the last pass, whose outcome the next checkpoint shows.
+    undecided: Option<u64>,
 }
 
 impl Reclaim {
@@ -76,6 +78,13 @@ impl Reclaim {
     }
 }
 
+impl Reclaim {
+    /// Notes how a pass came out.
+    fn moved(&mut self, before_bytes: u64, after_bytes: u64) {
+        self.in_vain = if after_bytes < before_bytes { 0 } else { self.in_vain + 1 };
+    }
+}
+
 impl Shared {
     /// Cuts, moves and punches after a checkpoint that had `taken` to do; `asked`: by the user.
     pub(super) fn reclaim(
@@ -86,12 +95,17 @@ impl Shared {
         asked: bool,
     ) -> Result<()> {
         self.truncate(slots)?;
+        if let Some(before) = newest.reclaim.undecided.take() {
+            newest.reclaim.moved(before, slots.report().file_bytes);
+        }
         let limit = self.pool.budget().limit_bytes();
         let file_bytes = slots.report().file_bytes;
         let idle = asked && taken.changed_bytes == 0;
         let (mut budget, reserve) = newest.reclaim.plan(taken, idle, limit, file_bytes);
         let moved = self.shrink(slots, newest, &mut budget, reserve);
-        slots.state().zones.stop_shrinking();
+        if newest.reclaim.undecided.is_none() {
+            slots.state().zones.stop_shrinking();
+        }
         newest.reclaim.credit_bytes = newest.reclaim.credit_bytes.saturating_sub(moved?);
         self.punch(slots)
     }
@@ -113,23 +127,28 @@ impl Shared {
         {
             let before = slots.report().file_bytes;
             let moved = self.move_tail(slots, *budget_bytes, reserve_bytes, pass_bytes)?;
+            sum += moved;
             if moved == 0 {
+                break;
+            }
+            // While others write, a checkpoint would write more of what they have changed than of what was moved:
+            // the next one does both, and nothing goes to the tail until then.
+            if self.pool.dirty_pages() as u64 * slots.page_bytes() as u64 > 2 * moved {
+                newest.reclaim.undecided = Some(before);
                 break;
             }
             let taken = self.take(slots, newest, false);
             slots.checkpoint_ended(taken.as_ref().map(|_| ()));
             taken?;
             self.truncate(slots)?;
-            sum += moved;
             *budget_bytes = budget_bytes.saturating_sub(moved);
-            let shorter = slots.report().file_bytes < before;
-            newest.reclaim.in_vain = if shorter { 0 } else { newest.reclaim.in_vain + 1 };
+            newest.reclaim.moved(before, slots.report().file_bytes);
         }
         Ok(sum)
     }
 
     fn slots_to_leave(&self, slots: &SlotStore) -> u64 {
-        slots.slots_to_leave(self.pool.dirty_pages())
+        slots.slots_to_leave(self.pool.images_to_write())
     }
 
     /// Cuts off zones that are free at the file's end.
@@ -172,7 +191,7 @@ impl Shared {
             }
             // They become dirty, and nobody lets them in.
             let pages = zone.held_bytes as usize / self.pool.page_bytes();
-            if !slots.has_room(self.pool.dirty_pages() + pages, Purpose::Take) {
+            if !slots.has_room(self.pool.images_to_write() + pages, Purpose::Take) {
                 break;
             }
             match self.move_zone(slots, zone) {

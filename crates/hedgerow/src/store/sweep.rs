@@ -10,7 +10,7 @@
 use super::Shared;
 use super::catalogue::PoolTree;
 use crate::error::{ErrorKind, Result};
-use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, header};
+use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
 use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, ReadRequest};
 use crate::types::{PageId, Slot};
@@ -84,13 +84,20 @@ impl Shared {
             }
             let stay = self.pool.enter_to_free()?;
             // Nobody else uses a store that is being opened; the eviction thread may hold the page.
-            if let Ok(page) = ExclusivePage::wait(&*self.pool, id, &mut || true) {
-                if header::tree_id(page.bytes()) == tree.id() {
+            match ExclusivePage::wait(&*self.pool, id, &mut || true) {
+                Ok(page) if header::tree_id(page.bytes()) == tree.id() => {
                     self.pool.free(page, stay.epoch());
-                } else {
-                    page.release_unchanged();
+                    return Ok(());
                 }
-                return Ok(());
+                Ok(page) => {
+                    page.release_unchanged();
+                    return Ok(());
+                }
+                Err(Restart::Owed) => {
+                    drop(stay);
+                    self.pool.wait_to_change();
+                }
+                Err(_) => {}
             }
         }
     }

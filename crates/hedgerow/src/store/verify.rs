@@ -129,7 +129,8 @@ impl Shared {
         // Writers that are kept out keep their places: the walk must not wait for one of those.
         let _ahead = self.pool.go_ahead();
         let _stopped = (!self.read_only).then(|| self.pool.epochs().stop());
-        if !self.read_only {
+        // A reader that sorts a leaf while it is being written leaves it dirty.
+        while !self.read_only && self.pool.dirty_pages() > 0 {
             self.pool.flush()?;
         }
         self.pool.wait_for_batches();

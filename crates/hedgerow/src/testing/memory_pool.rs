@@ -282,10 +282,6 @@ impl PagePool for MemoryPool {
         Ok(MemoryEpoch)
     }
 
-    fn try_enter(&self) -> Option<MemoryEpoch> {
-        Some(MemoryEpoch)
-    }
-
     fn scan_tally(&self, frame: FrameId) -> Option<&ScanTally> {
         self.frames.get(frame.0 as usize).map(|frame| &frame.tally)
     }

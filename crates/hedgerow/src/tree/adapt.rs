@@ -3,18 +3,17 @@
 //! "B-Trees Are Back" section 5.1, made safe for many threads: an operation is sampled when a countdown
 //! of its thread runs out, on average one look-up or change in twenty, and two scanned leaves in
 //! thirteen; a sample moves the tally of the leaf's frame by one. A tally at the end of its range converts
-//! the leaf: by an upgrade of the latch from the version that was seen, within an epoch that is entered
-//! without waiting. What is busy, or does not fit, is left as it is. So nobody ever waits for a
-//! conversion, and a reader has its answer before.
+//! the leaf: by an upgrade of the latch from the version that was seen. What is busy, or does not fit, is
+//! left as it is. So nobody ever waits for a conversion, and a reader has its answer before.
 //!
-//! Converting and sorting are no logical changes: they log nothing and leave a clean page clean, whose
-//! bytes then differ from its slot's, and whose records do not. Within an epoch, so that a checkpoint
-//! that copies the page does not find another version when it has written it.
+//! Converting and sorting are no logical changes: they log nothing, belong to no epoch, and leave a clean page
+//! clean, whose bytes then differ from its slot's, and whose records do not. A page that is being written meanwhile
+//! stays dirty, because its version has changed.
 
 use super::Tree;
 use crate::node::{Ladder, Leaf, LeafLayout, convert, holds_strings};
 use crate::page::header::KIND;
-use crate::page::{ExclusivePage, FrameId, OptimisticPage, PagePool, Tally};
+use crate::page::{FrameId, OptimisticPage, PagePool, Tally};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::sample::{Event, two_in};
@@ -117,21 +116,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         converted
     }
 
-    /// A leaf to convert or to sort, as it was read and within an epoch, if neither takes a wait. What is
-    /// bound last is dropped first: the latch goes before the epoch.
-    fn try_latch<'t, 'l>(
-        &'t self,
-        leaf: &OptimisticPage<'l, P>,
-    ) -> Option<(Option<P::EpochGuard<'t>>, ExclusivePage<'l, P>)> {
-        let stay = self.pool.try_enter();
-        if stay.is_none() && !cfg!(hedgerow_canary = "adapt_without_epoch") {
-            return None;
-        }
-        Some((stay, leaf.upgrade().ok()?))
-    }
-
     fn try_convert(&self, leaf: &OptimisticPage<'_, P>, to: LeafLayout) -> Converted {
-        let Some((_stay, mut page)) = self.try_latch(leaf) else { return Converted::Busy };
+        let Ok(mut page) = leaf.upgrade_to_rearrange() else { return Converted::Busy };
         if convert::<L>(page.bytes_mut(), to).is_ok() {
             return Converted::Done;
         }
@@ -152,7 +138,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn sort_leaf(&self, leaf: &OptimisticPage<'_, P>, copy: &mut [u8]) {
         Leaf::<_, L>::put_in_order(copy);
         let done = self.pool.adaptation();
-        let sorted = if let Some((_stay, mut page)) = self.try_latch(leaf) {
+        let sorted = if let Ok(mut page) = leaf.upgrade_to_rearrange() {
             page.bytes_mut().copy_from_slice(copy);
             true
         } else {

@@ -16,7 +16,7 @@ use super::retry::{Patience, Retry, Stop};
 use super::{MAX_LEVELS, Tree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Builder, Hints, Ladder, LeafBuilder};
-use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession};
+use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart};
 use crate::types::PageId;
 
 /// A bulk load under way; see the head of this file.
@@ -215,9 +215,12 @@ impl<P: PagePool, L: Ladder> Drop for BulkLoad<P, L> {
         for id in std::mem::take(&mut self.written) {
             // A page that cannot be had is left behind, allocated and unreachable: whatever made the
             // load fail has been reported, and there is nobody to report this to.
-            for _ in 0..3 {
-                if self.free(id).is_ok() {
-                    break;
+            let mut tries = 0;
+            while tries < 3 {
+                match self.free(id) {
+                    Ok(()) => break,
+                    Err(Stop::Restart(Restart::Owed)) => self.tree.pool.wait_to_change(),
+                    Err(_) => tries += 1,
                 }
             }
         }

@@ -62,7 +62,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 Ok(Outcome::Nothing | Outcome::Collapsed) => return,
                 Ok(Outcome::Merged) => level += 1,
                 Err(stop) => {
-                    tries += u32::from(!matches!(stop, Stop::Restart(Restart::Absent(_))));
+                    let others = matches!(stop, Stop::Restart(Restart::Absent(_) | Restart::Owed));
+                    tries += u32::from(!others);
                     if retry.after(stop).is_err() {
                         return;
                     }

@@ -67,6 +67,7 @@ impl Patience {
 
 /// The state of an operation that has to start over; see the head of this file.
 pub(super) struct Retry<'p, P: PagePool> {
+    pool: &'p P,
     pub(super) session: P::Session<'p>,
     access: Access,
     root: PageId,
@@ -80,6 +81,7 @@ impl<'p, P: PagePool> Retry<'p, P> {
     #[cold]
     pub(super) fn new(pool: &'p P, root: PageId, access: Access) -> Self {
         Retry {
+            pool,
             session: pool.session(),
             access,
             root,
@@ -107,6 +109,12 @@ impl<'p, P: PagePool> Retry<'p, P> {
             Stop::Error(error) => Err(error),
             Stop::Restart(Restart::Conflict) => self.after_conflict(),
             Stop::Restart(Restart::Absent(id)) => self.fault(id),
+            Stop::Restart(Restart::Owed) => {
+                self.pool.wait_to_change();
+                // Waiting for a checkpoint is no sign of a latch that is never let go of.
+                self.patience = None;
+                Ok(())
+            }
             Stop::Restart(Restart::Foreign(_)) => Err(dropped()),
             Stop::Restart(Restart::Corrupt(id)) => {
                 Err(Error::corrupted_page(id, "the page does not fit into its tree"))

@@ -124,10 +124,8 @@ impl Log {
         // When the oldest bytes that are not durable were first seen.
         let mut since: Option<Moment> = None;
         loop {
-            let (used, limit) = self.fill();
-            if used > limit / 2 {
-                (self.on_half_full)();
-            }
+            self.pace();
+            (self.on_growth)(self.fill().0);
             // Outside of the lock, which writers take with a leaf latched: this may wait for a write.
             let wants_segment = self.wants_segment();
             let mut state = self.state.lock();

@@ -28,7 +28,7 @@ use crate::types::{Epoch, Lsn};
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64};
 use hedgerow_sync::primitive::time::Moment;
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex};
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, thread};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -52,8 +52,9 @@ pub struct LogOptions {
     pub on_failure: Box<dyn Fn(&Error) + Send + Sync>,
     /// Somebody will call [`Log::run`]. If not, whoever needs room makes it.
     pub threaded: bool,
-    /// Called by the log's thread, now and then while the log holds more than half of that.
-    pub on_half_full: Box<dyn Fn() + Send + Sync>,
+    /// Called by the log's thread, now and then while changes are made, with the bytes that the log holds since the
+    /// last checkpoint: asks for one when it is due.
+    pub on_growth: Box<dyn Fn(u64) + Send + Sync>,
 }
 
 /// See the head of the file.
@@ -66,7 +67,7 @@ pub struct Log {
     limit_bytes: u64,
     threaded: bool,
     pub(super) on_failure: Box<dyn Fn(&Error) + Send + Sync>,
-    pub(super) on_half_full: Box<dyn Fn() + Send + Sync>,
+    pub(super) on_growth: Box<dyn Fn(u64) + Send + Sync>,
     /// Below this block everything was handed to the disk.
     pub(super) written: AtomicU64,
     /// Below this address everything is durable.
@@ -75,6 +76,12 @@ pub struct Log {
     pub(super) checkpoint: AtomicU64,
     /// Where replay would start.
     replay_start: AtomicU64,
+    /// How long a change has to wait, in nanoseconds, because the log is more than half full.
+    delay_ns: AtomicU64,
+    /// Of that, what nobody has waited for yet.
+    owed_ns: AtomicU64,
+    /// Times that somebody has.
+    held_up: AtomicU64,
     /// The log's thread sleeps until something is appended.
     idle: AtomicBool,
     /// Somebody has asked the log's thread for room.
@@ -121,11 +128,14 @@ impl Log {
             limit_bytes: options.limit_bytes,
             threaded: options.threaded,
             on_failure: options.on_failure,
-            on_half_full: options.on_half_full,
+            on_growth: options.on_growth,
             written: AtomicU64::new(first_block),
             durable: AtomicU64::new(start.0),
             checkpoint: AtomicU64::new(options.checkpoint.0),
             replay_start: AtomicU64::new(start.0),
+            delay_ns: AtomicU64::new(0),
+            owed_ns: AtomicU64::new(0),
+            held_up: AtomicU64::new(0),
             idle: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             places: Mutex::new(places),
@@ -149,10 +159,40 @@ impl Log {
     /// Errors: `Poisoned` after a failed write; `DiskFull`; `Closed`.
     #[inline]
     pub fn promise(&self, len: u64) -> Result<()> {
+        let delay_ns = self.delay_ns.load(Relaxed);
+        if delay_ns > 0 {
+            self.hold_up(delay_ns);
+        }
         if self.ring.promise(len) {
             return Ok(());
         }
         self.wait_for_room(len)
+    }
+
+    /// Works out how long changes wait: not at all while the log is less than half full, and ever longer from there
+    /// on, so that the checkpoint that is to make room keeps up before nobody can go on.
+    pub(super) fn pace(&self) {
+        let (used, limit) = self.fill();
+        let over = used.saturating_sub(limit / 2) as f64 / (limit / 2).max(1) as f64;
+        let delay_ns = (over * over * LONGEST_DELAY_NS as f64) as u64;
+        self.delay_ns.store(delay_ns.min(LONGEST_DELAY_NS), Relaxed);
+    }
+
+    /// Waits for `delay_ns`, on the average of all changes: no sleep is as short as that, so whoever makes it enough
+    /// for one sleeps for the others, too.
+    #[cold]
+    fn hold_up(&self, delay_ns: u64) {
+        self.owed_ns.fetch_add(delay_ns, Relaxed);
+        let paid = |owed: u64| owed.checked_sub(SLEEP_NS);
+        if self.owed_ns.fetch_update(Relaxed, Relaxed, paid).is_ok() {
+            self.held_up.fetch_add(1, Relaxed);
+            thread::sleep(Duration::from_nanos(SLEEP_NS));
+        }
+    }
+
+    /// Times that a change slept because the log was more than half full.
+    pub fn held_up(&self) -> u64 {
+        self.held_up.load(Relaxed)
     }
 
     #[cold]
@@ -317,6 +357,7 @@ impl Log {
     pub fn checkpointed(&self, checkpoint: Epoch, replay_start: Lsn) {
         self.checkpoint.store(checkpoint.0, Relaxed);
         self.replay_start.store(replay_start.0, Relaxed);
+        self.pace();
         self.places.lock().forget_below(self.segment.segment_of(block_of(replay_start)));
         self.widen();
         let mut state = self.state.lock();
@@ -363,6 +404,10 @@ impl Log {
     }
 }
 
+/// How long a change waits when the log is full but for nothing: ten thousand a second and thread.
+const LONGEST_DELAY_NS: u64 = 100_000;
+/// As short a sleep as the system is good for.
+const SLEEP_NS: u64 = 100_000;
 /// How long a writer waits for room in the log.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// And how long before it looks again by itself.

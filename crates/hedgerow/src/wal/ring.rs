@@ -58,14 +58,18 @@ struct Line(AtomicU64);
 unsafe impl Sync for Ring {}
 
 /// Blocks of the ring in memory at most, and at least.
-const MAX_RING_BLOCKS: u64 = 512;
+const MAX_RING_BLOCKS: u64 = 4096;
 const MIN_RING_BLOCKS: u64 = 8;
-/// The ring's share of the memory limit.
+/// The ring's share of a small memory limit, and so many blocks at most; and of a large one. While a checkpoint writes,
+/// a flush waits for the disk, and all that is appended meanwhile has to fit.
 const RING_SHARE: u64 = 32;
+const SMALL_RING_BLOCKS: u64 = 512;
+const LARGE_RING_SHARE: u64 = 128;
 
 /// Blocks of the log's ring within a memory limit: a power of two.
 pub fn ring_blocks(memory_limit_bytes: u64, page_bytes: usize) -> u32 {
-    let share = memory_limit_bytes / RING_SHARE / BLOCK_BYTES as u64;
+    let blocks = |share| memory_limit_bytes / share / BLOCK_BYTES as u64;
+    let share = blocks(RING_SHARE).min(SMALL_RING_BLOCKS).max(blocks(LARGE_RING_SHARE));
     // A record is up to a quarter of a page, and several threads append.
     let least = MIN_RING_BLOCKS.max(4 * page_bytes as u64 / BLOCK_BYTES as u64);
     let blocks = share.clamp(least, MAX_RING_BLOCKS.max(least));

@@ -47,7 +47,7 @@ fn begin_with(
         limit_bytes: u64::MAX,
         on_failure,
         threaded,
-        on_half_full: Box::new(|| {}),
+        on_growth: Box::new(|_| {}),
     };
     let log = Log::begin(options, file).unwrap();
     log.file().sync_all().unwrap();

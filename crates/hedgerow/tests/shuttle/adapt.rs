@@ -1,8 +1,8 @@
 //! Leaves that readers convert and sort, beside a writer and checkpoints that write these very leaves.
 //!
-//! A reader does so under the leaf's latch alone but for its epoch: a checkpoint that has copied a leaf,
-//! and keeps writers out, must find it as it was copied. So a checkpoint that fails here, which nobody
-//! ordered, is a failure, as is a record that is not what the writer put.
+//! A reader does so under the leaf's latch alone, in no epoch: what is written may have the one layout or the other.
+//! So a checkpoint that fails here, which nobody ordered, is a failure, as is a record that is not what the writer
+//! put.
 
 use crate::{assert_sound, check_often, image_of, options, path};
 use hedgerow::storage::SimDisk;

@@ -1,84 +1,18 @@
 //! Calls to the disk that fail, and the power that goes, in random interleavings.
 //!
-//! What a crash may leave is exact. It is what one checkpoint has cut out of the histories of all
-//! threads: of each thread's changes a first part; every change that had ended when the call of that
-//! checkpoint began, and none that began after it had ended; and no change without one that had ended
-//! before it began. Which checkpoint: the last one whose call returned, or one that was begun later and
-//! failed, which may have become durable all the same.
+//! What a crash may leave is exact: what one checkpoint has cut out of the histories (`checkpoints.rs`). Which one:
+//! the last whose call returned, or one that was begun later and failed, which may have become durable all the
+//! same.
 
-use crate::{Changed, Clock, PAGE_BYTES, State, after, assert_ordered, assert_sound};
-use crate::{check, contents, join, open, options, path, start};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Effect, Fault, SimState};
-use hedgerow::store::OpenHow;
-use hedgerow::{Database, ErrorKind, Options};
+use crate::assert_sound;
+use crate::checkpoints::{Checkpoint, is_cut, survivor, take_checkpoints};
+use crate::{
+    Changed, Clock, PAGE_BYTES, SPREAD, State, after, check, contents, join, open, options, start,
+};
+use hedgerow::storage::sim::{CallKind, Effect, Fault};
+use hedgerow::{ErrorKind, Options};
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The call of a checkpoint.
-struct Checkpoint {
-    began: u64,
-    ended: u64,
-    /// What was on the disk when the call had returned; `None` if it failed.
-    left: Option<SimState>,
-}
-
-/// Takes `count` checkpoints, one after another.
-fn take_checkpoints(
-    db: &Database,
-    disk: &SimDisk,
-    clock: &Clock,
-    count: usize,
-    may_fail: &[ErrorKind],
-) -> Vec<Checkpoint> {
-    let mut taken = Vec::new();
-    for _ in 0..count {
-        let began = clock.tick();
-        let outcome = db.checkpoint();
-        let ended = clock.tick();
-        let left = match outcome {
-            Ok(()) => Some(disk.state()),
-            Err(error) => {
-                assert_ordered(&error, may_fail);
-                None
-            }
-        };
-        taken.push(Checkpoint { began, ended, left });
-    }
-    taken
-}
-
-/// Opens what a crash has left, checks that it is sound, and tells what is in it.
-fn survivor(left: SimState, options: &Options) -> (Database, State) {
-    let disk = SimDisk::with_state(left, thread_rng().r#gen());
-    let db = options.on_disk(&disk, path(), OpenHow::Existing).unwrap();
-    assert_sound(&db);
-    let state = contents(&db);
-    (db, state)
-}
-
-/// Whether a checkpoint whose call took from `began` to `ended` can have cut `found` out of the
-/// histories of two threads.
-fn is_cut(found: &State, histories: &[Vec<Changed>], began: u64, ended: u64) -> bool {
-    let [first, second] = histories else { panic!("two workers") };
-    let within = |history: &[Changed], len: usize| {
-        history[..len].last().is_none_or(|last| last.began < ended)
-            && history.get(len).is_none_or(|next| next.ended > began)
-    };
-    // What is left out of one history did not end before what is taken of the other began.
-    let in_order = |of: &[Changed], taken: usize, other: &[Changed], len: usize| match of.get(taken)
-    {
-        Some(left_out) => other[..len].last().is_none_or(|last| last.began < left_out.ended),
-        None => true,
-    };
-    (0..=first.len()).filter(|len| within(first, *len)).any(|a| {
-        (0..=second.len()).filter(|len| within(second, *len)).any(|b| {
-            in_order(first, a, second, b)
-                && in_order(second, b, first, a)
-                && after(first[..a].iter().chain(&second[..b])) == *found
-        })
-    })
-}
 
 /// Asserts that `found` is what the last checkpoint has made durable, or what a later one, that failed,
 /// may have. Tells whether it was a later one.
@@ -130,7 +64,7 @@ fn a_power_loss_leaves_a_checkpoint() {
         };
         disk.record_log(true);
         disk.inject(fault.sticky().with_effect(Effect::Nothing));
-        let workers = start(&keyspace, 2, 14, &clock, MAY_FAIL);
+        let workers = start(&keyspace, 2, 14, SPREAD, &clock, MAY_FAIL);
         let checkpoints = take_checkpoints(&db, &disk, &clock, 3, MAY_FAIL);
         let histories = join(workers);
         let struck = disk.take_log().iter().any(|call| call.fault.is_some());
@@ -172,7 +106,7 @@ fn a_failed_call_fails_whom_it_concerns() {
         };
         disk.record_log(true);
         disk.inject(Fault::once(kind, thread_rng().gen_range(0..most), errno));
-        let workers = start(&keyspace, 2, 14, &clock, may_fail);
+        let workers = start(&keyspace, 2, 14, SPREAD, &clock, may_fail);
         let mut checkpoints = take_checkpoints(&db, &disk, &clock, 2, may_fail);
         let histories = join(workers);
         disk.clear_faults();

@@ -10,7 +10,8 @@
 //! values say whose they are. A deadlock, a wrong answer, an error that nobody ordered and a thread
 //! that waits for ever are failures; a failure prints the schedule, which `shuttle::replay` runs again.
 //! Time is logical and a timed wait ends after giving way once. `failures.rs` lets calls to the disk
-//! fail and the power go; `adapt.rs` has readers that convert and sort leaves; `pool.rs` has small models of
+//! fail and the power go; `checkpoints.rs` has writers on the pages that a checkpoint
+//! writes; `adapt.rs` has readers that convert and sort leaves; `pool.rs` has small models of
 //! the buffer pool alone.
 //!
 //! `HEDGEROW_SHUTTLE_ITERATIONS` sets how many schedules each test tries, `HEDGEROW_SEED` which.
@@ -24,6 +25,7 @@
 )]
 
 mod adapt;
+mod checkpoints;
 mod failures;
 mod log;
 mod pool;
@@ -48,6 +50,8 @@ const ITERATIONS: usize = 500;
 const PAGE_BYTES: usize = 512;
 /// Enough for some 150 pages on 48 frames.
 const KEYS: u64 = 900;
+/// Keys that workers change, where they are to split and merge leaves and to meet evictions.
+const SPREAD: usize = 60;
 
 fn runner<S: Scheduler + 'static>(scheduler: S) -> Runner<S> {
     let mut config = Config::new();
@@ -152,6 +156,10 @@ impl Clock {
     fn tick(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
+
+    fn now(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A change that was made, and when its call began and ended.
@@ -174,6 +182,8 @@ struct Worker {
     keyspace: Keyspace,
     class: u64,
     threads: u64,
+    /// How many keys all of them change.
+    spread: usize,
     clock: Clock,
     /// The kinds of errors that calls may fail with. After one of them nothing has changed.
     may_fail: &'static [ErrorKind],
@@ -205,8 +215,9 @@ impl Worker {
         // Neighbours in key order, so that leaves split and merge within a few steps.
         let mut numbers: Vec<u64> = (0..KEYS).collect();
         numbers.sort_by_key(|number| key_of(*number));
-        let from = random.below(KEYS - 60) as usize;
-        let mut near = numbers[from..from + 60].to_vec();
+        let first =
+            if self.spread == SPREAD { random.below(KEYS - SPREAD as u64) as usize } else { 0 };
+        let mut near = numbers[first..first + self.spread].to_vec();
         near.retain(|number| number % self.threads == self.class);
         for step in 0..steps {
             let number = near[random.below(near.len() as u64) as usize];
@@ -270,13 +281,14 @@ fn start(
     keyspace: &Keyspace,
     threads: u64,
     steps: u64,
+    spread: usize,
     clock: &Clock,
     may_fail: &'static [ErrorKind],
 ) -> Vec<JoinHandle<Vec<Changed>>> {
     (0..threads)
         .map(|class| {
             let (keyspace, clock, made) = (keyspace.clone(), clock.clone(), Vec::new());
-            let worker = Worker { keyspace, class, threads, clock, may_fail, made };
+            let worker = Worker { keyspace, class, threads, spread, clock, may_fail, made };
             let seed = thread_rng().next_u64();
             spawn_named(&format!("worker {class}"), move || worker.work(steps, seed)).unwrap()
         })
@@ -322,7 +334,7 @@ fn assert_sound(db: &Database) {
 /// everything: before the store is closed, and on what a power loss after that leaves of it.
 fn run(threads: u64, steps: u64, meanwhile: impl FnOnce(&Database)) {
     let (disk, db, keyspace) = open(&options());
-    let workers = start(&keyspace, threads, steps, &Clock::default(), &[]);
+    let workers = start(&keyspace, threads, steps, SPREAD, &Clock::default(), &[]);
     meanwhile(&db);
     let expected = after(join(workers).iter().flatten());
     assert_sound(&db);

@@ -2,8 +2,7 @@
 //! of look-ups, beside writers. Every value names its key, and each writer knows what must be there.
 //!
 //! That nobody waits for a conversion holds by construction and needs no counter: `Tree::convert_leaf`
-//! and `Tree::sort_leaf` enter the epoch by `try_enter` and latch by `upgrade`, neither of which has a
-//! loop, and give up if one of them fails.
+//! and `Tree::sort_leaf` latch by `upgrade_to_rearrange`, which has no loop, and give up if that fails.
 
 use super::super::Tree;
 use super::assert_clean;
