@@ -48,9 +48,14 @@ fn tell_of_replay(db: &Database, path: &Path) {
 
 /// Opens a store that must exist, for writing.
 pub fn open(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, Failure> {
-    let db = writing(common, leaves).open(path).map_err(failed("open", path))?;
+    let db = open_quietly(common, leaves, path)?;
     tell_of_replay(&db, path);
     Ok(db)
+}
+
+/// The same, and says nothing of what was replayed.
+pub fn open_quietly(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, Failure> {
+    writing(common, leaves).open(path).map_err(failed("open", path))
 }
 
 /// Opens a store for writing, and creates it if there is none.

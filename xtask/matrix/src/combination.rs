@@ -1,5 +1,6 @@
 //! One cell of the matrix: a store is loaded, read, thinned out, closed, reopened and read again, and
-//! compared with a `BTreeMap` after each change.
+//! compared with a `BTreeMap` after each change. With the log, a recovery target of a second, and a checkpoint every
+//! now and then while records are put and removed.
 //!
 //! Values follow from their keys, and have lengths of their own, so that a mix-up shows. Everything
 //! random derives from [`SEED`].
@@ -12,8 +13,9 @@ use std::fmt;
 use std::fs;
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Orders of insertion.
 pub const ORDERS: [&str; 3] = ["sorted", "reversed", "shuffled"];
@@ -109,15 +111,18 @@ impl Combination<'_> {
         let options = Options::new()
             .memory_limit_bytes(limit_bytes)
             .page_bytes(self.page_bytes)
-            .leaves(self.leaves);
+            .leaves(self.leaves)
+            .recovery_target(Duration::from_secs(1));
         let db = options.create(path).map_err(said("create"))?;
         let keyspace = db.keyspace("matrix").map_err(said("create the keyspace"))?;
 
         let started = Instant::now();
         let order = self.ordered();
-        in_threads(self.threads, &order, |key| {
-            let was_there = keyspace.put(key, &value_of(key)).map_err(said("put"))?;
-            if was_there { Err("a new key was said to be there".to_owned()) } else { Ok(()) }
+        let mut checkpoints = beside_checkpoints(&db, || {
+            in_threads(self.threads, &order, |key| {
+                let was_there = keyspace.put(key, &value_of(key)).map_err(said("put"))?;
+                if was_there { Err("a new key was said to be there".to_owned()) } else { Ok(()) }
+            })
         })?;
         line["load_seconds"] = seconds(started);
         let started = Instant::now();
@@ -127,10 +132,13 @@ impl Combination<'_> {
 
         let started = Instant::now();
         let deleted: Vec<&[u8]> = model.keys().copied().skip(1).step_by(2).collect();
-        in_threads(self.threads, &deleted, |key| {
-            let was_there = keyspace.remove(key).map_err(said("remove"))?;
-            if was_there { Ok(()) } else { Err("a key was not there to delete".to_owned()) }
+        checkpoints += beside_checkpoints(&db, || {
+            in_threads(self.threads, &deleted, |key| {
+                let was_there = keyspace.remove(key).map_err(said("remove"))?;
+                if was_there { Ok(()) } else { Err("a key was not there to delete".to_owned()) }
+            })
         })?;
+        line["checkpoints_forced"] = json!(checkpoints);
         line["delete_seconds"] = seconds(started);
         for key in &deleted {
             model.remove(key);
@@ -164,6 +172,30 @@ impl Combination<'_> {
         }
         keys
     }
+}
+
+/// Takes checkpoints at random times while `work` is done; tells how many.
+fn beside_checkpoints(
+    db: &Database,
+    work: impl FnOnce() -> Result<(), String>,
+) -> Result<u64, String> {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let done = &done;
+        let taken = scope.spawn(move || {
+            let (mut random, mut taken) = (Random(SEED), 0);
+            while !done.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(random.below(60) as u64));
+                db.checkpoint().map_err(said("take a checkpoint"))?;
+                taken += 1;
+            }
+            Ok(taken)
+        });
+        let outcome = work();
+        done.store(true, Ordering::SeqCst);
+        let taken = taken.join().map_err(|_| "a checkpoint has panicked".to_owned())?;
+        outcome.and(taken)
+    })
 }
 
 /// Every answer of the keyspace against the model: gets, misses, groups, scans and ranges both ways.

@@ -24,12 +24,18 @@ fn every_step_is_right_and_reported() {
             "delete half",
             "shrink",
             "close",
+            "kill -9",
             "reopen",
+            "check the kill",
             "check all",
             "verify"
         ]
     );
     assert_eq!(steps[0]["count"], 40_000);
+    let count = |name: &str| {
+        steps.iter().find(|step| step["step"] == name).unwrap()["count"].as_u64().unwrap()
+    };
+    assert!(count("kill -9") >= 64 && count("check the kill") >= count("kill -9"), "{json:#}");
     assert_eq!(json["records_left"], 20_000);
     // Each leaf after the load is in one row, and both sets have some.
     let leaves = json["leaves"].as_array().unwrap();

@@ -4,6 +4,7 @@
 //! quarter of their bytes. The store is a temporary file that goes away, on failures and on Ctrl-C
 //! too, unless `--store` names a place for it.
 
+mod kill;
 mod leaves;
 mod records;
 mod report;
@@ -35,6 +36,9 @@ pub struct TourArgs {
     /// Threads that work [default: one for each processor, at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    /// What a tour starts in order to kill it
+    #[arg(long, hide = true, value_name = "STORE")]
+    write_until_killed: Option<PathBuf>,
     /// Their layouts.
     #[command(flatten)]
     leaves: LeafArgs,
@@ -61,6 +65,9 @@ impl Drop for Place {
 
 /// Runs the tour.
 pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
+    if let Some(path) = &args.write_until_killed {
+        return kill::write_until_killed(common, args.leaves, path);
+    }
     let place = match &args.store {
         Some(path) => Place { path: path.clone(), is_temporary: false },
         None => {
@@ -88,12 +95,24 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
         db.close().map_err(store::failed("close", path))?;
         Ok((0, "a last checkpoint".to_owned()))
     })?;
+    let mut acknowledged = 0;
+    report.step("kill -9", || {
+        acknowledged = kill::kill(&common, path, (args.records / 10).max(1000))?;
+        Ok((acknowledged, "another process, in the middle of writing; so many were durable".into()))
+    })?;
     let mut reopened = None;
     report.step("reopen", || {
-        reopened = Some(store::open(&common, args.leaves, path)?);
-        Ok((0, "nothing is read but what is asked for".to_owned()))
+        let db = store::open_quietly(&common, args.leaves, path)?;
+        let replayed = show_count(db.replayed().records);
+        reopened = Some(db);
+        Ok((0, format!("{replayed} changes replayed over the last checkpoint")))
     })?;
     if let Some(db) = reopened {
+        report.step("check the kill", || {
+            let there = kill::check(&db, path, acknowledged)?;
+            let more = show_count(there - acknowledged);
+            Ok((there, format!("all that were durable, and {more} that came next")))
+        })?;
         check(&db, &common, &records, threads, path, &mut report)?;
         db.close().map_err(store::failed("close", path))?;
     }
