@@ -143,8 +143,8 @@ impl Options {
     }
 
     /// How long opening may take after a crash: a checkpoint is taken when half as long would be needed to replay
-    /// what the log has. Default: 10 seconds. Less writes more checkpoints, and so more bytes for each change;
-    /// `docs/recovery.md` has a table.
+    /// what the log has, by a rough estimate. Default: 10 seconds. Less writes more checkpoints, and so more bytes for
+    /// each change.
     pub fn recovery_target(mut self, time: Duration) -> Options {
         self.recovery_target = time;
         self
