@@ -42,7 +42,10 @@ pub fn write_until_killed(common: &Common, leaves: LeafArgs, path: &Path) -> Res
         let keyspace = if is_synced { &synced } else { &buffered };
         keyspace.put(key(n).as_bytes(), &value(n)).map_err(store::failed("write to", path))?;
         if is_synced {
-            interrupt::check()?;
+            if interrupt::requested() {
+                // Ctrl-C is for the tour as well, which says so.
+                return Ok(());
+            }
             let mut out = std::io::stdout().lock();
             let said = writeln!(out, "{n}").and_then(|()| out.flush());
             said.map_err(|error| Failure::Other(format!("nobody listens: {error}")))?;
@@ -87,6 +90,7 @@ pub fn kill(common: &Common, path: &Path, records: u64) -> Result<u64, Failure> 
         interrupt::check()?;
     }
     if !is_killed {
+        interrupt::check()?;
         return Err(Failure::Other("the process that was to be killed ended by itself".into()));
     }
     Ok(acknowledged)
