@@ -1,8 +1,7 @@
 //! Ctrl-C, `SIGTERM` and `SIGHUP`: stop soon and leave a valid store; a second one stops at once.
 //!
-//! The handler only sets a flag, which loops of the commands look at between records. Even the
-//! second signal loses no more than what the last checkpoint does not hold: a store is never changed
-//! in place.
+//! The handler only sets a flag, which loops of the commands look at between records. Even the second signal loses no
+//! more than what the log has not got yet, a tenth of a second: what is there is never changed in place.
 
 use crate::failure::Failure;
 use std::sync::atomic::{AtomicBool, Ordering};

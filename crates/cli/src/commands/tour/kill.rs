@@ -4,6 +4,9 @@
 //! The tour starts itself once more, as a process that puts records, waits for every 64th to be durable, and says so
 //! on its standard output. When it has said so often enough it is killed, in the middle of whatever it is doing. What
 //! the next opening finds must be all that was acknowledged, and of the rest a first part.
+//!
+//! Invariant: the process does not outlive the call that started it, whatever that call ends with. One thread on each
+//! side.
 
 use crate::args::{Common, LeafArgs};
 use crate::failure::Failure;
