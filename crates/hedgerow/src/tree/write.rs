@@ -11,6 +11,7 @@ use super::Tree;
 use super::change::{Change, Decision};
 use super::retry::{Patience, Retry, Stop};
 use super::split::Room;
+use super::stored::put_record;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool};
@@ -127,7 +128,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         value: &[u8],
     ) -> Written<C::Outcome> {
         let tree = self.id;
+        let stored_forms = self.pool.has_stored_forms();
         let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
+        let mut old = Vec::new();
+        if stored_forms && at.found {
+            leaf.as_leaf().append_value(at.index, &mut old);
+        }
         match decision {
             Decision::Keep(outcome) => Written::Done(outcome),
             Decision::Put(outcome) => {
@@ -137,7 +143,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 };
                 let Ok(()) = result else { return Written::NoSpace };
                 if self.logged {
-                    self.pool.append(stay, &Record::Put { tree, key, value });
+                    self.pool.append(stay, &put_record(tree, key, value, stored_forms));
+                }
+                if stored_forms {
+                    self.note_stored_forms(stay, &old, value);
                 }
                 Written::Done(outcome)
             }
@@ -146,6 +155,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 let sparse = is_sparse(&leaf.as_leaf());
                 if self.logged {
                     self.pool.append(stay, &Record::Remove { tree, key });
+                }
+                if stored_forms {
+                    self.note_stored_forms(stay, &old, &[]);
                 }
                 if sparse { Written::Sparse(outcome) } else { Written::Done(outcome) }
             }
