@@ -9,7 +9,6 @@ mod budget;
 mod counters;
 mod entry;
 mod evict;
-mod extents;
 mod failures;
 mod fault_stream;
 mod frame;

@@ -7,9 +7,8 @@
 use crate::buffer::BufferPool;
 use crate::database::database::Inner;
 use crate::error::Result;
-use crate::space::extent::is_stored_form;
 use crate::store::PoolTree;
-use crate::tree::{self, Passed, Value};
+use crate::tree::{self, Value};
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
@@ -17,10 +16,7 @@ use std::ops::{Bound, ControlFlow};
 /// A position between two records of a keyspace, which moves both ways.
 pub struct Cursor {
     inner: Arc<Inner>,
-    tree: PoolTree,
     cursor: tree::Cursor<BufferPool>,
-    /// The record that was lent last, if its value did not lie in its leaf.
-    large: (Vec<u8>, Value),
 }
 
 impl fmt::Debug for Cursor {
@@ -30,9 +26,8 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    pub(super) fn new(inner: Arc<Inner>, tree: PoolTree) -> Cursor {
-        let cursor = tree.scan();
-        Cursor { inner, tree, cursor, large: (Vec::new(), Value::default()) }
+    pub(super) fn new(inner: Arc<Inner>, cursor: tree::Cursor<BufferPool>) -> Cursor {
+        Cursor { inner, cursor }
     }
 
     /// The record behind the cursor, which moves over it; `None` at the end. Key and value live until
@@ -40,12 +35,7 @@ impl Cursor {
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
-        let Some(passed) = self.cursor.advance()? else { return Ok(None) };
-        if self.inner.store.has_stored_forms() {
-            self.lend(passed, true)
-        } else {
-            Ok(Some(self.cursor.lend(passed)))
-        }
+        self.cursor.next_record()
     }
 
     /// The record before the cursor, which moves over it; `None` at the start. Else as
@@ -53,33 +43,7 @@ impl Cursor {
     #[inline]
     pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
-        let Some(passed) = self.cursor.go_back()? else { return Ok(None) };
-        if self.inner.store.has_stored_forms() {
-            self.lend(passed, false)
-        } else {
-            Ok(Some(self.cursor.lend(passed)))
-        }
-    }
-
-    /// Lends a record of a store that may have values elsewhere than in leaves. One that has gone meanwhile is passed
-    /// over.
-    fn lend(&mut self, passed: Passed, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
-        let mut passed = passed;
-        loop {
-            let (key, value) = self.cursor.lend(passed);
-            if !is_stored_form(value) {
-                return Ok(Some(self.cursor.lend(passed)));
-            }
-            if let Some(resolved) = self.inner.resolve(&self.tree, key, value)? {
-                self.large = (key.to_vec(), resolved);
-                return Ok(Some((&self.large.0, &self.large.1)));
-            }
-            let next = if forward { self.cursor.advance()? } else { self.cursor.go_back()? };
-            match next {
-                Some(next) => passed = next,
-                None => return Ok(None),
-            }
-        }
+        self.cursor.previous_record()
     }
 
     /// Hands the records behind the cursor to `each`, in order, and moves over them, until `each` breaks or
@@ -108,25 +72,10 @@ impl Cursor {
     #[inline]
     pub fn visit<B>(
         &mut self,
-        mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+        each: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>> {
         self.inner.check_open()?;
-        let (inner, tree) = (&self.inner, &self.tree);
-        let ended = self.cursor.visit(|key, value| {
-            if !inner.store.has_stored_forms() || !is_stored_form(value) {
-                return each(key, value).map_break(Ok);
-            }
-            match inner.resolve(tree, key, value) {
-                Ok(Some(value)) => each(key, &value).map_break(Ok),
-                // It has gone meanwhile.
-                Ok(None) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(Err(error)),
-            }
-        })?;
-        match ended {
-            ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
-            ControlFlow::Break(with) => with.map(ControlFlow::Break),
-        }
+        self.cursor.visit(each)
     }
 
     /// Goes before the first record whose key is not below `key`. Reads nothing yet.
@@ -190,19 +139,6 @@ impl Range {
     /// One step from either end. The other end's bound moves to the record that was returned, so the
     /// two ends never return the same record.
     fn step(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
-        loop {
-            let Some((key, value)) = self.step_in_leaves(forward)? else { return Ok(None) };
-            if !self.inner.store.has_stored_forms() || !is_stored_form(&value) {
-                return Ok(Some((key, value)));
-            }
-            // One that has gone meanwhile is passed over.
-            if let Some(value) = self.inner.resolve(&self.tree, &key, &value)? {
-                return Ok(Some((key, value)));
-            }
-        }
-    }
-
-    fn step_in_leaves(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
         self.inner.check_open()?;
         // Where both ends are in use, each has to stop at the other.
         let both = if forward { self.back.is_some() } else { self.front.is_some() };

@@ -123,11 +123,6 @@ impl Quarantine {
         self.durable
     }
 
-    /// Whether a checkpoint before `superseding` is pinned.
-    pub fn is_pinned_before(&self, superseding: Epoch) -> bool {
-        self.pins.range(..superseding).next().is_some()
-    }
-
     /// Takes back one pin; calls `release` for each unit that became free.
     ///
     /// Errors: `InvalidOption` if the checkpoint is not pinned.

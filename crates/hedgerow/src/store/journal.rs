@@ -19,13 +19,11 @@
 use super::{Shared, StoreOptions};
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::{Run, Stored, read_stored};
-use crate::space::extent_store::Reading;
 use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, parent_directory};
 use crate::store::catalogue::PoolTree;
 use crate::store::superblock::Superblock;
-use crate::types::{Epoch, Lsn, TreeId};
+use crate::types::{Lsn, TreeId};
 use crate::wal::block::{BLOCK_BYTES, block_of, start_of};
 use crate::wal::log::PREPARED_SEGMENTS;
 use crate::wal::{
@@ -287,65 +285,17 @@ fn make_way(disk: &dyn Disk, path: &Path, new: &Path, superblock: &Superblock) -
     disk.rename(path, new)
 }
 
-/// Extents that the log names, which nobody may write to, nor free, until what it says is in a checkpoint.
-pub(super) struct Named {
-    runs: Vec<Run>,
-    reading: Option<Reading>,
-}
-
 impl Shared {
-    /// Reads the log and holds the units of every extent that it names, those that were superseded later on, too: a
-    /// replay puts each record again. Before anything is written to the file.
-    ///
-    /// Errors: `Corrupted` if the log is damaged where it was durable, or names what cannot be in this file.
-    pub(super) fn hold_named(&self, file: &dyn File, header: &FileHeader) -> Result<Named> {
-        let Some(slots) = &self.slots else { return Ok(Named { runs: Vec::new(), reading: None }) };
-        let mut runs = Vec::new();
-        scan(file, header, &self.scan_from(), &mut |record, place| {
-            let Record::Extent { value, .. } = record else { return Ok(()) };
-            slots.expect_stored_forms();
-            match read_stored(value) {
-                Stored::Extent(extent) => {
-                    if cfg!(not(hedgerow_canary = "extent_not_held_in_replay")) {
-                        slots.hold_extent(&extent)?;
-                    }
-                    runs.extend_from_slice(&extent.runs);
-                    Ok(())
-                }
-                Stored::Plain(_) => Ok(()),
-                Stored::Damaged => {
-                    let what = format!("the log's record at {} has no stored form", place.start.0);
-                    let kind = ErrorKind::Corrupted { page: None, offset_bytes: None };
-                    Err(Error::new(kind, what))
-                }
-            }
-        })?;
-        // Nothing that the replay supersedes is free before its end: a crash during it replays once more.
-        Ok(Named { runs, reading: Some(slots.read_extents(Epoch(0))) })
-    }
-
-    /// Ends what [`Self::hold_named`] began, after the checkpoint that needs no log.
-    pub(super) fn free_named(&self, named: Named) {
-        if let Some(slots) = &self.slots {
-            slots.free_replayed(&named.runs);
-        }
-        drop(named.reading);
-    }
-
-    fn scan_from(&self) -> ScanFrom {
-        let superblock = self.checkpointing.lock().superblock;
-        ScanFrom {
-            replay_start: superblock.replay_start,
-            log_end: superblock.log_end,
-            checkpoint: superblock.checkpoint,
-        }
-    }
-
     /// Applies what the log has beyond the newest checkpoint. The caller takes a checkpoint afterwards.
     ///
     /// Errors: `Corrupted` if the log is damaged where it was durable; those of changes.
     pub(super) fn replay(&self, file: &dyn File, header: &FileHeader) -> Result<Replayed> {
-        let from = self.scan_from();
+        let superblock = self.checkpointing.lock().superblock;
+        let from = ScanFrom {
+            replay_start: superblock.replay_start,
+            log_end: superblock.log_end,
+            checkpoint: superblock.checkpoint,
+        };
         let mut trees: BTreeMap<TreeId, PoolTree> =
             self.catalogue.trees()?.into_iter().map(|(_, tree, _)| (tree.id(), tree)).collect();
         let ScanEnd { end, records } = scan(file, header, &from, &mut |record, place| {
@@ -360,7 +310,7 @@ impl Shared {
     fn apply(&self, trees: &mut BTreeMap<TreeId, PoolTree>, record: &Record<'_>) -> Result<()> {
         match *record {
             // A tree that is not there was dropped later on.
-            Record::Put { tree, key, value } | Record::Extent { tree, key, value } => {
+            Record::Put { tree, key, value } => {
                 trees.get(&tree).map_or(Ok(false), |tree| tree.put(key, value)).map(drop)
             }
             Record::Remove { tree, key } => {

@@ -1,11 +1,10 @@
 //! Verification: reads everything there is and says all that is wrong with it.
 //!
-//! Five passes, with writers kept out and nothing dirty:
+//! Four passes, with writers kept out and nothing dirty:
 //! 1. the parts of the durable page map and of the zone table, by their checksums and their names;
 //! 2. the image of every page in the file, read past the pool: checksum, name, content;
 //! 3. every tree from its root, through the pool: order, fences, links, levels;
-//! 4. large values, in the trees that pass 3 has walked: where they lie, and each chunk;
-//! 5. the books: no two images overlap, what is referred to and what is held are the same bytes, every
+//! 4. the books: no two images overlap, what is referred to and what is held are the same bytes, every
 //!    page that is in use is reached from a root exactly once, header + used + free + quarantined = file.
 //!
 //! Damage is a finding, and the check goes on; an error is only what keeps it from going on. Memory: a
@@ -13,7 +12,6 @@
 
 use super::Shared;
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::geometry::Geometry;
 use crate::space::map::PartIo;
 use crate::space::part;
 use crate::space::slot_store::{PartFile, SlotStore};
@@ -61,10 +59,6 @@ pub struct VerifyReport {
     pub keyspaces: u64,
     /// Pages that were reached from a root.
     pub reached: u64,
-    /// Large values that were read and checked.
-    pub large_values: u64,
-    /// Their length.
-    pub large_value_bytes: u64,
     /// Everything that is wrong; empty for a sound store.
     pub findings: Vec<VerifyFinding>,
 }
@@ -75,18 +69,13 @@ impl VerifyReport {
         self.findings.is_empty()
     }
 
-    pub(super) fn add(
-        &mut self,
-        page: Option<PageId>,
-        offset_bytes: Option<u64>,
-        what: impl Into<String>,
-    ) {
+    fn add(&mut self, page: Option<PageId>, offset_bytes: Option<u64>, what: impl Into<String>) {
         let what = what.into();
         self.findings.push(VerifyFinding { page, offset_bytes, keyspace: None, what });
     }
 
     /// An error that is damage becomes a finding; any other ends the check.
-    pub(super) fn take(&mut self, error: Error, page: Option<PageId>) -> Result<()> {
+    fn take(&mut self, error: Error, page: Option<PageId>) -> Result<()> {
         match error.kind() {
             ErrorKind::Corrupted { page: named, offset_bytes } => {
                 self.add(named.or(page), *offset_bytes, error.to_string());
@@ -99,9 +88,13 @@ impl VerifyReport {
 
 /// A set of small numbers.
 #[derive(Default)]
-pub(super) struct BitSet(Vec<u64>);
+struct BitSet(Vec<u64>);
 
 impl BitSet {
+    fn contains(&self, at: u64) -> bool {
+        self.0.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 != 0)
+    }
+
     /// Adds a number; false if it was there.
     fn insert(&mut self, at: u64) -> bool {
         let word = (at / 64) as usize;
@@ -149,7 +142,6 @@ impl Shared {
         }
         let reached = self.verify_trees(&mut report)?;
         if let Some(slots) = &self.slots {
-            self.verify_extents(slots, &mut used, &mut report)?;
             self.verify_books(slots, &used, &in_use, &reached, &mut report)?;
         }
         Ok(report)
@@ -180,13 +172,11 @@ impl Shared {
         }
         seen.extend(slots.state().zones.table_slots());
         let mut bytes = part::new_bytes();
-        let geometry = slots.state().zones.geometry();
         for slot in seen {
             if let Err(error) = parts.read(slot, &mut bytes) {
                 report.take(error, None)?;
             }
-            let units = u64::from(geometry.units_for(PART_BYTES as u32));
-            occupy(geometry, slot.offset_bytes(), units, used, None, report);
+            occupy(slots, slot, PART_BYTES as u64, used, None, report);
         }
         Ok(())
     }
@@ -201,7 +191,6 @@ impl Shared {
         progress: &mut impl FnMut(u64),
     ) -> Result<()> {
         let page_bytes = slots.page_bytes();
-        let geometry = slots.state().zones.geometry();
         let end = self.pool.ids().lock().next_id();
         let mut buffer = AlignedBuffer::zeroed(BATCH * page_bytes)?;
         let mut batch: Vec<(PageId, Slot)> = Vec::with_capacity(BATCH);
@@ -210,8 +199,7 @@ impl Shared {
             match self.pool.slot_of(id) {
                 Ok(Some(slot)) => {
                     in_use.insert(u64::from(id.0));
-                    let units = u64::from(geometry.units_for(page_bytes as u32));
-                    occupy(geometry, slot.offset_bytes(), units, used, Some(id), report);
+                    occupy(slots, slot, page_bytes as u64, used, Some(id), report);
                     batch.push((id, slot));
                 }
                 Ok(None) => {}
@@ -283,7 +271,7 @@ impl Shared {
         Ok(reached)
     }
 
-    /// Pass 5.
+    /// Pass 4.
     fn verify_books(
         &self,
         slots: &SlotStore,
@@ -315,14 +303,12 @@ impl Shared {
         }
         let space = state.zones.report();
         let unit_bytes = u64::from(state.zones.geometry().unit_bytes());
-        let writing = state.zones.writing_units();
         drop(state);
         let referred: u64 =
             used.0.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() * unit_bytes;
-        if intact && referred + writing * unit_bytes != space.used_bytes {
+        if intact && referred != space.used_bytes {
             let what = format!(
-                "{referred} bytes of the file are referred to, {} are being written, {} are held",
-                writing * unit_bytes,
+                "{referred} bytes of the file are referred to, {} are held",
                 space.used_bytes
             );
             report.add(None, None, what);
@@ -340,24 +326,25 @@ impl Shared {
     }
 }
 
-/// Notes that units are in use; a finding if something else is there.
-pub(super) fn occupy(
-    geometry: Geometry,
-    offset_bytes: u64,
-    units: u64,
+/// Notes that a slot is in use; a finding if another one overlaps it.
+fn occupy(
+    slots: &SlotStore,
+    slot: Slot,
+    len_bytes: u64,
     used: &mut BitSet,
     page: Option<PageId>,
     report: &mut VerifyReport,
 ) {
-    let Some(first) = geometry.unit_at(offset_bytes) else {
-        return report.add(page, Some(offset_bytes), "its slot is not one of this file");
+    let geometry = slots.state().zones.geometry();
+    let Some(first) = geometry.unit_at(slot.offset_bytes()) else {
+        return report.add(page, Some(slot.offset_bytes()), "its slot is not one of this file");
     };
-    let mut overlaps = false;
+    let units = u64::from(geometry.units_for(len_bytes as u32).max(1));
     for unit in first..first + units {
-        overlaps |= !used.insert(unit);
-    }
-    if overlaps {
-        report.add(page, Some(offset_bytes), "its slot overlaps another one");
+        if used.contains(unit) {
+            report.add(page, Some(slot.offset_bytes()), "its slot overlaps another one");
+        }
+        used.insert(unit);
     }
 }
 

@@ -23,7 +23,6 @@
 //! | `descend` | root to leaf, optimistic and latched |
 //! | `get`, `get_many`, `value` | look-ups, single and in groups |
 //! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
-//! | `stored` | values that stand for large ones |
 //! | `split`, `merge` | structure changes |
 //! | `cursor`, `leaf_copy` | ordered iteration, both ways |
 //! | `adapt` | layouts that follow use |
@@ -47,7 +46,6 @@ mod retry;
 mod show;
 mod split;
 mod stats;
-mod stored;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -58,7 +56,7 @@ mod write;
 
 pub use bulk::BulkLoad;
 pub use change::Swap;
-pub use cursor::{Cursor, Passed};
+pub use cursor::Cursor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};
 pub use value::{INLINE_BYTES, Value};

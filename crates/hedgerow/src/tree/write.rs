@@ -11,7 +11,6 @@ use super::Tree;
 use super::change::{Change, Decision};
 use super::retry::{Patience, Retry, Stop};
 use super::split::Room;
-use super::stored::put_record;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool};
@@ -128,12 +127,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         value: &[u8],
     ) -> Written<C::Outcome> {
         let tree = self.id;
-        let stored_forms = self.pool.has_stored_forms();
         let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
-        let mut old = Vec::new();
-        if stored_forms && at.found {
-            leaf.as_leaf().append_value(at.index, &mut old);
-        }
         match decision {
             Decision::Keep(outcome) => Written::Done(outcome),
             Decision::Put(outcome) => {
@@ -143,10 +137,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 };
                 let Ok(()) = result else { return Written::NoSpace };
                 if self.logged {
-                    self.pool.append(stay, &put_record(tree, key, value, stored_forms));
-                }
-                if stored_forms {
-                    self.note_stored_forms(stay, &old, value);
+                    self.pool.append(stay, &Record::Put { tree, key, value });
                 }
                 Written::Done(outcome)
             }
@@ -155,9 +146,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 let sparse = is_sparse(&leaf.as_leaf());
                 if self.logged {
                     self.pool.append(stay, &Record::Remove { tree, key });
-                }
-                if stored_forms {
-                    self.note_stored_forms(stay, &old, &[]);
                 }
                 if sparse { Written::Sparse(outcome) } else { Written::Done(outcome) }
             }

@@ -24,7 +24,6 @@ const PUT: u8 = 1;
 const REMOVE: u8 = 2;
 const CREATE: u8 = 3;
 const DROP: u8 = 4;
-const EXTENT: u8 = 19;
 // What the format keeps room for, so that a store of this version is never misread by a later build:
 // 16 batch, 17 commit, 18 range delete, 19 extent, 20 ingest.
 const RESERVED: std::ops::RangeInclusive<u8> = 16..=20;
@@ -39,16 +38,6 @@ pub enum Record<'a> {
         /// The key.
         key: &'a [u8],
         /// The value.
-        value: &'a [u8],
-    },
-    /// The record of this key has a value in a stored form ([`crate::space::extent`]), a reference to an extent that
-    /// was synced before the record was appended.
-    Extent {
-        /// The keyspace.
-        tree: TreeId,
-        /// The key.
-        key: &'a [u8],
-        /// The stored form.
         value: &'a [u8],
     },
     /// There is no record of this key.
@@ -89,7 +78,6 @@ impl<'a> Record<'a> {
     fn parts(&self) -> (u8, TreeId, &'a [u8], &'a [u8]) {
         match *self {
             Record::Put { tree, key, value } => (PUT, tree, key, value),
-            Record::Extent { tree, key, value } => (EXTENT, tree, key, value),
             Record::Remove { tree, key } => (REMOVE, tree, key, &[]),
             Record::Create { tree, name } => (CREATE, tree, name, &[]),
             Record::Drop { tree, name } => (DROP, tree, name, &[]),
@@ -130,13 +118,13 @@ impl<'a> Record<'a> {
         if zero != 0 {
             return Decoded::Defect("a reserved byte of a log record is set");
         }
-        if RESERVED.contains(&kind) && kind != EXTENT {
+        if RESERVED.contains(&kind) {
             return Decoded::Defect("a log record of a kind that this version does not know");
         }
-        if !(PUT..=DROP).contains(&kind) && kind != EXTENT {
+        if !(PUT..=DROP).contains(&kind) {
             return Decoded::Defect("a log record of no known kind");
         }
-        if kind != PUT && kind != EXTENT && value_bytes != 0 {
+        if kind != PUT && value_bytes != 0 {
             return Decoded::Defect("a log record has a value that its kind has not");
         }
         if value_bytes > MAX_VALUE_BYTES {
@@ -147,7 +135,6 @@ impl<'a> Record<'a> {
         let (key, value) = body.split_at(key_bytes);
         let record = match kind {
             PUT => Record::Put { tree, key, value },
-            EXTENT => Record::Extent { tree, key, value },
             REMOVE => Record::Remove { tree, key },
             CREATE => Record::Create { tree, name: key },
             _ => Record::Drop { tree, name: key },
@@ -178,7 +165,6 @@ mod tests {
             Record::Put { tree, key: b"", value: b"" },
             Record::Put { tree, key: b"key", value: b"value" },
             Record::Put { tree: TreeId(u32::MAX), key: &[0xff; 300], value: &[7; 1000] },
-            Record::Extent { tree, key: b"key", value: b"where it lies" },
             Record::Remove { tree, key: b"key" },
             Record::Create { tree, name: b"birds" },
             Record::Drop { tree, name: b"birds" },
