@@ -1,13 +1,13 @@
 //! A damaged log beside a sound store: opening replays something that the log could mean, or gives a typed error,
 //! and then the store is as it was. Checksums cover nothing in a fuzzing build, so that damage reaches what is
-//! behind them: records of any length and kind, for trees that never were.
+//! behind them: records of any length and kind, for trees and batches that never were.
 
 #![no_main]
 
 use arbitrary::Arbitrary;
 use hedgerow::storage::{DirectIo, Disk, OpenMode, RamDisk};
 use hedgerow::store::{OpenHow, log_path};
-use hedgerow::{ErrorKind, Options, smallest_memory_limit_bytes};
+use hedgerow::{ErrorKind, Options, WriteBatch, smallest_memory_limit_bytes};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -84,6 +84,12 @@ fn left() -> &'static Left {
             other.put(&number.to_be_bytes(), b"here").unwrap();
         }
         db.sync().unwrap();
+        let mut batch = WriteBatch::new();
+        for number in 10..30_u32 {
+            batch.put(&keyspace, &number.to_be_bytes(), b"batch").unwrap();
+            batch.remove(&other, &number.to_be_bytes()).unwrap();
+        }
+        db.write(&batch).unwrap();
         db.drop_keyspace("b").unwrap();
         keyspace.put(b"last", &[1; 40]).unwrap();
         db.sync().unwrap();

@@ -55,6 +55,13 @@ pub enum ErrorKind {
         /// The longest that fits.
         max_bytes: usize,
     },
+    /// A batch is larger than the log's limit allows for.
+    BatchTooLarge {
+        /// Bytes of the log that it would take.
+        len_bytes: u64,
+        /// The most that a batch may take.
+        max_bytes: u64,
+    },
     /// Keys of a bulk load were not strictly ascending.
     NotSorted,
     /// The handle was opened read-only.

@@ -61,7 +61,7 @@ pub mod types;
 pub mod wal;
 
 pub use database::{
-    Cursor, Database, Durability, Keyspace, MemoryStats, Options, Range, Stats,
+    Cursor, Database, Durability, Keyspace, MemoryStats, Options, Range, Stats, WriteBatch,
     smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};

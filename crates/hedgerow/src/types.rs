@@ -188,4 +188,6 @@ pub enum Purpose {
     GiveBack,
     /// It does again what was let in before a crash.
     Replay,
+    /// It is a part of a batch that was let in as a whole, and has reserved its room in the log.
+    Finish,
 }

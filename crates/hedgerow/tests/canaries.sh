@@ -60,6 +60,11 @@ canary fault_without_exchange pool::a_page_that_several_ask_for_is_in_one_frame
 canary clean_without_version three_threads_with_evictions
 canary enter_without_second_look changes_beside_a_checkpoint
 canary hand_over_without_copy checkpoints::a_checkpoint_beside_writers_is_a_cut
+batch=log::a_batch_is_there_whole_or_not_at_all
+canary cut_forgets_batches $batch
+canary replay_before_the_cut $batch
+canary batches_left_unfinished $batch
+canary absence_unlogged $batch
 canary publish_without_sync failures::a_power_loss_leaves_a_checkpoint
 canary reuse_before_durable failures::a_power_loss_leaves_a_checkpoint
 

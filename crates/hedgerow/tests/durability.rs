@@ -9,7 +9,7 @@ use common::{Dice, Model, assert_sound, contents, effort, key, open, path, seed,
 use hedgerow::storage::sim::{CallKind, Fault};
 use hedgerow::storage::{DirectIo, Disk, OpenMode, SimDisk};
 use hedgerow::store::{OpenHow, log_path};
-use hedgerow::{Database, Durability, ErrorKind, Options};
+use hedgerow::{Database, Durability, ErrorKind, Options, WriteBatch};
 
 fn logged() -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(512);
@@ -50,6 +50,11 @@ impl Session {
                 model.remove(name);
                 self.history.push(model);
             }
+            2..6 if known => {
+                let sync = dice.below(4) == 0;
+                self.batch(dice, &mut model, sync);
+                self.history.push(model);
+            }
             choice => {
                 if !known {
                     self.db.create_keyspace(name).unwrap();
@@ -57,7 +62,7 @@ impl Session {
                     self.history.push(model.clone());
                     self.durable = self.history.len() - 1;
                 }
-                let sync = choice == 3;
+                let sync = choice == 6;
                 let durability = if sync { Durability::Sync } else { Durability::Buffered };
                 let keyspace = self.db.keyspace(name).unwrap().with_durability(durability);
                 let records = model.get_mut(name).unwrap();
@@ -80,6 +85,30 @@ impl Session {
         if self.db.durable_position() == self.db.log_position() {
             self.durable = self.history.len() - 1;
         }
+    }
+
+    /// Changes of all keyspaces that there are, some of the same keys, at one stroke.
+    fn batch(&mut self, dice: &mut Dice, model: &mut Model, sync: bool) {
+        let mut batch = WriteBatch::new();
+        if sync {
+            batch.set_durability(Durability::Sync);
+        }
+        let most = [3, 30, 120][dice.below(3) as usize];
+        for _ in 0..1 + dice.below(most) {
+            let at = dice.below(model.len() as u64) as usize;
+            let (name, records) = model.iter_mut().nth(at).unwrap();
+            let keyspace = self.db.keyspace(name).unwrap();
+            let key = key(dice.below(900));
+            if dice.below(3) == 0 {
+                batch.remove(&keyspace, &key).unwrap();
+                records.remove(&key);
+            } else {
+                let value = vec![dice.roll() as u8; dice.below(60) as usize];
+                batch.put(&keyspace, &key, &value).unwrap();
+                records.insert(key, value);
+            }
+        }
+        self.db.write(&batch).unwrap();
     }
 
     /// Crashes at each call since the last time, and looks what is there.
@@ -126,7 +155,7 @@ fn recover(disk: &SimDisk, dice: &mut Dice) -> Model {
 fn after_a_crash_at_any_call_the_first_changes_are_there_and_all_durable_ones() {
     let mut dice = Dice(seed(71));
     let mut tried = 0;
-    for _ in 0..6 * effort() {
+    for _ in 0..4 * effort() {
         let mut disk = SimDisk::new(dice.roll());
         let mut before = Model::new();
         for _ in 0..3 {

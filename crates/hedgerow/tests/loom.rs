@@ -16,7 +16,9 @@ use hedgerow::storage::{File, LockOutcome, ReadRequest, WriteRequest};
 use hedgerow::types::{Epoch, Lsn, TreeId};
 use hedgerow::wal::block::{HEADER_BYTES, PAYLOAD_BYTES};
 use hedgerow::wal::ring::Ring;
-use hedgerow::wal::{Log, LogIdentity, LogOptions, RECORD_HEADER_BYTES, Record, SegmentSize};
+use hedgerow::wal::{
+    Log, LogIdentity, LogOptions, Promised, RECORD_HEADER_BYTES, Record, SegmentSize,
+};
 use loom::thread;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -62,7 +64,7 @@ fn flush(ring: &Ring, written: &mut u64) -> Vec<u8> {
     }
     ring.release(*written, to);
     *written = to;
-    ring.set_limit(to, Lsn(u64::MAX));
+    ring.set_limits(to, Lsn(u64::MAX), Lsn(u64::MAX));
     letters
 }
 
@@ -70,7 +72,7 @@ fn flush(ring: &Ring, written: &mut u64) -> Vec<u8> {
 fn a_block_that_is_written_is_whole() {
     check(3, || {
         let ring = Arc::new(Ring::new(4, Lsn(0)).unwrap());
-        ring.set_limit(0, Lsn(u64::MAX));
+        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
         let writers = [b'a', b'b'].map(|letter| {
             let ring = Arc::clone(&ring);
             thread::spawn(move || assert!(append_half(&ring, letter)))
@@ -90,7 +92,7 @@ fn a_block_that_is_written_is_whole() {
 fn a_place_is_filled_again_only_after_it_was_written() {
     check(3, || {
         let ring = Arc::new(Ring::new(4, Lsn(0)).unwrap());
-        ring.set_limit(0, Lsn(u64::MAX));
+        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
         let filled = (0..10).take_while(|_| append_half(&ring, b'a')).count();
         assert_eq!(filled, 6, "one block is left for what is skipped");
         let writer = {
@@ -215,7 +217,7 @@ fn whoever_was_told_that_it_is_durable_has_it_on_the_disk_and_everybody_is_told(
             move || {
                 let value = half_a_block(letter);
                 let record = Record::Put { tree: TreeId(1), key: &[letter], value: &value };
-                log.promise(record.len_bytes() as u64).unwrap();
+                log.promise(record.len_bytes() as u64, Promised::Freely).unwrap();
                 let place = log.append(&record);
                 log.wait_durable(place.end).unwrap();
                 assert!(paper.has_synced(letter), "told too early");

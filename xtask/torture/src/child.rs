@@ -4,7 +4,7 @@
 //! Thread-safety: each thread has its own keys; lines are written under the lock of standard output.
 
 use crate::script::{Clock, KEYSPACE, THREADS, change, options, value};
-use hedgerow::{Durability, Error};
+use hedgerow::{Durability, Error, Keyspace, WriteBatch};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,9 +24,11 @@ pub fn write(path: &Path, seed: u64, begins: &[u64]) -> Result<(), String> {
             let durability = if change.sync { Durability::Sync } else { Durability::Buffered };
             let handle = keyspace.clone().with_durability(durability);
             let clock = std::array::from_fn(|other| done[other].load(Ordering::SeqCst));
-            match change.value_bytes {
-                Some(len) => handle.put(&change.key, &value(number, &clock, len)),
-                None => handle.remove(&change.key),
+            let value = change.value_bytes.map(|len| value(number, &clock, len));
+            match (&change.keys[..], &value) {
+                ([key], Some(value)) => handle.put(key, value).map(drop),
+                ([key], None) => handle.remove(key).map(drop),
+                (keys, value) => db.write(&batch(&keyspace, keys, value.as_deref(), durability)?),
             }
             .map_err(wrong)?;
             done[thread].store(number, Ordering::SeqCst);
@@ -46,6 +48,24 @@ pub fn write(path: &Path, seed: u64, begins: &[u64]) -> Result<(), String> {
             thread.join().unwrap_or_else(|_| Err("a thread of the writer has panicked".into()))
         })
     })
+}
+
+fn batch(
+    keyspace: &Keyspace,
+    keys: &[Vec<u8>],
+    value: Option<&[u8]>,
+    durability: Durability,
+) -> Result<WriteBatch, String> {
+    let mut batch = WriteBatch::new();
+    batch.set_durability(durability);
+    for key in keys {
+        match value {
+            Some(value) => batch.put(keyspace, key, value),
+            None => batch.remove(keyspace, key),
+        }
+        .map_err(|error| format!("the writer: {error}"))?;
+    }
+    Ok(batch)
 }
 
 fn say(line: &str) -> Result<(), String> {

@@ -1,6 +1,7 @@
 //! The killer: starts writers, kills them, and checks what they leave.
 //!
-//! What must hold after each kill: every thread's keys hold what they held after a first part of its changes;
+//! What must hold after each kill: every thread's keys hold what they held after a first part of its changes, batches
+//! among them;
 //! all that was acknowledged as durable is in that part; if a change is there, so are all that were done before it
 //! began; a verification finds nothing; the file's bytes add up. Single-threaded, but for one reader a child.
 
@@ -133,7 +134,9 @@ impl Known {
             let read = read_value(&value).filter(|_| thread < THREADS);
             let (number, clock) = read.ok_or_else(|| format!("the value of {} is torn", what()))?;
             let written = change(seed, thread, number);
-            if written.key != *key || written.value_bytes != Some(value.len()) {
+            if !written.keys.iter().any(|written| *written == *key)
+                || written.value_bytes != Some(value.len())
+            {
                 return Err(format!("{} has the value of another change: {number}", what()));
             }
             for (most, done) in needed.iter_mut().zip(clock) {
@@ -190,10 +193,12 @@ impl Known {
 const MOST_BEHIND: u64 = 2000;
 
 fn apply(state: &mut State, change: Change, number: u64) {
-    match change.value_bytes {
-        Some(_) => state.insert(change.key, number),
-        None => state.remove(&change.key),
-    };
+    for key in change.keys {
+        match change.value_bytes {
+            Some(_) => state.insert(key, number),
+            None => state.remove(&key),
+        };
+    }
 }
 
 /// Says which keys of each thread differ from what its changes up to the newest one make of them.

@@ -34,9 +34,9 @@ pub fn options() -> Options {
 /// One change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// The key.
-    pub key: Vec<u8>,
-    /// The value's length; `None` removes the record.
+    /// The keys: of a batch, if there are several.
+    pub keys: Vec<Vec<u8>>,
+    /// The value's length; `None` removes the records.
     pub value_bytes: Option<usize>,
     /// Whether it is durable when it is acknowledged.
     pub sync: bool,
@@ -58,11 +58,22 @@ pub fn random_seed() -> u64 {
 pub fn change(seed: u64, thread: usize, number: u64) -> Change {
     let dice = mix(seed ^ mix(number.wrapping_mul(THREADS as u64) + thread as u64));
     // Some keys are hot, and some parts of the key space empty for a while.
-    let key = if dice.is_multiple_of(4) { dice >> 8 & 15 } else { (dice >> 8) % KEYS };
+    let first = if dice.is_multiple_of(4) { dice >> 8 & 15 } else { (dice >> 8) % KEYS };
+    // A few neighbours, or many keys all over: more than one buffer of the log.
+    let others = match dice >> 45 & 31 {
+        0 => (dice >> 52) % 300,
+        1 | 2 => (dice >> 52) % 6,
+        _ => 0,
+    };
+    let spread = if others > 6 { 37 } else { 1 };
+    let key = |n: u64| {
+        let key = (first + n * spread) % KEYS;
+        format!("{thread}/{:03}/bird-{key:06}", key % 7).into_bytes()
+    };
     let is_removal = dice >> 24 & 7 == 0 || (number / 5000 % 2 == 1 && dice >> 24 & 1 == 0);
     let most = if dice >> 40 & 31 == 0 { 900 } else { 120 };
     Change {
-        key: format!("{thread}/{:03}/bird-{key:06}", key % 7).into_bytes(),
+        keys: (0..=others).map(key).collect(),
         value_bytes: (!is_removal).then_some(8 * (THREADS + 1) + (dice >> 48) as usize % most),
         sync: dice >> 32 & 63 == 0,
     }

@@ -10,7 +10,7 @@ use crate::page::epoch::Stay;
 use crate::page::pool::EpochStay;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Purpose};
-use crate::wal::{Log, Record};
+use crate::wal::{Log, Promised, Record, Reservation};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use std::cell::Cell;
 
@@ -25,12 +25,13 @@ pub struct Entered<'p> {
 struct Promise<'p> {
     log: &'p Log,
     left: Cell<u64>,
+    how: Promised,
 }
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
         if self.left.get() > 0 {
-            self.log.take_back(self.left.get());
+            self.log.take_back(self.left.get(), self.how);
         }
     }
 }
@@ -61,8 +62,12 @@ impl BufferPool {
     pub(super) fn enter_with(&self, log_bytes: u64, purpose: Purpose) -> Result<Entered<'_>> {
         let promise = match self.log() {
             Some(log) if log_bytes > 0 => {
-                self.make_log_room(log, log_bytes)?;
-                Some(Promise { log, left: Cell::new(log_bytes) })
+                let how = match purpose {
+                    Purpose::Finish => Promised::OfReserved,
+                    _ => Promised::Freely,
+                };
+                self.make_log_room(log, log_bytes, how)?;
+                Some(Promise { log, left: Cell::new(log_bytes), how })
             }
             _ => None,
         };
@@ -91,7 +96,7 @@ impl BufferPool {
             } else {
                 slots.wait_for_delta_room()?;
                 if !slots.has_room(self.images_to_write(), purpose) {
-                    self.make_room(slots, purpose)?;
+                    self.make_room(slots, 0, purpose)?;
                 }
             }
         }
@@ -103,17 +108,18 @@ impl BufferPool {
         Ok(stay)
     }
 
-    /// Makes room on the disk for what a writer may do: by a longer file, else by a checkpoint, which gives
-    /// the slots of older images back.
+    /// Makes room on the disk for what a writer may do, and `more` pages: by a longer file, else by a checkpoint,
+    /// which gives the slots of older images back.
     ///
     /// Errors: `DiskFull`, and why there is no checkpoint.
     #[cold]
-    fn make_room(&self, slots: &SlotStore, purpose: Purpose) -> Result<()> {
+    fn make_room(&self, slots: &SlotStore, more: usize, purpose: Purpose) -> Result<()> {
         let purpose = if self.replaying.load(Relaxed) { Purpose::Replay } else { purpose };
         let mut checkpoints = 0;
         loop {
             let map_pages = self.ids.lock().next_id().map_or(u32::MAX, |id| id.0);
-            let made = slots.make_room(|| self.images_to_write(), u64::from(map_pages), purpose);
+            let to_write = || self.images_to_write() + more;
+            let made = slots.make_room(to_write, u64::from(map_pages), purpose);
             match made {
                 Err(error) if *error.kind() == ErrorKind::DiskFull => {
                     // One may be under way that has begun too early.
@@ -129,9 +135,19 @@ impl BufferPool {
 
     /// Room in the log; what fills a disk that is full is freed by a checkpoint, if anything is. The caller holds
     /// nothing that keeps one away.
-    pub fn make_log_room(&self, log: &Log, log_bytes: u64) -> Result<()> {
+    pub fn make_log_room(&self, log: &Log, log_bytes: u64, how: Promised) -> Result<()> {
+        self.after_checkpoints(|| log.promise(log_bytes, how))
+    }
+
+    /// Room in the log for all records of a batch; as [`Self::make_log_room`].
+    pub fn reserve_log<'l>(&self, log: &'l Log, log_bytes: u64) -> Result<Reservation<'l>> {
+        self.after_checkpoints(|| log.reserve(log_bytes))
+    }
+
+    /// Tries again after a checkpoint, twice, if the disk is full.
+    fn after_checkpoints<R>(&self, attempt: impl Fn() -> Result<R>) -> Result<R> {
         for _ in 0..2 {
-            match log.promise(log_bytes) {
+            match attempt() {
                 Err(error) if *error.kind() == ErrorKind::DiskFull => {
                     let freed = self.slots.as_ref().map(|slots| slots.wait_for_next_checkpoint());
                     if !freed.unwrap_or(Ok(false))? {
@@ -141,6 +157,18 @@ impl BufferPool {
                 other => return other,
             }
         }
-        log.promise(log_bytes)
+        attempt()
+    }
+
+    /// Lets a batch of `changes` changes in, if there is room for a page for each. Others may be let in beside it,
+    /// for which there is a share that nobody counts on.
+    ///
+    /// Errors: as for entering.
+    pub fn admit_batch(&self, changes: usize) -> Result<()> {
+        drop(self.enter_epoch(Purpose::Take)?);
+        match &self.slots {
+            Some(slots) if !self.read_only => self.make_room(slots, changes, Purpose::Take),
+            _ => Ok(()),
+        }
     }
 }

@@ -9,6 +9,7 @@
 //! [`Database::close`] take one, and one is taken by itself when enough has changed. After `close` there is no
 //! log. Dropping the last handle without `close` is like a crash: opening replays the log.
 
+use crate::database::batch::WriteBatch;
 use crate::database::keyspace::Keyspace;
 use crate::database::options::{Durability, Options};
 use crate::database::stats::Stats;
@@ -27,7 +28,7 @@ const MIN_LOG_LIMIT_BYTES: u64 = 4 << 20;
 /// What all handles share.
 pub(super) struct Inner {
     pub(super) store: Store,
-    durability: Durability,
+    pub(super) durability: Durability,
     closed: AtomicBool,
 }
 
@@ -178,6 +179,22 @@ impl Database {
     pub fn keyspaces(&self) -> Result<Vec<String>> {
         self.inner.check_open()?;
         self.inner.store.keyspaces()
+    }
+
+    /// Makes all changes of a batch. A crash leaves all of them or none: as soon as the log has what the batch is
+    /// going to do, opening finishes what a crash cuts short. So its durability is that of a single change.
+    ///
+    /// Readers may see some of the changes before the others, as [`WriteBatch`] says. Without a log a batch is no more
+    /// than its changes, for crashes and for errors.
+    ///
+    /// Errors: those of changes, after which nothing has changed; `BatchTooLarge` for one that takes more than an
+    /// eighth of [`Options::log_limit_bytes`]: changes and 32 bytes for each, about; `InvalidOption` for one of
+    /// another database's keyspaces; `Unknown` for one that was begun and could not be finished, because a page could
+    /// not be read or a disk is full beyond all reserves: nothing can be changed then until the database is opened
+    /// again, which finishes it.
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.inner.check_open()?;
+        batch.write_to(&self.inner)
     }
 
     /// Makes everything that was changed before this call durable. Does nothing in memory.

@@ -50,6 +50,15 @@ impl Keyspace {
         self
     }
 
+    pub(super) fn tree(&self) -> &PoolTree {
+        &self.tree
+    }
+
+    /// What the handles of one database share.
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
     /// Runs a change, and waits until it is durable if that was asked for.
     #[inline]
     fn change<R>(&self, change: impl FnOnce(&PoolTree) -> Result<R>) -> Result<R> {

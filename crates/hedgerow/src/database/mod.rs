@@ -1,7 +1,8 @@
-//! The public nouns: [`Database`], [`Keyspace`], [`Cursor`], [`Range`], [`Options`], [`Stats`].
+//! The public nouns: [`Database`], [`Keyspace`], [`WriteBatch`], [`Cursor`], [`Range`], [`Options`], [`Stats`].
 //!
 //! Rank 7: everything here is thin; the work is done by the layers below.
 
+mod batch;
 #[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]
 mod database;
 mod keyspace;
@@ -9,6 +10,7 @@ mod options;
 mod range;
 mod stats;
 
+pub use batch::WriteBatch;
 pub use database::Database;
 pub use keyspace::Keyspace;
 pub use options::{Durability, Options, smallest_memory_limit_bytes};

@@ -9,8 +9,8 @@
 //!
 //! What holds, in pages: dirty + parts of the map and the table + a share <= room, when a writer has been let in.
 //! Writers are not kept from each other between the look and the change; the share, half a zone (256 pages in most
-//! stores), is for that. Those who give space back are let in as long as an eighth of a zone is left, and a replay as
-//! long as there is room at all: it does again what was let in before.
+//! stores), is for that. Those who give space back are let in as long as an eighth of a zone is left; a replay, which
+//! does again what was let in before, and a batch that was let in as a whole, as long as there is room at all.
 //! `Sync`; the figures are read without a lock.
 
 use super::geometry::PART_CONTENT_WORDS;
@@ -54,7 +54,7 @@ impl SlotStore {
         let eighths = match purpose {
             Purpose::Take => 4,
             Purpose::GiveBack => 1,
-            Purpose::Replay => 0,
+            Purpose::Replay | Purpose::Finish => 0,
         };
         dirty + parts + eighths * self.room.eighth + self.room.kept.load(Relaxed)
     }

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::node::LeafPolicy;
 use crate::tree::Tree;
 use crate::types::{PageId, TreeId};
-use crate::wal::{Log, RECORD_HEADER_BYTES, Record as LogRecord};
+use crate::wal::{Log, Promised, RECORD_HEADER_BYTES, Record as LogRecord};
 use hedgerow_sync::primitive::atomic::AtomicU32;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard};
@@ -97,7 +97,7 @@ impl Room<'_> {
 impl Drop for Room<'_> {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.log.take_back(self.bytes);
+            self.log.take_back(self.bytes, Promised::Freely);
         }
     }
 }
@@ -265,7 +265,7 @@ impl Catalogue {
     fn promise(&self, name: &str) -> Result<Option<Room<'_>>> {
         let Some(log) = self.pool.log() else { return Ok(None) };
         let bytes = (RECORD_HEADER_BYTES + name.len()) as u64;
-        self.pool.make_log_room(log, bytes)?;
+        self.pool.make_log_room(log, bytes, Promised::Freely)?;
         Ok(Some(Room { log, bytes }))
     }
 

@@ -9,8 +9,8 @@
 //! 4. write the parts of the page map that changed, then those of the zone table, to free slots;
 //! 5. wait until the log is durable up to where it stood in step 2; sync;
 //! 6. superblock, first block; sync; second block;
-//! 7. free the log before step 2, and the slots that only older checkpoints needed; give space back
-//!    (`reclaim.rs`).
+//! 7. free the log before step 2, or before the oldest batch that was under way then, and the slots that only
+//!    older checkpoints needed; give space back (`reclaim.rs`).
 //!
 //! Before step 6 a failure costs nothing but the parts written: the delta goes back, and the next
 //! checkpoint takes it. A failed sync, or a failure in step 6, poisons: nobody knows what is on disk.
@@ -31,8 +31,9 @@ struct Cut {
     next_page: Option<PageId>,
     free_pages: u64,
     next_tree: TreeId,
-    /// End of the log: what lies before it is in the checkpoint, what lies behind it is not.
-    log_end: Option<Lsn>,
+    /// Where replay has to start, because a batch began there that is not finished, and the end of the log: what
+    /// lies before it is in the checkpoint, what lies behind it is not.
+    log: Option<(Lsn, Lsn)>,
 }
 
 /// What a checkpoint had to do; nothing if it was not taken.
@@ -115,7 +116,7 @@ impl Shared {
         self.pool.check_poison()?;
         // A log that is to be replayed yet stays as needed as it was.
         let may_need_log = self.pool.log().map_or(newest.superblock.needs_log, |_| true);
-        let needs_log = may_need_log && !settled;
+        let needs_log = may_need_log && (!settled || self.batches.need_log());
         if !self.has_changes(slots, newest) && newest.superblock.needs_log == needs_log {
             return Ok(Taken::default());
         }
@@ -125,8 +126,8 @@ impl Shared {
         let delta = slots.take_delta(cut.epoch);
         let written = self.write_parts(slots, &cut, &delta).and_then(|map| {
             // No address below the end that the superblock names is given out again, so it must be there.
-            let log = self.pool.log().zip(cut.log_end);
-            log.map_or(Ok(()), |(log, end)| log.wait_durable(end))?;
+            let log = self.pool.log().zip(cut.log);
+            log.map_or(Ok(()), |(log, (_, end))| log.wait_durable(end))?;
             self.pool.check_poison()?;
             Ok(map)
         });
@@ -149,8 +150,8 @@ impl Shared {
                 next_page: cut.next_page,
                 free_pages: cut.free_pages,
                 next_tree: cut.next_tree,
-                replay_start: cut.log_end.unwrap_or(newest.superblock.replay_start),
-                log_end: cut.log_end.unwrap_or(newest.superblock.log_end),
+                replay_start: cut.log.map_or(newest.superblock.replay_start, |(start, _)| start),
+                log_end: cut.log.map_or(newest.superblock.log_end, |(_, end)| end),
                 log_incarnation: self
                     .pool
                     .log()
@@ -162,8 +163,8 @@ impl Shared {
             self.pool.set_poisoned(&error);
             return Err(error);
         }
-        if let Some((log, end)) = self.pool.log().zip(cut.log_end) {
-            log.checkpointed(cut.epoch, end);
+        if let Some((log, (start, _))) = self.pool.log().zip(cut.log) {
+            log.checkpointed(cut.epoch, start);
         }
         let mut state = slots.state();
         state.map = map;
@@ -199,8 +200,8 @@ impl Shared {
         slots.keep_for(next_page.map_or(u64::from(u32::MAX), |id| u64::from(id.0)));
         let next_tree = self.catalogue.next_tree();
         // Nobody is inside of an epoch, so nobody is between a change and its record.
-        let log_end = self.pool.log().map(|log| log.tail());
-        Cut { epoch, next_page, free_pages, next_tree, log_end }
+        let log = self.pool.log().map(|log| self.batches.cut(log));
+        Cut { epoch, next_page, free_pages, next_tree, log }
     }
 
     /// Step 4: writes the parts of map and zone table that changed.

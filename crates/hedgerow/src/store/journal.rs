@@ -12,8 +12,7 @@
 //! - A new log is made under a name of its own, `birds.hrow-log-new`, out of the old one's file if there is one:
 //!   on a full disk there may be no room for another. Whatever has that name is ours.
 //!
-//! Replay is idempotent: it goes through the tree like any change, with logging off, and writes nothing but to
-//! slots that the checkpoint does not need. A crash during it changes nothing about the next.
+//! What is in it is replayed by `replay.rs`. A crash during that changes nothing about the next.
 //! One caller at a time, before the store is used and after it has stopped.
 
 use super::{Shared, StoreOptions};
@@ -21,17 +20,12 @@ use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, parent_directory};
-use crate::store::catalogue::PoolTree;
 use crate::store::superblock::Superblock;
-use crate::types::{Lsn, TreeId};
+use crate::types::Lsn;
 use crate::wal::block::{BLOCK_BYTES, block_of, start_of};
 use crate::wal::log::PREPARED_SEGMENTS;
-use crate::wal::{
-    FileHeader, Log, LogIdentity, LogOptions, Record, ScanEnd, ScanFrom, SegmentSize, read_header,
-    scan,
-};
+use crate::wal::{FileHeader, Log, LogIdentity, LogOptions, SegmentSize, read_header};
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, thread};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,15 +35,6 @@ pub(super) struct Journal {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     running: Mutex<Option<thread::JoinHandle<()>>>,
-}
-
-/// What opening has replayed.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Replayed {
-    /// Records that were applied.
-    pub records: u64,
-    /// Bytes of log that were read.
-    pub log_bytes: u64,
 }
 
 /// Blocks of a segment: half a MiB.
@@ -283,81 +268,6 @@ fn make_way(disk: &dyn Disk, path: &Path, new: &Path, superblock: &Superblock) -
     }
     drop(old);
     disk.rename(path, new)
-}
-
-impl Shared {
-    /// Applies what the log has beyond the newest checkpoint. The caller takes a checkpoint afterwards.
-    ///
-    /// Errors: `Corrupted` if the log is damaged where it was durable; those of changes.
-    pub(super) fn replay(&self, file: &dyn File, header: &FileHeader) -> Result<Replayed> {
-        let superblock = self.checkpointing.lock().superblock;
-        let from = ScanFrom {
-            replay_start: superblock.replay_start,
-            log_end: superblock.log_end,
-            checkpoint: superblock.checkpoint,
-        };
-        let mut trees: BTreeMap<TreeId, PoolTree> =
-            self.catalogue.trees()?.into_iter().map(|(_, tree, _)| (tree.id(), tree)).collect();
-        let ScanEnd { end, records } = scan(file, header, &from, &mut |record, place| {
-            self.apply(&mut trees, &record).map_err(|error| unfit(error, place.start))
-        })?;
-        let mut newest = self.checkpointing.lock();
-        newest.superblock.replay_start = end;
-        newest.superblock.log_end = end;
-        Ok(Replayed { records, log_bytes: end.0 - from.replay_start.0 })
-    }
-
-    fn apply(&self, trees: &mut BTreeMap<TreeId, PoolTree>, record: &Record<'_>) -> Result<()> {
-        match *record {
-            // A tree that is not there was dropped later on.
-            Record::Put { tree, key, value } => {
-                trees.get(&tree).map_or(Ok(false), |tree| tree.put(key, value)).map(drop)
-            }
-            Record::Remove { tree, key } => {
-                trees.get(&tree).map_or(Ok(false), |tree| tree.remove(key)).map(drop)
-            }
-            Record::Create { tree, name } => {
-                // Those below are in the checkpoint, or were dropped before it.
-                if tree >= self.catalogue.next_tree() {
-                    let created = self.catalogue.create_again(name_of(name)?, tree)?;
-                    trees.insert(tree, created);
-                }
-                Ok(())
-            }
-            Record::Drop { tree, name } => {
-                if trees.remove(&tree).is_some() {
-                    self.catalogue.drop_again(name_of(name)?, tree)?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-/// A record that the engine would never have written is damage.
-fn unfit(error: Error, at: Lsn) -> Error {
-    let kind = error.kind();
-    let is_misuse = matches!(
-        kind,
-        ErrorKind::KeyTooLong { .. }
-            | ErrorKind::RecordTooLarge { .. }
-            | ErrorKind::InvalidOption
-            | ErrorKind::AlreadyExists
-    );
-    if !is_misuse {
-        return error;
-    }
-    let what = format!("the log's record at {} cannot be one of this store: {error}", at.0);
-    Error::new(ErrorKind::Corrupted { page: None, offset_bytes: None }, what)
-}
-
-fn name_of(name: &[u8]) -> Result<&str> {
-    str::from_utf8(name).map_err(|_| {
-        Error::new(
-            ErrorKind::Corrupted { page: None, offset_bytes: None },
-            "the log names a keyspace in bytes that are not UTF-8",
-        )
-    })
 }
 
 #[cfg(test)]

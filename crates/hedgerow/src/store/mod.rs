@@ -2,7 +2,8 @@
 //!
 //! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
 //! store; `checkpoint` writes the next one; `reclaim` gives space back to the file system; `catalogue`
-//! knows the keyspaces; `verify` checks everything.
+//! knows the keyspaces; `batch` changes several records as one; `journal` has the log, and `replay` does again what is
+//! in it; `verify` checks everything.
 //!
 //! Invariants (no page is ever overwritten where a checkpoint needs it, so these are all there are):
 //! - a superblock is written after all that it refers to is written and synced;
@@ -11,19 +12,23 @@
 //!
 //! `Send + Sync`; one checkpoint at a time, under `Store::checkpointing`.
 
+mod batch;
 mod catalogue;
 mod checkpoint;
 mod create;
 mod journal;
 mod open;
 mod reclaim;
+mod replay;
 pub mod superblock;
 mod sweep;
 mod verify;
 
+pub use batch::BatchChange;
 pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
-pub use journal::{Replayed, log_path};
+pub use journal::log_path;
 pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
+pub use replay::Replayed;
 pub use verify::{VerifyFinding, VerifyReport};
 
 pub use crate::space::SpaceReport;
@@ -33,6 +38,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::space::slot_store::SlotStore;
 use crate::types::Epoch;
 use crate::wal::Log;
+use batch::Batches;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use journal::Journal;
 use reclaim::Reclaim;
@@ -51,6 +57,7 @@ struct Shared {
     pool: Arc<BufferPool>,
     slots: Option<Arc<SlotStore>>,
     catalogue: Catalogue,
+    batches: Batches,
     /// The newest superblock, and the pair of blocks that it lies in. Held for a whole checkpoint.
     checkpointing: Mutex<Newest>,
     read_only: bool,
@@ -187,12 +194,14 @@ impl Store {
     /// Takes a checkpoint, ends the threads, and refuses everything from then on. The file's lock goes
     /// with the last handle to the file, which is here.
     pub fn close(&self) -> Result<()> {
+        // While there are checkpoints, which they may need.
+        self.shared.batches.close();
         let taken = self.stop_checkpointer();
         // Before the last checkpoint: a change that comes too late for it must not be accepted.
         self.shared.pool.set_closed();
         let closed = if self.shared.read_only { Ok(()) } else { self.shared.settle() };
         // In any case before the file is unlocked: somebody else may make a log then.
-        let ended = self.end_journal(closed.is_ok());
+        let ended = self.end_journal(closed.is_ok() && !self.shared.batches.need_log());
         let closed = closed.and(ended);
         self.shared.pool.stop();
         if let Some(slots) = &self.shared.slots {

@@ -7,9 +7,11 @@
 //!
 //! A new store's file has its first superblock written last, and its name after that (`create.rs`).
 
+use super::batch::Batches;
 use super::catalogue::Catalogue;
-use super::journal::{Journal, Replayed};
+use super::journal::Journal;
 use super::reclaim::Reclaim;
+use super::replay::Replayed;
 use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, SuperblockBytes};
 use super::{Newest, Shared, Store, create};
 use crate::buffer::{Budget, BufferPool, PoolOptions};
@@ -329,6 +331,7 @@ impl Store {
             pool,
             slots,
             catalogue,
+            batches: Batches::default(),
             checkpointing: Mutex::new(newest),
             read_only,
         });

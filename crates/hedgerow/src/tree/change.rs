@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::node::{Ladder, Leaf, Position};
 use crate::page::PagePool;
 use crate::types::Purpose;
+use crate::wal::{BatchId, Record};
 use hedgerow_sync::optimistic::PageBytes;
 
 /// What becomes of the record, and what the caller is told.
@@ -19,6 +20,8 @@ pub(super) enum Decision<O> {
     Put(O),
     /// The record, which is there, goes.
     Remove(O),
+    /// Nothing changes, and the log is told all the same, in the order of the key's changes.
+    Note(O),
 }
 
 /// One change of one record.
@@ -39,6 +42,12 @@ pub(super) trait Change {
 
     /// The value that [`Decision::Put`] puts.
     fn value(&self) -> &[u8];
+
+    /// What the log is told, if not the change itself.
+    #[inline]
+    fn made(&self) -> Option<Record<'static>> {
+        None
+    }
 }
 
 /// What a compare-and-swap came to.
@@ -87,6 +96,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         self.write(key, &PutToFree(value))
     }
 
+    /// Makes one of a batch's changes: what the log has of the batch is enough, but for that it was made.
+    pub fn make_part(&self, key: &[u8], part: &Part<'_>) -> Result<()> {
+        self.write(key, part)
+    }
+
     /// Puts `new` (`None`: removes the record) if the present value is `expected` (`None`: if there
     /// is no record); else tells the present value.
     pub fn compare_and_swap(
@@ -96,6 +110,42 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         new: Option<&[u8]>,
     ) -> Result<Swap> {
         self.write(key, &CompareAndSwap { expected, new })
+    }
+}
+
+/// A change of a batch that is in the log already.
+#[derive(Clone, Copy)]
+pub struct Part<'v> {
+    /// The batch.
+    pub batch: BatchId,
+    /// Which of its changes.
+    pub change: u32,
+    /// The value; `None` removes the record.
+    pub value: Option<&'v [u8]>,
+}
+
+impl Change for Part<'_> {
+    const PURPOSE: Purpose = Purpose::Finish;
+    type Outcome = ();
+
+    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<()> {
+        match self.value {
+            Some(_) => Decision::Put(()),
+            None if at.found => Decision::Remove(()),
+            // That there was none is a part of what was done: if the log were not told, a replay would remove
+            // what somebody has put since.
+            None if cfg!(hedgerow_canary = "absence_unlogged") => Decision::Keep(()),
+            None => Decision::Note(()),
+        }
+    }
+
+    fn value(&self) -> &[u8] {
+        self.value.unwrap_or(&[])
+    }
+
+    #[inline]
+    fn made(&self) -> Option<Record<'static>> {
+        Some(Record::Made { batch: self.batch, change: self.change })
     }
 }
 

@@ -55,7 +55,7 @@ mod walk;
 mod write;
 
 pub use bulk::BulkLoad;
-pub use change::Swap;
+pub use change::{Part, Swap};
 pub use cursor::Cursor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};

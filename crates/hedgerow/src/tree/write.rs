@@ -84,7 +84,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         self.note_point(&leaf);
         let stay = self.enter_to_change(key, change)?;
         let mut page = leaf.upgrade()?;
-        Ok(self.apply::<C>(&mut page, &stay, key, at, decision, change.value()))
+        Ok(self.apply(&mut page, &stay, key, at, decision, change))
     }
 
     #[cold]
@@ -103,14 +103,15 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 page.release_unchanged();
                 Ok(Written::Done(outcome))
             }
-            decision => Ok(self.apply::<C>(&mut page, &stay, key, at, decision, change.value())),
+            decision => Ok(self.apply(&mut page, &stay, key, at, decision, change)),
         }
     }
 
     /// Enters the epoch, with room in the log for the record of one change.
     #[inline(always)]
     fn enter_to_change<C: Change>(&self, key: &[u8], change: &C) -> Result<P::EpochGuard<'_>> {
-        let log_bytes = RECORD_HEADER_BYTES + key.len() + change.value().len();
+        let itself = || RECORD_HEADER_BYTES + key.len() + change.value().len();
+        let log_bytes = change.made().map_or_else(itself, |made| made.len_bytes());
         self.pool.enter_to_append(if self.logged { log_bytes as u64 } else { 0 }, C::PURPOSE)
     }
 
@@ -124,29 +125,34 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         key: &[u8],
         at: Position,
         decision: Decision<C::Outcome>,
-        value: &[u8],
+        change: &C,
     ) -> Written<C::Outcome> {
-        let tree = self.id;
+        let (tree, value) = (self.id, change.value());
+        let log = |itself| {
+            if self.logged {
+                self.pool.append(stay, &change.made().unwrap_or(itself));
+            }
+        };
+        if let Decision::Note(outcome) = decision {
+            log(Record::Remove { tree, key });
+            return Written::Done(outcome);
+        }
         let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
         match decision {
-            Decision::Keep(outcome) => Written::Done(outcome),
+            Decision::Keep(outcome) | Decision::Note(outcome) => Written::Done(outcome),
             Decision::Put(outcome) => {
                 let result = match at.found {
                     true => leaf.update(at.index, value),
                     false => leaf.insert(at, key, value),
                 };
                 let Ok(()) = result else { return Written::NoSpace };
-                if self.logged {
-                    self.pool.append(stay, &Record::Put { tree, key, value });
-                }
+                log(Record::Put { tree, key, value });
                 Written::Done(outcome)
             }
             Decision::Remove(outcome) => {
                 leaf.remove(at.index);
                 let sparse = is_sparse(&leaf.as_leaf());
-                if self.logged {
-                    self.pool.append(stay, &Record::Remove { tree, key });
-                }
+                log(Record::Remove { tree, key });
                 if sparse { Written::Sparse(outcome) } else { Written::Done(outcome) }
             }
         }

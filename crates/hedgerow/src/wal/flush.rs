@@ -32,7 +32,7 @@ impl Log {
     }
 
     /// Nothing is written any more, and everybody who waits is told.
-    fn fail(&self, error: Error) {
+    pub(super) fn fail(&self, error: Error) {
         // Before those who wait go on: what they do next finds that nothing can be changed any more.
         (self.on_failure)(&error);
         let mut state = self.state.lock();

@@ -25,7 +25,7 @@ use super::waiters::{Sleeper, Waiters};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::File;
 use crate::types::{Epoch, Lsn};
-use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64};
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, thread};
@@ -57,6 +57,15 @@ pub struct LogOptions {
     pub on_growth: Box<dyn Fn(u64) + Send + Sync>,
 }
 
+/// How room in the log is had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Promised {
+    /// Out of what is left.
+    Freely,
+    /// Out of what a batch has reserved.
+    OfReserved,
+}
+
 /// See the head of the file.
 pub struct Log {
     pub(super) ring: Ring,
@@ -64,7 +73,7 @@ pub struct Log {
     pub(super) identity: LogIdentity,
     pub(super) segment: SegmentSize,
     pub(super) interval: Duration,
-    limit_bytes: u64,
+    pub(super) limit_bytes: u64,
     threaded: bool,
     pub(super) on_failure: Box<dyn Fn(&Error) + Send + Sync>,
     pub(super) on_growth: Box<dyn Fn(u64) + Send + Sync>,
@@ -76,6 +85,8 @@ pub struct Log {
     pub(super) checkpoint: AtomicU64,
     /// Where replay would start.
     replay_start: AtomicU64,
+    /// Bytes that batches have reserved and not been promised yet; grows under the lock of `places`.
+    pub(super) reserved: AtomicU64,
     /// How long a change has to wait, in nanoseconds, because the log is more than half full.
     delay_ns: AtomicU64,
     /// Of that, what nobody has waited for yet.
@@ -133,6 +144,7 @@ impl Log {
             durable: AtomicU64::new(start.0),
             checkpoint: AtomicU64::new(options.checkpoint.0),
             replay_start: AtomicU64::new(start.0),
+            reserved: AtomicU64::new(0),
             delay_ns: AtomicU64::new(0),
             owed_ns: AtomicU64::new(0),
             held_up: AtomicU64::new(0),
@@ -158,15 +170,29 @@ impl Log {
     ///
     /// Errors: `Poisoned` after a failed write; `DiskFull`; `Closed`.
     #[inline]
-    pub fn promise(&self, len: u64) -> Result<()> {
+    pub fn promise(&self, len: u64, how: Promised) -> Result<()> {
         let delay_ns = self.delay_ns.load(Relaxed);
-        if delay_ns > 0 {
+        if delay_ns > 0 && how == Promised::Freely {
             self.hold_up(delay_ns);
         }
-        if self.ring.promise(len) {
+        if self.try_promise(len, how) {
             return Ok(());
         }
-        self.wait_for_room(len)
+        self.wait_for_room(len, how)
+    }
+
+    #[inline]
+    fn try_promise(&self, len: u64, how: Promised) -> bool {
+        match how {
+            Promised::Freely => self.ring.promise(len),
+            Promised::OfReserved => {
+                let promised = self.ring.promise_reserved(len);
+                if promised {
+                    self.reserved.fetch_sub(len, AcqRel);
+                }
+                promised
+            }
+        }
     }
 
     /// Works out how long changes wait: not at all while the log is less than half full, and ever longer from there
@@ -196,7 +222,7 @@ impl Log {
     }
 
     #[cold]
-    fn wait_for_room(&self, len: u64) -> Result<()> {
+    fn wait_for_room(&self, len: u64, how: Promised) -> Result<()> {
         assert!(len <= self.ring.max_record_bytes(), "a record is far smaller than the ring");
         let mut state = self.state.lock();
         let since = Moment::now();
@@ -207,7 +233,7 @@ impl Log {
             if state.stopped {
                 return Err(Error::new(ErrorKind::Closed, "the database was closed"));
             }
-            if self.ring.promise(len) {
+            if self.try_promise(len, how) {
                 return Ok(());
             }
             if let Some(error) = state.no_room.take() {
@@ -230,7 +256,10 @@ impl Log {
     }
 
     /// Gives back what was promised and not used.
-    pub fn take_back(&self, len: u64) {
+    pub fn take_back(&self, len: u64, how: Promised) {
+        if how == Promised::OfReserved {
+            self.reserved.fetch_add(len, AcqRel);
+        }
         self.ring.take_back(len);
     }
 
@@ -369,11 +398,14 @@ impl Log {
     /// Lets promises go as far as ring, prepared segments and the limit allow.
     pub(super) fn widen(&self) {
         let written = self.written.load(Acquire);
-        let prepared = self.segment.first_block(self.places.lock().end());
+        // Held until the limits are set: nobody reserves meanwhile.
+        let places = self.places.lock();
+        let prepared = self.segment.first_block(places.end());
         // Each record that was promised room may be followed by a flush, which skips the rest of a block.
         let prepared = start_of(prepared - self.spare_blocks());
         let bound = Lsn(self.replay_start.load(Relaxed).saturating_add(self.limit_bytes));
-        self.ring.set_limit(written, prepared.min(bound));
+        let unreserved = Lsn(prepared.0.saturating_sub(self.reserved.load(Acquire)));
+        self.ring.set_limits(written, unreserved.min(bound), prepared);
     }
 
     /// Blocks at the end of what is prepared that are kept for what flushes skip.
@@ -385,7 +417,8 @@ impl Log {
     pub(super) fn wants_segment(&self) -> bool {
         let end = self.segment.first_block(self.places.lock().end());
         let wanted = u64::from(self.segment.blocks) / 2 + self.spare_blocks();
-        block_of(self.ring.promised()) + wanted >= end
+        let needed = Lsn(self.ring.promised().0 + self.reserved.load(Acquire));
+        block_of(needed) + wanted >= end
     }
 
     /// Says that the log's thread sleeps until something is appended, if everything is durable; under the lock.

@@ -7,7 +7,7 @@
 //! - [`block`]: blocks, segments and the file's first block, with all the arithmetic.
 //! - [`ring`]: the blocks in memory, filled by many writers without a lock.
 //! - [`places`]: where segments lie in the file.
-//! - [`log`] and `flush`: promise, append, write, sync, wait.
+//! - [`log`] and `flush`: promise, append, write, sync, wait. `reserve`: room for whole batches.
 //! - `scan`: reading it back.
 //!
 //! What holds: the durable LSN is the end of a prefix of the log; a block that was submitted is never written
@@ -18,6 +18,7 @@ mod flush;
 pub mod log;
 pub mod places;
 pub mod record;
+mod reserve;
 pub mod ring;
 pub mod scan;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -25,7 +26,8 @@ mod tests;
 mod waiters;
 
 pub use block::{FileHeader, LogIdentity, SegmentSize};
-pub use log::{Log, LogOptions};
-pub use record::{RECORD_HEADER_BYTES, Record};
+pub use log::{Log, LogOptions, Promised};
+pub use record::{BatchId, Decoded, MADE_BYTES, RECORD_HEADER_BYTES, Record};
+pub use reserve::Reservation;
 pub use ring::Appended;
 pub use scan::{ScanEnd, ScanFrom, read_header, scan};

@@ -11,8 +11,15 @@
 //! ```
 //!
 //! Records are absolute, so that applying one twice, or after a later checkpoint, does no harm: the put of
-//! a value, not an increment; a compare-and-swap is logged as its result. Nothing here is checked by
-//! itself: the block that holds the bytes has a checksum. Reading is total: any bytes give a record,
+//! a value, not an increment; a compare-and-swap is logged as its result.
+//!
+//! A batch is logged before any of it is done: [`Record::Batch`], once or more often, holds what it changes, as
+//! records that follow each other. Then each change is made under the latch of its leaf, and there
+//! [`Record::Made`] says so. So the log has the changes of a key in the order in which they were made, and
+//! replay finishes what a crash has cut short. Both have the batch's number as their key, 8 bytes; in the place of
+//! the tree the one has the number of the batch's changes, the other the place of the change among them.
+//!
+//! Nothing here is checked by itself: the block that holds the bytes has a checksum. Reading is total: any bytes give a record,
 //! "not enough yet" or a defect. Pure functions.
 
 use crate::types::TreeId;
@@ -24,9 +31,23 @@ const PUT: u8 = 1;
 const REMOVE: u8 = 2;
 const CREATE: u8 = 3;
 const DROP: u8 = 4;
+const BATCH: u8 = 16;
+const MADE: u8 = 17;
 // What the format keeps room for, so that a store of this version is never misread by a later build:
-// 16 batch, 17 commit, 18 range delete, 19 extent, 20 ingest.
-const RESERVED: std::ops::RangeInclusive<u8> = 16..=20;
+// 18 range delete, 19 extent, 20 ingest.
+const RESERVED: std::ops::RangeInclusive<u8> = 18..=20;
+
+/// The number of a batch: no two batches in a log have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct BatchId([u8; 8]);
+
+impl BatchId {
+    /// The batch of this number.
+    pub fn new(number: u64) -> BatchId {
+        // The bytes, so that a record can lend them; in this order, so that they compare as the numbers do.
+        BatchId(number.to_be_bytes())
+    }
+}
 
 /// One thing that the user did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +82,26 @@ pub enum Record<'a> {
         /// Its name.
         name: &'a [u8],
     },
+    /// What a batch is going to do, or a part of it.
+    Batch {
+        /// The batch.
+        batch: BatchId,
+        /// How many changes it has, in all its records together.
+        changes: u32,
+        /// Some of them: whole records, one after the other.
+        records: &'a [u8],
+    },
+    /// A change of a batch was made.
+    Made {
+        /// The batch.
+        batch: BatchId,
+        /// Which of its changes, from zero.
+        change: u32,
+    },
 }
+
+/// Bytes of a [`Record::Made`].
+pub const MADE_BYTES: usize = RECORD_HEADER_BYTES + size_of::<BatchId>();
 
 /// What [`Record::decode`] found at the start of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,12 +115,16 @@ pub enum Decoded<'a> {
 }
 
 impl<'a> Record<'a> {
-    fn parts(&self) -> (u8, TreeId, &'a [u8], &'a [u8]) {
-        match *self {
-            Record::Put { tree, key, value } => (PUT, tree, key, value),
-            Record::Remove { tree, key } => (REMOVE, tree, key, &[]),
-            Record::Create { tree, name } => (CREATE, tree, name, &[]),
-            Record::Drop { tree, name } => (DROP, tree, name, &[]),
+    /// Kind, what stands in the place of the tree, key, value.
+    #[inline]
+    fn parts(&self) -> (u8, u32, &[u8], &[u8]) {
+        match self {
+            Record::Put { tree, key, value } => (PUT, tree.0, key, value),
+            Record::Remove { tree, key } => (REMOVE, tree.0, key, &[]),
+            Record::Create { tree, name } => (CREATE, tree.0, name, &[]),
+            Record::Drop { tree, name } => (DROP, tree.0, name, &[]),
+            Record::Batch { batch, changes, records } => (BATCH, *changes, &batch.0, records),
+            Record::Made { batch, change } => (MADE, *change, &batch.0, &[]),
         }
     }
 
@@ -95,13 +139,13 @@ impl<'a> Record<'a> {
     ///
     /// The lengths fit: keys and values are at most a quarter of a page, names at most 255 bytes.
     #[inline]
-    pub fn encode(&self) -> ([u8; RECORD_HEADER_BYTES], [&'a [u8]; 2]) {
+    pub fn encode(&self) -> ([u8; RECORD_HEADER_BYTES], [&[u8]; 2]) {
         let (kind, tree, key, value) = self.parts();
         debug_assert!(key.len() <= usize::from(u16::MAX) && value.len() <= u32::MAX as usize);
         let mut header = [0; RECORD_HEADER_BYTES];
         header[0] = kind;
         header[2..4].copy_from_slice(&(key.len() as u16).to_le_bytes());
-        header[4..8].copy_from_slice(&tree.0.to_le_bytes());
+        header[4..8].copy_from_slice(&tree.to_le_bytes());
         header[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
         (header, [key, value])
     }
@@ -113,7 +157,8 @@ impl<'a> Record<'a> {
         };
         let [kind, zero, k0, k1, t0, t1, t2, t3, v0, v1, v2, v3] = *header;
         let key_bytes = usize::from(u16::from_le_bytes([k0, k1]));
-        let tree = TreeId(u32::from_le_bytes([t0, t1, t2, t3]));
+        let number = u32::from_le_bytes([t0, t1, t2, t3]);
+        let tree = TreeId(number);
         let value_bytes = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
         if zero != 0 {
             return Decoded::Defect("a reserved byte of a log record is set");
@@ -121,10 +166,10 @@ impl<'a> Record<'a> {
         if RESERVED.contains(&kind) {
             return Decoded::Defect("a log record of a kind that this version does not know");
         }
-        if !(PUT..=DROP).contains(&kind) {
+        if !(PUT..=DROP).contains(&kind) && !matches!(kind, BATCH | MADE) {
             return Decoded::Defect("a log record of no known kind");
         }
-        if kind != PUT && value_bytes != 0 {
+        if !matches!(kind, PUT | BATCH) && value_bytes != 0 {
             return Decoded::Defect("a log record has a value that its kind has not");
         }
         if value_bytes > MAX_VALUE_BYTES {
@@ -137,7 +182,16 @@ impl<'a> Record<'a> {
             PUT => Record::Put { tree, key, value },
             REMOVE => Record::Remove { tree, key },
             CREATE => Record::Create { tree, name: key },
-            _ => Record::Drop { tree, name: key },
+            DROP => Record::Drop { tree, name: key },
+            _ => {
+                let Ok(batch) = key.try_into().map(BatchId) else {
+                    return Decoded::Defect("a log record of a batch does not say of which");
+                };
+                match kind {
+                    BATCH => Record::Batch { batch, changes: number, records: value },
+                    _ => Record::Made { batch, change: number },
+                }
+            }
         };
         Decoded::Whole(record, len)
     }
@@ -168,6 +222,8 @@ mod tests {
             Record::Remove { tree, key: b"key" },
             Record::Create { tree, name: b"birds" },
             Record::Drop { tree, name: b"birds" },
+            Record::Batch { batch: BatchId::new(258), changes: 3, records: b"what it changes" },
+            Record::Made { batch: BatchId::new(u64::MAX), change: u32::MAX },
         ]
     }
 

@@ -13,8 +13,10 @@
 //! # Invariants
 //! - `tail <= promised`; `promised` never exceeds `limit` but for what [`Ring::close`] skips, for which
 //!   [`Ring::promise`] leaves one block: there is one flusher at a time, and it skips less than a block.
-//! - The limit is never more than the ring's length beyond the first block that is not written. So a place
+//! - Neither limit is ever more than the ring's length beyond the first block that is not written. So a place
 //!   is claimed again only after it was released.
+//! - There are two: promises that were *reserved* beforehand go as far as there are places in the file; all others
+//!   leave room for those.
 //! - A block is whole when as many bytes are in place as it has payload, skipped ones included. Each count is
 //!   added after its bytes (release) and read before them (acquire).
 //!
@@ -42,6 +44,8 @@ pub struct Ring {
     promised: Line,
     /// Promises end here.
     limit: Line,
+    /// And those that were reserved here.
+    reserved_limit: Line,
     /// Of each block in memory the bytes of payload that are in place.
     filled: Box<[AtomicU32]>,
     /// Of the bytes, for the model checker.
@@ -100,6 +104,7 @@ impl Ring {
             tail: Line(AtomicU64::new(start.0)),
             promised: Line(AtomicU64::new(start.0)),
             limit: Line(AtomicU64::new(start.0)),
+            reserved_limit: Line(AtomicU64::new(start.0)),
             filled: (0..blocks).map(|_| AtomicU32::new(0)).collect(),
             witness: Witness::default(),
         })
@@ -130,9 +135,19 @@ impl Ring {
     /// [`Self::take_back`].
     #[inline]
     pub fn promise(&self, len: u64) -> bool {
+        self.promise_up_to(&self.limit.0, len)
+    }
+
+    /// As [`Self::promise`], of room that was reserved.
+    pub fn promise_reserved(&self, len: u64) -> bool {
+        self.promise_up_to(&self.reserved_limit.0, len)
+    }
+
+    #[inline(always)]
+    fn promise_up_to(&self, limit: &AtomicU64, len: u64) -> bool {
         // Acquire: a block within the limit has been released, and its count is zero.
         let order = if cfg!(hedgerow_canary = "limit_without_acquire") { Relaxed } else { Acquire };
-        let limit = self.limit.0.load(order);
+        let limit = limit.load(order);
         let mut promised = self.promised.0.load(Relaxed);
         // One block is left for what a flusher skips.
         while promised + len + PAYLOAD_BYTES <= limit {
@@ -265,12 +280,18 @@ impl Ring {
         }
     }
 
-    /// Lets promises go up to `limit`, and never beyond what the ring holds when everything below block
-    /// `written` is written. Never less than before.
-    pub fn set_limit(&self, written: u64, limit: Lsn) {
-        let limit = limit.min(start_of(written + self.blocks));
+    /// Lets promises go up to `limit`, and those that were reserved up to `reserved`, but never beyond what the ring
+    /// holds when everything below block `written` is written. Never less than before.
+    pub fn set_limits(&self, written: u64, limit: Lsn, reserved: Lsn) {
+        let end = start_of(written + self.blocks);
         // Release: the counts that `release` set to zero come before the limit that allows new claims.
-        self.limit.0.fetch_max(limit.0, Release);
+        self.limit.0.fetch_max(limit.min(end).0, Release);
+        self.reserved_limit.0.fetch_max(reserved.min(end).0, Release);
+    }
+
+    /// How far promises that were not reserved go.
+    pub fn limit(&self) -> Lsn {
+        Lsn(self.limit.0.load(Relaxed))
     }
 
     /// Whether more than half of the ring is waiting to be written.
@@ -325,7 +346,7 @@ mod tests {
     fn promises_end_one_block_before_the_limit_and_go_back() {
         let ring = Ring::new(4, Lsn(0)).unwrap();
         assert!(!ring.promise(1), "nothing before there is a limit");
-        ring.set_limit(0, Lsn(u64::MAX));
+        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
         assert!(ring.promise(3 * PAYLOAD_BYTES));
         assert!(!ring.promise(1));
         ring.take_back(1);
@@ -335,7 +356,7 @@ mod tests {
     #[test]
     fn a_closed_block_is_zero_behind_its_records() {
         let ring = Ring::new(2, Lsn(0)).unwrap();
-        ring.set_limit(0, Lsn(u64::MAX));
+        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
         for lap in 0..5 {
             let record = put(b"key", b"value");
             let len = record.len_bytes() as u64;
@@ -350,7 +371,7 @@ mod tests {
             assert_eq!(&block[HEADER_BYTES + 12..][..8], b"keyvalue");
             block.fill(0xee);
             ring.release(lap, end);
-            ring.set_limit(end, Lsn(u64::MAX));
+            ring.set_limits(end, Lsn(u64::MAX), Lsn(u64::MAX));
             assert_eq!(ring.close(), (end, 0), "nothing to close");
         }
     }
@@ -360,7 +381,7 @@ mod tests {
         const THREADS: u32 = 3;
         const RECORDS: u32 = 20_000;
         let ring = Arc::new(Ring::new(8, Lsn(0)).unwrap());
-        ring.set_limit(0, Lsn(u64::MAX));
+        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
         let done = Arc::new(AtomicBool::new(false));
         let writers: Vec<_> = (0..THREADS)
             .map(|writer| {
@@ -392,7 +413,7 @@ mod tests {
                         log.push(bytes[HEADER_BYTES..BLOCK_BYTES - skipped as usize].to_vec());
                     }
                     ring.release(written, end);
-                    ring.set_limit(end, Lsn(u64::MAX));
+                    ring.set_limits(end, Lsn(u64::MAX), Lsn(u64::MAX));
                     written = end;
                     if last {
                         return log.concat();

@@ -97,7 +97,7 @@ fn put(log: &Log, n: u64, value_bytes: usize) -> Result<Lsn> {
     let value = vec![n as u8; value_bytes];
     let key = n.to_be_bytes();
     let record = Record::Put { tree: TreeId(2), key: &key, value: &value };
-    log.promise(record.len_bytes() as u64)?;
+    log.promise(record.len_bytes() as u64, Promised::Freely)?;
     Ok(log.append(&record).end)
 }
 

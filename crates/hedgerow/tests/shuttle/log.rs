@@ -1,10 +1,10 @@
 //! The log in random interleavings, and the power that goes at any moment: what was acknowledged as durable is
-//! there, and of each thread's other changes a first part, in their order.
+//! there, and of each thread's other changes a first part, in their order; of a batch all or nothing.
 
 use crate::{KEYS, State, assert_sound, check, contents, key_of, open, options, path, value_of};
 use hedgerow::storage::SimDisk;
 use hedgerow::store::OpenHow;
-use hedgerow::{Durability, Options};
+use hedgerow::{Database, Durability, Keyspace, Options, WriteBatch};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::thread::{spawn_named, yield_now};
 use shuttle::rand::{Rng, RngCore, thread_rng};
@@ -87,6 +87,109 @@ fn what_was_acknowledged_survives_the_power_and_the_rest_is_a_beginning() {
         for writer in 0..WRITERS {
             let (durable, begun) = (durable[writer as usize], begun[writer as usize]);
             let is = |changes: u64| after(writer, changes).iter().all(|(n, g)| found[n] == *g);
+            assert!(
+                (durable..=begun).any(is),
+                "writer {writer}: {durable} of {begun} were durable, and this is left: {found:?}"
+            );
+        }
+    });
+}
+
+/// Keys that each batch of a writer changes, and the last one it removes: it is put by itself in between.
+const MEMBERS: u64 = 5;
+const ROUNDS: u64 = 4;
+
+/// What a writer's keys hold after its first `steps`: batches, and after each the put of the last key.
+fn after_steps(writer: u64, steps: u64) -> Vec<(u64, Option<u64>)> {
+    let round = steps.div_ceil(2);
+    let member = |member| (number_of(writer, member), Some(1 + round));
+    // Before the first step everything is in generation 1.
+    let last = match steps {
+        0 => Some(1),
+        odd if odd % 2 == 1 => None,
+        _ => Some(1 + round),
+    };
+    (0..MEMBERS - 1).map(member).chain([(number_of(writer, MEMBERS - 1), last)]).collect()
+}
+
+fn write_batches(db: &Database, keyspace: &Keyspace, writer: u64, progress: &Progress) {
+    let last = key_of(number_of(writer, MEMBERS - 1));
+    for round in 1..=ROUNDS {
+        let step = 2 * round - 1;
+        let sync = thread_rng().gen_bool(0.3);
+        let mut batch = WriteBatch::new();
+        if sync {
+            batch.set_durability(Durability::Sync);
+        }
+        for member in 0..MEMBERS - 1 {
+            let key = key_of(number_of(writer, member));
+            batch.put(keyspace, &key, &value_of(&key, 1 + round)).unwrap();
+        }
+        batch.remove(keyspace, &last).unwrap();
+        progress.begun.store(step, Ordering::Relaxed);
+        if thread_rng().gen_bool(0.5) {
+            // So that there is nothing to remove: that has to be known, too.
+            keyspace.remove(&last).unwrap();
+        }
+        db.write(&batch).unwrap();
+        if sync {
+            progress.durable.store(step, Ordering::Relaxed);
+        }
+        progress.begun.store(step + 1, Ordering::Relaxed);
+        let handle = keyspace.clone().with_durability(Durability::Sync);
+        handle.put(&last, &value_of(&last, 1 + round)).unwrap();
+        progress.durable.store(step + 1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_batch_is_there_whole_or_not_at_all() {
+    check(|| {
+        let (disk, db, keyspace) = open(&logged());
+        let progress: Arc<[Progress; WRITERS as usize]> = Arc::default();
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (db, keyspace, progress) = (db.clone(), keyspace.clone(), progress.clone());
+                let write =
+                    move || write_batches(&db, &keyspace, writer, &progress[writer as usize]);
+                spawn_named("writer", write).unwrap()
+            })
+            .collect();
+        for _ in 0..thread_rng().gen_range(0..40) {
+            yield_now();
+        }
+        if thread_rng().gen_bool(0.7) {
+            db.checkpoint().unwrap();
+        } else {
+            db.sync().unwrap();
+        }
+        let of = |part: fn(&Progress) -> &AtomicU64| {
+            [0, 1].map(|writer| part(&progress[writer]).load(Ordering::Relaxed))
+        };
+        let durable = of(|progress| &progress.durable);
+        let left = disk.state();
+        let begun = of(|progress| &progress.begun);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        drop((db, keyspace));
+        let left = left.crash_at_random(thread_rng().next_u64());
+        let survivor = SimDisk::with_state(left, thread_rng().next_u64());
+        let db = logged().on_disk(&survivor, path(), OpenHow::Existing).unwrap();
+        assert_sound(&db);
+        let found = contents(&db);
+        for writer in 0..WRITERS {
+            let (durable, begun) = (durable[writer as usize], begun[writer as usize]);
+            let last = number_of(writer, MEMBERS - 1);
+            let is = |steps: u64| {
+                let mut state = after_steps(writer, steps).into_iter();
+                // The removal before a batch may be there without it.
+                let removed_before = steps % 2 == 0 && steps < begun;
+                state.all(|(n, generation)| {
+                    let found = found.get(&n).copied();
+                    found == generation || n == last && removed_before && found.is_none()
+                })
+            };
             assert!(
                 (durable..=begun).any(is),
                 "writer {writer}: {durable} of {begun} were durable, and this is left: {found:?}"

@@ -1,0 +1,159 @@
+//! Changes that belong together.
+//!
+//! Rank 7. A [`WriteBatch`] is a plain list of changes, of any keyspaces of one database;
+//! [`Database::write`](crate::Database::write) makes them. `Send + Sync`.
+
+use super::database::Inner;
+use super::keyspace::Keyspace;
+use super::options::Durability;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{BatchChange, PoolTree};
+use crate::types::TreeId;
+use hedgerow_sync::primitive::Arc;
+use std::fmt;
+use std::ops::Range;
+
+/// Changes of several records, of which a crash leaves all or none.
+///
+/// They are made one after the other, though: until [`Database::write`](crate::Database::write) returns, others may
+/// see some of them and not yet the rest, and a change that another thread makes of one of the keys meanwhile may come
+/// before or after. Of several changes of one key the last one counts.
+///
+/// ```no_run
+/// # fn main() -> hedgerow::Result<()> {
+/// # let db = hedgerow::Database::open("birds.hrow")?;
+/// let (names, seen) = (db.keyspace("names")?, db.keyspace("seen")?);
+/// let mut batch = hedgerow::WriteBatch::new();
+/// batch.put(&names, b"wren", b"Troglodytes troglodytes")?;
+/// batch.remove(&seen, b"2026-11-22/dodo")?;
+/// db.write(&batch)?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Default)]
+pub struct WriteBatch {
+    /// The keyspaces, each once.
+    keyspaces: Vec<Keyspace>,
+    /// Keys and values.
+    bytes: Vec<u8>,
+    changes: Vec<Change>,
+    durability: Option<Durability>,
+}
+
+#[derive(Clone)]
+struct Change {
+    /// Its place in `keyspaces`.
+    keyspace: usize,
+    key: Range<usize>,
+    /// Whether the key gets the value that lies behind it.
+    value: Option<Range<usize>>,
+}
+
+impl fmt::Debug for WriteBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBatch").field("changes", &self.changes.len()).finish_non_exhaustive()
+    }
+}
+
+impl WriteBatch {
+    /// A batch of no changes.
+    pub fn new() -> WriteBatch {
+        WriteBatch::default()
+    }
+
+    /// Puts a record, over an earlier one of the same key.
+    ///
+    /// Errors: `KeyTooLong`, `RecordTooLarge`; `InvalidOption` for a keyspace of another database than the earlier
+    /// ones. The batch is as it was then.
+    pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        self.push(keyspace, key, Some(value))
+    }
+
+    /// Removes a record, if there is one. Errors: as for [`Self::put`].
+    pub fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        self.push(keyspace, key, None)
+    }
+
+    /// When the changes are durable. Unless this is said it is as [`Options::durability`](crate::Options::durability)
+    /// says, whatever [`Keyspace::with_durability`] has said of the keyspaces.
+    pub fn set_durability(&mut self, durability: Durability) {
+        self.durability = Some(durability);
+    }
+
+    /// Number of changes.
+    pub fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Forgets the changes, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.keyspaces.clear();
+        self.bytes.clear();
+        self.changes.clear();
+    }
+
+    fn push(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        keyspace.tree().check_record(key, value.unwrap_or(&[]))?;
+        let keyspace = self.place_of(keyspace)?;
+        let mut copy = |part: &[u8]| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(part);
+            start..self.bytes.len()
+        };
+        let (key, value) = (copy(key), value.map(copy));
+        self.changes.push(Change { keyspace, key, value });
+        Ok(())
+    }
+
+    fn place_of(&mut self, keyspace: &Keyspace) -> Result<usize> {
+        let id = keyspace.tree().id();
+        let first = self.keyspaces.first();
+        if first.is_some_and(|first| !Arc::ptr_eq(first.inner(), keyspace.inner())) {
+            return Err(foreign());
+        }
+        // The last one is likely to be the one.
+        if let Some(at) = self.keyspaces.iter().rposition(|known| known.tree().id() == id) {
+            return Ok(at);
+        }
+        self.keyspaces.push(keyspace.clone());
+        Ok(self.keyspaces.len() - 1)
+    }
+
+    fn of<'b>(&'b self, change: &'b Change) -> (TreeId, &'b [u8]) {
+        (self.keyspaces[change.keyspace].tree().id(), &self.bytes[change.key.clone()])
+    }
+
+    /// Makes the changes in the database that it is for.
+    pub(super) fn write_to(&self, inner: &Arc<Inner>) -> Result<()> {
+        if self.keyspaces.first().is_some_and(|first| !Arc::ptr_eq(first.inner(), inner)) {
+            return Err(foreign());
+        }
+        // In the order of their keys, so that neighbours share the way to their leaf.
+        let mut changes: Vec<&Change> = self.changes.iter().collect();
+        changes.sort_by(|a, b| self.of(a).cmp(&self.of(b)));
+        // The sort is stable: the last of its key is the last that was said.
+        let last_of_key = changes.chunk_by(|a, b| self.of(a) == self.of(b));
+        let changes: Vec<BatchChange<'_>> = last_of_key
+            .map(|same| {
+                let change = same[same.len() - 1];
+                let tree: &PoolTree = self.keyspaces[change.keyspace].tree();
+                let value = change.value.as_ref().map(|value| &self.bytes[value.clone()]);
+                BatchChange { tree, key: &self.bytes[change.key.clone()], value }
+            })
+            .collect();
+        inner.store.write_batch(&changes)?;
+        if self.durability.unwrap_or(inner.durability) == Durability::Sync {
+            inner.store.flush_log()?;
+        }
+        Ok(())
+    }
+}
+
+fn foreign() -> Error {
+    let what = "a batch has keyspaces of one database, and is written to that one";
+    Error::new(ErrorKind::InvalidOption, what)
+}

@@ -1,0 +1,269 @@
+//! Batches: several changes of which a crash leaves all or none.
+//!
+//! Rank 6. What a batch is going to do is logged first, whole ([`Record::Batch`]); then each change is made like any
+//! other, and [`Record::Made`] says so under the latch of its leaf. A crash in between leaves a log that has the rest,
+//! and replay does it (`replay.rs`). So nothing is ever undone, no latch is held from one change to the next, and no
+//! checkpoint waits for a batch. Readers, who hold nothing either, may see some of the changes and not yet others.
+//!
+//! # Invariants
+//! - A checkpoint that cuts a batch in two needs the log from where the batch began: [`Batches::cut`]. What lies
+//!   before the cut is in the checkpoint, and is not made again.
+//! - A batch that is logged whole is finished, or else the log stays needed and nothing is changed any more.
+//! - It waits for nothing that waits for it: its room in the log is reserved before it is logged.
+//!
+//! `Send + Sync`. The lock here is held for nothing but looking at the table.
+
+use super::catalogue::PoolTree;
+use super::{Shared, Store};
+use crate::error::{Error, ErrorKind, Result};
+use crate::page::PagePool;
+use crate::tree::Part;
+use crate::types::{Lsn, Purpose};
+use crate::wal::{BatchId, Log, MADE_BYTES, RECORD_HEADER_BYTES, Record};
+use hedgerow_sync::primitive::{Condvar, Mutex};
+use std::collections::BTreeMap;
+
+/// One change of a batch.
+#[derive(Clone, Copy)]
+pub struct BatchChange<'b> {
+    /// The keyspace's tree.
+    pub tree: &'b PoolTree,
+    /// The key.
+    pub key: &'b [u8],
+    /// The value that the key gets; `None` removes the record.
+    pub value: Option<&'b [u8]>,
+}
+
+impl<'b> BatchChange<'b> {
+    fn record(&self) -> Record<'b> {
+        let (tree, key) = (self.tree.id(), self.key);
+        match self.value {
+            Some(value) => Record::Put { tree, key, value },
+            None => Record::Remove { tree, key },
+        }
+    }
+}
+
+/// The batches that are under way.
+#[derive(Default)]
+pub(super) struct Batches {
+    table: Mutex<Table>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    closed: bool,
+    underway: BTreeMap<BatchId, Begun>,
+}
+
+struct Begun {
+    /// All its records lie behind it.
+    start: Lsn,
+    /// Nobody goes on with it.
+    is_stuck: bool,
+}
+
+impl Batches {
+    /// Where replay has to start for a checkpoint that is cut now, and where the cut is. While nobody is inside of an
+    /// epoch.
+    pub(super) fn cut(&self, log: &Log) -> (Lsn, Lsn) {
+        let table = self.table.lock();
+        let end = log.tail();
+        if cfg!(hedgerow_canary = "cut_forgets_batches") {
+            return (end, end);
+        }
+        // Whoever begins later begins behind the cut.
+        (table.underway.values().map(|begun| begun.start).fold(end, Lsn::min), end)
+    }
+
+    fn begin(&self, log: &Log) -> Result<Underway<'_>> {
+        let mut table = self.table.lock();
+        if table.closed {
+            return Err(Error::new(ErrorKind::Closed, "the database was closed"));
+        }
+        table.next += 1;
+        let id = BatchId::new(table.next);
+        table.underway.insert(id, Begun { start: log.tail(), is_stuck: false });
+        Ok(Underway { batches: self, id, is_logged: false })
+    }
+
+    /// Refuses new ones, and waits for those under way.
+    pub(super) fn close(&self) {
+        let mut table = self.table.lock();
+        table.closed = true;
+        while table.underway.values().any(|begun| !begun.is_stuck) {
+            self.ended.wait(&mut table);
+        }
+    }
+
+    /// Whether some were logged and not finished, and will not be before the log is replayed.
+    pub(super) fn need_log(&self) -> bool {
+        self.table.lock().underway.values().any(|begun| begun.is_stuck)
+    }
+}
+
+/// A batch that has begun. Dropped before it is logged whole it never was; dropped after that, without having been
+/// finished, it keeps the log needed.
+struct Underway<'b> {
+    batches: &'b Batches,
+    id: BatchId,
+    is_logged: bool,
+}
+
+impl Underway<'_> {
+    fn finish(mut self) {
+        self.is_logged = false;
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        let mut table = self.batches.table.lock();
+        if self.is_logged {
+            if let Some(begun) = table.underway.get_mut(&self.id) {
+                begun.is_stuck = true;
+            }
+        } else {
+            table.underway.remove(&self.id);
+        }
+        self.batches.ended.notify_all();
+    }
+}
+
+/// Bytes of changes in one record, unless a single one is longer.
+const RECORD_BYTES: usize = 8 << 10;
+/// How often a change is tried again for want of memory, time or room.
+const ATTEMPTS: usize = 3;
+
+/// How many of `changes`, from the first on, go into one record, and their bytes.
+fn fit(changes: &[BatchChange<'_>]) -> (usize, usize) {
+    let mut bytes = 0;
+    for (at, change) in changes.iter().enumerate() {
+        let len = change.record().len_bytes();
+        if at > 0 && bytes + len > RECORD_BYTES {
+            return (at, bytes);
+        }
+        bytes += len;
+    }
+    (changes.len(), bytes)
+}
+
+/// Bytes that a batch takes in the log.
+fn log_bytes(changes: &[BatchChange<'_>]) -> u64 {
+    let mut bytes = changes.len() as u64 * MADE_BYTES as u64;
+    let mut left = changes;
+    while !left.is_empty() {
+        let (count, records) = fit(left);
+        let header = RECORD_HEADER_BYTES + size_of::<BatchId>();
+        bytes += (header + records) as u64;
+        left = &left[count..];
+    }
+    bytes
+}
+
+impl Store {
+    /// Makes all changes, which are of different keys. They are not durable yet. After a crash all of them are there
+    /// or none, if the store has a log.
+    ///
+    /// Errors: `BatchTooLarge`, `KeyspaceDropped`, those of reads and of entering: nothing has changed; `Unknown`: the
+    /// batch could not be finished, some of it can be seen, and nothing can be changed until the store is opened again,
+    /// which finishes it.
+    pub fn write_batch(&self, changes: &[BatchChange<'_>]) -> Result<()> {
+        self.shared.read_before(changes)?;
+        match self.shared.pool.log() {
+            Some(log) if !changes.is_empty() => self.shared.write_logged(log, changes),
+            _ => changes.iter().try_for_each(|change| match change.value {
+                Some(value) => change.tree.put(change.key, value).map(drop),
+                None => change.tree.remove(change.key).map(drop),
+            }),
+        }
+    }
+}
+
+impl Shared {
+    /// Reads all leaves: many at a time, and so that damage is met before anything is done.
+    fn read_before(&self, changes: &[BatchChange<'_>]) -> Result<()> {
+        const AT_ONCE: usize = 256;
+        for group in changes.chunk_by(|a, b| a.tree.id() == b.tree.id()) {
+            for some in group.chunks(AT_ONCE) {
+                let keys: Vec<&[u8]> = some.iter().map(|change| change.key).collect();
+                group[0].tree.get_many(&keys)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_logged(&self, log: &Log, changes: &[BatchChange<'_>]) -> Result<()> {
+        let bytes = log_bytes(changes);
+        self.pool.admit_batch(self.pages_of(changes.len(), bytes))?;
+        let reservation = self.pool.reserve_log(log, bytes)?;
+        let mut underway = self.batches.begin(log)?;
+        let batch = underway.id;
+        let mut left = changes;
+        let mut records = Vec::new();
+        while !left.is_empty() {
+            let (count, _) = fit(left);
+            records.clear();
+            for change in &left[..count] {
+                let record = change.record();
+                let (header, [key, value]) = record.encode();
+                records.extend_from_slice(&header);
+                records.extend_from_slice(key);
+                records.extend_from_slice(value);
+            }
+            left = &left[count..];
+            let record = Record::Batch { batch, changes: changes.len() as u32, records: &records };
+            let len = record.len_bytes() as u64;
+            let stay = self.pool.enter_to_append(len, Purpose::Finish)?;
+            // The last one says that all of it is there.
+            underway.is_logged = left.is_empty();
+            self.pool.append(&stay, &record);
+            reservation.used(len);
+        }
+        for (at, change) in changes.iter().enumerate() {
+            let part = Part { batch, change: at as u32, value: change.value };
+            match self.make_part(change, &part) {
+                Ok(()) => reservation.used(MADE_BYTES as u64),
+                // Dropped meanwhile, with what the batch has put into it.
+                Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {}
+                Err(error) => return Err(self.unfinished(&error)),
+            }
+        }
+        underway.finish();
+        Ok(())
+    }
+
+    /// The most pages that so many changes can make dirty.
+    fn pages_of(&self, changes: usize, bytes: u64) -> usize {
+        let there = self.pool.ids().lock().next_id().map_or(u32::MAX, |id| id.0) as usize;
+        let new = bytes as usize / self.pool.page_bytes() * 3;
+        changes.min(there.saturating_add(new))
+    }
+
+    fn make_part(&self, change: &BatchChange<'_>, part: &Part<'_>) -> Result<()> {
+        for _ in 1..ATTEMPTS {
+            match change.tree.make_part(change.key, part) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::DiskFull | ErrorKind::MemoryLimit | ErrorKind::Timeout
+                    ) => {}
+                other => return other,
+            }
+        }
+        change.tree.make_part(change.key, part)
+    }
+
+    /// Nothing is changed any more: what is there is not what was asked for.
+    #[cold]
+    fn unfinished(&self, cause: &Error) -> Error {
+        let what = format!(
+            "a batch of changes could not be finished; opening the store again finishes it: {cause}"
+        );
+        let error = Error::new(ErrorKind::Unknown, what);
+        self.pool.set_poisoned(&error);
+        error
+    }
+}

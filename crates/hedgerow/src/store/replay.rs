@@ -1,0 +1,310 @@
+//! Replay: what the log has beyond a checkpoint is done again.
+//!
+//! Rank 6. Changes go through the tree like any other, with logging off. They come in groups: first all leaves of a
+//! group are asked for together, many reads at a time, then the changes are made in the order of their keys, those of
+//! one key in the order of the log.
+//!
+//! The log is read from where the oldest batch began that was under way at the checkpoint's cut. Before the cut only
+//! batches matter: everything else is in the checkpoint, and doing it again could undo what came later. A batch's
+//! changes are made where the log says that they were made; what is left of it when the log ends is made then, because
+//! whoever did it had come no further.
+//!
+//! Idempotent: writes nothing but to slots that the checkpoint does not need. Memory: a group, and the batches that
+//! are not finished. One caller, before anybody else uses the store.
+
+use super::Shared;
+use super::catalogue::PoolTree;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::File;
+use crate::types::{Lsn, TreeId};
+use crate::wal::{BatchId, Decoded, FileHeader, Record, ScanEnd, ScanFrom, scan};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What opening has replayed.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Replayed {
+    /// Changes that were made again.
+    pub records: u64,
+    /// Bytes of log that were read.
+    pub log_bytes: u64,
+}
+
+/// Changes made together, and what they may take.
+const GROUP_CHANGES: usize = 256;
+const GROUP_BYTES: usize = 256 << 10;
+
+impl Shared {
+    /// Applies what the log has beyond the newest checkpoint. The caller takes a checkpoint afterwards.
+    ///
+    /// Errors: `Corrupted` if the log is damaged where it was durable; those of changes.
+    pub(super) fn replay(&self, file: &dyn File, header: &FileHeader) -> Result<Replayed> {
+        let superblock = self.checkpointing.lock().superblock;
+        let from = ScanFrom {
+            replay_start: superblock.replay_start,
+            log_end: superblock.log_end,
+            checkpoint: superblock.checkpoint,
+        };
+        let trees = self.catalogue.trees()?.into_iter();
+        let mut replay = Replay {
+            shared: self,
+            trees: trees.map(|(_, tree, _)| (tree.id(), tree)).collect(),
+            cut: superblock.log_end,
+            batches: BTreeMap::new(),
+            group: Group::default(),
+            made: 0,
+        };
+        let ScanEnd { end, .. } =
+            scan(file, header, &from, &mut |record, place| replay.take(&record, place.start))?;
+        replay.finish(end)?;
+        let records = replay.made;
+        let mut newest = self.checkpointing.lock();
+        newest.superblock.replay_start = end;
+        newest.superblock.log_end = end;
+        Ok(Replayed { records, log_bytes: end.0 - from.replay_start.0 })
+    }
+}
+
+struct Replay<'s> {
+    shared: &'s Shared,
+    trees: BTreeMap<TreeId, PoolTree>,
+    /// What was done before is in the checkpoint.
+    cut: Lsn,
+    batches: BTreeMap<BatchId, Batch>,
+    group: Group,
+    made: u64,
+}
+
+impl Replay<'_> {
+    fn take(&mut self, record: &Record<'_>, at: Lsn) -> Result<()> {
+        let is_in_checkpoint = at < self.cut && !cfg!(hedgerow_canary = "replay_before_the_cut");
+        match *record {
+            Record::Batch { batch, changes, records } => {
+                let batch = self.batches.entry(batch).or_insert_with(|| Batch::new(changes));
+                return batch.add(changes, records).map_err(|what| damage(at, what));
+            }
+            Record::Made { batch, change } => {
+                let Some(found) = self.batches.get_mut(&batch) else {
+                    // Finished before the cut; or else the log would have begun earlier.
+                    return if is_in_checkpoint {
+                        Ok(())
+                    } else {
+                        Err(damage(at, "it belongs to a batch that the log does not have"))
+                    };
+                };
+                let Some(bytes) = found.made(change) else {
+                    return Err(damage(at, "it is not one of its batch, or was made before"));
+                };
+                if !is_in_checkpoint {
+                    self.group.push(change_in(&found.records[bytes]), at);
+                }
+                if found.left == 0 {
+                    self.batches.remove(&batch);
+                }
+            }
+            _ if is_in_checkpoint => return Ok(()),
+            Record::Put { tree, key, value } => self.group.push((tree, key, Some(value)), at),
+            Record::Remove { tree, key } => self.group.push((tree, key, None), at),
+            Record::Create { tree, name } => {
+                self.make_group()?;
+                self.create(tree, name).map_err(|error| unfit(error, at))?;
+            }
+            Record::Drop { tree, name } => {
+                self.make_group()?;
+                self.drop(tree, name).map_err(|error| unfit(error, at))?;
+            }
+        }
+        if self.group.is_full() { self.make_group() } else { Ok(()) }
+    }
+
+    fn create(&mut self, tree: TreeId, name: &[u8]) -> Result<()> {
+        self.made += 1;
+        // Those below are in the checkpoint, or were dropped before it.
+        if tree >= self.shared.catalogue.next_tree() {
+            let created = self.shared.catalogue.create_again(name_of(name)?, tree)?;
+            self.trees.insert(tree, created);
+        }
+        Ok(())
+    }
+
+    fn drop(&mut self, tree: TreeId, name: &[u8]) -> Result<()> {
+        self.made += 1;
+        if self.trees.remove(&tree).is_some() {
+            self.shared.catalogue.drop_again(name_of(name)?, tree)?;
+        }
+        Ok(())
+    }
+
+    fn make_group(&mut self) -> Result<()> {
+        self.made += self.group.make(&self.trees)?;
+        Ok(())
+    }
+
+    /// The log has ended: what was begun is done. In any order, since all of them were under way.
+    fn finish(&mut self, end: Lsn) -> Result<()> {
+        for (_, batch) in std::mem::take(&mut self.batches) {
+            // One whose last record did not reach the disk had not begun to change anything.
+            if !batch.is_whole() || cfg!(hedgerow_canary = "batches_left_unfinished") {
+                continue;
+            }
+            for (place, is_made) in batch.changes.iter().zip(&batch.is_made) {
+                if !is_made {
+                    self.group.push(change_in(&batch.records[place.clone()]), end);
+                }
+                if self.group.is_full() {
+                    self.make_group()?;
+                }
+            }
+        }
+        self.make_group()
+    }
+}
+
+type Change<'r> = (TreeId, &'r [u8], Option<&'r [u8]>);
+
+/// The change in a record of a batch, which was looked at when it was added.
+fn change_in(record: &[u8]) -> Change<'_> {
+    match Record::decode(record) {
+        Decoded::Whole(Record::Put { tree, key, value }, _) => (tree, key, Some(value)),
+        Decoded::Whole(Record::Remove { tree, key }, _) => (tree, key, None),
+        other => unreachable!("a batch was checked when it was read: {other:?}"),
+    }
+}
+
+/// A batch that is not finished.
+struct Batch {
+    /// How many changes it has.
+    total: usize,
+    records: Vec<u8>,
+    /// Where each change lies in `records`.
+    changes: Vec<Range<usize>>,
+    is_made: Vec<bool>,
+    /// Changes that were not made yet, or not even seen.
+    left: usize,
+}
+
+impl Batch {
+    fn new(total: u32) -> Batch {
+        let total = total as usize;
+        Batch { total, records: Vec::new(), changes: Vec::new(), is_made: Vec::new(), left: total }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.changes.len() == self.total
+    }
+
+    /// More of the changes. Errors: what is wrong with them.
+    fn add(&mut self, total: u32, records: &[u8]) -> Result<(), &'static str> {
+        if total as usize != self.total {
+            return Err("two records of a batch do not agree about its length");
+        }
+        let before = self.records.len();
+        let mut done = 0;
+        while done < records.len() {
+            let len = match Record::decode(&records[done..]) {
+                Decoded::Whole(Record::Put { .. } | Record::Remove { .. }, len) => len,
+                _ => return Err("a batch has something that is not a change"),
+            };
+            self.changes.push(before + done..before + done + len);
+            self.is_made.push(false);
+            done += len;
+        }
+        if self.changes.len() > self.total {
+            return Err("a batch has more changes than it says");
+        }
+        self.records.extend_from_slice(records);
+        Ok(())
+    }
+
+    /// Notes that a change was made, and says where it is; `None` if that cannot be.
+    fn made(&mut self, change: u32) -> Option<Range<usize>> {
+        let is_made = self.is_made.get_mut(change as usize)?;
+        if *is_made || self.changes.len() != self.total {
+            return None;
+        }
+        *is_made = true;
+        self.left -= 1;
+        Some(self.changes[change as usize].clone())
+    }
+}
+
+/// Changes that wait to be made.
+#[derive(Default)]
+struct Group {
+    /// Keys and values.
+    bytes: Vec<u8>,
+    waiting: Vec<Waiting>,
+}
+
+struct Waiting {
+    tree: TreeId,
+    key: Range<usize>,
+    value: Option<Range<usize>>,
+    at: Lsn,
+}
+
+impl Group {
+    fn push(&mut self, (tree, key, value): Change<'_>, at: Lsn) {
+        let mut copy = |part: &[u8]| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(part);
+            start..self.bytes.len()
+        };
+        let (key, value) = (copy(key), value.map(copy));
+        self.waiting.push(Waiting { tree, key, value, at });
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= GROUP_CHANGES || self.bytes.len() >= GROUP_BYTES
+    }
+
+    /// Makes all of them; tells how many there were.
+    fn make(&mut self, trees: &BTreeMap<TreeId, PoolTree>) -> Result<u64> {
+        let Group { bytes, waiting } = self;
+        // Stable: changes of one key stay in their order.
+        waiting
+            .sort_by(|a, b| (a.tree, &bytes[a.key.clone()]).cmp(&(b.tree, &bytes[b.key.clone()])));
+        for of_tree in waiting.chunk_by(|a, b| a.tree == b.tree) {
+            // A tree that is not there was dropped later on.
+            let Some(tree) = trees.get(&of_tree[0].tree) else { continue };
+            let keys: Vec<&[u8]> = of_tree.iter().map(|one| &bytes[one.key.clone()]).collect();
+            tree.get_many(&keys)?;
+            for (one, key) in of_tree.iter().zip(keys) {
+                let made = match &one.value {
+                    Some(value) => tree.put(key, &bytes[value.clone()]),
+                    None => tree.remove(key),
+                };
+                made.map_err(|error| unfit(error, one.at))?;
+            }
+        }
+        let count = waiting.len() as u64;
+        waiting.clear();
+        bytes.clear();
+        Ok(count)
+    }
+}
+
+fn damage(at: Lsn, what: &str) -> Error {
+    let what = format!("the log's record at {} cannot be one of this store: {what}", at.0);
+    Error::new(ErrorKind::Corrupted { page: None, offset_bytes: None }, what)
+}
+
+/// A record that the engine would never have written is damage.
+fn unfit(error: Error, at: Lsn) -> Error {
+    match error.kind() {
+        ErrorKind::KeyTooLong { .. }
+        | ErrorKind::RecordTooLarge { .. }
+        | ErrorKind::InvalidOption
+        | ErrorKind::AlreadyExists => damage(at, &error.to_string()),
+        _ => error,
+    }
+}
+
+fn name_of(name: &[u8]) -> Result<&str> {
+    str::from_utf8(name).map_err(|_| {
+        Error::new(
+            ErrorKind::Corrupted { page: None, offset_bytes: None },
+            "the log names a keyspace in bytes that are not UTF-8",
+        )
+    })
+}
