@@ -90,6 +90,7 @@ fn left() -> &'static Left {
             batch.remove(&other, &number.to_be_bytes()).unwrap();
         }
         db.write(&batch).unwrap();
+        keyspace.remove_range(&[0, 0, 0, 35][..]..&[0, 0, 0, 38]).unwrap();
         db.drop_keyspace("b").unwrap();
         keyspace.put(b"last", &[1; 40]).unwrap();
         db.sync().unwrap();

@@ -132,6 +132,40 @@ fn a_batch_beyond_its_share_of_the_log_is_too_large() {
     db.close().unwrap();
 }
 
+/// With segments and a ring of the usual size, and with few and small ones, with and without a thread for the log.
+#[test]
+fn large_batches_find_room_in_any_log() {
+    let usual = Options::new().memory_limit_bytes(64 << 20);
+    let small = logged().memory_limit_bytes(512 << 10);
+    let options = [usual.clone(), usual.background_checkpoints(false), small];
+    for (options, records) in options.into_iter().zip([20_000, 20_000, 3_000]) {
+        let db = open(&options, &SimDisk::new(1), OpenHow::New).unwrap();
+        for value in [[1; 60], [2; 60]] {
+            db.write(&batch_of(&db, 0..records, &value)).unwrap();
+        }
+        assert_eq!(db.keyspace("robins").unwrap().count().unwrap(), records);
+        db.close().unwrap();
+    }
+}
+
+/// What changes no page fills the log all the same, and a checkpoint empties it.
+#[test]
+fn batches_that_change_nothing_do_not_fill_the_log() {
+    let options = Options::new().memory_limit_bytes(16 << 20).log_limit_bytes(4 << 20);
+    let db = open(&options, &SimDisk::new(1), OpenHow::New).unwrap();
+    let robins = db.keyspace("robins").unwrap();
+    let mut batch = WriteBatch::new();
+    for n in 0..5000 {
+        batch.remove(&robins, &key(n)).unwrap();
+    }
+    let begin = db.log_position();
+    for _ in 0..60 {
+        db.write(&batch).unwrap();
+    }
+    assert!(db.log_position().0 - begin.0 > 10 << 20, "more than twice what the log may hold");
+    db.close().unwrap();
+}
+
 #[test]
 fn a_failing_log_makes_nothing_half_and_opening_finishes_what_was_begun() {
     let mut finished = [0; 2];
@@ -168,7 +202,8 @@ fn a_failing_log_makes_nothing_half_and_opening_finishes_what_was_begun() {
 #[test]
 fn a_full_disk_refuses_a_batch_before_it_has_begun() {
     let disk = SimDisk::new(1);
-    let db = open(&logged().background_checkpoints(true), &disk, OpenHow::New).unwrap();
+    let options = logged().memory_limit_bytes(1 << 20).background_checkpoints(true);
+    let db = open(&options, &disk, OpenHow::New).unwrap();
     let load = |round: u64| batch_of(&db, (0..40).map(|n| round * 40 + n), &[round as u8; 50]);
     for round in 0..100 {
         db.write(&load(round)).unwrap();

@@ -42,7 +42,7 @@ impl Session {
         let name = ["robins", "wrens"][dice.below(2) as usize];
         let mut model = self.now();
         let known = model.contains_key(name);
-        match dice.below(40) {
+        match dice.below(60) {
             0 => self.db.sync().unwrap(),
             1 => self.db.checkpoint().unwrap(),
             2 if known && dice.below(4) == 0 => {
@@ -50,10 +50,24 @@ impl Session {
                 model.remove(name);
                 self.history.push(model);
             }
-            2..6 if known => {
+            3..6 if known => {
                 let sync = dice.below(4) == 0;
                 self.batch(dice, &mut model, sync);
                 self.history.push(model);
+            }
+            8 if known => {
+                let records = &model[name];
+                let (from, to) = (key(dice.below(900)), key(dice.below(900)));
+                let keyspace = self.db.keyspace(name).unwrap();
+                let inside = |key: &&Vec<u8>| from <= **key && **key < to;
+                let inside: Vec<_> = records.keys().filter(inside).cloned().collect();
+                let removed = keyspace.remove_range(from.as_slice()..to.as_slice()).unwrap();
+                assert_eq!(removed, inside.len() as u64);
+                // It goes leaf by leaf; a crash may leave any first part of it.
+                for key in inside {
+                    model.get_mut(name).unwrap().remove(&key);
+                    self.history.push(model.clone());
+                }
             }
             choice => {
                 if !known {

@@ -8,6 +8,7 @@ use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::epoch::Stay;
 use crate::page::pool::EpochStay;
+use crate::space::SetAside;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Purpose};
 use crate::wal::{Log, Promised, Record, Reservation};
@@ -96,7 +97,7 @@ impl BufferPool {
             } else {
                 slots.wait_for_delta_room()?;
                 if !slots.has_room(self.images_to_write(), purpose) {
-                    self.make_room(slots, 0, purpose)?;
+                    self.make_room(slots, purpose)?;
                 }
             }
         }
@@ -108,18 +109,17 @@ impl BufferPool {
         Ok(stay)
     }
 
-    /// Makes room on the disk for what a writer may do, and `more` pages: by a longer file, else by a checkpoint,
-    /// which gives the slots of older images back.
+    /// Makes room on the disk for what a writer may do: by a longer file, else by a checkpoint, which gives
+    /// the slots of older images back.
     ///
     /// Errors: `DiskFull`, and why there is no checkpoint.
     #[cold]
-    fn make_room(&self, slots: &SlotStore, more: usize, purpose: Purpose) -> Result<()> {
+    fn make_room(&self, slots: &SlotStore, purpose: Purpose) -> Result<()> {
         let purpose = if self.replaying.load(Relaxed) { Purpose::Replay } else { purpose };
         let mut checkpoints = 0;
         loop {
             let map_pages = self.ids.lock().next_id().map_or(u32::MAX, |id| id.0);
-            let to_write = || self.images_to_write() + more;
-            let made = slots.make_room(to_write, u64::from(map_pages), purpose);
+            let made = slots.make_room(|| self.images_to_write(), u64::from(map_pages), purpose);
             match made {
                 Err(error) if *error.kind() == ErrorKind::DiskFull => {
                     // One may be under way that has begun too early.
@@ -160,15 +160,15 @@ impl BufferPool {
         attempt()
     }
 
-    /// Lets a batch of `changes` changes in, if there is room for a page for each. Others may be let in beside it,
-    /// for which there is a share that nobody counts on.
+    /// Lets a batch in that makes `pages` pages dirty at most, `new` of them new ones: there is room for them, and it
+    /// stays the batch's until the value is dropped.
     ///
-    /// Errors: as for entering.
-    pub fn admit_batch(&self, changes: usize) -> Result<()> {
+    /// Errors: as for entering; `MemoryLimit` if the page table cannot grow as much.
+    pub fn admit_batch(&self, pages: usize, new: usize) -> Result<Option<SetAside<'_>>> {
+        self.check_table_room(new)?;
+        let slots = self.slots.as_ref().filter(|_| !self.read_only);
+        let aside = slots.map(|slots| slots.set_aside(pages as u64));
         drop(self.enter_epoch(Purpose::Take)?);
-        match &self.slots {
-            Some(slots) if !self.read_only => self.make_room(slots, changes, Purpose::Take),
-            _ => Ok(()),
-        }
+        Ok(aside)
     }
 }

@@ -73,6 +73,28 @@ impl BufferPool {
         self.part_space.lock().parts
     }
 
+    /// Whether the table may grow by so many pages, and by a part more.
+    ///
+    /// Errors: `MemoryLimit`.
+    pub(super) fn check_table_room(&self, pages: usize) -> Result<()> {
+        let parts = pages / (PART_WORDS - PART_HEADER_WORDS) + 2;
+        let frames = parts * PART_BYTES.div_ceil(self.page_bytes);
+        let top = self.top.load(Relaxed) as usize;
+        if top < FRAMES_KEPT as usize + frames { Err(self.table_is_full()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn table_is_full(&self) -> Error {
+        Error::new(
+            ErrorKind::MemoryLimit,
+            format!(
+                "the page table needs more of the memory limit of {} bytes than it leaves for pages; \
+                 open the store with a larger limit",
+                self.budget().limit_bytes()
+            ),
+        )
+    }
+
     /// In a store without a file no page can make room later, so the frames for all the parts that
     /// its pages can need are given up at once, while they are empty.
     pub(super) fn retire_for_memory_store(&self) -> Result<()> {
@@ -89,14 +111,7 @@ impl BufferPool {
             let count = PART_BYTES.div_ceil(self.page_bytes) as u32;
             let top = self.top.load(Relaxed);
             if top < FRAMES_KEPT + count {
-                return Err(Error::new(
-                    ErrorKind::MemoryLimit,
-                    format!(
-                        "the page table needs more of the memory limit of {} bytes than it leaves \
-                         for pages; open the store with a larger limit",
-                        self.budget().limit_bytes()
-                    ),
-                ));
+                return Err(self.table_is_full());
             }
             // From the top down, each given up when it is empty: an error leaves a smaller pool, whose
             // last frames are retired without a use, and nothing lost.

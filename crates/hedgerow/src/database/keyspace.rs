@@ -13,7 +13,7 @@ use crate::database::range::{Cursor, Range};
 use crate::error::Result;
 use crate::page::PagePool;
 use crate::store::PoolTree;
-use crate::tree::{PageView, Swap, TreeStats, Value};
+use crate::tree::{PageView, Swap, TreeStats, Value, successor};
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::{Bound, ControlFlow, RangeBounds};
@@ -150,6 +150,27 @@ impl Keyspace {
     #[inline]
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         self.change(|tree| tree.remove(key))
+    }
+
+    /// Removes the records whose keys lie in `bounds`. Tells how many there were. The work, the log's included, is a matter
+    /// of pages and not of records; pages that are emptied are never written.
+    ///
+    /// Leaf by leaf, in the order of the keys: others may see a first part of the range gone, and a crash may leave it
+    /// so. To remove everything at one stroke drop the keyspace.
+    ///
+    /// Errors: those of all changes; the records of a first part of the range are gone then.
+    pub fn remove_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
+        let from = match bounds.start_bound() {
+            Bound::Included(key) => key.as_ref().to_vec(),
+            Bound::Excluded(key) => successor(key.as_ref()),
+            Bound::Unbounded => Vec::new(),
+        };
+        let to = match bounds.end_bound() {
+            Bound::Included(key) => Some(successor(key.as_ref())),
+            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+            Bound::Unbounded => None,
+        };
+        self.change(|tree| tree.remove_range(&from, to.as_deref()))
     }
 
     /// The records whose keys lie in `bounds`, in order, from both ends. Bounds whose start lies behind

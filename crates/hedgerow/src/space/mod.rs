@@ -41,6 +41,7 @@ pub use map::{MapRoot, PartIo};
 pub use owed::Owed;
 pub use page_ids::PageIds;
 pub use part::{PartBytes, PartKind};
+pub use room::SetAside;
 pub use table::{LoadGroup, TableRoot};
 pub use zones::{Growth, Want, Zones};
 

@@ -7,7 +7,8 @@
 //! through. What is removed makes pages dirty too, before a checkpoint gives their slots back: the last few
 //! slots are for that.
 //!
-//! What holds, in pages: dirty + parts of the map and the table + a share <= room, when a writer has been let in.
+//! What holds, in pages: dirty + what batches were let in for + parts of the map and the table + a share <= room, when a
+//! writer has been let in.
 //! Writers are not kept from each other between the look and the change; the share, half a zone (256 pages in most
 //! stores), is for that. Those who give space back are let in as long as an eighth of a zone is left; a replay, which
 //! does again what was let in before, and a batch that was let in as a whole, as long as there is room at all.
@@ -27,6 +28,8 @@ pub(super) struct Room {
     solid: Arc<Figure>,
     /// Slots for parts of map and table.
     kept: Figure,
+    /// Pages that batches were let in for.
+    admitted: Figure,
     /// An eighth of a zone, in pages.
     eighth: u64,
 }
@@ -36,7 +39,21 @@ impl Room {
         // Whoever comes first works it out.
         let geometry = zones.geometry();
         let eighth = u64::from(geometry.zone_bytes() / geometry.page_bytes()).div_ceil(8);
-        Room { solid: zones.room(), kept: Figure::new(u64::MAX / 2), eighth }
+        let (kept, admitted) = (Figure::new(u64::MAX / 2), Figure::new(0));
+        Room { solid: zones.room(), kept, admitted, eighth }
+    }
+}
+
+/// Pages that are set aside for a batch.
+#[must_use]
+pub struct SetAside<'s> {
+    slots: &'s SlotStore,
+    pages: u64,
+}
+
+impl Drop for SetAside<'_> {
+    fn drop(&mut self) {
+        self.slots.room.admitted.fetch_sub(self.pages, Relaxed);
     }
 }
 
@@ -51,18 +68,20 @@ impl SlotStore {
         let dirty = dirty as u64;
         // And the parts of the map that there will be more of than when they were counted.
         let parts = (dirty + self.images_since_checkpoint()) / 128;
-        let eighths = match purpose {
-            Purpose::Take => 4,
-            Purpose::GiveBack => 1,
-            Purpose::Replay | Purpose::Finish => 0,
+        // What batches were let in for is theirs alone.
+        let (eighths, admitted) = match purpose {
+            Purpose::Take => (4, self.room.admitted.load(Relaxed)),
+            Purpose::GiveBack => (1, self.room.admitted.load(Relaxed)),
+            Purpose::Replay | Purpose::Finish => (0, 0),
         };
-        dirty + parts + eighths * self.room.eighth + self.room.kept.load(Relaxed)
+        dirty + parts + admitted + eighths * self.room.eighth + self.room.kept.load(Relaxed)
     }
 
     /// Slots that shrinking has to leave in solid zones: what writers were let in for, or may be just now.
     pub fn slots_to_leave(&self, dirty: usize) -> u64 {
         // When nothing is dirty, whoever comes makes room first.
-        if dirty == 0 && self.images_since_checkpoint() == 0 {
+        let admitted = self.room.admitted.load(Relaxed);
+        if dirty == 0 && admitted == 0 && self.images_since_checkpoint() == 0 {
             0
         } else {
             self.needed(dirty, Purpose::Take)
@@ -86,6 +105,13 @@ impl SlotStore {
             self.provide(want, &mut growth, &mut refusal)?;
         }
         Ok(())
+    }
+
+    /// From now on `pages` pages are set aside for a batch, until the value is dropped; that there is room for them is
+    /// seen by who enters next.
+    pub fn set_aside(&self, pages: u64) -> SetAside<'_> {
+        self.room.admitted.fetch_add(pages, Relaxed);
+        SetAside { slots: self, pages }
     }
 
     /// Makes room for `ahead` pages more than are needed now, so that writers seldom have to. Not if the disk is full:

@@ -14,14 +14,17 @@
 //! `Send + Sync`. The lock here is held for nothing but looking at the table.
 
 use super::catalogue::PoolTree;
+use super::superblock::Superblock;
 use super::{Shared, Store};
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::PagePool;
 use crate::tree::Part;
 use crate::types::{Lsn, Purpose};
 use crate::wal::{BatchId, Log, MADE_BYTES, RECORD_HEADER_BYTES, Record};
-use hedgerow_sync::primitive::{Condvar, Mutex};
+use hedgerow_sync::primitive::time::Moment;
+use hedgerow_sync::primitive::{Condvar, Mutex, thread};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// One change of a batch.
 #[derive(Clone, Copy)]
@@ -53,16 +56,24 @@ pub(super) struct Batches {
 
 #[derive(Default)]
 struct Table {
-    next: u64,
+    /// Those that have begun.
+    begun: u64,
     closed: bool,
     underway: BTreeMap<BatchId, Begun>,
 }
 
+#[derive(Default)]
 struct Begun {
-    /// All its records lie behind it.
-    start: Lsn,
+    /// All its records lie behind it. `None`: it has none yet.
+    start: Option<Lsn>,
     /// Nobody goes on with it.
     is_stuck: bool,
+}
+
+impl Table {
+    fn oldest(&self) -> Option<Lsn> {
+        self.underway.values().filter_map(|begun| begun.start).min()
+    }
 }
 
 impl Batches {
@@ -74,19 +85,22 @@ impl Batches {
         if cfg!(hedgerow_canary = "cut_forgets_batches") {
             return (end, end);
         }
-        // Whoever begins later begins behind the cut.
-        (table.underway.values().map(|begun| begun.start).fold(end, Lsn::min), end)
+        // Whoever starts later starts behind the cut.
+        (table.oldest().map_or(end, |start| start.min(end)), end)
     }
 
-    fn begin(&self, log: &Log) -> Result<Underway<'_>> {
-        let mut table = self.table.lock();
-        if table.closed {
-            return Err(Error::new(ErrorKind::Closed, "the database was closed"));
-        }
-        table.next += 1;
-        let id = BatchId::new(table.next);
-        table.underway.insert(id, Begun { start: log.tail(), is_stuck: false });
-        Ok(Underway { batches: self, id, is_logged: false })
+    /// How many have begun in this session.
+    pub(super) fn begun(&self) -> u64 {
+        self.table.lock().begun
+    }
+
+    /// Whether a checkpoint would shorten the log: there have been batches since the newest, whatever they have changed,
+    /// or those that it keeps the log for have ended.
+    pub(super) fn want_cut(&self, begun: u64, newest: &Superblock) -> bool {
+        let table = self.table.lock();
+        let is_pinned = newest.replay_start < newest.log_end;
+        table.begun != begun
+            || is_pinned && table.oldest().is_none_or(|start| start > newest.replay_start)
     }
 
     /// Refuses new ones, and waits for those under way.
@@ -105,14 +119,34 @@ impl Batches {
 }
 
 /// A batch that has begun. Dropped before it is logged whole it never was; dropped after that, without having been
-/// finished, it keeps the log needed.
-struct Underway<'b> {
-    batches: &'b Batches,
+/// finished, it keeps the log needed, and nothing is changed any more: what came later would be overtaken when it is
+/// finished.
+struct Underway<'s> {
+    shared: &'s Shared,
     id: BatchId,
     is_logged: bool,
 }
 
-impl Underway<'_> {
+impl<'s> Underway<'s> {
+    fn begin(shared: &'s Shared) -> Result<Underway<'s>> {
+        let mut table = shared.batches.table.lock();
+        if table.closed {
+            return Err(Error::new(ErrorKind::Closed, "the database was closed"));
+        }
+        table.begun += 1;
+        let id = BatchId::new(table.begun);
+        table.underway.insert(id, Begun::default());
+        Ok(Underway { shared, id, is_logged: false })
+    }
+
+    /// From here on its records may be in the log.
+    fn start(&self, log: &Log) {
+        let mut table = self.shared.batches.table.lock();
+        if let Some(begun) = table.underway.get_mut(&self.id) {
+            begun.start = Some(log.tail());
+        }
+    }
+
     fn finish(mut self) {
         self.is_logged = false;
     }
@@ -120,7 +154,11 @@ impl Underway<'_> {
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
-        let mut table = self.batches.table.lock();
+        if self.is_logged {
+            let what = "a batch of changes was not finished; opening the store again finishes it";
+            self.shared.pool.set_poisoned(&Error::new(ErrorKind::Unknown, what));
+        }
+        let mut table = self.shared.batches.table.lock();
         if self.is_logged {
             if let Some(begun) = table.underway.get_mut(&self.id) {
                 begun.is_stuck = true;
@@ -128,14 +166,15 @@ impl Drop for Underway<'_> {
         } else {
             table.underway.remove(&self.id);
         }
-        self.batches.ended.notify_all();
+        self.shared.batches.ended.notify_all();
     }
 }
 
 /// Bytes of changes in one record, unless a single one is longer.
 const RECORD_BYTES: usize = 8 << 10;
-/// How often a change is tried again for want of memory, time or room.
-const ATTEMPTS: usize = 3;
+/// How long a change is tried again for want of memory, time or room, and the pause in between.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// How many of `changes`, from the first on, go into one record, and their bytes.
 fn fit(changes: &[BatchChange<'_>]) -> (usize, usize) {
@@ -171,10 +210,13 @@ impl Store {
     /// batch could not be finished, some of it can be seen, and nothing can be changed until the store is opened again,
     /// which finishes it.
     pub fn write_batch(&self, changes: &[BatchChange<'_>]) -> Result<()> {
+        let log = self.shared.pool.log().filter(|_| !changes.is_empty());
+        let bytes = log_bytes(changes);
+        log.map_or(Ok(()), |log| log.check_batch(bytes))?;
         self.shared.read_before(changes)?;
-        match self.shared.pool.log() {
-            Some(log) if !changes.is_empty() => self.shared.write_logged(log, changes),
-            _ => changes.iter().try_for_each(|change| match change.value {
+        match log {
+            Some(log) => self.shared.write_logged(log, changes, bytes),
+            None => changes.iter().try_for_each(|change| match change.value {
                 Some(value) => change.tree.put(change.key, value).map(drop),
                 None => change.tree.remove(change.key).map(drop),
             }),
@@ -195,12 +237,16 @@ impl Shared {
         Ok(())
     }
 
-    fn write_logged(&self, log: &Log, changes: &[BatchChange<'_>]) -> Result<()> {
-        let bytes = log_bytes(changes);
-        self.pool.admit_batch(self.pages_of(changes.len(), bytes))?;
-        let reservation = self.pool.reserve_log(log, bytes)?;
-        let mut underway = self.batches.begin(log)?;
+    fn write_logged(&self, log: &Log, changes: &[BatchChange<'_>], bytes: u64) -> Result<()> {
+        let mut underway = Underway::begin(self)?;
         let batch = underway.id;
+        // Pages are half full at least.
+        let new = bytes as usize / self.pool.page_bytes() * 2;
+        let there = self.pool.ids().lock().next_id().map_or(u32::MAX, |id| id.0) as usize;
+        // Each change makes a leaf dirty, of which there are no more than pages.
+        let _aside = self.pool.admit_batch(changes.len().min(there.saturating_add(new)), new)?;
+        let reservation = self.pool.reserve_log(log, bytes)?;
+        underway.start(log);
         let mut left = changes;
         let mut records = Vec::new();
         while !left.is_empty() {
@@ -235,25 +281,25 @@ impl Shared {
         Ok(())
     }
 
-    /// The most pages that so many changes can make dirty.
-    fn pages_of(&self, changes: usize, bytes: u64) -> usize {
-        let there = self.pool.ids().lock().next_id().map_or(u32::MAX, |id| id.0) as usize;
-        let new = bytes as usize / self.pool.page_bytes() * 3;
-        changes.min(there.saturating_add(new))
-    }
-
     fn make_part(&self, change: &BatchChange<'_>, part: &Part<'_>) -> Result<()> {
-        for _ in 1..ATTEMPTS {
+        let since = Moment::now();
+        loop {
             match change.tree.make_part(change.key, part) {
                 Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::DiskFull | ErrorKind::MemoryLimit | ErrorKind::Timeout
-                    ) => {}
+                    if since.elapsed() < LONGEST_WAIT
+                        && matches!(
+                            error.kind(),
+                            ErrorKind::DiskFull | ErrorKind::MemoryLimit | ErrorKind::Timeout
+                        ) =>
+                {
+                    thread::sleep(PAUSE);
+                    // There may be nobody else who takes one, and what is in the way goes with it. What is wrong with
+                    // it the next try finds out.
+                    self.checkpoint(false).ok();
+                }
                 other => return other,
             }
         }
-        change.tree.make_part(change.key, part)
     }
 
     /// Nothing is changed any more: what is there is not what was asked for.

@@ -34,6 +34,8 @@ struct Cut {
     /// Where replay has to start, because a batch began there that is not finished, and the end of the log: what
     /// lies before it is in the checkpoint, what lies behind it is not.
     log: Option<(Lsn, Lsn)>,
+    /// Batches that have begun.
+    batches: u64,
 }
 
 /// What a checkpoint had to do; nothing if it was not taken.
@@ -102,6 +104,7 @@ impl Shared {
             .is_some_and(|log| log.incarnation() != newest.superblock.log_incarnation);
         in_space
             || new_log
+            || self.batches.want_cut(newest.batches, &newest.superblock)
             || self.pool.dirty_pages() > 0
             || self.catalogue.next_tree() != newest.superblock.next_tree
     }
@@ -163,9 +166,10 @@ impl Shared {
             self.pool.set_poisoned(&error);
             return Err(error);
         }
-        if let Some((log, (start, _))) = self.pool.log().zip(cut.log) {
-            log.checkpointed(cut.epoch, start);
+        if let Some((log, (start, end))) = self.pool.log().zip(cut.log) {
+            log.checkpointed(cut.epoch, start, end);
         }
+        newest.batches = cut.batches;
         let mut state = slots.state();
         state.map = map;
         state.checkpoint = cut.epoch;
@@ -201,7 +205,8 @@ impl Shared {
         let next_tree = self.catalogue.next_tree();
         // Nobody is inside of an epoch, so nobody is between a change and its record.
         let log = self.pool.log().map(|log| self.batches.cut(log));
-        Cut { epoch, next_page, free_pages, next_tree, log }
+        let batches = self.batches.begun();
+        Cut { epoch, next_page, free_pages, next_tree, log, batches }
     }
 
     /// Step 4: writes the parts of map and zone table that changed.

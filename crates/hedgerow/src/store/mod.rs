@@ -67,6 +67,8 @@ struct Shared {
 struct Newest {
     superblock: Superblock,
     pair: u32,
+    /// Batches that had begun at its cut, in this session.
+    batches: u64,
     reclaim: Reclaim,
 }
 

@@ -217,7 +217,7 @@ impl Store {
             options,
             pool,
             catalogue,
-            Newest { superblock, pair: 0, reclaim: Reclaim::default() },
+            Newest { superblock, pair: 0, batches: 0, reclaim: Reclaim::default() },
             false,
         )
     }
@@ -250,7 +250,7 @@ impl Store {
             options,
             pool,
             catalogue,
-            Newest { superblock, pair: 1, reclaim: Reclaim::default() },
+            Newest { superblock, pair: 1, batches: 0, reclaim: Reclaim::default() },
             false,
         )?;
         store.checkpoint()?;
@@ -309,7 +309,8 @@ impl Store {
         let pool_options = options.pool(page_bytes, newest.next(), read_only);
         let pool = Arc::new(BufferPool::new(&pool_options, Some(slots), ids)?);
         let catalogue = Catalogue::open(pool.clone(), superblock.next_tree, options.leaves);
-        let newest = Newest { superblock, pair: chosen.pair, reclaim: Reclaim::default() };
+        let newest =
+            Newest { superblock, pair: chosen.pair, batches: 0, reclaim: Reclaim::default() };
         let store = Store::start(options, pool, catalogue, newest, read_only)?;
         if !read_only {
             store.shared.catalogue.finish_drops()?;

@@ -48,7 +48,11 @@ impl Shared {
         let trees = self.catalogue.trees()?.into_iter();
         let mut replay = Replay {
             shared: self,
-            trees: trees.map(|(_, tree, _)| (tree.id(), tree)).collect(),
+            // Those that are being dropped have lost pages already.
+            trees: trees
+                .filter(|(_, _, is_dropping)| !is_dropping)
+                .map(|(_, tree, _)| (tree.id(), tree))
+                .collect(),
             cut: superblock.log_end,
             batches: BTreeMap::new(),
             group: Group::default(),
@@ -105,6 +109,14 @@ impl Replay<'_> {
             _ if is_in_checkpoint => return Ok(()),
             Record::Put { tree, key, value } => self.group.push((tree, key, Some(value)), at),
             Record::Remove { tree, key } => self.group.push((tree, key, None), at),
+            Record::RemoveRange { tree, from, to } => {
+                self.make_group()?;
+                self.made += 1;
+                if let Some(tree) = self.trees.get(&tree) {
+                    let to = Some(to).filter(|to| !to.is_empty());
+                    tree.remove_range(from, to).map_err(|error| unfit(error, at))?;
+                }
+            }
             Record::Create { tree, name } => {
                 self.make_group()?;
                 self.create(tree, name).map_err(|error| unfit(error, at))?;

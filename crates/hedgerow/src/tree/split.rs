@@ -20,7 +20,7 @@ use crate::node::{
 };
 use crate::page::header::{self, PageKind};
 use crate::page::{EpochStay, ExclusivePage, PagePool, PoolSession, Restart};
-use crate::types::Epoch;
+use crate::types::{Epoch, Purpose};
 use hedgerow_sync::optimistic::PageBytes;
 
 /// What there has to be room for.
@@ -58,13 +58,14 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         &'p self,
         key: &[u8],
         room: Room<'_>,
+        purpose: Purpose,
         retry: &mut Retry<'p, P>,
     ) -> Result<()> {
         let (mut level, mut room) = (0, room);
         loop {
             // Two: a root needs both, and whether the node is the root is known only when latched.
             retry.session.reserve(2)?;
-            match self.split(key, level, room, retry) {
+            match self.split(key, level, room, purpose, retry) {
                 Ok(Outcome::Done) => return Ok(()),
                 Ok(Outcome::ParentFull(bytes)) => {
                     level += 1;
@@ -80,11 +81,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         key: &[u8],
         level: u8,
         room: Room<'_>,
+        purpose: Purpose,
         retry: &mut Retry<'p, P>,
     ) -> Result<Outcome, Stop> {
         let stay;
         let pair = if retry.is_latched() {
-            stay = self.pool.enter()?;
+            stay = self.pool.enter_to_append(0, purpose)?;
             let Some(pair) = self.lock_with_parent(key, level, retry.patience())? else {
                 return Ok(Outcome::Done);
             };
@@ -94,7 +96,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             if reached.level != level {
                 return Ok(Outcome::Done);
             }
-            stay = self.pool.enter()?;
+            stay = self.pool.enter_to_append(0, purpose)?;
             let parent = match reached.parent {
                 Some(parent) => Some((parent.page.upgrade()?, parent.index)),
                 None => None,

@@ -56,7 +56,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 }
                 Ok(Written::NoSpace) => {
                     let room = Room::Record { key, value_bytes: change.value().len() };
-                    self.make_room(key, room, &mut retry)?;
+                    self.make_room(key, room, C::PURPOSE, &mut retry)?;
                     retry.after_room()?;
                 }
                 Err(stop) => retry.after(stop)?,

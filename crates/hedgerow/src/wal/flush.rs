@@ -125,7 +125,7 @@ impl Log {
         let mut since: Option<Moment> = None;
         loop {
             self.pace();
-            (self.on_growth)(self.fill().0);
+            (self.on_growth)(self.growth());
             // Outside of the lock, which writers take with a leaf latched: this may wait for a write.
             let wants_segment = self.wants_segment();
             let mut state = self.state.lock();
@@ -169,6 +169,7 @@ impl Log {
 
     /// What the log's thread does for who needs room, where there is no such thread.
     pub(super) fn make_room(&self) {
+        self.widen();
         if self.wants_segment() {
             self.prepare_segment();
             return;

@@ -85,6 +85,8 @@ pub struct Log {
     pub(super) checkpoint: AtomicU64,
     /// Where replay would start.
     replay_start: AtomicU64,
+    /// What lies below is in the last checkpoint.
+    cut: AtomicU64,
     /// Bytes that batches have reserved and not been promised yet; grows under the lock of `places`.
     pub(super) reserved: AtomicU64,
     /// How long a change has to wait, in nanoseconds, because the log is more than half full.
@@ -144,6 +146,7 @@ impl Log {
             durable: AtomicU64::new(start.0),
             checkpoint: AtomicU64::new(options.checkpoint.0),
             replay_start: AtomicU64::new(start.0),
+            cut: AtomicU64::new(start.0),
             reserved: AtomicU64::new(0),
             delay_ns: AtomicU64::new(0),
             owed_ns: AtomicU64::new(0),
@@ -239,15 +242,15 @@ impl Log {
             if let Some(error) = state.no_room.take() {
                 return Err(error);
             }
+            if since.elapsed() > LONGEST_WAIT {
+                let what = "no checkpoint made room in the log within a minute";
+                return Err(Error::new(ErrorKind::Timeout, what));
+            }
             if !self.threaded {
                 drop(state);
                 self.make_room();
                 state = self.state.lock();
                 continue;
-            }
-            if since.elapsed() > LONGEST_WAIT {
-                let what = "no checkpoint made room in the log within a minute";
-                return Err(Error::new(ErrorKind::Timeout, what));
             }
             self.pressed.store(true, SeqCst);
             self.work.notify_all();
@@ -258,6 +261,8 @@ impl Log {
     /// Gives back what was promised and not used.
     pub fn take_back(&self, len: u64, how: Promised) {
         if how == Promised::OfReserved {
+            // Under the lock, as whenever it grows.
+            let _places = self.places.lock();
             self.reserved.fetch_add(len, AcqRel);
         }
         self.ring.take_back(len);
@@ -382,9 +387,19 @@ impl Log {
         Poll::Pending
     }
 
-    /// A checkpoint is durable that holds everything below `replay_start`.
-    pub fn checkpointed(&self, checkpoint: Epoch, replay_start: Lsn) {
+    /// Bytes of log that a checkpoint would make superfluous, for whoever decides when one is due: what the last one does
+    /// not have; and all that is kept, which a batch may have pinned that has ended since, before it fills the log.
+    pub(super) fn growth(&self) -> u64 {
+        let (kept, limit) = self.fill();
+        let fresh = self.tail().0.saturating_sub(self.cut.load(Relaxed));
+        if kept > limit / 4 * 3 { kept } else { fresh }
+    }
+
+    /// A checkpoint is durable that holds everything below `cut`. A batch that is not finished may need the log from
+    /// `replay_start` on.
+    pub fn checkpointed(&self, checkpoint: Epoch, replay_start: Lsn, cut: Lsn) {
         self.checkpoint.store(checkpoint.0, Relaxed);
+        self.cut.store(cut.0, Relaxed);
         self.replay_start.store(replay_start.0, Relaxed);
         self.pace();
         self.places.lock().forget_below(self.segment.segment_of(block_of(replay_start)));
@@ -405,7 +420,9 @@ impl Log {
         let prepared = start_of(prepared - self.spare_blocks());
         let bound = Lsn(self.replay_start.load(Relaxed).saturating_add(self.limit_bytes));
         let unreserved = Lsn(prepared.0.saturating_sub(self.reserved.load(Acquire)));
-        self.ring.set_limits(written, unreserved.min(bound), prepared);
+        // Flushes skip the more, the longer a batch takes: half of what is kept for that.
+        let reserved = Lsn(prepared.0 + start_of(self.spare_blocks() / 2).0);
+        self.ring.set_limits(written, unreserved.min(bound), reserved);
     }
 
     /// Blocks at the end of what is prepared that are kept for what flushes skip.
@@ -442,9 +459,9 @@ const LONGEST_DELAY_NS: u64 = 100_000;
 /// As short a sleep as the system is good for.
 const SLEEP_NS: u64 = 100_000;
 /// How long a writer waits for room in the log.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// And how long before it looks again by itself.
-const ROOM_WAIT: Duration = Duration::from_millis(100);
+pub(super) const ROOM_WAIT: Duration = Duration::from_millis(100);
 
 /// Segments that a log begins with.
 pub const PREPARED_SEGMENTS: u32 = 2;

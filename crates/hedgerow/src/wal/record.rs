@@ -33,9 +33,10 @@ const CREATE: u8 = 3;
 const DROP: u8 = 4;
 const BATCH: u8 = 16;
 const MADE: u8 = 17;
+const REMOVE_RANGE: u8 = 18;
 // What the format keeps room for, so that a store of this version is never misread by a later build:
-// 18 range delete, 19 extent, 20 ingest.
-const RESERVED: std::ops::RangeInclusive<u8> = 18..=20;
+// 19 extent, 20 ingest.
+const RESERVED: std::ops::RangeInclusive<u8> = 19..=20;
 
 /// The number of a batch: no two batches in a log have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -67,6 +68,15 @@ pub enum Record<'a> {
         tree: TreeId,
         /// The key.
         key: &'a [u8],
+    },
+    /// There is no record with `from <= key`, and `key < to` unless `to` is empty, which means no end.
+    RemoveRange {
+        /// The keyspace.
+        tree: TreeId,
+        /// The first key.
+        from: &'a [u8],
+        /// The first key behind.
+        to: &'a [u8],
     },
     /// The keyspace `name` begins, empty, as `tree`.
     Create {
@@ -121,6 +131,7 @@ impl<'a> Record<'a> {
         match self {
             Record::Put { tree, key, value } => (PUT, tree.0, key, value),
             Record::Remove { tree, key } => (REMOVE, tree.0, key, &[]),
+            Record::RemoveRange { tree, from, to } => (REMOVE_RANGE, tree.0, from, to),
             Record::Create { tree, name } => (CREATE, tree.0, name, &[]),
             Record::Drop { tree, name } => (DROP, tree.0, name, &[]),
             Record::Batch { batch, changes, records } => (BATCH, *changes, &batch.0, records),
@@ -166,10 +177,10 @@ impl<'a> Record<'a> {
         if RESERVED.contains(&kind) {
             return Decoded::Defect("a log record of a kind that this version does not know");
         }
-        if !(PUT..=DROP).contains(&kind) && !matches!(kind, BATCH | MADE) {
+        if !(PUT..=DROP).contains(&kind) && !matches!(kind, BATCH | MADE | REMOVE_RANGE) {
             return Decoded::Defect("a log record of no known kind");
         }
-        if !matches!(kind, PUT | BATCH) && value_bytes != 0 {
+        if !matches!(kind, PUT | BATCH | REMOVE_RANGE) && value_bytes != 0 {
             return Decoded::Defect("a log record has a value that its kind has not");
         }
         if value_bytes > MAX_VALUE_BYTES {
@@ -183,6 +194,7 @@ impl<'a> Record<'a> {
             REMOVE => Record::Remove { tree, key },
             CREATE => Record::Create { tree, name: key },
             DROP => Record::Drop { tree, name: key },
+            REMOVE_RANGE => Record::RemoveRange { tree, from: key, to: value },
             _ => {
                 let Ok(batch) = key.try_into().map(BatchId) else {
                     return Decoded::Defect("a log record of a batch does not say of which");
@@ -220,6 +232,8 @@ mod tests {
             Record::Put { tree, key: b"key", value: b"value" },
             Record::Put { tree: TreeId(u32::MAX), key: &[0xff; 300], value: &[7; 1000] },
             Record::Remove { tree, key: b"key" },
+            Record::RemoveRange { tree, from: b"", to: b"" },
+            Record::RemoveRange { tree, from: b"kea", to: b"kiwi" },
             Record::Create { tree, name: b"birds" },
             Record::Drop { tree, name: b"birds" },
             Record::Batch { batch: BatchId::new(258), changes: 3, records: b"what it changes" },

@@ -13,17 +13,26 @@
 //! `Send + Sync`, but for [`Reservation`], which stays with the thread of its batch.
 
 use super::block::{PAYLOAD_BYTES, start_of};
-use super::log::{Log, Promised};
+use super::log::{LONGEST_WAIT, Log, Promised, ROOM_WAIT};
 use crate::error::{Error, ErrorKind, Result};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire};
+use hedgerow_sync::primitive::time::Moment;
 use std::cell::Cell;
 
-/// What a batch may take of the log's limit.
+/// What a batch may take of the log's limit, and all batches together of as much as that.
 const SHARE: u64 = 8;
+const SHARES: u64 = 4;
 /// The largest batch, where the log's limit allows for larger ones.
 const MAX_RESERVED_BYTES: u64 = 128 << 20;
-/// For what flushes skip while the batch is under way.
-const SLACK_BYTES: u64 = 4 * PAYLOAD_BYTES;
+
+/// For what flushes skip while the batch is under way: some blocks, and one more for so many bytes.
+const SLACK_BLOCKS: u64 = 4;
+const SLACK_EVERY_BYTES: u64 = 4 << 10;
+const MAX_SLACK_BLOCKS: u64 = 64;
+
+fn slack_bytes(len: u64) -> u64 {
+    (SLACK_BLOCKS + len / SLACK_EVERY_BYTES).min(MAX_SLACK_BLOCKS) * PAYLOAD_BYTES
+}
 
 /// Room that was reserved; what is not used is given back when it is dropped.
 #[must_use]
@@ -43,50 +52,76 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.log.reserved.fetch_sub(self.left.get(), AcqRel);
+        // Not below zero, even if a panic came between an append and its note.
+        let rest = |reserved: u64| Some(reserved.saturating_sub(self.left.get()));
+        let known = self.log.reserved.fetch_update(AcqRel, Acquire, rest);
+        debug_assert!(known.is_ok());
+        self.log.widen();
+        self.log.room.notify_all();
     }
 }
 
 impl Log {
-    /// The most that can be reserved at a time.
-    pub fn max_reserved_bytes(&self) -> u64 {
-        (self.limit_bytes / SHARE).min(MAX_RESERVED_BYTES)
+    /// Whether a batch of so many bytes can ever be reserved. Errors: `BatchTooLarge`.
+    pub fn check_batch(&self, len_bytes: u64) -> Result<()> {
+        let max_bytes = (self.limit_bytes / SHARE).min(MAX_RESERVED_BYTES);
+        if len_bytes <= max_bytes {
+            return Ok(());
+        }
+        let what = format!("the batch takes {len_bytes} bytes of the log, and {max_bytes} fit");
+        Err(Error::new(ErrorKind::BatchTooLarge { len_bytes, max_bytes }, what))
     }
 
-    /// Reserves `len` bytes; waits like any change while the log is full. The caller holds nothing.
+    /// Reserves `len` bytes, which [`Self::check_batch`] has let pass; waits like any change while the log is full, and
+    /// while other batches have reserved too much. The caller holds nothing.
     ///
-    /// Errors: `BatchTooLarge`; `DiskFull`; `Poisoned`; `Closed`; `Timeout`.
+    /// Errors: `DiskFull`; `Poisoned`; `Closed`; `Timeout`.
     pub fn reserve(&self, len: u64) -> Result<Reservation<'_>> {
-        let max_bytes = self.max_reserved_bytes();
-        if len > max_bytes {
-            let what = format!("the batch takes {len} bytes of the log, and {max_bytes} fit");
-            return Err(Error::new(ErrorKind::BatchTooLarge { len_bytes: len, max_bytes }, what));
-        }
-        // As any change is slowed down and waits while there is no room at all.
-        let now = len.min(self.ring.max_record_bytes() / 2);
-        self.promise(now, Promised::Freely)?;
-        self.take_back(now, Promised::Freely);
-        let all = len + SLACK_BYTES;
-        let mut places = self.places.lock();
-        loop {
-            let prepared = start_of(self.segment.first_block(places.end()) - self.spare_blocks());
-            let needed = self.ring.limit().0 + self.reserved.load(Acquire) + all;
-            if needed <= prepared.0 {
-                self.reserved.fetch_add(all, AcqRel);
-                break;
-            }
-            match places.prepare(&*self.file, &self.identity) {
-                Ok(()) => {}
-                Err(error) if *error.kind() == ErrorKind::DiskFull => return Err(error),
-                Err(error) => {
-                    drop(places);
-                    self.fail(error.duplicate());
-                    return Err(self.failure().unwrap_or(error));
-                }
-            }
-        }
-        drop(places);
+        // Slowed down as any change is, and refused when nothing is written any more.
+        let little = len.min(PAYLOAD_BYTES / 4);
+        self.promise(little, Promised::Freely)?;
+        self.take_back(little, Promised::Freely);
+        self.wait_for_others(len)?;
+        let all = len + slack_bytes(len);
+        // One segment at a time: commits need the places, too.
+        while !self.try_reserve(all)? {}
         self.widen();
         Ok(Reservation { log: self, left: Cell::new(all) })
+    }
+
+    fn wait_for_others(&self, len: u64) -> Result<()> {
+        let most = self.limit_bytes / SHARE * SHARES;
+        let since = Moment::now();
+        while self.reserved.load(Acquire).saturating_add(len) > most {
+            if since.elapsed() > LONGEST_WAIT {
+                let what = "other batches have taken all room in the log for a minute";
+                return Err(Error::new(ErrorKind::Timeout, what));
+            }
+            let mut state = self.state.lock();
+            self.room.wait_for(&mut state, ROOM_WAIT);
+        }
+        Ok(())
+    }
+
+    /// Reserves if enough is prepared; else prepares a segment, or says why it cannot be.
+    fn try_reserve(&self, all: u64) -> Result<bool> {
+        let mut places = self.places.lock();
+        let prepared = start_of(self.segment.first_block(places.end()) - self.spare_blocks());
+        // What is reserved first: what is promised of it meanwhile is counted twice then.
+        let reserved = self.reserved.load(Acquire);
+        let promised = self.ring.limit().max(self.ring.promised());
+        if promised.0 + reserved + all <= prepared.0 {
+            self.reserved.fetch_add(all, AcqRel);
+            return Ok(true);
+        }
+        match places.prepare(&*self.file, &self.identity) {
+            Ok(()) => Ok(false),
+            Err(error) if *error.kind() == ErrorKind::DiskFull => Err(error),
+            Err(error) => {
+                drop(places);
+                self.fail(error.duplicate());
+                Err(self.failure().unwrap_or(error))
+            }
+        }
     }
 }

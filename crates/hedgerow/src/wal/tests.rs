@@ -163,7 +163,8 @@ fn the_log_can_be_read_from_any_record_and_segments_are_used_again() {
         }
         if n % 50 == 49 {
             // A checkpoint with everything that lies more than thirty records back.
-            log.checkpointed(CHECKPOINT, ends[n as usize - 30]);
+            let end = ends[n as usize - 30];
+            log.checkpointed(CHECKPOINT, end, end);
         }
     }
     log.flush().unwrap();

@@ -28,6 +28,46 @@ fn every_policy_for_leaves_agrees_with_a_map() {
 }
 
 #[test]
+fn ranges_are_removed_from_leaves_of_every_layout_and_their_pages_freed() {
+    let seed = random::seed();
+    println!("seed {seed}");
+    let mut random = SplitMix64::new(seed);
+    for policy in policies() {
+        let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
+        let tree = Tree::<_, Hints>::create_with(pool, TreeId(7), policy).unwrap();
+        let mut model = Model::new();
+        for round in 0..40 {
+            // Dense numbers, and keys of all lengths.
+            for number in 0..60_u32 {
+                let key = (random.below(900) as u32).to_be_bytes().to_vec();
+                tree.put(&key, &number.to_be_bytes()).unwrap();
+                model.insert(key, number.to_be_bytes().to_vec());
+                let key = random_key(&mut random, tree.max_record_bytes() - 4);
+                tree.put(&key, b"same").unwrap();
+                model.insert(key, b"same".to_vec());
+            }
+            let mut bound = || match random.below(8) {
+                0 => Vec::new(),
+                1 => vec![0xff; tree.max_record_bytes() + 3],
+                2 => random_key(&mut random, tree.max_record_bytes()),
+                _ => model.keys().nth(random.below(model.len() as u64) as usize).unwrap().clone(),
+            };
+            let (from, to) = (bound(), bound());
+            let to = Some(to).filter(|_| round % 5 > 0);
+            let is_inside = |key: &Vec<u8>| *key >= from && to.as_ref().is_none_or(|to| key < to);
+            let inside = model.keys().filter(|key| is_inside(key)).count() as u64;
+            assert_eq!(tree.remove_range(&from, to.as_deref()).unwrap(), inside, "{policy:?}");
+            model.retain(|key, _| !is_inside(key));
+            compare(&tree, &model, &mut random);
+            assert_clean(&tree);
+        }
+        tree.remove_range(b"", None).unwrap();
+        let pages: u64 = tree.stats().unwrap().levels.iter().map(|level| level.pages).sum();
+        assert!(pages <= 3, "{policy:?}: {pages} pages are left of an empty tree");
+    }
+}
+
+#[test]
 fn a_tree_whose_policy_changes_agrees_with_a_map() {
     let seed = random::seed();
     println!("seed {seed}");

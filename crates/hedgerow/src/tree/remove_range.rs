@@ -1,0 +1,136 @@
+//! Removing all records of a range, leaf by leaf.
+//!
+//! One leaf at a time is latched, cleared of the range, and unlatched; the log gets one record for it, under the latch:
+//! the part of the range that the leaf has. So reads, writes and log are a matter of pages, not of records. A leaf
+//! that is left too empty is merged before the next one is looked at, so that the pages of a large range are freed on the
+//! way and never written.
+//!
+//! It is no atomic step: who reads meanwhile sees a first part of the range gone, and so does a crash.
+//! Thread-safety: as for [`Tree`].
+
+use super::Tree;
+use super::retry::{Retry, Stop};
+use super::write::is_sparse;
+use crate::error::Result;
+use crate::node::{Ladder, Leaf, LeafMut, plain_leaf};
+use crate::page::{Access, EpochStay, PagePool};
+use crate::types::Purpose;
+use crate::wal::{RECORD_HEADER_BYTES, Record};
+use hedgerow_sync::optimistic::PlainBytes;
+
+/// What was done in one leaf.
+struct Cleared {
+    removed: u64,
+    /// Where the next leaf begins, if the range goes on.
+    next: Option<Vec<u8>>,
+    is_sparse: bool,
+}
+
+/// The smallest key above this one.
+pub fn successor(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Removes the records with `from <= key`, and `key < to` if there is an end. Tells how many there were.
+    ///
+    /// Errors: as for all changes; then the records of a first part of the range are gone.
+    pub fn remove_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<u64> {
+        let to = to.map(|to| self.as_bound(to));
+        let mut next = Some(self.as_bound(from));
+        let mut removed = 0;
+        while let Some(from) = next
+            && to.as_ref().is_none_or(|to| from < *to)
+        {
+            let mut retry = Retry::new(&*self.pool, self.root, Access::Scan);
+            let cleared = loop {
+                match self.clear_leaf(&from, to.as_deref(), &mut retry) {
+                    Ok(cleared) => break cleared,
+                    Err(stop) => retry.after(stop)?,
+                }
+            };
+            removed += cleared.removed;
+            next = cleared.next;
+            if cleared.is_sparse {
+                self.merge_around(&from, retry);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// A bound that lies between the same keys, no longer than a key and a byte: no key is longer than a record.
+    fn as_bound(&self, bound: &[u8]) -> Vec<u8> {
+        match bound.get(..self.max_record_bytes()) {
+            Some(longest) if bound.len() > longest.len() => successor(longest),
+            _ => bound.to_vec(),
+        }
+    }
+
+    /// Clears the leaf for `from` of the range.
+    fn clear_leaf(
+        &self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        retry: &mut Retry<'_, P>,
+    ) -> Result<Cleared, Stop> {
+        // The part's end is the range's, or a fence and a byte.
+        let longest = self.max_record_bytes() + 1;
+        let log_bytes = (RECORD_HEADER_BYTES + from.len() + longest) as u64;
+        let log_bytes = if self.logged { log_bytes } else { 0 };
+        let stay = self.pool.enter_to_append(log_bytes, Purpose::GiveBack)?;
+        let mut page = self.lock_leaf(from, retry.patience())?;
+        let leaf = plain_leaf::<L>(page.bytes());
+        let mut fence = Vec::new();
+        let beyond = leaf.as_node().append_upper_fence(&mut fence).then(|| successor(&fence));
+        let (end, next) = match (to, beyond) {
+            (Some(to), Some(beyond)) if beyond.as_slice() < to => (beyond.clone(), Some(beyond)),
+            (None, Some(beyond)) => (beyond.clone(), Some(beyond)),
+            (Some(to), _) => (to.to_vec(), None),
+            (None, None) => (Vec::new(), None),
+        };
+        let has_end = to.is_some() || next.is_some();
+        // Where it is not in order there is no telling without a change.
+        let is_empty = leaf.is_in_order() && {
+            let (first, last) = places(&leaf, from, has_end.then_some(&end));
+            leaf.previous_place(last).is_none_or(|place| place < first)
+        };
+        if is_empty {
+            let is_sparse = is_sparse(&leaf);
+            page.release_unchanged();
+            return Ok(Cleared { removed: 0, next, is_sparse });
+        }
+        let bytes = page.write(stay.epoch());
+        Leaf::<_, L>::put_in_order(bytes);
+        let (first, last) = places(&plain_leaf::<L>(bytes), from, has_end.then_some(&end));
+        let mut removed = 0;
+        let mut before = last;
+        // From the end, so that the places before it stay as they are.
+        while let Some(place) = plain_leaf::<L>(bytes).previous_place(before)
+            && place >= first
+        {
+            LeafMut::<L>::new(bytes).remove(place);
+            removed += 1;
+            before = place;
+        }
+        let is_sparse = is_sparse(&plain_leaf::<L>(bytes));
+        if self.logged && removed > 0 {
+            self.pool.append(&stay, &Record::RemoveRange { tree: self.id, from, to: &end });
+        }
+        Ok(Cleared { removed, next, is_sparse })
+    }
+}
+
+/// The first place of a leaf in order that may have a record of the range, and the first behind it.
+fn places<L: Ladder>(
+    leaf: &Leaf<PlainBytes<'_>, L>,
+    from: &[u8],
+    to: Option<&Vec<u8>>,
+) -> (usize, usize) {
+    let first = leaf.search(from).index;
+    // An end beyond the leaf's keys may be beyond its fence, where nothing can be searched for.
+    let last = match to {
+        Some(to) if leaf.as_node().is_within_upper(to) => leaf.search(to).index,
+        _ => leaf.end(),
+    };
+    (first, last)
+}
