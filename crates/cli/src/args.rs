@@ -3,7 +3,7 @@
 //! Each command's own arguments are declared beside it; here is what they share. Wrong arguments end
 //! with exit code 2 before any store is touched.
 
-use crate::commands::{count, del, get, load, pages, put, scan, stat, tour, verify};
+use crate::commands::{count, del, dump, get, load, pages, put, scan, stat, tour, verify};
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hedgerow::{LeafLayout, LeafPolicy};
@@ -13,8 +13,8 @@ Keys and values on the command line and in the output are text with these escape
   \\\\ backslash   \\t tab   \\n newline   \\r carriage return   \\xNN the byte NN (hexadecimal)
 
 Exit codes:
-  0 success   1 error   2 wrong arguments   3 key not found   4 verification found damage
-  5 the store is open elsewhere   6 the store needs a newer version of this tool
+  0 success   1 error   2 wrong arguments   3 key not found   4 damage found, in a store or a dump
+  5 the store is open elsewhere   6 store or dump needs a newer version of this tool
   130 interrupted
 
 load, put and del write to a store, and tour to one of its own; the others open it read-only.";
@@ -34,9 +34,9 @@ pub struct Cli {
 /// Options that every command takes.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Keyspace to work on
-    #[arg(long, global = true, value_name = "NAME", default_value = "default")]
-    pub keyspace: String,
+    /// Keyspace to work on [default: `default`; of a dump, all]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub keyspace: Option<String>,
     /// Most memory that the store may use, such as 64MiB or 2GB [default: a quarter of the memory
     /// of this machine or its cgroup]
     #[arg(long, global = true, value_name = "SIZE", value_parser = size::parse_bytes)]
@@ -44,6 +44,13 @@ pub struct Common {
     /// Form of the output
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
+}
+
+impl Common {
+    /// The keyspace to work on, for commands that work on one.
+    pub fn keyspace(&self) -> &str {
+        self.keyspace.as_deref().unwrap_or("default")
+    }
 }
 
 /// How data is printed.
@@ -98,7 +105,7 @@ impl Leaves {
 pub enum Command {
     /// Show the whole engine at work on real keys, in under a minute
     Tour(tour::TourArgs),
-    /// Load records from a text file; creates the store if there is none
+    /// Load records from a text file, or a dump; creates the store if there is none
     Load(load::LoadArgs),
     /// Print the value of a key
     Get(get::GetArgs),
@@ -112,6 +119,8 @@ pub enum Command {
     Count(count::CountArgs),
     /// Show shape, fill, space and memory of a store
     Stat(stat::StatArgs),
+    /// Write keyspaces as text, which `load` reads
+    Dump(dump::DumpArgs),
     /// Draw pages byte by byte, or the tree as a picture
     Pages(pages::PagesArgs),
     /// Check a whole store for damage

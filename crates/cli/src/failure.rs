@@ -14,6 +14,12 @@ pub enum Failure {
     Other(String),
     /// The key is not in the store. Said by the exit code and one line.
     KeyNotFound,
+    /// Arguments that do not go together.
+    Usage(String),
+    /// An input with a format of its own is cut off or damaged; the sentence says where and how.
+    DamagedInput(String),
+    /// An input in a later version of its format than this tool knows.
+    NewerInput(String),
     /// Verification found this much damage; it has been printed.
     Damage(u64),
     /// Whoever read the output has gone: no failure to complain about.
@@ -31,7 +37,10 @@ impl Failure {
             }
             Failure::Engine(doing, error) => format!("{doing}: {error}{}", hint(error.kind())),
             Failure::Io(doing, error) => format!("{doing}: {error}"),
-            Failure::Other(words) => words.clone(),
+            Failure::Other(words)
+            | Failure::Usage(words)
+            | Failure::DamagedInput(words)
+            | Failure::NewerInput(words) => words.clone(),
             Failure::KeyNotFound => "key not found".to_owned(),
             Failure::Damage(1) => "1 defect found".to_owned(),
             Failure::Damage(count) => format!("{count} defects found"),
@@ -51,11 +60,20 @@ impl Failure {
                 _ => 1,
             },
             Failure::Io(..) | Failure::Other(_) => 1,
+            Failure::Usage(_) => 2,
             Failure::KeyNotFound => 3,
-            Failure::Damage(_) => 4,
+            Failure::Damage(_) | Failure::DamagedInput(_) => 4,
+            Failure::NewerInput(_) => 6,
             Failure::PipeClosed => 0,
             Failure::Interrupted(_) => 130,
         }
+    }
+}
+
+impl From<Error> for Failure {
+    /// Without a word about what was being done: whoever knows adds it.
+    fn from(error: Error) -> Failure {
+        Failure::Engine(String::new(), error)
     }
 }
 

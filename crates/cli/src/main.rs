@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod dump_format;
 mod escape;
 mod failure;
 mod interrupt;
@@ -46,6 +47,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Scan(args) => commands::scan::run(common, args),
         Command::Count(args) => commands::count::run(common, args),
         Command::Stat(args) => commands::stat::run(common, args),
+        Command::Dump(args) => commands::dump::run(common, args),
         Command::Pages(args) => commands::pages::run(common, args),
         Command::Verify(args) => commands::verify::run(common, args),
     }

@@ -1,18 +1,27 @@
-//! Standard output: buffered lines, and silence when nobody reads them any more.
+//! Standard output: buffered lines, and silence when nobody reads them any more. And files written like it.
 
 use crate::failure::Failure;
 use serde_json::Value as Json;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, Write};
+
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// Buffered standard output. A closed pipe becomes [`Failure::PipeClosed`].
 pub struct Out {
-    writer: BufWriter<StdoutLock<'static>>,
+    writer: BufWriter<Box<dyn Write>>,
+    name: String,
 }
 
 impl Out {
     /// Locks standard output until dropped; call [`Out::finish`] at the end.
     pub fn new() -> Out {
-        Out { writer: BufWriter::with_capacity(64 << 10, io::stdout().lock()) }
+        Out::to(io::stdout().lock(), "standard output")
+    }
+
+    /// Writes to something else, of this name.
+    pub fn to(writer: impl Write + 'static, name: &str) -> Out {
+        let writer = BufWriter::with_capacity(BUFFER_BYTES, Box::new(writer) as Box<dyn Write>);
+        Out { writer, name: name.to_owned() }
     }
 
     /// Writes a line of text.
@@ -28,7 +37,7 @@ impl Out {
 
     /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.writer.write_all(bytes).map_err(output_failure)
+        self.writer.write_all(bytes).map_err(|error| output_failure(&self.name, error))
     }
 
     /// Writes out what is buffered. Without it an error of the last write would be lost.
@@ -38,13 +47,13 @@ impl Out {
 
     /// Writes out what is buffered, so that it shows now.
     pub fn flush(&mut self) -> Result<(), Failure> {
-        self.writer.flush().map_err(output_failure)
+        self.writer.flush().map_err(|error| output_failure(&self.name, error))
     }
 }
 
-fn output_failure(error: io::Error) -> Failure {
+fn output_failure(name: &str, error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::PipeClosed,
-        _ => Failure::Io("cannot write to standard output".to_owned(), error),
+        _ => Failure::Io(format!("cannot write to {name}"), error),
     }
 }

@@ -72,9 +72,13 @@ pub fn create(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database
 
 /// The keyspace of the arguments, which must exist.
 pub fn keyspace(db: &Database, common: &Common, path: &Path) -> Result<Keyspace, Failure> {
-    let found = db.open_keyspace(&common.keyspace).map_err(failed("read", path))?;
+    keyspace_named(db, common.keyspace(), path)
+}
+
+/// The keyspace of this name, which must exist.
+pub fn keyspace_named(db: &Database, name: &str, path: &Path) -> Result<Keyspace, Failure> {
+    let found = db.open_keyspace(name).map_err(failed("read", path))?;
     found.ok_or_else(|| {
-        let name = &common.keyspace;
         let names = db.keyspaces().unwrap_or_default().join("`, `");
         let there = if names.is_empty() { "none".to_owned() } else { format!("`{names}`") };
         let path = path.display();

@@ -269,3 +269,32 @@ fn an_empty_file_may_become_a_store_but_only_where_creating_is_allowed() {
     let db = options(1 << 20).open(file.path()).unwrap();
     assert!(db.keyspace("k").unwrap().contains(b"a").unwrap());
 }
+
+#[test]
+fn a_bulk_load_whose_records_fail_to_come_leaves_the_keyspace_as_it_was() {
+    #[derive(Debug)]
+    enum Failure {
+        Records,
+        Store(hedgerow::Error),
+    }
+    impl From<hedgerow::Error> for Failure {
+        fn from(error: hedgerow::Error) -> Failure {
+            Failure::Store(error)
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let db = options(1 << 20).create(dir.path().join("failing.hrow")).unwrap();
+    let ks = db.keyspace("ks").unwrap();
+    db.checkpoint().unwrap();
+    let numbers = |most: u32| (0..most).map(|n| Ok((n.to_be_bytes(), [7; 100])));
+    let loaded = ks.try_bulk_load(numbers(5_000).chain([Err(Failure::Records)]), 90);
+    assert!(matches!(loaded, Err(Failure::Records)));
+    assert_eq!(ks.count().unwrap(), 0);
+    let loaded = ks.try_bulk_load(numbers(5_000).chain(numbers(1)), 90);
+    let sorted = matches!(&loaded, Err(Failure::Store(e)) if *e.kind() == ErrorKind::NotSorted);
+    assert!(sorted, "{loaded:?}");
+    assert_eq!(ks.try_bulk_load::<_, _, Failure>(numbers(5_000), 90).unwrap(), 5_000);
+    assert_eq!(ks.count().unwrap(), 5_000);
+    assert_eq!(db.verify(|_| ()).unwrap().findings, []);
+    db.close().unwrap();
+}

@@ -2,6 +2,7 @@
 
 pub mod count;
 pub mod del;
+pub mod dump;
 pub mod get;
 pub mod load;
 pub mod pages;

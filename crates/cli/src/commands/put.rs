@@ -27,7 +27,7 @@ pub struct PutArgs {
 pub fn run(common: &Common, args: &PutArgs) -> Result<(), Failure> {
     let db = store::open_or_create(common, args.leaves, &args.store)?;
     let written = db
-        .keyspace(&common.keyspace)
+        .keyspace(common.keyspace())
         .and_then(|keyspace| keyspace.put(&args.key.0, &args.value.0))
         .map(drop)
         .map_err(store::failed("write to", &args.store));

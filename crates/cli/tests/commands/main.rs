@@ -5,6 +5,7 @@ mod harness;
 
 mod count;
 mod del;
+mod dump;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod get;

@@ -7,7 +7,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
 
-const READERS: [&[&str]; 6] = [
+const READERS: [&[&str]; 7] = [
+    &["dump", "STORE"],
     &["get", "STORE", "k"],
     &["scan", "STORE"],
     &["count", "STORE"],
@@ -49,7 +50,9 @@ fn help_and_version_are_data() {
     for word in ["tour", "load", "verify", "Exit codes", "\\xNN"] {
         assert!(help.text().contains(word), "{word}");
     }
-    for name in ["tour", "load", "get", "put", "del", "scan", "count", "stat", "pages", "verify"] {
+    for name in
+        ["tour", "load", "get", "put", "del", "scan", "count", "stat", "dump", "pages", "verify"]
+    {
         let help = run(&[name, "--help"]).code(0).silent();
         assert!(help.text().contains("--memory-limit"), "{name}");
     }

@@ -10,7 +10,7 @@
 use crate::database::database::Inner;
 use crate::database::options::Durability;
 use crate::database::range::{Cursor, Range};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::page::PagePool;
 use crate::store::PoolTree;
 use crate::tree::{PageView, Swap, TreeStats, Value, successor};
@@ -229,13 +229,31 @@ impl Keyspace {
         K: AsRef<[u8]>,
         V: AsRef<[u8]>,
     {
+        self.try_bulk_load(records.into_iter().map(Ok::<_, Error>), fill_percent)
+    }
+
+    /// [`Self::bulk_load`] of records that may fail to come, as those that are read from a file: the first error
+    /// among them ends the load, and is what this returns.
+    ///
+    /// Errors: those of `bulk_load`, and those of `records`. After an error the keyspace is as it was.
+    pub fn try_bulk_load<K, V, E>(
+        &self,
+        records: impl IntoIterator<Item = Result<(K, V), E>>,
+        fill_percent: u8,
+    ) -> Result<u64, E>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+        E: From<Error>,
+    {
         self.inner.check_open()?;
         self.inner.store.bulk_load(&self.name, &self.tree, || {
             let mut load = self.tree.bulk_load(fill_percent)?;
-            for (key, value) in records {
+            for record in records {
+                let (key, value) = record?;
                 load.push(key.as_ref(), value.as_ref())?;
             }
-            load.finish()
+            Ok(load.finish()?)
         })
     }
 

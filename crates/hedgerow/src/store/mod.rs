@@ -137,12 +137,12 @@ impl Store {
     }
 
     /// Runs a bulk load of the keyspace, so that a crash in the middle leaves nothing behind.
-    pub fn bulk_load<R>(
+    pub fn bulk_load<R, E: From<Error>>(
         &self,
         name: &str,
         tree: &PoolTree,
-        load: impl FnOnce() -> Result<R>,
-    ) -> Result<R> {
+        load: impl FnOnce() -> Result<R, E>,
+    ) -> Result<R, E> {
         self.shared.catalogue.begin_load(name, tree)?;
         let loaded = load();
         let ended = self.shared.catalogue.end_load(name, tree);

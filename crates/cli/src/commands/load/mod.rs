@@ -8,7 +8,10 @@
 //! Threads: [`reader`] reads blocks of whole lines, the calling thread routes their lines, the
 //! workers write. Whoever fails first says where, all stop, and the store is closed in good order
 //! with what was written until then; the same on Ctrl-C.
+//!
+//! An input whose first line is that of a dump is one, and is loaded as one ([`dump`]).
 
+mod dump;
 mod reader;
 
 use crate::args::{Common, Format, LeafArgs};
@@ -19,7 +22,7 @@ use crate::{interrupt, layouts, progress, size, store};
 use clap::Args;
 use hedgerow::{AdaptationValues, Keyspace};
 use indicatif::ProgressBar;
-use reader::{Block, Input};
+use reader::{Block, Input, Reading};
 use serde_json::json;
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -34,14 +37,17 @@ use std::time::{Duration, Instant};
 pub struct LoadArgs {
     /// Store file; created if there is none
     store: PathBuf,
-    /// Text file, one record a line; `-` is standard input
+    /// Text file, one record a line, or a dump; `-` is standard input
     file: PathBuf,
-    /// Threads that write [default: one for each processor, at most 8]
+    /// Threads that write [default: one for each processor, at most 8; one for a dump]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Lines have escapes, as `scan` prints them
     #[arg(long)]
     escaped: bool,
+    /// Lines are records even if the first one is that of a dump
+    #[arg(long)]
+    lines: bool,
     /// Their layouts.
     #[command(flatten)]
     leaves: LeafArgs,
@@ -71,18 +77,36 @@ struct Load<'a> {
 /// Loads the file and closes the store.
 pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     // The input first: a name with a mistake in it must not leave an empty store behind.
-    let input = Input::open(&args.file)?;
+    let reading = reader::spawn(Input::open(&args.file)?);
+    let is_dump = dump::is_dump(&head(&reading)?)? && !args.lines;
     let db = store::open_or_create(common, args.leaves, &args.store)?;
-    let threads = args.threads.map_or_else(default_threads, usize::from);
     let started = Instant::now();
     let mut written = 0;
-    let loaded = db
-        .keyspace(&common.keyspace)
-        .map_err(store::failed("write to", &args.store))
-        .and_then(|keyspace| load(&keyspace, input, args.escaped, threads, &mut written));
+    let loaded = if is_dump {
+        dump::load(&db, &args.store, common.keyspace.as_deref(), reading.go_on(), &mut written)
+    } else {
+        let threads = args.threads.map_or_else(default_threads, usize::from);
+        db.keyspace(common.keyspace())
+            .map_err(store::failed("write to", &args.store))
+            .and_then(|keyspace| load(&keyspace, reading, args.escaped, threads, &mut written))
+    };
     let adaptation = db.stats().map(|stats| stats.adaptation).unwrap_or_default();
     store::close(db, &args.store, loaded)?;
     report(common, written, started.elapsed().as_secs_f64(), &adaptation)
+}
+
+/// The input's first line, or as much of it as tells what kind of input it is.
+fn head(reading: &Reading) -> Result<Vec<u8>, Failure> {
+    loop {
+        interrupt::check()?;
+        match reading.head.recv_timeout(POLL) {
+            Ok(head) => return head,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                unreachable!("the thread that reads sends the head, or an error, before it ends")
+            }
+        }
+    }
 }
 
 /// One thread for each processor, at most 8: a store seldom gains from more.
@@ -92,7 +116,7 @@ pub fn default_threads() -> usize {
 
 fn load(
     keyspace: &Keyspace,
-    input: Input,
+    reading: Reading,
     escaped: bool,
     threads: usize,
     written: &mut u64,
@@ -113,7 +137,7 @@ fn load(
             let state = &state;
             scope.spawn(move || write_batches(state, &receiver));
         }
-        route(&state, &reader::spawn(input), &workers, &bar)
+        route(&state, &reading.go_on(), &workers, &bar)
         // The senders go here, and the workers end when their queues are empty.
     });
     bar.finish_and_clear();

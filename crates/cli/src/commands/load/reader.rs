@@ -1,19 +1,22 @@
 //! Reads a file, or standard input, in blocks of whole lines.
 //!
 //! The reading thread is on its own, and is left behind if the load stops while it waits for input
-//! that may never come (a terminal, a pipe).
+//! that may never come (a terminal, a pipe). It reads the head of the input first, and waits there until the
+//! caller has seen what kind of input it is.
 
 use crate::failure::Failure;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 /// What a block holds, unless a line is longer.
 const BLOCK_BYTES: usize = 256 << 10;
 /// The longest line that is read at all; no store takes a record as long.
 const MAX_LINE_BYTES: usize = 1 << 20;
+/// What is looked at to tell what kind of input it is.
+const HEAD_BYTES: usize = 64;
 /// Blocks read ahead.
 const QUEUED_BLOCKS: usize = 4;
 
@@ -59,11 +62,38 @@ impl Block {
     }
 }
 
-/// Starts the thread that reads; blocks arrive in order, an error is the last thing to arrive.
-pub fn spawn(input: Input) -> Receiver<Result<Block, Failure>> {
+/// An input whose head is being read.
+pub struct Reading {
+    /// The first line, without its newline, or so much of it as is longer than any head of interest; then nothing
+    /// until [`Self::go_on`].
+    pub head: Receiver<Result<Vec<u8>, Failure>>,
+    go_on: SyncSender<()>,
+    blocks: Receiver<Result<Block, Failure>>,
+}
+
+impl Reading {
+    /// Reads all of it, the head once more; blocks arrive in order, an error is the last thing to arrive.
+    pub fn go_on(self) -> Receiver<Result<Block, Failure>> {
+        // The thread has gone if there was an error, and then no block will come.
+        let _ = self.go_on.send(());
+        self.blocks
+    }
+}
+
+/// Starts the thread that reads.
+pub fn spawn(input: Input) -> Reading {
     let (sender, receiver) = sync_channel(QUEUED_BLOCKS);
+    let (head_sender, head) = sync_channel(1);
+    let (go_on, wait) = sync_channel(1);
     thread::spawn(move || {
         let mut blocks = Blocks { input, rest: Vec::new(), next_line: 1, ended: false };
+        let head = blocks.head();
+        let failed = head.is_err();
+        // Whoever goes on without a look at the head does without it.
+        let _ = head_sender.send(head);
+        if failed || wait.recv().is_err() {
+            return;
+        }
         while let Some(block) = blocks.next() {
             let failed = block.is_err();
             // Nobody listens any more once the load has stopped.
@@ -72,7 +102,7 @@ pub fn spawn(input: Input) -> Receiver<Result<Block, Failure>> {
             }
         }
     });
-    receiver
+    Reading { head, go_on, blocks: receiver }
 }
 
 struct Blocks {
@@ -84,34 +114,56 @@ struct Blocks {
 }
 
 impl Blocks {
+    /// Reads so much that the first line shows, or what it begins with, and keeps it for the first block.
+    fn head(&mut self) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        let mut line_end = None;
+        while !self.ended && line_end.is_none() && bytes.len() < HEAD_BYTES {
+            self.read(&mut bytes)?;
+            line_end = bytes.iter().position(|&byte| byte == b'\n');
+        }
+        let head = bytes[..line_end.unwrap_or(bytes.len()).min(HEAD_BYTES)].to_vec();
+        self.rest = bytes;
+        Ok(head)
+    }
+
+    /// Appends what there is to read.
+    fn read(&mut self, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+        let from = bytes.len();
+        bytes.resize(from + BLOCK_BYTES, 0);
+        let read = loop {
+            match self.input.source.read(&mut bytes[from..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        let count =
+            read.map_err(|error| Failure::Io(format!("cannot read {}", self.input.name), error))?;
+        bytes.truncate(from + count);
+        self.ended = count == 0;
+        Ok(())
+    }
+
     fn next(&mut self) -> Option<Result<Block, Failure>> {
         let mut bytes = std::mem::take(&mut self.rest);
-        while !self.ended {
-            let from = bytes.len();
-            bytes.resize(from + BLOCK_BYTES, 0);
-            match self.input.source.read(&mut bytes[from..]) {
-                Ok(0) => {
-                    bytes.truncate(from);
-                    self.ended = true;
-                }
-                Ok(count) => bytes.truncate(from + count),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    bytes.truncate(from);
-                    continue;
-                }
-                Err(error) => {
-                    let doing = format!("cannot read {}", self.input.name);
-                    return Some(Err(Failure::Io(doing, error)));
-                }
-            }
+        // There may be whole lines in it after the head.
+        let mut from = 0;
+        loop {
             if let Some(newline) = bytes[from..].iter().rposition(|&byte| byte == b'\n') {
                 self.rest = bytes.split_off(from + newline + 1);
+                break;
+            }
+            if self.ended {
                 break;
             }
             if bytes.len() > MAX_LINE_BYTES {
                 let (line, name) = (self.next_line, &self.input.name);
                 let words = format!("line {line} of {name} is longer than 1 MiB");
                 return Some(Err(Failure::Other(words)));
+            }
+            from = bytes.len();
+            if let Err(failure) = self.read(&mut bytes) {
+                return Some(Err(failure));
             }
         }
         if bytes.is_empty() {
@@ -147,7 +199,7 @@ mod tests {
     fn read_all(source: impl Read + Send + 'static) -> Vec<(Vec<u8>, u64)> {
         let input = Input { source: Box::new(source), name: "test".to_owned() };
         let mut lines = Vec::new();
-        for block in spawn(input) {
+        for block in spawn(input).go_on() {
             let block = block.unwrap();
             lines.extend(block.lines().map(|(s, e, n)| (block.bytes[s..e].to_vec(), n)));
         }
@@ -168,6 +220,24 @@ mod tests {
     }
 
     #[test]
+    fn the_head_is_the_first_line_and_comes_again() {
+        let long = "x".repeat(1_000);
+        for (text, head) in
+            [("", ""), ("a\nb", "a"), ("\na", ""), ("a", "a"), (&long, &long[..HEAD_BYTES])]
+        {
+            let sources: [Box<dyn Read + Send>; 2] =
+                [Box::new(Trickle(text.into(), false)), Box::new(io::Cursor::new(text.to_owned()))];
+            for source in sources {
+                let reading = spawn(Input { source, name: "test".to_owned() });
+                assert_eq!(reading.head.recv().unwrap().unwrap(), head.as_bytes());
+                let blocks: Vec<u8> =
+                    reading.go_on().iter().flat_map(|block| block.unwrap().bytes).collect();
+                assert_eq!(blocks, text.as_bytes());
+            }
+        }
+    }
+
+    #[test]
     fn blocks_do_not_cut_lines() {
         let text: String = (0..100_000).map(|n| format!("{n:07}\n")).collect();
         let lines = read_all(io::Cursor::new(text));
@@ -180,7 +250,7 @@ mod tests {
     #[test]
     fn an_endless_line_is_an_error() {
         let input = Input { source: Box::new(io::repeat(b'x')), name: "test".to_owned() };
-        let last = spawn(input).into_iter().last();
+        let last = spawn(input).go_on().into_iter().last();
         assert!(matches!(last, Some(Err(Failure::Other(words))) if words.contains("line 1 of")));
     }
 }

@@ -175,7 +175,7 @@ fn work(
     path: &Path,
     report: &mut Report,
 ) -> Result<LeafTable, Failure> {
-    let keyspace = db.keyspace(&common.keyspace).map_err(store::failed("write to", path))?;
+    let keyspace = db.keyspace(common.keyspace()).map_err(store::failed("write to", path))?;
     let context = Context { keyspace: &keyspace, records, threads };
     report.step("load", || with(steps::load(&context), "real keys in random order"))?;
     let mut leaves = None;

@@ -1,0 +1,153 @@
+//! `hedgerow dump STORE [KEYSPACE...]`: keyspaces as text, in the format of [`crate::dump_format`].
+//!
+//! The store is opened read-only, so that nobody changes it meanwhile: a dump is the store at one moment.
+//! Records go out as they are read. A dump that was cut short, by Ctrl-C, a full disk or a reader that has gone,
+//! has no line that ends it, and `load` refuses it; a file of such a dump is removed again.
+
+use crate::args::{Common, Format};
+use crate::dump_format::{self, Section};
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::{interrupt, progress, size, store};
+use clap::Args;
+use hedgerow::{Database, Keyspace};
+use indicatif::ProgressBar;
+use serde_json::json;
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Arguments of `dump`.
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// Store file
+    store: PathBuf,
+    /// Names of the keyspaces, with escapes as in the output [default: all]
+    #[arg(value_name = "KEYSPACE", value_parser = crate::escape::parse)]
+    keyspaces: Vec<crate::escape::Bytes>,
+    /// Write to this file, which must not be there yet, and not to standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// What was written.
+#[derive(Default)]
+struct Written {
+    keyspaces: u64,
+    records: u64,
+}
+
+/// Writes the dump.
+pub fn run(common: &Common, args: &DumpArgs) -> Result<(), Failure> {
+    if common.format == Format::Json && args.out.is_none() {
+        let words = "a dump has one form: --format json is for what is said about it, with --out";
+        return Err(Failure::Usage(words.to_owned()));
+    }
+    let db = store::open_read_only(common, &args.store)?;
+    let keyspaces = chosen(&db, common, args)?;
+    let started = Instant::now();
+    let Some(path) = &args.out else {
+        let mut out = Out::new();
+        dump(&keyspaces, &args.store, &mut out)?;
+        return out.finish();
+    };
+    let written = dump_to_file(&keyspaces, &args.store, path)?;
+    report(common, &written, started.elapsed().as_secs_f64())
+}
+
+/// The keyspaces that were asked for, or all.
+fn chosen(db: &Database, common: &Common, args: &DumpArgs) -> Result<Vec<Keyspace>, Failure> {
+    let mut names = Vec::new();
+    for name in &args.keyspaces {
+        let name = String::from_utf8(name.0.clone());
+        names.push(name.map_err(|_| Failure::Usage("a keyspace's name is UTF-8".to_owned()))?);
+    }
+    names.extend(common.keyspace.clone());
+    if names.is_empty() {
+        names = db.keyspaces().map_err(store::failed("read", &args.store))?;
+    }
+    names.sort_unstable();
+    names.dedup();
+    names.iter().map(|name| store::keyspace_named(db, name, &args.store)).collect()
+}
+
+/// Writes a new file, which is whole and on the disk afterwards, or not there.
+fn dump_to_file(keyspaces: &[Keyspace], store: &Path, path: &Path) -> Result<Written, Failure> {
+    let name = path.display().to_string();
+    let failed = |doing: &str| {
+        let doing = format!("cannot {doing} {name}");
+        move |error| Failure::Io(doing, error)
+    };
+    let file = File::create_new(path).map_err(failed("create"))?;
+    let written = file.try_clone().map_err(failed("write to")).and_then(|writer| {
+        let mut out = Out::to(writer, &name);
+        let written = dump(keyspaces, store, &mut out)?;
+        out.finish()?;
+        file.sync_all().map_err(failed("write to"))?;
+        Ok(written)
+    });
+    if written.is_err()
+        && let Err(error) = fs::remove_file(path)
+    {
+        eprintln!("hedgerow: {name} is no whole dump, and cannot be removed: {error}");
+    }
+    written
+}
+
+fn dump(keyspaces: &[Keyspace], store: &Path, out: &mut Out) -> Result<Written, Failure> {
+    let bar = progress::counter("dumping");
+    let mut written = Written::default();
+    out.bytes(dump_format::header().as_bytes())?;
+    for keyspace in keyspaces {
+        dump_keyspace(keyspace, store, out, &mut written, &bar)?;
+    }
+    bar.finish_and_clear();
+    out.bytes(dump_format::end(written.keyspaces, written.records).as_bytes())?;
+    Ok(written)
+}
+
+fn dump_keyspace(
+    keyspace: &Keyspace,
+    store: &Path,
+    out: &mut Out,
+    written: &mut Written,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    let mut line = dump_format::keyspace(keyspace.name());
+    let mut section = Section::begin(line.as_bytes());
+    out.bytes(line.as_bytes())?;
+    let visited = keyspace.cursor().visit(|key, value| {
+        line.clear();
+        dump_format::record_into(key, value, &mut line);
+        section.add(line.as_bytes());
+        if section.records().is_multiple_of(4096) {
+            bar.set_position(written.records + section.records());
+        }
+        match out.bytes(line.as_bytes()).and_then(|()| interrupt::check()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => ControlFlow::Break(failure),
+        }
+    });
+    if let ControlFlow::Break(failure) = visited.map_err(store::failed("read", store))? {
+        return Err(failure);
+    }
+    out.bytes(section.end().as_bytes())?;
+    written.keyspaces += 1;
+    written.records += section.records();
+    Ok(())
+}
+
+fn report(common: &Common, written: &Written, seconds: f64) -> Result<(), Failure> {
+    let Written { keyspaces, records } = *written;
+    if common.format == Format::Json {
+        let mut out = Out::new();
+        out.json(&json!({ "keyspaces": keyspaces, "records": records, "seconds": seconds }))?;
+        return out.finish();
+    }
+    let (count, rate) = (size::show_count(records), size::show_rate(records, seconds));
+    let of =
+        if keyspaces == 1 { "1 keyspace".to_owned() } else { format!("{keyspaces} keyspaces") };
+    eprintln!("dumped {count} records of {of} in {seconds:.2} s ({rate})");
+    Ok(())
+}

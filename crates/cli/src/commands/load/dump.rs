@@ -1,0 +1,287 @@
+//! Loads a dump: keyspace by keyspace, record by record, in the order of the file.
+//!
+//! A keyspace that is new or empty is bulk loaded: it shows when its last line has come and is right, or not at
+//! all. Into one that holds records they are put one by one, each in place of an earlier record of its key; what
+//! was put before an error stays. In memory is never more than a few blocks of lines.
+//!
+//! Whatever is not as `dump` writes it ends the load with the number of its line: a line that is none of a dump,
+//! keys out of order, counts or checksums that do not agree, lines behind the end, and an end that does not come.
+
+use super::POLL;
+use super::reader::Block;
+use crate::dump_format::{self, Line, MAGIC, Section, VERSION};
+use crate::failure::Failure;
+use crate::{escape, interrupt, progress, size, store};
+use hedgerow::{Database, Keyspace};
+use indicatif::ProgressBar;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+
+/// How full bulk loads make pages: records may be added to them afterwards.
+const FILL_PERCENT: u8 = 90;
+
+/// Whether an input that begins with this line is a dump.
+///
+/// Errors: a dump, and of a version that is not known.
+pub fn is_dump(head: &[u8]) -> Result<bool, Failure> {
+    if !head.starts_with(MAGIC) {
+        return Ok(false);
+    }
+    match dump_format::version(head) {
+        Some(version) if version == u64::from(VERSION) => Ok(true),
+        Some(version) if version > u64::from(VERSION) => Err(Failure::NewerInput(format!(
+            "the dump has format version {version}, and this tool knows {VERSION}; use a newer version of it"
+        ))),
+        _ => Err(damaged(1, "a dump begins with its version, and this is none")),
+    }
+}
+
+fn damaged(line: u64, what: impl std::fmt::Display) -> Failure {
+    Failure::DamagedInput(format!("line {line} of the dump: {what}"))
+}
+
+/// Loads a dump, or the keyspace `only` of it; `loaded` is told the records that are in the store.
+pub fn load(
+    db: &Database,
+    path: &Path,
+    only: Option<&str>,
+    blocks: Receiver<Result<Block, Failure>>,
+    loaded: &mut u64,
+) -> Result<(), Failure> {
+    let bar = progress::counter("loading");
+    let lines =
+        Lines { blocks, block: Block { bytes: Vec::new(), first_line: 0 }, at: 0, number: 0 };
+    let mut dump = Dump { db, path, only, lines, bar: &bar, keyspaces: 0, records: 0, loaded: 0 };
+    let outcome = dump.load();
+    *loaded = dump.loaded;
+    bar.finish_and_clear();
+    outcome.inspect_err(|_| {
+        let count = size::show_count(*loaded);
+        eprintln!("hedgerow: {count} records of the dump are in the store");
+    })
+}
+
+/// A dump on its way into a store.
+struct Dump<'d> {
+    db: &'d Database,
+    path: &'d Path,
+    only: Option<&'d str>,
+    lines: Lines,
+    bar: &'d ProgressBar,
+    /// Keyspaces and records that have come, and records that were loaded.
+    keyspaces: u64,
+    records: u64,
+    loaded: u64,
+}
+
+impl Dump<'_> {
+    fn load(&mut self) -> Result<(), Failure> {
+        // The header was looked at.
+        self.lines.next()?;
+        let mut found = self.only.is_none();
+        loop {
+            let (line, number) = self.lines.next()?;
+            let section = Section::begin(line);
+            match parse(line, number)? {
+                Line::Keyspace(name) => {
+                    let wanted = self.only.is_none_or(|only| only == name);
+                    found |= wanted;
+                    self.load_keyspace(wanted.then_some(&name), number, section)?;
+                }
+                Line::End(keyspaces, records) => {
+                    if (keyspaces, records) != (self.keyspaces, self.records) {
+                        let (k, r) = (self.keyspaces, self.records);
+                        let what = format!(
+                            "the dump had {keyspaces} keyspaces and {records} records, and {k} and {r} came"
+                        );
+                        return Err(damaged(number, what));
+                    }
+                    self.lines.expect_end()?;
+                    break;
+                }
+                Line::Record(..) | Line::Records(_) => {
+                    return Err(damaged(number, "not in any keyspace"));
+                }
+            }
+        }
+        if found {
+            return Ok(());
+        }
+        let name = self.only.unwrap_or_default();
+        Err(Failure::Other(format!(
+            "the dump has no keyspace `{}`",
+            escape::escape(name.as_bytes())
+        )))
+    }
+
+    /// Loads a keyspace, or passes over it if it has no `name`.
+    fn load_keyspace(
+        &mut self,
+        name: Option<&String>,
+        number: u64,
+        section: Section,
+    ) -> Result<(), Failure> {
+        let target = name.map(|name| self.target(name, number)).transpose()?;
+        let mut records = Records { lines: &mut self.lines, section, last: None, number };
+        let outcome = match &target {
+            Some(Target { keyspace, is_empty: true, .. }) => {
+                let bar = self.bar;
+                let shown = records.by_ref().inspect(|_| bar.inc(1));
+                keyspace.try_bulk_load(shown, FILL_PERCENT).map(|count| self.loaded += count)
+            }
+            Some(Target { keyspace, .. }) => records.try_for_each(|record| {
+                let (key, value) = record?;
+                keyspace.put(&key, &value)?;
+                self.loaded += 1;
+                self.bar.inc(1);
+                Ok(())
+            }),
+            None => records.try_for_each(|record| record.map(drop)),
+        };
+        let number = records.number;
+        self.keyspaces += 1;
+        self.records += records.section.records();
+        if outcome.is_err()
+            && let Some(Target { keyspace, is_new: true, .. }) = &target
+        {
+            // It was not there before, and a bulk load that failed has left nothing in it. A failure of this
+            // would only hide the first one.
+            let _ = self.db.drop_keyspace(keyspace.name());
+        }
+        outcome.map_err(|failure| match failure {
+            Failure::Engine(doing, error) if doing.is_empty() => {
+                Failure::Engine(format!("cannot load line {number} of the dump"), error)
+            }
+            Failure::Interrupted(_) => {
+                let count = size::show_count(self.loaded);
+                Failure::Interrupted(format!("{count} records are in the store"))
+            }
+            other => other,
+        })
+    }
+
+    fn target(&self, name: &str, number: u64) -> Result<Target, Failure> {
+        let cannot = |error| {
+            let doing = format!("cannot load the keyspace of line {number} of the dump");
+            Failure::Engine(doing, error)
+        };
+        let found = self.db.open_keyspace(name).map_err(cannot)?;
+        let is_new = found.is_none();
+        let keyspace = found.map_or_else(|| self.db.create_keyspace(name), Ok).map_err(cannot)?;
+        let first = keyspace.iter().next().transpose().map_err(store::failed("read", self.path))?;
+        Ok(Target { keyspace, is_empty: first.is_none(), is_new })
+    }
+}
+
+/// Where the records of a keyspace go.
+struct Target {
+    keyspace: Keyspace,
+    is_empty: bool,
+    is_new: bool,
+}
+
+fn parse(line: &[u8], number: u64) -> Result<Line<'_>, Failure> {
+    Line::parse(&line[..line.len() - 1]).map_err(|what| damaged(number, what))
+}
+
+/// Key and value.
+type Record = (Vec<u8>, Vec<u8>);
+
+/// The records of one keyspace; ends when the line has come that ends it, and is right.
+struct Records<'r> {
+    lines: &'r mut Lines,
+    section: Section,
+    last: Option<Vec<u8>>,
+    /// The line that came last.
+    number: u64,
+}
+
+impl Records<'_> {
+    fn step(&mut self) -> Result<Option<Record>, Failure> {
+        let (line, number) = self.lines.next()?;
+        self.number = number;
+        let (key, value) = match parse(line, number)? {
+            Line::Record(key, value) => (key, value),
+            Line::Records(end) => {
+                self.section.check(&end).map_err(|what| damaged(number, what))?;
+                return Ok(None);
+            }
+            Line::Keyspace(_) | Line::End(..) => {
+                return Err(damaged(number, "the keyspace before has no end"));
+            }
+        };
+        self.section.add(line);
+        let unescape = |text| escape::unescape(text).map_err(|what| damaged(number, what));
+        let (key, value) = (unescape(key)?, unescape(value)?);
+        if self.last.as_ref().is_some_and(|last| *last >= key) {
+            return Err(damaged(number, "the key is not above the one before"));
+        }
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(&key);
+        Ok(Some((key, value)))
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<Record, Failure>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().transpose()
+    }
+}
+
+/// The lines of the input, one after the other.
+struct Lines {
+    blocks: Receiver<Result<Block, Failure>>,
+    block: Block,
+    /// Where the next line begins in the block.
+    at: usize,
+    /// Number of the last line.
+    number: u64,
+}
+
+impl Lines {
+    /// The next line, with its newline, and its number.
+    ///
+    /// Errors: there is none, or it has no newline: the dump was cut off; those of reading; interrupted.
+    fn next(&mut self) -> Result<(&[u8], u64), Failure> {
+        interrupt::check()?;
+        if self.at == self.block.bytes.len() && !self.refill()? {
+            return Err(damaged(self.number + 1, CUT_OFF));
+        }
+        self.number += 1;
+        let rest = &self.block.bytes[self.at..];
+        let Some(newline) = rest.iter().position(|&byte| byte == b'\n') else {
+            return Err(damaged(self.number, CUT_OFF));
+        };
+        self.at += newline + 1;
+        Ok((&rest[..=newline], self.number))
+    }
+
+    /// Errors: there is another line.
+    fn expect_end(&mut self) -> Result<(), Failure> {
+        if self.at < self.block.bytes.len() || self.refill()? {
+            return Err(damaged(self.number + 1, "comes after the end of the dump"));
+        }
+        Ok(())
+    }
+
+    /// Gets the next block. False: there is none.
+    fn refill(&mut self) -> Result<bool, Failure> {
+        loop {
+            interrupt::check()?;
+            match self.blocks.recv_timeout(POLL) {
+                Ok(block) => {
+                    self.block = block?;
+                    self.at = 0;
+                    return Ok(true);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(false),
+            }
+        }
+    }
+}
+
+const CUT_OFF: &str = "the dump is cut off: it has no end";
