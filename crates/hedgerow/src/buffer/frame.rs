@@ -191,7 +191,7 @@ pub struct SideEntry {
     /// How common scans are in the leaf.
     pub tally: ScanTally,
     // The sampled counters of contention will stand here: the entry is 16 bytes.
-    _reserved: [AtomicU8; 7],
+    _reserved: [u8; 7],
 }
 
 #[cfg(not(any(loom, shuttle)))]
@@ -205,7 +205,7 @@ impl SideEntry {
             pins: AtomicU16::new(0),
             fault: AtomicU32::new(0),
             tally: ScanTally::new(),
-            _reserved: std::array::from_fn(|_| AtomicU8::new(0)),
+            _reserved: [0; 7],
         }
     }
 

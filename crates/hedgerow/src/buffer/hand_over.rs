@@ -20,6 +20,7 @@ use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, WriteRequest};
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, thread};
 use std::collections::VecDeque;
@@ -214,11 +215,15 @@ impl BufferPool {
         let at = slab.pages.len() * self.page_bytes;
         // SAFETY: `as_slice` asks that nobody writes meanwhile: the caller holds the exclusive latch.
         let page = unsafe { self.bytes(frame).as_slice() };
-        if cfg!(not(hedgerow_canary = "hand_over_without_copy")) {
+        if cfg!(not(hedgerow_canary = "hand_over_without_copy"))
+            && !leaves_out("hand_over_without_copy")
+        {
             slab.bytes[at..at + self.page_bytes].copy_from_slice(page);
         }
         slab.pages.push(Handed { id, frame });
-        header.set_handed_over(epoch.next());
+        if !leaves_out("hand_over_without_stamp") {
+            header.set_handed_over(epoch.next());
+        }
         self.counters.copied();
         true
     }

@@ -17,6 +17,7 @@
 
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Condvar, Mutex, asymmetric, hint, thread};
 use std::fmt;
 use std::marker::PhantomData;
@@ -90,7 +91,8 @@ impl Epochs {
         // Relaxed: looked at again below.
         let epoch = self.current.load(Relaxed);
         // Release: a checkpoint that sees this stay has seen the end of the one before.
-        slot.store(epoch, Release);
+        let order = if leaves_out("enter_without_release") { Relaxed } else { Release };
+        slot.store(epoch, order);
         asymmetric::light();
         if self.is_open_in(epoch) {
             return Some(Some(Stay::new(slot, epoch)));
@@ -134,6 +136,7 @@ impl Epochs {
     fn is_open_in(&self, epoch: u64) -> bool {
         self.current.load(SeqCst) == epoch && !self.stopped.load(SeqCst)
             || cfg!(hedgerow_canary = "enter_without_second_look")
+            || leaves_out("enter_without_second_look")
     }
 
     #[cold]
@@ -200,7 +203,8 @@ impl Drop for Stay<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: whoever sees the slot empty sees the pages as this stay left them.
-        self.slot.store(EMPTY, Release);
+        let order = if leaves_out("leave_without_release") { Relaxed } else { Release };
+        self.slot.store(EMPTY, order);
     }
 }
 
@@ -220,7 +224,10 @@ impl Stopped<'_> {
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        let _gate = self.epochs.gate.lock();
+        let gate = self.epochs.gate.lock();
+        if leaves_out("open_without_gate") {
+            drop(gate);
+        }
         self.epochs.stopped.store(false, SeqCst);
         self.epochs.opened.notify_all();
     }

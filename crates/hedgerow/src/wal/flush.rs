@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::storage::WriteRequest;
 use crate::types::{Epoch, Lsn};
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 
 impl Log {
@@ -91,7 +92,7 @@ impl Log {
     fn sync(&self) -> Result<()> {
         let written = start_of(self.written.load(Acquire));
         if self.durable() < written {
-            if cfg!(hedgerow_canary = "durable_before_sync") {
+            if leaves_out("durable_before_sync") {
                 self.durable.store(written.0, Release);
             }
             self.file.sync_data()?;
@@ -208,10 +209,15 @@ impl Log {
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
-        self.work.notify_all();
+        if !leaves_out("stop_without_notice") {
+            self.work.notify_all();
+        }
         self.room.notify_all();
-        while state.flushing {
+        while state.flushing && !leaves_out("stop_without_waiting") {
             self.room.wait(&mut state);
+        }
+        if leaves_out("stop_without_waking") {
+            return;
         }
         let woken = state.waiters.take_all();
         drop(state);

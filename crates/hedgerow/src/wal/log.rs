@@ -27,6 +27,7 @@ use crate::storage::File;
 use crate::types::{Epoch, Lsn};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64};
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, thread};
 use std::task::{Context, Poll};
@@ -345,12 +346,12 @@ impl Log {
             if let Some(error) = &state.failed {
                 return Err(unknown(error));
             }
-            if state.stopped {
+            if state.stopped && !leaves_out("commit_after_stop") {
                 return Err(unknown(&Error::new(ErrorKind::Closed, "the database was closed")));
             }
             if state.flushing {
                 let sleeper = Sleeper::new();
-                if cfg!(hedgerow_canary = "queue_after_look") {
+                if leaves_out("queue_after_look") {
                     drop(state);
                     state = self.state.lock();
                 }

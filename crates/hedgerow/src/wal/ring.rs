@@ -20,7 +20,7 @@
 //! - A block is whole when as many bytes are in place as it has payload, skipped ones included. Each count is
 //!   added after its bytes (release) and read before them (acquire).
 //!
-//! `Send + Sync`; loom models the protocol (`tests/loom.rs`).
+//! `Send + Sync`; loom models the protocol (`tests/loom/log.rs`).
 
 use super::block::{BLOCK_BYTES, HEADER_BYTES, PAYLOAD_BYTES, block_of, start_of};
 use super::record::Record;
@@ -29,6 +29,7 @@ use crate::storage::AlignedBuffer;
 use crate::types::Lsn;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicU32, AtomicU64};
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::witness::Witness;
 use hedgerow_sync::primitive::{hint, thread};
 
@@ -146,7 +147,7 @@ impl Ring {
     #[inline(always)]
     fn promise_up_to(&self, limit: &AtomicU64, len: u64) -> bool {
         // Acquire: a block within the limit has been released, and its count is zero.
-        let order = if cfg!(hedgerow_canary = "limit_without_acquire") { Relaxed } else { Acquire };
+        let order = if leaves_out("limit_without_acquire") { Relaxed } else { Acquire };
         let limit = limit.load(order);
         let mut promised = self.promised.0.load(Relaxed);
         // One block is left for what a flusher skips.
@@ -210,8 +211,7 @@ impl Ring {
             let next = (at / PAYLOAD_BYTES + 1) * PAYLOAD_BYTES;
             let now = next.min(end) - at;
             // Release: the bytes come before the count.
-            let order =
-                if cfg!(hedgerow_canary = "filled_without_release") { Relaxed } else { Release };
+            let order = if leaves_out("filled_without_release") { Relaxed } else { Release };
             self.filled(block_of(Lsn(at))).fetch_add(now as u32, order);
             at += now;
         }
@@ -254,7 +254,7 @@ impl Ring {
         let mut spins = 0_u32;
         // Acquire: the bytes are seen as they were when they were counted.
         while u64::from(self.filled(block).load(Acquire)) != PAYLOAD_BYTES
-            && !cfg!(hedgerow_canary = "flush_without_waiting")
+            && !leaves_out("flush_without_waiting")
         {
             spins += 1;
             if spins < 64 && !cfg!(any(loom, shuttle)) {

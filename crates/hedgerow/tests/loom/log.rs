@@ -1,0 +1,140 @@
+//! The log: reservation in the ring, and the durable LSN.
+//!
+//! The ring's bytes are plain memory, which loom sees through a witness.
+
+use crate::check;
+use crate::paper::Paper;
+use hedgerow::error::Result;
+use hedgerow::types::{Epoch, Lsn, TreeId};
+use hedgerow::wal::block::{HEADER_BYTES, PAYLOAD_BYTES};
+use hedgerow::wal::ring::Ring;
+use hedgerow::wal::{
+    Log, LogIdentity, LogOptions, Promised, RECORD_HEADER_BYTES, Record, SegmentSize,
+};
+use loom::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A value that makes a record half a block long, out of the letter of its writer.
+fn half_a_block(letter: u8) -> Vec<u8> {
+    vec![letter; PAYLOAD_BYTES as usize / 2 - RECORD_HEADER_BYTES - 1]
+}
+
+/// Fills half a block if there is room.
+fn append_half(ring: &Ring, letter: u8) -> bool {
+    let value = half_a_block(letter);
+    let record = Record::Put { tree: TreeId(1), key: &[letter], value: &value };
+    let promised = ring.promise(PAYLOAD_BYTES / 2);
+    if promised {
+        ring.append(&record);
+    }
+    promised
+}
+
+/// Ends the block that is being filled, and writes what was not; returns the letters of the records.
+fn flush(ring: &Ring, written: &mut u64) -> Vec<u8> {
+    let mut letters = Vec::new();
+    let (to, skipped) = ring.close();
+    for number in *written..to {
+        let skipped = if number + 1 == to { skipped } else { 0 };
+        let block = ring.whole(number, skipped);
+        let used = PAYLOAD_BYTES as usize - skipped as usize;
+        for half in block[HEADER_BYTES..][..used].chunks(PAYLOAD_BYTES as usize / 2) {
+            let letter = half[RECORD_HEADER_BYTES];
+            assert!(half[RECORD_HEADER_BYTES..].iter().all(|&byte| byte == letter), "torn");
+            letters.push(letter);
+        }
+    }
+    ring.release(*written, to);
+    *written = to;
+    ring.set_limits(to, Lsn(u64::MAX), Lsn(u64::MAX));
+    letters
+}
+
+#[test]
+fn a_block_that_is_written_is_whole() {
+    check(3, || {
+        let ring = Arc::new(Ring::new(4, Lsn(0)).unwrap());
+        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
+        let writers = [b'a', b'b'].map(|letter| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || assert!(append_half(&ring, letter)))
+        });
+        let mut written = 0;
+        let mut letters = flush(&ring, &mut written);
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        letters.extend(flush(&ring, &mut written));
+        letters.sort_unstable();
+        assert_eq!(letters, b"ab");
+    });
+}
+
+#[test]
+fn a_place_is_filled_again_only_after_it_was_written() {
+    check(3, || {
+        let ring = Arc::new(Ring::new(4, Lsn(0)).unwrap());
+        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
+        let filled = (0..10).take_while(|_| append_half(&ring, b'a')).count();
+        assert_eq!(filled, 6, "one block is left for what is skipped");
+        let writer = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || (0..3).take_while(|_| append_half(&ring, b'b')).count())
+        };
+        let mut written = 0;
+        let mut letters = flush(&ring, &mut written);
+        let more = writer.join().unwrap();
+        letters.extend(flush(&ring, &mut written));
+        assert_eq!(letters, [&b"aaaaaa"[..], &b"bbb"[..more]].concat());
+    });
+}
+
+/// A log of four blocks on this paper.
+pub fn begin(paper: &Arc<Paper>, threaded: bool) -> Arc<Log> {
+    let options = LogOptions {
+        identity: LogIdentity { store_id: [1; 16], incarnation: 1 },
+        segment: SegmentSize { blocks: 4 },
+        first_segment: 0,
+        checkpoint: Epoch(1),
+        ring_blocks: 4,
+        interval: Duration::from_millis(100),
+        limit_bytes: u64::MAX,
+        on_failure: Box::new(|error| panic!("{error}")),
+        threaded,
+        on_growth: Box::new(|_| ()),
+    };
+    Arc::new(Log::begin(options, paper.clone()).unwrap())
+}
+
+/// Appends a record of this letter; returns where it ends.
+pub fn append(log: &Log, letter: u8) -> Result<Lsn> {
+    let value = half_a_block(letter);
+    let record = Record::Put { tree: TreeId(1), key: &[letter], value: &value };
+    log.promise(record.len_bytes() as u64, Promised::Freely)?;
+    Ok(log.append(&record).end)
+}
+
+/// The same, and waits until it is durable.
+pub fn commit(log: &Log, letter: u8) -> Result<()> {
+    log.wait_durable(append(log, letter)?)
+}
+
+#[test]
+fn whoever_was_told_that_it_is_durable_has_it_on_the_disk_and_everybody_is_told() {
+    check(2, || {
+        let paper = Arc::new(Paper::default());
+        let log = begin(&paper, false);
+        let committer = |letter: u8| {
+            let (log, paper) = (Arc::clone(&log), Arc::clone(&paper));
+            move || {
+                commit(&log, letter).unwrap();
+                assert!(paper.has_synced(&[letter; 16]), "told too early");
+            }
+        };
+        let other = thread::spawn(committer(b'a'));
+        committer(b'b')();
+        other.join().unwrap();
+        assert_eq!(log.durable(), log.tail());
+    });
+}
