@@ -30,8 +30,8 @@
 //! the program's own process.
 //!
 //! Plain data: `Send + Sync`. Unknown fields are refused, so that a program never measures
-//! something else than it was asked to; a cell gets more fields only together with a new
-//! [`PROTOCOL`], more kinds of keys and operations without: an older program refuses them. An answer may get optional ones, left out where nothing is known: a runner understands
+//! something else than it was asked to; a cell gets more fields that are always there only together with a new
+//! [`PROTOCOL`], optional ones and more kinds of keys and operations without: an older program refuses them. An answer may get optional ones, left out where nothing is known: a runner understands
 //! programs older than itself, but refuses a newer one that fills in what it does not know.
 
 use crate::checksum::Checksum;
@@ -44,6 +44,9 @@ pub const PROTOCOL: u32 = 1;
 
 /// Exit code of a program whose competitor cannot do such a cell.
 pub const EXIT_UNSUPPORTED: u8 = 3;
+
+/// The longest that a phase may go on for.
+const MOST_SECONDS: f64 = 86_400.0;
 
 /// One measurement: a store, how it is loaded, and what is done with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +70,13 @@ pub struct Cell {
     pub place: Place,
     /// Bytes of memory that the store may keep. Without it: as much as the records need.
     pub memory_limit_bytes: Option<u64>,
+    /// What a crash may undo of the changes of the phases. Loading is at most `Buffered`.
+    #[serde(default, skip_serializing_if = "Durability::is_none")]
+    pub durability: Durability,
+    /// A memory cgroup, which the program joins when it has the keys, before it makes the store: the system's page
+    /// cache of the store's files counts there, too. Whoever wrote the cell removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_group: Option<PathBuf>,
     /// An empty directory for the store's files. Whoever wrote the cell removes it.
     pub directory: PathBuf,
     /// Bytes of a page; without it the competitor's default. Competitors without such a choice
@@ -74,6 +84,25 @@ pub struct Cell {
     pub page_bytes: Option<usize>,
     /// Seconds after which whoever started the program kills it.
     pub seconds_limit: u64,
+}
+
+/// What a crash may undo.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// Everything since the store last wrote its files of its own accord; no log is kept where it can be left out.
+    #[default]
+    None,
+    /// The last changes: the store logs or writes them as it does when nobody waits for the disk.
+    Buffered,
+    /// Nothing that was done: a change is on the disk when its call returns.
+    Sync,
+}
+
+impl Durability {
+    fn is_none(&self) -> bool {
+        *self == Durability::None
+    }
 }
 
 /// Where keys come from, and how many there are.
@@ -189,6 +218,10 @@ pub struct Phase {
     pub seed: u64,
     /// Whether each call is timed by itself, which costs some 50 ns a call.
     pub latency: bool,
+    /// If set, each thread does its accesses over and over until so many seconds are over, instead of once. Calls
+    /// are timed then, and there is no checksum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
 }
 
 /// What an operation does.
@@ -376,7 +409,8 @@ pub struct PhaseResult {
     pub file_bytes: Option<u64>,
     /// Bytes that the process read from the disk meanwhile.
     pub device_read_bytes: Option<u64>,
-    /// Bytes that the process wrote to the disk meanwhile.
+    /// Bytes that the process wrote to the disk meanwhile, without those that it took back by deleting or
+    /// shortening files before the system had written them.
     pub device_written_bytes: Option<u64>,
     /// Pages that the competitor read meanwhile, by its own count.
     pub page_reads: Option<u64>,
@@ -385,7 +419,7 @@ pub struct PhaseResult {
 }
 
 /// How long single calls took, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
     /// Half of them took at most this.
@@ -396,6 +430,10 @@ pub struct Latency {
     pub p999_us: f64,
     /// The longest.
     pub max_us: f64,
+    /// All of them: in ascending order how long calls took, the upper end of a step of a twelfth, and how many calls
+    /// were in that step and none below.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<(f64, u64)>,
 }
 
 /// Why there is no result.
@@ -485,6 +523,7 @@ impl Cell {
             if present > self.keys.count {
                 return wrong("more records to insert than keys are left");
             }
+            phase.check_seconds().or_else(&wrong)?;
             match phase.operation {
                 Operation::GetMany { group: 0 } => return wrong("groups of none"),
                 Operation::Scan { min_records, max_records }
@@ -520,6 +559,24 @@ impl Operation {
 }
 
 impl Phase {
+    /// Says what about going on for some time makes no sense.
+    fn check_seconds(&self) -> Result<(), &'static str> {
+        let Some(seconds) = self.seconds else { return Ok(()) };
+        if !matches!(self.operation, Operation::Get {} | Operation::Overwrite {}) {
+            return Err("only gets and overwrites can go on for some time");
+        }
+        if !(seconds > 0.0 && seconds <= MOST_SECONDS) {
+            return Err("some time is more than none, and at most a day");
+        }
+        if !self.latency {
+            return Err("calls that go on for some time are timed");
+        }
+        if self.operations < self.threads {
+            return Err("a thread has nothing to do over and over");
+        }
+        Ok(())
+    }
+
     /// How many records it adds.
     pub fn insertions(&self) -> usize {
         match self.operation {

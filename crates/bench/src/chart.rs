@@ -1,8 +1,10 @@
-//! Pictures: one SVG a case, bars for competitors in groups for phases, whiskers for the spread.
+//! Pictures: one SVG a case, bars for competitors in groups for phases, whiskers for the spread; and one for each phase
+//! whose calls were timed, a line a competitor: how many of a million calls took longer than that.
 //!
 //! Text stays text in the file, in whatever font the viewer has for `sans-serif`, so no font is
 //! needed to draw.
 
+use crate::calls::Curve;
 use crate::experiments::Figure;
 use crate::record::Records;
 use crate::report::show_number;
@@ -18,6 +20,11 @@ const BAR_WIDTH: u32 = 26;
 const GROUP_GAP: u32 = 40;
 /// Room of the legend, right of the bars.
 const LEGEND_WIDTH: u32 = 190;
+/// Width of a picture of lines.
+const LINES_WIDTH: u32 = 760;
+/// What all calls are in a picture of lines, and the fewest that are told apart from none.
+const ALL_CALLS: f64 = 1e6;
+const FEWEST_CALLS: f64 = 0.1;
 const FONT: &str = "sans-serif";
 
 /// Colours that are told apart by people who see some of them alike (Okabe and Ito).
@@ -31,6 +38,9 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(120, 120, 120),
 ];
 
+/// Draws into a string; whether there was anything to draw.
+type Draw<'a> = dyn Fn(&mut String) -> Result<bool, Box<dyn Error>> + 'a;
+
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// Draws each case of `records` that has figures into `directory`; the files that were written.
@@ -43,12 +53,21 @@ pub fn draw(records: &Records, directory: &Path) -> Result<Vec<PathBuf>, String>
     std::fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
     let mut written = Vec::new();
     for table in summary::tables(records) {
-        let name = file_name(&format!("{}-{}", table.experiment, table.case));
-        let path = directory.join(name);
-        let mut svg = String::new();
-        if draw_table(&table, &mut svg).map_err(|error| failed(&path, &error))? {
-            std::fs::write(&path, svg).map_err(|error| failed(&path, &error))?;
-            written.push(path);
+        let mut write = |name: &str, draw: &Draw<'_>| {
+            let path = directory.join(file_name(name));
+            let mut svg = String::new();
+            if draw(&mut svg).map_err(|error| failed(&path, &error))? {
+                std::fs::write(&path, svg).map_err(|error| failed(&path, &error))?;
+                written.push(path);
+            }
+            Ok::<(), String>(())
+        };
+        let name = format!("{}-{}", table.experiment, table.case);
+        write(&name, &|svg| draw_table(&table, svg))?;
+        for (phase, curves) in &table.curves {
+            let caption = format!("{}: {}, {phase}", table.experiment, table.case);
+            let name = format!("{name}-{phase}-latency");
+            write(&name, &|svg| draw_curves(&caption, curves, svg))?;
         }
     }
     Ok(written)
@@ -159,9 +178,71 @@ fn draw_competitor(
     Ok(())
 }
 
+/// Draws how many of a million calls took longer than any time, both by powers of ten; whether there was anything to
+/// draw.
+fn draw_curves(caption: &str, curves: &[Curve], svg: &mut String) -> Result<bool, Box<dyn Error>> {
+    let times = || curves.iter().flat_map(|curve| &curve.slower).map(|(time, _)| *time);
+    let (first, last) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
+    if last <= 0.0 {
+        return Ok(false);
+    }
+    let root = SVGBackend::with_string(svg, (LINES_WIDTH, HEIGHT)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(caption, (FONT, 18))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(80)
+        .build_cartesian_2d(
+            (first.max(0.1) * 0.8..last * 1.25).log_scale(),
+            (FEWEST_CALLS..ALL_CALLS * 1.5).log_scale(),
+        )?;
+    chart
+        .configure_mesh()
+        .x_desc("microseconds")
+        .y_desc("calls of a million that took longer")
+        .x_label_formatter(&|time: &f64| show_number(*time))
+        .y_label_formatter(&|calls: &f64| show_number(*calls))
+        .label_style((FONT, 13))
+        .axis_desc_style((FONT, 14))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    for (at, curve) in curves.iter().enumerate() {
+        let colour = COLOURS[at % COLOURS.len()];
+        let start = curve.slower.first().map(|(time, _)| (*time, ALL_CALLS));
+        let steps = curve.slower.iter().map(|(time, calls)| (*time, calls.max(FEWEST_CALLS)));
+        let points: Vec<(f64, f64)> = start.into_iter().chain(steps).collect();
+        chart
+            .draw_series([PathElement::new(points, colour.stroke_width(2))])?
+            .label(curve.competitor.as_str())
+            .legend(move |(x, y)| Rectangle::new([(x, y - 2), (x + 14, y + 2)], colour.filled()));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.2))
+        .label_font((FONT, 13))
+        .draw()?;
+    root.present()?;
+    drop(chart);
+    drop(root);
+    Ok(true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn curves_are_drawn_with_their_names() {
+        let slower = vec![(0.5, 900_000.0), (80.0, 10.0), (2e4, 0.0)];
+        let curves = [Curve { competitor: "robin".into(), slower }];
+        let mut svg = String::new();
+        assert!(draw_curves("birds", &curves, &mut svg).unwrap());
+        assert!(svg.contains("robin") && svg.contains("birds"), "{svg}");
+        assert!(!draw_curves("none", &[], &mut String::new()).unwrap());
+    }
 
     #[test]
     fn files_have_plain_names() {

@@ -10,8 +10,10 @@
 //! | [`harness`] | runs a cell on a store in the same process: implement [`harness::Engine`] |
 //! | [`keys`], [`access`], [`checksum`] | key sets, accesses drawn ahead, sums of the work |
 //! | [`external`] | foreign programs with arguments and output of their own, with a time limit |
+//! | [`memory_group`] | a cgroup for a cell whose store lives from the page cache as well |
 //! | [`experiments`] | the experiments |
 //! | [`run`], [`record`] | runs them in turns, and keeps what they gave as JSON lines |
+//! | [`summary`], [`calls`] | medians and spread of rates, and of what single calls took |
 //! | [`report`], [`chart`] | tables and pictures of records |
 //! | `vmcache` | another buffer pool under the engine's tree: page id = address |
 //!
@@ -19,6 +21,7 @@
 //! its tree without a store.
 
 pub mod access;
+pub mod calls;
 pub mod cell;
 pub mod chart;
 pub mod checksum;
@@ -29,6 +32,7 @@ pub mod harness;
 pub mod key_files;
 pub mod keys;
 pub mod machine;
+pub mod memory_group;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -211,6 +211,7 @@ mod tests {
             threads: 2,
             seed: u64::MAX,
             latency: number % 2 == 0,
+            seconds: None,
         };
         Line::Cell(Box::new(Measurement {
             experiment: "experiment".into(),
@@ -233,6 +234,8 @@ mod tests {
                 phases: operations.into_iter().enumerate().map(phase).collect(),
                 place: Place::File,
                 memory_limit_bytes: Some(1 << 20),
+                durability: Durability::None,
+                memory_group: None,
                 directory: "store".into(),
                 page_bytes: None,
                 seconds_limit: 60,
@@ -249,7 +252,13 @@ mod tests {
             operations: 10,
             seconds: 0.1,
             checksum: Some(Checksum(u64::MAX - 1)),
-            latency: Some(Latency { p50_us: 0.5, p99_us: 1.0, p999_us: 2.0, max_us: 9.5 }),
+            latency: Some(Latency {
+                p50_us: 0.5,
+                p99_us: 1.0,
+                p999_us: 2.0,
+                max_us: 9.5,
+                histogram: vec![(1.0, 9), (9.5, 1)],
+            }),
             ..PhaseResult::default()
         };
         CellResult {

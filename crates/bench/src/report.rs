@@ -5,7 +5,7 @@
 
 use crate::experiments::Figure;
 use crate::record::Records;
-use crate::summary::{self, Entry, Spread, Table};
+use crate::summary::{self, Entry, Row, Spread, Table};
 use std::fmt::Write;
 
 /// What a compact table compares with.
@@ -50,7 +50,8 @@ fn write_compact(out: &mut String, records: &Records, over: Over) -> std::fmt::R
             Figure::Space => " x",
         };
         let rows = table.rows.iter().map(|row| (row, unit));
-        for (row, unit) in rows.chain(table.tree.iter().map(|row| (row, ""))) {
+        let others = table.calls.iter().chain(&table.tree).map(|row| (row, ""));
+        for (row, unit) in rows.chain(others) {
             for entry in &row.entries {
                 let Some(figure) = entry.figure else { continue };
                 let ratio = match over {
@@ -138,22 +139,12 @@ fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
         }
     }
     writeln!(out)?;
+    if !table.calls.is_empty() {
+        write_rows(out, "of single calls", first, &table.calls)?;
+    }
     // Without more than its size nothing is known of the tree; that stands below.
     if table.tree.len() > 1 {
-        writeln!(
-            out,
-            "| of the tree | competitor | median | smallest to largest | over {first}, median \
-             | smallest to largest |"
-        )?;
-        writeln!(out, "|---|---|---|---|---|---|")?;
-        for row in &table.tree {
-            for entry in row.entries.iter().filter(|entry| entry.figure.is_some()) {
-                let Entry { competitor, figure, ratio, .. } = entry;
-                let figures = [median(*figure), range(*figure), median(*ratio), range(*ratio)];
-                writeln!(out, "| {} | {competitor} | {} |", row.phase, figures.join(" | "))?;
-            }
-        }
-        writeln!(out)?;
+        write_rows(out, "of the tree", first, &table.tree)?;
     }
     for (name, memory, pages) in &table.bytes_a_record {
         let show = |spread: &Option<Spread>, of: &str| {
@@ -170,6 +161,24 @@ fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
         writeln!(out, "- {missing}")?;
     }
     Ok(())
+}
+
+/// Figures without what they cost.
+fn write_rows(out: &mut String, what: &str, first: &str, rows: &[Row]) -> std::fmt::Result {
+    writeln!(
+        out,
+        "| {what} | competitor | median | smallest to largest | over {first}, median \
+         | smallest to largest |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|")?;
+    for row in rows {
+        for entry in row.entries.iter().filter(|entry| entry.figure.is_some()) {
+            let Entry { competitor, figure, ratio, .. } = entry;
+            let figures = [median(*figure), range(*figure), median(*ratio), range(*ratio)];
+            writeln!(out, "| {} | {competitor} | {} |", row.phase, figures.join(" | "))?;
+        }
+    }
+    writeln!(out)
 }
 
 fn median(spread: Option<Spread>) -> String {

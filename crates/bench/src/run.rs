@@ -9,13 +9,15 @@
 //! happens.
 
 use crate::cell::{
-    Cell, CellError, CellResult, EXIT_UNSUPPORTED, Operation, PROTOCOL, Phase, PhaseResult,
+    Cell, CellError, CellResult, Durability, EXIT_UNSUPPORTED, Operation, PROTOCOL, Phase,
+    PhaseResult,
 };
 use crate::engines;
 use crate::experiments::{Case, Experiment, Figure, Size};
 use crate::external::{self, Programs, process};
 use crate::key_files::KeyFiles;
 use crate::machine::{self, Machine};
+use crate::memory_group::MemoryGroup;
 use crate::record::{Header, Line, Measurement, Outcome, Sink};
 use crate::report::show_number;
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,6 +216,7 @@ impl Bout<'_> {
     ) -> Result<(), String> {
         let mut judge = Judge::default();
         let mut out = BTreeSet::new();
+        let group = self.memory_group(say);
         for pair in 1..=self.plan.pairs {
             let mut order: Vec<&Contestant> = self.contestants.iter().collect();
             if pair.is_multiple_of(2) {
@@ -226,7 +229,9 @@ impl Bout<'_> {
                 if process::is_interrupted() {
                     return Err("interrupted; the records until now are kept".into());
                 }
-                let cell = self.cell(contestant, pair, keys).map_err(|error| error.to_string())?;
+                let mut cell =
+                    self.cell(contestant, pair, keys).map_err(|error| error.to_string())?;
+                cell.memory_group = group.as_ref().map(|group| group.path().to_owned());
                 let outcome = self.one(contestant, &cell)?;
                 if process::is_interrupted() {
                     return Err("interrupted; the records until now are kept".into());
@@ -244,6 +249,16 @@ impl Bout<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The memory group of the case, if it wants one and it can be made.
+    fn memory_group(&self, say: &mut impl FnMut(&str)) -> Option<MemoryGroup> {
+        let limit = self.case.memory_limit_bytes.filter(|_| self.case.in_memory_group)?;
+        MemoryGroup::new(limit)
+            .map_err(|why| {
+                say(&format!("  WITHOUT A MEMORY GROUP, so the page cache is not limited: {why}"))
+            })
+            .ok()
     }
 
     fn cell(
@@ -273,6 +288,8 @@ impl Bout<'_> {
             phases,
             place: case.place,
             memory_limit_bytes: case.memory_limit_bytes,
+            durability: case.durability,
+            memory_group: None,
             directory: self.work.join("store"),
             page_bytes: None,
             seconds_limit: self.plan.seconds_limit.unwrap_or(case.seconds_limit),
@@ -293,6 +310,10 @@ impl Bout<'_> {
         std::fs::create_dir_all(store).map_err(failed)?;
         let outcome = match &contestant.how {
             How::Program(program) => run_program(program, cell, &self.work.join("cell.json")),
+            How::Adapter(_) if is_for_stores(cell) => {
+                let words = "the program has no durable changes, and no phases of some seconds";
+                Err(CellError::Unsupported(words.into()))
+            }
             How::Adapter(adapter) => adapter.run(cell, &self.plan.programs),
             How::Nobody(why) => Err(why.clone()),
         };
@@ -317,6 +338,7 @@ impl Bout<'_> {
         let loaded_bytes = keys.key_bytes(&cell.keys, cell.load_count) + values;
         cell.directory = last_part(&cell.directory);
         cell.keys.path = cell.keys.path.as_deref().map(last_part);
+        cell.memory_group = cell.memory_group.as_deref().map(last_part);
         Measurement {
             experiment: self.experiment.name.to_owned(),
             case: self.case.name.clone(),
@@ -347,6 +369,11 @@ fn run_program(program: &Path, cell: &Cell, path: &Path) -> Result<CellResult, C
         let words = process::last_words(&text);
         CellError::Failed(format!("its answer is no result of a cell ({error}): {words}"))
     })
+}
+
+/// Whether foreign programs know nothing of what is asked.
+fn is_for_stores(cell: &Cell) -> bool {
+    cell.durability != Durability::None || cell.phases.iter().any(|phase| phase.seconds.is_some())
 }
 
 /// A path without its directories, which say nothing on another machine.
@@ -477,6 +504,8 @@ mod tests {
             phases: experiment.cases[0].phases[1..2].to_vec(),
             place: Place::Memory,
             memory_limit_bytes: None,
+            durability: Durability::None,
+            memory_group: None,
             directory: "store".into(),
             page_bytes: None,
             seconds_limit: 1,

@@ -3,8 +3,10 @@
 //! A figure of a competitor is the median over the pairs; its spread is the smallest and the
 //! largest. Ratios are taken within each pair, so that a slow minute that hit both does not show.
 
-use crate::cell::{CellResult, Operation, Phase, PhaseResult, Place};
+use crate::calls::{self, Call, Curve};
+use crate::cell::{CellResult, Durability, Operation, Phase, PhaseResult, Place};
 use crate::experiments::Figure;
+use crate::memory_group::group_bytes;
 use crate::record::{Measurement, Outcome, Records};
 use std::collections::BTreeMap;
 
@@ -73,6 +75,10 @@ pub struct Table {
     pub setting: String,
     /// Phases, loading first.
     pub rows: Vec<Row>,
+    /// What single calls took and wrote, in phases whose calls were timed.
+    pub calls: Vec<Row>,
+    /// How long all calls took: the phase, and a curve for each competitor.
+    pub curves: Vec<(String, Vec<Curve>)>,
     /// What stores and their trees look like at the end, as far as somebody tells.
     pub tree: Vec<Row>,
     /// Bytes of memory a record after loading, and bytes of pages a record at the end, by competitor.
@@ -88,6 +94,8 @@ enum Source<'a> {
     Load,
     /// The phase of this name.
     Phase(&'a str),
+    /// Single calls of the phase of this name.
+    Call(&'a str, Call),
     /// Bytes of pages a record at the end.
     Bytes,
     /// Bytes of memory a record when the last one had been inserted.
@@ -115,10 +123,11 @@ impl Source<'_> {
         Source::Share("fully dense leaves"),
     ];
 
-    fn name(&self) -> &str {
+    fn name(&self) -> String {
         match self {
             Source::Load => "load",
             Source::Phase(name) => name,
+            Source::Call(name, call) => return format!("{name}: {}", call.name()),
             Source::Bytes => "bytes a record",
             Source::Memory => "memory a record",
             Source::Leaf => "records a leaf",
@@ -126,6 +135,7 @@ impl Source<'_> {
             Source::Height => "height",
             Source::Share(layout) => layout,
         }
+        .to_owned()
     }
 }
 
@@ -159,9 +169,16 @@ fn table(group: &[&Measurement]) -> Table {
             phases.push(phase);
         }
     }
+    let calls =
+        phases.iter().flat_map(|phase| Call::ALL.map(|call| Source::Call(&phase.name, call)));
+    let curves = phases.iter().filter_map(|phase| {
+        let curves = calls::curves(group, &competitors, &phase.name);
+        (!curves.is_empty()).then(|| (phase.name.clone(), curves))
+    });
+    let (calls, curves): (Vec<_>, Vec<_>) = (calls.collect(), curves.collect());
     let phases = phases.iter().map(|phase| Source::Phase(&phase.name));
     let row = |source: Source<'_>| Row {
-        phase: source.name().to_owned(),
+        phase: source.name(),
         entries: entries(group, &competitors, first.figure, source),
     };
     let is_known = |row: &Row| row.entries.iter().any(|entry| entry.figure.is_some());
@@ -171,6 +188,8 @@ fn table(group: &[&Measurement]) -> Table {
         figure: first.figure,
         setting: setting(group),
         rows: std::iter::once(Source::Load).chain(phases).map(row).collect(),
+        calls: calls.into_iter().map(row).filter(is_known).collect(),
+        curves,
         tree: Source::OF_TREES.into_iter().map(row).filter(is_known).collect(),
         bytes_a_record: bytes_a_record(group, &competitors),
         missing: group.iter().filter_map(|measurement| missing(measurement)).collect(),
@@ -187,8 +206,21 @@ fn setting(group: &[&Measurement]) -> String {
     let limit = cell.memory_limit_bytes.map_or("no memory limit".to_owned(), |bytes| {
         format!("a memory limit of {:.1} MiB", bytes as f64 / f64::from(1 << 20))
     });
+    let durability = match cell.durability {
+        Durability::None => "",
+        Durability::Buffered => ", changes logged",
+        Durability::Sync => ", changes synced one by one",
+    };
+    let grouped =
+        group.iter().filter(|measurement| measurement.cell.memory_group.is_some()).count();
+    let group_mib = cell.memory_limit_bytes.map_or(0, |bytes| group_bytes(bytes) >> 20);
+    let enclosed = match grouped {
+        0 => String::new(),
+        all if all == group.len() => format!(", in a memory group of {group_mib} MiB"),
+        some => format!(", {some} of {} in a memory group of {group_mib} MiB", group.len()),
+    };
     format!(
-        "{} keys ({}), {} of them loaded, values of {} bytes, {limit}",
+        "{} keys ({}), {} of them loaded, values of {} bytes, {limit}{durability}{enclosed}",
         range(|measurement| measurement.cell.keys.count),
         cell.keys.name,
         range(|measurement| measurement.cell.load_count),
@@ -253,7 +285,7 @@ fn phase_result<'a>(measurement: &'a Measurement, source: Source<'_>) -> Option<
     let result = measurement.result()?;
     let name = match source {
         Source::Load => return Some(&result.load),
-        Source::Phase(name) => name,
+        Source::Phase(name) | Source::Call(name, _) => name,
         _ => return None,
     };
     let at = measurement.cell.phases.iter().position(|phase| phase.name == name)?;
@@ -286,6 +318,7 @@ fn value(measurement: &Measurement, figure: Figure, source: Source<'_>) -> Optio
         Source::Leaf => all.tree?.records_a_leaf(all.records),
         Source::FanOut => all.tree?.fan_out(),
         Source::Height => all.tree?.height.map(f64::from),
+        Source::Call(_, call) => call.of(phase_result(measurement, source)?),
         Source::Share(layout) => {
             let shares = all.tree?.layouts?.shares()?;
             shares.into_iter().find_map(|(name, share)| (name == layout).then_some(share))
@@ -341,7 +374,9 @@ fn bytes_a_record(
 mod tests {
     use super::*;
 
-    use crate::cell::{Cell, KeyKind, KeySet, LeafCounts, LoadOrder, PROTOCOL, Place, TreeShape};
+    use crate::cell::{
+        Cell, Durability, KeyKind, KeySet, LeafCounts, LoadOrder, PROTOCOL, Place, TreeShape,
+    };
     use crate::experiments::{self, Size};
 
     /// A process in which the k-th phase of `phases` did 10 operations in `seconds[k]`.
@@ -368,6 +403,8 @@ mod tests {
                 phases: phases.to_vec(),
                 place: Place::Memory,
                 memory_limit_bytes: None,
+                durability: Durability::None,
+                memory_group: None,
                 directory: "store".into(),
                 page_bytes: None,
                 seconds_limit: 1,
@@ -466,6 +503,36 @@ mod tests {
         let phase = &table.rows[1];
         assert_eq!(figures(phase, |e| e.ratio), [Some(1.0), Some(2.0), Some(8.0)]);
         assert_eq!(figures(phase, |e| e.step), [None, Some(2.0), Some(4.0)]);
+    }
+
+    #[test]
+    fn single_calls_are_summed_up_where_they_were_timed() {
+        let case = &experiments::find("put-latency", Size::Smoke).unwrap().cases[0];
+        let with = |name: &str, pair: usize, p50_us: f64| {
+            let mut measurement = measurement(name, (1, pair), &case.phases, &[1.0, 1.0]);
+            if let Outcome::Measured(result) = &mut measurement.outcome {
+                let histogram = vec![(p50_us, 9), (100.0, 1)];
+                result.phases[1].latency = Some(crate::cell::Latency {
+                    p50_us,
+                    max_us: 100.0,
+                    histogram,
+                    ..Default::default()
+                });
+            }
+            measurement
+        };
+        let measurements =
+            vec![with("a", 1, 1.0), with("b", 1, 3.0), with("b", 2, 5.0), with("a", 2, 1.0)];
+        let records = Records { headers: Vec::new(), measurements, unreadable: Vec::new() };
+        let table = &tables(&records)[0];
+        let row = table.calls.iter().find(|row| row.phase == "overwrite: median us").unwrap();
+        assert_eq!(row.entries[0].figure.map(|spread| spread.median), Some(1.0));
+        assert_eq!(row.entries[1].figure.map(|spread| spread.median), Some(4.0));
+        assert_eq!(row.entries[1].ratio.map(|spread| spread.median), Some(4.0));
+        assert!(!table.calls.iter().any(|row| row.phase.contains("written")), "nobody tells");
+        let [(phase, curves)] = table.curves.as_slice() else { panic!("{:?}", table.curves) };
+        assert_eq!(phase, "overwrite");
+        assert_eq!(curves[1].slower, [(3.0, 550_000.0), (5.0, 100_000.0), (100.0, 0.0)]);
     }
 
     #[test]

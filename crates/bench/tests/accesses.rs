@@ -17,6 +17,7 @@ fn phase(operation: Operation, distribution: Distribution, threads: usize) -> Ph
         threads,
         seed: 7,
         latency: false,
+        seconds: None,
     }
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{hedgerow_bench, plan};
-use hedgerow_bench::cell::{CellError, Operation, Place};
+use hedgerow_bench::cell::{CellError, Operation, Phase, Place};
 use hedgerow_bench::experiments::{self, Size};
 use hedgerow_bench::record::{self, Measurement, Outcome, Sink};
 use hedgerow_bench::run::{self, Tally};
@@ -57,7 +57,14 @@ fn every_experiment_runs_in_smoke_size() {
             names.filter(|name| file.starts_with(*name)).max_by_key(|name| name.len())
                 == Some(experiment.name)
         };
-        assert_eq!(pictures.iter().filter(of_this).count(), experiment.cases.len());
+        let is_timed = |picture: &&&std::path::PathBuf| {
+            picture.file_stem().unwrap().to_string_lossy().ends_with("-latency")
+        };
+        let (timed, rates): (Vec<_>, Vec<_>) =
+            pictures.iter().filter(of_this).partition(|picture| is_timed(&picture));
+        assert_eq!(rates.len(), experiment.cases.len());
+        let phases = experiment.cases.iter().flat_map(|case| &case.phases);
+        assert_eq!(timed.len(), phases.filter(|phase| phase.latency).count());
     }
     for picture in pictures {
         let svg = std::fs::read_to_string(picture).unwrap();
@@ -112,6 +119,43 @@ fn beyond_memory_each_miss_reads_a_page_and_no_more() {
         let reads = result.page_reads.unwrap() as f64 / result.operations as f64;
         let is_right = phase.threads > 1 || (0.8..2.0).contains(&reads);
         assert!(is_right, "{}: {reads} page reads an operation", phase.name);
+    }
+}
+
+#[test]
+fn phases_that_go_on_for_some_time_count_and_time_every_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, measurements) = run_smoke("put-latency", &["hedgerow"], directory.path());
+    let Outcome::Measured(result) = &measurements[0].outcome else { panic!("{measurements:?}") };
+    let (mut cell, overwrites) = (measurements[0].cell.clone(), &result.phases[1]);
+    let latency = overwrites.latency.as_ref().unwrap();
+    let counted: u64 = latency.histogram.iter().map(|(_, count)| count).sum();
+    assert_eq!(counted, overwrites.operations);
+    assert_eq!(overwrites.checksum, None, "how many there were is a matter of speed");
+    let asked = cell.phases[1].seconds.unwrap();
+    assert!(overwrites.seconds >= asked, "{overwrites:?}");
+    // What makes no sense is refused before anything runs.
+    assert_eq!(cell.check(), Ok(()));
+    let good = cell.phases[1].clone();
+    for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        cell.phases[1].seconds = Some(seconds);
+        assert!(cell.check().unwrap_err().contains("some time"), "{seconds}");
+    }
+    cell.phases[1] = Phase { latency: false, ..good.clone() };
+    assert!(cell.check().unwrap_err().contains("timed"));
+    cell.phases[1] = Phase { operation: Operation::InsertLast {}, operations: 0, ..good.clone() };
+    assert!(cell.check().unwrap_err().contains("gets and overwrites"));
+    cell.phases[1] = Phase { operations: 1, threads: 2, ..good };
+    assert!(cell.check().unwrap_err().contains("nothing to do"));
+}
+
+#[test]
+fn cells_that_ask_for_nothing_new_are_understood_by_older_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, measurements) = run_smoke("against-btreemap", &["hedgerow"], directory.path());
+    let text = serde_json::to_string(&measurements[0].cell).unwrap();
+    for field in ["durability", "memory_group", "\"seconds\""] {
+        assert!(!text.contains(field), "{text}");
     }
 }
 

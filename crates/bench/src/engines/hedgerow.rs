@@ -1,10 +1,11 @@
 //! Hedgerow as a user calls it, in memory or in a file.
 //!
 //! Gets either return a `Value` or fill a buffer; leaves are adaptive or, by the name of the competitor,
-//! all of one layout; everything else is the same. Without a log, as what it is compared with in these experiments. Sessions share handles, which are `Send + Sync`; a session's cursor and buffer are its own.
+//! all of one layout; everything else is the same. Without a log unless the cell asks for durable changes; then with
+//! one, and the defaults of a user. Sessions share handles, which are `Send + Sync`; a session's cursor and buffer are its own.
 
 use super::up_to;
-use crate::cell::{Cell, CellError, Place, TreeShape};
+use crate::cell::{Cell, CellError, Durability, Place, TreeShape};
 use crate::harness::{Engine, Session, ValueBytes};
 use hedgerow::{Cursor, Database, Error, ErrorKind, Keyspace, Options};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ pub struct Store<const INTO: bool> {
     database: Database,
     keyspace: Keyspace,
     place: Place,
+    durability: Durability,
+    is_loaded: bool,
 }
 
 /// One thread's handles.
@@ -42,7 +45,8 @@ impl<const INTO: bool> Engine for Store<INTO> {
         let enough = 3 * record_bytes + 32 * cell.keys.count as u64 + SPARE_BYTES;
         let limit = cell.memory_limit_bytes.unwrap_or(enough);
         let policy = super::leaf_policy(&cell.competitor);
-        let mut options = Options::new().memory_limit_bytes(limit).leaves(policy).log(false);
+        let mut options = Options::new().memory_limit_bytes(limit).leaves(policy);
+        options = options.log(cell.durability != Durability::None);
         if let Some(page_bytes) = cell.page_bytes {
             options = options.page_bytes(page_bytes);
         }
@@ -52,10 +56,20 @@ impl<const INTO: bool> Engine for Store<INTO> {
         }
         .map_err(failed)?;
         let keyspace = database.keyspace("bench").map_err(failed)?;
-        Ok(Store { database, keyspace, place: cell.place })
+        let (place, durability) = (cell.place, cell.durability);
+        Ok(Store { database, keyspace, place, durability, is_loaded: false })
+    }
+
+    fn keeps(_durability: Durability) -> bool {
+        true
     }
 
     fn sessions(&mut self, threads: usize) -> Result<Vec<Handle<'_, INTO>>, CellError> {
+        // The first session is for loading.
+        if self.is_loaded && self.durability == Durability::Sync {
+            self.keyspace = self.keyspace.clone().with_durability(hedgerow::Durability::Sync);
+        }
+        self.is_loaded = true;
         let keyspace = &self.keyspace;
         let handle = |_| Handle { keyspace, cursor: keyspace.cursor(), buffer: Vec::new() };
         Ok((0..threads).map(handle).collect())
@@ -66,6 +80,7 @@ impl<const INTO: bool> Engine for Store<INTO> {
         &mut self,
         records: impl Iterator<Item = (&'k [u8], ValueBytes)>,
     ) -> Result<(), CellError> {
+        self.is_loaded = true;
         self.keyspace.bulk_load(records, 100).map_err(failed)?;
         self.database.checkpoint().map_err(failed)
     }
@@ -100,7 +115,7 @@ impl<const INTO: bool> Engine for Store<INTO> {
     }
 
     fn facts(&self) -> BTreeMap<String, String> {
-        let mut facts = BTreeMap::new();
+        let mut facts = BTreeMap::from([("durability".into(), format!("{:?}", self.durability))]);
         if let Ok(stats) = self.database.stats() {
             facts.insert("page_bytes".into(), stats.page_bytes.to_string());
             facts.insert("memory_limit_bytes".into(), stats.memory.limit_bytes.to_string());

@@ -1,10 +1,12 @@
 //! The competitors of this program: Hedgerow through its public API, the sorted map of the standard
-//! library, the engine's tree over several pools, and reads without a store.
+//! library, the engine's tree over several pools, and reads and syncs without a store.
 //!
 //! One file each; [`run`] is the one place that lists them.
 
 #[cfg(target_os = "linux")]
 mod bare_reads;
+#[cfg(target_os = "linux")]
+mod bare_syncs;
 mod btreemap;
 mod hedgerow;
 #[cfg(target_os = "linux")]
@@ -29,7 +31,7 @@ fn up_to<'f>(
 }
 
 /// Names of the competitors.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 21] = [
     "hedgerow",
     "hedgerow-get_into",
     "hedgerow-comparison",
@@ -50,6 +52,7 @@ pub const NAMES: [&str; 20] = [
     "tree-vmcache",
     "tree-vmcache-baseline",
     "bare-reads",
+    "bare-syncs",
 ];
 
 /// Runs `cell` on the competitor that it names.
@@ -114,6 +117,7 @@ fn run_below_the_api(name: &str, cell: &Cell) -> Result<CellResult, CellError> {
         "tree-vmcache" => harness::run::<TreeEngine<Vmcache, Hints>>(cell),
         "tree-vmcache-baseline" => harness::run::<TreeEngine<Vmcache, Baseline>>(cell),
         "bare-reads" => bare_reads::run(cell),
+        "bare-syncs" => harness::run::<bare_syncs::Blocks>(cell),
         name if is_of(name, "tree-heap") => harness::run::<TreeEngine<Heap, Hints>>(cell),
         other => Err(CellError::Failed(format!("there is no competitor `{other}` here"))),
     }

@@ -5,7 +5,7 @@
 //! records.
 
 use super::{Case, Experiment, Figure, GET, SCAN_100, Size, phase};
-use crate::cell::{KeyKind, LoadOrder, Operation, Place};
+use crate::cell::{Durability, KeyKind, LoadOrder, Operation, Place};
 
 /// Bytes of key and value in the experiments beyond memory.
 const VALUE_BYTES: usize = 120;
@@ -43,6 +43,8 @@ pub fn cached(size: Size) -> Experiment {
             phases,
             place: Place::File,
             memory_limit_bytes: Some(size.limit(512 << 20).max(16 << 20)),
+            durability: Durability::None,
+            in_memory_group: false,
             shrink_by: None,
             seconds_limit: size.seconds(300),
         }],
@@ -63,6 +65,8 @@ fn larger_than_memory(size: Size, limit_bytes: u64, times: u64) -> Case {
         phases: Vec::new(),
         place: Place::File,
         memory_limit_bytes: Some(limit),
+        durability: Durability::None,
+        in_memory_group: false,
         shrink_by: None,
         seconds_limit: size.seconds(600),
     }

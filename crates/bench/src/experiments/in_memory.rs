@@ -5,7 +5,7 @@
 //! records.
 
 use super::{Case, Experiment, Figure, GET, INSERT, PAPER_SETS, SCAN_1_50, SCAN_100, Size, phase};
-use crate::cell::{KeyKind, LoadOrder, Operation, Phase, Place};
+use crate::cell::{Durability, KeyKind, LoadOrder, Operation, Phase, Place};
 
 fn case(
     size: Size,
@@ -24,6 +24,8 @@ fn case(
         phases,
         place: Place::Memory,
         memory_limit_bytes: None,
+        durability: Durability::None,
+        in_memory_group: false,
         shrink_by: None,
         seconds_limit: size.seconds(180),
     }

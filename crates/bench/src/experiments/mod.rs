@@ -9,10 +9,11 @@ mod in_memory;
 mod ladder;
 mod leaves;
 mod pools;
+mod products;
 mod space;
 mod structures;
 
-use crate::cell::{Distribution, KeyKind, LoadOrder, Operation, Phase, Place};
+use crate::cell::{Distribution, Durability, KeyKind, LoadOrder, Operation, Phase, Place};
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -78,6 +79,11 @@ pub struct Case {
     pub place: Place,
     /// Bytes of memory that the store may keep.
     pub memory_limit_bytes: Option<u64>,
+    /// What a crash may undo.
+    pub durability: Durability,
+    /// Whether the process is put into a memory cgroup that follows from the limit, where that is possible: the
+    /// system's page cache counts then.
+    pub in_memory_group: bool,
     /// If set, each pair has a number of keys of its own; see [`Case::count_in`].
     pub shrink_by: Option<f64>,
     /// Seconds that a process may take.
@@ -108,6 +114,11 @@ pub fn all(size: Size) -> Vec<Experiment> {
         leaves::ycsb_e(size),
         structures::structures(size),
         structures::skew(size),
+        products::cached(size),
+        products::durable_commits(size),
+        products::space(size),
+        products::put_latency(size),
+        products::updates_beyond_memory(size),
     ]
 }
 
@@ -183,6 +194,7 @@ fn phase(name: &str, operation: Operation, operations: usize) -> Phase {
         threads: 1,
         seed: 1,
         latency: false,
+        seconds: None,
     }
 }
 
@@ -198,6 +210,17 @@ impl Phase {
 
     fn sequential(mut self) -> Phase {
         self.distribution = Distribution::Sequential {};
+        self
+    }
+
+    /// Goes on for so many seconds of the full size, whatever the number of operations, and times each call.
+    fn going_on(mut self, size: Size, full_seconds: f64) -> Phase {
+        self.latency = true;
+        self.seconds = Some(match size {
+            Size::Smoke => 0.05,
+            Size::Small => full_seconds / 5.0,
+            Size::Full => full_seconds,
+        });
         self
     }
 
@@ -241,6 +264,8 @@ fn paper_case(
         phases,
         place: Place::Memory,
         memory_limit_bytes: None,
+        durability: Durability::None,
+        in_memory_group: false,
         shrink_by: None,
         seconds_limit: size.seconds(180),
     }

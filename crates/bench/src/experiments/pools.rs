@@ -6,7 +6,7 @@
 //! for pages. Everything is uniform: what a pool could guess of the next access is not the question.
 
 use super::{Case, Experiment, Figure, GET, PAPER_SETS, SCAN_1_50, SETTLE, Size, phase};
-use crate::cell::{KeyKind, LoadOrder, Phase, Place};
+use crate::cell::{Durability, KeyKind, LoadOrder, Phase, Place};
 
 /// Bytes of key and value beyond memory.
 const VALUE_BYTES: usize = 120;
@@ -36,6 +36,8 @@ pub fn in_memory(size: Size) -> Experiment {
         phases: phases.clone(),
         place: Place::Memory,
         memory_limit_bytes: None,
+        durability: Durability::None,
+        in_memory_group: false,
         shrink_by: None,
         seconds_limit: size.seconds(300),
     };
@@ -76,6 +78,8 @@ fn beyond(size: Size, name: String, count: u64, limit_bytes: u64, phases: Vec<Ph
         phases: before.into_iter().chain(phases).collect(),
         place: Place::File,
         memory_limit_bytes: Some(limit_bytes),
+        durability: Durability::None,
+        in_memory_group: false,
         shrink_by: None,
         seconds_limit: size.seconds(900),
     }

@@ -2,7 +2,7 @@
 //! deletes.
 
 use super::{Case, Experiment, Figure, SETTLE, Size, phase};
-use crate::cell::{KeyKind, LoadOrder, Operation, Phase, Place};
+use crate::cell::{Durability, KeyKind, LoadOrder, Operation, Phase, Place};
 
 fn case(size: Size, name: &str, load_order: LoadOrder, phases: Vec<Phase>) -> Case {
     Case {
@@ -16,6 +16,8 @@ fn case(size: Size, name: &str, load_order: LoadOrder, phases: Vec<Phase>) -> Ca
         phases,
         place: Place::File,
         memory_limit_bytes: Some(size.limit(64 << 20).max(4 << 20)),
+        durability: Durability::None,
+        in_memory_group: false,
         shrink_by: None,
         seconds_limit: size.seconds(300),
     }

@@ -245,7 +245,8 @@ pub(crate) fn find<'a>(rows: &'a [Row], key: &str, value: &str) -> Result<&'a Ro
 #[cfg(test)]
 pub(crate) mod test_cells {
     use crate::cell::{
-        Cell, Distribution, KeyKind, KeySet, LoadOrder, Operation, PROTOCOL, Phase, Place,
+        Cell, Distribution, Durability, KeyKind, KeySet, LoadOrder, Operation, PROTOCOL, Phase,
+        Place,
     };
 
     /// One phase on one thread.
@@ -255,7 +256,16 @@ pub(crate) mod test_cells {
         operations: usize,
     ) -> Phase {
         let name = format!("{operation:?} {distribution:?}");
-        Phase { name, operation, distribution, operations, threads: 1, seed: 5, latency: false }
+        Phase {
+            name,
+            operation,
+            distribution,
+            operations,
+            threads: 1,
+            seed: 5,
+            latency: false,
+            seconds: None,
+        }
     }
 
     /// A cell in memory that loads all of `count` dense keys, in random order.
@@ -271,6 +281,8 @@ pub(crate) mod test_cells {
             phases,
             place: Place::Memory,
             memory_limit_bytes: None,
+            durability: Durability::None,
+            memory_group: None,
             directory: std::env::temp_dir(),
             page_bytes: None,
             seconds_limit: 60,

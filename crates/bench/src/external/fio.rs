@@ -227,6 +227,7 @@ fn latency(nanoseconds: &Value) -> Option<Latency> {
         p99_us: percentile("99.000000")?,
         p999_us: percentile("99.900000")?,
         max_us: us(&nanoseconds["max"])?,
+        histogram: Vec::new(),
     })
 }
 

@@ -14,8 +14,17 @@ use std::time::{Duration, Instant};
 struct Readings {
     moment: Instant,
     cpu: Duration,
-    device: Option<(u64, u64)>,
+    device: Option<DeviceBytes>,
     pages: (Option<u64>, Option<u64>),
+}
+
+/// Bytes that this process made the disk read and write.
+#[derive(Clone, Copy)]
+struct DeviceBytes {
+    read: u64,
+    written: u64,
+    /// Of what was written: taken back before the disk had it.
+    cancelled: u64,
 }
 
 /// The meters of a cell.
@@ -79,8 +88,10 @@ impl Meters {
             cpu_seconds: Some(cpu.saturating_sub(started.cpu).as_secs_f64()),
             memory_bytes: since(status_bytes("VmRSS:"), self.base_bytes),
             file_bytes: Some(allocated_bytes(&self.directory)?),
-            device_read_bytes: since(device.map(|d| d.0), started.device.map(|d| d.0)),
-            device_written_bytes: since(device.map(|d| d.1), started.device.map(|d| d.1)),
+            device_read_bytes: since(device.map(|d| d.read), started.device.map(|d| d.read)),
+            device_written_bytes: device.zip(started.device).map(|(now, then)| {
+                (now.written - then.written).saturating_sub(now.cancelled - then.cancelled)
+            }),
             page_reads: since(pages.0, started.pages.0),
             page_writes: since(pages.1, started.pages.1),
             ..PhaseResult::default()
@@ -102,13 +113,17 @@ fn status_bytes(field: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Bytes that this process made the disk read and write.
-fn device_bytes() -> Option<(u64, u64)> {
+/// The system's account of this process's input and output.
+fn device_bytes() -> Option<DeviceBytes> {
     let io = std::fs::read_to_string("/proc/self/io").ok()?;
     let field = |name: &str| {
         io.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
     };
-    Some((field("read_bytes:")?, field("write_bytes:")?))
+    Some(DeviceBytes {
+        read: field("read_bytes:")?,
+        written: field("write_bytes:")?,
+        cancelled: field("cancelled_write_bytes:")?,
+    })
 }
 
 /// Space that the files under `directory` take on disk.

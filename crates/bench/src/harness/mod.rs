@@ -4,18 +4,19 @@
 //! is the whole program then. Everything is generic, so that a look-up is inlined into the loop
 //! that times it.
 //!
-//! The store is made, loaded and measured by one thread; in a phase each thread has a session of
+//! The first sessions are for loading. The store is made, loaded and measured by one thread; in a phase each thread has a session of
 //! its own.
 
 mod meters;
 mod phase;
 
 use crate::cell::{
-    Cell, CellError, CellResult, EXIT_UNSUPPORTED, LoadOrder, Operation, PROTOCOL, PhaseResult,
-    Place, TreeShape,
+    Cell, CellError, CellResult, Durability, EXIT_UNSUPPORTED, LoadOrder, Operation, PROTOCOL,
+    PhaseResult, Place, TreeShape,
 };
 use crate::checksum::Values;
 use crate::keys::Keys;
+use crate::memory_group;
 pub use meters::Meters;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -38,6 +39,11 @@ pub trait Engine: Sized {
     ///
     /// Errors: `Unsupported` if it cannot be in this place or within such a limit; `Failed`.
     fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError>;
+
+    /// Whether changes can be as durable as that. Without a word of its own: nothing is.
+    fn keeps(durability: Durability) -> bool {
+        durability == Durability::None
+    }
 
     /// Sessions for so many threads that work at the same time.
     ///
@@ -118,6 +124,10 @@ pub trait Session {
 /// Errors: those of the engine; `Failed` if the keys cannot be had. Panics if the engine does.
 pub fn run<E: Engine>(cell: &Cell) -> Result<CellResult, CellError> {
     cell.check().map_err(CellError::Failed)?;
+    if !E::keeps(cell.durability) {
+        let words = format!("its changes cannot be as durable as `{:?}`", cell.durability);
+        return Err(CellError::Unsupported(words));
+    }
     let keys = Keys::of(&cell.keys)?;
     let value_bytes = cell.value_bytes as u64 * keys.len() as u64;
     let record_bytes = keys.bytes(keys.len()) + value_bytes;
@@ -130,6 +140,9 @@ pub fn run<E: Engine>(cell: &Cell) -> Result<CellResult, CellError> {
         LoadOrder::Shuffled => None,
         LoadOrder::Ascending | LoadOrder::Bulk => Some(keys.select(&order)),
     };
+    if let Some(group) = &cell.memory_group {
+        memory_group::join(group).map_err(CellError::Failed)?;
+    }
     // Whatever takes memory from here to the end of loading is the store.
     let mut meters = Meters::new(&cell.directory);
     let mut engine = E::create(cell, record_bytes)?;

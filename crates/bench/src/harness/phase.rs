@@ -11,7 +11,7 @@ use crate::checksum::{Checksum, Values, glance, sum};
 use crate::keys::Keys;
 use hdrhistogram::Histogram;
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A phase and what it works on.
 pub struct Work<'a> {
@@ -143,14 +143,14 @@ impl Work<'_> {
             checksum.add(sum(value));
             found += 1;
         };
-        done.operations = keys.len() as u64;
+        let (done, span) = (&mut *done, self.phase.seconds.map(Duration::from_secs_f64));
         match self.phase.operation {
-            Operation::Get {} => {
-                each::<TIMED, _>(keys.iter(), done, |&at| session.get(self.keys.get(at), &mut add))?
-            }
+            Operation::Get {} => each::<TIMED, _>(keys.iter(), done, span, |&at| {
+                session.get(self.keys.get(at), &mut add)
+            })?,
             Operation::GetMany { group } => {
                 let mut wanted: Vec<&[u8]> = Vec::with_capacity(group);
-                each::<TIMED, _>(keys.chunks(group), done, |numbers| {
+                each::<TIMED, _>(keys.chunks(group), done, None, |numbers| {
                     wanted.clear();
                     wanted.extend(numbers.iter().map(|&at| self.keys.get(at)));
                     session.get_many(&wanted, &mut add)
@@ -158,7 +158,7 @@ impl Work<'_> {
             }
             Operation::Scan { .. } => {
                 let scans = keys.iter().zip(&accesses.sizes);
-                each::<TIMED, _>(scans, done, |(&at, &records)| {
+                each::<TIMED, _>(scans, done, None, |(&at, &records)| {
                     session.scan(self.keys.get(at), records as usize, |key, value| {
                         checksum.add(glance(key, value));
                         found += 1;
@@ -167,7 +167,7 @@ impl Work<'_> {
             }
             Operation::ScanInsert { .. } => {
                 let steps = keys.iter().zip(&accesses.sizes);
-                each::<TIMED, _>(steps, done, |(&at, &records)| {
+                each::<TIMED, _>(steps, done, None, |(&at, &records)| {
                     let key = self.keys.get(at);
                     if records == 0 {
                         return session.put(key, values.of(at, 0));
@@ -178,18 +178,18 @@ impl Work<'_> {
                     })
                 })?;
             }
-            Operation::InsertLast {} => each::<TIMED, _>(keys.iter(), done, |&at| {
+            Operation::InsertLast {} => each::<TIMED, _>(keys.iter(), done, span, |&at| {
                 session.put(self.keys.get(at), values.of(at, 0))
             })?,
-            Operation::Overwrite {} => each::<TIMED, _>(keys.iter(), done, |&at| {
+            Operation::Overwrite {} => each::<TIMED, _>(keys.iter(), done, span, |&at| {
                 session.put(self.keys.get(at), values.of(at, self.generation))
             })?,
             Operation::Delete { .. } => {
-                each::<TIMED, _>(keys.iter(), done, |&at| session.remove(self.keys.get(at)))?;
+                each::<TIMED, _>(keys.iter(), done, span, |&at| session.remove(self.keys.get(at)))?;
             }
             Operation::Mixed { .. } => {
                 let steps = keys.iter().zip(&accesses.sizes);
-                each::<TIMED, _>(steps, done, |(&at, &is_get)| {
+                each::<TIMED, _>(steps, done, None, |(&at, &is_get)| {
                     if is_get == 1 {
                         session.get(self.keys.get(at), &mut add)
                     } else {
@@ -198,6 +198,10 @@ impl Work<'_> {
                 })?;
             }
             Operation::ScanAll {} | Operation::Settle {} => {}
+        }
+        // One record is one operation, also where a call has several; what goes on for some time counts itself.
+        if span.is_none() {
+            done.operations = keys.len() as u64;
         }
         done.found = found;
         done.checksum = checksum;
@@ -223,6 +227,8 @@ impl Work<'_> {
         result.checksum = match self.phase.operation {
             Operation::Mixed { .. } if self.phase.threads > 1 => Some(Checksum(found)),
             Operation::ScanInsert { .. } if self.phase.threads > 1 => None,
+            // How many there were is a matter of speed.
+            _ if self.phase.seconds.is_some() => None,
             _ => Some(checksum),
         };
         result.found = Some(found);
@@ -231,26 +237,39 @@ impl Work<'_> {
     }
 }
 
-/// Calls `work` for each item, and times each call if that was asked for.
+/// Calls `work` for each item, and times each call if that was asked for; with a `span` over and over, until
+/// it is over, and counts the calls.
 #[inline(always)]
 fn each<const TIMED: bool, T>(
-    items: impl Iterator<Item = T>,
+    items: impl Iterator<Item = T> + Clone,
     done: &mut Done,
+    span: Option<Duration>,
     mut work: impl FnMut(T) -> Result<(), CellError>,
 ) -> Result<(), CellError> {
-    for item in items {
-        if TIMED {
-            let started = Instant::now();
-            work(item)?;
-            let nanoseconds = started.elapsed().as_nanos() as u64;
-            if let Some(histogram) = &mut done.nanoseconds {
-                histogram.saturating_record(nanoseconds);
+    if !TIMED {
+        return items.into_iter().try_for_each(work);
+    }
+    let mut timed = |item: T, done: &mut Done| {
+        let started = Instant::now();
+        work(item)?;
+        let ended = Instant::now();
+        if let Some(histogram) = &mut done.nanoseconds {
+            histogram.saturating_record((ended - started).as_nanos() as u64);
+        }
+        Ok::<_, CellError>(ended)
+    };
+    let Some(span) = span else {
+        return items.into_iter().try_for_each(|item| timed(item, done).map(drop));
+    };
+    let end = Instant::now() + span;
+    loop {
+        for item in items.clone() {
+            done.operations += 1;
+            if timed(item, done)? >= end {
+                return Ok(());
             }
-        } else {
-            work(item)?;
         }
     }
-    Ok(())
 }
 
 /// Reads everything in order.
@@ -272,12 +291,46 @@ pub fn count<E: Engine>(engine: &mut E) -> Result<u64, CellError> {
     scan_all(engine).map(|done| done.found)
 }
 
+/// The steps of [`Latency::histogram`].
+const STEP: f64 = 13.0 / 12.0;
+
 fn latency(nanoseconds: &Histogram<u64>) -> Latency {
     let us = |share: f64| nanoseconds.value_at_quantile(share) as f64 / 1e3;
+    let steps = nanoseconds.iter_log(100, STEP);
+    let steps = steps.filter(|step| step.count_since_last_iteration() > 0);
     Latency {
         p50_us: us(0.5),
         p99_us: us(0.99),
         p999_us: us(0.999),
         max_us: nanoseconds.max() as f64 / 1e3,
+        histogram: steps
+            .map(|step| (step.value_iterated_to() as f64 / 1e3, step.count_since_last_iteration()))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_has_every_call_and_its_quantiles() {
+        let mut calls = Histogram::new_with_max(60_000_000_000, 3).unwrap();
+        for nanoseconds in (1..=100_000_u64).map(|at| at * 10) {
+            calls.record(nanoseconds).unwrap();
+        }
+        let latency = latency(&calls);
+        assert!((latency.p50_us - 500.0).abs() < 1.0, "{latency:?}");
+        assert!((latency.max_us - 1000.0).abs() < 1.0, "{latency:?}");
+        let counts: Vec<u64> = latency.histogram.iter().map(|(_, count)| *count).collect();
+        assert_eq!(counts.iter().sum::<u64>(), 100_000);
+        assert!(latency.histogram.is_sorted_by(|a, b| a.0 < b.0), "{latency:?}");
+        assert!(latency.histogram.len() < 130, "{}", latency.histogram.len());
+        // What is at most half as long is half of them, but for a step.
+        let below = |us: f64| {
+            let steps = latency.histogram.iter().filter(|(end, _)| *end <= us);
+            steps.map(|(_, count)| count).sum::<u64>() as f64 / 1e5
+        };
+        assert!(below(500.0) <= 0.501 && below(500.0 * STEP * 1.01) >= 0.5, "{latency:?}");
     }
 }

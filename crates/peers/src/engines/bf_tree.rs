@@ -1,7 +1,8 @@
 //! Bf-Tree: pages on disk or in memory, and above them a circular buffer of small pages that hold
 //! hot and new records.
 //!
-//! Without a write-ahead log. In a file with a small memory limit by direct I/O, so that the buffer is
+//! Without a write-ahead log: its own is written and never synced, and each put waits for that, so cells that ask for
+//! durable or buffered changes are refused. In a file with a small memory limit by direct I/O, so that the buffer is
 //! the only cache; its size is the largest power of two within the cell's limit, which is all that it
 //! takes, and does not count inner nodes and the page table. With a limit that holds everything
 //! several times the system's page cache helps, as it helps LMDB: loading leaves the buffer cold. In
@@ -10,6 +11,7 @@
 //!
 //! The tree is `Send + Sync`; a session's buffer is its own.
 
+use crate::engines::small_limit;
 use ::bf_tree::{
     BfTree, Config, LeafInsertResult, LeafReadResult, ScanReturnField, StorageBackend,
 };
@@ -25,9 +27,6 @@ const INTEGER_KEY_BYTES: usize = 16;
 
 /// The smallest buffer that is any use, in bytes.
 const SMALLEST_BUFFER_BYTES: u64 = 32 << 10;
-
-/// A limit of this many times the records is none.
-const ENOUGH: u64 = 4;
 
 /// A tree.
 pub struct Store {
@@ -67,8 +66,7 @@ impl Engine for Store {
         };
         let mut config = Config::new(path, buffer_bytes);
         config.cb_max_key_len(key_bytes).cb_max_record_size(most_bytes);
-        let is_limited = cell.memory_limit_bytes.is_some_and(|bytes| bytes < ENOUGH * record_bytes);
-        let is_direct = cell.place == Place::File && is_limited;
+        let is_direct = cell.place == Place::File && small_limit(cell, record_bytes).is_some();
         if is_direct {
             config.storage_backend(StorageBackend::StdDirect);
         }

@@ -1,24 +1,26 @@
 //! LMDB by `heed`: one file, mapped into memory, cached by the system's page cache.
 //!
-//! Commits do not wait for the disk (`NO_SYNC`), pages are written by system calls (no
-//! `WRITEMAP`), both as in LMDB's default but for the waiting. There is no memory limit to set: a
-//! limit that does not hold everything several times is refused, unless the cell only asks for space.
+//! Commits do not wait for the disk (`NO_SYNC`: after a crash of the system the file may be damaged), unless the cell
+//! asks for durable ones, which are LMDB's default; pages are written by system calls (no `WRITEMAP`), which is its
+//! default too. There is no memory limit to set: one that does not hold everything several times is refused, unless
+//! the cell is in a memory group, where the page cache counts, or only asks for space. With such a limit the system is
+//! told not to read ahead.
 //!
 //! The environment is `Send + Sync`; a session is one thread's.
 
 use crate::changes::Changes;
-use crate::engines::BATCH;
-use hedgerow_bench::cell::{Cell, CellError, Operation, Phase};
+use crate::engines::{BATCH, small_limit};
+use hedgerow_bench::cell::{Cell, CellError, Distribution, Durability, Operation, Phase};
 use hedgerow_bench::harness::{Engine, Session, ValueBytes};
 use heed::types::Bytes;
-use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, PutFlags, RoTxn, WithoutTls};
+use heed::{
+    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, PutFlags, RoTxn,
+    WithoutTls,
+};
 use std::collections::BTreeMap;
 
 /// Threads that may read at the same time.
 const MOST_READERS: u32 = 256;
-
-/// A limit of this many times the records is none.
-const ENOUGH: u64 = 4;
 
 /// Address space beyond what the records need, in bytes.
 const SPARE_MAP_BYTES: u64 = 4 << 30;
@@ -29,6 +31,7 @@ type Records = Database<'static, Bytes, Bytes>;
 pub struct Store<const OPERATIONS: usize> {
     env: Env<WithoutTls>,
     records: Records,
+    is_synced: bool,
     is_loaded: bool,
 }
 
@@ -44,15 +47,20 @@ pub struct Access<'a, const OPERATIONS: usize> {
 /// Whether the cache decides how fast a phase is.
 fn reads(phase: &Phase) -> bool {
     use Operation::{Delete, InsertLast, Overwrite, Settle};
-    !matches!(phase.operation, Settle {} | Overwrite {} | Delete { .. } | InsertLast {})
+    let in_order = phase.distribution == Distribution::Sequential {};
+    match phase.operation {
+        Settle {} | Delete { .. } | InsertLast {} => false,
+        Overwrite {} => !in_order,
+        _ => true,
+    }
 }
 
 impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
     type Session<'a> = Access<'a, OPERATIONS>;
 
     fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError> {
-        let is_limited = cell.memory_limit_bytes.is_some_and(|bytes| bytes < ENOUGH * record_bytes);
-        if is_limited && cell.phases.iter().any(reads) {
+        let is_limited = small_limit(cell, record_bytes).is_some();
+        if is_limited && cell.memory_group.is_none() && cell.phases.iter().any(reads) {
             return Err(CellError::Unsupported("the page cache has no limit".into()));
         }
         // Half-full pages, and old ones that readers keep; the file is only as long as it is used.
@@ -63,6 +71,10 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
         // SAFETY: without syncing, a crash of the system may damage the file; it is made for this
         // cell and thrown away after it.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
+        if is_limited {
+            // SAFETY: reading ahead or not is a matter of speed.
+            unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_READ_AHEAD) };
+        }
         // SAFETY: the directory is this cell's own, so nothing else changes or maps the file while
         // it is mapped here, and it is on a local disk.
         let env = unsafe { options.open(&cell.directory) }.map_err(CellError::failed)?;
@@ -74,12 +86,23 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
             let created = created.map_err(|error: heed::Error| CellError::failed(error))?;
             created.commit().ok_or_else(|| CellError::failed("the database was not made"))?
         };
-        Ok(Store { env, records, is_loaded: false })
+        let is_synced = cell.durability == Durability::Sync;
+        Ok(Store { env, records, is_synced, is_loaded: false })
+    }
+
+    fn keeps(_durability: Durability) -> bool {
+        true
     }
 
     fn sessions(&mut self, threads: usize) -> Result<Vec<Access<'_, OPERATIONS>>, CellError> {
         // The first session is for loading.
         let operations = if self.is_loaded { OPERATIONS } else { BATCH };
+        if self.is_loaded && self.is_synced {
+            self.env.force_sync().map_err(CellError::failed)?;
+            // SAFETY: no transaction is open: sessions borrow the environment's store, and there are none.
+            unsafe { self.env.set_flags(EnvFlags::NO_SYNC, FlagSetMode::Disable) }
+                .map_err(CellError::failed)?;
+        }
         self.is_loaded = true;
         let (env, records) = (&self.env, self.records);
         let access = |_| Access { env, records, changes: Changes::new(operations), reading: None };
@@ -113,9 +136,10 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
 
     fn facts(&self) -> BTreeMap<String, String> {
         let version = heed::lmdb_version();
+        let sync = if self.is_synced { "synced" } else { "NO_SYNC" };
         let facts = [
             ("version", format!("LMDB {}.{}.{}", version.major, version.minor, version.patch)),
-            ("settings", "NO_SYNC, no WRITEMAP, no thread-local readers".to_owned()),
+            ("settings", format!("{sync}, no WRITEMAP, no thread-local readers")),
             ("operations_a_transaction", OPERATIONS.to_string()),
         ];
         facts.map(|(name, fact)| (name.to_owned(), fact)).into()

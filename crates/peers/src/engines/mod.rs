@@ -1,29 +1,52 @@
 //! The stores, one file each; [`run`] is the one place that lists them.
 //!
-//! Nothing waits for the disk ("durability off"), as a Hedgerow between two checkpoints. A store
-//! that works by transactions has two names: under the plain one each operation of a phase is a
-//! transaction, under `-batch` a thousand operations are. Loading takes a thousand a transaction in
-//! both.
+//! Nothing waits for the disk unless the cell asks for it; how durable changes are otherwise stands at the head of
+//! each file. A store that works by transactions has two names: under the plain one each operation of a phase is a
+//! transaction, under `-batch` a thousand operations are. Loading takes a thousand a transaction in all
+//! of them, and waits for no disk.
 
 mod bf_tree;
+mod fjall;
 mod lmdb;
 mod redb;
+mod rocksdb;
+mod rocksdb_c;
 mod skip_map;
+mod sqlite;
 mod tree_index;
 
 use hedgerow_bench::cell::{Cell, CellError, CellResult};
 use hedgerow_bench::harness;
 
 /// Names of the competitors.
-pub const NAMES: [&str; 7] =
-    ["lmdb", "lmdb-batch", "redb", "redb-batch", "bf-tree", "crossbeam-skipmap", "scc-treeindex"];
+pub const NAMES: [&str; 11] = [
+    "lmdb",
+    "lmdb-batch",
+    "redb",
+    "redb-batch",
+    "bf-tree",
+    "crossbeam-skipmap",
+    "scc-treeindex",
+    "rocksdb",
+    "fjall",
+    "sqlite",
+    "sqlite-batch",
+];
 
 /// Operations of a large transaction.
 const BATCH: usize = 1000;
 
+/// A limit of this many times the records is none.
+const ENOUGH: u64 = 4;
+
+/// The cell's memory limit, if it does not hold everything several times.
+fn small_limit(cell: &Cell, record_bytes: u64) -> Option<u64> {
+    cell.memory_limit_bytes.filter(|bytes| *bytes < ENOUGH * record_bytes)
+}
+
 /// Runs `cell` on the competitor that it names.
 ///
-/// Errors: `Failed` for a name that is not in [`NAMES`]; those of [`harness::run`].
+/// Errors: `Failed` for a name that is neither in [`NAMES`] nor one of `hedgerow-bench`; those of [`harness::run`].
 pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
     match cell.competitor.as_str() {
         "lmdb" => harness::run::<lmdb::Store<1>>(cell),
@@ -33,6 +56,14 @@ pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
         "bf-tree" => harness::run::<bf_tree::Store>(cell),
         "crossbeam-skipmap" => harness::run::<skip_map::Map>(cell),
         "scc-treeindex" => harness::run::<tree_index::Tree>(cell),
+        "rocksdb" => harness::run::<rocksdb::Store>(cell),
+        "fjall" => harness::run::<fjall::Store>(cell),
+        "sqlite" => harness::run::<sqlite::Store<1>>(cell),
+        "sqlite-batch" => harness::run::<sqlite::Store<BATCH>>(cell),
+        // So that this program alone can run an experiment.
+        name if hedgerow_bench::engines::NAMES.contains(&name) => {
+            hedgerow_bench::engines::run(cell)
+        }
         other => Err(CellError::Failed(format!("there is no competitor `{other}` here"))),
     }
 }
@@ -41,7 +72,7 @@ pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
 mod tests {
     use super::*;
     use hedgerow_bench::cell::{
-        Distribution, KeyKind, KeySet, LoadOrder, Operation, PROTOCOL, Phase, Place,
+        Distribution, Durability, KeyKind, KeySet, LoadOrder, Operation, PROTOCOL, Phase, Place,
     };
 
     fn phase(operation: Operation, threads: usize) -> Phase {
@@ -53,6 +84,7 @@ mod tests {
             threads,
             seed: 7,
             latency: false,
+            seconds: None,
         }
     }
 
@@ -81,10 +113,21 @@ mod tests {
             ],
             place: Place::Memory,
             memory_limit_bytes: None,
+            durability: Durability::None,
+            memory_group: None,
             directory: directory.to_owned(),
             page_bytes: None,
             seconds_limit: 60,
         }
+    }
+
+    /// What is equal where the work is: checksum and records found of each phase, and records at the end.
+    type Sums = (Vec<(Option<hedgerow_bench::checksum::Checksum>, Option<u64>)>, u64);
+
+    fn sums(cell: &Cell) -> Result<Sums, CellError> {
+        let result = run(cell)?;
+        let of = |phase: &hedgerow_bench::cell::PhaseResult| (phase.checksum, phase.found);
+        Ok((result.phases.iter().map(of).collect(), result.records))
     }
 
     /// All stores do the same work as Hedgerow: the sums of what they read are equal.
@@ -94,16 +137,44 @@ mod tests {
             let sums = |competitor: &str| {
                 let directory = tempfile::tempdir().unwrap();
                 let cell = cell(competitor, directory.path(), order);
-                let ours = hedgerow_bench::engines::NAMES.contains(&competitor);
-                let run = if ours { hedgerow_bench::engines::run } else { run };
-                let result = run(&cell).unwrap_or_else(|error| panic!("{competitor}: {error}"));
-                let of = |phase: &hedgerow_bench::cell::PhaseResult| (phase.checksum, phase.found);
-                (result.phases.iter().map(of).collect::<Vec<_>>(), result.records)
+                sums(&cell).unwrap_or_else(|error| panic!("{competitor}: {error}"))
             };
             let expected = sums("hedgerow");
             assert!(expected.0.iter().any(|(_, found)| found.is_some_and(|found| found > 0)));
             for name in NAMES {
                 assert_eq!(sums(name), expected, "{name}, {order:?}");
+            }
+        }
+    }
+
+    /// The same with changes that are logged, or on the disk one by one, in files; who cannot is not asked.
+    #[test]
+    fn durable_changes_are_the_same_work() {
+        let products = ["lmdb", "redb", "rocksdb", "fjall", "sqlite", "sqlite-batch"];
+        for durability in [Durability::Buffered, Durability::Sync] {
+            let sums = |competitor: &str| {
+                let directory = tempfile::tempdir().unwrap();
+                let mut cell = cell(competitor, directory.path(), LoadOrder::Shuffled);
+                cell.place = Place::File;
+                cell.durability = durability;
+                // Each change may be a wait for the disk.
+                (cell.keys.count, cell.load_count) = (1_100, 1_000);
+                cell.phases.iter_mut().for_each(|phase| phase.operations = 100);
+                let overwrite =
+                    cell.phases.iter_mut().find(|p| p.operation == Operation::Overwrite {});
+                overwrite.unwrap().threads = 8;
+                cell.phases.insert(0, phase(Operation::Settle {}, 1));
+                sums(&cell)
+            };
+            let expected = sums("hedgerow").unwrap();
+            for name in NAMES {
+                match sums(name) {
+                    Ok(sums) => assert_eq!(sums, expected, "{name}, {durability:?}"),
+                    Err(CellError::Unsupported(why)) => {
+                        assert!(!products.contains(&name), "{name}: {why}");
+                    }
+                    Err(error) => panic!("{name}: {error}"),
+                }
             }
         }
     }

@@ -1,8 +1,10 @@
 //! redb: one file and a cache of its own, all in Rust.
 //!
-//! Commits are not durable (`Durability::None`), so that nothing need reach the file before
-//! `settle`; what is not in the file stays in memory, whatever the size of the cache. The cache holds
-//! everything several times unless the cell has a limit.
+//! Commits are durable (`Durability::Immediate`) if the cell asks for that. Else they are not (`Durability::None`), so
+//! that nothing need reach the file before `settle`, and what is not in the file stays in memory, whatever the size
+//! of the cache; but of buffered ones the first that comes 100 ms after the last durable one is durable, and all before
+//! it with it, because redb does nothing by itself. The cache holds everything several times unless the cell has a
+//! limit.
 //!
 //! The database is `Send + Sync`; a session is one thread's.
 
@@ -12,15 +14,20 @@ use ::redb::{
     Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTableMetadata, TableDefinition,
     WriteTransaction,
 };
-use hedgerow_bench::cell::{Cell, CellError};
+use hedgerow_bench::cell::{Cell, CellError, Durability as Asked};
 use hedgerow_bench::harness::{Engine, Session, ValueBytes};
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The one table.
 const RECORDS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("bench");
 
 /// Bytes of the cache beyond what the records need.
 const SPARE_BYTES: u64 = 64 << 20;
+
+/// How old a buffered commit gets before it is durable, as long as there are others after it.
+const BUFFERED_FOR: Duration = Duration::from_millis(100);
 
 /// Bytes of a page; redb has no choice.
 const PAGE_BYTES: u64 = 4096;
@@ -31,22 +38,50 @@ type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
 /// A database with one table. `OPERATIONS`: of a transaction, after loading.
 pub struct Store<const OPERATIONS: usize> {
     database: Database,
+    pace: Pace,
     cache_bytes: usize,
     is_loaded: bool,
+}
+
+/// Which commits are durable.
+struct Pace {
+    asked: Asked,
+    /// When the last durable one was begun.
+    last: Mutex<Instant>,
+}
+
+impl Pace {
+    /// How durable the next commit is.
+    fn next(&self, is_loading: bool) -> Durability {
+        match self.asked {
+            Asked::Sync if !is_loading => Durability::Immediate,
+            Asked::None => Durability::None,
+            Asked::Sync | Asked::Buffered => {
+                let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                if last.elapsed() < BUFFERED_FOR {
+                    return Durability::None;
+                }
+                *last = Instant::now();
+                Durability::Immediate
+            }
+        }
+    }
 }
 
 /// One thread's access.
 pub struct Access<'a, const OPERATIONS: usize> {
     database: &'a Database,
+    pace: &'a Pace,
+    is_loading: bool,
     changes: Changes,
     /// The table in a transaction that reads, and how many more operations it is for.
     reading: Option<(Table, usize)>,
 }
 
 /// A transaction of this store that changes something.
-fn write(database: &Database) -> Result<WriteTransaction, CellError> {
+fn write(database: &Database, durability: Durability) -> Result<WriteTransaction, CellError> {
     let mut transaction = database.begin_write().map_err(CellError::failed)?;
-    transaction.set_durability(Durability::None).map_err(CellError::failed)?;
+    transaction.set_durability(durability).map_err(CellError::failed)?;
     Ok(transaction)
 }
 
@@ -61,18 +96,26 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
             .create(cell.directory.join("bench.redb"))
             .map_err(CellError::failed)?;
         // Readers cannot make the table.
-        let transaction = write(&database)?;
+        let transaction = write(&database, Durability::None)?;
         transaction.open_table(RECORDS).map_err(CellError::failed)?;
         transaction.commit().map_err(CellError::failed)?;
-        Ok(Store { database, cache_bytes, is_loaded: false })
+        let pace = Pace { asked: cell.durability, last: Mutex::new(Instant::now()) };
+        Ok(Store { database, pace, cache_bytes, is_loaded: false })
+    }
+
+    fn keeps(_durability: Asked) -> bool {
+        true
     }
 
     fn sessions(&mut self, threads: usize) -> Result<Vec<Access<'_, OPERATIONS>>, CellError> {
         // The first session is for loading.
-        let operations = if self.is_loaded { OPERATIONS } else { BATCH };
-        self.is_loaded = true;
-        let database = &self.database;
-        let access = |_| Access { database, changes: Changes::new(operations), reading: None };
+        let is_loading = !std::mem::replace(&mut self.is_loaded, true);
+        let operations = if is_loading { BATCH } else { OPERATIONS };
+        let (database, pace) = (&self.database, &self.pace);
+        let access = |_| {
+            let changes = Changes::new(operations);
+            Access { database, pace, is_loading, changes, reading: None }
+        };
         Ok((0..threads).map(access).collect())
     }
 
@@ -81,7 +124,7 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
         records: impl Iterator<Item = (&'k [u8], ValueBytes)>,
     ) -> Result<(), CellError> {
         self.is_loaded = true;
-        let transaction = write(&self.database)?;
+        let transaction = write(&self.database, Durability::None)?;
         {
             let mut table = transaction.open_table(RECORDS).map_err(CellError::failed)?;
             for (key, value) in records {
@@ -107,8 +150,13 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
     }
 
     fn facts(&self) -> BTreeMap<String, String> {
+        let settings = match self.pace.asked {
+            Asked::Sync => "Durability::Immediate",
+            Asked::Buffered => "Durability::Immediate once in 100 ms, else None",
+            Asked::None => "Durability::None",
+        };
         let facts = [
-            ("settings", "Durability::None".to_owned()),
+            ("settings", settings.to_owned()),
             ("cache_bytes", self.cache_bytes.to_string()),
             ("operations_a_transaction", OPERATIONS.to_string()),
         ];
@@ -125,7 +173,7 @@ impl<const OPERATIONS: usize> Access<'_, OPERATIONS> {
     /// Makes the changes that wait.
     fn commit(&mut self) -> Result<(), CellError> {
         self.reading = None;
-        let transaction = write(self.database)?;
+        let transaction = write(self.database, self.pace.next(self.is_loading))?;
         {
             let mut table = transaction.open_table(RECORDS).map_err(CellError::failed)?;
             for (key, value) in self.changes.iter() {
