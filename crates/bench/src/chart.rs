@@ -209,9 +209,14 @@ fn draw_curves(caption: &str, curves: &[Curve], svg: &mut String) -> Result<bool
         .draw()?;
     for (at, curve) in curves.iter().enumerate() {
         let colour = COLOURS[at % COLOURS.len()];
-        let start = curve.slower.first().map(|(time, _)| (*time, ALL_CALLS));
-        let steps = curve.slower.iter().map(|(time, calls)| (*time, calls.max(FEWEST_CALLS)));
-        let points: Vec<(f64, f64)> = start.into_iter().chain(steps).collect();
+        // Between two steps of the histogram there were no calls: as many took longer than either.
+        let mut points = Vec::with_capacity(2 * curve.slower.len());
+        let mut above = ALL_CALLS;
+        for &(time, calls) in &curve.slower {
+            points.push((time, above));
+            above = calls.max(FEWEST_CALLS);
+            points.push((time, above));
+        }
         chart
             .draw_series([PathElement::new(points, colour.stroke_width(2))])?
             .label(curve.competitor.as_str())
@@ -219,7 +224,7 @@ fn draw_curves(caption: &str, curves: &[Curve], svg: &mut String) -> Result<bool
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(SeriesLabelPosition::LowerLeft)
         .background_style(WHITE.mix(0.85))
         .border_style(BLACK.mix(0.2))
         .label_font((FONT, 13))

@@ -88,7 +88,7 @@ pub fn durable_commits(size: Size) -> Experiment {
 
 /// What files take with a log, as they are and when everything is done that can be.
 pub fn space(size: Size) -> Experiment {
-    let mut case = case(size, 1_000_000, 64 << 20);
+    let mut case = case(size, 1_000_000, 512 << 20);
     let records = case.count;
     case.phases = vec![
         settle("loaded, settled"),
@@ -148,5 +148,32 @@ pub fn updates_beyond_memory(size: Size) -> Experiment {
         competitors: ONE_BY_ONE,
         skips: &[],
         cases: vec![case],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stores that live from the page cache have no limit of their own: a limit is either so large that it is none, or
+    /// holds for the page cache as well.
+    #[test]
+    fn limits_are_none_or_hold_for_the_page_cache() {
+        for size in [Size::Smoke, Size::Small, Size::Full] {
+            let experiments = [
+                cached(size),
+                durable_commits(size),
+                space(size),
+                put_latency(size),
+                updates_beyond_memory(size),
+            ];
+            for case in experiments.iter().flat_map(|experiment| &experiment.cases) {
+                let records = (case.count * (8 + case.value_bytes)) as u64;
+                let limit = case.memory_limit_bytes.unwrap();
+                let is_none = limit >= 4 * records;
+                assert_ne!(is_none, case.in_memory_group, "{}: {limit} of {records}", case.name);
+                assert!(is_none || (records + 100) / limit >= TIMES, "{}", case.name);
+            }
+        }
     }
 }
