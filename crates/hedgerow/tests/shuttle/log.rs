@@ -112,11 +112,18 @@ fn after_steps(writer: u64, steps: u64) -> Vec<(u64, Option<u64>)> {
     (0..MEMBERS - 1).map(member).chain([(number_of(writer, MEMBERS - 1), last)]).collect()
 }
 
-fn write_batches(db: &Database, keyspace: &Keyspace, writer: u64, progress: &Progress) {
+/// `alone`: batches one right after the other, so that those of two writers overlap at a cut.
+fn write_batches(
+    db: &Database,
+    keyspace: &Keyspace,
+    writer: u64,
+    progress: &Progress,
+    alone: bool,
+) {
     let last = key_of(number_of(writer, MEMBERS - 1));
     for round in 1..=ROUNDS {
         let step = 2 * round - 1;
-        let sync = thread_rng().gen_bool(0.3);
+        let sync = !alone && thread_rng().gen_bool(0.3);
         let mut batch = WriteBatch::new();
         if sync {
             batch.set_durability(Durability::Sync);
@@ -127,13 +134,16 @@ fn write_batches(db: &Database, keyspace: &Keyspace, writer: u64, progress: &Pro
         }
         batch.remove(keyspace, &last).unwrap();
         progress.begun.store(step, Ordering::Relaxed);
-        if thread_rng().gen_bool(0.5) {
+        if !alone && thread_rng().gen_bool(0.5) {
             // So that there is nothing to remove: that has to be known, too.
             keyspace.remove(&last).unwrap();
         }
         db.write(&batch).unwrap();
         if sync {
             progress.durable.store(step, Ordering::Relaxed);
+        }
+        if alone {
+            continue;
         }
         progress.begun.store(step + 1, Ordering::Relaxed);
         let handle = keyspace.clone().with_durability(Durability::Sync);
@@ -147,15 +157,17 @@ fn a_batch_is_there_whole_or_not_at_all() {
     check(|| {
         let (disk, db, keyspace) = open(&logged());
         let progress: Arc<[Progress; WRITERS as usize]> = Arc::default();
+        let alone = thread_rng().gen_bool(0.5);
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
                 let (db, keyspace, progress) = (db.clone(), keyspace.clone(), progress.clone());
-                let write =
-                    move || write_batches(&db, &keyspace, writer, &progress[writer as usize]);
+                let write = move || {
+                    write_batches(&db, &keyspace, writer, &progress[writer as usize], alone);
+                };
                 spawn_named("writer", write).unwrap()
             })
             .collect();
-        for _ in 0..thread_rng().gen_range(0..40) {
+        for _ in 0..thread_rng().gen_range(0..if alone { 400 } else { 40 }) {
             yield_now();
         }
         if thread_rng().gen_bool(0.7) {
@@ -182,6 +194,9 @@ fn a_batch_is_there_whole_or_not_at_all() {
             let (durable, begun) = (durable[writer as usize], begun[writer as usize]);
             let last = number_of(writer, MEMBERS - 1);
             let is = |steps: u64| {
+                if alone && steps > 0 && steps % 2 == 0 {
+                    return false;
+                }
                 let mut state = after_steps(writer, steps).into_iter();
                 // The removal before a batch may be there without it.
                 let removed_before = steps % 2 == 0 && steps < begun;
