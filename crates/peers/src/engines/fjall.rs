@@ -2,14 +2,14 @@
 //!
 //! Its defaults, which have LZ4 and bloom filters. With a limit that does not hold everything several
 //! times: half of it for the block cache, and memtables of an eighth; else all of it for the cache, and
-//! memtables of 64 MiB beside it. A durable change is one after which the journal is persisted by `SyncData`;
+//! memtables of 64 MiB beside it. In a memory group both are half of that. A durable change is one after which the journal is persisted by `SyncData`;
 //! a buffered one is in the system's hands, as is one of which nothing is asked: the journal cannot be
 //! left out.
 //!
 //! The database is `Send + Sync`; a session is one thread's.
 
 use crate::changes::Changes;
-use crate::engines::{BATCH, small_limit};
+use crate::engines::{BATCH, small_limit_of_caches};
 use ::fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use hedgerow_bench::cell::{Cell, CellError, Durability};
 use hedgerow_bench::harness::{Engine, Session};
@@ -45,7 +45,7 @@ impl Engine for Store {
     type Session<'a> = Access<'a>;
 
     fn create(cell: &Cell, record_bytes: u64) -> Result<Store, CellError> {
-        let small = small_limit(cell, record_bytes);
+        let small = small_limit_of_caches(cell, record_bytes);
         let all = cell.memory_limit_bytes.unwrap_or(4 * record_bytes + MEMTABLE_BYTES);
         let cache_bytes = small.map_or(all, |limit| limit / 2);
         let memtable_bytes =

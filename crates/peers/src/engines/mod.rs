@@ -44,6 +44,13 @@ fn small_limit(cell: &Cell, record_bytes: u64) -> Option<u64> {
     cell.memory_limit_bytes.filter(|bytes| *bytes < ENOUGH * record_bytes)
 }
 
+/// As [`small_limit`], for stores whose caches are not all that they take: in a memory group, where whoever takes more
+/// is killed, half of it.
+fn small_limit_of_caches(cell: &Cell, record_bytes: u64) -> Option<u64> {
+    let limit = small_limit(cell, record_bytes)?;
+    Some(if cell.memory_group.is_some() { limit / 2 } else { limit })
+}
+
 /// Runs `cell` on the competitor that it names.
 ///
 /// Errors: `Failed` for a name that is neither in [`NAMES`] nor one of `hedgerow-bench`; those of [`harness::run`].

@@ -4,12 +4,12 @@
 //! that nothing need reach the file before `settle`, and what is not in the file stays in memory, whatever the size
 //! of the cache; but of buffered ones the first that comes 100 ms after the last durable one is durable, and all before
 //! it with it, because redb does nothing by itself. The cache holds everything several times unless the cell has a
-//! limit.
+//! limit; in a memory group it is half of a small one.
 //!
 //! The database is `Send + Sync`; a session is one thread's.
 
 use crate::changes::Changes;
-use crate::engines::BATCH;
+use crate::engines::{BATCH, small_limit_of_caches};
 use ::redb::{
     Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTableMetadata, TableDefinition,
     WriteTransaction,
@@ -89,7 +89,8 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
     type Session<'a> = Access<'a, OPERATIONS>;
 
     fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError> {
-        let cache_bytes = cell.memory_limit_bytes.unwrap_or(4 * record_bytes + SPARE_BYTES);
+        let all = cell.memory_limit_bytes.unwrap_or(4 * record_bytes + SPARE_BYTES);
+        let cache_bytes = small_limit_of_caches(cell, record_bytes).unwrap_or(all);
         let cache_bytes = usize::try_from(cache_bytes).map_err(CellError::failed)?;
         let database = Database::builder()
             .set_cache_size(cache_bytes)
