@@ -3,7 +3,9 @@
 //! Each command's own arguments are declared beside it; here is what they share. Wrong arguments end
 //! with exit code 2 before any store is touched.
 
-use crate::commands::{count, del, dump, get, load, pages, put, scan, stat, tour, verify};
+use crate::commands::{
+    backup, count, del, dump, get, load, pages, put, restore, scan, stat, tour, verify,
+};
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hedgerow::{LeafLayout, LeafPolicy};
@@ -17,7 +19,8 @@ Exit codes:
   5 the store is open elsewhere   6 store or dump needs a newer version of this tool
   130 interrupted
 
-load, put and del write to a store, and tour to one of its own; the others open it read-only.";
+load, put and del write to a store, and tour to one of its own; the others open it read-only (backup
+only if it was closed, else it replays the log first). backup and restore make a new file.";
 
 /// An embedded ordered key-value store: load, look up, scan, inspect and check store files.
 #[derive(Debug, Parser)]
@@ -125,6 +128,10 @@ pub enum Command {
     Pages(pages::PagesArgs),
     /// Check a whole store for damage
     Verify(verify::VerifyArgs),
+    /// Copy a store to a new file, without the free space in it
+    Backup(backup::BackupArgs),
+    /// Check a backup and make a store of it
+    Restore(restore::RestoreArgs),
 }
 
 /// The part of a keyspace that `scan` and `count` work on.

@@ -50,5 +50,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Dump(args) => commands::dump::run(common, args),
         Command::Pages(args) => commands::pages::run(common, args),
         Command::Verify(args) => commands::verify::run(common, args),
+        Command::Backup(args) => commands::backup::run(common, args),
+        Command::Restore(args) => commands::restore::run(common, args),
     }
 }

@@ -3,12 +3,12 @@
 use crate::args::{Common, LeafArgs, RangeArgs};
 use crate::failure::Failure;
 use crate::interrupt;
-use hedgerow::{Database, Error, Keyspace, Options, Range};
+use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Range};
 use std::ops::Bound;
 use std::path::Path;
 
 /// Options from the arguments that all commands take.
-fn options(common: &Common) -> Options {
+pub fn options(common: &Common) -> Options {
     match common.memory_limit {
         Some(bytes) => Options::new().memory_limit_bytes(bytes),
         None => Options::new(),
@@ -28,6 +28,15 @@ pub fn failed(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
         let text = error.to_string();
         let says_so = text.starts_with("cannot ") && text.contains(&path);
         Failure::Engine(if says_so { String::new() } else { doing }, error)
+    }
+}
+
+/// As [`failed`], for what makes another file out of the store: after Ctrl-C there is none.
+pub fn copying(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
+    let failed = failed(doing, path);
+    move |error| match error.kind() {
+        ErrorKind::Cancelled => Failure::Interrupted("nothing was made".to_owned()),
+        _ => failed(error),
     }
 }
 

@@ -79,6 +79,8 @@ pub enum ErrorKind {
     Unknown,
     /// A bounded wait ended without success.
     Timeout,
+    /// The caller's own progress function said to stop.
+    Cancelled,
     /// The handle was closed.
     Closed,
 }

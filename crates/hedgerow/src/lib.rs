@@ -68,6 +68,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use node::{LeafLayout, LeafPolicy};
 pub use page::AdaptationValues;
 pub use storage::IoEngine;
-pub use store::{DEFAULT_PAGE_BYTES, Replayed, SpaceReport, VerifyFinding, VerifyReport};
+pub use store::{
+    BackupReport, DEFAULT_PAGE_BYTES, Replayed, SpaceReport, VerifyFinding, VerifyReport,
+};
 pub use tree::{LayoutStats, LevelStats, Swap, TreeStats, Value};
 pub use types::{Lsn, PageId};

@@ -8,6 +8,10 @@ use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::{CallKind, Fault};
 use hedgerow::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, Options, WriteBatch};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn logged() -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(512);
@@ -146,6 +150,41 @@ fn large_batches_find_room_in_any_log() {
         assert_eq!(db.keyspace("robins").unwrap().count().unwrap(), records);
         db.close().unwrap();
     }
+}
+
+/// A backup is a checkpoint, and has no log that could finish a batch.
+#[test]
+fn a_backup_has_every_batch_whole() {
+    let disk = SimDisk::new(1);
+    let options = logged().memory_limit_bytes(512 << 10).background_checkpoints(true);
+    let db = open(&options, &disk, OpenHow::New).unwrap();
+    db.write(&batch_of(&db, 0..60, &[0])).unwrap();
+    let done = AtomicBool::new(false);
+    let backups = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0.. {
+                db.write(&batch_of(&db, 0..60, &[round as u8; 50])).unwrap();
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let backups: Vec<_> = (0..20).map(|n| format!("/data/backup-{n}")).collect();
+        for path in &backups {
+            db.backup(path, |_| ControlFlow::Continue(())).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        backups
+    });
+    let mut seen = BTreeSet::new();
+    for path in backups {
+        let copy = options.on_disk(&disk, Path::new(&path), OpenHow::ReadOnly).unwrap();
+        let values: BTreeSet<_> = contents(&copy).unwrap()["robins"].values().cloned().collect();
+        assert_eq!(values.len(), 1, "{path}: {values:?}");
+        seen.extend(values);
+    }
+    println!("{} states", seen.len());
+    assert!(seen.len() > 1, "batches were written meanwhile");
 }
 
 /// What changes no page fills the log all the same, and a checkpoint empties it.

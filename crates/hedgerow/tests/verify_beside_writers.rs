@@ -1,5 +1,5 @@
-//! Verification keeps writers out while it reads. Those that it keeps out have been admitted to a tiny
-//! pool before it, and must not keep it out in turn: for both sides to wait was a deadlock.
+//! Verification beside as many writers as a tiny pool admits: neither keeps the other out for ever. (When it kept
+//! writers out while it read, those that had been admitted before kept it out in turn, a deadlock.)
 #![allow(missing_docs, clippy::disallowed_methods, reason = "tests use real threads")]
 
 use hedgerow::Options;

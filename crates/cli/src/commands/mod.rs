@@ -1,5 +1,6 @@
 //! The commands of the tool, one file each: its arguments, and `run`.
 
+pub mod backup;
 pub mod count;
 pub mod del;
 pub mod dump;
@@ -7,6 +8,7 @@ pub mod get;
 pub mod load;
 pub mod pages;
 pub mod put;
+pub mod restore;
 pub mod scan;
 pub mod stat;
 pub mod tour;

@@ -3,6 +3,7 @@
 
 mod harness;
 
+mod backup;
 mod count;
 mod del;
 mod dump;

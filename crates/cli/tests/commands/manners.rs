@@ -36,6 +36,8 @@ fn wrong_arguments_are_exit_code_2_and_touch_nothing() {
         &["put", &store, "k", "v", "--format", "xml"],
         &["put", &store, "k", "\\"],
         &["scan", &store, "--limit", "-1"],
+        &["backup", &store],
+        &["restore", &store],
         &["scan", &store, "--no-such-option"],
     ] {
         let done = run(args).code(2).stdout("");
@@ -50,9 +52,10 @@ fn help_and_version_are_data() {
     for word in ["tour", "load", "verify", "Exit codes", "\\xNN"] {
         assert!(help.text().contains(word), "{word}");
     }
-    for name in
-        ["tour", "load", "get", "put", "del", "scan", "count", "stat", "dump", "pages", "verify"]
-    {
+    for name in [
+        "tour", "load", "get", "put", "del", "scan", "count", "stat", "dump", "pages", "verify",
+        "backup", "restore",
+    ] {
         let help = run(&[name, "--help"]).code(0).silent();
         assert!(help.text().contains("--memory-limit"), "{name}");
     }

@@ -18,6 +18,7 @@ mod hand_over;
 mod paging;
 mod pool;
 mod read_ahead;
+mod resident;
 mod retire;
 mod session;
 mod table;

@@ -15,11 +15,14 @@ use crate::database::options::{Durability, Options};
 use crate::database::stats::Stats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{Disk, RealDisk};
-use crate::store::{OpenHow, Replayed, SpaceReport, Store, StoreOptions, VerifyReport};
+use crate::store::{
+    BackupReport, OpenHow, Replayed, SpaceReport, Store, StoreOptions, VerifyReport, restore,
+};
 use crate::types::Lsn;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// A log of less would stop for a checkpoint all the time.
@@ -29,6 +32,8 @@ const MIN_LOG_LIMIT_BYTES: u64 = 4 << 20;
 pub(super) struct Inner {
     pub(super) store: Store,
     pub(super) durability: Durability,
+    /// Where the store lies; `None` in memory.
+    disk: Option<Arc<dyn Disk>>,
     closed: AtomicBool,
 }
 
@@ -87,7 +92,7 @@ impl Options {
 
     /// A database that lives in memory alone, inside of the memory limit; it ends with its handles.
     pub fn in_memory(&self) -> Result<Database> {
-        Database::new(self, Store::in_memory(&self.store_options())?)
+        Database::new(self, Store::in_memory(&self.store_options())?, None)
     }
 
     /// A database in a file of its own in the system's directory for temporary files, which may grow
@@ -97,13 +102,44 @@ impl Options {
         let (path, file) = crate::storage::create_temporary(&disk, &std::env::temp_dir())?;
         let store = Store::create_in(&self.store_options(), file)?;
         disk.unlink(&path)?;
-        Database::new(self, store)
+        Database::new(self, store, Some(disk.share()))
     }
 
     /// Opens or creates a database on a disk of the caller's choice.
     #[doc(hidden)]
     pub fn on_disk(&self, disk: &dyn Disk, path: &Path, how: OpenHow) -> Result<Database> {
-        Database::new(self, Store::open(&self.store_options(), disk, path, how)?)
+        let store = Store::open(&self.store_options(), disk, path, how)?;
+        Database::new(self, store, Some(disk.share()))
+    }
+
+    /// Makes a store at `path` out of a backup: checks all of the backup, then copies it. Nothing may be at `path`, nor
+    /// the log of a store that was there. `progress` is told the number of pages checked and copied so far, now and
+    /// then, and says whether to go on. After a failure or a crash there is nothing at the path, or a whole store.
+    /// Any store that was closed properly is a backup.
+    ///
+    /// Errors: `Locked` if a store at `path` is in use, or the backup is being written to; `AlreadyExists` for anything
+    /// else at `path`, or its log; `Corrupted`, naming the first defect, if the backup is damaged; `NotAStore` for one
+    /// that was cut short; `ReadOnly` if it was opened since and not closed; `DiskFull`; `Cancelled`; `Io`; those of
+    /// [`Options::open_read_only`].
+    pub fn restore(
+        &self,
+        backup: impl AsRef<Path>,
+        path: impl AsRef<Path>,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<BackupReport> {
+        self.restore_on_disk(&self.real_disk()?, backup.as_ref(), path.as_ref(), progress)
+    }
+
+    /// [`Options::restore`] on a disk of the caller's choice.
+    #[doc(hidden)]
+    pub fn restore_on_disk(
+        &self,
+        disk: &dyn Disk,
+        backup: &Path,
+        path: &Path,
+        mut progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<BackupReport> {
+        restore(&self.store_options(), disk, backup, path, &mut progress)
     }
 
     fn real_disk(&self) -> Result<RealDisk> {
@@ -129,9 +165,9 @@ impl Options {
 }
 
 impl Database {
-    fn new(options: &Options, store: Store) -> Result<Database> {
+    fn new(options: &Options, store: Store, disk: Option<Arc<dyn Disk>>) -> Result<Database> {
         let (durability, closed) = (options.durability, AtomicBool::new(false));
-        Ok(Database { inner: Arc::new(Inner { store, durability, closed }) })
+        Ok(Database { inner: Arc::new(Inner { store, disk, durability, closed }) })
     }
 
     /// Opens the database at `path` with default options, or creates it.
@@ -272,9 +308,38 @@ impl Database {
     /// order, fences and links. `progress` is told the number of pages checked so far, now and then.
     /// Damage is what the report lists; an error is what kept the check from going on.
     ///
-    /// Changes wait while it runs.
+    /// Everybody else goes on meanwhile. What is checked in the file is a checkpoint that is taken for this, whose
+    /// slots are not used again before the end: the file grows by what is rewritten in that time. It takes memory
+    /// beyond the limit: that of the smallest pool, and some ten bytes for each page. In a database in memory changes
+    /// wait.
+    ///
+    /// Errors: those of [`Database::checkpoint`]; `Closed` if it is closed meanwhile; `Io`.
     pub fn verify(&self, progress: impl FnMut(u64)) -> Result<VerifyReport> {
         self.inner.check_open()?;
         self.inner.store.verify(progress)
+    }
+    /// Copies everything that was changed before this call to a new file at `path`, while everybody else goes on. The
+    /// copy is a database like any other, without free space between its pages; it needs no log. `progress` is told
+    /// the number of pages copied so far, now and then, and says whether to go on.
+    ///
+    /// A checkpoint is taken for this, whose slots are not used again before the end: the file grows by what is
+    /// rewritten in that time. The copy has an id of its own, so that neither takes the other's log for its own.
+    /// It is written under a temporary name: after a failure or a crash there is nothing at the path, or all of it.
+    ///
+    /// Errors: `AlreadyExists` if anything is at `path`, or the log of a store that was there (`Locked` if it is
+    /// in use); `Corrupted`, naming the page, if this database is damaged; `DiskFull`; `NotFound` without the
+    /// directory; `ReadOnly` if it was not closed, and is open for reading only; `InvalidOption` in memory;
+    /// `Cancelled`; `Closed`; `Io`; those of [`Database::checkpoint`].
+    pub fn backup(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<BackupReport> {
+        self.inner.check_open()?;
+        let Some(disk) = &self.inner.disk else {
+            let what = "a database in memory has no pages in a file to copy";
+            return Err(Error::new(ErrorKind::InvalidOption, what));
+        };
+        self.inner.store.backup(&**disk, path.as_ref(), &mut progress)
     }
 }

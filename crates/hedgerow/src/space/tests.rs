@@ -390,6 +390,7 @@ impl Rig {
             let which = self.random.below(self.pinned.len() as u64) as usize;
             let kept = self.pinned.swap_remove(which);
             self.zones.unpin(kept.root.epoch).expect("it is pinned");
+            while self.zones.free_ripe(3) {}
         }
     }
 

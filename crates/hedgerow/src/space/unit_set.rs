@@ -44,6 +44,27 @@ impl UnitSet {
         }
     }
 
+    /// Takes up to `most` units out, in no order, and calls `each` for each of them.
+    pub(super) fn take_some(&mut self, most: usize, mut each: impl FnMut(u64)) {
+        let mut left = most;
+        while left > 0
+            && let Some(mut chunk) = self.chunks.first_entry()
+        {
+            let first = chunk.key() * CHUNK_UNITS;
+            for (i, word) in chunk.get_mut().iter_mut().enumerate() {
+                while *word != 0 && left > 0 {
+                    each(first + i as u64 * 64 + u64::from(word.trailing_zeros()));
+                    *word &= *word - 1;
+                    self.len -= 1;
+                    left -= 1;
+                }
+            }
+            if left > 0 || chunk.get().iter().all(|&word| word == 0) {
+                chunk.remove();
+            }
+        }
+    }
+
     /// Number of units.
     pub(super) fn len(&self) -> u64 {
         self.len
@@ -97,5 +118,14 @@ mod tests {
         set.for_each_in(c - 1, c + 2, |unit| some.push(unit));
         assert_eq!(some, [c - 1, c, c + 1]);
         assert_eq!(set.memory_bytes(), 3 * CHUNK_BYTES);
+        let mut taken = Vec::new();
+        for most in [1, 3, 0, 2, 9] {
+            let before = taken.len();
+            set.take_some(most, |unit| taken.push(unit));
+            assert_eq!(taken.len(), (before + most).min(all.len()));
+            assert_eq!(set.len(), (all.len() - taken.len()) as u64);
+        }
+        assert_eq!(taken, all);
+        assert_eq!(set.memory_bytes(), 0);
     }
 }

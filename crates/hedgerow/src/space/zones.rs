@@ -459,16 +459,11 @@ impl Zones {
         self.quarantine.pin()
     }
 
-    /// Takes back one pin.
+    /// Takes back one pin. What it alone has kept [`Self::free_ripe`] frees.
     ///
     /// Errors: `InvalidOption` if that checkpoint is not pinned.
     pub fn unpin(&mut self, checkpoint: Epoch) -> Result<()> {
-        let mut free = Vec::new();
-        self.quarantine.unpin(checkpoint, |unit, units| free.push((unit, units)))?;
-        for (unit, units) in free {
-            self.release(unit, units);
-        }
-        Ok(())
+        self.quarantine.unpin(checkpoint)
     }
 
     /// What to do for more room in solid zones, before it is needed. [`Want::Full`]: nothing can be done.

@@ -59,6 +59,8 @@ struct Table {
     /// Those that have begun.
     begun: u64,
     closed: bool,
+    /// Those who keep new ones from beginning.
+    held_off: usize,
     underway: BTreeMap<BatchId, Begun>,
 }
 
@@ -103,6 +105,17 @@ impl Batches {
             || is_pinned && table.oldest().is_none_or(|start| start > newest.replay_start)
     }
 
+    /// Waits for those under way, and keeps new ones from beginning until the value is dropped. A checkpoint that is cut
+    /// meanwhile has every batch whole or not at all.
+    pub(super) fn hold_off(&self) -> HeldOff<'_> {
+        let mut table = self.table.lock();
+        table.held_off += 1;
+        while table.underway.values().any(|begun| !begun.is_stuck) {
+            self.ended.wait(&mut table);
+        }
+        HeldOff(self)
+    }
+
     /// Refuses new ones, and waits for those under way.
     pub(super) fn close(&self) {
         let mut table = self.table.lock();
@@ -118,6 +131,17 @@ impl Batches {
     }
 }
 
+/// No batch begins while this lives.
+#[must_use]
+pub(super) struct HeldOff<'b>(&'b Batches);
+
+impl Drop for HeldOff<'_> {
+    fn drop(&mut self) {
+        self.0.table.lock().held_off -= 1;
+        self.0.ended.notify_all();
+    }
+}
+
 /// A batch that has begun. Dropped before it is logged whole it never was; dropped after that, without having been
 /// finished, it keeps the log needed, and nothing is changed any more: what came later would be overtaken when it is
 /// finished.
@@ -130,6 +154,9 @@ struct Underway<'s> {
 impl<'s> Underway<'s> {
     fn begin(shared: &'s Shared) -> Result<Underway<'s>> {
         let mut table = shared.batches.table.lock();
+        while table.held_off > 0 && !table.closed {
+            shared.batches.ended.wait(&mut table);
+        }
         if table.closed {
             return Err(Error::new(ErrorKind::Closed, "the database was closed"));
         }

@@ -8,7 +8,8 @@
 //!
 //! An empty file at the path is replaced likewise, under its lock; where that cannot be done (a directory
 //! that may not be written, a file that is a mount point) the store is made in it, and then a crash
-//! in the middle leaves a file that is no store. No state; any number of threads and processes.
+//! in the middle leaves a file that is no store. Backups and repaired stores come to be likewise.
+//! No state; any number of threads and processes.
 
 use super::Store;
 use super::open::{StoreOptions, lock};
@@ -24,16 +25,29 @@ const CLAIMS: usize = 16;
 
 /// Makes a store where there is nothing.
 ///
-/// Errors: `AlreadyExists`; `Locked` while somebody else makes one there; `NotFound` without the
-/// directory; those of [`Store::create_in`].
+/// Errors: those of [`file_at`] and of [`Store::create_in`].
 pub(super) fn new(options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Result<Store> {
+    file_at(options.direct(), disk, path, |file| Store::create_in(options, file.clone()))
+}
+
+/// Lets `fill` write a file, and gives it the path then, where nothing may be. The file is locked until its last
+/// handle is gone. After an error, `fill`'s or any other, there is nothing.
+///
+/// Errors: `AlreadyExists`; `Locked` while somebody else makes one there; `NotFound` without the
+/// directory; those of `fill`; `Io`.
+pub(super) fn file_at<T>(
+    direct: DirectIo,
+    disk: &dyn Disk,
+    path: &Path,
+    fill: impl FnOnce(&Arc<dyn File>) -> Result<T>,
+) -> Result<T> {
     // Before anything is written; the rename looks again.
     if disk.exists(path)? {
         return Err(exists_already(path));
     }
-    let (temporary, file) = claim(options, disk, path)?;
+    let (temporary, file) = claim(direct, disk, path)?;
     let withdraw = [&*temporary, path];
-    make(options, disk, file, path, &withdraw, || disk.rename_new(&temporary, path))
+    make(disk, &file, path, &withdraw, fill, || disk.rename_new(&temporary, path))
 }
 
 /// Makes a store in place of `empty`, a file of no bytes that is locked. `None` if the path no longer
@@ -54,9 +68,10 @@ pub(super) fn in_place_of(
     let replace = |temporary: &Path| {
         if still_empty()? { disk.rename(temporary, &path) } else { Err(exists_already(&path)) }
     };
-    let made = claim(options, disk, &path).and_then(|(temporary, file)| {
+    let made = claim(options.direct(), disk, &path).and_then(|(temporary, file)| {
         // Once the empty file is gone, a whole store is better than nothing, whatever fails then.
-        make(options, disk, file, &path, &[&*temporary], || replace(&temporary))
+        let fill = |file: &Arc<dyn File>| Store::create_in(options, file.clone());
+        make(disk, &file, &path, &[&*temporary], fill, || replace(&temporary))
     });
     match made {
         Err(error) if is_forbidden(&error) && still_empty()? => {
@@ -73,10 +88,10 @@ fn temporary_path(path: &Path) -> PathBuf {
 }
 
 /// Makes the file that is to become the store of `path`, and locks it.
-fn claim(options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Result<(PathBuf, Arc<dyn File>)> {
+fn claim(direct: DirectIo, disk: &dyn Disk, path: &Path) -> Result<(PathBuf, Arc<dyn File>)> {
     let temporary = temporary_path(path);
     for _ in 0..CLAIMS {
-        let (file, fresh) = match disk.open(&temporary, OpenMode::CreateNew, options.direct()) {
+        let (file, fresh) = match disk.open(&temporary, OpenMode::CreateNew, direct) {
             Ok(file) => (file, true),
             Err(error) if *error.kind() == ErrorKind::AlreadyExists => {
                 match disk.open(&temporary, OpenMode::ReadWrite, DirectIo::Never) {
@@ -107,22 +122,22 @@ fn claim(options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Result<(PathBu
     Err(Error::new(ErrorKind::Locked { holder_pid: None }, what))
 }
 
-/// Makes the store in `file`, which is at `temporary` and locked, and lets `rename` give it its path.
+/// Fills `file`, which is at a temporary name and locked, and lets `rename` give it its path.
 /// After a failure none of the names in `withdraw` names it.
-fn make(
-    options: &StoreOptions,
+fn make<T>(
     disk: &dyn Disk,
-    file: Arc<dyn File>,
+    file: &Arc<dyn File>,
     path: &Path,
     withdraw: &[&Path],
+    fill: impl FnOnce(&Arc<dyn File>) -> Result<T>,
     rename: impl FnOnce() -> Result<()>,
-) -> Result<Store> {
-    let made = Store::create_in(options, file.clone()).and_then(|store| {
+) -> Result<T> {
+    let made = fill(file).and_then(|made| {
         file.sync_all()?;
         rename()?;
         file.set_path(path);
         disk.sync_dir(parent_directory(path))?;
-        Ok(store)
+        Ok(made)
     });
     if made.is_err() {
         // `file` still has the lock, so nobody has begun to use it. If this fails as well, the next

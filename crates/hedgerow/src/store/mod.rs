@@ -3,7 +3,7 @@
 //! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
 //! store; `checkpoint` writes the next one; `reclaim` gives space back to the file system; `catalogue`
 //! knows the keyspaces; `batch` changes several records as one; `journal` has the log, and `replay` does again what is
-//! in it; `verify` checks everything.
+//! in it; `pin` keeps a checkpoint readable; `verify` checks everything; `backup` copies it.
 //!
 //! Invariants (no page is ever overwritten where a checkpoint needs it, so these are all there are):
 //! - a superblock is written after all that it refers to is written and synced;
@@ -12,18 +12,21 @@
 //!
 //! `Send + Sync`; one checkpoint at a time, under `Store::checkpointing`.
 
+mod backup;
 mod batch;
 mod catalogue;
 mod checkpoint;
 mod create;
 mod journal;
 mod open;
+mod pin;
 mod reclaim;
 mod replay;
 pub mod superblock;
 mod sweep;
 mod verify;
 
+pub use backup::{BackupReport, restore};
 pub use batch::BatchChange;
 pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
 pub use journal::log_path;
@@ -36,12 +39,15 @@ pub use crate::space::SpaceReport;
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::slot_store::SlotStore;
+use crate::storage::Disk;
 use crate::types::Epoch;
 use crate::wal::Log;
 use batch::Batches;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use journal::Journal;
 use reclaim::Reclaim;
+use std::ops::ControlFlow;
+use std::path::Path;
 use superblock::Superblock;
 
 /// A store: file, pool, catalogue, and the thread that takes checkpoints.
@@ -191,6 +197,16 @@ impl Store {
     /// Checks everything. See [`crate::Database::verify`].
     pub fn verify(&self, progress: impl FnMut(u64)) -> Result<VerifyReport> {
         self.shared.verify(progress)
+    }
+
+    /// Copies what is there now to `path`. See [`crate::Database::backup`].
+    pub fn backup(
+        &self,
+        disk: &dyn Disk,
+        path: &Path,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<BackupReport> {
+        self.shared.backup(disk, path, progress)
     }
 
     /// Takes a checkpoint, ends the threads, and refuses everything from then on. The file's lock goes

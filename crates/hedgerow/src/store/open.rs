@@ -83,7 +83,7 @@ const MIN_CHECKPOINT_BYTES: u64 = 16 << 20;
 const ATTEMPTS: usize = 3;
 
 /// The check that every page gets when it is read.
-fn check_page(image: &[u8]) -> std::result::Result<(), String> {
+pub(super) fn check_page(image: &[u8]) -> std::result::Result<(), String> {
     node::load_check(image).map_err(|defect| defect.to_string())
 }
 
@@ -285,6 +285,35 @@ impl Store {
                 ),
             ));
         }
+        let store =
+            Store::open_checkpoint(options, file.clone(), superblock, chosen.pair, read_only)?;
+        if !read_only {
+            repair_superblocks(&*file, &chosen)?;
+            store.shared.catalogue.finish_drops()?;
+            store.shared.finish_loads()?;
+        }
+        Ok(store)
+    }
+
+    /// Opens a checkpoint for reading, of a file whose superblock may be another one by now: somebody keeps its
+    /// slots from being written.
+    pub(super) fn open_at(
+        options: &StoreOptions,
+        file: Arc<dyn File>,
+        superblock: Superblock,
+    ) -> Result<Store> {
+        Store::open_checkpoint(options, file, superblock, 0, true)
+    }
+
+    fn open_checkpoint(
+        options: &StoreOptions,
+        file: Arc<dyn File>,
+        superblock: Superblock,
+        pair: u32,
+        read_only: bool,
+    ) -> Result<Store> {
+        let geometry = superblock.geometry;
+        let page_bytes = geometry.page_bytes() as usize;
         let file_bytes = file.len_bytes()?;
         let mut buffer = AlignedBuffer::zeroed(part::new_bytes().len())?;
         let mut read = |slot: Slot, out: &mut PartBytes| {
@@ -301,22 +330,13 @@ impl Store {
             map: superblock.map,
             checkpoint: newest,
         };
-        if !read_only {
-            repair_superblocks(&*file, &chosen)?;
-        }
         let slots = Arc::new(SlotStore::new(file, page_bytes, check_page, state));
         let ids = PageIds::open(superblock.next_page, superblock.free_pages);
         let pool_options = options.pool(page_bytes, newest.next(), read_only);
         let pool = Arc::new(BufferPool::new(&pool_options, Some(slots), ids)?);
         let catalogue = Catalogue::open(pool.clone(), superblock.next_tree, options.leaves);
-        let newest =
-            Newest { superblock, pair: chosen.pair, batches: 0, reclaim: Reclaim::default() };
-        let store = Store::start(options, pool, catalogue, newest, read_only)?;
-        if !read_only {
-            store.shared.catalogue.finish_drops()?;
-            store.shared.finish_loads()?;
-        }
-        Ok(store)
+        let newest = Newest { superblock, pair, batches: 0, reclaim: Reclaim::default() };
+        Store::start(options, pool, catalogue, newest, read_only)
     }
 
     fn start(
@@ -417,16 +437,21 @@ impl StoreOptions {
 }
 
 impl Superblock {
-    /// What a store is before its first checkpoint.
-    fn first(geometry: Geometry) -> Superblock {
+    /// An id for a store, which no other has.
+    pub(super) fn new_store_id() -> [u8; 16] {
         let mut store_id = [0; 16];
         store_id[..8].copy_from_slice(&random::seed().to_le_bytes());
         store_id[8..].copy_from_slice(&random::seed().to_le_bytes());
+        store_id
+    }
+
+    /// What a store is before its first checkpoint.
+    fn first(geometry: Geometry) -> Superblock {
         Superblock {
             compat: 0,
             read_only_compat: 0,
             incompat: 0,
-            store_id,
+            store_id: Superblock::new_store_id(),
             checkpoint: Epoch(0),
             geometry,
             needs_log: false,

@@ -1,17 +1,30 @@
 //! Verification: reads everything there is and says all that is wrong with it.
 //!
-//! Four passes, with writers kept out and nothing dirty:
-//! 1. the parts of the durable page map and of the zone table, by their checksums and their names;
+//! Of a store that is open for writing a checkpoint is taken and pinned, and checked as the file has it, while
+//! writers, checkpoints and shrinking go on. It is opened beside the store, with a pool of its own of the smallest
+//! size, and goes through four passes:
+//! 1. the parts of the page map and of the zone table, by their checksums and their names;
 //! 2. the image of every page in the file, read past the pool: checksum, name, content;
 //! 3. every tree from its root, through the pool: order, fences, links, levels;
 //! 4. the books: no two images overlap, what is referred to and what is held are the same bytes, every
 //!    page that is in use is reached from a root exactly once, header + used + free + quarantined = file.
 //!
+//! Then what only memory has: each page in the store's own pool (its name and its content), the figures of the
+//! allocator against its bitmaps, and, if nothing was changed meanwhile, whether it holds just what the checkpoint
+//! refers to.
+//!
+//! A store that is open for reading is checked by the four passes through its own pool, which has what the log
+//! has changed. So is one in memory, while its writers are kept out.
+//!
 //! Damage is a finding, and the check goes on; an error is only what keeps it from going on. Memory: a
-//! bit for each unit of the file and two for each page id.
+//! bit for each unit of the file and two for each page id, and that of the second pool: the least that works, and
+//! eight bytes for each page id.
 
 use super::Shared;
+use super::pin::Pin;
 use crate::error::{Error, ErrorKind, Result};
+use crate::node;
+use crate::page::header::{self, PageKind};
 use crate::space::map::PartIo;
 use crate::space::part;
 use crate::space::slot_store::{PartFile, SlotStore};
@@ -115,25 +128,78 @@ const PROGRESS_PAGES: u64 = 256;
 impl Shared {
     /// See the head of the file.
     pub(super) fn verify(&self, mut progress: impl FnMut(u64)) -> Result<VerifyReport> {
-        let mut report = VerifyReport::default();
-        let mut newest = self.checkpointing.lock();
-        self.pool.check_open()?;
-        if let Some(slots) = &self.slots
-            && !self.read_only
-        {
-            let taken = self.take(slots, &mut newest, false);
-            slots.checkpoint_ended(taken.as_ref().map(|_| ()));
-            taken?;
+        if self.slots.is_none() || self.read_only {
+            return self.verify_at_rest(&mut progress);
         }
+        let pin = self.pin()?;
+        let verified = self.verify_pinned(&pin, &mut progress);
+        drop(pin);
+        // Whoever closes unlocks the file, and somebody else may have written to it meanwhile.
+        self.pool.check_open()?;
+        verified
+    }
+
+    fn verify_pinned(&self, pin: &Pin, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        match pin.view() {
+            Ok(view) => {
+                report = view.shared.verify_at_rest(progress)?;
+                self.verify_held(pin, view.space_report()?.used_bytes, &mut report);
+            }
+            Err(error) => report.take(error, None)?,
+        }
+        self.verify_resident(&mut report);
+        let sound = pin.slots().state().zones.verify();
+        sound.or_else(|error| report.take(error, None))?;
+        Ok(report)
+    }
+
+    /// Whether the allocator holds as much as the checkpoint refers to, unless somebody has changed anything since.
+    fn verify_held(&self, pin: &Pin, used_bytes: u64, report: &mut VerifyReport) {
+        // No checkpoint is under way: those hold what nobody refers to yet.
+        let newest = self.checkpointing.lock();
+        let state = pin.slots().state();
+        // A page stays dirty until its image is recorded, under this lock: slots taken for images are seen here or
+        // there.
+        let unchanged = newest.superblock.checkpoint == pin.superblock().checkpoint
+            && state.deltas.is_empty_to(self.pool.epochs().current())
+            && self.pool.dirty_pages() == 0;
+        let held_bytes = state.zones.report().used_bytes;
+        drop(state);
+        if report.is_clean() && unchanged && held_bytes != used_bytes {
+            let what = format!(
+                "{used_bytes} bytes of the file are in use, and the allocator holds {held_bytes}"
+            );
+            report.add(None, None, what);
+        }
+    }
+
+    /// Checks the pages that are in memory, each by itself.
+    fn verify_resident(&self, report: &mut VerifyReport) {
+        self.pool.for_each_resident(&mut |id, page| {
+            // One that was taken and has no content yet.
+            if header::kind(page) == Some(PageKind::Free) {
+                return;
+            }
+            let named = header::page_id(page);
+            if named != id {
+                report.add(Some(id), None, format!("in memory it calls itself {named}"));
+            }
+            for defect in node::check(page) {
+                report.add(Some(id), None, format!("in memory: {defect}"));
+            }
+        });
+    }
+
+    /// The four passes, while nobody changes anything.
+    fn verify_at_rest(&self, mut progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        let _checkpointing = self.checkpointing.lock();
+        self.pool.check_open()?;
         let _frozen = self.catalogue.freeze();
         // Writers that are kept out keep their places: the walk must not wait for one of those.
         let _ahead = self.pool.go_ahead();
         let _stopped = (!self.read_only).then(|| self.pool.epochs().stop());
-        // A reader that sorts a leaf while it is being written leaves it dirty.
-        while !self.read_only && self.pool.dirty_pages() > 0 {
-            self.pool.flush()?;
-        }
-        self.pool.wait_for_batches();
         let mut used = BitSet::default();
         let mut in_use = BitSet::default();
         if let Some(slots) = &self.slots {

@@ -11,7 +11,7 @@
 //! that waits for ever are failures; a failure prints the schedule, which `shuttle::replay` runs again.
 //! Time is logical and a timed wait ends after giving way once. `failures.rs` lets calls to the disk
 //! fail and the power go; `checkpoints.rs` has writers on the pages that a checkpoint
-//! writes; `adapt.rs` has readers that convert and sort leaves; `pool.rs` has small models of
+//! writes; `adapt.rs` has readers that convert and sort leaves; `pins.rs` copies and verifies beside writers; `pool.rs` has small models of
 //! the buffer pool alone.
 //!
 //! `HEDGEROW_SHUTTLE_ITERATIONS` sets how many schedules each test tries, `HEDGEROW_SEED` which.
@@ -28,6 +28,7 @@ mod adapt;
 mod checkpoints;
 mod failures;
 mod log;
+mod pins;
 mod pool;
 
 use hedgerow::buffer::smallest_limit_without_log_bytes;

@@ -1,0 +1,77 @@
+//! `hedgerow backup STORE FILE`: copies a store to a file that is a store as well, without free space in it.
+//!
+//! Every page is checked on the way. A store that was not closed is opened for writing first, which replays its log.
+
+use crate::args::{Common, Format, LeafArgs};
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::{interrupt, progress, size, store};
+use clap::Args;
+use hedgerow::{BackupReport, Database, ErrorKind};
+use serde_json::json;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `backup`.
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    /// Store file
+    store: PathBuf,
+    /// File to make; nothing may have that name
+    backup: PathBuf,
+}
+
+/// Copies the store and says how much that was.
+pub fn run(common: &Common, args: &BackupArgs) -> Result<(), Failure> {
+    let db = store::open_read_only(common, &args.store)?;
+    let copied = match copy(&db, &args.backup) {
+        Err(error) if *error.kind() == ErrorKind::ReadOnly => {
+            drop(db);
+            let db = store::open_quietly(common, LeafArgs::default(), &args.store)?;
+            let copied = copy(&db, &args.backup);
+            store::close(db, &args.store, Ok(()))?;
+            copied
+        }
+        copied => copied,
+    };
+    let report = copied.map_err(store::copying("back up", &args.store))?;
+    print(common, "backed up", &args.backup, &report)
+}
+
+fn copy(db: &Database, backup: &Path) -> hedgerow::Result<BackupReport> {
+    let bar = progress::counter("copying");
+    let copied = db.backup(backup, |pages| {
+        bar.set_position(pages);
+        go_on()
+    });
+    bar.finish_and_clear();
+    copied
+}
+
+/// Whether Ctrl-C says to stop.
+pub fn go_on() -> ControlFlow<()> {
+    if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// Says what was made.
+pub fn print(
+    common: &Common,
+    done: &str,
+    path: &Path,
+    report: &BackupReport,
+) -> Result<(), Failure> {
+    let mut out = Out::new();
+    match common.format {
+        Format::Human => {
+            let (pages, bytes) = (report.pages, report.file_bytes);
+            let (pages, bytes) = (size::show_count(pages), size::show_bytes(bytes));
+            out.line(&format!("{done}: {pages} pages, {bytes}, to {}", path.display()))?;
+        }
+        Format::Json => out.json(&json!({
+            "pages": report.pages,
+            "file_bytes": report.file_bytes,
+            "checkpoint": report.checkpoint,
+        }))?,
+    }
+    out.finish()
+}

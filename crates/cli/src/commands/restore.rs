@@ -1,0 +1,29 @@
+//! `hedgerow restore BACKUP STORE`: checks a backup wholly, and makes a store of it where there is none.
+
+use crate::args::Common;
+use crate::commands::backup;
+use crate::failure::Failure;
+use crate::{progress, store};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Arguments of `restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// File that `backup` has made, or any store that was closed
+    backup: PathBuf,
+    /// Store file to make; neither it nor its log may be there
+    store: PathBuf,
+}
+
+/// Restores the store and says how much that was.
+pub fn run(common: &Common, args: &RestoreArgs) -> Result<(), Failure> {
+    let bar = progress::counter("restoring");
+    let restored = store::options(common).restore(&args.backup, &args.store, |pages| {
+        bar.set_position(pages);
+        backup::go_on()
+    });
+    bar.finish_and_clear();
+    let report = restored.map_err(store::copying("restore", &args.backup))?;
+    backup::print(common, "restored", &args.store, &report)
+}

@@ -1,0 +1,113 @@
+//! Pins: a checkpoint that stays readable in the file while checkpoints, writers and shrinking go on.
+//!
+//! While a [`Pin`] lives, no slot that its checkpoint refers to is written, punched or cut off: the quarantine
+//! keeps back what later checkpoints supersede (`space/quarantine.rs`), and only free zones are punched or
+//! cut. So the file grows by what is rewritten meanwhile, and cannot be shortened beyond the pinned
+//! slots. Several pins may be held, of one checkpoint or of several. What the last one gives up is freed at
+//! once, in pieces.
+//!
+//! A pin knows its superblock, which the file may have no longer: two checkpoints later both pairs of
+//! blocks have been written anew. So what is pinned is gone with the process, and a crash needs nothing of it.
+//!
+//! [`Pin::view`] opens the checkpoint as a store of its own, to read, over the same file. `Send + Sync`.
+
+use super::Shared;
+use super::open::StoreOptions;
+use super::{Store, superblock::Superblock};
+use crate::buffer::smallest_limit_without_log_bytes;
+use crate::error::{Error, ErrorKind, Result};
+use crate::space::geometry::PART_CONTENT_WORDS;
+use crate::space::map::MapView;
+use crate::space::slot_store::SlotStore;
+use crate::types::{PART_BYTES, PART_WORDS};
+use hedgerow_sync::primitive::Arc;
+
+/// A pinned checkpoint. See the head of the file.
+pub(super) struct Pin {
+    slots: Arc<SlotStore>,
+    superblock: Superblock,
+}
+
+/// Slots that are freed with the state of the space locked.
+const FREED_AT_ONCE: usize = 512;
+
+impl Shared {
+    /// Takes a checkpoint, if anything has changed, and pins it. A store that is open for reading only pins what
+    /// it was opened with.
+    ///
+    /// Errors: those of a checkpoint; `InvalidOption` in memory, where there is none.
+    pub(super) fn pin(&self) -> Result<Pin> {
+        let Some(slots) = &self.slots else {
+            let what = "a database in memory has no checkpoints";
+            return Err(Error::new(ErrorKind::InvalidOption, what));
+        };
+        let mut newest = self.checkpointing.lock();
+        self.pool.check_open()?;
+        if !self.read_only {
+            let taken = self.take(slots, &mut newest, false);
+            slots.checkpoint_ended(taken.as_ref().map(|_| ()));
+            taken?;
+        }
+        let superblock = newest.superblock;
+        let pinned = slots.state().zones.pin();
+        assert_eq!(pinned, superblock.checkpoint, "the newest checkpoint is the durable one");
+        Ok(Pin { slots: slots.clone(), superblock })
+    }
+}
+
+impl Pin {
+    /// What the checkpoint says of itself.
+    pub(super) fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Where its slots are read.
+    pub(super) fn slots(&self) -> &SlotStore {
+        &self.slots
+    }
+
+    /// Its page map.
+    pub(super) fn map_view(&self) -> MapView {
+        MapView {
+            root: self.superblock.map,
+            checkpoint: self.superblock.checkpoint,
+            geometry: self.superblock.geometry,
+            zones: self.superblock.table.zones,
+        }
+    }
+
+    /// The checkpoint as a store that is open for reading only, in memory of its own beside that of the store
+    /// itself: the least that a store works with, and a page table, eight bytes for each page id. The pin has to
+    /// outlive it.
+    ///
+    /// Errors: those of opening; `MemoryLimit` if the system refuses the memory.
+    pub(super) fn view(&self) -> Result<Store> {
+        let page_bytes = self.superblock.geometry.page_bytes() as usize;
+        let limit = smallest_limit_without_log_bytes(page_bytes) + self.table_bytes();
+        let mut options = StoreOptions::without_log(limit);
+        options.background = false;
+        Store::open_at(&options, self.slots.file().clone(), self.superblock)
+    }
+
+    /// Memory that the page table of a pool takes which looks at every page, and what goes with it.
+    fn table_bytes(&self) -> u64 {
+        let part_ids = PART_WORDS as u64;
+        let ids = self.superblock.next_page.map_or(1 << 32, |id| u64::from(id.0));
+        let levels = u32::from(self.superblock.map.levels);
+        // A damaged superblock may name any id; the map ends where it does.
+        let in_map = levels
+            .checked_sub(1)
+            .map_or(0, |above| (PART_CONTENT_WORDS as u64).pow(above).saturating_mul(part_ids));
+        let bytes = (ids.min(in_map).div_ceil(part_ids) + 1) * PART_BYTES as u64;
+        // Buffers and headers take their shares of what is more.
+        bytes + bytes / 2
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let ended = self.slots.state().zones.unpin(self.superblock.checkpoint);
+        assert!(ended.is_ok(), "what was pinned is pinned");
+        while self.slots.state().zones.free_ripe(FREED_AT_ONCE) {}
+    }
+}
