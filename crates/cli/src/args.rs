@@ -4,7 +4,7 @@
 //! with exit code 2 before any store is touched.
 
 use crate::commands::{
-    backup, count, del, dump, get, load, pages, put, restore, scan, stat, tour, verify,
+    backup, count, del, dump, get, load, pages, put, repair, restore, scan, stat, tour, verify,
 };
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -20,7 +20,7 @@ Exit codes:
   130 interrupted
 
 load, put and del write to a store, and tour to one of its own; the others open it read-only (backup
-only if it was closed, else it replays the log first). backup and restore make a new file.";
+only if it was closed, else it replays the log first). backup, restore and repair make a new file.";
 
 /// An embedded ordered key-value store: load, look up, scan, inspect and check store files.
 #[derive(Debug, Parser)]
@@ -132,6 +132,8 @@ pub enum Command {
     Backup(backup::BackupArgs),
     /// Check a backup and make a store of it
     Restore(restore::RestoreArgs),
+    /// Put what is whole in a damaged store into a new one, and name what is lost
+    Repair(repair::RepairArgs),
 }
 
 /// The part of a keyspace that `scan` and `count` work on.

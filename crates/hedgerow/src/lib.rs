@@ -69,7 +69,8 @@ pub use node::{LeafLayout, LeafPolicy};
 pub use page::AdaptationValues;
 pub use storage::IoEngine;
 pub use store::{
-    BackupReport, DEFAULT_PAGE_BYTES, Replayed, SpaceReport, VerifyFinding, VerifyReport,
+    BackupReport, DEFAULT_PAGE_BYTES, DamagedPage, LostKeys, RepairReport, Replayed, SpaceReport,
+    VerifyFinding, VerifyReport,
 };
 pub use tree::{LayoutStats, LevelStats, Swap, TreeStats, Value};
 pub use types::{Lsn, PageId};

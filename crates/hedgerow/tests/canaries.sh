@@ -66,7 +66,7 @@ canary replay_before_the_cut $batch
 canary batches_left_unfinished $batch
 canary absence_unlogged $batch
 canary publish_without_sync failures::a_power_loss_leaves_a_checkpoint
-canary release_pinned pins::a_backup_beside_writers_is_a_cut
+canary release_pinned pins::a_verification_beside_writers_finds_nothing
 canary reuse_before_durable failures::a_power_loss_leaves_a_checkpoint
 
 # Enumerated crashes on the simulated disk need no scheduler: a build of the ordinary test.

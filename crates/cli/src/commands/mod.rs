@@ -8,6 +8,7 @@ pub mod get;
 pub mod load;
 pub mod pages;
 pub mod put;
+pub mod repair;
 pub mod restore;
 pub mod scan;
 pub mod stat;

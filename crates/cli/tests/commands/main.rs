@@ -14,6 +14,7 @@ mod load;
 mod manners;
 mod pages;
 mod put;
+mod repair;
 mod scan;
 mod stat;
 mod tour;

@@ -38,6 +38,7 @@ fn wrong_arguments_are_exit_code_2_and_touch_nothing() {
         &["scan", &store, "--limit", "-1"],
         &["backup", &store],
         &["restore", &store],
+        &["repair", &store],
         &["scan", &store, "--no-such-option"],
     ] {
         let done = run(args).code(2).stdout("");
@@ -54,7 +55,7 @@ fn help_and_version_are_data() {
     }
     for name in [
         "tour", "load", "get", "put", "del", "scan", "count", "stat", "dump", "pages", "verify",
-        "backup", "restore",
+        "backup", "restore", "repair",
     ] {
         let help = run(&[name, "--help"]).code(0).silent();
         assert!(help.text().contains("--memory-limit"), "{name}");

@@ -16,7 +16,8 @@ use crate::database::stats::Stats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{Disk, RealDisk};
 use crate::store::{
-    BackupReport, OpenHow, Replayed, SpaceReport, Store, StoreOptions, VerifyReport, restore,
+    BackupReport, OpenHow, RepairReport, Replayed, SpaceReport, Store, StoreOptions, VerifyReport,
+    repair, restore,
 };
 use crate::types::Lsn;
 use hedgerow_sync::primitive::Arc;
@@ -128,6 +129,35 @@ impl Options {
         progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<BackupReport> {
         self.restore_on_disk(&self.real_disk()?, backup.as_ref(), path.as_ref(), progress)
+    }
+
+    /// Puts what is whole in the damaged store at `from` into a new one at `to`, where nothing may be, nor the log of a
+    /// store that was there. `from` is only read. What is lost is what the report names: damaged pages with the keys that
+    /// they held. `progress` is told the number of pages read so far, now and then (each is read twice), and says
+    /// whether to go on. It takes some 50 bytes of memory for each page beyond the limit.
+    ///
+    /// Errors: `Locked` if either is in use; `AlreadyExists` for anything else at `to`, or its log; `Corrupted` if no
+    /// superblock can be used, `NotAStore`, `UpgradeRequired`; `DiskFull`; `Cancelled`; `Io`. After any of them there
+    /// is nothing at `to`.
+    pub fn repair(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<RepairReport> {
+        self.repair_on_disk(&self.real_disk()?, from.as_ref(), to.as_ref(), progress)
+    }
+
+    /// [`Options::repair`] on a disk of the caller's choice.
+    #[doc(hidden)]
+    pub fn repair_on_disk(
+        &self,
+        disk: &dyn Disk,
+        from: &Path,
+        to: &Path,
+        mut progress: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<RepairReport> {
+        repair(&self.store_options(), disk, from, to, &mut progress)
     }
 
     /// [`Options::restore`] on a disk of the caller's choice.

@@ -170,14 +170,29 @@ impl MapView {
         io: &mut dyn PartIo,
         each: &mut dyn FnMut(u8, u32, Slot, &PartBytes) -> Result<()>,
     ) -> Result<()> {
+        self.for_each_sound_part(io, each, &mut |_, _, error| Err(error))
+    }
+
+    /// The same, and hands level, index and error of each part that cannot be read to `damaged`, which says whether
+    /// to go on without it and all that is below it.
+    pub fn for_each_sound_part(
+        &self,
+        io: &mut dyn PartIo,
+        each: &mut dyn FnMut(u8, u32, Slot, &PartBytes) -> Result<()>,
+        damaged: &mut dyn FnMut(u8, u32, Error) -> Result<()>,
+    ) -> Result<()> {
         if self.root.levels == 0 {
             return Ok(());
         }
         let mut bytes = part::new_bytes();
-        self.load_root(io, &mut bytes)?;
-        self.walk(io, self.root.levels - 1, 0, self.root.slot, bytes, each)
+        let top = self.root.levels - 1;
+        if let Err(error) = self.load_root(io, &mut bytes) {
+            return damaged(top, 0, error);
+        }
+        self.walk(io, top, 0, self.root.slot, bytes, each, damaged)
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one recursion, one caller")]
     fn walk(
         &self,
         io: &mut dyn PartIo,
@@ -186,6 +201,7 @@ impl MapView {
         slot: Slot,
         bytes: Box<PartBytes>,
         each: &mut dyn FnMut(u8, u32, Slot, &PartBytes) -> Result<()>,
+        damaged: &mut dyn FnMut(u8, u32, Error) -> Result<()>,
     ) -> Result<()> {
         each(level, index, slot, &bytes)?;
         for child in 0..if level == 0 { 0 } else { FANOUT } {
@@ -196,8 +212,11 @@ impl MapView {
             let index = index * FANOUT + child;
             let mut below = part::new_bytes();
             let level = level - 1;
-            self.load(io, PartName { kind: PartKind::Map, level, index }, slot, &mut below)?;
-            self.walk(io, level, index, slot, below, each)?;
+            let name = PartName { kind: PartKind::Map, level, index };
+            match self.load(io, name, slot, &mut below) {
+                Ok(_) => self.walk(io, level, index, slot, below, each, damaged)?,
+                Err(error) => damaged(level, index, error)?,
+            }
         }
         Ok(())
     }

@@ -116,7 +116,7 @@ pub fn restore(
 
 /// Errors: `Locked` if a store at `path` is in use; `AlreadyExists` for anything else there, and for a log beside
 /// it, which may have what no store has.
-fn refuse_what_is_there(disk: &dyn Disk, path: &Path) -> Result<()> {
+pub(super) fn refuse_what_is_there(disk: &dyn Disk, path: &Path) -> Result<()> {
     let exists = |path: &Path| {
         let what = format!("cannot write {}: it exists already", path.display());
         Err(Error::new(ErrorKind::AlreadyExists, what))

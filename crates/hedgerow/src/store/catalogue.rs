@@ -80,6 +80,24 @@ impl Record {
     }
 }
 
+/// What a record of the catalogue says of a keyspace's tree, for whoever reads the catalogue's pages by himself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) tree: TreeId,
+    pub(super) root: PageId,
+    /// Its pages are being freed.
+    pub(super) is_dropping: bool,
+    /// Its pages may be there before its root refers to them.
+    pub(super) is_loading: bool,
+}
+
+/// Reads a record of the catalogue. Errors: `Corrupted`.
+pub(super) fn decode_entry(record: &[u8]) -> Result<Entry> {
+    let Record { state, tree, root } = Record::decode(record)?;
+    let (is_dropping, is_loading) = (state == State::Dropping, state == State::Loading);
+    Ok(Entry { tree, root, is_dropping, is_loading })
+}
+
 /// Room in the log for one record.
 struct Room<'l> {
     log: &'l Log,

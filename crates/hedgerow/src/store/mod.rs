@@ -3,7 +3,8 @@
 //! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
 //! store; `checkpoint` writes the next one; `reclaim` gives space back to the file system; `catalogue`
 //! knows the keyspaces; `batch` changes several records as one; `journal` has the log, and `replay` does again what is
-//! in it; `pin` keeps a checkpoint readable; `verify` checks everything; `backup` copies it.
+//! in it; `pin` keeps a checkpoint readable; `verify` checks everything; `backup` copies it; `repair` salvages what is
+//! whole in a damaged file.
 //!
 //! Invariants (no page is ever overwritten where a checkpoint needs it, so these are all there are):
 //! - a superblock is written after all that it refers to is written and synced;
@@ -21,6 +22,7 @@ mod journal;
 mod open;
 mod pin;
 mod reclaim;
+mod repair;
 mod replay;
 pub mod superblock;
 mod sweep;
@@ -31,6 +33,7 @@ pub use batch::BatchChange;
 pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
 pub use journal::log_path;
 pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
+pub use repair::{DamagedPage, LostKeys, RepairReport, repair};
 pub use replay::Replayed;
 pub use verify::{VerifyFinding, VerifyReport};
 

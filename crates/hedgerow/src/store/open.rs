@@ -274,17 +274,7 @@ impl Store {
                 format!("the store has pages of {page_bytes} bytes, not of {expected}"),
             ));
         }
-        if file.block_bytes() > geometry.unit_bytes() as usize {
-            return Err(Error::new(
-                ErrorKind::InvalidOption,
-                format!(
-                    "the store has units of {} bytes, and direct I/O here needs {}: open it with \
-                     direct_io(false)",
-                    geometry.unit_bytes(),
-                    file.block_bytes()
-                ),
-            ));
-        }
+        check_blocks(&*file, geometry)?;
         let store =
             Store::open_checkpoint(options, file.clone(), superblock, chosen.pair, read_only)?;
         if !read_only {
@@ -501,7 +491,20 @@ pub(super) fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
     unreachable!("the attempts end with a lock or an error")
 }
 
-fn read_superblocks(file: &dyn File) -> Result<superblock::Chosen> {
+/// Errors: `InvalidOption` if the units of a store cannot be read past the page cache here.
+pub(super) fn check_blocks(file: &dyn File, geometry: Geometry) -> Result<()> {
+    if file.block_bytes() <= geometry.unit_bytes() as usize {
+        return Ok(());
+    }
+    let (units, blocks) = (geometry.unit_bytes(), file.block_bytes());
+    let what = format!(
+        "the store has units of {units} bytes, and direct I/O here needs {blocks}: open it with \
+         direct_io(false)"
+    );
+    Err(Error::new(ErrorKind::InvalidOption, what))
+}
+
+pub(super) fn read_superblocks(file: &dyn File) -> Result<superblock::Chosen> {
     let len = file.len_bytes()?;
     let mut blocks: [Option<Box<SuperblockBytes>>; 4] = [const { None }; 4];
     for (block, offset) in blocks.iter_mut().zip(POSITIONS) {

@@ -13,7 +13,7 @@
 //! are not finished. One caller, before anybody else uses the store.
 
 use super::Shared;
-use super::catalogue::PoolTree;
+use super::catalogue::{Catalogue, PoolTree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::File;
 use crate::types::{Lsn, TreeId};
@@ -46,18 +46,10 @@ impl Shared {
             checkpoint: superblock.checkpoint,
         };
         let trees = self.catalogue.trees()?.into_iter();
-        let mut replay = Replay {
-            shared: self,
-            // Those that are being dropped have lost pages already.
-            trees: trees
-                .filter(|(_, _, is_dropping)| !is_dropping)
-                .map(|(_, tree, _)| (tree.id(), tree))
-                .collect(),
-            cut: superblock.log_end,
-            batches: BTreeMap::new(),
-            group: Group::default(),
-            made: 0,
-        };
+        // Those that are being dropped have lost pages already.
+        let trees = trees.filter(|(_, _, is_dropping)| !is_dropping);
+        let trees = trees.map(|(_, tree, _)| (tree.id(), tree)).collect();
+        let mut replay = Replay::new(&self.catalogue, trees, superblock.log_end);
         let ScanEnd { end, .. } =
             scan(file, header, &from, &mut |record, place| replay.take(&record, place.start))?;
         replay.finish(end)?;
@@ -69,18 +61,52 @@ impl Shared {
     }
 }
 
-struct Replay<'s> {
-    shared: &'s Shared,
+/// What keyspaces of the log are in the store that it is replayed into.
+pub(super) trait Keyspaces {
+    /// A keyspace begins. `None`: the store knows it already, or it has ended since.
+    fn begin(&self, tree: TreeId, name: &str) -> Result<Option<PoolTree>>;
+
+    /// A keyspace ends.
+    fn end(&self, tree: TreeId, name: &str) -> Result<()>;
+}
+
+impl Keyspaces for Catalogue {
+    fn begin(&self, tree: TreeId, name: &str) -> Result<Option<PoolTree>> {
+        // Those below are in the checkpoint, or were dropped before it.
+        let is_new = tree >= self.next_tree();
+        is_new.then(|| self.create_again(name, tree)).transpose()
+    }
+
+    fn end(&self, tree: TreeId, name: &str) -> Result<()> {
+        self.drop_again(name, tree)
+    }
+}
+
+/// A replay under way.
+pub(super) struct Replay<'s> {
+    keyspaces: &'s dyn Keyspaces,
     trees: BTreeMap<TreeId, PoolTree>,
     /// What was done before is in the checkpoint.
     cut: Lsn,
     batches: BTreeMap<BatchId, Batch>,
     group: Group,
-    made: u64,
+    /// Changes that were made.
+    pub(super) made: u64,
 }
 
-impl Replay<'_> {
-    fn take(&mut self, record: &Record<'_>, at: Lsn) -> Result<()> {
+impl<'s> Replay<'s> {
+    /// Into `trees`, over a checkpoint that has everything below `cut`.
+    pub(super) fn new(
+        keyspaces: &'s dyn Keyspaces,
+        trees: BTreeMap<TreeId, PoolTree>,
+        cut: Lsn,
+    ) -> Replay<'s> {
+        let (batches, group) = (BTreeMap::new(), Group::default());
+        Replay { keyspaces, trees, cut, batches, group, made: 0 }
+    }
+
+    /// The next record.
+    pub(super) fn take(&mut self, record: &Record<'_>, at: Lsn) -> Result<()> {
         let is_in_checkpoint = at < self.cut && !cfg!(hedgerow_canary = "replay_before_the_cut");
         match *record {
             Record::Batch { batch, changes, records } => {
@@ -131,9 +157,7 @@ impl Replay<'_> {
 
     fn create(&mut self, tree: TreeId, name: &[u8]) -> Result<()> {
         self.made += 1;
-        // Those below are in the checkpoint, or were dropped before it.
-        if tree >= self.shared.catalogue.next_tree() {
-            let created = self.shared.catalogue.create_again(name_of(name)?, tree)?;
+        if let Some(created) = self.keyspaces.begin(tree, name_of(name)?)? {
             self.trees.insert(tree, created);
         }
         Ok(())
@@ -142,7 +166,7 @@ impl Replay<'_> {
     fn drop(&mut self, tree: TreeId, name: &[u8]) -> Result<()> {
         self.made += 1;
         if self.trees.remove(&tree).is_some() {
-            self.shared.catalogue.drop_again(name_of(name)?, tree)?;
+            self.keyspaces.end(tree, name_of(name)?)?;
         }
         Ok(())
     }
@@ -153,7 +177,7 @@ impl Replay<'_> {
     }
 
     /// The log has ended: what was begun is done. In any order, since all of them were under way.
-    fn finish(&mut self, end: Lsn) -> Result<()> {
+    pub(super) fn finish(&mut self, end: Lsn) -> Result<()> {
         for (_, batch) in std::mem::take(&mut self.batches) {
             // One whose last record did not reach the disk had not begun to change anything.
             if !batch.is_whole() || cfg!(hedgerow_canary = "batches_left_unfinished") {

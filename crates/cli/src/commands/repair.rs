@@ -1,0 +1,101 @@
+//! `hedgerow repair STORE NEW`: puts what is whole in a damaged store into a new one, and says what is lost.
+//!
+//! Damage is data, as in `verify`: each damaged page is a line on standard output, with the keys that it held, and
+//! the exit code is 4 if there is any. The new store is made all the same; the old one is only read.
+
+use crate::args::{Common, Format};
+use crate::commands::backup;
+use crate::escape::escape;
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::size::show_count;
+use crate::{progress, store};
+use clap::Args;
+use hedgerow::{DamagedPage, RepairReport};
+use serde_json::{Value as Json, json};
+use std::path::PathBuf;
+
+/// Arguments of `repair`.
+#[derive(Debug, Args)]
+pub struct RepairArgs {
+    /// Damaged store file; it is only read
+    store: PathBuf,
+    /// Store file to make; neither it nor its log may be there
+    new: PathBuf,
+}
+
+/// Makes the new store and prints what is not in it.
+pub fn run(common: &Common, args: &RepairArgs) -> Result<(), Failure> {
+    let bar = progress::counter("repairing");
+    let repaired = store::options(common).repair(&args.store, &args.new, |pages| {
+        bar.set_position(pages);
+        backup::go_on()
+    });
+    bar.finish_and_clear();
+    let report = repaired.map_err(store::copying("repair", &args.store))?;
+    let mut out = Out::new();
+    match common.format {
+        Format::Human => {
+            for lost in &report.damaged {
+                out.line(&describe(lost))?;
+            }
+            for defect in &report.defects {
+                out.line(defect)?;
+            }
+            let RepairReport { pages, records, keyspaces, replayed, .. } = &report;
+            let [pages, records, replayed] = [pages, records, replayed].map(|n| show_count(*n));
+            out.line(&format!(
+                "salvaged: {records} records of {pages} pages, {replayed} changes of the log, \
+                 {keyspaces} keyspaces, to {}",
+                args.new.display()
+            ))?;
+        }
+        Format::Json => out.json(&json!({
+            "pages": report.pages,
+            "records": report.records,
+            "keyspaces": report.keyspaces,
+            "replayed": report.replayed,
+            "damaged": report.damaged.iter().map(as_json).collect::<Vec<_>>(),
+            "defects": report.defects,
+        }))?,
+    }
+    out.finish()?;
+    match report.damaged.len() + report.defects.len() {
+        0 => Ok(()),
+        count => Err(Failure::Damage(count as u64)),
+    }
+}
+
+fn describe(lost: &DamagedPage) -> String {
+    let keyspace =
+        lost.keyspace.as_ref().map_or_else(String::new, |name| format!("keyspace {name}: "));
+    let held = match &lost.keys {
+        None => "what it held is not known".to_owned(),
+        Some(keys) => {
+            let key = |key: &Option<Vec<u8>>, none: &str| {
+                key.as_ref().map_or_else(|| none.to_owned(), |key| format!("`{}`", escape(key)))
+            };
+            let above = key(&keys.above, "the first key");
+            let up_to = key(&keys.up_to, "the last key");
+            let kind = if keys.is_inner { "an inner node, of " } else { "" };
+            let from = if keys.above.is_some() { "keys above" } else { "keys from" };
+            format!("it was {kind}{from} {above} up to {up_to}")
+        }
+    };
+    format!("{keyspace}{}; {held}", lost.what)
+}
+
+fn as_json(lost: &DamagedPage) -> Json {
+    let key = |key: &Option<Vec<u8>>| key.as_ref().map(|key| escape(key));
+    json!({
+        "page": lost.page.0,
+        "offset_bytes": lost.offset_bytes,
+        "what": lost.what,
+        "keyspace": lost.keyspace,
+        "keys": lost.keys.as_ref().map(|keys| json!({
+            "above": key(&keys.above),
+            "up_to": key(&keys.up_to),
+            "inner_node": keys.is_inner,
+        })),
+    })
+}
