@@ -1,5 +1,5 @@
 //! Batches as their callers see them: what they do, what they refuse, and what is left when they cannot go on.
-#![allow(missing_docs, reason = "a test")]
+#![allow(missing_docs, clippy::disallowed_methods, reason = "tests use threads")]
 
 mod common;
 

@@ -78,6 +78,7 @@ pub struct BufferPool {
     pub(super) part_space: Mutex<PartSpace>,
     pub(super) free: FreeList,
     pub(super) dirty: AtomicUsize,
+    pub(super) images_under_way: AtomicUsize,
     pub(super) clock_hand: AtomicU32,
     pub(super) evictor: EvictorState,
     pub(super) ahead: ReadAhead,
@@ -142,6 +143,7 @@ impl BufferPool {
             part_space: Mutex::new(PartSpace::default()),
             free: FreeList::new(frames),
             dirty: AtomicUsize::new(0),
+            images_under_way: AtomicUsize::new(0),
             clock_hand: AtomicU32::new(0),
             evictor: EvictorState::new(),
             ahead: ReadAhead::new(),
@@ -219,6 +221,11 @@ impl BufferPool {
     /// Pages that are newer than their slots.
     pub fn dirty_pages(&self) -> usize {
         self.dirty.load(Relaxed)
+    }
+
+    /// Images whose slots are taken, and which nothing refers to yet.
+    pub fn images_under_way(&self) -> usize {
+        self.images_under_way.load(Acquire)
     }
 
     /// Pages that one thread may have under way at a time ahead of need: `most`, and an eighth of the

@@ -21,6 +21,7 @@ use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, WriteRequest};
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::Version;
+use hedgerow_sync::primitive::atomic::AtomicUsize;
 use hedgerow_sync::primitive::atomic::Ordering::AcqRel;
 use hedgerow_sync::primitive::canary::leaves_out;
 
@@ -32,13 +33,34 @@ struct Copied {
 }
 
 /// Pages that were copied, and the images that are to be theirs.
-struct Batch {
+struct Batch<'p> {
     copied: Vec<Copied>,
     offsets: Vec<u64>,
     images: Vec<Slot>,
+    /// Gone when all images are recorded, or their slots given back.
+    _under_way: UnderWay<'p>,
 }
 
-impl Batch {
+/// Images whose slots are taken, and which nothing refers to yet.
+struct UnderWay<'p> {
+    count: &'p AtomicUsize,
+    images: usize,
+}
+
+impl<'p> UnderWay<'p> {
+    fn new(count: &'p AtomicUsize, images: usize) -> UnderWay<'p> {
+        count.fetch_add(images, AcqRel);
+        UnderWay { count, images }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(self.images, AcqRel);
+    }
+}
+
+impl Batch<'_> {
     fn requests<'b>(&self, buffer: &'b [u8], page_bytes: usize) -> Vec<WriteRequest<'b>> {
         requests(&self.offsets, buffer, page_bytes)
     }
@@ -242,7 +264,7 @@ impl BufferPool {
         buffer: &mut [u8],
         manner: Manner,
         last: Epoch,
-    ) -> Result<Option<Batch>> {
+    ) -> Result<Option<Batch<'_>>> {
         self.check_poison()?;
         self.check_writable()?;
         // Each key is read once: a frame may change its page meanwhile, and a sort whose keys change
@@ -253,6 +275,8 @@ impl BufferPool {
             return Ok(None);
         }
         let page_bytes = self.page_bytes;
+        // Before the slots are taken: who finds none under way finds all of them recorded.
+        let under_way = UnderWay::new(&self.images_under_way, copied.len());
         let offsets = slots.allocate(copied.len(), page_bytes as u64)?;
         let images = copied
             .iter()
@@ -265,14 +289,14 @@ impl BufferPool {
                     .expect("the allocator gives offsets that fit a slot")
             })
             .collect();
-        Ok(Some(Batch { copied, offsets, images }))
+        Ok(Some(Batch { copied, offsets, images, _under_way: under_way }))
     }
 
     /// Marks the pages of a batch that was written clean, as far as they have not changed. Returns the
     /// number of images that count.
-    fn record(&self, batch: Batch, manner: Manner) -> u64 {
+    fn record(&self, batch: Batch<'_>, manner: Manner) -> u64 {
         let mut recorded = 0;
-        for (page, slot) in batch.copied.iter().zip(batch.images) {
+        for (page, &slot) in batch.copied.iter().zip(&batch.images) {
             if self.mark_clean(page, slot, manner) {
                 recorded += 1;
             } else if let Some(slots) = &self.slots {
@@ -288,10 +312,10 @@ impl BufferPool {
     fn give_up<const N: usize>(
         &self,
         slots: &SlotStore,
-        batches: [Option<Batch>; N],
+        batches: [Option<Batch<'_>>; N],
         error: Error,
     ) -> Error {
-        let images = batches.into_iter().flatten().flat_map(|batch| batch.images);
+        let images = batches.iter().flatten().flat_map(|batch| batch.images.iter().copied());
         self.discard_images(slots, images, error)
     }
 

@@ -31,7 +31,10 @@ use crate::space::slot_store::{PartFile, SlotStore};
 use crate::storage::{AlignedBuffer, ReadRequest};
 use crate::tree::TreeDefect;
 use crate::types::{PART_BYTES, PageId, Slot};
+use hedgerow_sync::primitive::thread;
+use hedgerow_sync::primitive::time::Moment;
 use std::fmt;
+use std::time::Duration;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +123,9 @@ impl BitSet {
     }
 }
 
+/// How long evictions may take to end, and how often they are looked at.
+const LONGEST_EVICTION: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(1);
 /// Pages read with one submission.
 const BATCH: usize = 64;
 /// Progress is told every so many pages.
@@ -158,12 +164,21 @@ impl Shared {
     fn verify_held(&self, pin: &Pin, used_bytes: u64, report: &mut VerifyReport) {
         // No checkpoint is under way: those hold what nobody refers to yet.
         let newest = self.checkpointing.lock();
+        // Evictions may be writing what the checkpoint has written as well, and give the slots back soon.
+        let since = Moment::now();
+        while self.pool.dirty_pages() == 0
+            && self.pool.images_under_way() > 0
+            && since.elapsed() < LONGEST_EVICTION
+        {
+            thread::sleep(PAUSE);
+        }
         let state = pin.slots().state();
         // A page stays dirty until its image is recorded, under this lock: slots taken for images are seen here or
-        // there.
+        // there, or under way.
         let unchanged = newest.superblock.checkpoint == pin.superblock().checkpoint
             && state.deltas.is_empty_to(self.pool.epochs().current())
-            && self.pool.dirty_pages() == 0;
+            && self.pool.dirty_pages() == 0
+            && self.pool.images_under_way() == 0;
         let held_bytes = state.zones.report().used_bytes;
         drop(state);
         if report.is_clean() && unchanged && held_bytes != used_bytes {
