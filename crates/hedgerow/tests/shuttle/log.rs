@@ -167,7 +167,7 @@ fn a_batch_is_there_whole_or_not_at_all() {
                 spawn_named("writer", write).unwrap()
             })
             .collect();
-        for _ in 0..thread_rng().gen_range(0..if alone { 400 } else { 40 }) {
+        for _ in 0..thread_rng().gen_range(0..if alone { 3000 } else { 40 }) {
             yield_now();
         }
         if thread_rng().gen_bool(0.7) {
