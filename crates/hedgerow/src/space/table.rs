@@ -274,6 +274,17 @@ impl Zones {
         Ok(())
     }
 
+    /// Whether the checkpoint that was opened refers to what begins in this slot; `None` where the group's bitmaps are not
+    /// in memory, or there is no such slot.
+    pub fn is_referenced(&self, slot: Slot) -> Option<bool> {
+        let (unit, _) = self.units_of(slot).ok()?;
+        let (zone, first) = self.geometry.split_unit(unit);
+        let (group, index) = self.geometry.split_zone(zone);
+        let loaded = self.groups.get(group as usize)?.loaded.as_deref()?;
+        let bit = index as usize * self.geometry.words_per_zone() * 64 + first as usize;
+        Some(loaded.referenced[bit / 64] >> (bit % 64) & 1 == 1)
+    }
+
     /// First unit of a group, and the first after it.
     pub(super) fn group_units(&self, group: u32) -> (u64, u64) {
         let per_group = u64::from(self.geometry.units_per_group());

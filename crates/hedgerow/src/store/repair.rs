@@ -32,6 +32,7 @@ use crate::storage::{AlignedBuffer, Disk, File, OpenMode, ReadRequest};
 use crate::types::{Epoch, PART_HEADER_WORDS, PART_WORDS, PageId, Slot, TreeId};
 use crate::wal::{ScanFrom, scan};
 use hedgerow_sync::primitive::Arc;
+use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -144,6 +145,8 @@ struct Repair<'p> {
     inner: Vec<(PageId, Slot)>,
     /// Keyspaces by their trees.
     names: BTreeMap<TreeId, (String, catalogue::Entry)>,
+    /// What the keyspaces of trees are called in the new store.
+    now: BTreeMap<TreeId, String>,
     report: RepairReport,
     progress: Progress<'p>,
     done: u64,
@@ -156,15 +159,29 @@ impl<'p> Repair<'p> {
         progress: Progress<'p>,
     ) -> Result<Repair<'p>> {
         let geometry = superblock.geometry;
+        let mut report = RepairReport::default();
+        let mut buffer = AlignedBuffer::zeroed(part::new_bytes().len())?;
+        let mut read = |slot: Slot, out: &mut part::PartBytes| {
+            file.read_at(slot.offset_bytes(), &mut buffer)?;
+            out.copy_from_slice(&buffer);
+            Ok(())
+        };
+        let (root, newest) = (&superblock.table, superblock.checkpoint);
+        let zones = match Zones::open(geometry, root, newest, file.len_bytes()?, &mut read) {
+            Err(error) if is_loss(&error) => {
+                report.defects.push(format!("the zone table cannot be read: {error}"));
+                Zones::create(geometry)
+            }
+            other => other?,
+        };
         let state = SpaceState {
-            zones: Zones::create(geometry),
+            zones,
             deltas: Deltas::new(0),
             owed: Arc::default(),
             map: MapRoot::EMPTY,
             checkpoint: Epoch(0),
         };
         let slots = SlotStore::new(file, geometry.page_bytes() as usize, check_page, state);
-        let report = RepairReport::default();
         let (pages, names) = (BTreeMap::new(), BTreeMap::new());
         Ok(Repair {
             slots,
@@ -174,6 +191,7 @@ impl<'p> Repair<'p> {
             with_leaves: BTreeSet::new(),
             inner: Vec::new(),
             names,
+            now: BTreeMap::new(),
             report,
             progress,
             done: 0,
@@ -204,7 +222,9 @@ impl<'p> Repair<'p> {
                 Ok(())
             },
             &mut |level, index, error| {
-                let ErrorKind::Corrupted { .. } = error.kind() else { return Err(error) };
+                if !is_loss(&error) {
+                    return Err(error);
+                }
                 let span = (PART_CONTENT_WORDS as u64).pow(u32::from(level)) * PART_WORDS as u64;
                 lost.push((u64::from(index) * span, span, error.to_string()));
                 Ok(())
@@ -215,8 +235,7 @@ impl<'p> Repair<'p> {
         }
         for (first, span, what) in &lost {
             self.report.defects.push(format!(
-                "{what}; pages {first} to {} were looked for in the whole file, and may be older than \
-                 the last checkpoint",
+                "{what}; pages {first} to {} were looked for in the whole file",
                 first + span - 1
             ));
         }
@@ -225,38 +244,74 @@ impl<'p> Repair<'p> {
         })
     }
 
-    /// Finds the newest image of each page whose id is wanted, in all units of the file.
+    /// Finds the image of each page whose id is wanted, in all units of the file that the checkpoint refers to. Where
+    /// the zone table does not tell which those are, the newest image up to the checkpoint is taken, which may be older, or
+    /// of a page that was removed.
     fn look_everywhere(&mut self, wanted: &dyn Fn(PageId) -> bool) -> Result<()> {
         let geometry = self.superblock.geometry;
         let page_bytes = u64::from(geometry.page_bytes());
         let unit_bytes = u64::from(geometry.unit_bytes());
         let file_bytes = self.slots.file().len_bytes()?;
         let mut buffer = AlignedBuffer::zeroed(geometry.page_bytes().max(4096) as usize)?;
-        let mut newest: BTreeMap<PageId, Epoch> = BTreeMap::new();
+        // Those that the checkpoint refers to come before all others.
+        let mut newest: BTreeMap<PageId, (bool, Epoch)> = BTreeMap::new();
+        let mut unreadable = 0_u64;
         for zone in 0..geometry.zones_in(file_bytes) {
             let zone_offset = geometry.zone_offset(zone);
+            let place = |offset| Slot::new(offset, page_bytes, 0);
+            if let Some(first) = place(zone_offset) {
+                self.load_table_of(zone, first)?;
+            }
             for unit in 0..u64::from(geometry.units_per_zone()) {
                 let offset = zone_offset + unit * unit_bytes;
                 if offset + page_bytes > zone_offset + u64::from(geometry.zone_bytes()) {
                     continue;
                 }
+                let referenced =
+                    place(offset).and_then(|slot| self.slots.state().zones.is_referenced(slot));
+                if referenced == Some(false) {
+                    continue;
+                }
                 let image = &mut buffer[..page_bytes as usize];
-                self.slots.file().read_at(offset, image)?;
+                match self.slots.file().read_at(offset, image) {
+                    Err(error) if is_loss(&error) => {
+                        unreadable += 1;
+                        continue;
+                    }
+                    other => other?,
+                }
                 let (id, epoch) = (header::page_id(image), header::epoch(image));
                 let checksum = checksum_in(image);
                 let is_one = id.is_usable()
                     && wanted(id)
                     && epoch <= self.superblock.checkpoint
                     && checksum == page_checksum(id, image)
-                    && newest.get(&id).is_none_or(|found| *found < epoch);
+                    && newest.get(&id).is_none_or(|found| *found < (referenced.is_some(), epoch));
                 if let Some(slot) = Slot::new(offset, page_bytes, checksum).filter(|_| is_one) {
-                    newest.insert(id, epoch);
+                    newest.insert(id, (referenced.is_some(), epoch));
                     self.pages.insert(id, slot);
                 }
             }
             self.go_on(0)?;
         }
+        if unreadable > 0 {
+            self.report.defects.push(format!("{unreadable} units of the file cannot be read"));
+        }
         Ok(())
+    }
+
+    /// Brings the part of the zone table that a zone is in into memory, if it is whole.
+    fn load_table_of(&mut self, zone: u32, first: Slot) -> Result<()> {
+        let wanted = self.slots.state().zones.group_to_load(first);
+        let loaded = wanted.and_then(|group| group.map_or(Ok(()), |g| self.slots.load_group(g)));
+        match loaded {
+            Err(error) if is_loss(&error) => {
+                let what = format!("which slots of zone {zone} are in use is not known: {error}");
+                self.report.defects.push(what);
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Reads the images of some pages and shows each, with what is wrong with it.
@@ -280,9 +335,7 @@ impl<'p> Repair<'p> {
                     None => Ok(()),
                 });
                 match whole {
-                    Err(error) if !matches!(error.kind(), ErrorKind::Corrupted { .. }) => {
-                        return Err(error);
-                    }
+                    Err(error) if !is_loss(&error) => return Err(error),
                     whole => each(self, id, slot, image, whole.err())?,
                 }
             }
@@ -400,29 +453,34 @@ impl<'p> Repair<'p> {
         for (&tree, (name, entry)) in &self.names {
             if !entry.is_dropping {
                 trees.insert(tree, store.keyspace(name)?);
+                self.now.insert(tree, name.clone());
             }
         }
         let cut_short = self.loads_cut_short()?;
         let mut leaves = std::mem::take(&mut self.leaves);
         leaves.sort_unstable_by_key(|&(epoch, page, _)| (epoch, page));
         let leaves: Vec<_> = leaves.into_iter().map(|(_, page, slot)| (page, slot)).collect();
-        self.read(&leaves, &mut |this, page, _, image, defect| {
+        self.read(&leaves, &mut |this, page, slot, image, defect| {
             let tree = header::tree_id(image);
             let passed_over = tree == TreeId::CATALOGUE
                 || cut_short.contains(&tree)
                 || this.names.get(&tree).is_some_and(|(_, entry)| entry.is_dropping);
             if let Some(defect) = defect {
                 // It was whole a moment ago.
-                return Err(defect);
+                let (offset_bytes, what) = (slot.offset_bytes(), defect.to_string());
+                let lost = DamagedPage { page, offset_bytes, what, keyspace: None, keys: None };
+                this.report.damaged.push(lost);
+                return Ok(());
             }
             if passed_over {
                 return Ok(());
             }
             if let Entry::Vacant(vacant) = trees.entry(tree) {
-                let name = format!("recovered-{}", tree.0);
+                let (name, to) = nameless(store, tree)?;
                 let what = format!("the name of a keyspace is lost ({page}): it is {name} now");
                 this.report.defects.push(what);
-                vacant.insert(store.keyspace(&name)?);
+                this.now.insert(tree, name);
+                vacant.insert(to);
             }
             let to = &trees[&tree];
             for_each_record(image, &mut |key, value| {
@@ -471,7 +529,15 @@ impl<'p> Repair<'p> {
         let from = ScanFrom { replay_start, log_end, checkpoint };
         let path = disk.resolve(path)?;
         let found = Journal::find(options, disk, &path, &self.superblock, OpenMode::ReadOnly);
-        let keyspaces = Salvaged { store, next_tree: self.superblock.next_tree };
+        let keyspaces = Salvaged {
+            store,
+            next_tree: self.superblock.next_tree,
+            // Where nothing is lost a tree that is not known was dropped.
+            may_be_nameless: !self.report.is_clean(),
+            names: RefCell::new(std::mem::take(&mut self.now)),
+            ended: RefCell::default(),
+            adopted: RefCell::default(),
+        };
         let mut replay = Replay::new(&keyspaces, trees, log_end);
         let outcome = found.and_then(|found| {
             let Some((file, header)) = found else { return Ok(log_end) };
@@ -482,10 +548,12 @@ impl<'p> Repair<'p> {
         replay.finish(*outcome.as_ref().unwrap_or(&log_end))?;
         let replayed = replay.made;
         self.report.replayed = replayed;
+        for name in keyspaces.adopted.into_inner() {
+            let what = format!("the log has changes of a keyspace whose name is lost: {name} now");
+            self.report.defects.push(what);
+        }
         match outcome {
-            Err(error)
-                if matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::NotFound) =>
-            {
+            Err(error) if is_loss(&error) || *error.kind() == ErrorKind::NotFound => {
                 let what = format!("of the log {replayed} changes could be replayed: {error}");
                 self.report.defects.push(what);
                 Ok(())
@@ -495,21 +563,63 @@ impl<'p> Repair<'p> {
     }
 }
 
+/// What keyspaces are called whose names are lost, before the number of their trees.
+const NAMELESS: &str = "recovered-";
+
+/// A new keyspace for a tree whose name is lost, under a name that nobody else has.
+fn nameless(store: &Store, tree: TreeId) -> Result<(String, PoolTree)> {
+    let mut name = format!("{NAMELESS}{}", tree.0);
+    while store.open_keyspace(&name)?.is_some() {
+        name.push('+');
+    }
+    let keyspace = store.create_keyspace(&name)?;
+    Ok((name, keyspace))
+}
+
+/// Whether a part of the damaged store is lost, and the rest may be had.
+fn is_loss(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::Io)
+}
+
 /// The keyspaces of the new store, where trees have other ids.
 struct Salvaged<'s> {
     store: &'s Store,
     /// The first id that the damaged store had not given out.
     next_tree: TreeId,
+    may_be_nameless: bool,
+    names: RefCell<BTreeMap<TreeId, String>>,
+    ended: RefCell<BTreeSet<TreeId>>,
+    /// Keyspaces that only the log has told of.
+    adopted: RefCell<Vec<String>>,
 }
 
 impl Keyspaces for Salvaged<'_> {
     fn begin(&self, tree: TreeId, name: &str) -> Result<Option<PoolTree>> {
         // Those below are in the checkpoint, or were dropped before it.
-        (tree >= self.next_tree).then(|| self.store.keyspace(name)).transpose()
+        if tree < self.next_tree {
+            return Ok(None);
+        }
+        self.names.borrow_mut().insert(tree, name.to_owned());
+        self.store.keyspace(name).map(Some)
     }
 
-    fn end(&self, _tree: TreeId, name: &str) -> Result<()> {
-        self.store.drop_keyspace(name).map(drop)
+    fn end(&self, tree: TreeId, _name: &str) -> Result<()> {
+        self.ended.borrow_mut().insert(tree);
+        match self.names.borrow_mut().remove(&tree) {
+            Some(name) => self.store.drop_keyspace(&name).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn unknown(&self, tree: TreeId) -> Result<Option<PoolTree>> {
+        let ended = self.ended.borrow().contains(&tree);
+        if !self.may_be_nameless || ended || tree >= self.next_tree || tree <= TreeId::CATALOGUE {
+            return Ok(None);
+        }
+        let (name, keyspace) = nameless(self.store, tree)?;
+        self.adopted.borrow_mut().push(name.clone());
+        self.names.borrow_mut().insert(tree, name);
+        Ok(Some(keyspace))
     }
 }
 

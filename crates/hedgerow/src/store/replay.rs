@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::storage::File;
 use crate::types::{Lsn, TreeId};
 use crate::wal::{BatchId, Decoded, FileHeader, Record, ScanEnd, ScanFrom, scan};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// What opening has replayed.
@@ -68,6 +68,11 @@ pub(super) trait Keyspaces {
 
     /// A keyspace ends.
     fn end(&self, tree: TreeId, name: &str) -> Result<()>;
+
+    /// The log has changes of a tree that is not known. `None`: it was dropped.
+    fn unknown(&self, _tree: TreeId) -> Result<Option<PoolTree>> {
+        Ok(None)
+    }
 }
 
 impl Keyspaces for Catalogue {
@@ -137,8 +142,8 @@ impl<'s> Replay<'s> {
             Record::Remove { tree, key } => self.group.push((tree, key, None), at),
             Record::RemoveRange { tree, from, to } => {
                 self.make_group()?;
-                self.made += 1;
                 if let Some(tree) = self.trees.get(&tree) {
+                    self.made += 1;
                     let to = Some(to).filter(|to| !to.is_empty());
                     tree.remove_range(from, to).map_err(|error| unfit(error, at))?;
                 }
@@ -172,6 +177,13 @@ impl<'s> Replay<'s> {
     }
 
     fn make_group(&mut self) -> Result<()> {
+        for tree in self.group.trees() {
+            if !self.trees.contains_key(&tree)
+                && let Some(adopted) = self.keyspaces.unknown(tree)?
+            {
+                self.trees.insert(tree, adopted);
+            }
+        }
         self.made += self.group.make(&self.trees)?;
         Ok(())
     }
@@ -294,9 +306,15 @@ impl Group {
         self.waiting.len() >= GROUP_CHANGES || self.bytes.len() >= GROUP_BYTES
     }
 
-    /// Makes all of them; tells how many there were.
+    /// The trees that are to be changed.
+    fn trees(&self) -> BTreeSet<TreeId> {
+        self.waiting.iter().map(|one| one.tree).collect()
+    }
+
+    /// Makes all of them but those of trees that are not there; tells how many it made.
     fn make(&mut self, trees: &BTreeMap<TreeId, PoolTree>) -> Result<u64> {
         let Group { bytes, waiting } = self;
+        let mut count = 0;
         // Stable: changes of one key stay in their order.
         waiting
             .sort_by(|a, b| (a.tree, &bytes[a.key.clone()]).cmp(&(b.tree, &bytes[b.key.clone()])));
@@ -311,9 +329,9 @@ impl Group {
                     None => tree.remove(key),
                 };
                 made.map_err(|error| unfit(error, one.at))?;
+                count += 1;
             }
         }
-        let count = waiting.len() as u64;
         waiting.clear();
         bytes.clear();
         Ok(count)

@@ -78,7 +78,8 @@ struct Load<'a> {
 pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     // The input first: a name with a mistake in it must not leave an empty store behind.
     let reading = reader::spawn(Input::open(&args.file)?);
-    let is_dump = dump::is_dump(&head(&reading)?)? && !args.lines;
+    let first = head(&reading)?;
+    let is_dump = !args.lines && dump::is_dump(&first)?;
     let db = store::open_or_create(common, args.leaves, &args.store)?;
     let started = Instant::now();
     let mut written = 0;
