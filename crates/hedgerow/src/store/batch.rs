@@ -198,7 +198,7 @@ impl Drop for Underway<'_> {
 }
 
 /// Bytes of changes in one record, unless a single one is longer.
-const RECORD_BYTES: usize = 8 << 10;
+const RECORD_BYTES: usize = if cfg!(any(loom, shuttle)) { 100 } else { 8 << 10 };
 /// How long a change is tried again for want of memory, time or room, and the pause in between.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);

@@ -127,6 +127,10 @@ impl<'s> Replay<'s> {
                         Err(damage(at, "it belongs to a batch that the log does not have"))
                     };
                 };
+                if is_in_checkpoint && !found.is_whole() {
+                    // It began before the oldest that was not finished at the cut, and so was finished there itself.
+                    return Ok(());
+                }
                 let Some(bytes) = found.made(change) else {
                     return Err(damage(at, "it is not one of its batch, or was made before"));
                 };
