@@ -5,9 +5,10 @@
 //! map of a checkpoint names are in use. So a damaged page costs its own records, and a damaged inner node none. What a
 //! damaged page held is told by the separators of its parent, if that is whole.
 //!
-//! Where a part of the map is damaged, the pages that it named are looked for in all units of the file: a page that
-//! names an id of that part, whose checksum is right, no newer than the checkpoint; of several the newest. Such a
-//! page may have been freed since, so that what was removed may come back; the report says so.
+//! Where a part of the map is damaged, the pages that it named are looked for in all units of the file that the zone table
+//! says are in use: a page that names an id of that part, whose checksum is right, no newer than the checkpoint. Where
+//! that part of the zone table is damaged as well, of several the newest. Such a page may have been freed since, so that
+//! what was removed may come back; the report says that the table cannot be read. A place that cannot be read is damage.
 //!
 //! Then the log is replayed, as far as it can be read. The new store is written like any (`create.rs`): after a failure or a
 //! crash there is nothing at its path. Memory: some 50 bytes for each page beside the limit of the new store. One thread.
