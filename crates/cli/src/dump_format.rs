@@ -1,7 +1,7 @@
 //! The text format of dumps, version 1: what `dump` writes and `load` reads. `docs/format.md` has its grammar.
 //!
-//! Every line ends with a newline. A line with a tab is a record; a line without one says where a keyspace
-//! begins or ends, or the dump. A [`Section`] is a keyspace on its way past: it counts the records, and sums up
+//! Every line ends with a newline. A line with a tab is a record, or a part of one; a line without one says where a
+//! keyspace begins or ends, or the dump. A value that may be too long for a line comes in pieces, each a line. A [`Section`] is a keyspace on its way past: it counts the records, and sums up
 //! the bytes of their lines, so that the line that ends the keyspace can say, or be held against, both.
 
 use crate::escape;
@@ -45,6 +45,11 @@ impl Section {
         self.sum.write(line);
     }
 
+    /// The line of a piece of the record's value, with its newline.
+    pub fn add_piece(&mut self, line: &[u8]) {
+        self.sum.write(line);
+    }
+
     /// Records so far.
     pub fn records(&self) -> u64 {
         self.records
@@ -82,6 +87,10 @@ pub enum Line<'l> {
     Keyspace(String),
     /// A record, key and value with escapes.
     Record(&'l [u8], &'l [u8]),
+    /// A record, key with escapes, whose value of so many bytes comes in pieces.
+    Long(&'l [u8], u64),
+    /// Some of that value, with escapes.
+    Piece(&'l [u8]),
     /// The keyspace ends.
     Records(End<'l>),
     /// The dump ends: keyspaces and records.
@@ -91,12 +100,18 @@ pub enum Line<'l> {
 impl<'l> Line<'l> {
     /// Reads a line without its newline. Errors: what is wrong with it.
     pub fn parse(line: &'l [u8]) -> Result<Line<'l>, String> {
-        if let Some(tab) = line.iter().position(|&byte| byte == b'\t') {
-            let (key, value) = (&line[..tab], &line[tab + 1..]);
-            if value.contains(&b'\t') {
-                return Err("a second tab; one in a value is written `\\t`".to_owned());
+        let fields: Vec<&[u8]> = line.splitn(4, |&byte| byte == b'\t').collect();
+        match fields[..] {
+            [_] => {}
+            [key, value] => return Ok(Line::Record(key, value)),
+            [b"", b"", piece] => return Ok(Line::Piece(piece)),
+            [key, len_bytes, b""] => {
+                let len_bytes = number(len_bytes).filter(|len| *len > 0);
+                let words =
+                    "a second tab, and no length before it; a tab in a value is written `\\t`";
+                return len_bytes.map(|len| Line::Long(key, len)).ok_or_else(|| words.to_owned());
             }
-            return Ok(Line::Record(key, value));
+            _ => return Err("a second tab; one in a value is written `\\t`".to_owned()),
         }
         if let Some(name) = line.strip_prefix(b"keyspace ") {
             let name = String::from_utf8(escape::unescape(name)?);
@@ -134,6 +149,24 @@ pub fn record_into(key: &[u8], value: &[u8], line: &mut String) {
     line.push('\n');
 }
 
+/// The bytes of a value in one piece.
+pub const PIECE_BYTES: usize = 32 << 10;
+
+/// Appends the line of a record whose value of `len_bytes` comes in pieces, with its newline.
+pub fn long_into(key: &[u8], len_bytes: u64, line: &mut String) {
+    escape::escape_into(key, line);
+    line.push('\t');
+    line.push_str(&len_bytes.to_string());
+    line.push_str("\t\n");
+}
+
+/// Appends the line of a piece, with its newline.
+pub fn piece_into(bytes: &[u8], line: &mut String) {
+    line.push_str("\t\t");
+    escape::escape_into(bytes, line);
+    line.push('\n');
+}
+
 /// The line that begins a keyspace.
 pub fn keyspace(name: &str) -> String {
     format!("keyspace {}\n", escape::escape(name.as_bytes()))
@@ -159,6 +192,16 @@ mod tests {
             assert_eq!(parse(&line), Ok(Line::Record(key.as_bytes(), value.as_bytes())));
         }
         assert_eq!(parse(&end(3, 7)), Ok(Line::End(3, 7)));
+        for key in ["", "wren", "7"] {
+            let mut line = String::new();
+            long_into(key.as_bytes(), 70_000, &mut line);
+            assert_eq!(parse(&line), Ok(Line::Long(key.as_bytes(), 70_000)));
+        }
+        for piece in ["", "7", "a b"] {
+            let mut line = String::new();
+            piece_into(piece.as_bytes(), &mut line);
+            assert_eq!(parse(&line), Ok(Line::Piece(piece.as_bytes())));
+        }
     }
 
     #[test]
@@ -179,9 +222,22 @@ mod tests {
 
     #[test]
     fn what_no_dump_has_is_no_line_of_one() {
-        for line in
-            ["", "keyspace", "records 1", "records x -", "end 1", "end 1 +2", "End 1 2", "k\tv\tw"]
-        {
+        for line in [
+            "",
+            "keyspace",
+            "records 1",
+            "records x -",
+            "end 1",
+            "end 1 +2",
+            "End 1 2",
+            "k\tv\tw",
+            "k\tv\t",
+            "k\t0\t",
+            "k\t-1\t",
+            "\t\tv\tw",
+            "k\t\tv",
+            "k\t7\tv",
+        ] {
             assert!(Line::parse(line.as_bytes()).is_err(), "{line:?}");
         }
         for header in ["hedgerow-dump", "hedgerow-dump ", "hedgerow-dump one", "Hedgerow-dump 1"] {

@@ -61,8 +61,8 @@ pub mod types;
 pub mod wal;
 
 pub use database::{
-    Cursor, Database, Durability, Keyspace, MemoryStats, Options, Range, Stats, WriteBatch,
-    smallest_memory_limit_bytes,
+    Cursor, Database, Durability, Keyspace, MemoryStats, Options, Range, Stats, ValueReader,
+    ValueWriter, WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use node::{LeafLayout, LeafPolicy};

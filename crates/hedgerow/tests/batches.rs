@@ -92,7 +92,8 @@ fn what_cannot_be_is_refused_and_nothing_has_changed() {
     let mut batch = batch_of(&db, [1], b"1");
     let refused = batch.put(&robins, &[7; 1000], b"").unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }));
-    let refused = batch.put(&robins, b"k", &[7; 1000]).unwrap_err();
+    let longest = vec![7; robins.max_record_bytes()];
+    let refused = batch.put(&robins, &longest, &[7; 1000]).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }));
     let refused = batch.put(&other.keyspace("robins").unwrap(), b"k", b"").unwrap_err();
     assert_eq!(*refused.kind(), ErrorKind::InvalidOption);

@@ -72,12 +72,14 @@ canary reuse_before_durable failures::a_power_loss_leaves_a_checkpoint
 # Enumerated crashes on the simulated disk need no scheduler: a build of the ordinary test.
 crash_canary() {
     name=$1
+    test=$2
+    filter=$3
     if RUSTFLAGS="--cfg hedgerow_canary=\"$name\"" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/crash" \
-        cargo test --locked --quiet -p hedgerow --test crash_checkpoint in_a_small >"$log" 2>&1; then
-        echo "canary $name: NOT noticed by crash_checkpoint" >&2
+        cargo test --locked --quiet -p hedgerow --test "$test" "$filter" >"$log" 2>&1; then
+        echo "canary $name: NOT noticed by $test" >&2
         failed=1
     elif grep -q 'panicked at' "$log"; then
-        echo "canary $name: noticed by crash_checkpoint"
+        echo "canary $name: noticed by $test"
     else
         cat "$log" >&2
         echo "canary $name: does not compile" >&2
@@ -86,5 +88,9 @@ crash_canary() {
 }
 
 unset RUSTC_WORKSPACE_WRAPPER
-crash_canary publish_without_sync
+crash_canary publish_without_sync crash_checkpoint in_a_small
+crash_canary extent_without_sync crash_large_values a_crash_at_any_call
+crash_canary extent_reused_early crash_large_values a_crash_at_any_call
+crash_canary extent_not_held_in_replay crash_large_values a_crash_at_any_call
+crash_canary extent_reused_while_read large_values what_a_reader_has_open
 exit $failed

@@ -117,14 +117,20 @@ fn dump_keyspace(
     let mut line = dump_format::keyspace(keyspace.name());
     let mut section = Section::begin(line.as_bytes());
     out.bytes(line.as_bytes())?;
-    let visited = keyspace.cursor().visit(|key, value| {
+    let visited = keyspace.cursor().visit_short(|key, value| {
         line.clear();
-        dump_format::record_into(key, value, &mut line);
-        section.add(line.as_bytes());
+        let dumped = match value {
+            Some(value) => {
+                dump_format::record_into(key, value, &mut line);
+                section.add(line.as_bytes());
+                out.bytes(line.as_bytes())
+            }
+            None => dump_long(keyspace, key, store, &mut section, out),
+        };
         if section.records().is_multiple_of(4096) {
             bar.set_position(written.records + section.records());
         }
-        match out.bytes(line.as_bytes()).and_then(|()| interrupt::check()) {
+        match dumped.and_then(|()| interrupt::check()) {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => ControlFlow::Break(failure),
         }
@@ -135,6 +141,35 @@ fn dump_keyspace(
     out.bytes(section.end().as_bytes())?;
     written.keyspaces += 1;
     written.records += section.records();
+    Ok(())
+}
+
+/// Writes a record whose value is not held in memory.
+fn dump_long(
+    keyspace: &Keyspace,
+    key: &[u8],
+    store: &Path,
+    section: &mut Section,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let failed = |error| store::failed("read", store)(error);
+    // The store is open for reading alone, so it is there.
+    let Some(mut value) = keyspace.value_reader(key).map_err(failed)? else { return Ok(()) };
+    let mut line = String::new();
+    dump_format::long_into(key, value.len_bytes(), &mut line);
+    section.add(line.as_bytes());
+    out.bytes(line.as_bytes())?;
+    let mut piece = vec![0; dump_format::PIECE_BYTES];
+    let mut at = 0;
+    while at < value.len_bytes() {
+        interrupt::check()?;
+        let count = value.read_at(at, &mut piece).map_err(failed)?;
+        line.clear();
+        dump_format::piece_into(&piece[..count], &mut line);
+        section.add_piece(line.as_bytes());
+        out.bytes(line.as_bytes())?;
+        at += count as u64;
+    }
     Ok(())
 }
 

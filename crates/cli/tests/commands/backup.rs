@@ -87,11 +87,14 @@ fn a_store_that_was_not_closed_is_backed_up_with_what_its_log_has() {
     let scratch = Scratch::new("backup-killed");
     let store = scratch.store();
     let args = ["load", &store, "-"];
+    let text = text();
     let mut load = command(&args).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = load.stdin.take().unwrap();
-    std::io::Write::write_all(&mut stdin, text().as_bytes()).unwrap();
+    std::io::Write::write_all(&mut stdin, text.as_bytes()).unwrap();
     // It waits for more. What it has taken is in its log within a tenth of a second.
-    while !fs::metadata(format!("{store}-log")).is_ok_and(|log| log.len() > 0) {
+    let some = text.lines().next().unwrap().split('\t').next_back().unwrap().as_bytes();
+    let has_it = |log: &Vec<u8>| log.windows(some.len()).any(|window| window == some);
+    while !fs::read(format!("{store}-log")).is_ok_and(|log| has_it(&log)) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     load.kill().unwrap();

@@ -330,3 +330,37 @@ fn ctrl_c_stops_the_load_of_a_dump_and_nothing_of_the_keyspace_is_there() {
     let there = String::from_utf8(dumped(&[&store])).unwrap();
     assert!(!there.contains("key 0"), "{there}");
 }
+
+#[test]
+fn large_values_are_dumped_in_pieces_and_loaded_again() {
+    let (scratch, store) = Scratch::loaded("dump-large", BIRDS);
+    let file = scratch.path("song");
+    let mut random = Random(7);
+    let song: Vec<u8> = (0..30).flat_map(|_| random.bytes(20_000)).collect();
+    fs::write(&file, &song).unwrap();
+    for key in ["", "rook", "song"] {
+        run(&["put", &store, key, "--file", &file]).code(0);
+    }
+    let dump = dumped(&[&store]);
+    assert!(dump.split(|&b| b == b'\n').all(|line| line.len() < 1 << 20));
+    let copy = scratch.path("copy.hrow");
+    for _ in 0..2 {
+        run_with_input(&["load", &copy, "-"], &dump).code(0).stderr_has("loaded 5 records");
+        assert_eq!(dumped(&[&copy]), dump);
+        run(&["verify", &copy]).code(0);
+    }
+    // Cut off in a value, with a piece too many, and with one too few: nothing is left of it.
+    let cut = &dump[..dump.len() / 2];
+    let lines: Vec<&[u8]> = dump.split_inclusive(|&b| b == b'\n').collect();
+    let piece = lines.iter().position(|line| line.starts_with(b"\t\t")).unwrap();
+    let more = [&lines[..=piece], &lines[piece..]].concat().concat();
+    let fewer = [&lines[..piece], &lines[piece + 1..]].concat().concat();
+    for (damaged, words) in
+        [(cut, "cut off"), (&more, "longer than it is"), (&fewer, "are missing")]
+    {
+        let other = scratch.path("other.hrow");
+        run_with_input(&["load", &other, "-"], damaged).code(4).stderr_has(words);
+        run(&["dump", &other]).code(0).stdout("hedgerow-dump 1\nend 0 0\n");
+        fs::remove_file(&other).unwrap();
+    }
+}

@@ -34,6 +34,27 @@ fn keyspaces_are_apart() {
 }
 
 #[test]
+fn a_large_value_goes_in_from_a_file_and_comes_out_again() {
+    let scratch = Scratch::new("put-file");
+    let store = scratch.store();
+    let file = format!("{store}.song");
+    let song = "chaffinch, wren, robin. ".repeat(100_000);
+    std::fs::write(&file, &song).unwrap();
+    run(&["put", &store, "song", "--file", &file]).code(0).stdout("").silent();
+    run(&["get", &store, "song", "--raw"]).code(0).stdout(&song);
+    run(&["count", &store]).code(0).stdout("1\n");
+    run(&["verify", &store]).code(0);
+    run(&["put", &store, "none", "--file", &format!("{store}.none")])
+        .code(1)
+        .stderr_has("cannot read");
+    run(&["put", &store, "both", "value", "--file", &file]).code(2);
+    run(&["put", &store, "neither"]).code(2);
+    run(&["put", &store, "song", "short"]).code(0).silent();
+    run(&["get", &store, "song"]).code(0).stdout("short\n");
+    run(&["verify", &store]).code(0);
+}
+
+#[test]
 fn what_does_not_fit_into_a_page_is_refused() {
     let scratch = Scratch::new("put-large");
     let store = scratch.store();

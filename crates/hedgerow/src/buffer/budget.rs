@@ -6,6 +6,7 @@
 //!       + copies                                                    pages that change while a checkpoint runs
 //!       + delta share                                               page map changes of this interval
 //!       + zone share                                                bitmaps of the file's space
+//!       + loan share                                                chunks of large values on their way
 //!       + ring                                                      log records on their way to the disk
 //! ```
 //!
@@ -31,6 +32,13 @@ const PER_FRAME_BYTES: u64 = 52;
 const MIN_DELTA_BYTES: u64 = 96 << 10;
 /// The least that the zone table gets.
 const MIN_ZONE_BYTES: u64 = 32 << 10;
+/// The least that large values get on their way: two chunks, so that one can be copied. With a limit that has less to
+/// spare they get none, and are refused.
+const MIN_LOAN_BYTES: u64 = 64 << 10;
+/// What a limit needs above the smallest for large values.
+pub const LARGE_VALUES_BYTES: u64 = 2 * MIN_LOAN_BYTES;
+/// The most: eight times what one reader or writer makes use of.
+const MAX_LOAN_BYTES: u64 = 8 << 20;
 
 /// The division of one memory limit.
 #[derive(Clone, Debug)]
@@ -43,6 +51,7 @@ pub struct Budget {
     page_bytes: usize,
     delta_bytes: u64,
     zone_bytes: u64,
+    loan_bytes: u64,
     ring_blocks: u32,
 }
 
@@ -87,15 +96,20 @@ impl Budget {
         }
         let page = page_bytes as u64;
         let frame = page + PER_FRAME_BYTES;
-        let (delta_bytes, zone_bytes) = if backed {
+        let (delta_bytes, zone_bytes, loan_bytes) = if backed {
             let extra = limit_bytes - smallest;
-            (MIN_DELTA_BYTES + extra / 48, MIN_ZONE_BYTES + extra / 256)
+            let loan = if extra < LARGE_VALUES_BYTES {
+                0
+            } else {
+                (MIN_LOAN_BYTES + extra / 256).min(MAX_LOAN_BYTES)
+            };
+            (MIN_DELTA_BYTES + extra / 48, MIN_ZONE_BYTES + extra / 256, loan)
         } else {
-            (0, 0)
+            (0, 0, 0)
         };
         let ring_blocks = if backed && logged { ring_blocks(limit_bytes, page_bytes) } else { 0 };
         let ring_bytes = u64::from(ring_blocks) * BLOCK_BYTES as u64;
-        let guess = (limit_bytes - delta_bytes - zone_bytes - ring_bytes) / frame;
+        let guess = (limit_bytes - delta_bytes - zone_bytes - loan_bytes - ring_bytes) / frame;
         let batch_pages = ((guess / 16) as usize).clamp(MIN_FRAMES as usize / 8, BATCH_PAGES);
         let flush_pages = ((guess / FLUSH_PART) as usize).clamp(batch_pages, FLUSH_PAGES);
         let copy_pages = match backed {
@@ -105,7 +119,7 @@ impl Budget {
             false => 0,
         };
         let buffers = (batch_pages + flush_pages + copy_pages) as u64 * page + ring_bytes;
-        let frames = (limit_bytes - buffers - delta_bytes - zone_bytes) / frame;
+        let frames = (limit_bytes - buffers - delta_bytes - zone_bytes - loan_bytes) / frame;
         let frames = u32::try_from(frames).unwrap_or(u32::MAX >> 1).max(MIN_FRAMES);
         Ok(Budget {
             limit_bytes,
@@ -116,6 +130,7 @@ impl Budget {
             page_bytes,
             delta_bytes,
             zone_bytes,
+            loan_bytes,
             ring_blocks,
         })
     }
@@ -170,6 +185,11 @@ impl Budget {
         u64::from(self.ring_blocks) * BLOCK_BYTES as u64
     }
 
+    /// Share of large values that are being read or written.
+    pub fn loan_bytes(&self) -> u64 {
+        self.loan_bytes
+    }
+
     /// Share of the zone table.
     pub fn zone_bytes(&self) -> u64 {
         self.zone_bytes
@@ -195,6 +215,7 @@ mod tests {
                     + budget.write_buffer_bytes()
                     + budget.delta_bytes()
                     + budget.zone_bytes()
+                    + budget.loan_bytes()
                     + budget.ring_bytes();
                 assert!(sum <= limit, "{page_bytes} {limit}: {sum}");
                 assert!(budget.frames() >= MIN_FRAMES);

@@ -9,6 +9,7 @@ mod budget;
 mod counters;
 mod entry;
 mod evict;
+mod extents;
 mod failures;
 mod fault_stream;
 mod frame;
@@ -27,7 +28,9 @@ mod tests;
 mod write_back;
 
 pub use admission::{Admission, Ahead, FRAMES_EACH};
-pub use budget::{Budget, smallest_limit_bytes, smallest_limit_without_log_bytes};
+pub use budget::{
+    Budget, LARGE_VALUES_BYTES, smallest_limit_bytes, smallest_limit_without_log_bytes,
+};
 pub use counters::{CounterValues, Counters};
 #[cfg(target_os = "linux")]
 pub use paging::PageMemory;

@@ -174,8 +174,9 @@ impl BufferPool {
             pool.side[frame as usize].enlist();
             pool.free.push(FrameId(frame));
         }
-        if pool.slots.is_none() {
-            pool.retire_for_memory_store()?;
+        match &pool.slots {
+            Some(slots) => slots.set_loan_bytes(pool.budget.loan_bytes()),
+            None => pool.retire_for_memory_store()?,
         }
         Ok(pool)
     }
@@ -564,6 +565,15 @@ impl PagePool for BufferPool {
     #[inline]
     fn append(&self, stay: &Entered<'_>, record: &Record<'_>) {
         stay.append(record);
+    }
+
+    #[inline]
+    fn has_stored_forms(&self) -> bool {
+        self.slots.as_ref().is_some_and(|slots| slots.has_stored_forms())
+    }
+
+    fn stored_form_changed(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
+        self.note_stored_forms(epoch, old, new);
     }
 
     fn scan_tally(&self, frame: FrameId) -> Option<&ScanTally> {

@@ -5,6 +5,7 @@
 
 use super::database::Inner;
 use super::keyspace::Keyspace;
+use super::large::Prepared;
 use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{BatchChange, PoolTree};
@@ -60,7 +61,8 @@ impl WriteBatch {
         WriteBatch::default()
     }
 
-    /// Puts a record, over an earlier one of the same key.
+    /// Puts a record, over an earlier one of the same key. A large value, as [`Keyspace::put`] takes it, is written to
+    /// its place in the file when the batch is; until then it is in memory.
     ///
     /// Errors: `KeyTooLong`, `RecordTooLarge`; `InvalidOption` for a keyspace of another database than the earlier
     /// ones. The batch is as it was then.
@@ -97,7 +99,7 @@ impl WriteBatch {
     }
 
     fn push(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        keyspace.tree().check_record(key, value.unwrap_or(&[]))?;
+        keyspace.check_put(key, value.unwrap_or(&[]))?;
         let keyspace = self.place_of(keyspace)?;
         let mut copy = |part: &[u8]| {
             let start = self.bytes.len();
@@ -123,6 +125,10 @@ impl WriteBatch {
         Ok(self.keyspaces.len() - 1)
     }
 
+    fn tree(&self, change: &Change) -> &PoolTree {
+        self.keyspaces[change.keyspace].tree()
+    }
+
     fn of<'b>(&'b self, change: &'b Change) -> (TreeId, &'b [u8]) {
         (self.keyspaces[change.keyspace].tree().id(), &self.bytes[change.key.clone()])
     }
@@ -137,15 +143,34 @@ impl WriteBatch {
         changes.sort_by(|a, b| self.of(a).cmp(&self.of(b)));
         // The sort is stable: the last of its key is the last that was said.
         let last_of_key = changes.chunk_by(|a, b| self.of(a) == self.of(b));
-        let changes: Vec<BatchChange<'_>> = last_of_key
-            .map(|same| {
-                let change = same[same.len() - 1];
-                let tree: &PoolTree = self.keyspaces[change.keyspace].tree();
-                let value = change.value.as_ref().map(|value| &self.bytes[value.clone()]);
-                BatchChange { tree, key: &self.bytes[change.key.clone()], value }
+        let changes: Vec<&Change> = last_of_key.map(|same| same[same.len() - 1]).collect();
+        let mut prepared = Vec::with_capacity(changes.len());
+        for change in &changes {
+            let (tree, key) = (self.tree(change), &self.bytes[change.key.clone()]);
+            let value = change.value.as_ref().map(|value| &self.bytes[value.clone()]);
+            prepared.push(value.map(|value| inner.prepare(tree, key, value)).transpose()?);
+        }
+        inner.sync_prepared(prepared.iter().flatten())?;
+        let changes: Vec<BatchChange<'_>> = changes
+            .iter()
+            .zip(&prepared)
+            .map(|(change, prepared)| BatchChange {
+                tree: self.tree(change),
+                key: &self.bytes[change.key.clone()],
+                value: prepared.as_ref().map(Prepared::bytes),
             })
             .collect();
-        inner.store.write_batch(&changes)?;
+        let written = inner.store.write_batch(&changes);
+        // Where it is not known how much of it was done, opening the store again tells.
+        let is_in_place = written
+            .as_ref()
+            .err()
+            .is_none_or(|error| matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Poisoned));
+        drop(changes);
+        if is_in_place {
+            prepared.into_iter().flatten().for_each(Prepared::keep);
+        }
+        written?;
         if self.durability.unwrap_or(inner.durability) == Durability::Sync {
             inner.store.flush_log()?;
         }

@@ -8,10 +8,12 @@
 //! once, one that comes or goes meanwhile may be seen or not.
 
 use crate::database::database::Inner;
+use crate::database::large::is_too_large;
 use crate::database::options::Durability;
 use crate::database::range::{Cursor, Range};
 use crate::error::{Error, Result};
 use crate::page::PagePool;
+use crate::space::extent::{escape, is_stored_form};
 use crate::store::PoolTree;
 use crate::tree::{PageView, Swap, TreeStats, Value, successor};
 use hedgerow_sync::primitive::Arc;
@@ -21,8 +23,8 @@ use std::ops::{Bound, ControlFlow, RangeBounds};
 /// See the head of the file.
 #[derive(Clone)]
 pub struct Keyspace {
-    inner: Arc<Inner>,
-    tree: PoolTree,
+    pub(super) inner: Arc<Inner>,
+    pub(super) tree: PoolTree,
     name: Arc<str>,
     durability: Durability,
 }
@@ -61,7 +63,7 @@ impl Keyspace {
 
     /// Runs a change, and waits until it is durable if that was asked for.
     #[inline]
-    fn change<R>(&self, change: impl FnOnce(&PoolTree) -> Result<R>) -> Result<R> {
+    pub(super) fn change<R>(&self, change: impl FnOnce(&PoolTree) -> Result<R>) -> Result<R> {
         self.inner.check_open()?;
         let outcome = change(&self.tree)?;
         if self.durability == Durability::Sync {
@@ -75,35 +77,63 @@ impl Keyspace {
         &self.name
     }
 
-    /// The value of `key`, copied out; up to 112 bytes without an allocation.
+    /// The value of `key`, copied out; up to 112 bytes without an allocation. Of a large one all of it:
+    /// [`Keyspace::get_range`] and [`Keyspace::value_reader`] read parts.
     ///
     /// Errors of all reads: `Closed`, `KeyspaceDropped`, `Io` and `Corrupted` when a page has to be
     /// read, `MemoryLimit` and `Timeout` when no room for it can be found in time.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.inner.check_open()?;
-        self.tree.get(key)
+        let found = self.tree.get(key);
+        match &found {
+            Ok(Some(value)) if self.is_stored_form(value) => {
+                self.inner.resolve(&self.tree, key, value)
+            }
+            _ => found,
+        }
+    }
+
+    /// Whether a value out of a leaf stands for another one.
+    #[inline]
+    fn is_stored_form(&self, value: &[u8]) -> bool {
+        self.inner.store.has_stored_forms() && is_stored_form(value)
     }
 
     /// Replaces the contents of `value` by the value of `key`; `false`, and empty, if there is none.
     #[inline]
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.inner.check_open()?;
-        self.tree.get_into(key, value)
+        let found = self.tree.get_into(key, value)?;
+        if found && self.is_stored_form(value) {
+            let resolved = self.inner.resolve(&self.tree, key, value)?;
+            value.clear();
+            let found = resolved.is_some();
+            *value = resolved.map_or_else(Vec::new, Value::into_vec);
+            return Ok(found);
+        }
+        Ok(found)
     }
 
     /// Calls `f` once on a validated copy of the value of `key`, if there is one.
     #[inline]
     pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.inner.check_open()?;
-        self.tree.get_with(key, f)
+        Ok(self.get(key)?.map(|value| f(&value)))
     }
 
     /// The values of many keys, in their order. Cheaper than as many single gets: cache misses and
     /// page reads of a group overlap. Each value is linearizable, not all of them together.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.inner.check_open()?;
-        self.tree.get_many(keys)
+        let mut values = self.tree.get_many(keys)?;
+        if self.inner.store.has_stored_forms() {
+            for (key, value) in keys.iter().zip(&mut values) {
+                if let Some(found) = value.take_if(|value| is_stored_form(value)) {
+                    *value = self.inner.resolve(&self.tree, key.as_ref(), &found)?;
+                }
+            }
+        }
+        Ok(values)
     }
 
     /// Whether there is a record of `key`.
@@ -115,24 +145,50 @@ impl Keyspace {
 
     /// Puts a record, over an earlier one of the same key. Tells whether there was one.
     ///
+    /// Key and value together are in a leaf up to [`Keyspace::max_record_bytes`]. A longer value, up to 4 GiB, is
+    /// written to a place of its own in the file, and is durable there before its record is; the memory that this
+    /// takes does not depend on its length. [`Keyspace::value_writer`] puts one that is not in memory. In a database
+    /// that lives in memory alone, or with a key that leaves less than 40 bytes of a record, a longer value is
+    /// `RecordTooLarge`.
+    ///
     /// Errors of all changes, after which nothing has changed but after the last one: those of reads; `KeyTooLong`,
     /// `RecordTooLarge`; `ReadOnly`; `Poisoned` after a failed write; `DiskFull` when room can only be
     /// made by writing, and there is none; with [`Durability::Sync`] also `Unknown`.
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.change(|tree| tree.put(key, value))
+        self.store(key, value, |tree, value| tree.put(key, value), |_| true)
+    }
+
+    /// Runs a change that puts `value`, in the form that a leaf gets. `stored`: by its outcome it did.
+    #[inline(always)]
+    fn store<R>(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        change: impl Fn(&PoolTree, &[u8]) -> Result<R>,
+        stored: impl FnOnce(&R) -> bool,
+    ) -> Result<R> {
+        if !is_stored_form(value) {
+            let outcome = self.change(|tree| change(tree, value));
+            if !is_too_large(&outcome) {
+                return outcome;
+            }
+        }
+        self.change_large(key, value, change, stored)
     }
 
     /// Puts a record unless there is one of the same key. Tells whether it did.
     #[inline]
     pub fn insert_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.change(|tree| tree.insert_if_absent(key, value))
+        let inserts = |tree: &PoolTree, value: &[u8]| tree.insert_if_absent(key, value);
+        self.store(key, value, inserts, |inserted| *inserted)
     }
 
     /// Gives an existing record a new value. Tells whether there was one.
     #[inline]
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.change(|tree| tree.update(key, value))
+        let updates = |tree: &PoolTree, value: &[u8]| tree.update(key, value);
+        self.store(key, value, updates, |updated| *updated)
     }
 
     /// Makes `new` the state of `key` if its present state is `expected`; `None` is *no record*. A
@@ -143,7 +199,17 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Swap> {
-        self.change(|tree| tree.compare_and_swap(key, expected, new))
+        let is_plain = |value: Option<&[u8]>| !value.is_some_and(is_stored_form);
+        if is_plain(expected) && is_plain(new) {
+            let swapped = self.change(|tree| tree.compare_and_swap(key, expected, new));
+            let differs_large = |found: &Value| self.is_stored_form(found);
+            match &swapped {
+                Ok(Swap::Differs(Some(found))) if differs_large(found) => {}
+                Err(_) if is_too_large(&swapped) => {}
+                _ => return swapped,
+            }
+        }
+        self.swap_large(key, expected, new)
     }
 
     /// Removes a record. Tells whether there was one.
@@ -201,13 +267,14 @@ impl Keyspace {
 
     /// A cursor before the first of all records: it lends keys and values instead of copying each.
     pub fn cursor(&self) -> Cursor {
-        Cursor::new(self.inner.clone(), self.tree.scan())
+        Cursor::new(self.inner.clone(), self.tree.clone())
     }
 
     /// Number of records: walks all leaves.
     pub fn count(&self) -> Result<u64> {
+        self.inner.check_open()?;
         let mut count = 0;
-        let outcome = self.cursor().visit(|_, _| {
+        let outcome = self.tree.scan().visit(|_, _| {
             count += 1;
             ControlFlow::<()>::Continue(())
         });
@@ -216,7 +283,8 @@ impl Keyspace {
 
     /// Loads records in strictly ascending order of their keys into the keyspace, which must be empty:
     /// the tree is built from the bottom up, its pages filled to `fill_percent` (10 to 100), and
-    /// becomes visible as a whole at the end. Returns the number of records.
+    /// becomes visible as a whole at the end. Returns the number of records. Values must fit into a leaf: large ones
+    /// are to be put one by one.
     ///
     /// Errors: those of changes; `NotSorted`; `AlreadyExists` if the keyspace holds a record. After an
     /// error the keyspace is as it was.
@@ -251,7 +319,13 @@ impl Keyspace {
             let mut load = self.tree.bulk_load(fill_percent)?;
             for record in records {
                 let (key, value) = record?;
-                load.push(key.as_ref(), value.as_ref())?;
+                let (key, value) = (key.as_ref(), value.as_ref());
+                if is_stored_form(value) && self.inner.store.has_file() {
+                    self.inner.store.expect_stored_forms();
+                    load.push(key, &escape(value))?;
+                } else {
+                    load.push(key, value)?;
+                }
             }
             Ok(load.finish()?)
         })
@@ -272,7 +346,8 @@ impl Keyspace {
         self.tree.show_pages(&mut show)
     }
 
-    /// The largest record that fits, in bytes of key and value together; also the longest key.
+    /// The largest record that fits into a leaf, in bytes of key and value together; also the longest key. A longer
+    /// value lies elsewhere: see [`Keyspace::put`].
     pub fn max_record_bytes(&self) -> usize {
         self.tree.max_record_bytes()
     }

@@ -6,6 +6,7 @@ mod batch;
 #[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]
 mod database;
 mod keyspace;
+mod large;
 mod options;
 mod range;
 mod stats;
@@ -13,6 +14,7 @@ mod stats;
 pub use batch::WriteBatch;
 pub use database::Database;
 pub use keyspace::Keyspace;
+pub use large::{ValueReader, ValueWriter};
 pub use options::{Durability, Options, smallest_memory_limit_bytes};
 pub use range::{Cursor, Range};
 pub use stats::{MemoryStats, Stats};

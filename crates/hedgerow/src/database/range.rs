@@ -7,8 +7,9 @@
 use crate::buffer::BufferPool;
 use crate::database::database::Inner;
 use crate::error::Result;
+use crate::space::extent::{Stored, is_stored_form, read_stored};
 use crate::store::PoolTree;
-use crate::tree::{self, Value};
+use crate::tree::{self, Passed, Value};
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
@@ -16,7 +17,10 @@ use std::ops::{Bound, ControlFlow};
 /// A position between two records of a keyspace, which moves both ways.
 pub struct Cursor {
     inner: Arc<Inner>,
+    tree: PoolTree,
     cursor: tree::Cursor<BufferPool>,
+    /// The record that was lent last, if its value did not lie in its leaf.
+    large: (Vec<u8>, Value),
 }
 
 impl fmt::Debug for Cursor {
@@ -26,8 +30,9 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    pub(super) fn new(inner: Arc<Inner>, cursor: tree::Cursor<BufferPool>) -> Cursor {
-        Cursor { inner, cursor }
+    pub(super) fn new(inner: Arc<Inner>, tree: PoolTree) -> Cursor {
+        let cursor = tree.scan();
+        Cursor { inner, tree, cursor, large: (Vec::new(), Value::default()) }
     }
 
     /// The record behind the cursor, which moves over it; `None` at the end. Key and value live until
@@ -35,7 +40,12 @@ impl Cursor {
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
-        self.cursor.next_record()
+        let Some(passed) = self.cursor.advance()? else { return Ok(None) };
+        if self.inner.store.has_stored_forms() {
+            self.lend(passed, true)
+        } else {
+            Ok(Some(self.cursor.lend(passed)))
+        }
     }
 
     /// The record before the cursor, which moves over it; `None` at the start. Else as
@@ -43,7 +53,33 @@ impl Cursor {
     #[inline]
     pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
-        self.cursor.previous_record()
+        let Some(passed) = self.cursor.go_back()? else { return Ok(None) };
+        if self.inner.store.has_stored_forms() {
+            self.lend(passed, false)
+        } else {
+            Ok(Some(self.cursor.lend(passed)))
+        }
+    }
+
+    /// Lends a record of a store that may have values elsewhere than in leaves. One that has gone meanwhile is passed
+    /// over.
+    fn lend(&mut self, passed: Passed, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        let mut passed = passed;
+        loop {
+            let (key, value) = self.cursor.lend(passed);
+            if !is_stored_form(value) {
+                return Ok(Some(self.cursor.lend(passed)));
+            }
+            if let Some(resolved) = self.inner.resolve(&self.tree, key, value)? {
+                self.large = (key.to_vec(), resolved);
+                return Ok(Some((&self.large.0, &self.large.1)));
+            }
+            let next = if forward { self.cursor.advance()? } else { self.cursor.go_back()? };
+            match next {
+                Some(next) => passed = next,
+                None => return Ok(None),
+            }
+        }
     }
 
     /// Hands the records behind the cursor to `each`, in order, and moves over them, until `each` breaks or
@@ -72,10 +108,45 @@ impl Cursor {
     #[inline]
     pub fn visit<B>(
         &mut self,
-        each: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+        mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>> {
         self.inner.check_open()?;
-        self.cursor.visit(each)
+        let (inner, tree) = (&self.inner, &self.tree);
+        let ended = self.cursor.visit(|key, value| {
+            if !inner.store.has_stored_forms() || !is_stored_form(value) {
+                return each(key, value).map_break(Ok);
+            }
+            match inner.resolve(tree, key, value) {
+                Ok(Some(value)) => each(key, &value).map_break(Ok),
+                // It has gone meanwhile.
+                Ok(None) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(Err(error)),
+            }
+        })?;
+        match ended {
+            ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
+            ControlFlow::Break(with) => with.map(ControlFlow::Break),
+        }
+    }
+
+    /// [`Self::visit`], but large values are not read: for one of those `each` gets no value, and may read it by
+    /// [`Keyspace::value_reader`](crate::Keyspace::value_reader).
+    pub fn visit_short<B>(
+        &mut self,
+        mut each: impl FnMut(&[u8], Option<&[u8]>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>> {
+        self.inner.check_open()?;
+        let inner = &self.inner;
+        self.cursor.visit(|key, value| {
+            if !inner.store.has_stored_forms() {
+                return each(key, Some(value));
+            }
+            match read_stored(value) {
+                Stored::Plain(value) => each(key, Some(value)),
+                // What is wrong with a damaged one whoever reads it is told.
+                Stored::Extent(_) | Stored::Damaged => each(key, None),
+            }
+        })
     }
 
     /// Goes before the first record whose key is not below `key`. Reads nothing yet.
@@ -139,6 +210,19 @@ impl Range {
     /// One step from either end. The other end's bound moves to the record that was returned, so the
     /// two ends never return the same record.
     fn step(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
+        loop {
+            let Some((key, value)) = self.step_in_leaves(forward)? else { return Ok(None) };
+            if !self.inner.store.has_stored_forms() || !is_stored_form(&value) {
+                return Ok(Some((key, value)));
+            }
+            // One that has gone meanwhile is passed over.
+            if let Some(value) = self.inner.resolve(&self.tree, &key, &value)? {
+                return Ok(Some((key, value)));
+            }
+        }
+    }
+
+    fn step_in_leaves(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
         self.inner.check_open()?;
         // Where both ends are in use, each has to stop at the other.
         let both = if forward { self.back.is_some() } else { self.front.is_some() };

@@ -113,6 +113,16 @@ pub trait PagePool: Send + Sync + Sized + 'static {
     /// nothing. Nothing happens where there is no log.
     fn append(&self, _stay: &Self::EpochGuard<'_>, _record: &Record<'_>) {}
 
+    /// Whether values in leaves may be in a stored form ([`crate::space::extent`]). To be asked under the leaf's latch.
+    #[inline(always)]
+    fn has_stored_forms(&self) -> bool {
+        false
+    }
+
+    /// Notes that a record's value has become `new`, of `old`: stored forms, or values that are not, or nothing.
+    /// Under the latch of the leaf, and within the stay in which it was changed.
+    fn stored_form_changed(&self, _epoch: Epoch, _old: &[u8], _new: &[u8]) {}
+
     /// How common scans are in the leaf of a frame, if the pool keeps count.
     fn scan_tally(&self, _frame: FrameId) -> Option<&ScanTally> {
         None

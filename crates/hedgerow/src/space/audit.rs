@@ -35,7 +35,8 @@ impl Zones {
     pub fn report(&self) -> SpaceReport {
         let unit = u64::from(self.geometry.unit_bytes());
         let total = u64::from(self.count) * u64::from(self.geometry.units_per_zone());
-        let quarantined = self.quarantine.units().min(self.held_units);
+        let quarantined = self.quarantine.units() + self.extents.left_units();
+        let quarantined = quarantined.min(self.held_units);
         SpaceReport {
             header_bytes: HEADER_REGION_BYTES,
             used_bytes: (self.held_units - quarantined) * unit,
@@ -60,6 +61,7 @@ impl Zones {
             + self.upper.iter().map(|level| level.len() * size_of::<TablePart>()).sum::<usize>()
             + self.staged.as_ref().map_or(0, Staged::memory_bytes)
             + self.quarantine.memory_bytes()
+            + self.extents.memory_bytes()
     }
 
     /// Recounts every loaded bitmap and compares it with the running figures. Whoever wants all of

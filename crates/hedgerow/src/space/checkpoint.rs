@@ -113,6 +113,15 @@ impl Zones {
         units: u32,
     ) -> Result<()> {
         let (zone, first) = self.geometry.split_unit(unit);
+        if !self.change_bits(zone, |words| change(words, first) == units) {
+            let what = format!("{slot:?} is referred to twice, or by nobody");
+            return Err(Error::corrupted_at(slot.offset_bytes(), what));
+        }
+        Ok(())
+    }
+
+    /// Changes the checkpoint's copy of a zone's bitmap. The zone's group is loaded.
+    pub(super) fn change_bits<R>(&mut self, zone: u32, change: impl FnOnce(&mut [u64]) -> R) -> R {
         let (group, index) = self.geometry.split_zone(zone);
         let loaded = self.groups[group as usize].loaded.as_deref();
         let loaded = loaded.expect("the group was loaded first, as group_to_load asks");
@@ -121,11 +130,7 @@ impl Zones {
         assert!(staged.plan.is_none(), "the table is written last");
         let bits = staged.groups.entry(group).or_insert_with(|| loaded.referenced.clone());
         let at = index as usize * words;
-        if change(&mut bits[at..at + words], first) != units {
-            let what = format!("{slot:?} is referred to twice, or by nobody");
-            return Err(Error::corrupted_at(slot.offset_bytes(), what));
-        }
-        Ok(())
+        change(&mut bits[at..at + words])
     }
 
     /// Decides which parts of the table checkpoint `epoch` has to write, after the last change of

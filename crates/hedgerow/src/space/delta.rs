@@ -1,12 +1,14 @@
 //! What changed in the page map, by epoch, until a checkpoint takes it.
 //!
 //! Each image that reaches a slot appends (page id, slot) to the delta of the *image's* epoch, each
-//! freed id a tombstone. The map of checkpoint E is the map of the one before plus every delta up to
+//! freed id a tombstone; each extent that a record comes to refer to, or no more, stands there, too. The map of
+//! checkpoint E is the map of the one before plus every delta up to
 //! E. The memory for this is a budget: when it is half used a checkpoint is due
 //! ([`Deltas::is_due`]), when it is full ([`Deltas::is_full`]) writers wait for one with nothing
 //! held. A record itself never fails, because the image that it is for is written by then; so the
 //! budget is what the pool checks *before* it writes a batch. Not shared: under its owner's lock.
 
+use super::extent::Extent;
 use crate::types::{Epoch, PageId, Slot};
 use std::collections::BTreeMap;
 
@@ -14,10 +16,14 @@ use std::collections::BTreeMap;
 /// inner nodes over them.
 pub const ENTRY_BYTES: usize = 32;
 
+/// An extent is charged like so many pages: its runs, and the key beside it.
+const EXTENT_ENTRIES: usize = 8;
+
 /// See the file's header.
 #[derive(Debug)]
 pub struct Deltas {
     by_epoch: BTreeMap<Epoch, BTreeMap<PageId, Slot>>,
+    extents: BTreeMap<Epoch, ExtentChanges>,
     budget_bytes: usize,
     entries: usize,
     /// Entries that a checkpoint has taken and not brought back.
@@ -32,13 +38,29 @@ pub struct TakenDelta {
     pub epoch: Epoch,
     /// Page id and slot.
     pub changes: BTreeMap<PageId, Slot>,
+    /// Extents, and how many records more, or fewer, refer to each.
+    pub extents: ExtentChanges,
     entries: usize,
+}
+
+/// Extents by first unit and seed, and how many records more, or fewer, refer to each: one, or none. Records of
+/// different leaves count up and down in any order, and what comes and goes between two checkpoints is nothing.
+pub type ExtentChanges = BTreeMap<(u64, u64), (Extent, i32)>;
+
+fn count_extent(changes: &mut ExtentChanges, extent: &Extent, by: i32) {
+    let name = (extent.runs.first().map_or(0, |run| run.unit), extent.seed);
+    let change = changes.entry(name).or_insert_with(|| (extent.clone(), 0));
+    change.1 += by;
+    if change.1 == 0 {
+        changes.remove(&name);
+    }
 }
 
 impl Deltas {
     /// No changes, and a budget of so many bytes.
     pub fn new(budget_bytes: usize) -> Deltas {
-        Deltas { by_epoch: BTreeMap::new(), budget_bytes, entries: 0, taken: 0 }
+        let (by_epoch, extents) = (BTreeMap::new(), BTreeMap::new());
+        Deltas { by_epoch, extents, budget_bytes, entries: 0, taken: 0 }
     }
 
     /// Notes that the image of `id` of epoch `epoch` is in `slot`. Returns the slot of an earlier
@@ -54,6 +76,14 @@ impl Deltas {
         self.record(epoch, id, Slot::NONE)
     }
 
+    /// Notes that a record of `epoch` refers to the extent (1), or that one does so no more (-1).
+    pub fn record_extent(&mut self, epoch: Epoch, extent: &Extent, by: i32) {
+        let changes = self.extents.entry(epoch).or_default();
+        let before = changes.len();
+        count_extent(changes, extent, by);
+        self.entries = self.entries + EXTENT_ENTRIES * changes.len() - EXTENT_ENTRIES * before;
+    }
+
     /// Whether a checkpoint is due: half the budget is used.
     pub fn is_due(&self) -> bool {
         self.memory_bytes() > self.budget_bytes / 2
@@ -67,6 +97,7 @@ impl Deltas {
     /// Whether no change waits for a checkpoint up to `epoch`.
     pub fn is_empty_to(&self, epoch: Epoch) -> bool {
         self.by_epoch.range(..=epoch).all(|(_, delta)| delta.is_empty())
+            && self.extents.range(..=epoch).all(|(_, changes)| changes.is_empty())
     }
 
     /// Takes every change of epochs up to `epoch`, the newest of each page.
@@ -83,9 +114,17 @@ impl Deltas {
                 changes.extend(delta);
             }
         }
+        let later = self.extents.split_off(&epoch.next());
+        let mut extents = ExtentChanges::new();
+        for older in std::mem::replace(&mut self.extents, later).into_values() {
+            entries += EXTENT_ENTRIES * older.len();
+            for (extent, by) in older.into_values() {
+                count_extent(&mut extents, &extent, by);
+            }
+        }
         self.entries -= entries;
         self.taken += entries;
-        TakenDelta { epoch, changes, entries }
+        TakenDelta { epoch, changes, extents, entries }
     }
 
     /// The checkpoint that took this is durable: it may be dropped, which takes its time, and without a lock.
@@ -102,6 +141,9 @@ impl Deltas {
             delta.entry(id).or_insert(slot);
         }
         self.entries += delta.len() - there;
+        for (extent, by) in taken.extents.into_values() {
+            self.record_extent(taken.epoch, &extent, by);
+        }
     }
 
     /// Memory charged, in bytes.
@@ -153,6 +195,33 @@ mod tests {
             again.changes.into_iter().collect::<Vec<_>>(),
             [(PageId(4), slot(3)), (PageId(5), slot(4))]
         );
+    }
+
+    #[test]
+    fn what_an_extent_comes_to_between_two_checkpoints_is_taken() {
+        let extent = |unit| Extent {
+            len_bytes: 5000,
+            seed: unit,
+            runs: Box::new([super::super::extent::Run { unit, units: 2 }]),
+        };
+        let mut deltas = Deltas::new(1 << 20);
+        deltas.record_extent(Epoch(1), &extent(4), 1);
+        deltas.record_extent(Epoch(1), &extent(8), 1);
+        deltas.record_extent(Epoch(2), &extent(8), -1);
+        deltas.record_extent(Epoch(2), &extent(16), -1);
+        deltas.record_extent(Epoch(3), &extent(4), -1);
+        let taken = deltas.take(Epoch(2));
+        let counts = |taken: &TakenDelta| -> Vec<_> {
+            taken.extents.iter().map(|(name, change)| (name.0, change.1)).collect()
+        };
+        assert_eq!(counts(&taken), [(4, 1), (16, -1)]);
+        // The checkpoint fails: the next one takes what is left of both.
+        deltas.put_back(taken);
+        let taken = deltas.take(Epoch(3));
+        assert_eq!(counts(&taken), [(16, -1)]);
+        deltas.done(&taken);
+        assert_eq!(deltas.memory_bytes(), 0);
+        assert!(deltas.is_empty_to(Epoch(9)));
     }
 
     #[test]

@@ -140,6 +140,11 @@ impl Quarantine {
         self.durable
     }
 
+    /// Whether a checkpoint before `superseding` is pinned.
+    pub fn is_pinned_before(&self, superseding: Epoch) -> bool {
+        self.pins.range(..superseding).next().is_some()
+    }
+
     /// Takes back one pin. What nobody needs any more [`Self::release_ripe`] gives free.
     ///
     /// Errors: `InvalidOption` if the checkpoint is not pinned.

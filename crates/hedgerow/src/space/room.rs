@@ -64,7 +64,8 @@ impl SlotStore {
         self.needed(dirty, purpose) <= self.room.solid.load(Relaxed)
     }
 
-    fn needed(&self, dirty: usize, purpose: Purpose) -> u64 {
+    /// Slots of a page that there has to be room for before somebody is let in.
+    pub fn needed(&self, dirty: usize, purpose: Purpose) -> u64 {
         let dirty = dirty as u64;
         // And the parts of the map that there will be more of than when they were counted.
         let parts = (dirty + self.images_since_checkpoint()) / 128;

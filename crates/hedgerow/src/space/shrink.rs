@@ -219,7 +219,7 @@ impl Zones {
     }
 
     /// Zones that may be chosen and hold nothing, ascending.
-    fn free_zones(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn free_zones(&self) -> impl Iterator<Item = u32> + '_ {
         self.by_class[CLASSES - 1].iter().copied()
     }
 

@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
 use crate::space::audit::SpaceReport;
 use crate::space::delta::{Deltas, TakenDelta};
+use crate::space::extent_store::ExtentIo;
 use crate::space::map::{MapRoot, MapView, PartIo};
 use crate::space::owed::Owed;
 use crate::space::part::{self, PartBytes};
@@ -74,6 +75,7 @@ pub struct SlotStore {
     check: PageCheck,
     state: Mutex<SpaceState>,
     pub(super) room: Room,
+    pub(super) extents: ExtentIo,
     full: AtomicBool,
     /// Images recorded since the last checkpoint took those before.
     images: Figure,
@@ -126,6 +128,7 @@ impl SlotStore {
             page_bytes,
             check,
             room: Room::new(&state.zones),
+            extents: ExtentIo::default(),
             state: Mutex::new(state),
             full: AtomicBool::new(false),
             images: Figure::new(0),
@@ -327,7 +330,7 @@ impl SlotStore {
         Ok(())
     }
 
-    fn after_record(&self, state: &SpaceState) {
+    pub(super) fn after_record(&self, state: &SpaceState) {
         if state.deltas.is_full() {
             self.full.store(true, Release);
         }
@@ -465,6 +468,7 @@ impl SlotStore {
     pub fn take_delta(&self, epoch: Epoch) -> TakenDelta {
         let mut state = self.state.lock();
         self.images.store(self.later_images.load(Acquire), Release);
+        state.zones.left_until_now();
         state.deltas.take(epoch)
     }
 

@@ -5,7 +5,8 @@
 //! the table that is not in memory yet, that before a zone with a sixteenth free, that before
 //! growing the file, that before the last gaps. While the file is to shrink, nothing is written beyond
 //! its ceiling as long as there is any gap below. Parts go to a stream of their own where they differ
-//! in length from pages, so that they do not cut up the runs that pages need.
+//! in length from pages, so that they do not cut up the runs that pages need, and so do extents
+//! ([`super::extent_space`]).
 //!
 //! Two bitmaps a zone, both in units: *held* is what must not be written (referred to, or in
 //! quarantine, or handed out since), *referenced* is what the newest complete checkpoint refers to,
@@ -23,6 +24,7 @@
 
 use super::bits::{clear_bits, free_run, longest_run, runs_of, set_bits};
 use super::checkpoint::Staged;
+use super::extent_space::ExtentSpace;
 use super::geometry::Geometry;
 use super::quarantine::Quarantine;
 use super::table::{LoadGroup, TablePart};
@@ -43,7 +45,9 @@ const ROOMY: usize = 4;
 const WORTHWHILE: usize = 1;
 /// The longest run of a zone is not known: it was not counted since the last change.
 const UNKNOWN: u32 = u32::MAX;
-const STREAMS: usize = 2;
+const STREAMS: usize = 3;
+/// The stream of extents of up to a zone; of the others pages have the first.
+pub(super) const EXTENT_STREAM: usize = 2;
 
 /// What the caller must do, with nothing locked, before the same call can succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,6 +158,7 @@ pub struct Zones {
     pub(super) upper: Vec<Vec<TablePart>>,
     pub(super) staged: Option<Staged>,
     pub(super) quarantine: Quarantine,
+    pub(super) extents: ExtentSpace,
     /// Zones that may be chosen, by class.
     pub(super) by_class: [BTreeSet<u32>; CLASSES],
     heads: [Option<Head>; STREAMS],
@@ -186,6 +191,7 @@ impl Zones {
             upper: Vec::new(),
             staged: None,
             quarantine: Quarantine::new(durable),
+            extents: ExtentSpace::default(),
             by_class: std::array::from_fn(|_| BTreeSet::new()),
             heads: [None; STREAMS],
             held_units: 0,
@@ -252,7 +258,7 @@ impl Zones {
         Ok(())
     }
 
-    fn take(&mut self, units: u32, stream: usize, growth: Growth) -> Result<u64, Want> {
+    pub(super) fn take(&mut self, units: u32, stream: usize, growth: Growth) -> Result<u64, Want> {
         assert!(units <= self.geometry.units_per_zone(), "a slot is larger than a zone");
         loop {
             if let Some(head) = self.heads[stream] {
@@ -355,7 +361,7 @@ impl Zones {
     }
 
     /// A group without a part of its own has nothing to read.
-    fn load_or_want(&mut self, group: LoadGroup) -> Result<(), Want> {
+    pub(super) fn load_or_want(&mut self, group: LoadGroup) -> Result<(), Want> {
         if !group.slot.is_none() {
             return Err(Want::Load(group));
         }
@@ -374,7 +380,7 @@ impl Zones {
     }
 
     /// The group that is not loaded, has more than `sixteenths` of its units free, and most of all.
-    fn group_with_room(&self, sixteenths: u64) -> Option<LoadGroup> {
+    pub(super) fn group_with_room(&self, sixteenths: u64) -> Option<LoadGroup> {
         let ceiling = self.ceiling.unwrap_or(u32::MAX);
         let unloaded = self.groups.iter().enumerate().filter(|(_, group)| group.loaded.is_none());
         let roomy = unloaded.filter_map(|(index, group)| {

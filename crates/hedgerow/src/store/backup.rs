@@ -9,11 +9,14 @@
 //! of its log as the store that it was copied from does from then on: by the id each tells its own log from the
 //! other's, wherever the files are moved to.
 //!
-//! Each page is checked on the way: nothing damaged is copied. Memory, beyond the limit of the store: 128 pages, and the
-//! bitmaps of the copy, three bits for each of its units.
+//! Large values are copied with the leaves that refer to them, which say then where the copies lie.
+//!
+//! Each page is checked on the way, and each chunk of a large value: nothing damaged is copied. Memory, beyond the limit
+//! of the store: 128 pages, a MiB if there are large values, and the bitmaps of the copy, three bits for each of its units.
 //! Any number of backups may be taken at a time.
 
 use super::journal::log_path;
+use super::large_copy::LargeCopy;
 use super::open::{StoreOptions, check_page, lock};
 use super::pin::Pin;
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, positions_of};
@@ -189,6 +192,7 @@ struct Copy<'p> {
     /// Pages to be read next.
     batch: Vec<(PageId, Slot)>,
     buffer: AlignedBuffer,
+    large: LargeCopy,
     pages: u64,
 }
 
@@ -214,6 +218,7 @@ impl<'p> Copy<'p> {
             changes: Vec::with_capacity(2 * CHANGES),
             batch: Vec::with_capacity(BATCH_PAGES),
             buffer: AlignedBuffer::zeroed(BATCH_PAGES * page_bytes)?,
+            large: LargeCopy::default(),
             pages: 0,
         })
     }
@@ -267,6 +272,15 @@ impl<'p> Copy<'p> {
                 }
             })?;
         }
+        if self.source.has_stored_forms() {
+            let pages = self.pages;
+            let mut go_on = || if progress(pages).is_break() { Err(cancelled()) } else { Ok(()) };
+            let images = self.buffer.chunks_exact_mut(page_bytes);
+            for ((id, _), image) in self.batch.iter().zip(images) {
+                self.large.copy_those_of(self.source, *id, image, &self.to, &mut go_on)?;
+            }
+        }
+        let images = self.buffer.chunks_exact(page_bytes);
         let offsets = self.to.allocate(self.batch.len(), page_bytes as u64)?;
         let writes: Vec<WriteRequest<'_>> = offsets
             .iter()

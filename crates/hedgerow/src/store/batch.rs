@@ -18,6 +18,7 @@ use super::superblock::Superblock;
 use super::{Shared, Store};
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::PagePool;
+use crate::space::extent::is_stored_form;
 use crate::tree::Part;
 use crate::types::{Lsn, Purpose};
 use crate::wal::{BatchId, Log, MADE_BYTES, RECORD_HEADER_BYTES, Record};
@@ -33,7 +34,7 @@ pub struct BatchChange<'b> {
     pub tree: &'b PoolTree,
     /// The key.
     pub key: &'b [u8],
-    /// The value that the key gets; `None` removes the record.
+    /// The value that the key gets, as its leaf does; `None` removes the record.
     pub value: Option<&'b [u8]>,
 }
 
@@ -41,6 +42,7 @@ impl<'b> BatchChange<'b> {
     fn record(&self) -> Record<'b> {
         let (tree, key) = (self.tree.id(), self.key);
         match self.value {
+            Some(value) if is_stored_form(value) => Record::Extent { tree, key, value },
             Some(value) => Record::Put { tree, key, value },
             None => Record::Remove { tree, key },
         }

@@ -6,7 +6,8 @@
 //! 2. note what belongs to the checkpoint besides pages, and that all dirty pages are owed to it; let writers in;
 //! 3. write what is owed, pages and copies (`buffer/hand_over.rs`), beside writers: every image of an epoch <= E is
 //!    in a slot now; take the delta;
-//! 4. write the parts of the page map that changed, then those of the zone table, to free slots;
+//! 4. write the parts of the page map that changed, then those of the zone table, to free slots; the extents that
+//!    records refer to by then were written before the records were put;
 //! 5. wait until the log is durable up to where it stood in step 2; sync;
 //! 6. superblock, first block; sync; second block;
 //! 7. free the log before step 2, or before the oldest batch that was under way then, and the slots that only
@@ -15,7 +16,7 @@
 //! Before step 6 a failure costs nothing but the parts written: the delta goes back, and the next
 //! checkpoint takes it. A failed sync, or a failure in step 6, poisons: nobody knows what is on disk.
 
-use super::superblock::{SUPERBLOCK_BYTES, Superblock, positions_of};
+use super::superblock::{EXTENTS, SUPERBLOCK_BYTES, Superblock, positions_of};
 use super::{Newest, Shared};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::delta::TakenDelta;
@@ -146,6 +147,10 @@ impl Shared {
         let superblock = {
             let state = slots.state();
             Superblock {
+                incompat: match slots.has_stored_forms() {
+                    true => newest.superblock.incompat | EXTENTS,
+                    false => newest.superblock.incompat,
+                },
                 checkpoint: cut.epoch,
                 needs_log,
                 map,
@@ -175,15 +180,20 @@ impl Shared {
         state.checkpoint = cut.epoch;
         let page_bytes = slots.page_bytes() as u64;
         let images = delta.changes.values().filter(|slot| !slot.is_none()).count();
+        let extents = |sign: i32| -> u64 {
+            let of_sign = delta.extents.values().filter(|change| change.1.signum() == sign);
+            of_sign.map(|(extent, _)| extent.len_bytes).sum()
+        };
         let taken = Taken {
-            written_bytes: images as u64 * page_bytes,
-            changed_bytes: delta.changes.len() as u64 * page_bytes,
+            written_bytes: images as u64 * page_bytes + extents(1),
+            changed_bytes: delta.changes.len() as u64 * page_bytes + extents(1) + extents(-1),
         };
         let freed = state.zones.checkpoint_durable();
         state.deltas.done(&delta);
         drop(state);
         drop(delta);
         while slots.state().zones.free_ripe(FREED_AT_ONCE) {}
+        slots.free_extents();
         if let Err(error) = freed {
             self.pool.set_poisoned(&error);
             return Err(error);
@@ -224,6 +234,7 @@ impl Shared {
         let changes = delta.changes.iter().map(|(&id, &slot)| Change::Set(id, slot));
         let changes = changes.chain(far.into_iter().map(Change::Move));
         let root = map::apply(&view, cut.epoch, changes, &mut parts)?;
+        refer_extents(slots, delta)?;
         let to_move = slots.state().zones.groups_to_move();
         for group in to_move {
             slots.load_group(group)?;
@@ -240,6 +251,21 @@ impl Shared {
             }
         }
     }
+}
+
+/// What the checkpoint's records refer to beside pages. First what they refer to no more.
+fn refer_extents(slots: &SlotStore, delta: &TakenDelta) -> Result<()> {
+    for (extent, _) in delta.extents.values() {
+        slots.load_extent(extent)?;
+    }
+    for (extent, by) in delta.extents.values().filter(|change| change.1 < 0) {
+        debug_assert!(*by == -1, "a record refers to an extent, and one only");
+        slots.state().zones.unrefer_extent(extent)?;
+    }
+    for (extent, _) in delta.extents.values().filter(|change| change.1 > 0) {
+        slots.state().zones.refer_extent(extent)?;
+    }
+    Ok(())
 }
 
 /// Slots that are freed with the state of the space locked.

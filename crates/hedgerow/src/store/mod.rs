@@ -2,9 +2,9 @@
 //!
 //! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
 //! store; `checkpoint` writes the next one; `reclaim` gives space back to the file system; `catalogue`
-//! knows the keyspaces; `batch` changes several records as one; `journal` has the log, and `replay` does again what is
-//! in it; `pin` keeps a checkpoint readable; `verify` checks everything; `backup` copies it; `repair` salvages what is
-//! whole in a damaged file.
+//! knows the keyspaces; `large` writes and reads large values, `large_copy` copies them; `batch` changes several records as one; `journal` has
+//! the log, `named` keeps what it names, and `replay` does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
+//! `backup` copies it; `repair` salvages what is whole in a damaged file.
 //!
 //! Invariants (no page is ever overwritten where a checkpoint needs it, so these are all there are):
 //! - a superblock is written after all that it refers to is written and synced;
@@ -19,6 +19,9 @@ mod catalogue;
 mod checkpoint;
 mod create;
 mod journal;
+mod large;
+mod large_copy;
+mod named;
 mod open;
 mod pin;
 mod reclaim;
@@ -27,11 +30,13 @@ mod replay;
 pub mod superblock;
 mod sweep;
 mod verify;
+mod verify_extents;
 
 pub use backup::{BackupReport, restore};
 pub use batch::BatchChange;
 pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
 pub use journal::log_path;
+pub use large::{ExtentReader, ExtentWriter};
 pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
 pub use repair::{DamagedPage, LostKeys, RepairReport, repair};
 pub use replay::Replayed;
@@ -41,8 +46,10 @@ pub use crate::space::SpaceReport;
 
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
+use crate::space::extent::{Stored, read_stored};
 use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
+use crate::tree::Value;
 use crate::types::Epoch;
 use crate::wal::Log;
 use batch::Batches;
@@ -143,6 +150,67 @@ impl Store {
     /// What opening has replayed.
     pub fn replayed(&self) -> Replayed {
         *self.replayed.lock()
+    }
+
+    /// Whether there is a file, so that values may be large.
+    pub fn has_file(&self) -> bool {
+        self.shared.slots.is_some()
+    }
+
+    /// Whether a value in a leaf may be in a stored form. To be asked after it was read.
+    #[inline]
+    pub fn has_stored_forms(&self) -> bool {
+        self.shared.slots.as_ref().is_some_and(|slots| slots.has_stored_forms())
+    }
+
+    /// From now on there may be some. Before the first one is put.
+    pub fn expect_stored_forms(&self) {
+        if let Some(slots) = &self.shared.slots {
+            slots.expect_stored_forms();
+        }
+    }
+
+    /// Begins to write a large value, to which a record refers that has `reference_room` bytes for that. Errors: see
+    /// `ExtentWriter`.
+    pub fn write_large(&self, len_bytes: u64, reference_room: usize) -> Result<ExtentWriter> {
+        ExtentWriter::new(&self.shared.pool, len_bytes, reference_room)
+    }
+
+    /// Whether there may be such a large value. Errors: `RecordTooLarge`.
+    pub fn check_large(&self, len_bytes: u64, reference_room: usize) -> Result<()> {
+        large::check_large(&self.shared.pool, len_bytes, reference_room).map(drop)
+    }
+
+    /// Makes every large value durable that was written. Errors: those of a sync.
+    pub fn sync_large(&self) -> Result<()> {
+        large::sync_large(&self.shared.pool)
+    }
+
+    /// Finds the value of `key`, to be read: `Ok(Err)` for one that is not large.
+    ///
+    /// Errors: those of reads; `Corrupted` for a value in no known form.
+    pub fn read_large(
+        &self,
+        tree: &PoolTree,
+        key: &[u8],
+    ) -> Result<Option<std::result::Result<ExtentReader, Value>>> {
+        let Some(slots) = &self.shared.slots else { return Ok(tree.get(key)?.map(Err)) };
+        // First this, so that what the record refers to then stays.
+        let reading = slots.read_extents(self.shared.pool.epochs().current());
+        let Some(value) = tree.get(key)? else { return Ok(None) };
+        if !slots.has_stored_forms() {
+            return Ok(Some(Err(value)));
+        }
+        match read_stored(&value) {
+            Stored::Plain(plain) => Ok(Some(Err(Value::from(plain)))),
+            Stored::Extent(extent) => {
+                ExtentReader::new(slots, extent, reading).map(|r| Some(Ok(r)))
+            }
+            Stored::Damaged => Err(Error::new(
+                ErrorKind::Corrupted { page: None, offset_bytes: None },
+                "a record's value is in no form that this build knows",
+            )),
+        }
     }
 
     /// Runs a bulk load of the keyspace, so that a crash in the middle leaves nothing behind.

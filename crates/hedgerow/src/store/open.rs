@@ -176,6 +176,15 @@ impl Store {
         let mode = if shared.read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
         let found = Journal::find(options, disk, path, &superblock, mode)?;
         let needed = found.is_some();
+        // Before anything is written: it must not go to where the log says that a large value lies.
+        let named = match &found {
+            Some((file, header)) => Some(shared.hold_named(&**file, header)?),
+            None => None,
+        };
+        if !shared.read_only {
+            shared.catalogue.finish_drops()?;
+            shared.finish_loads()?;
+        }
         if let Some((file, header)) = found {
             let replayed = if shared.read_only {
                 // Into memory: nothing is written, so the next opening finds what this one has found.
@@ -189,6 +198,9 @@ impl Store {
                 shared.pool.set_replaying(false);
                 // From here on the old log is not needed.
                 shared.settle()?;
+                if let Some(named) = named {
+                    shared.free_named(named);
+                }
                 replayed
             };
             *self.replayed.lock() = replayed;
@@ -279,8 +291,6 @@ impl Store {
             Store::open_checkpoint(options, file.clone(), superblock, chosen.pair, read_only)?;
         if !read_only {
             repair_superblocks(&*file, &chosen)?;
-            store.shared.catalogue.finish_drops()?;
-            store.shared.finish_loads()?;
         }
         Ok(store)
     }
@@ -321,6 +331,9 @@ impl Store {
             checkpoint: newest,
         };
         let slots = Arc::new(SlotStore::new(file, page_bytes, check_page, state));
+        if superblock.incompat & superblock::EXTENTS != 0 {
+            slots.expect_stored_forms();
+        }
         let ids = PageIds::open(superblock.next_page, superblock.free_pages);
         let pool_options = options.pool(page_bytes, newest.next(), read_only);
         let pool = Arc::new(BufferPool::new(&pool_options, Some(slots), ids)?);

@@ -12,9 +12,10 @@
 //! [`Pin::view`] opens the checkpoint as a store of its own, to read, over the same file. `Send + Sync`.
 
 use super::Shared;
+use super::Store;
 use super::open::StoreOptions;
-use super::{Store, superblock::Superblock};
-use crate::buffer::smallest_limit_without_log_bytes;
+use super::superblock::Superblock;
+use crate::buffer::{LARGE_VALUES_BYTES, smallest_limit_without_log_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::geometry::PART_CONTENT_WORDS;
 use crate::space::map::MapView;
@@ -83,7 +84,8 @@ impl Pin {
     /// Errors: those of opening; `MemoryLimit` if the system refuses the memory.
     pub(super) fn view(&self) -> Result<Store> {
         let page_bytes = self.superblock.geometry.page_bytes() as usize;
-        let limit = smallest_limit_without_log_bytes(page_bytes) + self.table_bytes();
+        let least = smallest_limit_without_log_bytes(page_bytes);
+        let limit = least + LARGE_VALUES_BYTES + self.table_bytes();
         let mut options = StoreOptions::without_log(limit);
         options.background = false;
         Store::open_at(&options, self.slots.file().clone(), self.superblock)
@@ -109,5 +111,6 @@ impl Drop for Pin {
         let ended = self.slots.state().zones.unpin(self.superblock.checkpoint);
         assert!(ended.is_ok(), "what was pinned is pinned");
         while self.slots.state().zones.free_ripe(FREED_AT_ONCE) {}
+        self.slots.free_extents();
     }
 }

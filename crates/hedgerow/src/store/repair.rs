@@ -16,6 +16,7 @@
 use super::backup::{Progress, cancelled, refuse_what_is_there};
 use super::catalogue::{self, PoolTree, decode_entry};
 use super::journal::Journal;
+use super::large_copy::LargeCopy;
 use super::open::{StoreOptions, check_blocks, check_page, lock, read_superblocks};
 use super::replay::{Keyspaces, Replay};
 use super::superblock::Superblock;
@@ -24,6 +25,7 @@ use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Hints, plain_leaf};
 use crate::page::header::{self, PageKind};
+use crate::space::extent::is_stored_form;
 use crate::space::geometry::PART_CONTENT_WORDS;
 use crate::space::map::{MapRoot, MapView};
 use crate::space::part;
@@ -81,7 +83,8 @@ pub struct RepairReport {
     pub replayed: u64,
     /// The pages that are lost.
     pub damaged: Vec<DamagedPage>,
-    /// Everything else that is wrong: parts of the page map, the log, keyspaces whose names are lost.
+    /// Everything else that is wrong: parts of the page map, the log, keyspaces whose names are lost, large values whose
+    /// bytes are.
     pub defects: Vec<String>,
 }
 
@@ -148,6 +151,7 @@ struct Repair<'p> {
     names: BTreeMap<TreeId, (String, catalogue::Entry)>,
     /// What the keyspaces of trees are called in the new store.
     now: BTreeMap<TreeId, String>,
+    large: LargeCopy,
     report: RepairReport,
     progress: Progress<'p>,
     done: u64,
@@ -193,6 +197,7 @@ impl<'p> Repair<'p> {
             inner: Vec::new(),
             names,
             now: BTreeMap::new(),
+            large: LargeCopy::default(),
             report,
             progress,
             done: 0,
@@ -485,8 +490,20 @@ impl<'p> Repair<'p> {
             }
             let to = &trees[&tree];
             for_each_record(image, &mut |key, value| {
-                to.put(key, value)?;
-                this.report.records += 1;
+                let lost = if is_stored_form(value) {
+                    this.large.put_into(&this.slots, value, store, to, key)?.err()
+                } else {
+                    to.put(key, value)?;
+                    None
+                };
+                if let Some(error) = lost {
+                    // One that an older leaf has is not the value either.
+                    to.remove(key)?;
+                    let what = lost_value(this.now.get(&tree), key, &error);
+                    this.report.defects.push(what);
+                } else {
+                    this.report.records += 1;
+                }
                 Ok(())
             })
         })?;
@@ -532,6 +549,9 @@ impl<'p> Repair<'p> {
         let found = Journal::find(options, disk, &path, &self.superblock, OpenMode::ReadOnly);
         let keyspaces = Salvaged {
             store,
+            slots: &self.slots,
+            large: RefCell::new(std::mem::take(&mut self.large)),
+            lost: RefCell::default(),
             next_tree: self.superblock.next_tree,
             // Where nothing is lost a tree that is not known was dropped.
             may_be_nameless: !self.report.is_clean(),
@@ -549,6 +569,7 @@ impl<'p> Repair<'p> {
         replay.finish(*outcome.as_ref().unwrap_or(&log_end))?;
         let replayed = replay.made;
         self.report.replayed = replayed;
+        self.report.defects.extend(keyspaces.lost.take());
         for name in keyspaces.adopted.into_inner() {
             let what = format!("the log has changes of a keyspace whose name is lost: {name} now");
             self.report.defects.push(what);
@@ -562,6 +583,12 @@ impl<'p> Repair<'p> {
             other => other.map(drop),
         }
     }
+}
+
+/// What is said of a large value that is lost.
+fn lost_value(keyspace: Option<&String>, key: &[u8], error: &Error) -> String {
+    let keyspace = keyspace.map_or_else(String::new, |name| format!(" in keyspace {name}"));
+    format!("the value of key {:?}{keyspace} is lost: {error}", key.escape_ascii().to_string())
 }
 
 /// What keyspaces are called whose names are lost, before the number of their trees.
@@ -585,6 +612,11 @@ fn is_loss(error: &Error) -> bool {
 /// The keyspaces of the new store, where trees have other ids.
 struct Salvaged<'s> {
     store: &'s Store,
+    /// Where large values of the damaged one lie.
+    slots: &'s SlotStore,
+    large: RefCell<LargeCopy>,
+    /// What is said of those that are lost.
+    lost: RefCell<Vec<String>>,
     /// The first id that the damaged store had not given out.
     next_tree: TreeId,
     may_be_nameless: bool,
@@ -610,6 +642,16 @@ impl Keyspaces for Salvaged<'_> {
             Some(name) => self.store.drop_keyspace(&name).map(drop),
             None => Ok(()),
         }
+    }
+
+    fn put_stored(&self, name: TreeId, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut large = self.large.borrow_mut();
+        if let Err(error) = large.put_into(self.slots, value, self.store, tree, key)? {
+            tree.remove(key)?;
+            let what = lost_value(self.names.borrow().get(&name), key, &error);
+            self.lost.borrow_mut().push(what);
+        }
+        Ok(())
     }
 
     fn unknown(&self, tree: TreeId) -> Result<Option<PoolTree>> {

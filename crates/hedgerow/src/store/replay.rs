@@ -14,7 +14,9 @@
 
 use super::Shared;
 use super::catalogue::{Catalogue, PoolTree};
+use super::superblock::Superblock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::space::extent::is_stored_form;
 use crate::storage::File;
 use crate::types::{Lsn, TreeId};
 use crate::wal::{BatchId, Decoded, FileHeader, Record, ScanEnd, ScanFrom, scan};
@@ -35,21 +37,23 @@ const GROUP_CHANGES: usize = 256;
 const GROUP_BYTES: usize = 256 << 10;
 
 impl Shared {
+    /// From where the log is to be read, and the cut of the checkpoint.
+    pub(super) fn replay_from(&self) -> (ScanFrom, Lsn) {
+        let Superblock { replay_start, log_end, checkpoint, .. } =
+            self.checkpointing.lock().superblock;
+        (ScanFrom { replay_start, log_end, checkpoint }, log_end)
+    }
+
     /// Applies what the log has beyond the newest checkpoint. The caller takes a checkpoint afterwards.
     ///
     /// Errors: `Corrupted` if the log is damaged where it was durable; those of changes.
     pub(super) fn replay(&self, file: &dyn File, header: &FileHeader) -> Result<Replayed> {
-        let superblock = self.checkpointing.lock().superblock;
-        let from = ScanFrom {
-            replay_start: superblock.replay_start,
-            log_end: superblock.log_end,
-            checkpoint: superblock.checkpoint,
-        };
+        let (from, cut) = self.replay_from();
         let trees = self.catalogue.trees()?.into_iter();
         // Those that are being dropped have lost pages already.
         let trees = trees.filter(|(_, _, is_dropping)| !is_dropping);
         let trees = trees.map(|(_, tree, _)| (tree.id(), tree)).collect();
-        let mut replay = Replay::new(&self.catalogue, trees, superblock.log_end);
+        let mut replay = Replay::new(&self.catalogue, trees, cut);
         let ScanEnd { end, .. } =
             scan(file, header, &from, &mut |record, place| replay.take(&record, place.start))?;
         replay.finish(end)?;
@@ -68,6 +72,11 @@ pub(super) trait Keyspaces {
 
     /// A keyspace ends.
     fn end(&self, tree: TreeId, name: &str) -> Result<()>;
+
+    /// Puts a record whose value is in a stored form, as the log has it, into the tree that the log calls `name`.
+    fn put_stored(&self, _name: TreeId, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
+        tree.put(key, value).map(drop)
+    }
 
     /// The log has changes of a tree that is not known. `None`: it was dropped.
     fn unknown(&self, _tree: TreeId) -> Result<Option<PoolTree>> {
@@ -142,7 +151,9 @@ impl<'s> Replay<'s> {
                 }
             }
             _ if is_in_checkpoint => return Ok(()),
-            Record::Put { tree, key, value } => self.group.push((tree, key, Some(value)), at),
+            Record::Put { tree, key, value } | Record::Extent { tree, key, value } => {
+                self.group.push((tree, key, Some(value)), at);
+            }
             Record::Remove { tree, key } => self.group.push((tree, key, None), at),
             Record::RemoveRange { tree, from, to } => {
                 self.make_group()?;
@@ -188,7 +199,7 @@ impl<'s> Replay<'s> {
                 self.trees.insert(tree, adopted);
             }
         }
-        self.made += self.group.make(&self.trees)?;
+        self.made += self.group.make(&self.trees, self.keyspaces)?;
         Ok(())
     }
 
@@ -217,10 +228,33 @@ type Change<'r> = (TreeId, &'r [u8], Option<&'r [u8]>);
 /// The change in a record of a batch, which was looked at when it was added.
 fn change_in(record: &[u8]) -> Change<'_> {
     match Record::decode(record) {
-        Decoded::Whole(Record::Put { tree, key, value }, _) => (tree, key, Some(value)),
+        Decoded::Whole(
+            Record::Put { tree, key, value } | Record::Extent { tree, key, value },
+            _,
+        ) => (tree, key, Some(value)),
         Decoded::Whole(Record::Remove { tree, key }, _) => (tree, key, None),
         other => unreachable!("a batch was checked when it was read: {other:?}"),
     }
+}
+
+/// Shows each change in a record of a batch, and where it lies in there.
+pub(super) fn for_each_change(
+    records: &[u8],
+    each: &mut dyn FnMut(Range<usize>, &Record<'_>),
+) -> Result<(), &'static str> {
+    let mut done = 0;
+    while done < records.len() {
+        let (record, len) = match Record::decode(&records[done..]) {
+            Decoded::Whole(
+                record @ (Record::Put { .. } | Record::Extent { .. } | Record::Remove { .. }),
+                len,
+            ) => (record, len),
+            _ => return Err("a batch has something that is not a change"),
+        };
+        each(done..done + len, &record);
+        done += len;
+    }
+    Ok(())
 }
 
 /// A batch that is not finished.
@@ -251,16 +285,10 @@ impl Batch {
             return Err("two records of a batch do not agree about its length");
         }
         let before = self.records.len();
-        let mut done = 0;
-        while done < records.len() {
-            let len = match Record::decode(&records[done..]) {
-                Decoded::Whole(Record::Put { .. } | Record::Remove { .. }, len) => len,
-                _ => return Err("a batch has something that is not a change"),
-            };
-            self.changes.push(before + done..before + done + len);
+        for_each_change(records, &mut |place, _| {
+            self.changes.push(before + place.start..before + place.end);
             self.is_made.push(false);
-            done += len;
-        }
+        })?;
         if self.changes.len() > self.total {
             return Err("a batch has more changes than it says");
         }
@@ -316,7 +344,11 @@ impl Group {
     }
 
     /// Makes all of them but those of trees that are not there; tells how many it made.
-    fn make(&mut self, trees: &BTreeMap<TreeId, PoolTree>) -> Result<u64> {
+    fn make(
+        &mut self,
+        trees: &BTreeMap<TreeId, PoolTree>,
+        keyspaces: &dyn Keyspaces,
+    ) -> Result<u64> {
         let Group { bytes, waiting } = self;
         let mut count = 0;
         // Stable: changes of one key stay in their order.
@@ -328,9 +360,12 @@ impl Group {
             let keys: Vec<&[u8]> = of_tree.iter().map(|one| &bytes[one.key.clone()]).collect();
             tree.get_many(&keys)?;
             for (one, key) in of_tree.iter().zip(keys) {
-                let made = match &one.value {
-                    Some(value) => tree.put(key, &bytes[value.clone()]),
-                    None => tree.remove(key),
+                let made = match one.value.as_ref().map(|value| &bytes[value.clone()]) {
+                    Some(value) if is_stored_form(value) => {
+                        keyspaces.put_stored(one.tree, tree, key, value)
+                    }
+                    Some(value) => tree.put(key, value).map(drop),
+                    None => tree.remove(key).map(drop),
                 };
                 made.map_err(|error| unfit(error, one.at))?;
                 count += 1;
@@ -342,7 +377,7 @@ impl Group {
     }
 }
 
-fn damage(at: Lsn, what: &str) -> Error {
+pub(super) fn damage(at: Lsn, what: &str) -> Error {
     let what = format!("the log's record at {} cannot be one of this store: {what}", at.0);
     Error::new(ErrorKind::Corrupted { page: None, offset_bytes: None }, what)
 }

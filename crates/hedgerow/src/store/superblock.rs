@@ -34,8 +34,10 @@ pub const POSITIONS: [u64; 4] = [0, 16 << 10, 32 << 10, 48 << 10];
 pub const COMPAT_FEATURES: u64 = 0;
 /// Features that a build must know in order to write. None yet.
 pub const READ_ONLY_COMPAT_FEATURES: u64 = 0;
-/// Features that a build must know in order to read. None yet.
-pub const INCOMPAT_FEATURES: u64 = 0;
+/// Features that a build must know in order to read.
+pub const INCOMPAT_FEATURES: u64 = EXTENTS;
+/// The feature that records may have values in a stored form, and the zone table bits of extents.
+pub const EXTENTS: u64 = 1;
 
 /// The bytes of one superblock.
 pub type SuperblockBytes = [u8; SUPERBLOCK_BYTES];

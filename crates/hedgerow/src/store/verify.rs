@@ -2,18 +2,19 @@
 //!
 //! Of a store that is open for writing a checkpoint is taken and pinned, and checked as the file has it, while
 //! writers, checkpoints and shrinking go on. It is opened beside the store, with a pool of its own of the smallest
-//! size, and goes through four passes:
+//! size, and goes through five passes:
 //! 1. the parts of the page map and of the zone table, by their checksums and their names;
 //! 2. the image of every page in the file, read past the pool: checksum, name, content;
 //! 3. every tree from its root, through the pool: order, fences, links, levels;
-//! 4. the books: no two images overlap, what is referred to and what is held are the same bytes, every
+//! 4. large values, in the trees that pass 3 has walked: where they lie, and each chunk;
+//! 5. the books: no two images overlap, what is referred to and what is held are the same bytes, every
 //!    page that is in use is reached from a root exactly once, header + used + free + quarantined = file.
 //!
 //! Then what only memory has: each page in the store's own pool (its name and its content), the figures of the
 //! allocator against its bitmaps, and, if nothing was changed meanwhile, whether it holds just what the checkpoint
 //! refers to.
 //!
-//! A store that is open for reading is checked by the four passes through its own pool, which has what the log
+//! A store that is open for reading is checked by the five passes through its own pool, which has what the log
 //! has changed. So is one in memory, while its writers are kept out.
 //!
 //! Damage is a finding, and the check goes on; an error is only what keeps it from going on. Memory: a
@@ -25,6 +26,7 @@ use super::pin::Pin;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node;
 use crate::page::header::{self, PageKind};
+use crate::space::geometry::Geometry;
 use crate::space::map::PartIo;
 use crate::space::part;
 use crate::space::slot_store::{PartFile, SlotStore};
@@ -75,6 +77,10 @@ pub struct VerifyReport {
     pub keyspaces: u64,
     /// Pages that were reached from a root.
     pub reached: u64,
+    /// Large values that were read and checked.
+    pub large_values: u64,
+    /// Their length.
+    pub large_value_bytes: u64,
     /// Everything that is wrong; empty for a sound store.
     pub findings: Vec<VerifyFinding>,
 }
@@ -85,13 +91,18 @@ impl VerifyReport {
         self.findings.is_empty()
     }
 
-    fn add(&mut self, page: Option<PageId>, offset_bytes: Option<u64>, what: impl Into<String>) {
+    pub(super) fn add(
+        &mut self,
+        page: Option<PageId>,
+        offset_bytes: Option<u64>,
+        what: impl Into<String>,
+    ) {
         let what = what.into();
         self.findings.push(VerifyFinding { page, offset_bytes, keyspace: None, what });
     }
 
     /// An error that is damage becomes a finding; any other ends the check.
-    fn take(&mut self, error: Error, page: Option<PageId>) -> Result<()> {
+    pub(super) fn take(&mut self, error: Error, page: Option<PageId>) -> Result<()> {
         match error.kind() {
             ErrorKind::Corrupted { page: named, offset_bytes } => {
                 self.add(named.or(page), *offset_bytes, error.to_string());
@@ -104,13 +115,9 @@ impl VerifyReport {
 
 /// A set of small numbers.
 #[derive(Default)]
-struct BitSet(Vec<u64>);
+pub(super) struct BitSet(Vec<u64>);
 
 impl BitSet {
-    fn contains(&self, at: u64) -> bool {
-        self.0.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 != 0)
-    }
-
     /// Adds a number; false if it was there.
     fn insert(&mut self, at: u64) -> bool {
         let word = (at / 64) as usize;
@@ -178,7 +185,8 @@ impl Shared {
         let unchanged = newest.superblock.checkpoint == pin.superblock().checkpoint
             && state.deltas.is_empty_to(self.pool.epochs().current())
             && self.pool.dirty_pages() == 0
-            && self.pool.images_under_way() == 0;
+            && self.pool.images_under_way() == 0
+            && state.zones.writing_units() == 0;
         let held_bytes = state.zones.report().used_bytes;
         drop(state);
         if report.is_clean() && unchanged && held_bytes != used_bytes {
@@ -206,7 +214,7 @@ impl Shared {
         });
     }
 
-    /// The four passes, while nobody changes anything.
+    /// The five passes, while nobody changes anything.
     fn verify_at_rest(&self, mut progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let _checkpointing = self.checkpointing.lock();
@@ -223,6 +231,7 @@ impl Shared {
         }
         let reached = self.verify_trees(&mut report)?;
         if let Some(slots) = &self.slots {
+            self.verify_extents(slots, &mut used, &mut report)?;
             self.verify_books(slots, &used, &in_use, &reached, &mut report)?;
         }
         Ok(report)
@@ -253,11 +262,13 @@ impl Shared {
         }
         seen.extend(slots.state().zones.table_slots());
         let mut bytes = part::new_bytes();
+        let geometry = slots.state().zones.geometry();
         for slot in seen {
             if let Err(error) = parts.read(slot, &mut bytes) {
                 report.take(error, None)?;
             }
-            occupy(slots, slot, PART_BYTES as u64, used, None, report);
+            let units = u64::from(geometry.units_for(PART_BYTES as u32));
+            occupy(geometry, slot.offset_bytes(), units, used, None, report);
         }
         Ok(())
     }
@@ -272,6 +283,7 @@ impl Shared {
         progress: &mut impl FnMut(u64),
     ) -> Result<()> {
         let page_bytes = slots.page_bytes();
+        let geometry = slots.state().zones.geometry();
         let end = self.pool.ids().lock().next_id();
         let mut buffer = AlignedBuffer::zeroed(BATCH * page_bytes)?;
         let mut batch: Vec<(PageId, Slot)> = Vec::with_capacity(BATCH);
@@ -280,7 +292,8 @@ impl Shared {
             match self.pool.slot_of(id) {
                 Ok(Some(slot)) => {
                     in_use.insert(u64::from(id.0));
-                    occupy(slots, slot, page_bytes as u64, used, Some(id), report);
+                    let units = u64::from(geometry.units_for(page_bytes as u32));
+                    occupy(geometry, slot.offset_bytes(), units, used, Some(id), report);
                     batch.push((id, slot));
                 }
                 Ok(None) => {}
@@ -352,7 +365,7 @@ impl Shared {
         Ok(reached)
     }
 
-    /// Pass 4.
+    /// Pass 5.
     fn verify_books(
         &self,
         slots: &SlotStore,
@@ -384,12 +397,14 @@ impl Shared {
         }
         let space = state.zones.report();
         let unit_bytes = u64::from(state.zones.geometry().unit_bytes());
+        let writing = state.zones.writing_units();
         drop(state);
         let referred: u64 =
             used.0.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() * unit_bytes;
-        if intact && referred != space.used_bytes {
+        if intact && referred + writing * unit_bytes != space.used_bytes {
             let what = format!(
-                "{referred} bytes of the file are referred to, {} are held",
+                "{referred} bytes of the file are referred to, {} are being written, {} are held",
+                writing * unit_bytes,
                 space.used_bytes
             );
             report.add(None, None, what);
@@ -407,25 +422,24 @@ impl Shared {
     }
 }
 
-/// Notes that a slot is in use; a finding if another one overlaps it.
-fn occupy(
-    slots: &SlotStore,
-    slot: Slot,
-    len_bytes: u64,
+/// Notes that units are in use; a finding if something else is there.
+pub(super) fn occupy(
+    geometry: Geometry,
+    offset_bytes: u64,
+    units: u64,
     used: &mut BitSet,
     page: Option<PageId>,
     report: &mut VerifyReport,
 ) {
-    let geometry = slots.state().zones.geometry();
-    let Some(first) = geometry.unit_at(slot.offset_bytes()) else {
-        return report.add(page, Some(slot.offset_bytes()), "its slot is not one of this file");
+    let Some(first) = geometry.unit_at(offset_bytes) else {
+        return report.add(page, Some(offset_bytes), "its slot is not one of this file");
     };
-    let units = u64::from(geometry.units_for(len_bytes as u32).max(1));
+    let mut overlaps = false;
     for unit in first..first + units {
-        if used.contains(unit) {
-            report.add(page, Some(slot.offset_bytes()), "its slot overlaps another one");
-        }
-        used.insert(unit);
+        overlaps |= !used.insert(unit);
+    }
+    if overlaps {
+        report.add(page, Some(offset_bytes), "its slot overlaps another one");
     }
 }
 

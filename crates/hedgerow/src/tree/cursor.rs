@@ -62,6 +62,10 @@ pub struct Cursor<P: PagePool, L: Ladder = Hints> {
     error: Option<Error>,
 }
 
+/// A record that a cursor has moved over.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed(usize);
+
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// A cursor over the records whose keys are in `bounds`, standing before the first. Reads
     /// nothing yet. Bounds with the start above the end hold no records.
@@ -131,11 +135,17 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     /// after one, every call returns it again.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        Ok(self.advance()?.map(|passed| self.lend(passed)))
+    }
+
+    /// Moves over the record behind the cursor, for [`Cursor::lend`]; else as [`Cursor::next_record`].
+    #[inline(always)]
+    pub fn advance(&mut self) -> Result<Option<Passed>> {
         loop {
             let place = plain_leaf::<L>(&self.leaf).next_place(self.gap);
             if place < self.end {
                 self.gap = place + 1;
-                return Ok(Some(self.record(place)));
+                return Ok(Some(Passed(place)));
             }
             if !self.step(true)? {
                 return Ok(None);
@@ -147,11 +157,17 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     /// Else as [`Cursor::next_record`].
     #[inline]
     pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        Ok(self.go_back()?.map(|passed| self.lend(passed)))
+    }
+
+    /// Moves over the record before the cursor, for [`Cursor::lend`]; else as [`Cursor::previous_record`].
+    #[inline(always)]
+    pub fn go_back(&mut self) -> Result<Option<Passed>> {
         loop {
             let place = plain_leaf::<L>(&self.leaf).previous_place(self.gap);
             if let Some(place) = place.filter(|place| *place >= self.first) {
                 self.gap = place;
-                return Ok(Some(self.record(place)));
+                return Ok(Some(Passed(place)));
             }
             if !self.step(false)? {
                 return Ok(None);
@@ -199,10 +215,11 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         size_of::<Self>() + self.leaf.len() + keys
     }
 
-    #[inline]
-    fn record(&mut self, place: usize) -> (&[u8], &[u8]) {
+    /// The record that the cursor has just moved over, until it is moved again. Another's, if it is not that one.
+    #[inline(always)]
+    pub fn lend(&mut self, passed: Passed) -> (&[u8], &[u8]) {
         let leaf = plain_leaf::<L>(&self.leaf);
-        let (end, value) = leaf.record(place, &mut self.key, self.prefix_len);
+        let (end, value) = leaf.record(passed.0, &mut self.key, self.prefix_len);
         (&self.key[..end], value)
     }
 

@@ -23,6 +23,7 @@
 //! | `descend` | root to leaf, optimistic and latched |
 //! | `get`, `get_many`, `value` | look-ups, single and in groups |
 //! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
+//! | `stored` | values that stand for large ones |
 //! | `split`, `merge` | structure changes |
 //! | `cursor`, `leaf_copy` | ordered iteration, both ways |
 //! | `adapt` | layouts that follow use |
@@ -47,6 +48,7 @@ mod retry;
 mod show;
 mod split;
 mod stats;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -57,7 +59,7 @@ mod write;
 
 pub use bulk::BulkLoad;
 pub use change::{Part, Swap};
-pub use cursor::Cursor;
+pub use cursor::{Cursor, Passed};
 pub use remove_range::successor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};

@@ -102,12 +102,19 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let bytes = page.write(stay.epoch());
         Leaf::<_, L>::put_in_order(bytes);
         let (first, last) = places(&plain_leaf::<L>(bytes), from, has_end.then_some(&end));
+        let stored_forms = self.pool.has_stored_forms();
+        let mut old = Vec::new();
         let mut removed = 0;
         let mut before = last;
         // From the end, so that the places before it stay as they are.
         while let Some(place) = plain_leaf::<L>(bytes).previous_place(before)
             && place >= first
         {
+            if stored_forms {
+                old.clear();
+                plain_leaf::<L>(bytes).append_value(place, &mut old);
+                self.note_stored_forms(&stay, &old, &[]);
+            }
             LeafMut::<L>::new(bytes).remove(place);
             removed += 1;
             before = place;

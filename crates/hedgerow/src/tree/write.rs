@@ -11,6 +11,7 @@ use super::Tree;
 use super::change::{Change, Decision};
 use super::retry::{Patience, Retry, Stop};
 use super::split::Room;
+use super::stored::put_record;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool};
@@ -137,7 +138,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             log(Record::Remove { tree, key });
             return Written::Done(outcome);
         }
+        let stored_forms = self.pool.has_stored_forms();
         let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
+        let mut old = Vec::new();
+        if stored_forms && at.found {
+            leaf.as_leaf().append_value(at.index, &mut old);
+        }
         match decision {
             Decision::Keep(outcome) | Decision::Note(outcome) => Written::Done(outcome),
             Decision::Put(outcome) => {
@@ -146,13 +152,19 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     false => leaf.insert(at, key, value),
                 };
                 let Ok(()) = result else { return Written::NoSpace };
-                log(Record::Put { tree, key, value });
+                log(put_record(tree, key, value, stored_forms));
+                if stored_forms {
+                    self.note_stored_forms(stay, &old, value);
+                }
                 Written::Done(outcome)
             }
             Decision::Remove(outcome) => {
                 leaf.remove(at.index);
                 let sparse = is_sparse(&leaf.as_leaf());
                 log(Record::Remove { tree, key });
+                if stored_forms {
+                    self.note_stored_forms(stay, &old, &[]);
+                }
                 if sparse { Written::Sparse(outcome) } else { Written::Done(outcome) }
             }
         }

@@ -34,9 +34,9 @@ const DROP: u8 = 4;
 const BATCH: u8 = 16;
 const MADE: u8 = 17;
 const REMOVE_RANGE: u8 = 18;
-// What the format keeps room for, so that a store of this version is never misread by a later build:
-// 19 extent, 20 ingest.
-const RESERVED: std::ops::RangeInclusive<u8> = 19..=20;
+const EXTENT: u8 = 19;
+/// What the format keeps room for, so that a store of this version is never misread by a later build: ingest.
+const RESERVED: u8 = 20;
 
 /// The number of a batch: no two batches in a log have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -60,6 +60,16 @@ pub enum Record<'a> {
         /// The key.
         key: &'a [u8],
         /// The value.
+        value: &'a [u8],
+    },
+    /// The record of this key has a value in a stored form ([`crate::space::extent`]), a reference to an extent that
+    /// was synced before the record was appended.
+    Extent {
+        /// The keyspace.
+        tree: TreeId,
+        /// The key.
+        key: &'a [u8],
+        /// The stored form.
         value: &'a [u8],
     },
     /// There is no record of this key.
@@ -130,6 +140,7 @@ impl<'a> Record<'a> {
     fn parts(&self) -> (u8, u32, &[u8], &[u8]) {
         match self {
             Record::Put { tree, key, value } => (PUT, tree.0, key, value),
+            Record::Extent { tree, key, value } => (EXTENT, tree.0, key, value),
             Record::Remove { tree, key } => (REMOVE, tree.0, key, &[]),
             Record::RemoveRange { tree, from, to } => (REMOVE_RANGE, tree.0, from, to),
             Record::Create { tree, name } => (CREATE, tree.0, name, &[]),
@@ -174,13 +185,13 @@ impl<'a> Record<'a> {
         if zero != 0 {
             return Decoded::Defect("a reserved byte of a log record is set");
         }
-        if RESERVED.contains(&kind) {
+        if kind == RESERVED {
             return Decoded::Defect("a log record of a kind that this version does not know");
         }
-        if !(PUT..=DROP).contains(&kind) && !matches!(kind, BATCH | MADE | REMOVE_RANGE) {
+        if !(PUT..=DROP).contains(&kind) && !matches!(kind, BATCH | MADE | REMOVE_RANGE | EXTENT) {
             return Decoded::Defect("a log record of no known kind");
         }
-        if !matches!(kind, PUT | BATCH | REMOVE_RANGE) && value_bytes != 0 {
+        if !matches!(kind, PUT | EXTENT | BATCH | REMOVE_RANGE) && value_bytes != 0 {
             return Decoded::Defect("a log record has a value that its kind has not");
         }
         if value_bytes > MAX_VALUE_BYTES {
@@ -191,6 +202,7 @@ impl<'a> Record<'a> {
         let (key, value) = body.split_at(key_bytes);
         let record = match kind {
             PUT => Record::Put { tree, key, value },
+            EXTENT => Record::Extent { tree, key, value },
             REMOVE => Record::Remove { tree, key },
             CREATE => Record::Create { tree, name: key },
             DROP => Record::Drop { tree, name: key },
@@ -231,6 +243,7 @@ mod tests {
             Record::Put { tree, key: b"", value: b"" },
             Record::Put { tree, key: b"key", value: b"value" },
             Record::Put { tree: TreeId(u32::MAX), key: &[0xff; 300], value: &[7; 1000] },
+            Record::Extent { tree, key: b"key", value: b"where it lies" },
             Record::Remove { tree, key: b"key" },
             Record::RemoveRange { tree, from: b"", to: b"" },
             Record::RemoveRange { tree, from: b"kea", to: b"kiwi" },

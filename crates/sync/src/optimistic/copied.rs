@@ -146,6 +146,16 @@ impl From<&[u8]> for Copied {
     }
 }
 
+impl From<Vec<u8>> for Copied {
+    /// Long ones are taken as they are.
+    fn from(bytes: Vec<u8>) -> Copied {
+        match bytes.len() > INLINE_BYTES {
+            true => Copied(Form::Heap(bytes.into())),
+            false => Copied::from(bytes.as_slice()),
+        }
+    }
+}
+
 impl Clone for Copied {
     fn clone(&self) -> Copied {
         Copied::from(self.as_bytes())

@@ -1,8 +1,9 @@
 //! Loads a dump: keyspace by keyspace, record by record, in the order of the file.
 //!
 //! A keyspace that is new or empty is bulk loaded: it shows when its last line has come and is right, or not at
-//! all. Into one that holds records they are put one by one, each in place of an earlier record of its key; what
-//! was put before an error stays. In memory is never more than a few blocks of lines.
+//! all. From its first value on that comes in pieces its records are put one by one, and so are those of a keyspace
+//! that holds records already, each in place of an earlier record of its key; what was put before an error stays, unless the
+//! keyspace was not there before. In memory is never more than a few blocks of lines.
 //!
 //! Whatever is not as `dump` writes it ends the load with the number of its line: a line that is none of a dump,
 //! keys out of order, counts or checksums that do not agree, lines behind the end, and an end that does not come.
@@ -99,7 +100,7 @@ impl Dump<'_> {
                     self.lines.expect_end()?;
                     break;
                 }
-                Line::Record(..) | Line::Records(_) => {
+                Line::Record(..) | Line::Long(..) | Line::Piece(_) | Line::Records(_) => {
                     return Err(damaged(number, "not in any keyspace"));
                 }
             }
@@ -123,20 +124,16 @@ impl Dump<'_> {
     ) -> Result<(), Failure> {
         let target = name.map(|name| self.target(name, number)).transpose()?;
         let mut records = Records { lines: &mut self.lines, section, last: None, number };
+        let before = self.loaded;
         let outcome = match &target {
-            Some(Target { keyspace, is_empty: true, .. }) => {
-                let bar = self.bar;
-                let shown = records.by_ref().inspect(|_| bar.inc(1));
-                keyspace.try_bulk_load(shown, FILL_PERCENT).map(|count| self.loaded += count)
+            Some(Target { keyspace, is_empty, .. }) => {
+                let (bar, loaded) = (self.bar, &mut self.loaded);
+                records.load_into(keyspace, *is_empty, &mut |count| {
+                    *loaded += count;
+                    bar.inc(count);
+                })
             }
-            Some(Target { keyspace, .. }) => records.try_for_each(|record| {
-                let (key, value) = record?;
-                keyspace.put(&key, &value)?;
-                self.loaded += 1;
-                self.bar.inc(1);
-                Ok(())
-            }),
-            None => records.try_for_each(|record| record.map(drop)),
+            None => records.pass_over(),
         };
         let number = records.number;
         self.keyspaces += 1;
@@ -144,9 +141,10 @@ impl Dump<'_> {
         if outcome.is_err()
             && let Some(Target { keyspace, is_new: true, .. }) = &target
         {
-            // It was not there before, and a bulk load that failed has left nothing in it. A failure of this
-            // would only hide the first one.
-            let _ = self.db.drop_keyspace(keyspace.name());
+            // It was not there before. A failure of this would only hide the first one.
+            if self.db.drop_keyspace(keyspace.name()).is_ok() {
+                self.loaded = before;
+            }
         }
         outcome.map_err(|failure| match failure {
             Failure::Engine(doing, error) if doing.is_empty() => {
@@ -184,8 +182,12 @@ fn parse(line: &[u8], number: u64) -> Result<Line<'_>, Failure> {
     Line::parse(&line[..line.len() - 1]).map_err(|what| damaged(number, what))
 }
 
-/// Key and value.
-type Record = (Vec<u8>, Vec<u8>);
+/// A record on its way.
+enum Record {
+    Short(Vec<u8>, Vec<u8>),
+    /// Its value of so many bytes comes in pieces.
+    Long(Vec<u8>, u64),
+}
 
 /// The records of one keyspace; ends when the line has come that ends it, and is right.
 struct Records<'r> {
@@ -197,11 +199,68 @@ struct Records<'r> {
 }
 
 impl Records<'_> {
+    /// Puts all of them into a keyspace; `loaded` is told how many more are in it.
+    fn load_into(
+        &mut self,
+        keyspace: &Keyspace,
+        is_empty: bool,
+        loaded: &mut dyn FnMut(u64),
+    ) -> Result<(), Failure> {
+        let mut next = None;
+        if is_empty {
+            let short = std::iter::from_fn(|| match self.step().transpose()? {
+                Ok(Record::Short(key, value)) => Some(Ok((key, value))),
+                Ok(long) => {
+                    next = Some(long);
+                    None
+                }
+                Err(failure) => Some(Err(failure)),
+            });
+            loaded(keyspace.try_bulk_load(short, FILL_PERCENT)?);
+            if next.is_none() {
+                return Ok(());
+            }
+        }
+        loop {
+            let record = match next.take() {
+                Some(record) => record,
+                None => match self.step()? {
+                    Some(record) => record,
+                    None => return Ok(()),
+                },
+            };
+            match record {
+                Record::Short(key, value) => keyspace.put(&key, &value)?,
+                Record::Long(key, len_bytes) => {
+                    let mut writer = keyspace.value_writer(&key, len_bytes)?;
+                    self.pieces(len_bytes, &mut |piece| Ok(writer.write_bytes(piece)?))?;
+                    writer.finish()?
+                }
+            };
+            loaded(1);
+        }
+    }
+
+    /// Reads all of them, and sees whether they are right.
+    fn pass_over(&mut self) -> Result<(), Failure> {
+        while let Some(record) = self.step()? {
+            if let Record::Long(_, len_bytes) = record {
+                self.pieces(len_bytes, &mut |_| Ok(()))?;
+            }
+        }
+        Ok(())
+    }
+
     fn step(&mut self) -> Result<Option<Record>, Failure> {
         let (line, number) = self.lines.next()?;
         self.number = number;
-        let (key, value) = match parse(line, number)? {
-            Line::Record(key, value) => (key, value),
+        let unescape = |text| escape::unescape(text).map_err(|what| damaged(number, what));
+        let record = match parse(line, number)? {
+            Line::Record(key, value) => Record::Short(unescape(key)?, unescape(value)?),
+            Line::Long(key, len_bytes) => Record::Long(unescape(key)?, len_bytes),
+            Line::Piece(_) => {
+                return Err(damaged(number, "a piece of no value, or of one that is whole"));
+            }
             Line::Records(end) => {
                 self.section.check(&end).map_err(|what| damaged(number, what))?;
                 return Ok(None);
@@ -211,23 +270,40 @@ impl Records<'_> {
             }
         };
         self.section.add(line);
-        let unescape = |text| escape::unescape(text).map_err(|what| damaged(number, what));
-        let (key, value) = (unescape(key)?, unescape(value)?);
-        if self.last.as_ref().is_some_and(|last| *last >= key) {
+        let (Record::Short(key, _) | Record::Long(key, _)) = &record;
+        if self.last.as_ref().is_some_and(|last| last >= key) {
             return Err(damaged(number, "the key is not above the one before"));
         }
         let last = self.last.get_or_insert_default();
         last.clear();
-        last.extend_from_slice(&key);
-        Ok(Some((key, value)))
+        last.extend_from_slice(key);
+        Ok(Some(record))
     }
-}
 
-impl Iterator for Records<'_> {
-    type Item = Result<Record, Failure>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.step().transpose()
+    /// Hands over the pieces of a value.
+    fn pieces(
+        &mut self,
+        len_bytes: u64,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut left = len_bytes;
+        while left > 0 {
+            let (line, number) = self.lines.next()?;
+            self.number = number;
+            let Line::Piece(piece) = parse(line, number)? else {
+                return Err(damaged(
+                    number,
+                    format!("{left} bytes of the value before are missing"),
+                ));
+            };
+            let piece = escape::unescape(piece).map_err(|what| damaged(number, what))?;
+            left = left
+                .checked_sub(piece.len() as u64)
+                .ok_or_else(|| damaged(number, "the pieces of the value are longer than it is"))?;
+            self.section.add_piece(line);
+            each(&piece)?;
+        }
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use std::thread;
 
 /// What a block holds, unless a line is longer.
 const BLOCK_BYTES: usize = 256 << 10;
-/// The longest line that is read at all; no store takes a record as long.
+/// The longest line that is read at all. Longer values are for `put --file`, and come in pieces in a dump.
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// What is looked at to tell what kind of input it is.
 const HEAD_BYTES: usize = 64;

@@ -170,7 +170,7 @@ fn newer_versions_and_features_ask_for_an_upgrade_or_for_reading_only() {
         blocks[0] = Some(repaired(sample(4).encode(0), |block| block[at] = value));
         choose_in(&blocks)
     };
-    for (at, found) in [(VERSION, 2), (INCOMPAT, 1), (INCOMPAT + 7, 1)] {
+    for (at, found) in [(VERSION, 2), (INCOMPAT, 2), (INCOMPAT + 7, 1)] {
         let kind = put(at, found).unwrap_err().kind().clone();
         let found = if at == VERSION { 2 } else { 1 };
         assert_eq!(kind, ErrorKind::UpgradeRequired { found });

@@ -1,0 +1,66 @@
+//! Large values and the pool: room on the disk for them, and the record of which leaves refer to them.
+//!
+//! Memory for reading and writing them is a share of the limit of its own (`budget.rs`): they do not go through
+//! frames. `Send + Sync`.
+
+use crate::buffer::pool::BufferPool;
+use crate::error::{Error, ErrorKind, Result};
+use crate::space::extent::{Run, Stored, read_stored};
+use crate::space::slot_store::SlotStore;
+use crate::types::{Epoch, Purpose};
+
+impl BufferPool {
+    /// Finds `units` units in at most `max_runs` runs. What others free a checkpoint gives back; one is waited for
+    /// where the file cannot grow. The caller holds nothing.
+    ///
+    /// Errors: `DiskFull`; `ReadOnly`; `Poisoned`; `Closed`; those of reading bitmaps.
+    pub fn allocate_extent(
+        &self,
+        slots: &SlotStore,
+        units: u64,
+        max_runs: usize,
+    ) -> Result<Vec<Run>> {
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
+        }
+        let mut checkpoints = 0;
+        loop {
+            self.check_poison()?;
+            self.check_open()?;
+            // How much is kept for the map is known from then on.
+            drop(self.enter_with(0, Purpose::Take)?);
+            let keep = || slots.needed(self.images_to_write(), Purpose::Take);
+            match slots.allocate_extent(units, max_runs, keep) {
+                Err(error) if *error.kind() == ErrorKind::DiskFull => {
+                    // One may be under way that has begun too early.
+                    if checkpoints == 2 || !slots.wait_for_next_checkpoint()? {
+                        return Err(error);
+                    }
+                    checkpoints += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// See [`crate::page::PagePool::stored_form_changed`]. An extent that this file cannot have is damage, after which
+    /// nothing may be written.
+    pub(super) fn note_stored_forms(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
+        let Some(slots) = &self.slots else { return };
+        // The same again: a replay puts what a checkpoint has already.
+        if old == new {
+            return;
+        }
+        let extent = |value| match read_stored(value) {
+            Stored::Extent(extent) => Some(extent),
+            Stored::Plain(_) | Stored::Damaged => None,
+        };
+        let (old, new) = (extent(old), extent(new));
+        if old.is_some() || new.is_some() {
+            let noted = slots.extent_changed(epoch, old.as_ref(), new.as_ref());
+            if let Err(error) = noted {
+                self.set_poisoned(&error);
+            }
+        }
+    }
+}

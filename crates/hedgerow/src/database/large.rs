@@ -1,0 +1,477 @@
+//! Large values: how a keyspace puts, gets and compares values that no leaf holds.
+//!
+//! Rank 7. Short values pass by here: what is not too large for a record, and does not begin like a stored form, is
+//! put and got as it is. For the others this is the way in ([`Prepared`]) and out ([`Inner::resolve`]), and
+//! these are the streams. Thread-safety: a [`ValueReader`] and a [`ValueWriter`] are `Send`, and used by one thread
+//! at a time; everything else as for [`Keyspace`].
+
+use crate::database::database::Inner;
+use crate::database::keyspace::Keyspace;
+use crate::error::{Error, ErrorKind, Result};
+use crate::space::extent::{Stored, escape, is_stored_form, read_stored};
+use crate::store::{ExtentReader, ExtentWriter, PoolTree};
+use crate::tree::{Swap, Value};
+use hedgerow_sync::primitive::Arc;
+use std::fmt;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::{Bound, RangeBounds};
+
+/// A value as a leaf gets it.
+pub(super) enum Prepared<'v> {
+    Plain(&'v [u8]),
+    Escaped(Vec<u8>),
+    Large(Box<ExtentWriter>, Vec<u8>),
+}
+
+impl Prepared<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Prepared::Plain(value) => value,
+            Prepared::Escaped(bytes) | Prepared::Large(_, bytes) => bytes,
+        }
+    }
+
+    /// A record has it now. Of a large value that none has the units go back.
+    pub(super) fn keep(self) {
+        if let Prepared::Large(writer, _) = self {
+            writer.keep();
+        }
+    }
+}
+
+/// Whether an error says that a value does not fit into a leaf.
+pub(super) fn is_too_large<R>(outcome: &Result<R>) -> bool {
+    matches!(outcome, Err(error) if matches!(error.kind(), ErrorKind::RecordTooLarge { .. }))
+}
+
+impl Inner {
+    /// Brings a value into the form that a leaf gets; a large one is written when this returns, and durable after
+    /// [`Self::sync_prepared`].
+    ///
+    /// Errors: those of changes; `RecordTooLarge` as for [`Keyspace::put`].
+    pub(super) fn prepare<'v>(
+        &self,
+        tree: &PoolTree,
+        key: &[u8],
+        value: &'v [u8],
+    ) -> Result<Prepared<'v>> {
+        let max = tree.max_record_bytes();
+        // Who refuses a key says so better than this.
+        if !self.store.has_file() || key.len() > max {
+            return Ok(Prepared::Plain(value));
+        }
+        if key.len() + value.len() <= max {
+            if !is_stored_form(value) {
+                return Ok(Prepared::Plain(value));
+            }
+            let escaped = escape(value);
+            if key.len() + escaped.len() <= max {
+                self.store.expect_stored_forms();
+                return Ok(Prepared::Escaped(escaped));
+            }
+        }
+        let mut writer = self.store.write_large(value.len() as u64, max - key.len())?;
+        writer.write(value)?;
+        writer.finish_unsynced()?;
+        let reference = writer.stored_form();
+        Ok(Prepared::Large(Box::new(writer), reference))
+    }
+
+    /// Makes durable what large values there are, before a record refers to one. Errors: those of a sync.
+    pub(super) fn sync_prepared<'p>(
+        &self,
+        prepared: impl IntoIterator<Item = &'p Prepared<'p>>,
+    ) -> Result<()> {
+        match prepared.into_iter().any(|one| matches!(one, Prepared::Large(..))) {
+            true => self.store.sync_large(),
+            false => Ok(()),
+        }
+    }
+
+    /// What a value out of a leaf stands for, of the record of `key` in `tree`; `None` if there is none any more.
+    ///
+    /// Errors: those of reads; `MemoryLimit` if there is no memory for the value.
+    #[cold]
+    pub(super) fn resolve(
+        &self,
+        tree: &PoolTree,
+        key: &[u8],
+        found: &[u8],
+    ) -> Result<Option<Value>> {
+        if let Stored::Plain(plain) = read_stored(found) {
+            return Ok(Some(Value::from(plain)));
+        }
+        // The units may have been written again since the leaf was read: once more, in the right order.
+        match self.store.read_large(tree, key)? {
+            None => Ok(None),
+            Some(Err(value)) => Ok(Some(value)),
+            Some(Ok(mut reader)) => Ok(Some(Value::from(read_all(&mut reader)?))),
+        }
+    }
+}
+
+fn memory_for(len_bytes: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let len = usize::try_from(len_bytes).unwrap_or(usize::MAX);
+    if bytes.try_reserve_exact(len).is_err() {
+        let what = format!("no memory for a value of {len_bytes} bytes; read it as a stream");
+        return Err(Error::new(ErrorKind::MemoryLimit, what));
+    }
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+fn read_all(reader: &mut ExtentReader) -> Result<Vec<u8>> {
+    let mut bytes = memory_for(reader.len_bytes())?;
+    reader.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+impl Keyspace {
+    /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
+    pub(super) fn check_put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.tree.check_record(key, &[])?;
+        if key.len() + value.len() <= self.max_record_bytes() || !self.inner.store.has_file() {
+            return self.tree.check_record(key, value);
+        }
+        let room = self.max_record_bytes() - key.len();
+        self.inner.store.check_large(value.len() as u64, room)
+    }
+
+    /// The value of `key`, to be read piece by piece; `None` if there is none. It stays as it is for as long as the
+    /// reader lives, whatever becomes of the record; so does its place in the file.
+    ///
+    /// Errors: those of reads.
+    pub fn value_reader(&self, key: &[u8]) -> Result<Option<ValueReader>> {
+        self.inner.check_open()?;
+        let found = self.inner.store.read_large(&self.tree, key)?;
+        Ok(found.map(|found| ValueReader {
+            inner: self.inner.clone(),
+            source: match found {
+                Ok(reader) => Source::Extent(Box::new(reader)),
+                Err(value) => Source::Memory(value),
+            },
+            at: 0,
+        }))
+    }
+
+    /// The bytes of `range` of the value of `key`, as far as the value has them; of a large value only what
+    /// is asked for is read. `None` if there is no record.
+    ///
+    /// ```
+    /// # fn main() -> hedgerow::Result<()> {
+    /// let db = hedgerow::Options::new().temporary()?;
+    /// let songs = db.keyspace("songs")?;
+    /// songs.put(b"wren", &vec![b'.'; 1 << 20])?;
+    /// assert_eq!(songs.get_range(b"wren", 1_048_570..2_000_000)?.as_deref(), Some(&b"......"[..]));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Errors: those of reads.
+    pub fn get_range(&self, key: &[u8], range: impl RangeBounds<u64>) -> Result<Option<Vec<u8>>> {
+        let Some(mut reader) = self.value_reader(key)? else { return Ok(None) };
+        let len = reader.len_bytes();
+        let start = match range.start_bound() {
+            Bound::Included(&at) => at,
+            Bound::Excluded(&at) => at.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&at) => at.saturating_add(1),
+            Bound::Excluded(&at) => at,
+            Bound::Unbounded => len,
+        };
+        let mut bytes = memory_for(end.min(len).saturating_sub(start))?;
+        reader.read_at(start, &mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Begins to put a value of `len_bytes` bytes, up to 4 GiB, piece by piece: write them, then call
+    /// [`ValueWriter::finish`]. Until then nothing has changed, and dropping the writer leaves nothing behind.
+    ///
+    /// Errors: those of changes; `RecordTooLarge` as for [`Keyspace::put`].
+    pub fn value_writer(&self, key: &[u8], len_bytes: u64) -> Result<ValueWriter> {
+        self.inner.check_open()?;
+        let max = self.tree.max_record_bytes();
+        let is_short = len_bytes.saturating_add(key.len() as u64) <= max as u64;
+        let sink = if is_short || key.len() > max {
+            self.tree.check_record(key, &[])?;
+            Sink::Memory(Vec::with_capacity(len_bytes as usize))
+        } else {
+            Sink::Extent(Box::new(self.inner.store.write_large(len_bytes, max - key.len())?))
+        };
+        Ok(ValueWriter { keyspace: self.clone(), key: key.to_vec(), len_bytes, sink })
+    }
+
+    /// Puts the value that `from` yields, which must be `len_bytes` bytes, as [`Keyspace::put`] does; the memory that
+    /// it takes does not depend on the length.
+    ///
+    /// Errors: those of changes; `Io` for those of `from`; `InvalidOption` if it ends too early. What it
+    /// yields beyond the length is not read.
+    pub fn put_stream(&self, key: &[u8], len_bytes: u64, from: &mut impl Read) -> Result<bool> {
+        let mut writer = self.value_writer(key, len_bytes)?;
+        let mut piece = vec![0; PIECE_BYTES.min(len_bytes as usize)];
+        let mut left = len_bytes;
+        while left > 0 {
+            let most = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            match from.read(&mut piece[..most]) {
+                Ok(0) => break,
+                Ok(count) => {
+                    writer.write_bytes(&piece[..count])?;
+                    left -= count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(Error::io("cannot read the value that is to be put", error));
+                }
+            }
+        }
+        writer.finish()
+    }
+
+    /// A change that may put a large value; `stored`: by its outcome it did.
+    #[cold]
+    pub(super) fn change_large<R>(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        change: impl FnOnce(&PoolTree, &[u8]) -> Result<R>,
+        stored: impl FnOnce(&R) -> bool,
+    ) -> Result<R> {
+        self.inner.check_open()?;
+        let prepared = self.inner.prepare(&self.tree, key, value)?;
+        self.inner.sync_prepared([&prepared])?;
+        self.change(|tree| {
+            let outcome = change(tree, prepared.bytes())?;
+            if stored(&outcome) {
+                prepared.keep();
+            }
+            Ok(outcome)
+        })
+    }
+
+    /// [`Keyspace::compare_and_swap`] where one of the values may be large: what is there is read with nothing
+    /// latched, and swapped if the record is still the same.
+    #[cold]
+    pub(super) fn swap_large(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Swap> {
+        self.inner.check_open()?;
+        let store = &self.inner.store;
+        let mut prepared = None;
+        loop {
+            let reading = store.read_large(&self.tree, key)?;
+            let (present, mut large) = match reading {
+                None => (None, None),
+                Some(Err(value)) => (Some(value), None),
+                Some(Ok(reader)) => (None, Some(reader)),
+            };
+            let holds = match (&expected, &present, &mut large) {
+                (None, None, None) => true,
+                (Some(expected), Some(present), _) => present.as_bytes() == *expected,
+                (Some(expected), _, Some(reader)) => is_equal(reader, expected)?,
+                _ => false,
+            };
+            if !holds {
+                let found = match large {
+                    Some(mut reader) => Some(Value::from(read_all(&mut reader)?)),
+                    None => present,
+                };
+                return Ok(Swap::Differs(found));
+            }
+            // The record as the leaf has it. The reader keeps the units, so it can be no other one's.
+            let stored = match (&large, &present) {
+                (Some(reader), _) => Some(reader.stored_form()),
+                (None, Some(value)) if is_stored_form(value) && store.has_file() => {
+                    Some(escape(value))
+                }
+                (None, Some(value)) => Some(value.to_vec()),
+                (None, None) => None,
+            };
+            if prepared.is_none()
+                && let Some(new) = new
+            {
+                let new = self.inner.prepare(&self.tree, key, new)?;
+                self.inner.sync_prepared([&new])?;
+                prepared = Some(new);
+            }
+            let put = prepared.as_ref().map(Prepared::bytes);
+            match self.change(|tree| tree.compare_and_swap(key, stored.as_deref(), put))? {
+                Swap::Swapped => {
+                    if let Some(prepared) = prepared {
+                        prepared.keep();
+                    }
+                    return Ok(Swap::Swapped);
+                }
+                // Somebody came between: what is there now is to be compared.
+                Swap::Differs(_) => {}
+            }
+        }
+    }
+}
+
+/// Bytes that a stream is read by.
+const PIECE_BYTES: usize = 64 << 10;
+
+fn is_equal(reader: &mut ExtentReader, expected: &[u8]) -> Result<bool> {
+    if reader.len_bytes() != expected.len() as u64 {
+        return Ok(false);
+    }
+    let mut piece = vec![0; PIECE_BYTES.min(expected.len())];
+    for (index, expected) in expected.chunks(PIECE_BYTES).enumerate() {
+        let count = reader.read_at((index * PIECE_BYTES) as u64, &mut piece[..expected.len()])?;
+        if piece[..count] != *expected {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Reads one value, which may be large, from any place. See [`Keyspace::value_reader`].
+pub struct ValueReader {
+    // Keeps the file open.
+    inner: Arc<Inner>,
+    source: Source,
+    at: u64,
+}
+
+enum Source {
+    Memory(Value),
+    Extent(Box<ExtentReader>),
+}
+
+impl fmt::Debug for ValueReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueReader").field("len_bytes", &self.len_bytes()).finish_non_exhaustive()
+    }
+}
+
+impl ValueReader {
+    /// Length of the value in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        match &self.source {
+            Source::Memory(value) => value.len() as u64,
+            Source::Extent(reader) => reader.len_bytes(),
+        }
+    }
+
+    /// Copies bytes from `offset` on to `to`; returns how many, which are fewer than it has room for only at the end.
+    /// The position of [`Read`] stays.
+    ///
+    /// Errors: `Closed`; `Io`; `Corrupted` if they are not what was written; `MemoryLimit` if others use all memory
+    /// that the limit has for large values.
+    pub fn read_at(&mut self, offset: u64, to: &mut [u8]) -> Result<usize> {
+        self.inner.check_open()?;
+        match &mut self.source {
+            Source::Extent(reader) => reader.read_at(offset, to),
+            Source::Memory(value) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());
+                let count = to.len().min(value.len() - from);
+                to[..count].copy_from_slice(&value[from..from + count]);
+                Ok(count)
+            }
+        }
+    }
+}
+
+impl Read for ValueReader {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.read_at(self.at, to).map_err(io::Error::other)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for ValueReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.len_bytes().checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
+/// Puts one value piece by piece. See [`Keyspace::value_writer`].
+#[must_use = "nothing is put before `finish`"]
+pub struct ValueWriter {
+    keyspace: Keyspace,
+    key: Vec<u8>,
+    len_bytes: u64,
+    sink: Sink,
+}
+
+enum Sink {
+    Memory(Vec<u8>),
+    Extent(Box<ExtentWriter>),
+}
+
+impl fmt::Debug for ValueWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueWriter").field("len_bytes", &self.len_bytes).finish_non_exhaustive()
+    }
+}
+
+impl ValueWriter {
+    /// Takes the next bytes of the value.
+    ///
+    /// Errors: `InvalidOption` if they are more than are missing, and then none is taken; `Closed`; `Poisoned`; those of
+    /// writing.
+    pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.keyspace.inner.check_open()?;
+        match &mut self.sink {
+            Sink::Extent(writer) => writer.write(bytes),
+            Sink::Memory(value) if (value.len() + bytes.len()) as u64 <= self.len_bytes => {
+                value.extend_from_slice(bytes);
+                Ok(())
+            }
+            Sink::Memory(_) => {
+                let what = format!("more bytes than the {} of the value", self.len_bytes);
+                Err(Error::new(ErrorKind::InvalidOption, what))
+            }
+        }
+    }
+
+    /// Puts the record, over an earlier one of the same key. Tells whether there was one.
+    ///
+    /// Errors: those of [`Keyspace::put`]; `InvalidOption` if bytes are missing.
+    pub fn finish(self) -> Result<bool> {
+        self.keyspace.inner.check_open()?;
+        match self.sink {
+            Sink::Memory(value) if value.len() as u64 == self.len_bytes => {
+                self.keyspace.put(&self.key, &value)
+            }
+            Sink::Memory(value) => {
+                let what =
+                    format!("{} bytes of a value of {} were written", value.len(), self.len_bytes);
+                Err(Error::new(ErrorKind::InvalidOption, what))
+            }
+            Sink::Extent(mut writer) => {
+                writer.finish()?;
+                let reference = writer.stored_form();
+                self.keyspace.change(|tree| {
+                    let was_there = tree.put(&self.key, &reference)?;
+                    writer.keep();
+                    Ok(was_there)
+                })
+            }
+        }
+    }
+}
+
+impl Write for ValueWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_bytes(bytes).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+
+    /// Nothing is durable, or can be seen, before [`ValueWriter::finish`].
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

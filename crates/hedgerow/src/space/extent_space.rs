@@ -1,0 +1,398 @@
+//! The allocator's side of extents: finding runs of units, holding them, and giving them back.
+//!
+//! An extent of up to a zone takes a run of one zone, from a stream of its own, so that it does not cut up the
+//! zones that pages fill. A larger one takes whole neighbouring zones: the lowest stretch of free ones that
+//! suffices, else a few stretches, the longest first, else a longer file.
+//!
+//! The life of an extent's units, each step under the lock around [`Zones`]:
+//!
+//! 1. *written*: held, and referred to by nothing; a crash frees them, for no bitmap on disk has them;
+//! 2. *entered* with the record that refers to them, in its epoch: the checkpoint that ends the epoch or a later
+//!    one sets them in its bitmaps;
+//! 3. *left* with the change that supersedes the record, in its epoch `e`: that checkpoint clears them, and they are
+//!    free when a checkpoint of at least `e` is durable, when nobody is reading who may have begun in an epoch
+//!    up to `e`, and when no older checkpoint is pinned.
+//!
+//! Unlike those of pages, units are never free at once, not even if one epoch has seen them come and go: a replay
+//! of the log from the last checkpoint puts each record again, and must find nothing else in its units.
+//!
+//! Invariants: `writing_units` counts the units of step 1; `left_units` those of step 3, each held. What is freed
+//! is not referred to by the newest checkpoint. Not shared: the caller's lock covers each call.
+
+use super::bits::{clear_bits, set_bits};
+use super::extent::{Extent, Run};
+use super::table::LoadGroup;
+use super::zones::{Blocks, EXTENT_STREAM, Growth, Want, Zones};
+use crate::error::{Error, Result};
+use crate::types::Epoch;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What the allocator knows of extents.
+#[derive(Debug, Default)]
+pub(super) struct ExtentSpace {
+    writing_units: u64,
+    /// Left, by the epoch in which they were, which never falls.
+    left: VecDeque<(Epoch, Run)>,
+    left_units: u64,
+    /// Of these, those that were left since a checkpoint took what there was.
+    fresh_units: u64,
+    /// Who reads extents: how many began in which epoch, or just before it ended.
+    readers: BTreeMap<Epoch, u32>,
+}
+
+impl ExtentSpace {
+    pub(super) fn left_units(&self) -> u64 {
+        self.left_units
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.left.capacity() * size_of::<(Epoch, Run)>() + self.readers.len() * 64
+    }
+}
+
+impl Zones {
+    /// Takes `units` units in at most `max_runs` runs. At least `keep_slots` slots of pages stay free in solid
+    /// zones. All or nothing; else as [`Zones::allocate`].
+    pub fn allocate_extent(
+        &mut self,
+        units: u64,
+        max_runs: usize,
+        keep_slots: u64,
+        growth: Growth,
+    ) -> Result<Vec<Run>, Want> {
+        let per_zone = self.geometry.units_per_zone();
+        let runs = if units <= u64::from(per_zone) {
+            let units = units as u32;
+            let unit = self.take(units, EXTENT_STREAM, growth).inspect_err(|want| {
+                self.growing_for(want);
+            })?;
+            vec![Run { unit, units }]
+        } else {
+            self.take_zones(units, max_runs, growth).inspect_err(|want| {
+                self.growing_for(want);
+            })?
+        };
+        self.extents.writing_units += units;
+        if self.room.load(Relaxed) < keep_slots {
+            // Pages that were let in need that room: there has to be more of it first.
+            self.discard_extent(&runs);
+            return Err(self.want_room(growth));
+        }
+        Ok(runs)
+    }
+
+    fn growing_for(&mut self, want: &Want) {
+        self.growing += u32::from(matches!(want, Want::Grow { .. }));
+    }
+
+    /// Takes whole zones, but for the end of the last one.
+    fn take_zones(
+        &mut self,
+        units: u64,
+        max_runs: usize,
+        growth: Growth,
+    ) -> Result<Vec<Run>, Want> {
+        let per_zone = self.geometry.units_per_zone();
+        let zones = u32::try_from(units.div_ceil(u64::from(per_zone))).map_err(|_| Want::Full)?;
+        while let Some(group) = self.group_with_room(1) {
+            self.load_or_want(group)?;
+        }
+        // What the streams have begun is not free for certain; what they have not used is.
+        self.close_heads();
+        let stretches = self.free_stretches(growth);
+        let Some(chosen) = choose_stretches(&stretches, zones, max_runs) else {
+            if self.ceiling.take().is_some() {
+                return self.take_zones(units, max_runs, growth);
+            }
+            return Err(self.want_zones(&stretches, zones, growth));
+        };
+        for zone in chosen.iter().flat_map(|&(first, count)| first..first + count) {
+            if self.zone(zone).is_some_and(|info| info.blocks != Blocks::Solid) {
+                return Err(Want::Fill(self.begin_fill(zone)));
+            }
+        }
+        let mut left = units;
+        let mut runs = Vec::with_capacity(chosen.len());
+        for (first, count) in chosen {
+            let here = left.min(u64::from(count) * u64::from(per_zone));
+            let unit = u64::from(first) * u64::from(per_zone);
+            runs.push(Run { unit, units: here as u32 });
+            left -= here;
+        }
+        for &run in &runs {
+            self.for_each_piece(run, |zones, zone, first, count| {
+                let (words, info) = zones.held_mut(zone);
+                let set = set_bits(words, first, count);
+                info.free -= set;
+                zones.held_units += u64::from(set);
+                zones.reclass(zone);
+            });
+        }
+        Ok(runs)
+    }
+
+    /// Neighbouring free zones: first one and number, ascending.
+    fn free_stretches(&self, growth: Growth) -> Vec<(u32, u32)> {
+        let ceiling = self.ceiling.unwrap_or(u32::MAX);
+        let mut stretches: Vec<(u32, u32)> = Vec::new();
+        for zone in self.free_zones().take_while(|&zone| zone < ceiling) {
+            let is_hole = self.zone(zone).is_none_or(|info| info.blocks == Blocks::Hole);
+            if is_hole && growth == Growth::Refused {
+                continue;
+            }
+            match stretches.last_mut() {
+                Some((first, count)) if *first + *count == zone => *count += 1,
+                _ => stretches.push((zone, 1)),
+            }
+        }
+        stretches
+    }
+
+    /// A file so long that its end has `zones` free zones.
+    fn want_zones(&self, stretches: &[(u32, u32)], zones: u32, growth: Growth) -> Want {
+        if self.truncating.is_some() {
+            return Want::Truncating;
+        }
+        let at_end = match stretches.last() {
+            Some(&(first, count)) if first + count == self.count => count,
+            _ => 0,
+        };
+        match self.count.checked_add(zones - at_end) {
+            Some(count) if count <= self.geometry.max_zones() && growth == Growth::Allowed => {
+                Want::Grow { zones: count, file_bytes: self.geometry.zone_offset(count) }
+            }
+            _ => Want::Full,
+        }
+    }
+
+    /// Gives back units that [`Self::allocate_extent`] handed out and nothing referred to.
+    pub fn discard_extent(&mut self, runs: &[Run]) {
+        for &run in runs {
+            self.extents.writing_units =
+                self.extents.writing_units.saturating_sub(u64::from(run.units));
+            self.for_each_piece(run, |zones, zone, first, count| {
+                zones.release_in(zone, first, count)
+            });
+        }
+    }
+
+    /// Units of extents that are held and that nothing refers to yet.
+    pub fn writing_units(&self) -> u64 {
+        self.extents.writing_units
+    }
+
+    /// The extent's record was put.
+    pub fn extent_entered(&mut self, extent: &Extent) {
+        let units: u64 = extent.runs.iter().map(|run| u64::from(run.units)).sum();
+        self.extents.writing_units = self.extents.writing_units.saturating_sub(units);
+    }
+
+    /// The extent's record was superseded in `epoch`. The caller has seen that the extent fits. Returns how many bytes
+    /// the next checkpoint will set free.
+    pub(super) fn extent_left(&mut self, extent: &Extent, epoch: Epoch) -> u64 {
+        // Writers of two epochs may be inside when one begins.
+        let epoch = self.extents.left.back().map_or(epoch, |&(last, _)| last.max(epoch));
+        for &run in &extent.runs {
+            self.extents.left.push_back((epoch, run));
+            self.extents.left_units += u64::from(run.units);
+            self.extents.fresh_units += u64::from(run.units);
+        }
+        self.extents.fresh_units * u64::from(self.geometry.unit_bytes())
+    }
+
+    /// A checkpoint takes what was left until now.
+    pub(super) fn left_until_now(&mut self) {
+        self.extents.fresh_units = 0;
+    }
+
+    /// Units that wait to be free.
+    pub fn left_units(&self) -> u64 {
+        self.extents.left_units
+    }
+
+    /// Notes a reader of extents who begins in `epoch`, before it looks which extent a record refers to. What it may
+    /// come to read is not written before [`Self::reading_ends`] was told the same number.
+    ///
+    /// Who supersedes a record may still be in the epoch before, so that is what counts.
+    pub(super) fn reading_begins(&mut self, epoch: Epoch) -> Epoch {
+        let from = Epoch(epoch.0.saturating_sub(1));
+        *self.extents.readers.entry(from).or_insert(0) += 1;
+        from
+    }
+
+    /// A reader has ended; [`Self::free_extents`] may free something.
+    pub(super) fn reading_ends(&mut self, from: Epoch) {
+        if let Some(count) = self.extents.readers.get_mut(&from) {
+            *count -= 1;
+            if *count == 0 {
+                self.extents.readers.remove(&from);
+            }
+        }
+    }
+
+    /// Frees runs that nobody needs any more: of at least `most` units, if there are as many. False: there are no
+    /// more.
+    pub fn free_extents(&mut self, most: u64) -> bool {
+        let mut freed = 0;
+        let durable = self.quarantine.durable();
+        while let Some(&(epoch, run)) = self.extents.left.front() {
+            let is_read = self.extents.readers.range(..=epoch).next().is_some();
+            let is_needed = epoch > durable && cfg!(not(hedgerow_canary = "extent_reused_early"));
+            let is_read = is_read && cfg!(not(hedgerow_canary = "extent_reused_while_read"));
+            if is_needed || is_read || self.quarantine.is_pinned_before(epoch) {
+                return false;
+            }
+            if freed >= most {
+                return true;
+            }
+            self.extents.left.pop_front();
+            self.extents.left_units -= u64::from(run.units);
+            freed += u64::from(run.units);
+            self.for_each_piece(run, Zones::release_unreferenced);
+        }
+        false
+    }
+
+    /// Holds the units of an extent that the log names, so that a replay leaves them alone; whether the file has them
+    /// at all the caller has seen, and loaded their groups. To be followed by [`Self::free_replayed`].
+    pub(super) fn hold_extent(&mut self, extent: &Extent) {
+        for &run in &extent.runs {
+            self.for_each_piece(run, |zones, zone, first, count| {
+                let (words, info) = zones.held_mut(zone);
+                let set = set_bits(words, first, count);
+                info.free -= set;
+                zones.held_units += u64::from(set);
+                zones.extents.writing_units += u64::from(set);
+                zones.reclass(zone);
+            });
+        }
+    }
+
+    /// After the checkpoint that ends a replay: what of the extents that the log named nothing refers to is free.
+    pub(super) fn free_replayed(&mut self, run: Run) {
+        self.for_each_piece(run, Zones::release_unreferenced);
+        self.extents.writing_units = 0;
+    }
+
+    /// Frees what of the run the newest checkpoint does not refer to.
+    fn release_unreferenced(&mut self, zone: u32, first: u32, count: u32) {
+        let words = self.geometry.words_per_zone();
+        let (group, index) = self.geometry.split_zone(zone);
+        let Some(loaded) = self.groups.get(group as usize).and_then(|g| g.loaded.as_deref()) else {
+            return;
+        };
+        let bits = &loaded.referenced[index as usize * words..][..words];
+        let is_free = |bit: u32| bits[bit as usize / 64] >> (bit % 64) & 1 == 0;
+        let free: Vec<u32> = (first..first + count).filter(|&bit| is_free(bit)).collect();
+        for run in free.chunk_by(|a, b| a + 1 == *b) {
+            self.release_in(zone, run[0], run.len() as u32);
+        }
+    }
+
+    fn release_in(&mut self, zone: u32, first: u32, count: u32) {
+        let unit = u64::from(zone) * u64::from(self.geometry.units_per_zone()) + u64::from(first);
+        self.release(unit, count);
+    }
+
+    /// Whether the extent can be one of this file.
+    ///
+    /// Errors: `Corrupted` if not.
+    pub fn check_extent(&self, extent: &Extent) -> Result<()> {
+        if extent.fits(self.geometry, self.count) { Ok(()) } else { Err(unfit(extent)) }
+    }
+
+    /// The groups to load before the extent's units can be entered, left or held.
+    ///
+    /// Errors: `Corrupted` if the extent cannot be one of this file.
+    pub fn extent_groups(&mut self, extent: &Extent) -> Result<Vec<LoadGroup>> {
+        self.check_extent(extent)?;
+        let mut wanted = Vec::new();
+        for &run in &extent.runs {
+            self.for_each_piece(run, |zones, zone, _, _| {
+                let group = zones.geometry.split_zone(zone).0;
+                wanted.extend(zones.group_unless_loaded(group));
+            });
+        }
+        wanted.dedup();
+        Ok(wanted)
+    }
+
+    /// The checkpoint's pages refer to the extent. Its groups are loaded.
+    ///
+    /// Errors: `Corrupted` if something else refers to a unit of it.
+    pub fn refer_extent(&mut self, extent: &Extent) -> Result<()> {
+        self.change_extent(extent, set_bits)
+    }
+
+    /// The checkpoint's pages refer to the extent no more.
+    ///
+    /// Errors: `Corrupted` if nothing referred to a unit of it.
+    pub fn unrefer_extent(&mut self, extent: &Extent) -> Result<()> {
+        self.change_extent(extent, clear_bits)
+    }
+
+    fn change_extent(
+        &mut self,
+        extent: &Extent,
+        change: fn(&mut [u64], u32, u32) -> u32,
+    ) -> Result<()> {
+        self.check_extent(extent)?;
+        let mut changed = Ok(());
+        for &run in &extent.runs {
+            self.for_each_piece(run, |zones, zone, first, count| {
+                if !zones.change_bits(zone, |words| change(words, first, count) == count) {
+                    let unit = zones.geometry.unit_offset(run.unit);
+                    changed = Err(Error::corrupted_at(
+                        unit,
+                        "an extent's unit is referred to twice, or by nobody",
+                    ));
+                }
+            });
+        }
+        changed
+    }
+
+    /// Calls `each` with zone, first unit in it, and number of units, for each zone that a run lies in.
+    fn for_each_piece(&mut self, run: Run, mut each: impl FnMut(&mut Zones, u32, u32, u32)) {
+        let per_zone = self.geometry.units_per_zone();
+        let (mut unit, mut left) = (run.unit, run.units);
+        while left > 0 {
+            let (zone, first) = self.geometry.split_unit(unit);
+            let count = left.min(per_zone - first);
+            each(self, zone, first, count);
+            unit += u64::from(count);
+            left -= count;
+        }
+    }
+}
+
+fn unfit(extent: &Extent) -> Error {
+    let offset = extent.runs.first().map_or(0, |run| run.unit);
+    let what = format!("a large value in units from {offset} on, which cannot be one of this file");
+    Error::new(crate::error::ErrorKind::Corrupted { page: None, offset_bytes: None }, what)
+}
+
+/// The lowest stretch that suffices; else the longest ones, if few enough of them do.
+fn choose_stretches(
+    stretches: &[(u32, u32)],
+    zones: u32,
+    max_runs: usize,
+) -> Option<Vec<(u32, u32)>> {
+    if let Some(&(first, _)) = stretches.iter().find(|&&(_, count)| count >= zones) {
+        return Some(vec![(first, zones)]);
+    }
+    let mut longest = stretches.to_vec();
+    longest.sort_by_key(|&(first, count)| (u32::MAX - count, first));
+    let mut chosen = Vec::new();
+    let mut left = zones;
+    for (first, count) in longest.into_iter().take(max_runs) {
+        let count = count.min(left);
+        chosen.push((first, count));
+        left -= count;
+        if left == 0 {
+            return Some(chosen);
+        }
+    }
+    None
+}

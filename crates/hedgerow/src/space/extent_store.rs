@@ -1,0 +1,245 @@
+//! Extents of the file as those who read and write large values use them.
+//!
+//! The other half of [`super::slot_store`]: finds units, extending the file and reading bitmaps as needed; notes
+//! which extents records refer to; keeps units from being written again while somebody reads them; and lends the
+//! memory that goes between a value and the file. `Send + Sync`; waits and I/O happen with nothing locked.
+//!
+//! Invariants: buffers that are lent at a time are no more than their share of the memory limit; the delta of an
+//! epoch and what waits to be free change together.
+
+use super::extent::{Extent, Run, chunk_bytes};
+use super::slot_store::SlotStore;
+use super::zones::Growth;
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::AlignedBuffer;
+use crate::types::Epoch;
+use hedgerow_sync::primitive::atomic::AtomicBool;
+use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// Waits of [`LOAN_WAIT`] each before somebody who needs a buffer gives up: ten seconds.
+const LOAN_WAITS: usize = 100;
+const LOAN_WAIT: Duration = Duration::from_millis(100);
+/// Units that are freed with the state of the space locked.
+const FREED_AT_ONCE: u64 = 1 << 12;
+/// A checkpoint is due when so much of the file would be freed by it, and so large a part.
+const DUE_BYTES: u64 = 64 << 20;
+const DUE_PART: u64 = 8;
+
+/// What [`SlotStore`] has for extents beside the state of the space.
+#[derive(Default)]
+pub(super) struct ExtentIo {
+    /// There may be records in a stored form. Set before the first is put, and never cleared.
+    stored_forms: AtomicBool,
+    memory: Arc<Memory>,
+}
+
+/// Memory for buffers.
+#[derive(Default)]
+struct Memory {
+    share: Mutex<Share>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct Share {
+    bytes: usize,
+    free_bytes: usize,
+}
+
+/// A buffer on loan; it goes back when it is dropped.
+pub struct Loan {
+    buffer: AlignedBuffer,
+    memory: Arc<Memory>,
+}
+
+impl fmt::Debug for Loan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loan").field("bytes", &self.buffer.len()).finish_non_exhaustive()
+    }
+}
+
+impl Deref for Loan {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl DerefMut for Loan {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.memory.share.lock().free_bytes += self.buffer.len();
+        self.memory.returned.notify_all();
+    }
+}
+
+/// Somebody who may read any extent that a record refers to; until the value is dropped.
+#[must_use]
+pub struct Reading {
+    slots: Arc<SlotStore>,
+    from: Epoch,
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reading").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.slots.state().zones.reading_ends(self.from);
+        self.slots.free_extents();
+    }
+}
+
+impl SlotStore {
+    /// Sets how much memory buffers may take at a time. Before anybody borrows one.
+    pub fn set_loan_bytes(&self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        *self.extents.memory.share.lock() = Share { bytes, free_bytes: bytes };
+    }
+
+    /// Lends a buffer of as many chunks as there is memory for, one to `most`. Waits for others to return theirs
+    /// if there is none for one; the caller holds nothing but buffers.
+    ///
+    /// Errors: `MemoryLimit` if nobody returns enough within ten seconds, or the limit leaves no share for this.
+    pub fn lend(&self, most: usize) -> Result<Loan> {
+        let chunk = chunk_bytes(self.state().zones.geometry()) as usize;
+        let memory = &self.extents.memory;
+        let mut share = memory.share.lock();
+        for _ in 0..LOAN_WAITS {
+            if share.free_bytes >= chunk {
+                // Half of what is free, so that the next one need not wait.
+                let chunks = (share.free_bytes / chunk / 2).clamp(1, most.max(1));
+                let buffer = AlignedBuffer::zeroed(chunks * chunk)?;
+                share.free_bytes -= buffer.len();
+                return Ok(Loan { buffer, memory: memory.clone() });
+            }
+            if share.bytes < chunk {
+                return Err(Error::new(
+                    ErrorKind::MemoryLimit,
+                    "the memory limit is too small for large values: 128 KiB above the smallest will do",
+                ));
+            }
+            memory.returned.wait_for(&mut share, LOAN_WAIT);
+        }
+        Err(Error::new(
+            ErrorKind::MemoryLimit,
+            "others use all of the memory that the limit has for reading and writing large values",
+        ))
+    }
+
+    /// Whether a value in a leaf may be in a stored form. To be asked after the value was read, or under the
+    /// leaf's latch.
+    #[inline]
+    pub fn has_stored_forms(&self) -> bool {
+        self.extents.stored_forms.load(Acquire)
+    }
+
+    /// From now on it may. Before the first one is put.
+    pub fn expect_stored_forms(&self) {
+        self.extents.stored_forms.store(true, Release);
+    }
+
+    /// Finds room for an extent; extends the file, and reads bitmaps, as needed. `keep_slots` as for
+    /// [`super::Zones::allocate_extent`].
+    ///
+    /// Errors: `DiskFull`; `Io`; `Corrupted` if a part of the zone table is damaged. Nothing is taken then.
+    pub fn allocate_extent(
+        &self,
+        units: u64,
+        max_runs: usize,
+        keep_slots: impl Fn() -> u64,
+    ) -> Result<Vec<Run>> {
+        let (mut growth, mut refusal) = (Growth::Allowed, None);
+        loop {
+            let keep = keep_slots();
+            let want = self.state().zones.allocate_extent(units, max_runs, keep, growth);
+            match want {
+                Ok(runs) => return Ok(runs),
+                Err(want) => self.provide(want, &mut growth, &mut refusal)?,
+            }
+        }
+    }
+
+    /// Gives back an extent that nothing ever referred to.
+    pub fn discard_extent(&self, runs: &[Run]) {
+        self.state().zones.discard_extent(runs);
+    }
+
+    /// Notes that a record that referred to `old` refers to `new` from `epoch` on, in which the caller is.
+    ///
+    /// Errors: `Corrupted` if one of them cannot be an extent of this file.
+    pub fn extent_changed(
+        &self,
+        epoch: Epoch,
+        old: Option<&Extent>,
+        new: Option<&Extent>,
+    ) -> Result<()> {
+        let mut state = self.state();
+        let mut is_due = false;
+        if let Some(old) = old {
+            state.zones.check_extent(old)?;
+            let left_bytes = state.zones.extent_left(old, epoch);
+            is_due = left_bytes > DUE_BYTES.max(state.zones.report().file_bytes / DUE_PART);
+            state.deltas.record_extent(epoch, old, -1);
+        }
+        if let Some(new) = new {
+            state.zones.check_extent(new)?;
+            state.zones.extent_entered(new);
+            state.deltas.record_extent(epoch, new, 1);
+        }
+        self.after_record(&state);
+        drop(state);
+        if is_due {
+            self.request_unless_running();
+        }
+        Ok(())
+    }
+
+    /// Lets the caller read what records refer to from now on. `epoch`: the one now, or an earlier one.
+    pub fn read_extents(self: &Arc<Self>, epoch: Epoch) -> Reading {
+        let from = self.state().zones.reading_begins(epoch);
+        Reading { slots: self.clone(), from }
+    }
+
+    /// Frees the extents that nobody needs any more.
+    pub fn free_extents(&self) {
+        while self.state().zones.free_extents(FREED_AT_ONCE) {}
+    }
+
+    /// Holds the units of an extent that the log names until [`Self::free_replayed`].
+    ///
+    /// Errors: `Corrupted` if it cannot be an extent of this file; those of reading bitmaps.
+    pub fn hold_extent(&self, extent: &Extent) -> Result<()> {
+        self.load_extent(extent)?;
+        self.state().zones.hold_extent(extent);
+        Ok(())
+    }
+
+    /// After the checkpoint that ends a replay: frees what of these runs nothing refers to.
+    pub fn free_replayed(&self, runs: &[Run]) {
+        for &run in runs {
+            self.state().zones.free_replayed(run);
+        }
+    }
+
+    /// Reads the bitmaps around an extent.
+    ///
+    /// Errors: as for [`Self::hold_extent`].
+    pub fn load_extent(&self, extent: &Extent) -> Result<()> {
+        let groups = self.state().zones.extent_groups(extent)?;
+        groups.into_iter().try_for_each(|group| self.load_group(group))
+    }
+}

@@ -1,0 +1,122 @@
+//! Extents that the log names: what lies in them stays until what the log says is in a checkpoint.
+//!
+//! Rank 6. The checkpoint that a replay begins with does not refer to them, or does so no more at the replay's end, and
+//! still each has to be there whenever the record that names it is put, in this replay or, after another crash, in
+//! the next. So before anything is written to the file the log is read once, and their units are held.
+//!
+//! Only those of records behind the checkpoint's cut count, and of changes of batches that were not made before it:
+//! what was put before the cut may have been superseded there, and its units may be somebody else's since.
+//!
+//! One caller, before anybody else uses the store.
+
+use super::Shared;
+use super::replay::{damage, for_each_change};
+use crate::error::Result;
+use crate::space::extent::{Extent, Run, Stored, read_stored};
+use crate::space::extent_store::Reading;
+use crate::space::slot_store::SlotStore;
+use crate::storage::File;
+use crate::types::{Epoch, Lsn};
+use crate::wal::{BatchId, FileHeader, Record, scan};
+use hedgerow_sync::primitive::Arc;
+use std::collections::BTreeMap;
+
+/// What is held.
+pub(super) struct Named {
+    runs: Vec<Run>,
+    reading: Option<Reading>,
+}
+
+/// What changes of a batch name that were not made before the cut, with their numbers.
+#[derive(Default)]
+struct OfBatch {
+    /// How many changes it has, and how many of them have been seen.
+    total: u32,
+    seen: u32,
+    extents: Vec<(u32, Extent)>,
+}
+
+impl Shared {
+    /// Reads the log and holds the units of every extent that it names. Before anything is written to the file.
+    ///
+    /// Errors: `Corrupted` if the log is damaged where it was durable, or names what cannot be in this file.
+    pub(super) fn hold_named(&self, file: &dyn File, header: &FileHeader) -> Result<Named> {
+        let Some(slots) = &self.slots else { return Ok(Named { runs: Vec::new(), reading: None }) };
+        let (from, cut) = self.replay_from();
+        let mut runs = Vec::new();
+        let mut batches: BTreeMap<BatchId, OfBatch> = BTreeMap::new();
+        scan(file, header, &from, &mut |record, place| {
+            let at = place.start;
+            match record {
+                Record::Batch { batch, changes, records } => {
+                    let of_batch = batches.entry(batch).or_default();
+                    of_batch.total = changes;
+                    of_batch.add(slots, records, at)
+                }
+                Record::Made { batch, change } if at < cut => {
+                    if let Some(of_batch) = batches.get_mut(&batch) {
+                        of_batch.extents.retain(|(number, _)| *number != change);
+                    }
+                    Ok(())
+                }
+                Record::Extent { value, .. } if at >= cut => match stored_extent(slots, value, at)?
+                {
+                    Some(extent) => hold(slots, &extent, &mut runs),
+                    None => Ok(()),
+                },
+                _ => Ok(()),
+            }
+        })?;
+        // Of one that is not whole nothing is made: it had not begun, or was finished before the oldest that was not.
+        for of_batch in batches.values().filter(|of_batch| of_batch.seen == of_batch.total) {
+            for (_, extent) in &of_batch.extents {
+                hold(slots, extent, &mut runs)?;
+            }
+        }
+        // Nothing that the replay supersedes is free before its end: a crash during it replays once more.
+        Ok(Named { runs, reading: Some(slots.read_extents(Epoch(0))) })
+    }
+
+    /// Ends what [`Self::hold_named`] began, after the checkpoint that needs no log.
+    pub(super) fn free_named(&self, named: Named) {
+        if let Some(slots) = &self.slots {
+            slots.free_replayed(&named.runs);
+        }
+        drop(named.reading);
+    }
+}
+
+impl OfBatch {
+    fn add(&mut self, slots: &SlotStore, records: &[u8], at: Lsn) -> Result<()> {
+        let mut outcome = Ok(());
+        for_each_change(records, &mut |_, record| {
+            if let Record::Extent { value, .. } = record {
+                match stored_extent(slots, value, at) {
+                    Ok(extent) => self.extents.extend(extent.map(|extent| (self.seen, extent))),
+                    Err(error) => outcome = Err(error),
+                }
+            }
+            self.seen += 1;
+        })
+        .map_err(|what| damage(at, what))?;
+        outcome
+    }
+}
+
+/// The extent in a stored form, if there is one in it.
+fn stored_extent(slots: &SlotStore, value: &[u8], at: Lsn) -> Result<Option<Extent>> {
+    slots.expect_stored_forms();
+    match read_stored(value) {
+        Stored::Extent(extent) => Ok(Some(extent)),
+        Stored::Plain(_) => Ok(None),
+        Stored::Damaged => Err(damage(at, "its value is in no known form")),
+    }
+}
+
+fn hold(slots: &Arc<SlotStore>, extent: &Extent, runs: &mut Vec<Run>) -> Result<()> {
+    if cfg!(not(hedgerow_canary = "extent_not_held_in_replay")) {
+        slots.hold_extent(extent)?;
+    }
+    runs.extend_from_slice(&extent.runs);
+    Ok(())
+}

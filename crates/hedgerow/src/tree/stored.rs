@@ -1,0 +1,70 @@
+//! Values in a stored form ([`crate::space::extent`]): what a change of one tells the pool and the log.
+//!
+//! A tree handles them like any other values; it is whoever puts and gets that knows what they stand for. But
+//! a record that goes takes its large value with it, at the very moment, so that is noted here: under the leaf's
+//! latch, in the epoch of the change. Only stores that have such values look at all. Thread-safety: as for
+//! [`Tree`].
+
+use super::Tree;
+use super::walk::Go;
+use crate::error::Result;
+use crate::node::{Ladder, plain_leaf};
+use crate::page::{EpochStay, PagePool, header};
+use crate::space::extent::is_stored_form;
+use crate::types::{PageId, TreeId};
+use crate::wal::Record;
+
+/// The log's record of a put. What is in a stored form says so: recovery has to know before it writes anything.
+#[inline]
+pub(super) fn put_record<'r>(
+    tree: TreeId,
+    key: &'r [u8],
+    value: &'r [u8],
+    stored_forms: bool,
+) -> Record<'r> {
+    if stored_forms && is_stored_form(value) {
+        Record::Extent { tree, key, value }
+    } else {
+        Record::Put { tree, key, value }
+    }
+}
+
+/// Shows each value of a leaf that is in a stored form; in any order.
+pub(super) fn for_each_stored_form<L: Ladder>(page: &[u8], each: &mut dyn FnMut(&[u8])) {
+    let leaf = plain_leaf::<L>(page);
+    let mut value = Vec::new();
+    let mut place = leaf.next_place(0);
+    while place < leaf.end() {
+        value.clear();
+        leaf.append_value(place, &mut value);
+        if is_stored_form(&value) {
+            each(&value);
+        }
+        place = leaf.next_place(place + 1);
+    }
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Tells the pool of a value that was replaced, if it or the new one is in a stored form.
+    #[cold]
+    pub(super) fn note_stored_forms(&self, stay: &P::EpochGuard<'_>, old: &[u8], new: &[u8]) {
+        if is_stored_form(old) || is_stored_form(new) {
+            self.pool.stored_form_changed(stay.epoch(), old, new);
+        }
+    }
+
+    /// Shows every value in a stored form, and its leaf. Pages that cannot be read are passed over.
+    ///
+    /// Errors: the root cannot be read; `KeyspaceDropped`; `Timeout`.
+    pub fn for_each_stored_form(&self, each: &mut dyn FnMut(PageId, &[u8])) -> Result<()> {
+        self.walk(
+            &mut |visit| {
+                if header::level(visit.bytes) == 0 && !visit.again {
+                    for_each_stored_form::<L>(visit.bytes, &mut |value| each(visit.id, value));
+                }
+                Go::Down
+            },
+            &mut |id, error| if id == self.root { Err(error) } else { Ok(()) },
+        )
+    }
+}
