@@ -1,64 +1,23 @@
 #!/bin/sh
-# Proves that the models of the engine can fail: leaves out one line of a protocol at a time and expects the model
-# that is there for it to notice. Succeeds if all of them do, and if the engine itself passes. One build has all
-# lines, and the environment says which is left out. Takes two to three minutes on two cores, most of it compiling.
+# Proves that the models of the engine can fail, and that nothing else is wrong with them: see canary_lib.sh. Takes two to
+# three minutes on two cores, most of it compiling.
 set -eu
 cd "$(dirname "$0")/../../.."
-CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
-mkdir -p "$CARGO_TARGET_DIR/canaries"
-CARGO_TARGET_DIR=$(cd "$CARGO_TARGET_DIR" && pwd)
-# Compiling takes longer than the models, and of these the checker longer than what is checked.
-CARGO_PROFILE_RELEASE_LTO=off
-CARGO_PROFILE_RELEASE_OPT_LEVEL=1
-CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
-CARGO_PROFILE_RELEASE_DEBUG=none
+. crates/sync/tests/canary_lib.sh
 RUSTFLAGS="--cfg loom"
-# A wrapper around the compiler, for the crates of this workspace alone.
-RUSTC_WORKSPACE_WRAPPER="$CARGO_TARGET_DIR/canaries/all"
-printf '#!/bin/sh\nexec "$@" --cfg hedgerow_canaries\n' >"$RUSTC_WORKSPACE_WRAPPER"
-chmod +x "$RUSTC_WORKSPACE_WRAPPER"
-export CARGO_TARGET_DIR CARGO_PROFILE_RELEASE_LTO CARGO_PROFILE_RELEASE_OPT_LEVEL
-export CARGO_PROFILE_RELEASE_CODEGEN_UNITS CARGO_PROFILE_RELEASE_DEBUG RUSTFLAGS RUSTC_WORKSPACE_WRAPPER
-unset HEDGEROW_CANARY
-log="$CARGO_TARGET_DIR/canaries/log"
+# Compiling takes longer than the models, and of these the checker longer than what is checked.
+CARGO_PROFILE_RELEASE_OPT_LEVEL=1
+export RUSTFLAGS CARGO_PROFILE_RELEASE_OPT_LEVEL
+canary_build loom
 
 run() {
     cargo test --locked --quiet -p hedgerow --release \
         --config profile.release.package.loom.opt-level=3 \
         --config profile.release.package.generator.opt-level=3 \
-        --test loom "$@" >"$log" 2>&1
+        --test loom "$@"
 }
 
-failed=0
-
-if ! run --no-run; then
-    cat "$log" >&2
-    echo "the models: do not compile" >&2
-    exit 1
-fi
-if run; then
-    echo "the engine itself: passes"
-else
-    cat "$log" >&2
-    echo "the engine itself: FAILS" >&2
-    failed=1
-fi
-
-canary() {
-    name=$1
-    model=$2
-    if HEDGEROW_CANARY=$name run -- --exact "$model"; then
-        echo "canary $name: NOT noticed by $model" >&2
-        failed=1
-    elif grep -q "^test result: FAILED. 0 passed; 1 failed" "$log"; then
-        echo "canary $name: noticed by $model"
-    else
-        cat "$log" >&2
-        echo "canary $name: $model did not run" >&2
-        failed=1
-    fi
-}
-
+canary_none "the models of the engine"
 canary filled_without_release log::a_block_that_is_written_is_whole
 canary flush_without_waiting log::a_block_that_is_written_is_whole
 canary limit_without_acquire log::a_place_is_filled_again_only_after_it_was_written

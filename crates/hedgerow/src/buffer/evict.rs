@@ -15,6 +15,7 @@ use crate::types::PageId;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, thread};
 use std::time::Duration;
 
@@ -202,7 +203,7 @@ impl BufferPool {
             return None;
         }
         let guard = header.latch.try_exclusive()?;
-        if !may_go() && !cfg!(hedgerow_canary = "evict_without_second_look") {
+        if !may_go() && !leaves_out("evict_without_second_look") {
             guard.release_unchanged();
             return None;
         }

@@ -16,6 +16,7 @@ use crate::storage::{AlignedBuffer, ReadRequest};
 use crate::types::{Epoch, PageId, Slot, TreeId};
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic;
+use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Rounds of finding a page elsewhere before a fault gives up; each but the first few follows a wait.
 const FAULT_ROUNDS: usize = 10_000;
@@ -148,7 +149,7 @@ impl<'p> Session<'p> {
         let Some((frame, guard)) = taken else { return Ok(None) };
         let fault = self.pool.side(frame).begin_fault();
         if self.pool.table.exchange(id, Place::Evicted(slot), Place::Faulting(frame))
-            || cfg!(hedgerow_canary = "fault_without_exchange")
+            || leaves_out("fault_without_exchange")
         {
             return Ok(Some(Faulting { id, slot, frame, guard, fault }));
         }

@@ -381,9 +381,7 @@ impl BufferPool {
         let Some(guard) = guard else { return false };
         // The version covers the page's identity as well: a frame changes its page under its latch.
         let is_same = guard.version() == page.version
-            || (cfg!(hedgerow_canary = "clean_without_version")
-                || leaves_out("clean_without_version"))
-                && header.page() == page.id;
+            || leaves_out("clean_without_version") && header.page() == page.id;
         if !is_same || !header.is_dirty() {
             guard.release_unchanged();
             return false;

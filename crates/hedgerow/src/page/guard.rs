@@ -17,6 +17,7 @@ use crate::page::pool::{FrameHead, FrameId, PagePool};
 use crate::types::{Epoch, PageId};
 use hedgerow_sync::latch::{ExclusiveGuard, SharedGuard, Version};
 use hedgerow_sync::optimistic::{self, RacingBytes};
+use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Why an operation has to start over. A value, never an unwinding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +86,7 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
         let Some(version) = head.latch().optimistic() else {
             return Err(Restart::Conflict);
         };
-        if head.page_id() != id && !cfg!(hedgerow_canary = "open_without_page_id") {
+        if head.page_id() != id && !leaves_out("open_without_page_id") {
             return Err(Restart::Conflict);
         }
         if let Some(parent) = parent {

@@ -26,6 +26,7 @@ use super::zones::{Blocks, EXTENT_STREAM, Growth, Want, Zones};
 use crate::error::{Error, Result};
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the allocator knows of extents.
@@ -238,8 +239,8 @@ impl Zones {
         let durable = self.quarantine.durable();
         while let Some(&(epoch, run)) = self.extents.left.front() {
             let is_read = self.extents.readers.range(..=epoch).next().is_some();
-            let is_needed = epoch > durable && cfg!(not(hedgerow_canary = "extent_reused_early"));
-            let is_read = is_read && cfg!(not(hedgerow_canary = "extent_reused_while_read"));
+            let is_needed = epoch > durable && !leaves_out("extent_reused_early");
+            let is_read = is_read && !leaves_out("extent_reused_while_read");
             if is_needed || is_read || self.quarantine.is_pinned_before(epoch) {
                 return false;
             }

@@ -72,10 +72,7 @@ impl Quarantine {
     pub fn supersede(&mut self, start: u64, len: u32, born: Epoch, superseding: Epoch) -> bool {
         assert!(born <= superseding, "an image was superseded by an older one");
         assert!(superseding > self.durable, "a slot was superseded in an epoch that is closed");
-        if born == superseding
-            || cfg!(hedgerow_canary = "reuse_before_durable")
-            || leaves_out("reuse_before_durable")
-        {
+        if born == superseding || leaves_out("reuse_before_durable") {
             return true;
         }
         debug_assert!(start < 1 << RUN_SHIFT && len < 1 << (64 - RUN_SHIFT));
@@ -114,7 +111,7 @@ impl Quarantine {
             let (start, len) = (run & ((1 << RUN_SHIFT) - 1), (run >> RUN_SHIFT) as u32);
             let mut needed = self.pins.range(born..superseding).map(|(&pin, _)| pin);
             let first = needed.next();
-            if let Some(first) = first.filter(|_| cfg!(not(hedgerow_canary = "release_pinned"))) {
+            if let Some(first) = first.filter(|_| !leaves_out("release_pinned")) {
                 let last = needed.next_back().unwrap_or(first);
                 let set = self.pinned.entry((first, last)).or_default();
                 let before = set.len();

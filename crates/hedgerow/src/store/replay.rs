@@ -20,6 +20,7 @@ use crate::space::extent::is_stored_form;
 use crate::storage::File;
 use crate::types::{Lsn, TreeId};
 use crate::wal::{BatchId, Decoded, FileHeader, Record, ScanEnd, ScanFrom, scan};
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -121,7 +122,7 @@ impl<'s> Replay<'s> {
 
     /// The next record.
     pub(super) fn take(&mut self, record: &Record<'_>, at: Lsn) -> Result<()> {
-        let is_in_checkpoint = at < self.cut && !cfg!(hedgerow_canary = "replay_before_the_cut");
+        let is_in_checkpoint = at < self.cut && !leaves_out("replay_before_the_cut");
         match *record {
             Record::Batch { batch, changes, records } => {
                 let batch = self.batches.entry(batch).or_insert_with(|| Batch::new(changes));
@@ -207,7 +208,7 @@ impl<'s> Replay<'s> {
     pub(super) fn finish(&mut self, end: Lsn) -> Result<()> {
         for (_, batch) in std::mem::take(&mut self.batches) {
             // One whose last record did not reach the disk had not begun to change anything.
-            if !batch.is_whole() || cfg!(hedgerow_canary = "batches_left_unfinished") {
+            if !batch.is_whole() || leaves_out("batches_left_unfinished") {
                 continue;
             }
             for (place, is_made) in batch.changes.iter().zip(&batch.is_made) {

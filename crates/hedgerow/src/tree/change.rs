@@ -11,6 +11,7 @@ use crate::page::PagePool;
 use crate::types::Purpose;
 use crate::wal::{BatchId, Record};
 use hedgerow_sync::optimistic::PageBytes;
+use hedgerow_sync::primitive::canary::leaves_out;
 
 /// What becomes of the record, and what the caller is told.
 pub(super) enum Decision<O> {
@@ -134,7 +135,7 @@ impl Change for Part<'_> {
             None if at.found => Decision::Remove(()),
             // That there was none is a part of what was done: if the log were not told, a replay would remove
             // what somebody has put since.
-            None if cfg!(hedgerow_canary = "absence_unlogged") => Decision::Keep(()),
+            None if leaves_out("absence_unlogged") => Decision::Keep(()),
             None => Decision::Note(()),
         }
     }

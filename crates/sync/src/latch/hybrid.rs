@@ -23,8 +23,8 @@
 //!
 //! Thread-safety: everything, from any thread. A latch is not reentrant.
 //!
-//! Each `hedgerow_canary` leaves out one line that this protocol rests on, in models only;
-//! `tests/loom_canaries.sh` expects the models to notice.
+//! Each `leaves_out` names one line that this protocol rests on; `tests/loom_canaries.sh` leaves it out and expects the
+//! models to notice.
 
 use super::crowd::Crowd;
 use super::guard::{ExclusiveGuard, SharedGuard};
@@ -34,6 +34,7 @@ use super::word::{
 use crate::parking::{self, Parked, Wish};
 use crate::primitive::asymmetric;
 use crate::primitive::atomic::{AtomicU64, Ordering, fence};
+use crate::primitive::canary::leaves_out;
 use crate::primitive::hint::spin_loop;
 use std::fmt;
 use std::time::Duration;
@@ -112,8 +113,9 @@ impl HybridLatch {
         let word = {
             // The reads of the data come before the read of the word. With the writer's fence: a
             // reader that saw a byte of a change sees the word of that writer, or a later one.
-            #[cfg(not(all(loom, hedgerow_canary = "no_validate_fence")))]
-            fence(Ordering::Acquire);
+            if !leaves_out("no_validate_fence") {
+                fence(Ordering::Acquire);
+            }
             // Relaxed suffices after the fence.
             self.word.load(Ordering::Relaxed)
         };
@@ -127,8 +129,10 @@ impl HybridLatch {
         // Relaxed: a guess at the parked bit, which the exchange below checks.
         let parked = self.word.load(Ordering::Relaxed) & PARKED;
         let expected = version.0 | parked;
-        #[cfg(all(loom, hedgerow_canary = "upgrade_without_version"))]
-        let expected = self.word.load(Ordering::Relaxed) & !(EXCLUSIVE | SHARED);
+        let expected = match leaves_out("upgrade_without_version") {
+            true => self.word.load(Ordering::Relaxed) & !(EXCLUSIVE | SHARED),
+            false => expected,
+        };
         self.word
             // Acquire: as the first reader of the version. The data was read before, but the
             // exchange succeeds only if no writer has released since, so those reads stand; and a
@@ -230,8 +234,9 @@ impl HybridLatch {
     fn entered_exclusively(&self) -> ExclusiveGuard<'_> {
         // Release: the exclusive bit comes before the changes. With the fence in `validate`, a
         // reader that saw a change sees the bit. Costs nothing on x86-64.
-        #[cfg(not(all(loom, hedgerow_canary = "no_writer_fence")))]
-        fence(Ordering::Release);
+        if !leaves_out("no_writer_fence") {
+            fence(Ordering::Release);
+        }
         ExclusiveGuard::new(self)
     }
 
@@ -294,10 +299,7 @@ impl HybridLatch {
         // the store.
         asymmetric::light();
         // A bit that was seen may be stale, and is cleared then.
-        if old & PARKED != 0
-            || cfg!(not(all(loom, hedgerow_canary = "release_without_second_look")))
-                && !crowd.is_quiet()
-        {
+        if old & PARKED != 0 || !leaves_out("release_without_second_look") && !crowd.is_quiet() {
             self.wake();
         }
     }
@@ -398,8 +400,8 @@ impl HybridLatch {
         // behind those.
         let mut woken = false;
         loop {
-            #[cfg(all(loom, hedgerow_canary = "swallowed_wakeup"))]
-            if let Some(keep_waiting) = keep_waiting.as_deref_mut()
+            if leaves_out("swallowed_wakeup")
+                && let Some(keep_waiting) = keep_waiting.as_deref_mut()
                 && !keep_waiting()
             {
                 return false;
@@ -480,7 +482,7 @@ impl HybridLatch {
             self.address(),
             wish,
             || {
-                if cfg!(all(loom, hedgerow_canary = "no_parked_recheck")) {
+                if leaves_out("no_parked_recheck") {
                     return true;
                 }
                 // Under the queue's lock. The bit may have been cleared, or the latch released,

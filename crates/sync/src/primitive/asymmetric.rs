@@ -90,9 +90,7 @@ mod imp {
     }
 
     pub(super) fn light() {
-        let is_left_out = cfg!(all(loom, hedgerow_canary = "no_light_barrier"))
-            || crate::primitive::canary::leaves_out("no_light_barrier");
-        if !is_left_out {
+        if !crate::primitive::canary::leaves_out("no_light_barrier") {
             fence(SeqCst);
         }
     }
