@@ -129,6 +129,7 @@ impl Log {
             (self.on_growth)(self.growth());
             // Outside of the lock, which writers take with a leaf latched: this may wait for a write.
             let wants_segment = self.wants_segment();
+            let wants_ahead = !wants_segment && self.wants_ahead();
             let mut state = self.state.lock();
             if state.stopped || state.failed.is_some() {
                 return;
@@ -164,6 +165,11 @@ impl Log {
                 continue;
             }
             self.room.notify_all();
+            if wants_ahead {
+                drop(state);
+                self.prepare_ahead();
+                continue;
+            }
             self.work.wait_for(&mut state, self.interval.saturating_sub(waited).max(TICK));
         }
     }
@@ -201,6 +207,18 @@ impl Log {
                 self.state.lock().no_room = Some(error);
                 self.room.notify_all();
             }
+        }
+    }
+
+    /// Prepares a segment that nobody needs yet, if there is room.
+    fn prepare_ahead(&self) {
+        let prepared = self.places.lock().prepare(&*self.file, &self.identity);
+        match prepared {
+            Ok(()) => self.widen(),
+            Err(error) if *error.kind() == ErrorKind::DiskFull => {
+                self.cannot_prepare_ahead.store(true, Relaxed);
+            }
+            Err(error) => self.fail(error),
         }
     }
 

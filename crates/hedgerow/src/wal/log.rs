@@ -96,6 +96,8 @@ pub struct Log {
     owed_ns: AtomicU64,
     /// Times that somebody has.
     held_up: AtomicU64,
+    /// There was no room for a segment that nobody needs yet.
+    pub(super) cannot_prepare_ahead: AtomicBool,
     /// The log's thread sleeps until something is appended.
     idle: AtomicBool,
     /// Somebody has asked the log's thread for room.
@@ -152,6 +154,7 @@ impl Log {
             delay_ns: AtomicU64::new(0),
             owed_ns: AtomicU64::new(0),
             held_up: AtomicU64::new(0),
+            cannot_prepare_ahead: AtomicBool::new(false),
             idle: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             places: Mutex::new(places),
@@ -408,6 +411,7 @@ impl Log {
         let mut state = self.state.lock();
         // There may be places to use again.
         state.no_room = None;
+        self.cannot_prepare_ahead.store(false, Relaxed);
         self.room.notify_all();
     }
 
@@ -437,6 +441,21 @@ impl Log {
         let wanted = u64::from(self.segment.blocks) / 2 + self.spare_blocks();
         let needed = Lsn(self.ring.promised().0 + self.reserved.load(Acquire));
         block_of(needed) + wanted >= end
+    }
+
+    /// Whether a segment more should be prepared before anybody needs it: whoever prepares one may be held up by the disk
+    /// while others append, so beside the ring there is as much room in prepared segments. A log that has had less
+    /// than that appended needs no more than that.
+    pub(super) fn wants_ahead(&self) -> bool {
+        if self.cannot_prepare_ahead.load(Relaxed) {
+            return false;
+        }
+        let end = self.segment.first_block(self.places.lock().end());
+        let needed = block_of(Lsn(self.ring.promised().0 + self.reserved.load(Acquire)));
+        let begun = block_of(Lsn(self.cut.load(Relaxed)));
+        let ahead = self.ring.blocks().min(needed.saturating_sub(begun));
+        let bound = self.replay_start.load(Relaxed).saturating_add(self.limit_bytes);
+        (needed + ahead).min(block_of(Lsn(bound))) + self.spare_blocks() >= end
     }
 
     /// Says that the log's thread sleeps until something is appended, if everything is durable; under the lock.

@@ -9,7 +9,7 @@
 
 use super::block::{BLOCK_BYTES, LogIdentity, SegmentSize, name_segment};
 use crate::error::Result;
-use crate::storage::{AlignedBuffer, File};
+use crate::storage::{AlignedBuffer, File, WriteRequest};
 use std::collections::VecDeque;
 
 /// See the head of the file.
@@ -95,18 +95,19 @@ impl Places {
     }
 
     fn write_zeros(&self, file: &dyn File, place: u32) -> Result<()> {
-        let mut offset = self.size.place_offset_bytes(place);
-        let mut left = self.size.file_bytes() as usize;
+        let begin = self.size.place_offset_bytes(place);
+        let len = self.size.file_bytes() as usize;
         // Whoever runs out of room is told now, not halfway.
-        file.allocate(offset, left as u64)?;
-        let zeros = AlignedBuffer::zeroed(left.min(WRITE_BYTES))?;
-        while left > 0 {
-            let now = left.min(WRITE_BYTES);
-            file.write_at(offset, &zeros[..now])?;
-            offset += now as u64;
-            left -= now;
-        }
-        Ok(())
+        file.allocate(begin, len as u64)?;
+        let zeros = AlignedBuffer::zeroed(len.min(WRITE_BYTES))?;
+        let writes: Vec<WriteRequest<'_>> = (0..len)
+            .step_by(WRITE_BYTES)
+            .map(|at| WriteRequest {
+                offset_bytes: begin + at as u64,
+                buf: &zeros[..(len - at).min(WRITE_BYTES)],
+            })
+            .collect();
+        file.write_batch(&writes)
     }
 
     /// Forgets the segments below `segment`: their places may be used again.
