@@ -48,7 +48,10 @@ fn draw_thread(phase: &Phase, present: usize, thread: usize) -> Accesses {
             Accesses { keys, sizes: Vec::new() }
         }
         Operation::ScanAll {} | Operation::Settle {} => Accesses::default(),
-        Operation::Get {} | Operation::GetMany { .. } | Operation::Overwrite {} => {
+        Operation::Get {}
+        | Operation::GetMany { .. }
+        | Operation::Overwrite {}
+        | Operation::OverwriteBesideCheckpoint {} => {
             let keys = draw_keys(phase.distribution, present, part, &mut rng);
             Accesses { keys, sizes: Vec::new() }
         }

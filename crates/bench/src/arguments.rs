@@ -21,6 +21,16 @@ pub enum Command {
     List,
     /// Run experiments; each measurement is a line of JSON, written as soon as it is known
     Run(RunArguments),
+    /// Kill a process that puts at full speed, and time opening its store, by size and recovery target
+    Recovery(RecoveryArguments),
+    /// Be the process that is killed
+    #[command(hide = true)]
+    PutUntilKilled {
+        /// The store
+        store: PathBuf,
+        /// The setting, as JSON
+        setting: String,
+    },
     /// Print tables in Markdown: medians, spread, ratios to the first competitor
     Report {
         /// One table of everything, with fewer columns
@@ -93,6 +103,23 @@ pub struct RunArguments {
     /// Kill a process after so many seconds [default: the experiment's]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds_limit: Option<u64>,
+}
+
+/// Arguments of `recovery`.
+#[derive(Debug, Args)]
+pub struct RecoveryArguments {
+    /// How often each setting is run
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = at_least_one)]
+    pub rounds: usize,
+    /// How much: figures of the smoke size mean nothing
+    #[arg(long, value_enum, default_value_t = SizeName::Full)]
+    pub size: SizeName,
+    /// Append the records to this file [default: print them]
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub out: Option<PathBuf>,
+    /// Put the store below this directory [default: that of temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 }
 
 /// Names of sizes on the command line.

@@ -251,6 +251,8 @@ pub enum Operation {
     ScanAll {},
     /// Puts a new value of the same length to a record that is there.
     Overwrite {},
+    /// As `Overwrite`, over and over for as long as a checkpoint takes that begins with the phase. Calls are timed.
+    OverwriteBesideCheckpoint {},
     /// Removes records: of each hundred keys, in the order of the keys, the first `percent`.
     /// Ignores distribution and operations.
     Delete {
@@ -524,6 +526,9 @@ impl Cell {
                 return wrong("more records to insert than keys are left");
             }
             phase.check_seconds().or_else(&wrong)?;
+            if phase.operation == (Operation::OverwriteBesideCheckpoint {}) && !phase.latency {
+                return wrong("calls beside a checkpoint are timed");
+            }
             match phase.operation {
                 Operation::GetMany { group: 0 } => return wrong("groups of none"),
                 Operation::Scan { min_records, max_records }
@@ -561,6 +566,11 @@ impl Operation {
 impl Phase {
     /// Says what about going on for some time makes no sense.
     fn check_seconds(&self) -> Result<(), &'static str> {
+        if self.operation == (Operation::OverwriteBesideCheckpoint {})
+            && self.operations < self.threads
+        {
+            return Err("a thread has nothing to do over and over");
+        }
         let Some(seconds) = self.seconds else { return Ok(()) };
         if !matches!(self.operation, Operation::Get {} | Operation::Overwrite {}) {
             return Err("only gets and overwrites can go on for some time");

@@ -12,6 +12,7 @@
 //! | [`external`] | foreign programs with arguments and output of their own, with a time limit |
 //! | [`memory_group`] | a cgroup for a cell whose store lives from the page cache as well |
 //! | [`experiments`] | the experiments |
+//! | [`recovery`] | how long opening takes after a kill |
 //! | [`run`], [`record`] | runs them in turns, and keeps what they gave as JSON lines |
 //! | [`summary`], [`calls`] | medians and spread of rates, and of what single calls took |
 //! | [`report`], [`chart`] | tables and pictures of records |
@@ -34,6 +35,7 @@ pub mod keys;
 pub mod machine;
 pub mod memory_group;
 pub mod record;
+pub mod recovery;
 pub mod report;
 pub mod run;
 pub mod summary;

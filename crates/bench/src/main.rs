@@ -7,14 +7,15 @@
 
 mod arguments;
 
-use arguments::{Arguments, Command, RunArguments};
+use arguments::{Arguments, Command, RecoveryArguments, RunArguments};
 use clap::Parser;
 use hedgerow_bench::cell::KeyKind;
 use hedgerow_bench::experiments::{self, Case, Size};
 use hedgerow_bench::external::{Programs, process};
-use hedgerow_bench::record::{self, Sink};
+use hedgerow_bench::record::{self, Line, Sink};
+use hedgerow_bench::recovery;
 use hedgerow_bench::report::{self, Over};
-use hedgerow_bench::run::{self, Plan};
+use hedgerow_bench::run::{self, Plan, WorkDirectory};
 use hedgerow_bench::{chart, engines, harness};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -29,6 +30,10 @@ fn main() -> ExitCode {
         Command::Competitors => words(print(&(engines::NAMES.join("\n") + "\n"))),
         Command::Cell { file } => harness::answer(&file, engines::run),
         Command::Run(arguments) => run_experiments(&arguments),
+        Command::Recovery(arguments) => words(recover(&arguments)),
+        Command::PutUntilKilled { store, setting } => {
+            words(recovery::put_until_killed(&store, &setting).map_err(|error| error.to_string()))
+        }
         Command::Report { files, compact, steps } => {
             words(record::read(&files).and_then(|records| {
                 let over = if steps { Over::Previous } else { Over::First };
@@ -115,12 +120,38 @@ fn run_experiments(arguments: &RunArguments) -> ExitCode {
     }
 }
 
+fn recover(arguments: &RecoveryArguments) -> Result<(), String> {
+    let size = Size::from(arguments.size);
+    let mut sink = Sink::new(arguments.out.as_deref())?;
+    let above = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let work = WorkDirectory::new(&above)?;
+    let program = this_program()?;
+    sink.write(&Line::Run(run::header(size)?))?;
+    for round in 1..=arguments.rounds {
+        for setting in recovery::settings(size) {
+            let found = setting.run(round, work.as_ref(), &program);
+            let found = found.map_err(|error| error.to_string())?;
+            sink.write(&Line::Recovered(found))?;
+            let (mib, target) = (found.store_bytes >> 20, setting.target_ms);
+            let (puts, open) = (found.puts as f64 / found.put_seconds, found.open_seconds);
+            let rate = report::show_number(puts);
+            eprintln!(
+                "{round:>3}. {mib} MiB, target {target} ms: {rate} puts/s, opened in {open:.2} s"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn this_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("cannot tell where this program is: {error}"))
+}
+
 fn plan(arguments: &RunArguments) -> Result<Plan, String> {
     let size = Size::from(arguments.size);
     let experiments: Result<Vec<_>, String> =
         arguments.experiments.iter().map(|name| experiments::find(name, size)).collect();
-    let program = std::env::current_exe()
-        .map_err(|error| format!("cannot tell where this program is: {error}"))?;
+    let program = this_program()?;
     Ok(Plan {
         experiments: experiments?,
         size,

@@ -7,6 +7,7 @@
 use crate::cell::{Cell, CellError, CellResult};
 use crate::experiments::{Figure, Size};
 use crate::machine::Machine;
+use crate::recovery::Recovered;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,6 +21,8 @@ pub enum Line {
     Run(Header),
     /// A process.
     Cell(Box<Measurement>),
+    /// A store that was opened after a kill.
+    Recovered(Recovered),
 }
 
 /// What all measurements of a run have in common.
@@ -145,6 +148,8 @@ pub struct Records {
     pub headers: Vec<Header>,
     /// Processes, in the order in which they ran.
     pub measurements: Vec<Measurement>,
+    /// Stores that were opened after a kill.
+    pub recovered: Vec<Recovered>,
     /// Lines that are no records: `FILE:LINE: why`.
     pub unreadable: Vec<String>,
 }
@@ -165,6 +170,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Records, String> {
                     measurement.run = records.headers.len();
                     records.measurements.push(*measurement);
                 }
+                Ok(Line::Recovered(recovered)) => records.recovered.push(recovered),
                 Err(error) => {
                     let place = format!("{}:{}: {error}", path.display(), number + 1);
                     records.unreadable.push(place);
@@ -172,7 +178,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Records, String> {
             }
         }
     }
-    if records.measurements.is_empty() {
+    if records.measurements.is_empty() && records.recovered.is_empty() {
         return Err("there is no measurement in these files".into());
     }
     Ok(records)
@@ -192,6 +198,7 @@ mod tests {
             Operation::Scan { min_records: 1, max_records: 50 },
             Operation::ScanAll {},
             Operation::Overwrite {},
+            Operation::OverwriteBesideCheckpoint {},
             Operation::Delete { percent: 80 },
             Operation::Mixed { get_percent: 50 },
             Operation::Settle {},

@@ -5,6 +5,7 @@
 
 use crate::experiments::Figure;
 use crate::record::Records;
+use crate::recovery;
 use crate::summary::{self, Entry, Row, Spread, Table};
 use std::fmt::Write;
 
@@ -87,6 +88,9 @@ fn write(out: &mut String, records: &Records) -> std::fmt::Result {
     write_headers(out, records)?;
     for table in summary::tables(records) {
         write_table(out, &table)?;
+    }
+    if !records.recovered.is_empty() {
+        out.write_str(&recovery::table(&records.recovered))?;
     }
     write_unreadable(out, records)
 }

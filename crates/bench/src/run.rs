@@ -86,14 +86,21 @@ enum How {
 }
 
 /// A directory that goes away with all that is in it.
-struct WorkDirectory(PathBuf);
+pub struct WorkDirectory(PathBuf);
 
 impl WorkDirectory {
-    fn new(above: &Path) -> Result<WorkDirectory, String> {
+    /// Makes one. Errors: in words.
+    pub fn new(above: &Path) -> Result<WorkDirectory, String> {
         let path = above.join(format!("hedgerow-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path)
             .map_err(|error| format!("cannot create {}: {error}", path.display()))?;
         Ok(WorkDirectory(path))
+    }
+}
+
+impl AsRef<Path> for WorkDirectory {
+    fn as_ref(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -116,7 +123,7 @@ pub fn run(plan: &Plan, sink: &mut Sink, mut say: impl FnMut(&str)) -> Result<Ta
     let mut keys = KeyFiles::new(&work.0, plan.keys.clone(), plan.size);
     check_cases(plan, &keys)?;
     let peers = peer_names(plan)?;
-    sink.write(&Line::Run(header(plan)?))?;
+    sink.write(&Line::Run(header(plan.size)?))?;
     let mut tally = Tally::default();
     for experiment in &plan.experiments {
         let contestants = contestants(plan, experiment, &peers);
@@ -143,13 +150,16 @@ fn check_cases(plan: &Plan, keys: &KeyFiles) -> Result<(), String> {
     cases().filter(|case| is_wanted(plan, case)).try_for_each(|case| keys.check(case))
 }
 
-fn header(plan: &Plan) -> Result<Header, String> {
+/// What all lines of a run have in common that begins now.
+///
+/// Errors: the system's clock is before 1970.
+pub fn header(size: Size) -> Result<Header, String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
     Ok(Header {
         machine: Machine::this(),
         revision: machine::revision(),
         command: machine::command(),
-        size: plan.size,
+        size,
         started_unix_seconds: now.as_secs(),
     })
 }

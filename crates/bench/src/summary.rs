@@ -437,7 +437,6 @@ mod tests {
         let both = [insert.clone(), get.clone()];
         let only_get = [get.clone()];
         let records = Records {
-            headers: Vec::new(),
             measurements: vec![
                 // A slow hour hits the second pair, and `b` is twice as fast in each.
                 measurement("a", (1, 1), &both, &[1.0, 1.0]),
@@ -447,7 +446,7 @@ mod tests {
                 // Alone in a run of its own, it has nobody to be compared with.
                 measurement("b", (2, 1), &only_get, &[100.0]),
             ],
-            unreadable: Vec::new(),
+            ..Records::default()
         };
         let tables = tables(&records);
         let [table] = tables.as_slice() else { panic!("{tables:?}") };
@@ -478,7 +477,7 @@ mod tests {
             measurement
         };
         let measurements = vec![with("a", 5, 1.0), with("b", 2, 0.5), with("c", 4, 0.125)];
-        let records = Records { headers: Vec::new(), measurements, unreadable: Vec::new() };
+        let records = Records { measurements, ..Records::default() };
         let table = &tables(&records)[0];
         let names: Vec<&str> = table.tree.iter().map(|row| row.phase.as_str()).collect();
         let shares = ["comparison", "fingerprint", "semi-dense", "fully dense"];
@@ -523,7 +522,7 @@ mod tests {
         };
         let measurements =
             vec![with("a", 1, 1.0), with("b", 1, 3.0), with("b", 2, 5.0), with("a", 2, 1.0)];
-        let records = Records { headers: Vec::new(), measurements, unreadable: Vec::new() };
+        let records = Records { measurements, ..Records::default() };
         let table = &tables(&records)[0];
         let row = table.calls.iter().find(|row| row.phase == "overwrite: median us").unwrap();
         assert_eq!(row.entries[0].figure.map(|spread| spread.median), Some(1.0));
@@ -542,9 +541,8 @@ mod tests {
         let mut wrong = measurement("b", (1, 1), phases, &[0.1]);
         wrong.mismatch = Some("other records".into());
         let records = Records {
-            headers: Vec::new(),
             measurements: vec![measurement("a", (1, 1), phases, &[1.0]), wrong],
-            unreadable: Vec::new(),
+            ..Records::default()
         };
         let table = &tables(&records)[0];
         assert!(table.rows.iter().all(|row| row.entries.len() == 1), "{table:?}");

@@ -1,17 +1,24 @@
 //! Hedgerow as a user calls it, in memory or in a file.
 //!
 //! Gets either return a `Value` or fill a buffer; leaves are adaptive or, by the name of the competitor,
-//! all of one layout; everything else is the same. Without a log unless the cell asks for durable changes; then with
+//! all of one layout, or checkpoints are taken on demand alone; everything else is the same. Without a log unless the cell asks for durable changes; then with
 //! one, and the defaults of a user. Sessions share handles, which are `Send + Sync`; a session's cursor and buffer are its own.
 
 use super::up_to;
 use crate::cell::{Cell, CellError, Durability, Place, TreeShape};
-use crate::harness::{Engine, Session, ValueBytes};
+use crate::harness::{Checkpoint, Engine, Session, ValueBytes};
 use hedgerow::{Cursor, Database, Error, ErrorKind, Keyspace, Options};
 use std::collections::BTreeMap;
 
 /// Memory beyond the records for which a store in memory is given room, in bytes.
 const SPARE_BYTES: u64 = 64 << 20;
+
+/// A log that never makes a checkpoint due.
+const ROOMY_LOG_BYTES: u64 = 8 << 30;
+
+fn is_without_log(cell: &Cell) -> bool {
+    cell.competitor == "hedgerow-no-log"
+}
 
 /// A database with one keyspace. `INTO`: gets fill a buffer of the caller's.
 pub struct Store<const INTO: bool> {
@@ -46,7 +53,13 @@ impl<const INTO: bool> Engine for Store<INTO> {
         let limit = cell.memory_limit_bytes.unwrap_or(enough);
         let policy = super::leaf_policy(&cell.competitor);
         let mut options = Options::new().memory_limit_bytes(limit).leaves(policy);
-        options = options.log(cell.durability != Durability::None);
+        options = options.log(cell.durability != Durability::None && !is_without_log(cell));
+        if cell.competitor == "hedgerow-on-demand" {
+            options = options
+                .background_checkpoints(false)
+                .checkpoint_bytes(u64::MAX >> 1)
+                .log_limit_bytes(ROOMY_LOG_BYTES);
+        }
         if let Some(page_bytes) = cell.page_bytes {
             options = options.page_bytes(page_bytes);
         }
@@ -90,6 +103,11 @@ impl<const INTO: bool> Engine for Store<INTO> {
     fn settle(&mut self) -> Result<(), CellError> {
         self.database.checkpoint().map_err(failed)?;
         self.database.checkpoint().map_err(failed)
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, CellError> {
+        let database = self.database.clone();
+        Ok(Box::new(move || database.checkpoint().map_err(failed)))
     }
 
     fn pages_read_and_written(&self) -> (Option<u64>, Option<u64>) {

@@ -1,5 +1,5 @@
 //! The competitors of this program: Hedgerow through its public API, the sorted map of the standard
-//! library, the engine's tree over several pools, and reads and syncs without a store.
+//! library, the engine's tree over several pools, and reads, writes and syncs without a store.
 //!
 //! One file each; [`run`] is the one place that lists them.
 
@@ -7,6 +7,7 @@
 mod bare_reads;
 #[cfg(target_os = "linux")]
 mod bare_syncs;
+mod bare_writes;
 mod btreemap;
 mod hedgerow;
 #[cfg(target_os = "linux")]
@@ -31,8 +32,10 @@ fn up_to<'f>(
 }
 
 /// Names of the competitors.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 24] = [
     "hedgerow",
+    "hedgerow-no-log",
+    "hedgerow-on-demand",
     "hedgerow-get_into",
     "hedgerow-comparison",
     "hedgerow-fingerprint",
@@ -53,6 +56,7 @@ pub const NAMES: [&str; 21] = [
     "tree-vmcache-baseline",
     "bare-reads",
     "bare-syncs",
+    "bare-writes",
 ];
 
 /// Runs `cell` on the competitor that it names.
@@ -60,8 +64,10 @@ pub const NAMES: [&str; 21] = [
 /// Errors: `Failed` for a name that is not in [`NAMES`]; those of [`harness::run`].
 pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
     match cell.competitor.as_str() {
+        "hedgerow-no-log" | "hedgerow-on-demand" => harness::run::<hedgerow::Store<false>>(cell),
         "hedgerow-get_into" => harness::run::<hedgerow::Store<true>>(cell),
         name if is_of(name, "hedgerow") => harness::run::<hedgerow::Store<false>>(cell),
+        "bare-writes" => harness::run::<bare_writes::Writes>(cell),
         "btreemap" => harness::run::<btreemap::Map>(cell),
         other => run_below_the_api(other, cell),
     }

@@ -5,6 +5,7 @@
 //! for the others; figures of the smoke size say that everything works, and nothing about speed.
 
 mod beyond_memory;
+mod durability;
 mod in_memory;
 mod ladder;
 mod leaves;
@@ -118,6 +119,9 @@ pub fn all(size: Size) -> Vec<Experiment> {
         products::durable_commits(size),
         products::space(size),
         products::put_latency(size),
+        products::large_values(size),
+        durability::log_cost(size),
+        durability::beside_a_checkpoint(size),
         products::updates_beyond_memory(size),
     ]
 }

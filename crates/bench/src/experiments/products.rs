@@ -17,10 +17,10 @@ const VALUE_OF_100: usize = 92;
 /// How many times the data are larger than the limit beyond memory.
 const TIMES: u64 = 8;
 
-const PUT: Operation = Operation::Overwrite {};
+pub(super) const PUT: Operation = Operation::Overwrite {};
 
 /// A store of random keys in a file, without phases.
-fn case(size: Size, records: usize, limit_bytes: u64) -> Case {
+pub(super) fn case(size: Size, records: usize, limit_bytes: u64) -> Case {
     Case {
         name: "random8".into(),
         keys: "random8",
@@ -39,7 +39,7 @@ fn case(size: Size, records: usize, limit_bytes: u64) -> Case {
     }
 }
 
-fn settle(name: &str) -> Phase {
+pub(super) fn settle(name: &str) -> Phase {
     phase(name, SETTLE, 1)
 }
 
@@ -147,6 +147,28 @@ pub fn updates_beyond_memory(size: Size) -> Experiment {
         figure: Figure::Rate,
         competitors: ONE_BY_ONE,
         skips: &[],
+        cases: vec![case],
+    }
+}
+
+/// Values of a MiB, each its own change.
+pub fn large_values(size: Size) -> Experiment {
+    let mut case = case(size, 1_000, 512 << 20);
+    case.name = "1 MiB a value".into();
+    case.count = if size == Size::Full { 1_000 } else { 20 };
+    case.value_bytes = 1 << 20;
+    // A tenth of a GiB is as good as none cached; smaller sizes need what one value takes on its way.
+    case.memory_limit_bytes = Some(size.limit(128 << 20).max(32 << 20));
+    let mut put = phase("overwrite", PUT, case.count).sequential();
+    put.latency = true;
+    let gets = phase("get", GET, case.count).sequential();
+    case.phases = vec![settle("settle"), put, settle("settle again"), gets];
+    Experiment {
+        name: "large-values",
+        claim: "a large value is written once, at half of the disk's sequential bandwidth at least",
+        figure: Figure::Rate,
+        competitors: &["bare-writes", "hedgerow", "rocksdb", "fjall", "sqlite", "lmdb"],
+        skips: &[("bare-writes", "get")],
         cases: vec![case],
     }
 }

@@ -27,6 +27,9 @@ use std::process::ExitCode;
 /// reads them from a buffer.
 pub type ValueBytes = SmallVec<[u8; 128]>;
 
+/// Takes a checkpoint.
+pub type Checkpoint = Box<dyn FnOnce() -> Result<(), CellError> + Send>;
+
 /// A store that a cell is run on.
 pub trait Engine: Sized {
     /// What one thread works with.
@@ -63,6 +66,11 @@ pub trait Engine: Sized {
     /// `Failed`.
     fn settle(&mut self) -> Result<(), CellError> {
         Err(CellError::Unsupported("it has nothing to settle".into()))
+    }
+
+    /// A checkpoint, to be taken by another thread while sessions work. Errors: `Unsupported` if it has none.
+    fn checkpoint(&self) -> Result<Checkpoint, CellError> {
+        Err(CellError::Unsupported("it has no checkpoints".into()))
     }
 
     /// Pages read and pages written since the store was made, where it counts them.
@@ -152,7 +160,10 @@ pub fn run<E: Engine>(cell: &Cell) -> Result<CellResult, CellError> {
     let mut phases = Vec::with_capacity(cell.phases.len());
     let mut generation = 0;
     for phase in &cell.phases {
-        if let Operation::Overwrite {} | Operation::Mixed { .. } = phase.operation {
+        if let Operation::Overwrite {}
+        | Operation::OverwriteBesideCheckpoint {}
+        | Operation::Mixed { .. } = phase.operation
+        {
             generation += 1;
         }
         let work =

@@ -11,6 +11,7 @@ use crate::checksum::{Checksum, Values, glance, sum};
 use crate::keys::Keys;
 use hdrhistogram::Histogram;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A phase and what it works on.
@@ -72,19 +73,30 @@ impl Work<'_> {
         engine: &mut E,
         accesses: &[Accesses],
     ) -> Result<(Vec<Done>, f64), CellError> {
+        let beside = matches!(self.phase.operation, Operation::OverwriteBesideCheckpoint {});
+        let checkpoint = if beside { Some(engine.checkpoint()?) } else { None };
         let sessions = engine.sessions(accesses.len())?;
-        let gate = Barrier::new(accesses.len());
+        let gate = Barrier::new(accesses.len() + usize::from(beside));
+        let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let (gate, ended) = (&gate, &ended);
+            let checkpoint = checkpoint.map(|checkpoint| {
+                scope.spawn(move || {
+                    gate.wait();
+                    let taken = checkpoint();
+                    ended.store(true, Ordering::Release);
+                    taken
+                })
+            });
             let threads: Vec<_> = sessions
                 .into_iter()
                 .zip(accesses)
                 .map(|(mut session, accesses)| {
-                    let gate = &gate;
                     scope.spawn(move || {
                         let done = self.nothing_done();
                         gate.wait();
                         let started = Instant::now();
-                        let done = self.work(&mut session, accesses, done?);
+                        let done = self.work(&mut session, accesses, done?, ended);
                         Ok((done?, started, Instant::now()))
                     })
                 })
@@ -97,6 +109,9 @@ impl Work<'_> {
                 let (first, last) = span.unwrap_or((started, ended));
                 span = Some((first.min(started), last.max(ended)));
                 all.push(done);
+            }
+            if let Some(checkpoint) = checkpoint {
+                checkpoint.join().map_err(|_| CellError::failed("a checkpoint panicked"))??;
             }
             let seconds = span.map_or(0.0, |(first, last)| (last - first).as_secs_f64());
             Ok((all, seconds))
@@ -120,11 +135,12 @@ impl Work<'_> {
         session: &mut impl Session,
         accesses: &Accesses,
         mut done: Done,
+        ended: &AtomicBool,
     ) -> Result<Done, CellError> {
         if self.phase.latency {
-            self.work_timed::<true>(session, accesses, &mut done)?;
+            self.work_timed::<true>(session, accesses, &mut done, ended)?;
         } else {
-            self.work_timed::<false>(session, accesses, &mut done)?;
+            self.work_timed::<false>(session, accesses, &mut done, ended)?;
         }
         session.finish()?;
         Ok(done)
@@ -135,6 +151,7 @@ impl Work<'_> {
         session: &mut impl Session,
         accesses: &Accesses,
         done: &mut Done,
+        ended: &AtomicBool,
     ) -> Result<(), CellError> {
         let keys = &accesses.keys;
         let mut values = Values::new(self.value_bytes);
@@ -143,14 +160,21 @@ impl Work<'_> {
             checksum.add(sum(value));
             found += 1;
         };
-        let (done, span) = (&mut *done, self.phase.seconds.map(Duration::from_secs_f64));
+        let done = &mut *done;
+        let until = match self.phase.seconds.map(Duration::from_secs_f64) {
+            _ if self.phase.operation == (Operation::OverwriteBesideCheckpoint {}) => {
+                Until::Told(ended)
+            }
+            Some(span) => Until::Over(span),
+            None => Until::Done,
+        };
         match self.phase.operation {
-            Operation::Get {} => each::<TIMED, _>(keys.iter(), done, span, |&at| {
+            Operation::Get {} => each::<TIMED, _>(keys.iter(), done, until, |&at| {
                 session.get(self.keys.get(at), &mut add)
             })?,
             Operation::GetMany { group } => {
                 let mut wanted: Vec<&[u8]> = Vec::with_capacity(group);
-                each::<TIMED, _>(keys.chunks(group), done, None, |numbers| {
+                each::<TIMED, _>(keys.chunks(group), done, Until::Done, |numbers| {
                     wanted.clear();
                     wanted.extend(numbers.iter().map(|&at| self.keys.get(at)));
                     session.get_many(&wanted, &mut add)
@@ -158,7 +182,7 @@ impl Work<'_> {
             }
             Operation::Scan { .. } => {
                 let scans = keys.iter().zip(&accesses.sizes);
-                each::<TIMED, _>(scans, done, None, |(&at, &records)| {
+                each::<TIMED, _>(scans, done, Until::Done, |(&at, &records)| {
                     session.scan(self.keys.get(at), records as usize, |key, value| {
                         checksum.add(glance(key, value));
                         found += 1;
@@ -167,7 +191,7 @@ impl Work<'_> {
             }
             Operation::ScanInsert { .. } => {
                 let steps = keys.iter().zip(&accesses.sizes);
-                each::<TIMED, _>(steps, done, None, |(&at, &records)| {
+                each::<TIMED, _>(steps, done, Until::Done, |(&at, &records)| {
                     let key = self.keys.get(at);
                     if records == 0 {
                         return session.put(key, values.of(at, 0));
@@ -178,18 +202,22 @@ impl Work<'_> {
                     })
                 })?;
             }
-            Operation::InsertLast {} => each::<TIMED, _>(keys.iter(), done, span, |&at| {
+            Operation::InsertLast {} => each::<TIMED, _>(keys.iter(), done, until, |&at| {
                 session.put(self.keys.get(at), values.of(at, 0))
             })?,
-            Operation::Overwrite {} => each::<TIMED, _>(keys.iter(), done, span, |&at| {
-                session.put(self.keys.get(at), values.of(at, self.generation))
-            })?,
+            Operation::Overwrite {} | Operation::OverwriteBesideCheckpoint {} => {
+                each::<TIMED, _>(keys.iter(), done, until, |&at| {
+                    session.put(self.keys.get(at), values.of(at, self.generation))
+                })?
+            }
             Operation::Delete { .. } => {
-                each::<TIMED, _>(keys.iter(), done, span, |&at| session.remove(self.keys.get(at)))?;
+                each::<TIMED, _>(keys.iter(), done, until, |&at| {
+                    session.remove(self.keys.get(at))
+                })?;
             }
             Operation::Mixed { .. } => {
                 let steps = keys.iter().zip(&accesses.sizes);
-                each::<TIMED, _>(steps, done, None, |(&at, &is_get)| {
+                each::<TIMED, _>(steps, done, Until::Done, |(&at, &is_get)| {
                     if is_get == 1 {
                         session.get(self.keys.get(at), &mut add)
                     } else {
@@ -200,7 +228,7 @@ impl Work<'_> {
             Operation::ScanAll {} | Operation::Settle {} => {}
         }
         // One record is one operation, also where a call has several; what goes on for some time counts itself.
-        if span.is_none() {
+        if matches!(until, Until::Done) {
             done.operations = keys.len() as u64;
         }
         done.found = found;
@@ -228,6 +256,7 @@ impl Work<'_> {
             Operation::Mixed { .. } if self.phase.threads > 1 => Some(Checksum(found)),
             Operation::ScanInsert { .. } if self.phase.threads > 1 => None,
             // How many there were is a matter of speed.
+            Operation::OverwriteBesideCheckpoint {} => None,
             _ if self.phase.seconds.is_some() => None,
             _ => Some(checksum),
         };
@@ -237,13 +266,24 @@ impl Work<'_> {
     }
 }
 
-/// Calls `work` for each item, and times each call if that was asked for; with a `span` over and over, until
-/// it is over, and counts the calls.
+/// When a thread has done its work.
+#[derive(Clone, Copy)]
+enum Until<'a> {
+    /// When it has done each item once.
+    Done,
+    /// When the time is over; it begins again until then.
+    Over(Duration),
+    /// When somebody says so; it begins again until then.
+    Told(&'a AtomicBool),
+}
+
+/// Calls `work` for each item, and times each call if that was asked for; over and over if there is more to wait
+/// for, and counts the calls then.
 #[inline(always)]
 fn each<const TIMED: bool, T>(
     items: impl Iterator<Item = T> + Clone,
     done: &mut Done,
-    span: Option<Duration>,
+    until: Until<'_>,
     mut work: impl FnMut(T) -> Result<(), CellError>,
 ) -> Result<(), CellError> {
     if !TIMED {
@@ -258,14 +298,19 @@ fn each<const TIMED: bool, T>(
         }
         Ok::<_, CellError>(ended)
     };
-    let Some(span) = span else {
-        return items.into_iter().try_for_each(|item| timed(item, done).map(drop));
+    let begun = Instant::now();
+    let is_over = |now: Instant| match until {
+        Until::Done => false,
+        Until::Over(span) => now >= begun + span,
+        Until::Told(ended) => ended.load(Ordering::Acquire),
     };
-    let end = Instant::now() + span;
+    if matches!(until, Until::Done) {
+        return items.into_iter().try_for_each(|item| timed(item, done).map(drop));
+    }
     loop {
         for item in items.clone() {
             done.operations += 1;
-            if timed(item, done)? >= end {
+            if is_over(timed(item, done)?) {
                 return Ok(());
             }
         }
