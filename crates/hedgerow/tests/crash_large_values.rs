@@ -6,6 +6,7 @@ mod common;
 
 use common::{Dice, Model, assert_sound, contents, effort, key, open, seed, tiny};
 use hedgerow::storage::SimDisk;
+use hedgerow::storage::sim::{CallKind, Fault};
 use hedgerow::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, Keyspace, Options, WriteBatch};
 
@@ -180,6 +181,12 @@ fn recover(options: &Options, disk: &SimDisk, dice: &mut Dice) -> Model {
     drop(db);
     if let Some(state) = states.get(dice.below(states.len().max(1) as u64) as usize) {
         let again = SimDisk::with_state(state.crash_at_random(dice.roll()), dice.roll());
+        if dice.below(2) == 0 {
+            // Into memory, and nothing is written.
+            let db = open(options, &again, OpenHow::ReadOnly).unwrap();
+            assert_eq!(contents(&db).unwrap(), found, "read only after a crash during recovery");
+            assert_sound(&db, "read only after a crash during recovery");
+        }
         let db = open(options, &again, OpenHow::ExistingOrNew).unwrap();
         assert_eq!(contents(&db).unwrap(), found, "a crash during recovery");
         assert_sound(&db, "after a second recovery");
@@ -287,4 +294,23 @@ fn a_full_or_failing_disk_leaves_what_was_there() {
     drop(db);
     let db = open(&options, &disk, OpenHow::Existing).unwrap();
     assert_eq!(get(&db.keyspace("wrens").unwrap(), b"wren").unwrap(), value);
+}
+
+#[test]
+fn after_a_failed_write_a_value_cannot_be_finished_and_nobody_panics() {
+    let mut dice = Dice(seed(8));
+    let disk = SimDisk::new(dice.roll());
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    let keyspace = db.keyspace("wrens").unwrap();
+    let value = bytes(&mut dice, 60_000);
+    let mut writer = keyspace.value_writer(b"wren", 200_000).unwrap();
+    disk.inject(Fault::once(CallKind::Write, 0, Fault::EIO));
+    let mut outcomes = Vec::new();
+    for _ in 0..3 {
+        outcomes.push(writer.write_bytes(&value).map_err(|error| error.kind().clone()));
+    }
+    let first = outcomes.iter().position(Result::is_err).unwrap();
+    assert!(outcomes[first..].iter().all(Result::is_err), "{outcomes:?}");
+    assert!(writer.finish().is_err());
+    assert_eq!(keyspace.get(b"wren").unwrap(), None);
 }

@@ -453,3 +453,41 @@ fn large_values_are_backed_up_restored_and_salvaged() {
     let salvaged = Options::new().open(path("damaged.hrow")).unwrap();
     assert!(contents(&salvaged) == expected, "the salvaged store has something else");
 }
+
+#[test]
+fn a_close_beside_large_values_leaves_the_file_to_the_next_one() {
+    let (directory, db) = temporary();
+    let keyspace = db.keyspace("songs").unwrap();
+    let mut writer = keyspace.value_writer(b"half", 3_000_000).unwrap();
+    writer.write_bytes(&[9; 1_500_000]).unwrap();
+    let mut acknowledged = vec![0; 3];
+    std::thread::scope(|scope| {
+        for (n, acknowledged) in (0..).zip(&mut acknowledged) {
+            let keyspace = &keyspace;
+            scope.spawn(move || {
+                let closed = loop {
+                    match keyspace.put(&key(n), &vec![*acknowledged as u8 + 1; 700_000]) {
+                        Ok(_) => *acknowledged += 1,
+                        Err(error) => break error,
+                    }
+                };
+                assert_eq!(*closed.kind(), ErrorKind::Closed, "{closed}");
+            });
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        db.close().unwrap();
+    });
+    let again = Options::new().open(directory.path().join("birds.hrow")).unwrap();
+    let songs = again.keyspace("songs").unwrap();
+    for n in 100..110 {
+        songs.put(&key(n), &vec![n as u8; 700_000]).unwrap();
+    }
+    // Nothing of it reaches the file any more.
+    assert_eq!(*writer.write_bytes(&[9; 1_500_000]).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(*writer.finish().unwrap_err().kind(), ErrorKind::Closed);
+    for (n, acknowledged) in (0..).zip(acknowledged) {
+        let value = get(&songs, &key(n));
+        assert_eq!(value, (acknowledged > 0).then(|| vec![acknowledged as u8; 700_000]));
+    }
+    assert_sound(&again, "after a close beside large values");
+}

@@ -53,7 +53,8 @@ fn put(keyspace: &Keyspace, args: &PutArgs) -> Result<(), Failure> {
     } else {
         let mut file = File::open(path).map_err(cannot)?;
         let about = file.metadata().map_err(cannot)?;
-        if about.is_file() {
+        // Of some files the system tells no length.
+        if about.is_file() && about.len() > 0 {
             let put = keyspace.put_stream(&args.key.0, about.len(), &mut file);
             return put.map(drop).map_err(failed);
         }

@@ -150,7 +150,6 @@ impl WriteBatch {
             let value = change.value.as_ref().map(|value| &self.bytes[value.clone()]);
             prepared.push(value.map(|value| inner.prepare(tree, key, value)).transpose()?);
         }
-        inner.sync_prepared(prepared.iter().flatten())?;
         let changes: Vec<BatchChange<'_>> = changes
             .iter()
             .zip(&prepared)
@@ -160,16 +159,10 @@ impl WriteBatch {
                 value: prepared.as_ref().map(Prepared::bytes),
             })
             .collect();
-        let written = inner.store.write_batch(&changes);
-        // Where it is not known how much of it was done, opening the store again tells.
-        let is_in_place = written
-            .as_ref()
-            .err()
-            .is_none_or(|error| matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Poisoned));
+        let mut made = 0;
+        let written = inner.store.write_batch(&changes, &mut made);
         drop(changes);
-        if is_in_place {
-            prepared.into_iter().flatten().for_each(Prepared::keep);
-        }
+        prepared.into_iter().take(made).flatten().for_each(Prepared::keep);
         written?;
         if self.durability.unwrap_or(inner.durability) == Durability::Sync {
             inner.store.flush_log()?;

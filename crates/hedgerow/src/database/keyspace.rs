@@ -106,8 +106,9 @@ impl Keyspace {
         self.inner.check_open()?;
         let found = self.tree.get_into(key, value)?;
         if found && self.is_stored_form(value) {
-            let resolved = self.inner.resolve(&self.tree, key, value)?;
+            let resolved = self.inner.resolve(&self.tree, key, value);
             value.clear();
+            let resolved = resolved?;
             let found = resolved.is_some();
             *value = resolved.map_or_else(Vec::new, Value::into_vec);
             return Ok(found);

@@ -8,7 +8,7 @@
 use crate::database::database::Inner;
 use crate::database::keyspace::Keyspace;
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::{Stored, escape, is_stored_form, read_stored};
+use crate::space::extent::{Stored, escape, escaped_bytes, is_stored_form, read_stored};
 use crate::store::{ExtentReader, ExtentWriter, PoolTree};
 use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;
@@ -45,8 +45,7 @@ pub(super) fn is_too_large<R>(outcome: &Result<R>) -> bool {
 }
 
 impl Inner {
-    /// Brings a value into the form that a leaf gets; a large one is written when this returns, and durable after
-    /// [`Self::sync_prepared`].
+    /// Brings a value into the form that a leaf gets; a large one is written when this returns.
     ///
     /// Errors: those of changes; `RecordTooLarge` as for [`Keyspace::put`].
     pub(super) fn prepare<'v>(
@@ -72,20 +71,9 @@ impl Inner {
         }
         let mut writer = self.store.write_large(value.len() as u64, max - key.len())?;
         writer.write(value)?;
-        writer.finish_unsynced()?;
+        writer.finish()?;
         let reference = writer.stored_form();
         Ok(Prepared::Large(Box::new(writer), reference))
-    }
-
-    /// Makes durable what large values there are, before a record refers to one. Errors: those of a sync.
-    pub(super) fn sync_prepared<'p>(
-        &self,
-        prepared: impl IntoIterator<Item = &'p Prepared<'p>>,
-    ) -> Result<()> {
-        match prepared.into_iter().any(|one| matches!(one, Prepared::Large(..))) {
-            true => self.store.sync_large(),
-            false => Ok(()),
-        }
     }
 
     /// What a value out of a leaf stands for, of the record of `key` in `tree`; `None` if there is none any more.
@@ -131,8 +119,12 @@ impl Keyspace {
     /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
     pub(super) fn check_put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.tree.check_record(key, &[])?;
-        if key.len() + value.len() <= self.max_record_bytes() || !self.inner.store.has_file() {
+        if !self.inner.store.has_file() {
             return self.tree.check_record(key, value);
+        }
+        let stored_bytes = if is_stored_form(value) { escaped_bytes(value) } else { value.len() };
+        if key.len() + stored_bytes <= self.max_record_bytes() {
+            return Ok(());
         }
         let room = self.max_record_bytes() - key.len();
         self.inner.store.check_large(value.len() as u64, room)
@@ -240,7 +232,6 @@ impl Keyspace {
     ) -> Result<R> {
         self.inner.check_open()?;
         let prepared = self.inner.prepare(&self.tree, key, value)?;
-        self.inner.sync_prepared([&prepared])?;
         self.change(|tree| {
             let outcome = change(tree, prepared.bytes())?;
             if stored(&outcome) {
@@ -285,30 +276,35 @@ impl Keyspace {
             // The record as the leaf has it. The reader keeps the units, so it can be no other one's.
             let stored = match (&large, &present) {
                 (Some(reader), _) => Some(reader.stored_form()),
-                (None, Some(value)) if is_stored_form(value) && store.has_file() => {
+                (None, Some(value)) if is_stored_form(value) && store.has_stored_forms() => {
                     Some(escape(value))
                 }
                 (None, Some(value)) => Some(value.to_vec()),
                 (None, None) => None,
             };
+            // Writing takes memory of the same share.
+            if let Some(reader) = &mut large {
+                reader.rest();
+            }
             if prepared.is_none()
                 && let Some(new) = new
             {
-                let new = self.inner.prepare(&self.tree, key, new)?;
-                self.inner.sync_prepared([&new])?;
-                prepared = Some(new);
+                prepared = Some(self.inner.prepare(&self.tree, key, new)?);
             }
-            let put = prepared.as_ref().map(Prepared::bytes);
-            match self.change(|tree| tree.compare_and_swap(key, stored.as_deref(), put))? {
-                Swap::Swapped => {
-                    if let Some(prepared) = prepared {
-                        prepared.keep();
-                    }
-                    return Ok(Swap::Swapped);
+            let swapped = self.change(|tree| {
+                let put = prepared.as_ref().map(Prepared::bytes);
+                let swapped = tree.compare_and_swap(key, stored.as_deref(), put)?;
+                if swapped.is_swapped()
+                    && let Some(prepared) = prepared.take()
+                {
+                    prepared.keep();
                 }
-                // Somebody came between: what is there now is to be compared.
-                Swap::Differs(_) => {}
+                Ok(swapped)
+            })?;
+            if swapped.is_swapped() {
+                return Ok(Swap::Swapped);
             }
+            // Somebody came between: what is there now is to be compared.
         }
     }
 }

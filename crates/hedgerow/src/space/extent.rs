@@ -85,6 +85,11 @@ pub fn escape(value: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Bytes of [`escape`].
+pub fn escaped_bytes(value: &[u8]) -> usize {
+    ESCAPE_BYTES + value.len()
+}
+
 /// What a value out of a leaf stands for.
 pub fn read_stored(value: &[u8]) -> Stored<'_> {
     if !is_stored_form(value) {

@@ -185,8 +185,19 @@ impl Zones {
 
     /// The extent's record was put.
     pub fn extent_entered(&mut self, extent: &Extent) {
-        let units: u64 = extent.runs.iter().map(|run| u64::from(run.units)).sum();
-        self.extents.writing_units = self.extents.writing_units.saturating_sub(units);
+        // A replay may put a record again whose extent the checkpoint refers to, and which it has superseded just now.
+        let is_replay = self.extents.readers.contains_key(&Epoch(0));
+        let extents = &mut self.extents;
+        for run in &extent.runs {
+            let units = u64::from(run.units);
+            let left = extents.left.iter().rposition(|(_, left)| is_replay && left == run);
+            if let Some(at) = left {
+                extents.left.remove(at);
+                extents.left_units -= units;
+            } else {
+                extents.writing_units = extents.writing_units.saturating_sub(units);
+            }
+        }
     }
 
     /// The extent's record was superseded in `epoch`. The caller has seen that the extent fits. Returns how many bytes

@@ -14,7 +14,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::storage::AlignedBuffer;
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::AtomicBool;
-use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
+use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -34,7 +35,35 @@ const DUE_PART: u64 = 8;
 pub(super) struct ExtentIo {
     /// There may be records in a stored form. Set before the first is put, and never cleared.
     stored_forms: AtomicBool,
+    /// Some were written since the file was synced for that.
+    unsynced: AtomicBool,
+    writing: Mutex<Writing>,
+    written: Condvar,
     memory: Arc<Memory>,
+}
+
+/// Who writes to the file, or makes it longer, for an extent.
+#[derive(Default)]
+struct Writing {
+    count: usize,
+    closed: bool,
+}
+
+/// Somebody does; until the value is dropped.
+#[must_use]
+pub struct ExtentWrite<'s>(&'s ExtentIo);
+
+impl fmt::Debug for ExtentWrite<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExtentWrite")
+    }
+}
+
+impl Drop for ExtentWrite<'_> {
+    fn drop(&mut self) {
+        self.0.writing.lock().count -= 1;
+        self.0.written.notify_all();
+    }
 }
 
 /// Memory for buffers.
@@ -88,6 +117,7 @@ impl Drop for Loan {
 pub struct Reading {
     slots: Arc<SlotStore>,
     from: Epoch,
+    has_ended: bool,
 }
 
 impl fmt::Debug for Reading {
@@ -98,8 +128,10 @@ impl fmt::Debug for Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.slots.state().zones.reading_ends(self.from);
-        self.slots.free_extents();
+        if !self.has_ended {
+            self.slots.state().zones.reading_ends(self.from);
+            self.slots.free_extents();
+        }
     }
 }
 
@@ -152,6 +184,44 @@ impl SlotStore {
         self.extents.stored_forms.store(true, Release);
     }
 
+    /// Lets the caller write to the file for an extent. Nobody is let in any more when the store is being closed: somebody
+    /// else may have the file then.
+    ///
+    /// Errors: `Closed`.
+    pub fn write_extents(&self) -> Result<ExtentWrite<'_>> {
+        let mut writing = self.extents.writing.lock();
+        if writing.closed {
+            return Err(Error::new(ErrorKind::Closed, "the database was closed"));
+        }
+        writing.count += 1;
+        Ok(ExtentWrite(&self.extents))
+    }
+
+    /// Lets nobody write for an extent any more, and waits for those who do.
+    pub fn close_extents(&self) {
+        let mut writing = self.extents.writing.lock();
+        writing.closed = true;
+        while writing.count > 0 {
+            self.extents.written.wait(&mut writing);
+        }
+    }
+
+    /// An extent is written; before a record that refers to it is appended to the log.
+    pub fn extent_written(&self) {
+        self.extents.unsynced.store(true, Release);
+    }
+
+    /// Makes all extents durable of which [`Self::extent_written`] was told. One caller at a time.
+    ///
+    /// Errors: those of a sync, after which nothing may be written any more.
+    pub fn sync_extents(&self) -> Result<()> {
+        let is_due = self.extents.unsynced.swap(false, AcqRel);
+        if is_due && !leaves_out("extent_without_sync") {
+            self.file().sync_data()?;
+        }
+        Ok(())
+    }
+
     /// Finds room for an extent; extends the file, and reads bitmaps, as needed. `keep_slots` as for
     /// [`super::Zones::allocate_extent`].
     ///
@@ -165,6 +235,7 @@ impl SlotStore {
         let (mut growth, mut refusal) = (Growth::Allowed, None);
         loop {
             let keep = keep_slots();
+            let _writing = self.write_extents()?;
             let want = self.state().zones.allocate_extent(units, max_runs, keep, growth);
             match want {
                 Ok(runs) => return Ok(runs),
@@ -180,7 +251,7 @@ impl SlotStore {
 
     /// Notes that a record that referred to `old` refers to `new` from `epoch` on, in which the caller is.
     ///
-    /// Errors: `Corrupted` if one of them cannot be an extent of this file.
+    /// Errors: `Corrupted` if the new one cannot be an extent of this file.
     pub fn extent_changed(
         &self,
         epoch: Epoch,
@@ -190,10 +261,12 @@ impl SlotStore {
         let mut state = self.state();
         let mut is_due = false;
         if let Some(old) = old {
-            state.zones.check_extent(old)?;
-            let left_bytes = state.zones.extent_left(old, epoch);
-            is_due = left_bytes > DUE_BYTES.max(state.zones.report().file_bytes / DUE_PART);
-            state.deltas.record_extent(epoch, old, -1);
+            // One that cannot be in this file has nothing to give back; who tried to read it was told.
+            if state.zones.check_extent(old).is_ok() {
+                let left_bytes = state.zones.extent_left(old, epoch);
+                is_due = left_bytes > DUE_BYTES.max(state.zones.report().file_bytes / DUE_PART);
+                state.deltas.record_extent(epoch, old, -1);
+            }
         }
         if let Some(new) = new {
             state.zones.check_extent(new)?;
@@ -211,7 +284,7 @@ impl SlotStore {
     /// Lets the caller read what records refer to from now on. `epoch`: the one now, or an earlier one.
     pub fn read_extents(self: &Arc<Self>, epoch: Epoch) -> Reading {
         let from = self.state().zones.reading_begins(epoch);
-        Reading { slots: self.clone(), from }
+        Reading { slots: self.clone(), from, has_ended: false }
     }
 
     /// Frees the extents that nobody needs any more.
@@ -228,10 +301,15 @@ impl SlotStore {
         Ok(())
     }
 
-    /// After the checkpoint that ends a replay: frees what of these runs nothing refers to.
-    pub fn free_replayed(&self, runs: &[Run]) {
+    /// After the checkpoint that ends a replay: ends the reading that was noted before it, and frees what it kept and
+    /// what of these runs nothing refers to. At one stroke: what is in both must not be somebody else's by the second time.
+    pub fn end_replay(&self, runs: &[Run], mut reading: Reading) {
+        let mut state = self.state();
+        reading.has_ended = true;
+        state.zones.reading_ends(reading.from);
+        while state.zones.free_extents(u64::MAX) {}
         for &run in runs {
-            self.state().zones.free_replayed(run);
+            state.zones.free_replayed(run);
         }
     }
 

@@ -238,17 +238,23 @@ impl Store {
     ///
     /// Errors: `BatchTooLarge`, `KeyspaceDropped`, those of reads and of entering: nothing has changed; `Unknown`: the
     /// batch could not be finished, some of it can be seen, and nothing can be changed until the store is opened again,
-    /// which finishes it.
-    pub fn write_batch(&self, changes: &[BatchChange<'_>]) -> Result<()> {
+    /// which finishes it. Without a log, those of all changes, and some of them are made.
+    ///
+    /// `made` is set to how many of the changes may have been made, or will be: the first ones.
+    pub fn write_batch(&self, changes: &[BatchChange<'_>], made: &mut usize) -> Result<()> {
         let log = self.shared.pool.log().filter(|_| !changes.is_empty());
         let bytes = log_bytes(changes);
         log.map_or(Ok(()), |log| log.check_batch(bytes))?;
         self.shared.read_before(changes)?;
         match log {
-            Some(log) => self.shared.write_logged(log, changes, bytes),
-            None => changes.iter().try_for_each(|change| match change.value {
-                Some(value) => change.tree.put(change.key, value).map(drop),
-                None => change.tree.remove(change.key).map(drop),
+            Some(log) => self.shared.write_logged(log, changes, bytes, made),
+            None => changes.iter().try_for_each(|change| {
+                match change.value {
+                    Some(value) => change.tree.put(change.key, value)?,
+                    None => change.tree.remove(change.key)?,
+                };
+                *made += 1;
+                Ok(())
             }),
         }
     }
@@ -267,7 +273,13 @@ impl Shared {
         Ok(())
     }
 
-    fn write_logged(&self, log: &Log, changes: &[BatchChange<'_>], bytes: u64) -> Result<()> {
+    fn write_logged(
+        &self,
+        log: &Log,
+        changes: &[BatchChange<'_>],
+        bytes: u64,
+        made: &mut usize,
+    ) -> Result<()> {
         let mut underway = Underway::begin(self)?;
         let batch = underway.id;
         // Pages are half full at least.
@@ -298,11 +310,13 @@ impl Shared {
             self.pool.append(&stay, &record);
             reservation.used(len);
         }
+        *made = changes.len();
         for (at, change) in changes.iter().enumerate() {
             let part = Part { batch, change: at as u32, value: change.value };
             match self.make_part(change, &part) {
                 Ok(()) => reservation.used(MADE_BYTES as u64),
-                // Dropped meanwhile, with what the batch has put into it.
+                // Dropped meanwhile, with what the batch has put into it. A large value stays where it is until the store
+                // is opened again: the log has a change that names it.
                 Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {}
                 Err(error) => return Err(self.unfinished(&error)),
             }

@@ -259,8 +259,14 @@ fn refer_extents(slots: &SlotStore, delta: &TakenDelta) -> Result<()> {
     for (extent, _) in delta.extents.values() {
         slots.load_extent(extent)?;
     }
-    for (extent, by) in delta.extents.values().filter(|change| change.1 < 0) {
-        debug_assert!(*by == -1, "a record refers to an extent, and one only");
+    for (extent, by) in delta.extents.values() {
+        if by.abs() > 1 {
+            let what = "two records refer to one large value";
+            let offset = slots.state().zones.geometry().unit_offset(extent.runs[0].unit);
+            return Err(Error::corrupted_at(offset, what));
+        }
+    }
+    for (extent, _) in delta.extents.values().filter(|change| change.1 < 0) {
         slots.state().zones.unrefer_extent(extent)?;
     }
     for (extent, _) in delta.extents.values().filter(|change| change.1 > 0) {

@@ -161,6 +161,7 @@ impl Journal {
         block.copy_from_slice(&*header.encode());
         file.write_at(0, &block)?;
         let pool = Arc::downgrade(&shared.pool);
+        let slots = shared.slots.clone();
         let due = CheckpointDue {
             slots: shared.slots.clone(),
             pool: Arc::downgrade(&shared.pool),
@@ -177,6 +178,9 @@ impl Journal {
                 interval: options.log_interval,
                 limit_bytes: if options.background { options.log_limit_bytes } else { u64::MAX },
                 threaded: options.background,
+                before_write: Box::new(move || {
+                    slots.as_ref().map_or(Ok(()), |slots| slots.sync_extents())
+                }),
                 on_failure: Box::new(move |error| {
                     if let Some(pool) = pool.upgrade() {
                         pool.set_poisoned(error);

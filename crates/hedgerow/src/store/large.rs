@@ -1,11 +1,11 @@
 //! Writing and reading large values: from and to the units of an extent, a chunk at a time.
 //!
 //! Rank 6. A writer finds the extent first, of the length that it is told, writes each chunk once, where it stays,
-//! and syncs all of it before anybody can put a record that refers to it. Until then nothing refers to it: a
-//! crash, or dropping the writer, gives it back. A reader keeps what it reads from being written again: it is
+//! before anybody can put a record that refers to it; the log syncs the file before it writes such a record. Until then
+//! nothing refers to it: a crash, or dropping the writer, gives it back. A reader keeps what it reads from being written again: it is
 //! noted before the record is looked up, so that whatever the record refers to then stays as it is.
 //!
-//! Invariants: what a finished extent refers to is whole and synced; every chunk is checked before a byte of it is
+//! Invariants: what a finished extent refers to is whole; every chunk is checked before a byte of it is
 //! handed out. Both are `Send`; used by one thread at a time. Memory: a loan of one to 32 chunks each.
 
 use crate::buffer::BufferPool;
@@ -18,7 +18,6 @@ use crate::space::extent_store::{Loan, Reading};
 use crate::space::geometry::Geometry;
 use crate::space::slot_store::SlotStore;
 use crate::storage::File;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, random};
 use std::fmt;
 
@@ -40,6 +39,8 @@ pub struct ExtentWriter {
     taken_bytes: u64,
     /// Somebody refers to it: it is not given back.
     in_place: bool,
+    /// A write has failed: what was taken is not all there.
+    has_failed: bool,
 }
 
 impl fmt::Debug for ExtentWriter {
@@ -76,6 +77,7 @@ impl ExtentWriter {
             part_bytes: 0,
             taken_bytes: 0,
             in_place: false,
+            has_failed: false,
         })
     }
 
@@ -91,9 +93,11 @@ impl ExtentWriter {
 
     /// Takes the next bytes of the value.
     ///
-    /// Errors: `InvalidOption` if they are more than are missing (none is taken then); `Poisoned`; those of a failed
+    /// Errors: `InvalidOption` if they are more than are missing (none is taken then), or an earlier call has failed;
+    /// `Closed`; `Poisoned`; those of a failed
     /// write, after which nothing may be written any more.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.check_failed()?;
         if bytes.len() as u64 > self.missing_bytes() {
             let what = format!("more bytes than the {} of the value", self.extent.len_bytes);
             return Err(Error::new(ErrorKind::InvalidOption, what));
@@ -123,7 +127,24 @@ impl ExtentWriter {
 
     /// Writes the chunks in the buffer, the last of which may be one that the value ends in.
     fn write_out(&mut self) -> Result<()> {
+        let written = self.try_write_out();
+        self.has_failed |= written.is_err();
+        written
+    }
+
+    fn check_failed(&self) -> Result<()> {
+        match self.has_failed {
+            true => {
+                let what = "the value could not be written; begin it anew";
+                Err(Error::new(ErrorKind::InvalidOption, what))
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn try_write_out(&mut self) -> Result<()> {
         let Some(loan) = &mut self.loan else { return Ok(()) };
+        let _writing = self.slots.write_extents()?;
         self.pool.check_poison()?;
         let chunk = chunk_bytes(self.geometry) as usize;
         let count = self.full + usize::from(self.part_bytes > 0);
@@ -159,18 +180,11 @@ impl ExtentWriter {
         Ok(())
     }
 
-    /// Writes what is left and makes all of it durable. Then a record may refer to the extent.
+    /// Writes what is left. A record may refer to the extent then: the log syncs the file before it writes that.
     ///
-    /// Errors: `InvalidOption` if bytes are missing; those of writing and syncing.
+    /// Errors: `InvalidOption` if bytes are missing, or an earlier call has failed; those of writing.
     pub fn finish(&mut self) -> Result<()> {
-        self.finish_unsynced()?;
-        sync_large(&self.pool)
-    }
-
-    /// Writes what is left. A record may refer to the extent when somebody has synced the file since.
-    ///
-    /// Errors: `InvalidOption` if bytes are missing; those of writing.
-    pub fn finish_unsynced(&mut self) -> Result<()> {
+        self.check_failed()?;
         if self.missing_bytes() > 0 {
             let what = format!(
                 "{} bytes of a value of {} were written",
@@ -180,6 +194,7 @@ impl ExtentWriter {
         }
         self.write_out()?;
         self.loan = None;
+        self.slots.extent_written();
         self.slots.expect_stored_forms();
         Ok(())
     }
@@ -264,17 +279,6 @@ pub(super) fn check_large(
     Ok(slots)
 }
 
-/// Makes every extent durable that is whole. Errors: those of a sync, after which nothing may be written any more.
-pub(super) fn sync_large(pool: &BufferPool) -> Result<()> {
-    let Some(slots) = pool.slots() else { return Ok(()) };
-    // Without a log it is the checkpoint that makes the record durable, which syncs first.
-    if pool.log().is_none() || leaves_out("extent_without_sync") {
-        return Ok(());
-    }
-    pool.check_poison()?;
-    slots.file().sync_data().inspect_err(|error| pool.set_poisoned(error))
-}
-
 /// Reads a value out of its extent.
 #[derive(Debug)]
 pub struct ExtentReader {
@@ -313,6 +317,12 @@ impl ExtentReader {
     /// The value in its stored form.
     pub fn stored_form(&self) -> Vec<u8> {
         self.extent.encode()
+    }
+
+    /// Gives back the memory until the next read.
+    pub fn rest(&mut self) {
+        self.there = (0, 0);
+        self.loan = None;
     }
 
     /// Copies bytes from `offset` on to `to`, as many as there are; returns how many that were. Fewer than `to` has

@@ -26,6 +26,7 @@ mod open;
 mod pin;
 mod reclaim;
 mod repair;
+mod repair_report;
 mod replay;
 pub mod superblock;
 mod sweep;
@@ -38,7 +39,8 @@ pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
 pub use journal::log_path;
 pub use large::{ExtentReader, ExtentWriter};
 pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
-pub use repair::{DamagedPage, LostKeys, RepairReport, repair};
+pub use repair::repair;
+pub use repair_report::{DamagedPage, LostKeys, RepairReport};
 pub use replay::Replayed;
 pub use verify::{VerifyFinding, VerifyReport};
 
@@ -181,11 +183,6 @@ impl Store {
         large::check_large(&self.shared.pool, len_bytes, reference_room).map(drop)
     }
 
-    /// Makes every large value durable that was written. Errors: those of a sync.
-    pub fn sync_large(&self) -> Result<()> {
-        large::sync_large(&self.shared.pool)
-    }
-
     /// Finds the value of `key`, to be read: `Ok(Err)` for one that is not large.
     ///
     /// Errors: those of reads; `Corrupted` for a value in no known form.
@@ -288,6 +285,9 @@ impl Store {
         let taken = self.stop_checkpointer();
         // Before the last checkpoint: a change that comes too late for it must not be accepted.
         self.shared.pool.set_closed();
+        if let Some(slots) = &self.shared.slots {
+            slots.close_extents();
+        }
         let closed = if self.shared.read_only { Ok(()) } else { self.shared.settle() };
         // In any case before the file is unlocked: somebody else may make a log then.
         let ended = self.end_journal(closed.is_ok() && !self.shared.batches.need_log());

@@ -34,7 +34,7 @@ struct OfBatch {
     /// How many changes it has, and how many of them have been seen.
     total: u32,
     seen: u32,
-    extents: Vec<(u32, Extent)>,
+    extents: BTreeMap<u32, Extent>,
 }
 
 impl Shared {
@@ -56,7 +56,7 @@ impl Shared {
                 }
                 Record::Made { batch, change } if at < cut => {
                     if let Some(of_batch) = batches.get_mut(&batch) {
-                        of_batch.extents.retain(|(number, _)| *number != change);
+                        of_batch.extents.remove(&change);
                     }
                     Ok(())
                 }
@@ -71,7 +71,7 @@ impl Shared {
         // Of one that is not whole nothing is made: it had not begun, or was finished before the oldest that was not.
         let whole = batches.values().filter(|of_batch| of_batch.seen == of_batch.total);
         for of_batch in whole.filter(|_| !leaves_out("extent_of_batch_not_held")) {
-            for (_, extent) in &of_batch.extents {
+            for extent in of_batch.extents.values() {
                 hold(slots, extent, &mut runs)?;
             }
         }
@@ -82,9 +82,11 @@ impl Shared {
     /// Ends what [`Self::hold_named`] began, after the checkpoint that needs no log.
     pub(super) fn free_named(&self, named: Named) {
         if let Some(slots) = &self.slots {
-            slots.free_replayed(&named.runs);
+            match named.reading {
+                Some(reading) => slots.end_replay(&named.runs, reading),
+                None => debug_assert!(named.runs.is_empty()),
+            }
         }
-        drop(named.reading);
     }
 }
 

@@ -194,10 +194,13 @@ impl Store {
                 // crash; a checkpoint of the background may have some of it by then.
                 file.sync_data()?;
                 shared.pool.set_replaying(true);
-                let replayed = shared.replay(&*file, &header)?;
-                shared.pool.set_replaying(false);
-                // From here on the old log is not needed.
-                shared.settle()?;
+                let replayed = shared.replay(&*file, &header).and_then(|replayed| {
+                    shared.pool.set_replaying(false);
+                    // From here on the old log is not needed.
+                    shared.settle().map(|()| replayed)
+                });
+                // If that failed it is needed again, and what it names is kept no more: nothing may be written.
+                let replayed = replayed.inspect_err(|error| shared.pool.set_poisoned(error))?;
                 if let Some(named) = named {
                     shared.free_named(named);
                 }

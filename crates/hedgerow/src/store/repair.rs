@@ -18,6 +18,7 @@ use super::catalogue::{self, PoolTree, decode_entry};
 use super::journal::Journal;
 use super::large_copy::LargeCopy;
 use super::open::{StoreOptions, check_blocks, check_page, lock, read_superblocks};
+use super::repair_report::{DamagedPage, LostKeys, RepairReport};
 use super::replay::{Keyspaces, Replay};
 use super::superblock::Superblock;
 use super::{Store, create};
@@ -25,7 +26,7 @@ use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Hints, plain_leaf};
 use crate::page::header::{self, PageKind};
-use crate::space::extent::is_stored_form;
+use crate::space::extent::{Stored, is_stored_form, read_stored};
 use crate::space::geometry::PART_CONTENT_WORDS;
 use crate::space::map::{MapRoot, MapView};
 use crate::space::part;
@@ -39,61 +40,6 @@ use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// A page that could not be salvaged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DamagedPage {
-    /// The page.
-    pub page: PageId,
-    /// Where its image lies in the file.
-    pub offset_bytes: u64,
-    /// What is wrong with it.
-    pub what: String,
-    /// The keyspace that it belonged to, if its parent is whole; `None` as well in the catalogue of keyspaces.
-    pub keyspace: Option<String>,
-    /// The keys that it held, if its parent is whole.
-    pub keys: Option<LostKeys>,
-}
-
-/// A range of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LostKeys {
-    /// Above this one; `None`: from the first on.
-    pub above: Option<Vec<u8>>,
-    /// Up to this one, which belongs to the range; `None`: to the last.
-    pub up_to: Option<Vec<u8>>,
-    /// The page was an inner node: its leaves were found by themselves, and nothing is lost but what damaged leaves
-    /// among them held.
-    pub is_inner: bool,
-}
-
-/// What a repair found, and what it made.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct RepairReport {
-    /// Pages that were read.
-    pub pages: u64,
-    /// Records of whole leaves that were put into the new store.
-    pub records: u64,
-    /// Keyspaces of the new store.
-    pub keyspaces: u64,
-    /// Changes of the log that were made on top of that.
-    pub replayed: u64,
-    /// The pages that are lost.
-    pub damaged: Vec<DamagedPage>,
-    /// Everything else that is wrong: parts of the page map, the log, keyspaces whose names are lost, large values whose
-    /// bytes are.
-    pub defects: Vec<String>,
-}
-
-impl RepairReport {
-    /// Whether nothing was wrong.
-    pub fn is_clean(&self) -> bool {
-        self.damaged.is_empty() && self.defects.is_empty()
-    }
-}
 
 /// Takes a page, where its image lies, and what is wrong with it.
 type EachPage<'e, 'p> =
@@ -245,15 +191,42 @@ impl<'p> Repair<'p> {
                 first + span - 1
             ));
         }
-        self.look_everywhere(&|id| {
+        // What users have put into large values may look like pages.
+        let large = self.units_of_large_values()?;
+        self.look_everywhere(&large, &|id| {
             lost.iter().any(|(first, span, _)| (*first..first + span).contains(&u64::from(id.0)))
         })
+    }
+
+    /// Where large values lie, by the leaves that were found so far: first units, and those behind the last.
+    fn units_of_large_values(&mut self) -> Result<BTreeMap<u64, u64>> {
+        let pages: Vec<(PageId, Slot)> = self.pages.iter().map(|(&id, &slot)| (id, slot)).collect();
+        let mut units = BTreeMap::new();
+        self.read(&pages, &mut |_, _, _, image, defect| {
+            let is_leaf =
+                !matches!(header::kind(image), None | Some(PageKind::Free | PageKind::Inner));
+            if defect.is_some() || !is_leaf {
+                return Ok(());
+            }
+            for_each_record(image, &mut |_, value| {
+                if let Stored::Extent(extent) = read_stored(value) {
+                    let runs = extent.runs.iter();
+                    units.extend(runs.map(|run| (run.unit, run.unit + u64::from(run.units))));
+                }
+                Ok(())
+            })
+        })?;
+        Ok(units)
     }
 
     /// Finds the image of each page whose id is wanted, in all units of the file that the checkpoint refers to. Where
     /// the zone table does not tell which those are, the newest image up to the checkpoint is taken, which may be older, or
     /// of a page that was removed.
-    fn look_everywhere(&mut self, wanted: &dyn Fn(PageId) -> bool) -> Result<()> {
+    fn look_everywhere(
+        &mut self,
+        large: &BTreeMap<u64, u64>,
+        wanted: &dyn Fn(PageId) -> bool,
+    ) -> Result<()> {
         let geometry = self.superblock.geometry;
         let page_bytes = u64::from(geometry.page_bytes());
         let unit_bytes = u64::from(geometry.unit_bytes());
@@ -271,6 +244,10 @@ impl<'p> Repair<'p> {
             for unit in 0..u64::from(geometry.units_per_zone()) {
                 let offset = zone_offset + unit * unit_bytes;
                 if offset + page_bytes > zone_offset + u64::from(geometry.zone_bytes()) {
+                    continue;
+                }
+                let unit = geometry.unit_at(offset).unwrap_or(u64::MAX);
+                if large.range(..=unit).next_back().is_some_and(|(_, end)| unit < *end) {
                     continue;
                 }
                 let referenced =
@@ -466,6 +443,7 @@ impl<'p> Repair<'p> {
         let mut leaves = std::mem::take(&mut self.leaves);
         leaves.sort_unstable_by_key(|&(epoch, page, _)| (epoch, page));
         let leaves: Vec<_> = leaves.into_iter().map(|(_, page, slot)| (page, slot)).collect();
+        let mut lost_values: BTreeMap<(TreeId, Vec<u8>), String> = BTreeMap::new();
         self.read(&leaves, &mut |this, page, slot, image, defect| {
             let tree = header::tree_id(image);
             let passed_over = tree == TreeId::CATALOGUE
@@ -500,13 +478,18 @@ impl<'p> Repair<'p> {
                     // One that an older leaf has is not the value either.
                     to.remove(key)?;
                     let what = lost_value(this.now.get(&tree), key, &error);
-                    this.report.defects.push(what);
+                    lost_values.insert((tree, key.to_vec()), what);
                 } else {
                     this.report.records += 1;
+                    // That was an older leaf's.
+                    if !lost_values.is_empty() {
+                        lost_values.remove(&(tree, key.to_vec()));
+                    }
                 }
                 Ok(())
             })
         })?;
+        self.report.defects.extend(lost_values.into_values());
         Ok(trees)
     }
 

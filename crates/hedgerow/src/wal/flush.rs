@@ -81,6 +81,8 @@ impl Log {
                 .map(|(at, block)| WriteRequest { offset_bytes: offset(at), buf: block })
                 .collect()
         };
+        // Every record of these blocks is there, so what it refers to was written before.
+        (self.before_write)()?;
         self.file.write_batch(&requests)?;
         self.ring.release(from, to);
         self.written.store(to, Release);

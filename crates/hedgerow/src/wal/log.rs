@@ -51,6 +51,9 @@ pub struct LogOptions {
     pub limit_bytes: u64,
     /// Called once, when nothing can be written any more.
     pub on_failure: Box<dyn Fn(&Error) + Send + Sync>,
+    /// Called before blocks are written: whatever a record in them refers to is durable when it returns. Records that refer
+    /// to something are appended after that was written.
+    pub before_write: Box<dyn Fn() -> Result<()> + Send + Sync>,
     /// Somebody will call [`Log::run`]. If not, whoever needs room makes it.
     pub threaded: bool,
     /// Called by the log's thread, now and then while changes are made, with the bytes that the log holds since the
@@ -77,6 +80,7 @@ pub struct Log {
     pub(super) limit_bytes: u64,
     threaded: bool,
     pub(super) on_failure: Box<dyn Fn(&Error) + Send + Sync>,
+    pub(super) before_write: Box<dyn Fn() -> Result<()> + Send + Sync>,
     pub(super) on_growth: Box<dyn Fn(u64) + Send + Sync>,
     /// Below this block everything was handed to the disk.
     pub(super) written: AtomicU64,
@@ -144,6 +148,7 @@ impl Log {
             limit_bytes: options.limit_bytes,
             threaded: options.threaded,
             on_failure: options.on_failure,
+            before_write: options.before_write,
             on_growth: options.on_growth,
             written: AtomicU64::new(first_block),
             durable: AtomicU64::new(start.0),

@@ -46,6 +46,7 @@ fn begin_with(
         interval: Duration::from_millis(2),
         limit_bytes: u64::MAX,
         on_failure,
+        before_write: Box::new(|| Ok(())),
         threaded,
         on_growth: Box::new(|_| {}),
     };

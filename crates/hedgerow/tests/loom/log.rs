@@ -101,6 +101,7 @@ pub fn begin(paper: &Arc<Paper>, threaded: bool) -> Arc<Log> {
         interval: Duration::from_millis(100),
         limit_bytes: u64::MAX,
         on_failure: Box::new(|error| panic!("{error}")),
+        before_write: Box::new(|| Ok(())),
         threaded,
         on_growth: Box::new(|_| ()),
     };

@@ -207,9 +207,12 @@ impl Records<'_> {
         loaded: &mut dyn FnMut(u64),
     ) -> Result<(), Failure> {
         let mut next = None;
+        let most = keyspace.max_record_bytes();
         if is_empty {
             let short = std::iter::from_fn(|| match self.step().transpose()? {
-                Ok(Record::Short(key, value)) => Some(Ok((key, value))),
+                Ok(Record::Short(key, value)) if key.len() + value.len() <= most => {
+                    Some(Ok((key, value)))
+                }
                 Ok(long) => {
                     next = Some(long);
                     None
