@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Bytes of a value: a record has 100 with its key.
 const VALUE_BYTES: usize = 92;
 /// Records of a GiB of pages.
-const RECORDS_OF_GIBIBYTE: u64 = 9_000_000;
+const RECORDS_OF_GIBIBYTE: u64 = 11_200_000;
 const THREADS: u64 = 2;
 const KEYSPACE: &str = "bench";
 /// How often the process that puts tells how many it has put.
@@ -65,17 +65,21 @@ pub struct Recovered {
 
 /// The runs of a round.
 pub fn settings(size: Size) -> Vec<Setting> {
-    let (gibibyte, put_ms, limit) = match size {
-        Size::Full => (RECORDS_OF_GIBIBYTE, 40_000, 512 << 20),
-        Size::Small => (RECORDS_OF_GIBIBYTE / 20, 3_000, 64 << 20),
+    let (gibibyte, put_ms, least_limit) = match size {
+        Size::Full => (RECORDS_OF_GIBIBYTE, 40_000, 256_u64 << 20),
+        Size::Small => (RECORDS_OF_GIBIBYTE / 20, 3_000, 32 << 20),
         Size::Smoke => (4_000, 100, 16 << 20),
     };
-    let one =
-        |records, target_ms| Setting { records, target_ms, memory_limit_bytes: limit, put_ms };
-    let mut all: Vec<Setting> =
-        [1_000, 3_000, 10_000, 30_000].map(|target| one(2 * gibibyte, target)).into();
-    all.extend([one(gibibyte / 2, 10_000), one(8 * gibibyte, 10_000)]);
-    all
+    let one = |records, target_ms, limits| Setting {
+        records,
+        target_ms,
+        memory_limit_bytes: limits * least_limit,
+        put_ms,
+    };
+    // All of it in memory: there is more log to read than pages. Then larger than memory: it is the other way round.
+    let cached = [1_000, 3_000, 10_000, 30_000].map(|target| one(gibibyte / 2, target, 4));
+    let beyond = [gibibyte / 2, 2 * gibibyte, 8 * gibibyte].map(|records| one(records, 10_000, 1));
+    cached.into_iter().chain(beyond).collect()
 }
 
 fn failed(error: Error) -> CellError {
@@ -253,10 +257,12 @@ pub fn table(all: &[Recovered]) -> String {
             settings.push(one.setting);
         }
     }
-    settings.sort_unstable_by_key(|setting| (setting.records, setting.target_ms));
+    settings.sort_unstable_by_key(|setting| {
+        (setting.records, setting.memory_limit_bytes, setting.target_ms)
+    });
     let mut text = String::from(
-        "\n## recovery\n\n| store, GiB | target, s | rounds | puts/s | bytes written a put | open, s | longest \
-         | log replayed, MiB | changes replayed |\n|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        "\n## recovery\n\n| store, GiB | memory limit, MiB | target, s | rounds | puts/s | bytes written a put | open, s | longest \
+         | log replayed, MiB | changes replayed |\n|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for setting in settings {
         let of: Vec<&Recovered> = all.iter().filter(|one| one.setting == setting).collect();
@@ -274,8 +280,9 @@ pub fn table(all: &[Recovered]) -> String {
             one.written_bytes.map_or(f64::NAN, |written| written as f64 / one.puts.max(1) as f64)
         };
         text += &format!(
-            "| {:.2} | {} | {} | {} | {:.0} | {:.2} | {longest:.2} | {:.0} | {} |\n",
+            "| {:.2} | {} | {} | {} | {} | {:.0} | {:.2} | {longest:.2} | {:.0} | {} |\n",
             median(&|one| one.store_bytes as f64) / f64::from(1 << 30),
+            setting.memory_limit_bytes >> 20,
             setting.target_ms as f64 / 1e3,
             of.len(),
             crate::report::show_number(median(&|one| one.puts as f64 / one.put_seconds)),
@@ -308,7 +315,7 @@ mod tests {
         };
         let text = table(&[one(1, 0.5), one(2, 0.75), one(3, 0.25)]);
         assert!(
-            text.ends_with("| 1.00 | 1 | 3 | 500 | 500 | 0.50 | 0.75 | 3 | 7.00 |\n"),
+            text.ends_with("| 1.00 | 1024 | 1 | 3 | 500 | 500 | 0.50 | 0.75 | 3 | 7.00 |\n"),
             "{text}"
         );
     }
