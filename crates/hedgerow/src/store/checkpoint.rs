@@ -75,6 +75,9 @@ impl Shared {
         let taken = self.take(slots, &mut newest, false);
         slots.checkpoint_ended(taken.as_ref().map(|_| ()));
         let taken = taken?;
+        if let Some(log) = self.pool.log() {
+            log.trim(asked && taken.changed_bytes == 0)?;
+        }
         let reclaimed = self.reclaim(slots, &mut newest, taken, asked);
         // Nobody has asked for another one while this one ran.
         self.pool.request_checkpoint_if_due();

@@ -420,6 +420,16 @@ impl Log {
         self.room.notify_all();
     }
 
+    /// Gives room of the file back that is not likely to be used soon, after [`Self::checkpointed`]; `idle`: nothing is
+    /// appended.
+    ///
+    /// Errors: `Io`.
+    pub fn trim(&self, idle: bool) -> Result<()> {
+        // One at a time: flushes wait for this lock.
+        while self.places.lock().trim(&*self.file, idle)? {}
+        Ok(())
+    }
+
     /// Lets promises go as far as ring, prepared segments and the limit allow.
     pub(super) fn widen(&self) {
         let written = self.written.load(Acquire);

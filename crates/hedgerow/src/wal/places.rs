@@ -10,7 +10,7 @@
 use super::block::{BLOCK_BYTES, LogIdentity, SegmentSize, name_segment};
 use crate::error::Result;
 use crate::storage::{AlignedBuffer, File, WriteRequest};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// See the head of the file.
 pub struct Places {
@@ -19,13 +19,19 @@ pub struct Places {
     first: u64,
     /// Places of the segments from `first` on.
     live: VecDeque<u32>,
-    /// Places that may be used again.
-    free: Vec<u32>,
-    /// Places that the file has room for, written before.
+    /// Places that may be used again, the lowest first, so that the file can become shorter.
+    free: BTreeSet<u32>,
+    /// Places that the file has no room for, below its end.
+    holes: BTreeSet<u32>,
+    /// Places up to the file's end.
     places: u32,
+    /// Segments that the last two checkpoints made superfluous.
+    recent: [usize; 2],
     name: AlignedBuffer,
 }
 
+/// Places that a log has at least: while one is needed the other is used.
+const KEPT_PLACES: usize = 2;
 /// Bytes written with one call when a place is made.
 const WRITE_BYTES: usize = 64 << 10;
 
@@ -38,8 +44,10 @@ impl Places {
             size,
             first,
             live: VecDeque::new(),
-            free: Vec::new(),
+            free: BTreeSet::new(),
+            holes: BTreeSet::new(),
             places: 0,
+            recent: [0; 2],
             name: AlignedBuffer::zeroed(BLOCK_BYTES)?,
         })
     }
@@ -78,18 +86,21 @@ impl Places {
     /// Errors: `DiskFull`, `Io`.
     pub fn prepare(&mut self, file: &dyn File, identity: &LogIdentity) -> Result<()> {
         let segment = self.end();
-        let place = match self.free.last() {
+        let place = match self.free.first() {
             Some(&place) => place,
             None => {
-                self.write_zeros(file, self.places)?;
-                self.places += 1;
-                self.free.push(self.places - 1);
-                self.places - 1
+                let place = self.holes.first().copied().unwrap_or(self.places);
+                self.write_zeros(file, place)?;
+                if !self.holes.remove(&place) {
+                    self.places += 1;
+                }
+                self.free.insert(place);
+                place
             }
         };
         self.name.copy_from_slice(&*name_segment(identity, segment));
         file.write_at(self.size.place_offset_bytes(place), &self.name)?;
-        self.free.pop();
+        self.free.remove(&place);
         self.live.push_back(place);
         Ok(())
     }
@@ -112,12 +123,44 @@ impl Places {
 
     /// Forgets the segments below `segment`: their places may be used again.
     pub fn forget_below(&mut self, segment: u64) {
+        let before = self.free.len();
         while self.first < segment
             && let Some(place) = self.live.pop_front()
         {
-            self.free.push(place);
+            self.free.insert(place);
             self.first += 1;
         }
+        self.recent = [self.free.len() - before, self.recent[0]];
+    }
+
+    /// Gives the room of one place back that is not likely to be used soon; `idle`: none is. Two are kept in any case.
+    /// False: there is no such place.
+    ///
+    /// Errors: `Io`.
+    pub fn trim(&mut self, file: &dyn File, idle: bool) -> Result<bool> {
+        let keep = if idle { 0 } else { self.recent[0].max(self.recent[1]) };
+        let least = KEPT_PLACES.saturating_sub(self.live.len());
+        if self.free.len() <= keep.max(least) {
+            return Ok(false);
+        }
+        let Some(&last) = self.free.last() else { return Ok(false) };
+        if last + 1 == self.places {
+            let mut end = last;
+            while end > 0 && self.holes.contains(&(end - 1)) {
+                end -= 1;
+            }
+            file.set_len(self.size.place_offset_bytes(end))?;
+            self.holes.split_off(&end);
+            self.places = end;
+        } else {
+            let offset_bytes = self.size.place_offset_bytes(last);
+            if !file.punch_hole(offset_bytes, self.size.file_bytes())? {
+                return Ok(false);
+            }
+            self.holes.insert(last);
+        }
+        self.free.remove(&last);
+        Ok(true)
     }
 }
 
@@ -148,5 +191,45 @@ mod tests {
         }
         assert_eq!(places.file_bytes(), size.place_offset_bytes(2));
         assert_eq!(file.len_bytes().unwrap(), places.file_bytes());
+    }
+
+    #[test]
+    fn room_that_is_not_used_goes_back_and_is_made_again() {
+        let disk = RamDisk::new();
+        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        let size = SegmentSize { blocks: 3 };
+        let mut places = Places::new(size, 0).unwrap();
+        let trim = |places: &mut Places, idle| {
+            while places.trim(&*file, idle).unwrap() {}
+            assert_eq!(file.len_bytes().unwrap(), places.file_bytes());
+            (places.file_bytes() - size.place_offset_bytes(0)) / size.file_bytes()
+        };
+        for _ in 0..20 {
+            places.prepare(&*file, &LOG).unwrap();
+        }
+        // What a checkpoint made superfluous will be used again before the next one.
+        places.forget_below(19);
+        assert_eq!(trim(&mut places, false), 20);
+        places.prepare(&*file, &LOG).unwrap();
+        places.forget_below(20);
+        assert_eq!(trim(&mut places, false), 20);
+        places.prepare(&*file, &LOG).unwrap();
+        places.forget_below(21);
+        assert_eq!((places.live(), trim(&mut places, false)), (1, 2));
+        for _ in 0..10 {
+            places.prepare(&*file, &LOG).unwrap();
+        }
+        // The last one is in use: those below it become holes, and are filled again.
+        places.forget_below(31);
+        assert_eq!(trim(&mut places, true), 11);
+        let end = places.end();
+        for segment in end..end + 10 {
+            places.prepare(&*file, &LOG).unwrap();
+            let at = places.offset_bytes(size.first_block(segment));
+            let mut name = [0; BLOCK_BYTES];
+            file.read_unaligned(at - BLOCK_BYTES as u64, &mut name).unwrap();
+            assert_eq!(named_segment(&name, &LOG), Some(segment));
+        }
+        assert_eq!(trim(&mut places, true), 11);
     }
 }
