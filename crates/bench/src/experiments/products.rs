@@ -157,8 +157,8 @@ pub fn large_values(size: Size) -> Experiment {
     case.name = "1 MiB a value".into();
     case.count = if size == Size::Full { 1_000 } else { 20 };
     case.value_bytes = 1 << 20;
-    // A tenth of a GiB is as good as none cached; smaller sizes need what one value takes on its way.
-    case.memory_limit_bytes = Some(size.limit(128 << 20).max(32 << 20));
+    // Smaller sizes need what one value takes on its way.
+    case.memory_limit_bytes = Some(size.limit(512 << 20).max(32 << 20));
     let mut put = phase("overwrite", PUT, case.count).sequential();
     put.latency = true;
     let gets = phase("get", GET, case.count).sequential();

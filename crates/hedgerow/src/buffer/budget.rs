@@ -37,7 +37,7 @@ const MIN_ZONE_BYTES: u64 = 32 << 10;
 const MIN_LOAN_BYTES: u64 = 64 << 10;
 /// What a limit needs above the smallest for large values.
 pub const LARGE_VALUES_BYTES: u64 = 2 * MIN_LOAN_BYTES;
-/// The most: eight times what one reader or writer makes use of.
+/// The most: four times what one reader or writer makes use of.
 const MAX_LOAN_BYTES: u64 = 8 << 20;
 
 /// The division of one memory limit.
@@ -101,7 +101,7 @@ impl Budget {
             let loan = if extra < LARGE_VALUES_BYTES {
                 0
             } else {
-                (MIN_LOAN_BYTES + extra / 256).min(MAX_LOAN_BYTES)
+                (MIN_LOAN_BYTES + extra / 128).min(MAX_LOAN_BYTES)
             };
             (MIN_DELTA_BYTES + extra / 48, MIN_ZONE_BYTES + extra / 256, loan)
         } else {

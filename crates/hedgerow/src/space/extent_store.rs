@@ -76,18 +76,53 @@ struct Memory {
 #[derive(Default)]
 struct Share {
     bytes: usize,
+    /// Not lent.
     free_bytes: usize,
+    /// Of those, in buffers that came back: making one costs as much as filling it.
+    kept: Vec<AlignedBuffer>,
+}
+
+/// Buffers that are kept at most.
+const KEPT_BUFFERS: usize = 4;
+
+impl Share {
+    /// A buffer of so many bytes, which are not lent. Its content is anything.
+    fn take(&mut self, bytes: usize) -> Result<AlignedBuffer> {
+        let kept = self.kept.iter().position(|kept| kept.len() == bytes);
+        let buffer = match kept {
+            Some(at) => self.kept.swap_remove(at),
+            None => {
+                // What is kept and what is lent are no more than the share together.
+                let mut kept_bytes: usize = self.kept.iter().map(|kept| kept.len()).sum();
+                while kept_bytes + bytes > self.free_bytes {
+                    let Some(dropped) = self.kept.pop() else { break };
+                    kept_bytes -= dropped.len();
+                }
+                AlignedBuffer::zeroed(bytes)?
+            }
+        };
+        self.free_bytes -= bytes;
+        Ok(buffer)
+    }
+
+    fn take_back(&mut self, buffer: AlignedBuffer) {
+        self.free_bytes += buffer.len();
+        if self.kept.len() < KEPT_BUFFERS {
+            self.kept.push(buffer);
+        }
+    }
 }
 
 /// A buffer on loan; it goes back when it is dropped.
 pub struct Loan {
-    buffer: AlignedBuffer,
+    /// There until it goes back.
+    buffer: Option<AlignedBuffer>,
     memory: Arc<Memory>,
 }
 
 impl fmt::Debug for Loan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loan").field("bytes", &self.buffer.len()).finish_non_exhaustive()
+        f.debug_struct("Loan").field("bytes", &self.len()).finish_non_exhaustive()
     }
 }
 
@@ -95,19 +130,21 @@ impl Deref for Loan {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.buffer
+        self.buffer.as_deref().unwrap_or_default()
     }
 }
 
 impl DerefMut for Loan {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer
+        self.buffer.as_deref_mut().unwrap_or_default()
     }
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        self.memory.share.lock().free_bytes += self.buffer.len();
+        if let Some(buffer) = self.buffer.take() {
+            self.memory.share.lock().take_back(buffer);
+        }
         self.memory.returned.notify_all();
     }
 }
@@ -139,7 +176,7 @@ impl SlotStore {
     /// Sets how much memory buffers may take at a time. Before anybody borrows one.
     pub fn set_loan_bytes(&self, bytes: u64) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        *self.extents.memory.share.lock() = Share { bytes, free_bytes: bytes };
+        *self.extents.memory.share.lock() = Share { bytes, free_bytes: bytes, kept: Vec::new() };
     }
 
     /// Lends a buffer of as many chunks as there is memory for, one to `most`. Waits for others to return theirs
@@ -154,8 +191,7 @@ impl SlotStore {
             if share.free_bytes >= chunk {
                 // Half of what is free, so that the next one need not wait.
                 let chunks = (share.free_bytes / chunk / 2).clamp(1, most.max(1));
-                let buffer = AlignedBuffer::zeroed(chunks * chunk)?;
-                share.free_bytes -= buffer.len();
+                let buffer = Some(share.take(chunks * chunk)?);
                 return Ok(Loan { buffer, memory: memory.clone() });
             }
             if share.bytes < chunk {

@@ -6,7 +6,7 @@
 //! noted before the record is looked up, so that whatever the record refers to then stays as it is.
 //!
 //! Invariants: what a finished extent refers to is whole; every chunk is checked before a byte of it is
-//! handed out. Both are `Send`; used by one thread at a time. Memory: a loan of one to 32 chunks each.
+//! handed out. Both are `Send`; used by one thread at a time. Memory: a loan of one to 64 chunks each.
 
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,8 +21,8 @@ use crate::storage::File;
 use hedgerow_sync::primitive::{Arc, random};
 use std::fmt;
 
-/// Chunks that are written or read with one call at most: a MiB.
-const CHUNKS_AT_ONCE: usize = 32;
+/// Chunks that are written or read with one call at most: two MiB, so that a value of one goes with one call.
+const CHUNKS_AT_ONCE: usize = 64;
 
 /// The extent of a value that is being written.
 pub struct ExtentWriter {

@@ -1,6 +1,6 @@
 //! What a repair tells of a damaged store. Plain data.
 //!
-//! Rank 6. See [`super::repair`].
+//! Rank 6. The rest is in `repair.rs`.
 
 use crate::types::PageId;
 
