@@ -491,3 +491,42 @@ fn a_close_beside_large_values_leaves_the_file_to_the_next_one() {
     }
     assert_sound(&again, "after a close beside large values");
 }
+
+#[test]
+fn large_values_at_the_end_of_the_file_do_not_keep_it_long() {
+    let mut dice = Dice(seed(10));
+    let (directory, db) = temporary();
+    let keyspace = db.keyspace("songs").unwrap();
+    let lengths = [60_000, 3_000_000, 700_000, 20_000, 5_000_000];
+    let mut model = Vec::new();
+    for n in 0..30 {
+        let value = bytes(&mut dice, lengths[n as usize % 5] + n as usize);
+        keyspace.put(&key(n), &value).unwrap();
+        model.push((key(n), value));
+    }
+    db.checkpoint().unwrap();
+    let before = db.space_report().unwrap();
+    let mut open = keyspace.value_reader(&key(24)).unwrap().unwrap();
+    // The first in the file go.
+    for (key, _) in model.drain(..20) {
+        assert!(keyspace.remove(&key).unwrap());
+    }
+    for _ in 0..3 {
+        db.checkpoint().unwrap();
+        assert_sound(&db, "while large values are moved");
+    }
+    let mut piece = vec![0; 100_000];
+    open.read_at(2_000_000, &mut piece).unwrap();
+    assert!(piece == model[4].1[2_000_000..2_100_000], "what is open stays");
+    drop(open);
+    for _ in 0..3 {
+        db.checkpoint().unwrap();
+    }
+    let after = db.space_report().unwrap();
+    // Not shorter, because values of several zones lie in whole ones.
+    assert!(after.file_bytes < before.file_bytes * 3 / 5, "{before:?} {after:?}");
+    assert!(contents(&db) == model);
+    db.close().unwrap();
+    let db = Options::new().open(directory.path().join("birds.hrow")).unwrap();
+    assert!(contents(&db) == model);
+}

@@ -43,6 +43,23 @@ impl BufferPool {
         }
     }
 
+    /// Finds units below zone `end_zone`; `None` if there is no room there. The caller holds nothing.
+    ///
+    /// Errors: as for [`Self::allocate_extent`].
+    pub fn allocate_extent_below(
+        &self,
+        slots: &SlotStore,
+        end_zone: u32,
+        units: u64,
+        max_runs: usize,
+    ) -> Result<Option<Vec<Run>>> {
+        self.check_poison()?;
+        self.check_open()?;
+        drop(self.enter_with(0, Purpose::Take)?);
+        let keep = || slots.needed(self.images_to_write(), Purpose::Take);
+        slots.allocate_extent_below(end_zone, units, max_runs, keep)
+    }
+
     /// See [`crate::page::PagePool::stored_form_changed`]. An extent that this file cannot have is damage, after which
     /// nothing may be written.
     pub(super) fn note_stored_forms(&self, epoch: Epoch, old: &[u8], new: &[u8]) {

@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What the allocator knows of extents.
 #[derive(Debug, Default)]
@@ -36,6 +36,8 @@ pub(super) struct ExtentSpace {
     /// Left, by the epoch in which they were, which never falls.
     left: VecDeque<(Epoch, Run)>,
     left_units: u64,
+    /// Runs that a replay has superseded.
+    left_in_replay: BTreeSet<Run>,
     /// Of these, those that were left since a checkpoint took what there was.
     fresh_units: u64,
     /// Who reads extents: how many began in which epoch, or just before it ended.
@@ -81,6 +83,39 @@ impl Zones {
             return Err(self.want_room(growth));
         }
         Ok(runs)
+    }
+
+    /// Takes units below `end_zone`, in holes as well. `None`: there is no room for them there. Else as
+    /// [`Self::allocate_extent`].
+    pub fn allocate_extent_below(
+        &mut self,
+        end_zone: u32,
+        units: u64,
+        max_runs: usize,
+        keep_slots: u64,
+    ) -> Result<Option<Vec<Run>>, Want> {
+        let before = self.ceiling.replace(end_zone);
+        self.close_heads();
+        let taken = self.allocate_extent(units, max_runs, keep_slots, Growth::Allowed);
+        self.close_heads();
+        self.ceiling = before;
+        let end_unit = u64::from(end_zone) * u64::from(self.geometry.units_per_zone());
+        match taken {
+            Ok(runs) if runs.iter().all(|run| run.unit + u64::from(run.units) <= end_unit) => {
+                Ok(Some(runs))
+            }
+            Ok(runs) => {
+                self.discard_extent(&runs);
+                Ok(None)
+            }
+            Err(want @ (Want::Load(_) | Want::Fill(_))) => Err(want),
+            Err(want) => {
+                if matches!(want, Want::Grow { .. }) {
+                    self.growth_failed();
+                }
+                Ok(None)
+            }
+        }
     }
 
     fn growing_for(&mut self, want: &Want) {
@@ -190,8 +225,9 @@ impl Zones {
         let extents = &mut self.extents;
         for run in &extent.runs {
             let units = u64::from(run.units);
-            let left = extents.left.iter().rposition(|(_, left)| is_replay && left == run);
-            if let Some(at) = left {
+            let is_left = is_replay && extents.left_in_replay.remove(run);
+            let left = || extents.left.iter().rposition(|(_, left)| left == run);
+            if let Some(at) = is_left.then(left).flatten() {
                 extents.left.remove(at);
                 extents.left_units -= units;
             } else {
@@ -205,7 +241,11 @@ impl Zones {
     pub(super) fn extent_left(&mut self, extent: &Extent, epoch: Epoch) -> u64 {
         // Writers of two epochs may be inside when one begins.
         let epoch = self.extents.left.back().map_or(epoch, |&(last, _)| last.max(epoch));
+        let is_replay = self.extents.readers.contains_key(&Epoch(0));
         for &run in &extent.runs {
+            if is_replay {
+                self.extents.left_in_replay.insert(run);
+            }
             self.extents.left.push_back((epoch, run));
             self.extents.left_units += u64::from(run.units);
             self.extents.fresh_units += u64::from(run.units);
@@ -239,6 +279,9 @@ impl Zones {
             *count -= 1;
             if *count == 0 {
                 self.extents.readers.remove(&from);
+                if from == Epoch(0) {
+                    self.extents.left_in_replay.clear();
+                }
             }
         }
     }

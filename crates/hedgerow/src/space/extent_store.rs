@@ -16,13 +16,14 @@ use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// Waits of [`LOAN_WAIT`] each before somebody who needs a buffer gives up: ten seconds.
-const LOAN_WAITS: usize = 100;
+/// How long somebody waits for a buffer, and how long before it looks again by itself.
+const LONGEST_LOAN_WAIT: Duration = Duration::from_secs(10);
 const LOAN_WAIT: Duration = Duration::from_millis(100);
 /// Units that are freed with the state of the space locked.
 const FREED_AT_ONCE: u64 = 1 << 12;
@@ -187,7 +188,8 @@ impl SlotStore {
         let chunk = chunk_bytes(self.state().zones.geometry()) as usize;
         let memory = &self.extents.memory;
         let mut share = memory.share.lock();
-        for _ in 0..LOAN_WAITS {
+        let since = Moment::now();
+        while since.elapsed() < LONGEST_LOAN_WAIT {
             if share.free_bytes >= chunk {
                 // Half of what is free, so that the next one need not wait.
                 let chunks = (share.free_bytes / chunk / 2).clamp(1, most.max(1));
@@ -278,6 +280,30 @@ impl SlotStore {
                 Err(want) => self.provide(want, &mut growth, &mut refusal)?,
             }
         }
+    }
+
+    /// Finds room for an extent below `end_zone`; `None` if there is none. Reads bitmaps, and fills holes, as needed.
+    ///
+    /// Errors: as for [`Self::allocate_extent`].
+    pub fn allocate_extent_below(
+        &self,
+        end_zone: u32,
+        units: u64,
+        max_runs: usize,
+        keep_slots: impl Fn() -> u64,
+    ) -> Result<Option<Vec<Run>>> {
+        let (mut growth, mut refusal) = (Growth::Allowed, None);
+        // A hole that cannot be filled is tried no more.
+        while growth == Growth::Allowed {
+            let keep = keep_slots();
+            let _writing = self.write_extents()?;
+            let want = self.state().zones.allocate_extent_below(end_zone, units, max_runs, keep);
+            match want {
+                Ok(runs) => return Ok(runs),
+                Err(want) => self.provide(want, &mut growth, &mut refusal)?,
+            }
+        }
+        Ok(None)
     }
 
     /// Gives back an extent that nothing ever referred to.

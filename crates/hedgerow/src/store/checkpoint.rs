@@ -62,12 +62,12 @@ impl Shared {
     }
 
     /// Takes a checkpoint, unless nothing has changed since the last one, and gives space back.
-    /// `asked`: by the user, and not because of the changes that have come together.
-    pub(super) fn checkpoint(&self, asked: bool) -> Result<()> {
+    /// `asked`: by the user, and not because of the changes that have come together. True if there was nothing to do.
+    pub(super) fn checkpoint(&self, asked: bool) -> Result<bool> {
         if self.read_only {
             return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
         }
-        let Some(slots) = &self.slots else { return Ok(()) };
+        let Some(slots) = &self.slots else { return Ok(false) };
         let mut newest = self.checkpointing.lock();
         // Whoever closes says so before the last checkpoint, and unlocks the file after it: from then
         // on somebody else may be writing to it.
@@ -75,13 +75,16 @@ impl Shared {
         let taken = self.take(slots, &mut newest, false);
         slots.checkpoint_ended(taken.as_ref().map(|_| ()));
         let taken = taken?;
-        if let Some(log) = self.pool.log() {
-            log.trim(asked && taken.changed_bytes == 0)?;
-        }
+        let is_idle = asked && taken.changed_bytes == 0;
+        let trimmed = match self.pool.log().map_or(Ok(()), |log| log.trim(is_idle)) {
+            // Some file systems need room to give some back.
+            Err(error) if *error.kind() == ErrorKind::DiskFull => Ok(()),
+            other => other,
+        };
         let reclaimed = self.reclaim(slots, &mut newest, taken, asked);
         // Nobody has asked for another one while this one ran.
         self.pool.request_checkpoint_if_due();
-        reclaimed
+        reclaimed.and(trimmed).map(|()| is_idle)
     }
 
     /// A checkpoint that has everything, so that no log is needed any more: the last before the store is

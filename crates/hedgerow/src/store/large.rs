@@ -22,7 +22,7 @@ use hedgerow_sync::primitive::{Arc, random};
 use std::fmt;
 
 /// Chunks that are written or read with one call at most: two MiB, so that a value of one goes with one call.
-const CHUNKS_AT_ONCE: usize = 64;
+pub(super) const CHUNKS_AT_ONCE: usize = 64;
 
 /// The extent of a value that is being written.
 pub struct ExtentWriter {

@@ -2,7 +2,7 @@
 //!
 //! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
 //! store; `checkpoint` writes the next one; `reclaim` gives space back to the file system; `catalogue`
-//! knows the keyspaces; `large` writes and reads large values, `large_copy` copies them; `batch` changes several records as one; `journal` has
+//! knows the keyspaces; `large` writes and reads large values, `large_copy` copies them, and `large_move` moves them; `batch` changes several records as one; `journal` has
 //! the log, `named` keeps what it names, and `replay` does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
 //! `backup` copies it; `repair` salvages what is whole in a damaged file.
 //!
@@ -21,6 +21,7 @@ mod create;
 mod journal;
 mod large;
 mod large_copy;
+mod large_move;
 mod named;
 mod open;
 mod pin;
@@ -78,6 +79,8 @@ struct Shared {
     batches: Batches,
     /// The newest superblock, and the pair of blocks that it lies in. Held for a whole checkpoint.
     checkpointing: Mutex<Newest>,
+    /// The checkpoint, and the zone before which the file was to end, when no large value could be moved last.
+    large_in_vain: Mutex<Option<(Epoch, u32)>>,
     read_only: bool,
 }
 
@@ -89,6 +92,9 @@ struct Newest {
     batches: u64,
     reclaim: Reclaim,
 }
+
+/// Passes in which one call moves large values at most: others may write as fast as it moves.
+const MOST_PASSES: usize = 64;
 
 impl Store {
     /// The pool.
@@ -234,9 +240,18 @@ impl Store {
         self.shared.catalogue.names()
     }
 
-    /// Makes everything that was changed before durable.
+    /// Makes everything that was changed before durable. If there was nothing, brings the file near to the size of what
+    /// is in it.
     pub fn checkpoint(&self) -> Result<()> {
-        self.shared.checkpoint(true)
+        let mut is_idle = self.shared.checkpoint(true)?;
+        let mut passes = 0;
+        while is_idle && passes < MOST_PASSES && self.shared.move_large_values()? {
+            // The first has the records, and frees what they referred to before; the second cuts it off.
+            self.shared.checkpoint(true)?;
+            is_idle = self.shared.checkpoint(true)?;
+            passes += 1;
+        }
+        Ok(())
     }
 
     /// Number of the last durable checkpoint.

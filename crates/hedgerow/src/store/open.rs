@@ -360,6 +360,7 @@ impl Store {
             catalogue,
             batches: Batches::default(),
             checkpointing: Mutex::new(newest),
+            large_in_vain: Mutex::new(None),
             read_only,
         });
         let store = Store {

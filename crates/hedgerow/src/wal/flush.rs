@@ -22,7 +22,11 @@ impl Log {
         let outcome = self.write_blocks().and_then(|()| if sync { self.sync() } else { Ok(()) });
         if let Err(error) = outcome {
             // The role goes with it: who flushes next would ask a disk that has forgotten what it lost.
-            return self.fail(error);
+            self.fail(error);
+            let mut state = self.state.lock();
+            state.flushing = false;
+            self.room.notify_all();
+            return;
         }
         let mut state = self.state.lock();
         state.flushing = false;
@@ -32,7 +36,8 @@ impl Log {
         woken.wake();
     }
 
-    /// Nothing is written any more, and everybody who waits is told.
+    /// Nothing is written any more, and everybody who waits is told. Who flushes goes on being the flusher until it has
+    /// returned: whoever stops the log waits for that.
     pub(super) fn fail(&self, error: Error) {
         // Before those who wait go on: what they do next finds that nothing can be changed any more.
         (self.on_failure)(&error);
@@ -43,7 +48,6 @@ impl Log {
                 format!("nothing can be written any more, because the log could not be: {error}"),
             ));
         }
-        state.flushing = false;
         self.work.notify_all();
         self.room.notify_all();
         let woken = state.waiters.take_all();
@@ -214,12 +218,15 @@ impl Log {
 
     /// Prepares a segment that nobody needs yet, if there is room.
     fn prepare_ahead(&self) {
-        let prepared = self.places.lock().prepare(&*self.file, &self.identity);
+        let mut places = self.places.lock();
+        let prepared = places.prepare(&*self.file, &self.identity);
+        let is_full = |error: &Error| *error.kind() == ErrorKind::DiskFull;
+        // Under the lock, as whoever makes room clears it.
+        self.cannot_prepare_ahead.store(prepared.as_ref().is_err_and(is_full), Relaxed);
+        drop(places);
         match prepared {
             Ok(()) => self.widen(),
-            Err(error) if *error.kind() == ErrorKind::DiskFull => {
-                self.cannot_prepare_ahead.store(true, Relaxed);
-            }
+            Err(error) if is_full(&error) => {}
             Err(error) => self.fail(error),
         }
     }

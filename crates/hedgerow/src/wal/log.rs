@@ -411,12 +411,14 @@ impl Log {
         self.cut.store(cut.0, Relaxed);
         self.replay_start.store(replay_start.0, Relaxed);
         self.pace();
-        self.places.lock().forget_below(self.segment.segment_of(block_of(replay_start)));
+        let mut places = self.places.lock();
+        places.forget_below(self.segment.segment_of(block_of(replay_start)));
+        self.cannot_prepare_ahead.store(false, Relaxed);
+        drop(places);
         self.widen();
         let mut state = self.state.lock();
         // There may be places to use again.
         state.no_room = None;
-        self.cannot_prepare_ahead.store(false, Relaxed);
         self.room.notify_all();
     }
 

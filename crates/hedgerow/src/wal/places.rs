@@ -133,24 +133,32 @@ impl Places {
         self.recent = [self.free.len() - before, self.recent[0]];
     }
 
-    /// Gives the room of one place back that is not likely to be used soon; `idle`: none is. Two are kept in any case.
+    /// Gives the room of one place back that is not likely to be used soon; `idle`: none is. Two are kept in any case, one of them free.
     /// False: there is no such place.
     ///
     /// Errors: `Io`.
     pub fn trim(&mut self, file: &dyn File, idle: bool) -> Result<bool> {
         let keep = if idle { 0 } else { self.recent[0].max(self.recent[1]) };
-        let least = KEPT_PLACES.saturating_sub(self.live.len());
+        // One that is ready, whatever the disk says later.
+        let least = KEPT_PLACES.saturating_sub(self.live.len()).max(1);
         if self.free.len() <= keep.max(least) {
             return Ok(false);
         }
         let Some(&last) = self.free.last() else { return Ok(false) };
         if last + 1 == self.places {
-            let mut end = last;
-            while end > 0 && self.holes.contains(&(end - 1)) {
+            // All that goes at the end goes at once.
+            let (mut end, mut left) = (last, self.free.len() - 1);
+            while end > 0 {
+                let is_free = self.free.contains(&(end - 1)) && left > keep.max(least);
+                if !is_free && !self.holes.contains(&(end - 1)) {
+                    break;
+                }
+                left -= usize::from(is_free);
                 end -= 1;
             }
             file.set_len(self.size.place_offset_bytes(end))?;
             self.holes.split_off(&end);
+            self.free.split_off(&end);
             self.places = end;
         } else {
             let offset_bytes = self.size.place_offset_bytes(last);
@@ -158,8 +166,8 @@ impl Places {
                 return Ok(false);
             }
             self.holes.insert(last);
+            self.free.remove(&last);
         }
-        self.free.remove(&last);
         Ok(true)
     }
 }
@@ -231,5 +239,6 @@ mod tests {
             assert_eq!(named_segment(&name, &LOG), Some(segment));
         }
         assert_eq!(trim(&mut places, true), 11);
+        assert_eq!(places.live(), 11);
     }
 }
