@@ -36,6 +36,9 @@ pub enum Command {
         /// One table of everything, with fewer columns
         #[arg(long)]
         compact: bool,
+        /// Medians alone, competitors side by side
+        #[arg(long, conflicts_with = "compact")]
+        wide: bool,
         /// Ratios to the competitor before, as on a ladder, instead of the first
         #[arg(long, requires = "compact")]
         steps: bool,

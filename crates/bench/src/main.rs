@@ -34,12 +34,13 @@ fn main() -> ExitCode {
         Command::PutUntilKilled { store, setting } => {
             words(recovery::put_until_killed(&store, &setting).map_err(|error| error.to_string()))
         }
-        Command::Report { files, compact, steps } => {
+        Command::Report { files, compact, wide, steps } => {
             words(record::read(&files).and_then(|records| {
                 let over = if steps { Over::Previous } else { Over::First };
-                print(&match compact {
-                    true => report::compact(&records, over),
-                    false => report::markdown(&records),
+                print(&match (compact, wide) {
+                    (true, _) => report::compact(&records, over),
+                    (_, true) => report::wide(&records),
+                    _ => report::markdown(&records),
                 })
             }))
         }

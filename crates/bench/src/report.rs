@@ -33,6 +33,41 @@ pub fn compact(records: &Records, over: Over) -> String {
     out
 }
 
+/// A table for each case of `records`, with a column for each competitor: medians.
+pub fn wide(records: &Records) -> String {
+    let mut out = String::new();
+    write_wide(&mut out, records).expect("a string takes everything");
+    out
+}
+
+fn write_wide(out: &mut String, records: &Records) -> std::fmt::Result {
+    write_headers(out, records)?;
+    for table in summary::tables(records) {
+        let rows = || table.rows.iter().chain(&table.calls);
+        let mut competitors: Vec<&str> = Vec::new();
+        for entry in rows().flat_map(|row| &row.entries) {
+            if entry.figure.is_some() && !competitors.contains(&entry.competitor.as_str()) {
+                competitors.push(&entry.competitor);
+            }
+        }
+        writeln!(out, "\n## {}: {}\n\n{}.\n", table.experiment, table.case, table.setting)?;
+        writeln!(out, "| {} | {} |", table.figure.unit(), competitors.join(" | "))?;
+        writeln!(out, "|---|{}", "---:|".repeat(competitors.len()))?;
+        for row in rows() {
+            let figure = |name: &&str| {
+                let entry = row.entries.iter().find(|entry| entry.competitor == **name);
+                median(entry.and_then(|entry| entry.figure))
+            };
+            let figures: Vec<String> = competitors.iter().map(figure).collect();
+            writeln!(out, "| {} | {} |", row.phase, figures.join(" | "))?;
+        }
+    }
+    if !records.recovered.is_empty() {
+        out.write_str(&recovery::table(&records.recovered))?;
+    }
+    write_unreadable(out, records)
+}
+
 fn write_compact(out: &mut String, records: &Records, over: Over) -> std::fmt::Result {
     write_headers(out, records)?;
     let whom = match over {
@@ -125,10 +160,7 @@ fn write_headers(out: &mut String, records: &Records) -> std::fmt::Result {
 
 fn write_table(out: &mut String, table: &Table) -> std::fmt::Result {
     let first = table.bytes_a_record.first().map_or("first", |(name, ..)| name);
-    let figure = match table.figure {
-        Figure::Rate => "operations/s",
-        Figure::Space => "file over records",
-    };
+    let figure = table.figure.unit();
     writeln!(out, "\n## {}: {}\n\n{}.\n", table.experiment, table.case, table.setting)?;
     writeln!(
         out,

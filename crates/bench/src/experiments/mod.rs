@@ -38,6 +38,16 @@ pub enum Figure {
     Space,
 }
 
+impl Figure {
+    /// Its unit, in words.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Figure::Rate => "operations/s",
+            Figure::Space => "file over records",
+        }
+    }
+}
+
 /// A question, and how it is answered.
 #[derive(Clone, Debug)]
 pub struct Experiment {

@@ -167,7 +167,7 @@ pub fn large_values(size: Size) -> Experiment {
         name: "large-values",
         claim: "a large value is written once, at half of the disk's sequential bandwidth at least",
         figure: Figure::Rate,
-        competitors: &["bare-writes", "hedgerow", "rocksdb", "fjall", "sqlite", "lmdb"],
+        competitors: &["bare-writes", "hedgerow", "rocksdb", "fjall", "sqlite"],
         skips: &[("bare-writes", "get")],
         cases: vec![case],
     }
