@@ -95,8 +95,10 @@ impl Zones {
         keep_slots: u64,
     ) -> Result<Option<Vec<Run>>, Want> {
         let before = self.ceiling.replace(end_zone);
+        self.is_ceiling_firm = true;
         self.close_heads();
         let taken = self.allocate_extent(units, max_runs, keep_slots, Growth::Allowed);
+        self.is_ceiling_firm = false;
         self.close_heads();
         self.ceiling = before;
         let end_unit = u64::from(end_zone) * u64::from(self.geometry.units_per_zone());
@@ -138,7 +140,7 @@ impl Zones {
         self.close_heads();
         let stretches = self.free_stretches(growth);
         let Some(chosen) = choose_stretches(&stretches, zones, max_runs) else {
-            if self.ceiling.take().is_some() {
+            if !self.is_ceiling_firm && self.ceiling.take().is_some() {
                 return self.take_zones(units, max_runs, growth);
             }
             return Err(self.want_zones(&stretches, zones, growth));

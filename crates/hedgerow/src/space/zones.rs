@@ -171,6 +171,8 @@ pub struct Zones {
     pub(super) truncating: Option<u32>,
     /// The file is to shrink: no zone from here on is chosen while there is room below.
     pub(super) ceiling: Option<u32>,
+    /// What lies beyond it is not even taken if there is no room below.
+    pub(super) is_ceiling_firm: bool,
     pub(super) holes: u32,
     /// Free slots of a page in solid zones; changes under the caller's lock, and is read without.
     pub(super) room: Arc<Figure>,
@@ -199,6 +201,7 @@ impl Zones {
             growing: 0,
             truncating: None,
             ceiling: None,
+            is_ceiling_firm: false,
             holes: 0,
             room: Arc::new(Figure::new(0)),
         }
@@ -317,6 +320,9 @@ impl Zones {
                     self.load_or_want(group)?;
                     return self.choose(units, growth);
                 }
+            }
+            if self.is_ceiling_firm {
+                return Err(Want::Full);
             }
             // Room below the ceiling has run out: shrinking is over.
             if self.ceiling.take().is_none() {

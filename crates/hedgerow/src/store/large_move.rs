@@ -13,7 +13,7 @@ use super::Shared;
 use super::catalogue::PoolTree;
 use super::large::{CHUNKS_AT_ONCE, read_chunks};
 use crate::error::{ErrorKind, Result};
-use crate::space::extent::{Extent, Stored, chunk_bytes, read_stored, reference_bytes};
+use crate::space::extent::{Extent, MAX_RUNS, Stored, chunk_bytes, read_stored, reference_bytes};
 use crate::space::slot_store::SlotStore;
 use hedgerow_sync::primitive::Arc;
 use std::cmp::Reverse;
@@ -50,29 +50,39 @@ impl Shared {
             return Ok(false);
         };
         let Some(end_zone) = wanted_end(slots) else { return Ok(false) };
+        // A load that was not finished has no log.
+        if !self.catalogue.loading()?.is_empty() {
+            return Ok(false);
+        }
         let state = (slots.state().checkpoint, end_zone);
         if *self.large_in_vain.lock() == Some(state) {
             return Ok(false);
         }
-        let mut moved = false;
+        let (mut moved, mut in_vain) = (false, true);
         let mut budget_bytes = self.pool.budget().limit_bytes();
         for far in self.far_values(slots, end_zone)? {
-            if budget_bytes == 0 {
-                break;
-            }
-            budget_bytes = budget_bytes.saturating_sub(far.extent.len_bytes);
             match self.move_value(slots, &far, end_zone) {
-                Ok(true) => moved = true,
-                // The gaps are too short for this one.
+                Ok(true) => {
+                    moved = true;
+                    budget_bytes = budget_bytes.saturating_sub(far.extent.len_bytes);
+                    if budget_bytes == 0 {
+                        break;
+                    }
+                }
+                // The gaps are too short for this one, or it has changed.
                 Ok(false) => {}
                 Err(error) => match error.kind() {
-                    ErrorKind::KeyspaceDropped => {}
-                    ErrorKind::DiskFull | ErrorKind::MemoryLimit | ErrorKind::Timeout => break,
+                    // Whoever reads it, or verifies the store, is told.
+                    ErrorKind::KeyspaceDropped | ErrorKind::Corrupted { .. } => {}
+                    ErrorKind::DiskFull | ErrorKind::MemoryLimit | ErrorKind::Timeout => {
+                        in_vain = false;
+                        break;
+                    }
                     _ => return Err(error),
                 },
             }
         }
-        if !moved {
+        if !moved && in_vain {
             // A walk through everything, which would find the same.
             *self.large_in_vain.lock() = Some(state);
         }
@@ -85,27 +95,27 @@ impl Shared {
         let end_unit = u64::from(end_zone) * per_zone;
         let mut all = Vec::new();
         for (_, tree, is_dropping) in self.catalogue.trees()? {
-            if is_dropping || all.len() >= PASS_VALUES {
+            if is_dropping {
                 continue;
             }
             let walked = tree.scan().visit(|key, value| {
                 if let Stored::Extent(extent) = read_stored(value)
                     && extent.runs.iter().any(|run| run.unit + u64::from(run.units) > end_unit)
+                    && slots.state().zones.check_extent(&extent).is_ok()
                 {
                     all.push(Far { tree: tree.clone(), key: key.to_vec(), extent });
+                    if all.len() == 2 * PASS_VALUES {
+                        keep_farthest(&mut all, slots);
+                    }
                 }
-                match all.len() < PASS_VALUES {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                }
+                ControlFlow::<()>::Continue(())
             });
             match walked {
                 Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {}
                 other => drop(other?),
             }
         }
-        // The last ones are what the file's length depends on.
-        all.sort_by_cached_key(|far| Reverse(far.last_zone(slots)));
+        keep_farthest(&mut all, slots);
         Ok(all)
     }
 
@@ -118,7 +128,7 @@ impl Shared {
             return Ok(false);
         }
         let room = far.tree.max_record_bytes().saturating_sub(far.key.len());
-        let max_runs = room.saturating_sub(reference_bytes(0)) / 8;
+        let max_runs = (room.saturating_sub(reference_bytes(0)) / 8).min(MAX_RUNS);
         let units = far.extent.runs.iter().map(|run| u64::from(run.units)).sum();
         // Where it should go to, or else anywhere further towards the start than its end is.
         let mut runs = self.pool.allocate_extent_below(slots, end_zone, units, max_runs)?;
@@ -168,6 +178,12 @@ impl Shared {
         let swapped = far.tree.compare_and_swap(&far.key, Some(reference), Some(&copy.encode()))?;
         Ok(swapped.is_swapped())
     }
+}
+
+/// The last ones are what the file's length depends on.
+fn keep_farthest(all: &mut Vec<Far>, slots: &SlotStore) {
+    all.sort_by_cached_key(|far| Reverse(far.last_zone(slots)));
+    all.truncate(PASS_VALUES);
 }
 
 /// The zone before which the file should end, if it is much longer than what is in it.
