@@ -530,3 +530,34 @@ fn large_values_at_the_end_of_the_file_do_not_keep_it_long() {
     let db = Options::new().open(directory.path().join("birds.hrow")).unwrap();
     assert!(contents(&db) == model);
 }
+
+/// Found by reading: with so many gaps the reference of the copy had more runs than one can have.
+#[test]
+fn a_value_that_fits_into_more_gaps_than_it_can_have_runs_stays_where_it_is() {
+    let mut dice = Dice(seed(11));
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new().memory_limit_bytes(4 << 20).background_checkpoints(false);
+    let db = options.zone_bytes(32 << 10).create(directory.path().join("birds.hrow")).unwrap();
+    let keyspace = db.keyspace("songs").unwrap();
+    // A zone each.
+    let zone = bytes(&mut dice, (32 << 10) - 8);
+    for n in 0..200 {
+        keyspace.put(&key(n), &zone).unwrap();
+    }
+    let (long, longer) = (bytes(&mut dice, 50 * 32_760), bytes(&mut dice, 80 * 32_760));
+    keyspace.put(b"long", &long).unwrap();
+    keyspace.put(b"longer", &longer).unwrap();
+    db.checkpoint().unwrap();
+    for n in (0..200).step_by(2) {
+        assert!(keyspace.remove(&key(n)).unwrap());
+    }
+    for _ in 0..4 {
+        db.checkpoint().unwrap();
+    }
+    assert_eq!(get(&keyspace, b"long").unwrap(), long);
+    assert_eq!(get(&keyspace, b"longer").unwrap(), longer);
+    for n in (1..200).step_by(2) {
+        assert_eq!(get(&keyspace, &key(n)).unwrap(), zone);
+    }
+    assert_sound(&db, "after values were moved to many gaps");
+}
