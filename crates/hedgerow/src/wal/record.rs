@@ -63,7 +63,7 @@ pub enum Record<'a> {
         value: &'a [u8],
     },
     /// The record of this key has a value in a stored form ([`crate::space::extent`]), a reference to an extent that
-    /// was synced before the record was appended.
+    /// was written before the record was appended, and is synced before the record's block is written.
     Extent {
         /// The keyspace.
         tree: TreeId,
