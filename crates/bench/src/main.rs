@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Command::Competitors => words(print(&(engines::NAMES.join("\n") + "\n"))),
         Command::Cell { file } => harness::answer(&file, engines::run),
         Command::Run(arguments) => run_experiments(&arguments),
-        Command::Recovery(arguments) => words(recover(&arguments)),
+        Command::Recovery(arguments) => interruptible(|| recover(&arguments)),
         Command::PutUntilKilled { store, setting } => {
             words(recovery::put_until_killed(&store, &setting).map_err(|error| error.to_string()))
         }
@@ -100,28 +100,34 @@ fn run_experiments(arguments: &RunArguments) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    interruptible(|| {
+        let mut sink = Sink::new(arguments.out.as_deref())?;
+        let tally = run::run(&plan, &mut sink, |line| eprintln!("{line}"))?;
+        eprintln!(
+            "{} measured, {} absent or unsupported, {} failed, {} did different work",
+            tally.measured, tally.absent, tally.failed, tally.mismatched
+        );
+        Ok(if tally.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    })
+}
+
+/// Does `work`, which looks at [`process::is_interrupted`] now and then.
+fn interruptible(work: impl FnOnce() -> Result<ExitCode, String>) -> ExitCode {
     // A second Ctrl-C changes nothing: the first one ends what runs within milliseconds.
     if let Err(error) = ctrlc::set_handler(process::interrupt) {
         return words(Err(format!("cannot handle interrupts: {error}")));
     }
-    let outcome = Sink::new(arguments.out.as_deref())
-        .and_then(|mut sink| run::run(&plan, &mut sink, |line| eprintln!("{line}")));
-    match outcome {
-        Ok(tally) => {
-            eprintln!(
-                "{} measured, {} absent or unsupported, {} failed, {} did different work",
-                tally.measured, tally.absent, tally.failed, tally.mismatched
-            );
-            if tally.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(words) => {
+    match work() {
+        Err(words) if process::is_interrupted() => {
             eprintln!("hedgerow-bench: {words}");
-            if process::is_interrupted() { ExitCode::from(INTERRUPTED) } else { ExitCode::FAILURE }
+            ExitCode::from(INTERRUPTED)
         }
+        Ok(code) => code,
+        Err(error) => words(Err(error)),
     }
 }
 
-fn recover(arguments: &RecoveryArguments) -> Result<(), String> {
+fn recover(arguments: &RecoveryArguments) -> Result<ExitCode, String> {
     let size = Size::from(arguments.size);
     let mut sink = Sink::new(arguments.out.as_deref())?;
     let above = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -131,6 +137,9 @@ fn recover(arguments: &RecoveryArguments) -> Result<(), String> {
     for round in 1..=arguments.rounds {
         for setting in recovery::settings(size) {
             let found = setting.run(round, work.as_ref(), &program);
+            if process::is_interrupted() {
+                return Err("interrupted; the records until now are kept".into());
+            }
             let found = found.map_err(|error| error.to_string())?;
             sink.write(&Line::Recovered(found))?;
             let (mib, target) = (found.store_bytes >> 20, setting.target_ms);
@@ -141,7 +150,7 @@ fn recover(arguments: &RecoveryArguments) -> Result<(), String> {
             );
         }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn this_program() -> Result<PathBuf, String> {

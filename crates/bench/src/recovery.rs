@@ -10,6 +10,7 @@
 
 use crate::cell::CellError;
 use crate::experiments::Size;
+use crate::external::process::is_interrupted;
 use hedgerow::{Database, Error, Options};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
@@ -122,7 +123,10 @@ impl Setting {
     fn run_on(&self, round: usize, store: &Path, program: &Path) -> Result<Recovered, CellError> {
         let db = self.options().create(store).map_err(failed)?;
         let keyspace = db.keyspace(KEYSPACE).map_err(failed)?;
-        let records = (0..self.records).map(|n| (n.to_be_bytes(), [0_u8; VALUE_BYTES]));
+        // Whoever interrupts is not to wait for a load of minutes.
+        let records = (0..self.records)
+            .take_while(|_| !is_interrupted())
+            .map(|n| (n.to_be_bytes(), [0_u8; VALUE_BYTES]));
         keyspace.bulk_load(records, 90).map_err(failed)?;
         drop(keyspace);
         db.close().map_err(failed)?;
@@ -162,6 +166,7 @@ impl Setting {
             .map_err(|error| {
                 CellError::Failed(format!("cannot start {}: {error}", program.display()))
             })?;
+        // It may have been interrupted as well, and have ended.
         let told = self.watch(&mut child);
         let written = written_bytes(child.id());
         let killed = child.kill().and_then(|()| child.wait());
@@ -181,6 +186,9 @@ impl Setting {
             let now = Instant::now();
             // The first line comes before the first put.
             let elapsed = now - *started.get_or_insert(now);
+            if is_interrupted() {
+                return Err(CellError::failed("interrupted"));
+            }
             if elapsed >= Duration::from_millis(self.put_ms) {
                 return Ok((puts, elapsed.as_secs_f64()));
             }

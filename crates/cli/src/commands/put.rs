@@ -4,7 +4,7 @@ use crate::args::{Common, LeafArgs};
 use crate::escape::{self, Bytes};
 use crate::failure::Failure;
 use crate::store;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use hedgerow::Keyspace;
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 /// Arguments of `put`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["value", "file"])))]
 pub struct PutArgs {
     /// Store file; created if there is none
     store: PathBuf,
@@ -19,46 +20,60 @@ pub struct PutArgs {
     #[arg(value_parser = escape::parse)]
     key: Bytes,
     /// Value, with escapes
-    #[arg(value_parser = escape::parse, required_unless_present = "file")]
+    #[arg(value_parser = escape::parse)]
     value: Option<Bytes>,
     /// Take the value from this file as it is, up to 4 GiB; `-` is standard input. A pipe must fit into memory
-    #[arg(long, value_name = "FILE", conflicts_with = "value")]
+    #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Their layouts.
     #[command(flatten)]
     leaves: LeafArgs,
 }
 
+/// Where the value comes from, opened before the store: what cannot be read leaves no store behind.
+enum Source {
+    /// It is in memory.
+    Bytes(Vec<u8>),
+    /// A file of this length, which need not fit into memory.
+    Stream(File, u64),
+}
+
 /// Writes the record and closes the store.
 pub fn run(common: &Common, args: &PutArgs) -> Result<(), Failure> {
+    let source = source(args)?;
     let db = store::open_or_create(common, args.leaves, &args.store)?;
     let written = db
         .keyspace(common.keyspace())
-        .map_err(store::failed("write to", &args.store))
-        .and_then(|keyspace| put(&keyspace, args));
+        .and_then(|keyspace| put(&keyspace, &args.key.0, source))
+        .map_err(store::failed("write to", &args.store));
     store::close(db, &args.store, written)
 }
 
-fn put(keyspace: &Keyspace, args: &PutArgs) -> Result<(), Failure> {
-    let failed = store::failed("write to", &args.store);
-    let value = args.value.as_ref().map_or(&[][..], |value| &value.0);
+fn source(args: &PutArgs) -> Result<Source, Failure> {
     let Some(path) = &args.file else {
-        return keyspace.put(&args.key.0, value).map(drop).map_err(failed);
+        return Ok(Source::Bytes(args.value.as_ref().map_or(Vec::new(), |value| value.0.clone())));
     };
     let cannot = |error| Failure::Io(format!("cannot read {}", path.display()), error);
     let mut value = Vec::new();
     // How long a pipe is only its end tells.
     if path.as_os_str() == "-" {
         io::stdin().lock().read_to_end(&mut value).map_err(cannot)?;
-    } else {
-        let mut file = File::open(path).map_err(cannot)?;
-        let about = file.metadata().map_err(cannot)?;
-        // Of some files the system tells no length.
-        if about.is_file() && about.len() > 0 {
-            let put = keyspace.put_stream(&args.key.0, about.len(), &mut file);
-            return put.map(drop).map_err(failed);
-        }
-        file.read_to_end(&mut value).map_err(cannot)?;
+        return Ok(Source::Bytes(value));
     }
-    keyspace.put(&args.key.0, &value).map(drop).map_err(failed)
+    let mut file = File::open(path).map_err(cannot)?;
+    let about = file.metadata().map_err(cannot)?;
+    // Of some files the system tells no length.
+    if about.is_file() && about.len() > 0 {
+        return Ok(Source::Stream(file, about.len()));
+    }
+    file.read_to_end(&mut value).map_err(cannot)?;
+    Ok(Source::Bytes(value))
+}
+
+fn put(keyspace: &Keyspace, key: &[u8], source: Source) -> hedgerow::Result<()> {
+    match source {
+        Source::Bytes(value) => keyspace.put(key, &value),
+        Source::Stream(mut file, len_bytes) => keyspace.put_stream(key, len_bytes, &mut file),
+    }
+    .map(drop)
 }

@@ -24,13 +24,15 @@ struct Findings {
     /// Page images read.
     pages: u64,
     keyspaces: u64,
+    large_values: u64,
+    large_value_bytes: u64,
     defects: Vec<String>,
 }
 
 /// Checks the store and prints the findings.
 pub fn run(common: &Common, args: &VerifyArgs) -> Result<(), Failure> {
     let findings = examine(common, args)?;
-    let Findings { pages, keyspaces, defects } = &findings;
+    let Findings { pages, keyspaces, large_values, large_value_bytes, defects } = &findings;
     let mut out = Out::new();
     match common.format {
         Format::Human => {
@@ -39,13 +41,21 @@ pub fn run(common: &Common, args: &VerifyArgs) -> Result<(), Failure> {
             }
             if defects.is_empty() {
                 let pages = size::show_count(*pages);
-                out.line(&format!("sound: {pages} pages, {keyspaces} keyspaces"))?;
+                let mut line = format!("sound: {pages} pages, {keyspaces} keyspaces");
+                if *large_values > 0 {
+                    let (count, bytes) =
+                        (size::show_count(*large_values), size::show_bytes(*large_value_bytes));
+                    line += &format!(", {count} large values of {bytes}");
+                }
+                out.line(&line)?;
             }
         }
         Format::Json => out.json(&json!({
             "sound": defects.is_empty(),
             "pages": pages,
             "keyspaces": keyspaces,
+            "large_values": large_values,
+            "large_value_bytes": large_value_bytes,
             "defects": defects,
         }))?,
     }
@@ -58,7 +68,13 @@ fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
         Ok(db) => db,
         Err(Failure::Engine(doing, error)) if is_damage(error.kind()) => {
             let defects = vec![format!("{doing}: {error}")];
-            return Ok(Findings { pages: 0, keyspaces: 0, defects });
+            return Ok(Findings {
+                pages: 0,
+                keyspaces: 0,
+                large_values: 0,
+                large_value_bytes: 0,
+                defects,
+            });
         }
         Err(failure) => return Err(failure),
     };
@@ -68,7 +84,13 @@ fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
     interrupt::check()?;
     let report = report.map_err(store::failed("verify", &args.store))?;
     let defects = report.findings.iter().map(ToString::to_string).collect();
-    Ok(Findings { pages: report.pages, keyspaces: report.keyspaces, defects })
+    Ok(Findings {
+        pages: report.pages,
+        keyspaces: report.keyspaces,
+        large_values: report.large_values,
+        large_value_bytes: report.large_value_bytes,
+        defects,
+    })
 }
 
 fn is_damage(kind: &ErrorKind) -> bool {

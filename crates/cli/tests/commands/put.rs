@@ -43,15 +43,23 @@ fn a_large_value_goes_in_from_a_file_and_comes_out_again() {
     run(&["put", &store, "song", "--file", &file]).code(0).stdout("").silent();
     run(&["get", &store, "song", "--raw"]).code(0).stdout(&song);
     run(&["count", &store]).code(0).stdout("1\n");
-    run(&["verify", &store]).code(0);
-    run(&["put", &store, "none", "--file", &format!("{store}.none")])
-        .code(1)
-        .stderr_has("cannot read");
+    let verified = run(&["verify", &store]).code(0);
+    assert!(verified.text().contains(", 1 large values of "), "{}", verified.text());
     run(&["put", &store, "both", "value", "--file", &file]).code(2);
-    run(&["put", &store, "neither"]).code(2);
+    run(&["put", &store, "neither"]).code(2).stderr_has("--file <FILE>");
     run(&["put", &store, "song", "short"]).code(0).silent();
     run(&["get", &store, "song"]).code(0).stdout("short\n");
     run(&["verify", &store]).code(0);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_leaves_no_store_behind() {
+    let scratch = Scratch::new("put-no-file");
+    let store = scratch.store();
+    run(&["put", &store, "none", "--file", &format!("{store}.none")])
+        .code(1)
+        .stderr_has("cannot read");
+    assert!(!std::path::Path::new(&store).exists());
 }
 
 #[test]
