@@ -4,30 +4,16 @@
 
 mod common;
 
-use common::{Dice, Model, assert_sound, contents, effort, key, open, seed, tiny};
+use common::{Dice, Model, assert_sound, bytes, contents, effort, get, key, open, seed, tiny};
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::{CallKind, Fault};
 use hedgerow::store::OpenHow;
-use hedgerow::{Database, Durability, ErrorKind, Keyspace, Options, WriteBatch};
-
-/// Bytes that tell from which value they are, and from where in it.
-fn bytes(dice: &mut Dice, len: usize) -> Vec<u8> {
-    let mut value = Vec::with_capacity(len + 8);
-    while value.len() < len {
-        value.extend_from_slice(&dice.roll().to_le_bytes());
-    }
-    value.truncate(len);
-    value
-}
+use hedgerow::{Database, Durability, ErrorKind, Options, WriteBatch};
 
 fn any_value(dice: &mut Dice) -> Vec<u8> {
     let most = [50, 1500, 6000, 70_000][dice.below(4) as usize];
     let len = dice.below(most) as usize;
     bytes(dice, len)
-}
-
-fn get(keyspace: &Keyspace, key: &[u8]) -> Option<Vec<u8>> {
-    keyspace.get(key).unwrap().map(|value| value.into_vec())
 }
 
 fn logged() -> Options {

@@ -8,30 +8,16 @@
 
 mod common;
 
-use common::{Dice, assert_sound, key, seed};
+use common::{Dice, assert_sound, bytes, get, key, seed};
 use hedgerow::{Database, ErrorKind, Keyspace, Options, Swap, WriteBatch};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
-
-/// Bytes that tell from which value they are, and from where in it.
-fn bytes(dice: &mut Dice, len: usize) -> Vec<u8> {
-    let mut value = Vec::with_capacity(len + 8);
-    while value.len() < len {
-        value.extend_from_slice(&dice.roll().to_le_bytes());
-    }
-    value.truncate(len);
-    value
-}
 
 fn temporary() -> (tempfile::TempDir, Database) {
     let directory = tempfile::tempdir().unwrap();
     let options = Options::new().memory_limit_bytes(4 << 20).background_checkpoints(false);
     let db = options.create(directory.path().join("birds.hrow")).unwrap();
     (directory, db)
-}
-
-fn get(keyspace: &Keyspace, key: &[u8]) -> Option<Vec<u8>> {
-    keyspace.get(key).unwrap().map(|value| value.into_vec())
 }
 
 #[test]
@@ -305,9 +291,14 @@ fn what_cannot_be_put_is_refused_and_leaves_nothing() {
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }), "{refused}");
     let refused = keyspace.value_writer(&vec![b'k'; max + 1], 5).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }), "{refused}");
-    let other = db.keyspace("loaded").unwrap();
-    let refused = other.bulk_load([(b"a", vec![0; 10_000])], 90).unwrap_err();
+    let long = [(b"a", vec![0; 10_000])];
+    let in_memory = Options::new().memory_limit_bytes(4 << 20).in_memory().unwrap();
+    let refused = in_memory.keyspace("loaded").unwrap().bulk_load(long.clone(), 90);
+    let refused = refused.unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");
+    let other = db.keyspace("loaded").unwrap();
+    assert_eq!(other.bulk_load(long, 90).unwrap(), 1);
+    assert_eq!(get(&other, b"a").unwrap(), [0; 10_000]);
     assert_sound(&db, "after refusals");
 }
 

@@ -80,4 +80,11 @@ impl BufferPool {
             }
         }
     }
+
+    /// See [`crate::page::PagePool::discard_stored_form`].
+    pub(super) fn discard_large(&self, value: &[u8]) {
+        if let (Some(slots), Stored::Extent(extent)) = (&self.slots, read_stored(value)) {
+            slots.discard_extent(&extent.runs);
+        }
+    }
 }

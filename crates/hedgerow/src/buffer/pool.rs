@@ -576,6 +576,10 @@ impl PagePool for BufferPool {
         self.note_stored_forms(epoch, old, new);
     }
 
+    fn discard_stored_form(&self, value: &[u8]) {
+        self.discard_large(value);
+    }
+
     fn scan_tally(&self, frame: FrameId) -> Option<&ScanTally> {
         Some(&self.side(frame).tally)
     }

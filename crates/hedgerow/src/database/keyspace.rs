@@ -13,7 +13,7 @@ use crate::database::options::Durability;
 use crate::database::range::{Cursor, Range};
 use crate::error::{Error, Result};
 use crate::page::PagePool;
-use crate::space::extent::{escape, is_stored_form};
+use crate::space::extent::is_stored_form;
 use crate::store::PoolTree;
 use crate::tree::{PageView, Swap, TreeStats, Value, successor};
 use hedgerow_sync::primitive::Arc;
@@ -284,8 +284,8 @@ impl Keyspace {
 
     /// Loads records in strictly ascending order of their keys into the keyspace, which must be empty:
     /// the tree is built from the bottom up, its pages filled to `fill_percent` (10 to 100), and
-    /// becomes visible as a whole at the end. Returns the number of records. Values must fit into a leaf: large ones
-    /// are to be put one by one.
+    /// becomes visible as a whole at the end. Returns the number of records. Large values are written as they come,
+    /// each once.
     ///
     /// Errors: those of changes; `NotSorted`; `AlreadyExists` if the keyspace holds a record. After an
     /// error the keyspace is as it was.
@@ -321,12 +321,9 @@ impl Keyspace {
             for record in records {
                 let (key, value) = record?;
                 let (key, value) = (key.as_ref(), value.as_ref());
-                if is_stored_form(value) && self.inner.store.has_file() {
-                    self.inner.store.expect_stored_forms();
-                    load.push(key, &escape(value))?;
-                } else {
-                    load.push(key, value)?;
-                }
+                let prepared = self.inner.prepare(&self.tree, key, value)?;
+                load.push(key, prepared.bytes())?;
+                prepared.keep();
             }
             Ok(load.finish()?)
         })

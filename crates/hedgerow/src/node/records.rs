@@ -88,6 +88,12 @@ impl Records {
             .map(|place| (&self.bytes[place.key_at as usize..place.end as usize], place.lens().0))
     }
 
+    /// The values.
+    pub(super) fn values(&self) -> impl Iterator<Item = &[u8]> {
+        let value = |place: &Place| &self.bytes[place.value_at as usize..place.end as usize];
+        self.places.iter().map(value)
+    }
+
     /// The keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let key = |place: &Place| &self.bytes[place.key_at as usize..place.value_at as usize];

@@ -123,6 +123,9 @@ pub trait PagePool: Send + Sync + Sized + 'static {
     /// Under the latch of the leaf, and within the stay in which it was changed.
     fn stored_form_changed(&self, _epoch: Epoch, _old: &[u8], _new: &[u8]) {}
 
+    /// Gives back what a value stands for that was to be a record's and never was.
+    fn discard_stored_form(&self, _value: &[u8]) {}
+
     /// How common scans are in the leaf of a frame, if the pool keeps count.
     fn scan_tally(&self, _frame: FrameId) -> Option<&ScanTally> {
         None

@@ -4,7 +4,7 @@
 //! meanwhile, since before the first such page, so that a checkpoint which holds any of them holds the
 //! record as well. Opening a store with such a record looks at the header of every page in the file,
 //! and frees those that belong to the keyspace's tree, unless the load had ended: then its root is no
-//! empty leaf any more, and every page is reached from it. This costs a read of the whole file, after
+//! empty leaf any more, and every page is reached from it. The large values that they refer to go with them. This costs a read of the whole file, after
 //! a crash in a bulk load only.
 
 use super::Shared;
@@ -86,6 +86,7 @@ impl Shared {
             // Nobody else uses a store that is being opened; the eviction thread may hold the page.
             match ExclusivePage::wait(&*self.pool, id, &mut || true) {
                 Ok(page) if header::tree_id(page.bytes()) == tree.id() => {
+                    tree.note_leftover(stay.epoch(), page.bytes());
                     self.pool.free(page, stay.epoch());
                     return Ok(());
                 }

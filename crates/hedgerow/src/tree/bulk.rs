@@ -6,6 +6,9 @@
 //! node in one step. If that does not come about, by an error or because
 //! the loader is dropped, the pages are freed.
 //!
+//! A value in a stored form is the record's from the moment on when its leaf is in a page, as for any other change; what is
+//! staged when a load fails is given back.
+//!
 //! Invariants: keys come strictly ascending; a page is latched only while its content is copied in,
 //! and reserved before that with nothing held. A loader is used by one thread; the tree may be used by
 //! others meanwhile, and stays empty for them until the end.
@@ -13,10 +16,12 @@
 use super::create::no_page;
 use super::descend::plain;
 use super::retry::{Patience, Retry, Stop};
+use super::stored::for_each_stored_form;
 use super::{MAX_LEVELS, Tree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Builder, Hints, Ladder, LeafBuilder};
-use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart};
+use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
+use crate::space::extent::is_stored_form;
 use crate::types::PageId;
 
 /// A bulk load under way; see the head of this file.
@@ -32,6 +37,8 @@ pub struct BulkLoad<P: PagePool, L: Ladder = Hints> {
     written: Vec<PageId>,
     records: u64,
     failed: bool,
+    /// Its records are the tree's.
+    is_done: bool,
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
@@ -58,6 +65,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             written: Vec::new(),
             records: 0,
             failed: false,
+            is_done: false,
         })
     }
 
@@ -88,6 +96,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Err(not_empty().into());
         }
         node::copy_node(root.write(stay.epoch()), page);
+        self.note_page(stay.epoch(), root.bytes(), true);
         Ok(())
     }
 }
@@ -142,9 +151,10 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
             }
         }
         if self.records > 0 {
-            self.tree.install(Some(&self.page))?;
+            self.tree.install(Some(&self.page)).inspect_err(|_| self.discard_page())?;
         }
         self.written.clear();
+        self.is_done = true;
         Ok(self.records)
     }
 
@@ -187,15 +197,29 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
     fn place(&mut self) -> Result<PageId> {
         // From here on an error leaves a node out: the load is good for nothing any more.
         self.failed = true;
+        let id = self.try_place().inspect_err(|_| self.discard_page())?;
+        self.written.push(id);
+        self.failed = false;
+        Ok(id)
+    }
+
+    fn try_place(&self) -> Result<PageId> {
         let pool = &*self.tree.pool;
         let mut session = pool.session();
         session.reserve(1)?;
         let stay = pool.enter()?;
         let mut page = session.take(self.tree.id, stay.epoch()).ok_or_else(no_page)?;
         node::copy_node(page.write(stay.epoch()), &self.page);
-        self.written.push(page.id());
-        self.failed = false;
+        self.tree.note_page(stay.epoch(), page.bytes(), true);
         Ok(page.id())
+    }
+
+    /// The written node comes into no page.
+    fn discard_page(&self) {
+        let pool = &*self.tree.pool;
+        if pool.has_stored_forms() && header::level(&self.page) == 0 {
+            for_each_stored_form::<L>(&self.page, &mut |value| pool.discard_stored_form(value));
+        }
     }
 
     fn free(&self, id: PageId) -> Result<(), Stop> {
@@ -205,6 +229,7 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
         let stay = pool.enter_to_free()?;
         let patience = Patience::new();
         let page = ExclusivePage::wait(pool, id, &mut || patience.is_left())?;
+        self.tree.note_page(stay.epoch(), page.bytes(), false);
         pool.free(page, stay.epoch());
         Ok(())
     }
@@ -212,6 +237,10 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
 
 impl<P: PagePool, L: Ladder> Drop for BulkLoad<P, L> {
     fn drop(&mut self) {
+        if !self.is_done && self.tree.pool.has_stored_forms() {
+            let staged = self.leaves.values().filter(|value| is_stored_form(value));
+            staged.for_each(|value| self.tree.pool.discard_stored_form(value));
+        }
         for id in std::mem::take(&mut self.written) {
             // A page that cannot be had is left behind, allocated and unreachable: whatever made the
             // load fail has been reported, and there is nobody to report this to.

@@ -9,7 +9,6 @@
 //! vanish, and then `KeyspaceDropped`. Thread-safety: as for [`Tree`].
 
 use super::retry::{Retry, Stop};
-use super::stored::for_each_stored_form;
 use super::{MAX_LEVELS, Tree};
 use crate::error::{ErrorKind, Result};
 use crate::node::{Ladder, Node, NodeMut};
@@ -76,12 +75,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         for page in &path[first..] {
             latched.push(page.upgrade()?);
         }
-        if let Some(leaf) = latched.last()
-            && self.pool.has_stored_forms()
-        {
-            for_each_stored_form::<L>(leaf.bytes(), &mut |value| {
-                self.pool.stored_form_changed(epoch, value, &[]);
-            });
+        if let Some(leaf) = latched.last() {
+            self.note_page(epoch, leaf.bytes(), false);
         }
         let mut latched = latched.into_iter();
         if keeper.is_some()

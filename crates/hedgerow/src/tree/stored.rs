@@ -9,9 +9,10 @@ use super::Tree;
 use super::walk::Go;
 use crate::error::Result;
 use crate::node::{Ladder, plain_leaf};
-use crate::page::{EpochStay, PagePool, header};
+use crate::page::header::{self, PageKind};
+use crate::page::{EpochStay, PagePool};
 use crate::space::extent::is_stored_form;
-use crate::types::{PageId, TreeId};
+use crate::types::{Epoch, PageId, TreeId};
 use crate::wal::Record;
 
 /// The log's record of a put. What is in a stored form says so: recovery has to know before it writes anything.
@@ -51,6 +52,23 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         if is_stored_form(old) || is_stored_form(new) {
             self.pool.stored_form_changed(stay.epoch(), old, new);
         }
+    }
+
+    /// Tells the pool that a page has come, or that it goes, with all values that it has. Under its latch, and within
+    /// the stay; a bulk load's pages come and go whole.
+    pub(super) fn note_page(&self, epoch: Epoch, page: &[u8], comes: bool) {
+        let is_leaf = !matches!(header::kind(page), None | Some(PageKind::Free | PageKind::Inner));
+        if is_leaf && self.pool.has_stored_forms() {
+            for_each_stored_form::<L>(page, &mut |value| {
+                let (old, new) = if comes { (&[][..], value) } else { (value, &[][..]) };
+                self.pool.stored_form_changed(epoch, old, new);
+            });
+        }
+    }
+
+    /// Tells the pool that a page that a bulk load left behind goes; see [`Self::note_page`].
+    pub fn note_leftover(&self, epoch: Epoch, page: &[u8]) {
+        self.note_page(epoch, page, false);
     }
 
     /// Shows every value in a stored form, and its leaf. Pages that cannot be read are passed over.

@@ -1,10 +1,10 @@
-//! What the tests of crashes, faults and bad input share: a model of a store's contents, and scripts of
-//! changes that are made to both.
+//! What the tests of crashes, faults and bad input share: a model of a store's contents, scripts of
+//! changes that are made to both, and what a damaged file may answer.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use hedgerow::storage::{Disk, SimDisk};
 use hedgerow::store::OpenHow;
-use hedgerow::{Database, Options, Result};
+use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -48,6 +48,110 @@ pub fn contents(db: &Database) -> Result<Model> {
         model.insert(name, records);
     }
     Ok(model)
+}
+
+/// A disk with these bytes for a store.
+pub fn disk_with(bytes: &[u8]) -> SimDisk {
+    let disk = SimDisk::new(1);
+    disk.change_state(|state| state.set_contents(path(), bytes)).unwrap();
+    disk
+}
+
+/// Asserts that an error says that the file is damaged, and where.
+pub fn assert_damage(error: &Error, context: &str) {
+    match error.kind() {
+        ErrorKind::Corrupted { page, offset_bytes } => {
+            assert!(page.is_some() || offset_bytes.is_some(), "{context}: where? {error:?}");
+        }
+        ErrorKind::NotAStore | ErrorKind::UpgradeRequired { .. } => {}
+        _ => panic!("{context}: {error:?}"),
+    }
+}
+
+/// Opens a damaged file in every way and reads all of it: each answer is the right one, or damage by name, and a
+/// verification agrees. Tells whether the damage was noticed.
+pub fn read_damaged(options: &Options, bytes: &[u8], model: &Model, context: &str) -> bool {
+    let mut noticed = false;
+    for how in [OpenHow::ReadOnly, OpenHow::Existing] {
+        let context = format!("{context}, {how:?}");
+        let db = match open(options, &disk_with(bytes), how) {
+            Ok(db) => db,
+            Err(error) => {
+                assert_damage(&error, &context);
+                noticed = true;
+                continue;
+            }
+        };
+        let refused = read_all(&db, model, &context);
+        match db.verify(|_| {}) {
+            Ok(report) => {
+                noticed |= !report.is_clean();
+                assert!(
+                    refused == 0 || !report.is_clean(),
+                    "{context}: what cannot be read verifies"
+                );
+            }
+            Err(error) => {
+                noticed = true;
+                assert_damage(&error, &context);
+            }
+        }
+    }
+    noticed
+}
+
+/// Compares a store that may be damaged with what it should have, by iteration and key by key. Tells how many answers
+/// were errors; all others are right, and so is what an iteration had found before its error.
+fn read_all(db: &Database, model: &Model, context: &str) -> u64 {
+    let mut refused = 0;
+    let mut refuse = |error: Error| {
+        assert_damage(&error, context);
+        refused += 1;
+    };
+    match db.keyspaces() {
+        Ok(mut names) => {
+            names.sort();
+            assert!(names.iter().eq(model.keys()), "{context}: the keyspaces are {names:?}");
+        }
+        Err(error) => refuse(error),
+    }
+    for (name, records) in model {
+        let keyspace = match db.open_keyspace(name) {
+            Ok(found) => found.unwrap_or_else(|| panic!("{context}: {name} is missing")),
+            Err(error) => {
+                refuse(error);
+                continue;
+            }
+        };
+        let mut expected = records.iter();
+        let mut is_whole = true;
+        for record in keyspace.iter() {
+            match record {
+                Ok((key, value)) => {
+                    let is_right = expected.next().is_some_and(|record| {
+                        record.0.as_slice() == &key[..] && record.1.as_slice() == &value[..]
+                    });
+                    assert!(is_right, "{context}: a wrong record of {name}");
+                }
+                Err(error) => {
+                    refuse(error);
+                    is_whole = false;
+                }
+            }
+        }
+        assert!(!is_whole || expected.next().is_none(), "{context}: {name} ends too early");
+        // A look-up takes another way to a leaf than a scan.
+        for (key, value) in records.iter().step_by(3) {
+            match keyspace.get(key) {
+                Ok(found) => assert!(
+                    found.as_deref() == Some(value.as_slice()),
+                    "{context}: a wrong value in {name}"
+                ),
+                Err(error) => refuse(error),
+            }
+        }
+    }
+    refused
 }
 
 /// Asserts that a verification finds nothing.
@@ -100,6 +204,21 @@ pub enum Step {
     Checkpoint,
     /// Closes and opens again.
     Reopen,
+}
+
+/// Bytes that tell from which value they are, and from where in it.
+pub fn bytes(dice: &mut Dice, len: usize) -> Vec<u8> {
+    let mut value = Vec::with_capacity(len + 8);
+    while value.len() < len {
+        value.extend_from_slice(&dice.roll().to_le_bytes());
+    }
+    value.truncate(len);
+    value
+}
+
+/// What a key has.
+pub fn get(keyspace: &Keyspace, key: &[u8]) -> Option<Vec<u8>> {
+    keyspace.get(key).unwrap().map(|value| value.into_vec())
 }
 
 pub fn key(n: u64) -> Vec<u8> {

@@ -69,6 +69,11 @@ impl<L: Ladder> LeafBuilder<L> {
         self.staged.last_key()
     }
 
+    /// The values staged.
+    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
+        self.staged.records.values()
+    }
+
     /// Stages a record if it belongs into the same leaf as what is staged; the first one always does. The
     /// key is above the one before; key and value have at most [`max_record_bytes`](crate::node::max_record_bytes).
     #[must_use]
