@@ -6,8 +6,8 @@
 mod common;
 
 use common::{Dice, Model, assert_sound, contents, effort, key, open, path, seed, tiny};
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::storage::{DirectIo, Disk, OpenMode, SimDisk};
+use hedgerow::storage::sim::{CallKind, Fate, Fault};
+use hedgerow::storage::{Disk, SimDisk};
 use hedgerow::store::{OpenHow, log_path};
 use hedgerow::{Database, Durability, ErrorKind, Options, WriteBatch};
 
@@ -191,6 +191,50 @@ fn after_a_crash_at_any_call_the_first_changes_are_there_and_all_durable_ones() 
 }
 
 #[test]
+fn a_kill_and_then_a_power_cut_at_any_call_of_the_opening() {
+    let mut dice = Dice(seed(72));
+    let mut tried = 0;
+    for _ in 0..12 * effort() {
+        let mut session = Session::begin(SimDisk::new(dice.roll()), Model::new());
+        session.disk.record_states(false);
+        for _ in 0..6 {
+            for _ in 0..20 {
+                session.step(&mut dice);
+            }
+            // The process dies, the system lives on: what was written and not synced can be read.
+            let killed = SimDisk::with_state(session.disk.state(), dice.roll());
+            killed.record_states(true);
+            let db = open(&logged(), &killed, OpenHow::ExistingOrNew).unwrap();
+            let found = contents(&db).unwrap();
+            assert_sound(&db, "after a kill");
+            let is_allowed = |found: &Model| {
+                let at = session.history.iter().rposition(|model| model == found);
+                at.is_some_and(|at| at >= session.durable)
+            };
+            assert!(is_allowed(&found), "after a kill");
+            let opened = killed.state();
+            let states = killed.take_states();
+            drop(db);
+            for state in states {
+                let survivor = SimDisk::with_state(state.crash_at_random(dice.roll()), dice.roll());
+                let db = open(&logged(), &survivor, OpenHow::ExistingOrNew).unwrap();
+                assert!(is_allowed(&contents(&db).unwrap()), "after a power cut in the opening");
+                assert_sound(&db, "after a power cut in the opening");
+                tried += 1;
+            }
+            // What an opening has found stays.
+            for _ in 0..3 {
+                let survivor = SimDisk::with_state(opened.crash_at_random(dice.roll()), 1);
+                let db = open(&logged(), &survivor, OpenHow::Existing).unwrap();
+                assert_eq!(contents(&db).unwrap(), found, "after a power cut behind the opening");
+            }
+        }
+    }
+    println!("{tried} power cuts");
+    assert!(tried > 1_000, "{tried}");
+}
+
+#[test]
 fn a_closed_store_has_no_log_and_needs_none() {
     let disk = SimDisk::new(1);
     let db = open(&logged(), &disk, OpenHow::New).unwrap();
@@ -235,56 +279,91 @@ fn what_is_said_to_be_durable_is_so_without_a_checkpoint() {
     again.wait_durable(again.log_position()).unwrap();
 }
 
-#[test]
-fn a_log_that_is_missing_foreign_or_damaged_is_named_and_the_store_is_left_alone() {
-    let make = |seed| {
-        let disk = SimDisk::new(seed);
-        let db = open(&logged(), &disk, OpenHow::New).unwrap();
-        db.keyspace("robins").unwrap().put(b"a", b"b").unwrap();
+/// Changes each of which was durable before the next, over more than one segment of the log, of a process that was
+/// killed while the system lived on; and what is in the log's file.
+fn killed(seed: u64) -> (SimDisk, Model, Vec<u8>) {
+    let disk = SimDisk::new(seed);
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    let keyspace = db.keyspace("robins").unwrap();
+    for n in 0..10 {
+        keyspace.put(&key(n), b"here").unwrap();
         db.sync().unwrap();
-        (disk.crash(seed), contents(&db).unwrap())
-    };
-    let (disk, model) = make(1);
-    let (other, _) = make(2);
-    let log = log_path(path());
-    let read = |disk: &SimDisk| {
-        let file = disk.open(&log, OpenMode::ReadOnly, DirectIo::Never).unwrap();
-        let mut bytes = vec![0; file.len_bytes().unwrap() as usize];
-        file.read_at(0, &mut bytes).unwrap();
-        bytes
-    };
-    let write = |disk: &SimDisk, bytes: &[u8]| {
-        let file = disk.open(&log, OpenMode::ReadWrite, DirectIo::Never).unwrap();
-        file.set_len(bytes.len() as u64).unwrap();
-        file.write_at(0, bytes).unwrap();
-        file.sync_all().unwrap();
-    };
-    let good = read(&disk);
-    let foreign = read(&other);
-    let mut damaged = good.clone();
-    damaged[100] ^= 1;
-    for bytes in [&foreign[..], &damaged, &good[..5000], &good[..100], &[]] {
-        write(&disk, bytes);
-        let refused = open(&logged(), &disk, OpenHow::Existing).map(drop);
-        match refused {
-            Err(error) => {
-                assert!(matches!(error.kind(), ErrorKind::Corrupted { .. }), "{error:?}");
-            }
-            // Behind the header nothing says that anything was durable.
-            Ok(()) => assert_eq!(bytes.len(), 5000),
-        }
-        if bytes.len() == 5000 {
-            break;
-        }
     }
-    let (disk, _) = make(3);
+    let model = contents(&db).unwrap();
+    let state = disk.state();
+    let all = vec![Fate::Keep; state.pending().len()];
+    let disk = SimDisk::with_state(state.crash(&all, None), seed);
+    let log = disk.state().contents(&log_path(path())).unwrap();
+    (disk, model, log)
+}
+
+/// Blocks of the log, which has one before its segments; a segment has one before its six.
+const BLOCK: usize = 4096;
+const SEGMENT: usize = 7 * BLOCK;
+
+/// Puts other bytes in the place of a log. Opening refuses them and writes nothing, and with the log
+/// put back it finds everything. Tells where the damage was said to be.
+fn refused_offset(what: &str, change: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    let (disk, model, good) = killed(1);
+    assert!(good.len() >= BLOCK + 2 * SEGMENT, "what is durable needs two segments");
+    let log = log_path(path());
+    let mut wrong = good.clone();
+    change(&mut wrong);
+    assert!(wrong != good, "{what}");
+    disk.change_state(|state| state.set_contents(&log, &wrong)).unwrap();
+    let store = disk.state().contents(path());
+    let refused = open(&logged(), &disk, OpenHow::Existing).map(drop);
+    let error = refused.expect_err(what);
+    let ErrorKind::Corrupted { offset_bytes: Some(offset), .. } = *error.kind() else {
+        panic!("{what}: {error:?}");
+    };
+    assert!(disk.state().contents(path()) == store, "{what}: the store was written");
+    assert!(disk.state().contents(&log) == Some(wrong), "{what}: the log was written");
+    disk.change_state(|state| state.set_contents(&log, &good)).unwrap();
+    let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
+    assert!(contents(&db).unwrap() == model, "{what}: the log was put back");
+    assert_sound(&db, what);
+    offset
+}
+
+#[test]
+fn a_log_that_is_foreign_or_damaged_is_named_and_the_store_is_left_alone() {
+    let (_, _, foreign) = killed(2);
+    // The header names the store; its checksum covers all of it.
+    let offset = refused_offset("another store's log", |log| log.clone_from(&foreign));
+    assert_eq!(offset, 24);
+    assert_eq!(refused_offset("a damaged header", |log| log[100] ^= 1), 0);
+    // The first block of the first segment, which later ones say was durable.
+    let first = 2 * BLOCK;
+    let offset = refused_offset("a damaged block", |log| log[first + 100] ^= 1);
+    assert_eq!(offset, first as u64);
+    refused_offset("the first segment lost", |log| log[BLOCK..BLOCK + SEGMENT].fill(0));
+}
+
+#[test]
+fn a_log_that_was_cut_off_is_refused_and_the_store_is_left_alone() {
+    // A log begins with two segments, and never has fewer.
+    for len in [0, 100, 5000, BLOCK, BLOCK + SEGMENT, BLOCK + 2 * SEGMENT - 1] {
+        refused_offset(&format!("cut off after {len} bytes"), |log| log.truncate(len));
+    }
+}
+
+#[test]
+fn a_log_that_is_missing_is_named_and_put_back_it_is_replayed() {
+    let (disk, model, good) = killed(3);
+    let log = log_path(path());
     disk.unlink(&log).unwrap();
+    let store = disk.state().contents(path());
     let refused = open(&logged(), &disk, OpenHow::Existing).map(drop).unwrap_err();
     assert_eq!(*refused.kind(), ErrorKind::NotFound);
     assert!(refused.to_string().contains("-log"), "{refused}");
-    let (disk, again) = make(1);
-    assert_eq!(again, model);
-    assert_eq!(contents(&open(&logged(), &disk, OpenHow::Existing).unwrap()).unwrap(), model);
+    assert!(disk.state().contents(path()) == store, "the store was written");
+    assert!(!disk.exists(&log).unwrap(), "nothing takes the place of what is missing");
+    disk.change_state(|state| state.set_contents(&log, &good)).unwrap();
+    let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
+    assert!(db.replayed().records > 10);
+    assert!(contents(&db).unwrap() == model);
+    assert_sound(&db, "with its log put back");
 }
 
 #[test]

@@ -118,7 +118,9 @@ impl Slabs {
         }
         let is_full = |slab: &Slab| slab.pages.len() == slab_pages;
         if let Some(slab) = self.filling.take_if(|slab| is_full(slab)) {
-            self.full.push_back(slab);
+            if !leaves_out("full_slab_unqueued") {
+                self.full.push_back(slab);
+            }
             self.filling = self.empty.pop();
         }
         self.filling.as_mut()

@@ -70,9 +70,16 @@ impl Cursor {
             if !is_stored_form(value) {
                 return Ok(Some(self.cursor.lend(passed)));
             }
-            if let Some(resolved) = self.inner.resolve(&self.tree, key, value)? {
-                self.large = (key.to_vec(), resolved);
-                return Ok(Some((&self.large.0, &self.large.1)));
+            match self.inner.resolve(&self.tree, key, value) {
+                Ok(Some(resolved)) => {
+                    self.large = (key.to_vec(), resolved);
+                    return Ok(Some((&self.large.0, &self.large.1)));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.cursor.fail(&error);
+                    return Err(error);
+                }
             }
             let next = if forward { self.cursor.advance()? } else { self.cursor.go_back()? };
             match next {
@@ -125,7 +132,9 @@ impl Cursor {
         })?;
         match ended {
             ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
-            ControlFlow::Break(with) => with.map(ControlFlow::Break),
+            ControlFlow::Break(with) => {
+                with.inspect_err(|error| self.cursor.fail(error)).map(ControlFlow::Break)
+            }
         }
     }
 

@@ -186,8 +186,15 @@ impl Extent {
         let per_chunk = chunk_bytes(geometry) / geometry.unit_bytes();
         let whole =
             self.runs[..self.runs.len() - 1].iter().all(|run| run.units.is_multiple_of(per_chunk));
-        let inside = |run: &Run| run.unit + u64::from(run.units) <= end;
-        whole && self.runs.iter().all(inside) && units == units_of_value(geometry, self.len_bytes)
+        let end_of = |run: &Run| run.unit.saturating_add(u64::from(run.units));
+        let apart = |at: usize| {
+            let (run, before) = (&self.runs[at], &self.runs[..at]);
+            before.iter().all(|other| end_of(other) <= run.unit || end_of(run) <= other.unit)
+        };
+        whole
+            && self.runs.iter().all(|run| end_of(run) <= end)
+            && (0..self.runs.len()).all(apart)
+            && units == units_of_value(geometry, self.len_bytes)
     }
 
     /// Chunks of the value.

@@ -322,6 +322,9 @@ impl SlotStore {
     ) -> Result<()> {
         let mut state = self.state();
         let mut is_due = false;
+        if let Some(new) = new {
+            state.zones.check_extent(new)?;
+        }
         if let Some(old) = old {
             // One that cannot be in this file has nothing to give back; who tried to read it was told.
             if state.zones.check_extent(old).is_ok() {
@@ -331,7 +334,6 @@ impl SlotStore {
             }
         }
         if let Some(new) = new {
-            state.zones.check_extent(new)?;
             state.zones.extent_entered(new);
             state.deltas.record_extent(epoch, new, 1);
         }

@@ -542,12 +542,15 @@ impl Drop for Unhindered<'_> {
 pub struct PartFile<'s> {
     slots: &'s SlotStore,
     buffer: AlignedBuffer,
+    /// A write has failed, and not for want of room.
+    pub has_failed_to_write: bool,
 }
 
 impl<'s> PartFile<'s> {
     /// Over the file of `slots`.
     pub fn new(slots: &'s SlotStore) -> Result<PartFile<'s>> {
-        Ok(PartFile { slots, buffer: AlignedBuffer::zeroed(PART_BYTES)? })
+        let buffer = AlignedBuffer::zeroed(PART_BYTES)?;
+        Ok(PartFile { slots, buffer, has_failed_to_write: false })
     }
 
     /// Makes sure that the bitmaps around a slot are in memory.
@@ -571,7 +574,9 @@ impl PartIo for PartFile<'_> {
 
     fn write(&mut self, offset_bytes: u64, part: &PartBytes) -> Result<()> {
         self.buffer.copy_from_slice(part);
-        self.slots.file.write_at(offset_bytes, &self.buffer)
+        self.slots.file.write_at(offset_bytes, &self.buffer).inspect_err(|error| {
+            self.has_failed_to_write |= *error.kind() != ErrorKind::DiskFull;
+        })
     }
 
     fn entered(&mut self, slot: Slot) -> Result<()> {

@@ -155,6 +155,12 @@ pub trait Disk: Send + Sync + Debug {
     /// a directory, a pipe, a socket or a device, and `Io` with the system's error for the rest.
     fn open(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<Arc<dyn File>>;
 
+    /// [`Disk::open`], and refuses a symbolic link at the path itself (`NotAStore`): for files that are written to
+    /// without anybody having named them.
+    fn open_here(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<Arc<dyn File>> {
+        self.open(path, mode, direct)
+    }
+
     /// Whether something has that path.
     fn exists(&self, path: &Path) -> Result<bool>;
 

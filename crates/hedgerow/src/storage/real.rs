@@ -67,7 +67,13 @@ impl RealDisk {
         IoEngine::Sync
     }
 
-    fn open_file(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<RealFile> {
+    fn open_file(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        direct: DirectIo,
+        links: Links,
+    ) -> Result<RealFile> {
         let access = match mode {
             OpenMode::ReadOnly => OFlags::RDONLY,
             OpenMode::ReadWrite => OFlags::RDWR,
@@ -75,12 +81,18 @@ impl RealDisk {
         };
         if mode != OpenMode::CreateNew {
             // Opening a device may have effects of its own, so it is not opened to find out.
-            let stat = retry_on_intr(|| rustix::fs::stat(path))
-                .map_err(|errno| failed_on_path("open", path, errno))?;
+            let look = || match links {
+                Links::Follow => rustix::fs::stat(path),
+                Links::Refuse => rustix::fs::lstat(path),
+            };
+            let stat = retry_on_intr(look).map_err(|errno| failed_on_path("open", path, errno))?;
             require_regular(path, FileType::from_raw_mode(stat.st_mode))?;
         }
         // Non-blocking, because opening a pipe that took the file's place meanwhile would wait.
-        let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let mut flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        if links == Links::Refuse {
+            flags |= OFlags::NOFOLLOW;
+        }
         let owner = Mode::RUSR | Mode::WUSR;
         let fd = retry_on_intr(|| rustix::fs::open(path, flags, owner))
             .map_err(|errno| failed_on_path("open", path, errno))?;
@@ -107,6 +119,13 @@ impl RealDisk {
             readers: Arc::clone(&self.readers),
         })
     }
+}
+
+/// What becomes of a symbolic link at a path that is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Links {
+    Follow,
+    Refuse,
 }
 
 fn no_uring(why: &dyn std::fmt::Display) -> Error {
@@ -141,6 +160,7 @@ fn require_regular(path: &Path, file_type: FileType) -> Result<()> {
         FileType::Directory => "a directory",
         FileType::Fifo => "a pipe",
         FileType::Socket => "a socket",
+        FileType::Symlink => "a symbolic link",
         FileType::BlockDevice | FileType::CharacterDevice => "a device",
         _ => "no regular file",
     };
@@ -158,7 +178,11 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<Arc<dyn File>> {
-        Ok(Arc::new(self.open_file(path, mode, direct)?))
+        Ok(Arc::new(self.open_file(path, mode, direct, Links::Follow)?))
+    }
+
+    fn open_here(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(self.open_file(path, mode, direct, Links::Refuse)?))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {

@@ -138,7 +138,9 @@ impl Shared {
         let written = self.write_parts(slots, &cut, &delta).and_then(|map| {
             // No address below the end that the superblock names is given out again, so it must be there.
             let log = self.pool.log().zip(cut.log);
-            log.map_or(Ok(()), |(log, (_, end))| log.wait_durable(end))?;
+            let waited = log.map_or(Ok(()), |(log, (_, end))| log.wait_durable(end));
+            // Why it is not, rather than that nobody knows whether it is.
+            waited.map_err(|error| self.pool.check_poison().err().unwrap_or(error))?;
             self.pool.check_poison()?;
             Ok(map)
         });
@@ -229,33 +231,48 @@ impl Shared {
     /// Step 4: writes the parts of map and zone table that changed.
     fn write_parts(&self, slots: &SlotStore, cut: &Cut, delta: &TakenDelta) -> Result<MapRoot> {
         let mut parts = PartFile::new(slots)?;
-        let (view, ceiling) = {
-            let mut state = slots.state();
-            state.zones.begin_checkpoint(cut.epoch);
-            (state.map_view(), state.zones.ceiling_bytes())
-        };
-        let far = match ceiling {
-            Some(offset_bytes) => view.parts_beyond(offset_bytes, MOVED_PARTS, &mut parts)?,
-            None => Vec::new(),
-        };
-        let changes = delta.changes.iter().map(|(&id, &slot)| Change::Set(id, slot));
-        let changes = changes.chain(far.into_iter().map(Change::Move));
-        let root = map::apply(&view, cut.epoch, changes, &mut parts)?;
-        refer_extents(slots, delta)?;
-        let to_move = slots.state().zones.groups_to_move();
-        for group in to_move {
-            slots.load_group(group)?;
+        let written = write_parts_to(&mut parts, slots, cut, delta);
+        if parts.has_failed_to_write
+            && let Err(error) = &written
+        {
+            self.pool.set_poisoned(error);
         }
-        let count = slots.state().zones.plan_table();
-        let offsets = slots.allocate(count, PART_BYTES as u64)?;
-        slots.state().zones.place_table(&offsets);
-        let mut bytes = part::new_bytes();
-        loop {
-            let offset = slots.state().zones.next_table_part(&mut bytes);
-            match offset {
-                Some(offset) => parts.write(offset, &bytes)?,
-                None => return Ok(root),
-            }
+        written
+    }
+}
+
+fn write_parts_to(
+    parts: &mut PartFile<'_>,
+    slots: &SlotStore,
+    cut: &Cut,
+    delta: &TakenDelta,
+) -> Result<MapRoot> {
+    let (view, ceiling) = {
+        let mut state = slots.state();
+        state.zones.begin_checkpoint(cut.epoch);
+        (state.map_view(), state.zones.ceiling_bytes())
+    };
+    let far = match ceiling {
+        Some(offset_bytes) => view.parts_beyond(offset_bytes, MOVED_PARTS, parts)?,
+        None => Vec::new(),
+    };
+    let changes = delta.changes.iter().map(|(&id, &slot)| Change::Set(id, slot));
+    let changes = changes.chain(far.into_iter().map(Change::Move));
+    let root = map::apply(&view, cut.epoch, changes, parts)?;
+    refer_extents(slots, delta)?;
+    let to_move = slots.state().zones.groups_to_move();
+    for group in to_move {
+        slots.load_group(group)?;
+    }
+    let count = slots.state().zones.plan_table();
+    let offsets = slots.allocate(count, PART_BYTES as u64)?;
+    slots.state().zones.place_table(&offsets);
+    let mut bytes = part::new_bytes();
+    loop {
+        let offset = slots.state().zones.next_table_part(&mut bytes);
+        match offset {
+            Some(offset) => parts.write(offset, &bytes)?,
+            None => return Ok(root),
         }
     }
 }

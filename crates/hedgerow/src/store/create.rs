@@ -6,8 +6,8 @@
 //! temporary name is changed only by who holds the lock of the file that it names*. A lock says nothing
 //! about a name, so whoever has got one looks whether the name still names that file.
 //!
-//! An empty file at the path is replaced likewise, under its lock; where that cannot be done (a directory
-//! that may not be written, a file that is a mount point) the store is made in it, and then a crash
+//! An empty file at the path is replaced likewise, under its lock; where that cannot be done (a file that is a mount
+//! point; without a log, a directory that may not be written) the store is made in it, and then a crash
 //! in the middle leaves a file that is no store. Backups and repaired stores come to be likewise.
 //! No state; any number of threads and processes.
 
@@ -74,6 +74,15 @@ pub(super) fn in_place_of(
         make(disk, &file, &path, &[&*temporary], fill, || replace(&temporary))
     });
     match made {
+        // Its log could not be made either.
+        Err(error) if options.log && is_denied(&error) => {
+            let what = format!(
+                "cannot create {}: its directory cannot be written, and a log needs that",
+                path.display()
+            );
+            let Some(code) = error.os_error() else { return Err(error) };
+            Err(Error::io(what, io::Error::from_raw_os_error(code)))
+        }
         Err(error) if is_forbidden(&error) && still_empty()? => {
             Store::create_in(options, empty).map(Some)
         }
@@ -149,6 +158,12 @@ fn make<T>(
         }
     }
     made
+}
+
+/// Whether an error says that the directory cannot be written.
+fn is_denied(error: &Error) -> bool {
+    let kind = error.os_error().map(|code| io::Error::from_raw_os_error(code).kind());
+    matches!(kind, Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
 }
 
 /// Whether an error says that a file cannot be replaced where it is, though it may be written.

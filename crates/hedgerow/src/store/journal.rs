@@ -10,11 +10,15 @@
 //! - So a crash finds one of: a superblock and the log that it needs; or a superblock that needs none, and
 //!   whatever lies beside it. That is replaced only if it is this store's.
 //! - A new log is made under a name of its own, `birds.hrow-log-new`, out of the old one's file if there is one:
-//!   on a full disk there may be no room for another. Whatever has that name is ours.
+//!   on a full disk there may be no room for another. Whatever file has that name is ours: after a
+//!   crash there may be anything in it. Links are refused, and left alone.
+//! - A store that needs no log, beside one that came after it and has changes: the file is an older copy. It is not
+//!   opened, and the log stays.
 //!
 //! What is in it is replayed by `replay.rs`. A crash during that changes nothing about the next.
 //! One caller at a time, before the store is used and after it has stopped.
 
+use super::preload::Pages;
 use super::{Shared, StoreOptions};
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
@@ -24,7 +28,9 @@ use crate::store::superblock::Superblock;
 use crate::types::Lsn;
 use crate::wal::block::{BLOCK_BYTES, block_of, start_of};
 use crate::wal::log::PREPARED_SEGMENTS;
-use crate::wal::{FileHeader, Log, LogIdentity, LogOptions, SegmentSize, read_header};
+use crate::wal::{
+    FileHeader, Growth, Log, LogIdentity, LogOptions, SegmentSize, has_blocks, read_header,
+};
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, thread};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,7 +64,8 @@ impl Journal {
     /// Opened in `mode`.
     ///
     /// Errors: `NotFound` if the log is missing; `Corrupted` if it is another store's, an earlier one's, or
-    /// damaged; `Io`.
+    /// damaged; `AlreadyExists` if none is needed and there is a later one, with changes; `NotAStore` if a link or no file
+    /// has its name; `Io`.
     pub(super) fn find(
         options: &StoreOptions,
         disk: &dyn Disk,
@@ -66,11 +73,12 @@ impl Journal {
         superblock: &Superblock,
         mode: OpenMode,
     ) -> Result<Option<(Arc<dyn File>, FileHeader)>> {
+        let log_path = log_path(path);
         if !superblock.needs_log {
+            check_not_newer(disk, &log_path, superblock)?;
             return Ok(None);
         }
-        let log_path = log_path(path);
-        let file = match disk.open(&log_path, mode, options.direct()) {
+        let file = match disk.open_here(&log_path, mode, options.direct()) {
             Err(error) if *error.kind() == ErrorKind::NotFound => {
                 let what = format!(
                     "the store was not closed, and its log {} is missing: changes since the last \
@@ -146,9 +154,9 @@ impl Journal {
         header: &FileHeader,
         shared: &Arc<Shared>,
     ) -> Result<Log> {
-        let file = match disk.open(path, OpenMode::ReadWrite, options.direct()) {
+        let file = match disk.open_here(path, OpenMode::ReadWrite, options.direct()) {
             Err(error) if *error.kind() == ErrorKind::NotFound => {
-                disk.open(path, OpenMode::CreateNew, options.direct())?
+                disk.open_here(path, OpenMode::CreateNew, options.direct())?
             }
             other => other?,
         };
@@ -186,7 +194,7 @@ impl Journal {
                         pool.set_poisoned(error);
                     }
                 }),
-                on_growth: Box::new(move |log_bytes| due.look(log_bytes)),
+                on_growth: Box::new(move |growth| due.look(growth)),
             },
             file,
         )?;
@@ -225,30 +233,26 @@ struct CheckpointDue {
     target: Duration,
 }
 
-/// What a replay gets through in a second of one thread: records are put as fast as writers put them, and their
-/// pages are read many at a time. Rather less than measured, so that openings are rather faster than asked.
-const REPLAYED_BYTES_PER_SECOND: f64 = 48e6;
-const REPLAYED_PAGES_PER_SECOND: f64 = 25e3;
-
 impl CheckpointDue {
-    /// Asks for a checkpoint if it is due. It is asked for at half of what is allowed, since what is appended while
-    /// it runs will have to be replayed, too.
-    fn look(&self, log_bytes: u64) {
-        let (Some(slots), Some(pool)) = (&self.slots, self.pool.upgrade()) else { return };
-        let pages = pool.dirty_pages() as u64 + slots.images_for_next();
-        let replay = replay_estimate(log_bytes, pages);
-        if log_bytes > self.log_limit_bytes / 2 || replay > self.target / 2 {
+    /// Asks for a checkpoint if it is due: at half of what is allowed, since what is appended while it runs will have to
+    /// be replayed, too. Tells how far opening now would take longer than three quarters of its time: zero from there
+    /// on down, one if it took all of it.
+    fn look(&self, growth: Growth) -> f64 {
+        let (Some(slots), Some(pool)) = (&self.slots, self.pool.upgrade()) else { return 0.0 };
+        let pages = Pages::of(&pool);
+        let dirty = pool.dirty_pages() as u64;
+        let fresh = pages.replay(growth.fresh_bytes, dirty + slots.images_for_next());
+        if growth.fresh_bytes > self.log_limit_bytes / 2 || fresh > self.target / 2 {
             slots.request_unless_running();
         }
+        let now = pages.replay(growth.kept_bytes, dirty + slots.images_since_checkpoint());
+        let part = now.as_secs_f64() / self.target.as_secs_f64().max(1e-3);
+        ((part - BEGIN_TO_SLOW_DOWN) / (1.0 - BEGIN_TO_SLOW_DOWN)).max(0.0)
     }
 }
 
-/// How long so much of a log takes to replay, whose changes have made so many pages dirty.
-fn replay_estimate(log_bytes: u64, pages: u64) -> Duration {
-    let seconds =
-        log_bytes as f64 / REPLAYED_BYTES_PER_SECOND + pages as f64 / REPLAYED_PAGES_PER_SECOND;
-    Duration::from_secs_f64(seconds)
-}
+/// From which part of the recovery target on changes are slowed down.
+const BEGIN_TO_SLOW_DOWN: f64 = 0.75;
 
 fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
     disk.unlink(path)?;
@@ -257,12 +261,9 @@ fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
 
 /// Makes way for a new log: what is left of this store's old one becomes the file of the new.
 fn make_way(disk: &dyn Disk, path: &Path, new: &Path, superblock: &Superblock) -> Result<()> {
-    let old = match disk.open(path, OpenMode::ReadOnly, DirectIo::Never) {
-        Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
+    let Some(old) = open_if_there(disk, path)? else { return Ok(()) };
     let is_ours = old.len_bytes()? == 0
-        || read_header(&*old).is_ok_and(|header| header.identity.store_id == superblock.store_id);
+        || header_of(&*old)?.is_some_and(|header| header.identity.store_id == superblock.store_id);
     if !is_ours {
         let what = format!(
             "{} is in the way of the store's log, and is not this store's: move it away",
@@ -272,6 +273,44 @@ fn make_way(disk: &dyn Disk, path: &Path, new: &Path, superblock: &Superblock) -
     }
     drop(old);
     disk.rename(path, new)
+}
+
+/// Whether beside a store that needs no log there is one that came after it: then the file is an older copy of the
+/// store, and what is in the log would be lost.
+///
+/// Errors: `AlreadyExists`; `NotAStore`; `Io`.
+fn check_not_newer(disk: &dyn Disk, path: &Path, superblock: &Superblock) -> Result<()> {
+    let Some(log) = open_if_there(disk, path)? else { return Ok(()) };
+    let Some(header) = header_of(&*log)? else { return Ok(()) };
+    let LogIdentity { store_id, incarnation } = header.identity;
+    let next = superblock.log_incarnation + 1;
+    // A crash while a log is begun leaves the next one, with nothing in it.
+    let is_newer = store_id == superblock.store_id
+        && (incarnation > next || incarnation == next && has_blocks(&*log, &header)?);
+    if !is_newer {
+        return Ok(());
+    }
+    let what = format!(
+        "{} has changes that were made after the store had been closed as it is: it belongs to a later copy of the \
+         store's file. Put that one back, or move the log away",
+        path.display()
+    );
+    Err(Error::new(ErrorKind::AlreadyExists, what))
+}
+
+/// What the first block of a log says; `None`: it is none.
+fn header_of(file: &dyn File) -> Result<Option<FileHeader>> {
+    match read_header(file) {
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+fn open_if_there(disk: &dyn Disk, path: &Path) -> Result<Option<Arc<dyn File>>> {
+    match disk.open_here(path, OpenMode::ReadOnly, DirectIo::Never) {
+        Err(error) if *error.kind() == ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 #[cfg(test)]

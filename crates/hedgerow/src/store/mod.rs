@@ -25,6 +25,7 @@ mod large_move;
 mod named;
 mod open;
 mod pin;
+mod preload;
 mod reclaim;
 mod repair;
 mod repair_report;

@@ -26,6 +26,8 @@ use std::collections::BTreeMap;
 pub(super) struct Named {
     runs: Vec<Run>,
     reading: Option<Reading>,
+    /// Changes that will be made, about.
+    pub(super) changes: u64,
 }
 
 /// What changes of a batch name that were not made before the cut, with their numbers.
@@ -42,12 +44,16 @@ impl Shared {
     ///
     /// Errors: `Corrupted` if the log is damaged where it was durable, or names what cannot be in this file.
     pub(super) fn hold_named(&self, file: &dyn File, header: &FileHeader) -> Result<Named> {
-        let Some(slots) = &self.slots else { return Ok(Named { runs: Vec::new(), reading: None }) };
+        let Some(slots) = &self.slots else {
+            return Ok(Named { runs: Vec::new(), reading: None, changes: 0 });
+        };
         let (from, cut) = self.replay_from();
         let mut runs = Vec::new();
+        let mut count = 0;
         let mut batches: BTreeMap<BatchId, OfBatch> = BTreeMap::new();
         scan(file, header, &from, &mut |record, place| {
             let at = place.start;
+            count += u64::from(at >= cut);
             match record {
                 Record::Batch { batch, changes, records } => {
                     let of_batch = batches.entry(batch).or_default();
@@ -76,7 +82,7 @@ impl Shared {
             }
         }
         // Nothing that the replay supersedes is free before its end: a crash during it replays once more.
-        Ok(Named { runs, reading: Some(slots.read_extents(Epoch(0))) })
+        Ok(Named { runs, reading: Some(slots.read_extents(Epoch(0))), changes: count })
     }
 
     /// Ends what [`Self::hold_named`] began, after the checkpoint that needs no log.

@@ -79,6 +79,8 @@ pub const DEFAULT_PAGE_BYTES: usize = 4096;
 /// Checkpoints are not due before so much was changed, unless asked for.
 const MIN_CHECKPOINT_BYTES: u64 = 16 << 20;
 
+/// Threads that read a store which a replay needs most of.
+const PRELOAD_THREADS: usize = 4;
 /// Looks at a path that others are creating or removing stores at.
 const ATTEMPTS: usize = 3;
 
@@ -182,19 +184,25 @@ impl Store {
             None => None,
         };
         if !shared.read_only {
+            // They give space back, and take what they need for that from where recovery takes it.
+            shared.pool.set_replaying(true);
             shared.catalogue.finish_drops()?;
             shared.finish_loads()?;
+            shared.pool.set_replaying(false);
         }
         if let Some((file, header)) = found {
+            let changes = named.as_ref().map_or(0, |named| named.changes);
+            let threads = if options.background { PRELOAD_THREADS } else { 1 };
+            let is_loaded = shared.preload(changes, threads)?;
             let replayed = if shared.read_only {
                 // Into memory: nothing is written, so the next opening finds what this one has found.
-                shared.pool.change_in_memory(|| shared.replay(&*file, &header))?
+                shared.pool.change_in_memory(|| shared.replay(&*file, &header, is_loaded))?
             } else {
                 // What a killed process has written without a sync can be read, and be gone after the next
                 // crash; a checkpoint of the background may have some of it by then.
                 file.sync_data()?;
                 shared.pool.set_replaying(true);
-                let replayed = shared.replay(&*file, &header).and_then(|replayed| {
+                let replayed = shared.replay(&*file, &header, is_loaded).and_then(|replayed| {
                     shared.pool.set_replaying(false);
                     // From here on the old log is not needed.
                     shared.settle().map(|()| replayed)

@@ -45,16 +45,23 @@ impl Shared {
         (ScanFrom { replay_start, log_end, checkpoint }, log_end)
     }
 
-    /// Applies what the log has beyond the newest checkpoint. The caller takes a checkpoint afterwards.
+    /// Applies what the log has beyond the newest checkpoint. The caller takes a checkpoint afterwards. `is_loaded`: all
+    /// pages are in memory.
     ///
     /// Errors: `Corrupted` if the log is damaged where it was durable; those of changes.
-    pub(super) fn replay(&self, file: &dyn File, header: &FileHeader) -> Result<Replayed> {
+    pub(super) fn replay(
+        &self,
+        file: &dyn File,
+        header: &FileHeader,
+        is_loaded: bool,
+    ) -> Result<Replayed> {
         let (from, cut) = self.replay_from();
         let trees = self.catalogue.trees()?.into_iter();
         // Those that are being dropped have lost pages already.
         let trees = trees.filter(|(_, _, is_dropping)| !is_dropping);
         let trees = trees.map(|(_, tree, _)| (tree.id(), tree)).collect();
         let mut replay = Replay::new(&self.catalogue, trees, cut);
+        replay.group.is_loaded = is_loaded;
         let ScanEnd { end, .. } =
             scan(file, header, &from, &mut |record, place| replay.take(&record, place.start))?;
         replay.finish(end)?;
@@ -315,6 +322,8 @@ struct Group {
     /// Keys and values.
     bytes: Vec<u8>,
     waiting: Vec<Waiting>,
+    /// The leaves are in memory.
+    is_loaded: bool,
 }
 
 struct Waiting {
@@ -350,7 +359,7 @@ impl Group {
         trees: &BTreeMap<TreeId, PoolTree>,
         keyspaces: &dyn Keyspaces,
     ) -> Result<u64> {
-        let Group { bytes, waiting } = self;
+        let Group { bytes, waiting, is_loaded } = self;
         let mut count = 0;
         // Stable: changes of one key stay in their order.
         waiting
@@ -359,7 +368,9 @@ impl Group {
             // A tree that is not there was dropped later on.
             let Some(tree) = trees.get(&of_tree[0].tree) else { continue };
             let keys: Vec<&[u8]> = of_tree.iter().map(|one| &bytes[one.key.clone()]).collect();
-            tree.get_many(&keys)?;
+            if !*is_loaded {
+                tree.get_many(&keys)?;
+            }
             for (one, key) in of_tree.iter().zip(keys) {
                 let made = match one.value.as_ref().map(|value| &bytes[value.clone()]) {
                     Some(value) if is_stored_form(value) => {

@@ -9,7 +9,9 @@
 //! refers to, *sync*, first block of the pair that does not hold the newest checkpoint, *sync*,
 //! second block. The second is synced with whatever comes next, at close at once. So a crash tears
 //! one block of a pair at most, and when both blocks of a pair are bad, that is damage: which
-//! checkpoint was there nobody knows, so opening says so, rather than going back by one in silence.
+//! checkpoint was there nobody knows, so opening says so, rather than going back by one in silence. Zeros are bad
+//! where something was written before: in the first block of a pair whose second is not zero, and in pair 0, which
+//! comes first, if pair 1 is not zero. (Zeros in all of pair 1 are what a store with one checkpoint has.)
 //! A bad block next to a good one is repaired ([`Chosen::repair`]).
 //!
 //! **Other versions.** Magic, checksum, version and the three sets of feature flags keep their place
@@ -337,6 +339,10 @@ pub fn choose(blocks: [Option<&SuperblockBytes>; 4]) -> Result<Chosen> {
     }
     let mut best: Option<(usize, &Superblock)> = None;
     let mut damaged = Vec::new();
+    // The first block of a pair is there before the second is written, and pair 0 before pair 1.
+    let is_there = |at: usize| !matches!(found[at], Found::Absent);
+    let follows = |at: usize| at < 2 && is_there(at + 2);
+    let was_there = |at: usize| follows(at) || matches!(at, 0 | 2) && (is_there(1) || is_there(3));
     for (at, block) in found.iter().enumerate() {
         match block {
             Found::Good(superblock) => {
@@ -346,6 +352,7 @@ pub fn choose(blocks: [Option<&SuperblockBytes>; 4]) -> Result<Chosen> {
                 }
             }
             Found::Damaged(_) | Found::Foreign => damaged.push(POSITIONS[at]),
+            Found::Absent if was_there(at) => damaged.push(POSITIONS[at]),
             Found::Absent | Found::Newer(_) => {}
         }
     }

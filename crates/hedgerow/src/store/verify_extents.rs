@@ -6,7 +6,7 @@
 use super::Shared;
 use super::large::ExtentReader;
 use super::verify::{BitSet, VerifyReport, occupy};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Extent, Stored, read_stored};
 use crate::space::slot_store::SlotStore;
 use crate::types::PageId;
@@ -26,8 +26,11 @@ impl Shared {
         if !slots.has_stored_forms() {
             return Ok(());
         }
-        // What could not be read is a finding of earlier passes.
-        let Ok(trees) = self.catalogue.trees() else { return Ok(()) };
+        let trees = match self.catalogue.trees() {
+            // What is damaged is a finding of earlier passes.
+            Err(error) if is_damage(&error) => return Ok(()),
+            other => other?,
+        };
         for (name, tree, _) in trees {
             let before = report.findings.len();
             let mut found: Vec<(PageId, Option<Extent>)> = Vec::new();
@@ -36,9 +39,10 @@ impl Shared {
                 Stored::Damaged => found.push((page, None)),
                 Stored::Plain(_) => {}
             });
-            // Pass 3 has said so.
-            if walked.is_err() {
-                continue;
+            match walked {
+                // Pass 3 has said so.
+                Err(error) if is_damage(&error) => continue,
+                other => other?,
             }
             for (page, extent) in found {
                 match extent {
@@ -85,4 +89,9 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+fn is_damage(error: &Error) -> bool {
+    use ErrorKind::{Corrupted, KeyspaceDropped, NotFound};
+    matches!(error.kind(), Corrupted { .. } | KeyspaceDropped | NotFound)
 }

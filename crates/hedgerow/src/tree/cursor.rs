@@ -223,6 +223,13 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         (&self.key[..end], value)
     }
 
+    /// Every further call returns this error: what the record stands for that was lent last cannot be had.
+    pub fn fail(&mut self, error: &Error) {
+        self.error = Some(error.duplicate());
+        // Nothing of the leaf is returned any more, in either direction.
+        (self.first, self.gap, self.end) = (0, 0, 0);
+    }
+
     /// Loads the leaf that comes next in a direction. `false` if there is none.
     #[inline(never)]
     pub(super) fn step(&mut self, forward: bool) -> Result<bool> {
@@ -236,11 +243,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             Place::Leaf => self.step_leaf(forward),
             _ => self.step_to_place().map(|()| true),
         };
-        stepped.inspect_err(|error| {
-            self.error = Some(error.duplicate());
-            // Nothing of the leaf is returned any more, in either direction.
-            (self.first, self.gap, self.end) = (0, 0, 0);
-        })
+        stepped.inspect_err(|error| self.fail(error))
     }
 
     /// Loads the leaf of the place that the cursor was sent to.

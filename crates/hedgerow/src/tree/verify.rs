@@ -7,7 +7,7 @@
 
 use super::Tree;
 use super::walk::{Go, Visit};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Defect, Ladder};
 use crate::page::PagePool;
 use crate::page::header;
@@ -110,7 +110,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 if sound { Go::Down } else { Go::Past }
             },
             &mut |id: PageId, error: Error| {
-                if id == self.root {
+                let is_damage =
+                    matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::NotFound);
+                if id == self.root || !is_damage {
                     return Err(error);
                 }
                 (report.borrow_mut())(id, &[TreeDefect::Unreadable(error.to_string())]);

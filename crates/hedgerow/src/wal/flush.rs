@@ -21,6 +21,9 @@ impl Log {
     pub(super) fn flush_and_hand_over(&self, sync: bool) {
         let outcome = self.write_blocks().and_then(|()| if sync { self.sync() } else { Ok(()) });
         if let Err(error) = outcome {
+            if leaves_out("failed_after_flushing") {
+                self.state.lock().flushing = false;
+            }
             // The role goes with it: who flushes next would ask a disk that has forgotten what it lost.
             self.fail(error);
             let mut state = self.state.lock();
@@ -52,7 +55,9 @@ impl Log {
         self.room.notify_all();
         let woken = state.waiters.take_all();
         drop(state);
-        woken.wake();
+        if !leaves_out("failure_without_waking") {
+            woken.wake();
+        }
     }
 
     /// Writes everything that was appended before. The flusher alone.
@@ -131,8 +136,7 @@ impl Log {
         // When the oldest bytes that are not durable were first seen.
         let mut since: Option<Moment> = None;
         loop {
-            self.pace();
-            (self.on_growth)(self.growth());
+            self.pace((self.on_growth)(self.growth()));
             // Outside of the lock, which writers take with a leaf latched: this may wait for a write.
             let wants_segment = self.wants_segment();
             let wants_ahead = !wants_segment && self.wants_ahead();
@@ -183,7 +187,8 @@ impl Log {
     /// What the log's thread does for who needs room, where there is no such thread.
     pub(super) fn make_room(&self) {
         self.widen();
-        if self.wants_segment() {
+        // If there is no room for one, a flush may do.
+        if self.wants_segment() && self.state.lock().no_room.is_none() {
             self.prepare_segment();
             return;
         }

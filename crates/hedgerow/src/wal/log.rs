@@ -58,7 +58,7 @@ pub struct LogOptions {
     pub threaded: bool,
     /// Called by the log's thread, now and then while changes are made, with the bytes that the log holds since the
     /// last checkpoint: asks for one when it is due.
-    pub on_growth: Box<dyn Fn(u64) + Send + Sync>,
+    pub on_growth: Box<dyn Fn(Growth) -> f64 + Send + Sync>,
 }
 
 /// How room in the log is had.
@@ -81,7 +81,7 @@ pub struct Log {
     threaded: bool,
     pub(super) on_failure: Box<dyn Fn(&Error) + Send + Sync>,
     pub(super) before_write: Box<dyn Fn() -> Result<()> + Send + Sync>,
-    pub(super) on_growth: Box<dyn Fn(u64) + Send + Sync>,
+    pub(super) on_growth: Box<dyn Fn(Growth) -> f64 + Send + Sync>,
     /// Below this block everything was handed to the disk.
     pub(super) written: AtomicU64,
     /// Below this address everything is durable.
@@ -112,6 +112,15 @@ pub struct Log {
     pub(super) work: Condvar,
     /// For writers that wait for room.
     pub(super) room: Condvar,
+}
+
+/// How much log there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Growth {
+    /// Bytes that a checkpoint would make superfluous: what the last one has not.
+    pub fresh_bytes: u64,
+    /// Bytes that opening would read.
+    pub kept_bytes: u64,
 }
 
 /// What is decided under the lock.
@@ -208,12 +217,13 @@ impl Log {
     }
 
     /// Works out how long changes wait: not at all while the log is less than half full, and ever longer from there
-    /// on, so that the checkpoint that is to make room keeps up before nobody can go on.
-    pub(super) fn pace(&self) {
+    /// on, so that the checkpoint that is to make room keeps up before nobody can go on. `pressure` is what
+    /// `on_growth` has said: from zero on longer and longer for that reason, too.
+    pub(super) fn pace(&self, pressure: f64) {
         let (used, limit) = self.fill();
         let over = used.saturating_sub(limit / 2) as f64 / (limit / 2).max(1) as f64;
-        let delay_ns = (over * over * LONGEST_DELAY_NS as f64) as u64;
-        self.delay_ns.store(delay_ns.min(LONGEST_DELAY_NS), Relaxed);
+        let over = over.min(1.0).max(pressure.min(MOST_PRESSURE));
+        self.delay_ns.store((over * over * LONGEST_DELAY_NS as f64) as u64, Relaxed);
     }
 
     /// Waits for `delay_ns`, on the average of all changes: no sleep is as short as that, so whoever makes it enough
@@ -237,6 +247,8 @@ impl Log {
     fn wait_for_room(&self, len: u64, how: Promised) -> Result<()> {
         assert!(len <= self.ring.max_record_bytes(), "a record is far smaller than the ring");
         let mut state = self.state.lock();
+        // Somebody may have made room on the disk since it was tried last.
+        state.no_room = None;
         let since = Moment::now();
         loop {
             if let Some(error) = &state.failed {
@@ -248,7 +260,10 @@ impl Log {
             if self.try_promise(len, how) {
                 return Ok(());
             }
-            if let Some(error) = state.no_room.take() {
+            // Who only waits for a flush, or has places already, is not concerned.
+            let wants_places = how == Promised::Freely
+                && self.ring.has_blocks_for(len, self.written.load(Acquire));
+            if wants_places && let Some(error) = state.no_room.take() {
                 return Err(error);
             }
             if since.elapsed() > LONGEST_WAIT {
@@ -348,7 +363,7 @@ impl Log {
                 return Ok(());
             }
             let mut state = self.state.lock();
-            if self.durable() >= lsn {
+            if self.durable() >= lsn && !leaves_out("durable_without_second_look") {
                 return Ok(());
             }
             if let Some(error) = &state.failed {
@@ -396,12 +411,13 @@ impl Log {
         Poll::Pending
     }
 
-    /// Bytes of log that a checkpoint would make superfluous, for whoever decides when one is due: what the last one does
-    /// not have; and all that is kept, which a batch may have pinned that has ended since, before it fills the log.
-    pub(super) fn growth(&self) -> u64 {
-        let (kept, limit) = self.fill();
-        let fresh = self.tail().0.saturating_sub(self.cut.load(Relaxed));
-        if kept > limit / 4 * 3 { kept } else { fresh }
+    /// For whoever decides when a checkpoint is due. A batch may have pinned what is kept that has ended since: before
+    /// it fills the log it counts as fresh.
+    pub(super) fn growth(&self) -> Growth {
+        let (kept_bytes, limit) = self.fill();
+        let fresh_bytes = self.tail().0.saturating_sub(self.cut.load(Relaxed));
+        let is_filling = kept_bytes > limit / 4 * 3;
+        Growth { fresh_bytes: if is_filling { kept_bytes } else { fresh_bytes }, kept_bytes }
     }
 
     /// A checkpoint is durable that holds everything below `cut`. A batch that is not finished may need the log from
@@ -410,7 +426,7 @@ impl Log {
         self.checkpoint.store(checkpoint.0, Relaxed);
         self.cut.store(cut.0, Relaxed);
         self.replay_start.store(replay_start.0, Relaxed);
-        self.pace();
+        self.pace(0.0);
         let mut places = self.places.lock();
         places.forget_below(self.segment.segment_of(block_of(replay_start)));
         self.cannot_prepare_ahead.store(false, Relaxed);
@@ -441,7 +457,11 @@ impl Log {
         // Each record that was promised room may be followed by a flush, which skips the rest of a block.
         let prepared = start_of(prepared - self.spare_blocks());
         let bound = Lsn(self.replay_start.load(Relaxed).saturating_add(self.limit_bytes));
-        let unreserved = Lsn(prepared.0.saturating_sub(self.reserved.load(Acquire)));
+        let kept = match leaves_out("reserved_not_counted") {
+            true => 0,
+            false => self.reserved.load(Acquire),
+        };
+        let unreserved = Lsn(prepared.0.saturating_sub(kept));
         // Flushes skip the more, the longer a batch takes: half of what is kept for that.
         let reserved = Lsn(prepared.0 + start_of(self.spare_blocks() / 2).0);
         self.ring.set_limits(written, unreserved.min(bound), reserved);
@@ -493,6 +513,8 @@ impl Log {
 
 /// How long a change waits when the log is full but for nothing: ten thousand a second and thread.
 const LONGEST_DELAY_NS: u64 = 100_000;
+/// How far above its allowance what `on_growth` looks at counts: four times that long.
+const MOST_PRESSURE: f64 = 2.0;
 /// As short a sleep as the system is good for.
 const SLEEP_NS: u64 = 100_000;
 /// How long a writer waits for room in the log.

@@ -26,8 +26,8 @@ mod tests;
 mod waiters;
 
 pub use block::{FileHeader, LogIdentity, SegmentSize};
-pub use log::{Log, LogOptions, Promised};
+pub use log::{Growth, Log, LogOptions, Promised};
 pub use record::{BatchId, Decoded, MADE_BYTES, RECORD_HEADER_BYTES, Record};
 pub use reserve::Reservation;
 pub use ring::Appended;
-pub use scan::{ScanEnd, ScanFrom, read_header, scan};
+pub use scan::{ScanEnd, ScanFrom, has_blocks, read_header, scan};

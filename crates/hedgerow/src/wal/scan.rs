@@ -14,6 +14,7 @@ use super::block::{
     self, BLOCK_BYTES, BlockBytes, FileHeader, HEADER_BYTES, PAYLOAD_BYTES, block_of,
     named_segment, start_of,
 };
+use super::log::PREPARED_SEGMENTS;
 use super::record::{Decoded, Record};
 use super::ring::Appended;
 use crate::error::{Error, Result};
@@ -67,6 +68,12 @@ pub fn scan(
 ) -> Result<ScanEnd> {
     let mut blocks = Blocks::open(file, header)?;
     let mut number = block_of(from.replay_start);
+    // It may not have been needed yet; then what the places had before is older.
+    let first = header.segment.segment_of(number);
+    if blocks.places.keys().next().is_none_or(|oldest| *oldest > first) {
+        let what = format!("the log's segment {first} is missing, in which replay begins");
+        return Err(Error::corrupted_at(BLOCK_BYTES as u64, what));
+    }
     // Bytes of the record that is being put together, and where it begins.
     let mut carry: Vec<u8> = Vec::new();
     let mut at = from.replay_start;
@@ -116,7 +123,27 @@ pub fn scan(
         );
         return Err(Error::corrupted_at(blocks.offset_bytes(number).unwrap_or(0), what));
     }
+    // It had these before any superblock named it. (Of longer files nobody knows how long they were.)
+    let len = file.len_bytes()?;
+    if len < header.segment.place_offset_bytes(PREPARED_SEGMENTS) {
+        return Err(Error::corrupted_at(len, "the log is cut short"));
+    }
     Ok(ScanEnd { end: at, records })
+}
+
+/// Whether anything was written to the log that `header` begins.
+///
+/// Errors: `Io`.
+pub fn has_blocks(file: &dyn File, header: &FileHeader) -> Result<bool> {
+    let size = header.segment;
+    let whole = file.len_bytes()?.saturating_sub(BLOCK_BYTES as u64) / size.file_bytes();
+    let mut bytes = [0; BLOCK_BYTES];
+    for place in 0..u32::try_from(whole).unwrap_or(u32::MAX) {
+        if segment_by_blocks(file, header, place, &mut bytes)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The segment at a place whose name cannot be read, by the newest block there that says what it is; `None` if

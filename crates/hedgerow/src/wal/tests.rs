@@ -48,7 +48,7 @@ fn begin_with(
         on_failure,
         before_write: Box::new(|| Ok(())),
         threaded,
-        on_growth: Box::new(|_| {}),
+        on_growth: Box::new(|_| 0.0),
     };
     let log = Log::begin(options, file).unwrap();
     log.file().sync_all().unwrap();

@@ -7,7 +7,8 @@ fn a_file_that_refuses_a_direct_call_goes_through_the_page_cache_from_then_on() 
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("f");
     let disk = RealDisk::new(IoEngine::Auto).unwrap();
-    let file = disk.open_file(&path, OpenMode::CreateNew, DirectIo::WherePossible).unwrap();
+    let file =
+        disk.open_file(&path, OpenMode::CreateNew, DirectIo::WherePossible, Links::Follow).unwrap();
     let mut data = AlignedBuffer::zeroed(8192).unwrap();
     data.fill(7);
     file.write_at(0, &data).unwrap();
