@@ -1,6 +1,7 @@
 //! A damaged log beside a sound store: opening replays something that the log could mean, or gives a typed error,
 //! and then the store is as it was. Checksums cover nothing in a fuzzing build, so that damage reaches what is
-//! behind them: records of any length and kind, for trees and batches that never were.
+//! behind them: records of any length and kind, for trees and batches that never were, and large values in units
+//! of others.
 
 #![no_main]
 
@@ -13,6 +14,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 const PAGE_BYTES: usize = 512;
+/// What a memory limit needs above the smallest for large values.
+const LARGE_VALUES_BYTES: u64 = 128 << 10;
+/// What a reference to a large value begins with, and its length if all of the value lies in one run.
+const REFERENCE_MAGIC: [u8; 8] = [0x9b, 0xe1, 0x4c, 0x07, 0xd6, 0x3a, 0x81, 0xf5];
+const REFERENCE_BYTES: usize = 40;
 
 #[derive(Arbitrary, Debug)]
 struct Damage {
@@ -35,12 +41,14 @@ struct Left {
     log: Vec<u8>,
     /// Where the log has something that is not zero, by runs of 64 bytes.
     used: Vec<usize>,
+    /// Where it has references to large values.
+    references: Vec<usize>,
 }
 
 fn options() -> Options {
     Options::new()
         .page_bytes(PAGE_BYTES)
-        .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
+        .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES) + LARGE_VALUES_BYTES)
         .background_checkpoints(false)
         .log_segment_blocks(4)
 }
@@ -73,7 +81,9 @@ fn left() -> &'static Left {
         let db = options().on_disk(&disk, path(), OpenHow::New).unwrap();
         let keyspace = db.keyspace("a").unwrap();
         keyspace.put(b"checkpointed", b"yes").unwrap();
+        keyspace.put(b"large before", &[5; 20_000]).unwrap();
         db.checkpoint().unwrap();
+        keyspace.put(b"large", &[6; 20_000]).unwrap();
         for number in 0..60_u32 {
             keyspace.put(&number.to_be_bytes(), &[7; 30]).unwrap();
         }
@@ -89,6 +99,7 @@ fn left() -> &'static Left {
             batch.put(&keyspace, &number.to_be_bytes(), b"batch").unwrap();
             batch.remove(&other, &number.to_be_bytes()).unwrap();
         }
+        batch.put(&keyspace, b"large in a batch", &[7; 20_000]).unwrap();
         db.write(&batch).unwrap();
         keyspace.remove_range(&[0, 0, 0, 35][..]..&[0, 0, 0, 38]).unwrap();
         db.drop_keyspace("b").unwrap();
@@ -98,7 +109,10 @@ fn left() -> &'static Left {
         let (store, log) = (read(&disk, path()), read(&disk, &log_path(path())));
         let runs = log.chunks(64).enumerate();
         let used = runs.filter(|(_, run)| run.iter().any(|&byte| byte != 0)).map(|(at, _)| at * 64);
-        Left { used: used.collect(), store, log }
+        let at_magic = |at: &usize| log[*at..].starts_with(&REFERENCE_MAGIC);
+        let references: Vec<usize> = (0..log.len()).filter(at_magic).collect();
+        assert!(!references.is_empty(), "the log refers to large values");
+        Left { used: used.collect(), references, store, log }
     })
 }
 
@@ -115,16 +129,35 @@ fuzz_target!(|input: Input| {
     if let Some(cut) = input.cut_at {
         log.truncate(log.len() * usize::from(cut) / usize::from(u16::MAX));
     }
+    // A reference that was changed past its checksum may name units that are somebody else's: then a verification
+    // has findings, and what is read is anything.
+    let is_forged = left.references.iter().any(|&at| {
+        let end = at + REFERENCE_BYTES;
+        log.get(at..end).is_some_and(|found| left.log.get(at..end) != Some(found))
+    });
     let disk = RamDisk::new();
     write(&disk, path(), &left.store);
     write(&disk, &log_path(path()), &log);
     let how = if input.writes { OpenHow::Existing } else { OpenHow::ReadOnly };
     match options().on_disk(&disk, path(), how) {
         Ok(db) => {
-            assert!(db.verify(|_| {}).unwrap().is_clean());
+            let verified = db.verify(|_| {});
+            assert!(is_forged || verified.unwrap().is_clean());
             for name in db.keyspaces().unwrap() {
                 let keyspace = db.open_keyspace(&name).unwrap().unwrap();
-                assert!(keyspace.iter().all(|record| record.is_ok()));
+                let are_read = keyspace.iter().all(|record| record.is_ok());
+                for key in [&b"large"[..], b"large before", b"large in a batch"] {
+                    let Ok(reader) = keyspace.value_reader(key) else {
+                        assert!(is_forged, "a large value has no reader");
+                        continue;
+                    };
+                    if let Some(mut reader) = reader {
+                        let middle = reader.len_bytes() / 2;
+                        let read = reader.read_at(middle, &mut [0; 1000]);
+                        assert!(is_forged || read.is_ok());
+                    }
+                }
+                assert!(is_forged || are_read);
             }
             drop(db.close());
         }

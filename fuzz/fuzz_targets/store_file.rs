@@ -1,5 +1,5 @@
 //! The bytes of a small store, some of them changed: opening, reading, changing and verifying it
-//! gives answers or typed errors; never a panic, and it ends.
+//! gives answers or typed errors; never a panic, and it ends. One of its values is large.
 //!
 //! In a fuzzing build all checksums are one constant, so that a change gets past them.
 
@@ -15,6 +15,10 @@ use std::sync::OnceLock;
 
 const PAGE_BYTES: usize = 512;
 const CHUNK_BYTES: usize = 512;
+/// What a memory limit needs above the smallest for large values.
+const LARGE_VALUES_BYTES: u64 = 128 << 10;
+const LARGE: &[u8] = b"large";
+const LARGE_BYTES: usize = 20_000;
 
 #[derive(Arbitrary, Debug)]
 struct Damage {
@@ -35,7 +39,7 @@ struct Input {
 fn options() -> Options {
     Options::new()
         .page_bytes(PAGE_BYTES)
-        .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
+        .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES) + LARGE_VALUES_BYTES)
         .background_checkpoints(false)
         .log(false)
 }
@@ -64,6 +68,7 @@ fn image() -> &'static Image {
                 keyspace.remove(&number.to_be_bytes()).unwrap();
             }
         }
+        db.keyspace("a").unwrap().put(LARGE, &[7; LARGE_BYTES]).unwrap();
         db.close().unwrap();
         let file = disk.open(path(), OpenMode::ReadOnly, DirectIo::Never).unwrap();
         let len = file.len_bytes().unwrap();
@@ -85,6 +90,15 @@ fn use_it(db: &Database, writes: bool) -> Result<()> {
         for number in [0_u32, 49, 50, 149, 150, 199, u32::MAX] {
             keyspace.get(&number.to_be_bytes())?;
         }
+        keyspace.get(LARGE)?;
+        // Whatever a damaged reference says: as a stream, from its middle on and behind its end.
+        if let Some(mut reader) = keyspace.value_reader(LARGE)? {
+            let mut piece = [0; 1000];
+            let len = reader.len_bytes();
+            for offset in [0, len / 2, len.saturating_sub(1), len, u64::MAX] {
+                reader.read_at(offset, &mut piece)?;
+            }
+        }
         let mut cursor = keyspace.cursor();
         let mut seen = 0;
         while cursor.next_record()?.is_some() && seen < 10_000 {
@@ -100,6 +114,8 @@ fn use_it(db: &Database, writes: bool) -> Result<()> {
             keyspace.put(&number.to_be_bytes(), &[9; 20])?;
             keyspace.remove(&(number + 100).to_be_bytes())?;
         }
+        // What was there is freed, or what is there instead.
+        keyspace.put(LARGE, &[9; LARGE_BYTES])?;
         db.checkpoint()?;
         db.drop_keyspace("b")?;
         db.checkpoint()?;

@@ -5,18 +5,25 @@
 mod common;
 
 use common::{Dice, Model, Step, assert_sound, change, contents, open, path, seed, tiny};
-use hedgerow::storage::sim::{CallKind, Fault};
+use hedgerow::storage::sim::{CallKind, Fault, SimState};
 use hedgerow::storage::{Disk, SimDisk};
 use hedgerow::store::OpenHow;
-use hedgerow::{Database, ErrorKind, Options};
+use hedgerow::{BackupReport, Database, ErrorKind, Options};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 const RECORDS: u64 = 6_000;
 const BACKUP: &str = "/data/backup.hrow";
+const RESTORED: &str = "/data/restored.hrow";
+
+/// As little memory as large values can be read with, and no log.
+fn options() -> Options {
+    let limit = hedgerow::buffer::smallest_limit_without_log_bytes(512) + (128 << 10);
+    tiny().memory_limit_bytes(limit)
+}
 
 fn on(disk: &SimDisk, at: &str, how: OpenHow) -> hedgerow::Result<Database> {
-    tiny().on_disk(disk as &dyn Disk, Path::new(at), how)
+    options().on_disk(disk as &dyn Disk, Path::new(at), how)
 }
 
 fn go_on(_: u64) -> ControlFlow<()> {
@@ -27,15 +34,18 @@ fn puts(count: u64) -> Step {
     Step::Puts { keyspace: "wrens", count, below: RECORDS, value_bytes: 70 }
 }
 
-/// A store of many pages, with holes in it.
+/// A store of many pages, with holes in it, and a large value of two chunks.
 fn filled(dice: &mut Dice, count: u64) -> (SimDisk, Database, Model) {
     let disk = SimDisk::new(1);
     // Small zones, so that there is little free space behind the last page.
-    let db = open(&tiny().zone_bytes(32 << 10), &disk, OpenHow::New).unwrap();
+    let db = open(&options().zone_bytes(32 << 10), &disk, OpenHow::New).unwrap();
     let mut model = Model::new();
     change(&db, &mut model, &puts(count), dice).unwrap();
     let gulls = Step::Puts { keyspace: "gulls", count: 40, below: 100, value_bytes: 30 };
     change(&db, &mut model, &gulls, dice).unwrap();
+    let song = common::bytes(dice, 40_000);
+    db.keyspace("gulls").unwrap().put(b"song", &song).unwrap();
+    model.get_mut("gulls").unwrap().insert(b"song".to_vec(), song);
     db.checkpoint().unwrap();
     let removes = Step::Removes { keyspace: "wrens", below: RECORDS, every: 3 };
     change(&db, &mut model, &removes, dice).unwrap();
@@ -100,7 +110,7 @@ fn a_store_that_is_open_for_reading_is_backed_up_and_one_that_was_not_closed_is_
     let mut dice = Dice(seed(83));
     let (disk, db, model) = filled(&mut dice, 500);
     db.close().unwrap();
-    let reader = open(&tiny(), &disk, OpenHow::ReadOnly).unwrap();
+    let reader = open(&options(), &disk, OpenHow::ReadOnly).unwrap();
     reader.backup(BACKUP, go_on).unwrap();
     let copy = on(&disk, BACKUP, OpenHow::ReadOnly).unwrap();
     assert_eq!(contents(&copy).unwrap(), model);
@@ -163,7 +173,7 @@ fn what_is_at_the_destination_stays() {
     let in_use = path().to_str().unwrap();
     for at in [in_use, BACKUP, "/data/text", "/data/gone.hrow"] {
         let backup = db.backup(at, go_on);
-        let restored = tiny().restore_on_disk(&disk, Path::new(BACKUP), Path::new(at), go_on);
+        let restored = options().restore_on_disk(&disk, Path::new(BACKUP), Path::new(at), go_on);
         for refused in [backup.unwrap_err(), restored.unwrap_err()] {
             let is_as_expected = match refused.kind() {
                 ErrorKind::Locked { .. } => at == in_use,
@@ -184,15 +194,15 @@ fn a_backup_is_restored_wholly_or_not_at_all() {
     let (disk, db, model) = filled(&mut dice, 2_000);
     db.backup(BACKUP, go_on).unwrap();
     db.close().unwrap();
-    let to = Path::new("/data/restored.hrow");
+    let to = Path::new(RESTORED);
     let mut told = 0;
-    let stopped = tiny().restore_on_disk(&disk, Path::new(BACKUP), to, |pages| {
+    let stopped = options().restore_on_disk(&disk, Path::new(BACKUP), to, |pages| {
         told = pages;
         ControlFlow::Break(())
     });
     assert_eq!(*stopped.unwrap_err().kind(), ErrorKind::Cancelled);
     assert!(told > 0 && !disk.exists(to).unwrap());
-    tiny().restore_on_disk(&disk, Path::new(BACKUP), to, go_on).unwrap();
+    options().restore_on_disk(&disk, Path::new(BACKUP), to, go_on).unwrap();
     let restored = on(&disk, to.to_str().unwrap(), OpenHow::Existing).unwrap();
     assert_sound(&restored, "restored");
     assert_eq!(contents(&restored).unwrap(), model);
@@ -208,7 +218,7 @@ fn a_backup_is_restored_wholly_or_not_at_all() {
         let disk = SimDisk::new(2);
         disk.change_state(|state| state.set_contents(Path::new(BACKUP), &damaged)).unwrap();
         tried += 1;
-        match tiny().restore_on_disk(&disk, Path::new(BACKUP), to, go_on) {
+        match options().restore_on_disk(&disk, Path::new(BACKUP), to, go_on) {
             Err(error) => {
                 assert!(matches!(error.kind(), ErrorKind::Corrupted { .. }), "{at}: {error:?}");
                 assert!(!disk.exists(to).unwrap());
@@ -216,21 +226,22 @@ fn a_backup_is_restored_wholly_or_not_at_all() {
             }
             // What no page and no part refers to.
             Ok(_) => assert_eq!(
-                contents(&on(&disk, "/data/restored.hrow", OpenHow::ReadOnly).unwrap()).unwrap(),
+                contents(&on(&disk, RESTORED, OpenHow::ReadOnly).unwrap()).unwrap(),
                 model
             ),
         }
     }
     assert!(named > tried / 2, "{named} of {tried}");
-    // Cut short by a tool that copies files.
-    for len in [0, 4096, 70_000] {
+    // Cut short by a tool that copies files. What is refused is found out before anything is written.
+    for len in (0..=end).step_by(4096).chain([1, end - 1, end]) {
         let disk = SimDisk::new(2);
         disk.change_state(|state| state.set_contents(Path::new(BACKUP), &bytes[..len])).unwrap();
-        let refused = tiny().restore_on_disk(&disk, Path::new(BACKUP), to, go_on).unwrap_err();
+        let refused = options().restore_on_disk(&disk, Path::new(BACKUP), to, go_on).unwrap_err();
         assert!(
             matches!(refused.kind(), ErrorKind::NotAStore | ErrorKind::Corrupted { .. }),
             "{len}: {refused:?}"
         );
+        assert_eq!(disk.state().paths(), [Path::new(BACKUP).into()], "{len}: something is left");
     }
 }
 
@@ -246,7 +257,7 @@ fn damage_in_the_source_is_named_and_leaves_no_backup() {
         damaged[at] ^= 4;
         let disk = SimDisk::new(2);
         disk.change_state(|state| state.set_contents(path(), &damaged)).unwrap();
-        let Ok(db) = open(&tiny(), &disk, OpenHow::ReadOnly) else { continue };
+        let Ok(db) = open(&options(), &disk, OpenHow::ReadOnly) else { continue };
         match db.backup(BACKUP, go_on) {
             Ok(_) => {
                 assert_sound(&on(&disk, BACKUP, OpenHow::ReadOnly).unwrap(), "a byte in free space")
@@ -263,22 +274,17 @@ fn damage_in_the_source_is_named_and_leaves_no_backup() {
     assert!(pages > 20, "{pages} damaged pages were named");
 }
 
-/// Every call to the disk fails once, for want of room or for good; every moment is the last before a crash.
-#[test]
-fn a_backup_that_fails_or_is_cut_short_leaves_nothing_that_is_a_store() {
-    let mut dice = Dice(seed(87));
-    let (disk, db, model) = filled(&mut dice, 200);
-    db.close().unwrap();
-    let start = disk.state();
-    let attempt = |disk: &SimDisk| {
-        let db = open(&tiny(), disk, OpenHow::ReadOnly)?;
-        db.backup(BACKUP, go_on)
-    };
-    let (mut full, mut failed, mut cut) = (0, 0, 0);
-    let (room, any) =
-        ([CallKind::Write, CallKind::Allocate], [CallKind::Rename, CallKind::SyncDir]);
+/// Makes a store at a path of a disk.
+type Attempt<'a> = &'a dyn Fn(&SimDisk) -> hedgerow::Result<BackupReport>;
+
+/// Every call that changes the disk fails from some time on, for want of room or for good: nothing is left behind. Tells
+/// how many attempts met a full disk, and how many a failing one.
+fn fail_each_change(start: &SimState, attempt: Attempt<'_>) -> (u64, u64) {
+    let (mut full, mut failed) = (0, 0);
+    let was_there = start.paths();
+    let room = [CallKind::Write, CallKind::Allocate, CallKind::Create];
     let syncs = [CallKind::SyncData, CallKind::SyncAll];
-    for kind in room.into_iter().chain(syncs).chain(any) {
+    for kind in room.into_iter().chain(syncs).chain([CallKind::Rename, CallKind::SyncDir]) {
         for code in [Fault::ENOSPC, Fault::EIO] {
             for at in 0.. {
                 let disk = SimDisk::with_state(start.clone(), 3);
@@ -295,22 +301,66 @@ fn a_backup_that_fails_or_is_cut_short_leaves_nothing_that_is_a_store() {
                     }
                 }
                 let names = disk.state().paths();
-                assert_eq!(names, [path().into()], "{kind:?} {at}: nothing is left behind");
+                assert_eq!(names, was_there, "{kind:?} {at}: nothing is left behind");
             }
         }
     }
+    (full, failed)
+}
+
+/// Every other call fails once: there is nothing at `to`, and the next attempt goes well. Tells how many failed.
+fn fail_each_look(start: &SimState, to: &str, attempt: Attempt<'_>) -> u64 {
+    let mut failed = 0;
+    let looks = [CallKind::Open, CallKind::Exists, CallKind::Examine, CallKind::Lock];
+    for (kind, step) in looks.map(|kind| (kind, 1)).into_iter().chain([(CallKind::Read, 5)]) {
+        for at in (0..).step_by(step) {
+            let context = format!("{kind:?} {at}");
+            let disk = SimDisk::with_state(start.clone(), 3);
+            disk.inject(Fault::once(kind, at, Fault::EIO));
+            let made = attempt(&disk);
+            if disk.calls(kind) <= at {
+                // There are no more of them.
+                break;
+            }
+            disk.clear_faults();
+            let Err(error) = made else { continue };
+            // A page of a tree that a verification cannot read is one of its findings.
+            let expected = match error.kind() {
+                ErrorKind::Corrupted { .. } => kind == CallKind::Read,
+                other => *other == ErrorKind::Io,
+            };
+            assert!(expected, "{context}: {error:?}");
+            assert!(!disk.exists(Path::new(to)).unwrap(), "{context}");
+            attempt(&disk).unwrap_or_else(|error| panic!("{context}, again: {error:?}"));
+            failed += 1;
+        }
+    }
+    failed
+}
+
+/// Every call that changes the disk is the last before a crash: what is at `to` then is nothing, or all of it. Tells how
+/// many crashes left nothing.
+fn crash_at_each_change(
+    start: SimState,
+    to: &str,
+    attempt: Attempt<'_>,
+    model: &Model,
+    dice: &mut Dice,
+) -> u64 {
     let disk = SimDisk::with_state(start, 4);
     disk.record_states(true);
     attempt(&disk).unwrap();
     let mut states = disk.take_states();
     states.push(disk.state());
+    let (mut cut, mut tried) = (0, 0);
     for state in &states {
         for _ in 0..4 * common::effort() {
+            tried += 1;
             let left = SimDisk::with_state(state.crash_at_random(dice.roll()), 5);
-            match on(&left, BACKUP, OpenHow::ReadOnly) {
+            match on(&left, to, OpenHow::ReadOnly) {
                 Ok(copy) => {
-                    assert_sound(&copy, "a backup that a crash has left");
-                    assert_eq!(contents(&copy).unwrap(), model);
+                    assert_sound(&copy, "what a crash has left");
+                    assert_eq!(contents(&copy).unwrap(), *model);
                 }
                 Err(error) => {
                     assert_eq!(*error.kind(), ErrorKind::NotFound, "{error:?}");
@@ -319,11 +369,49 @@ fn a_backup_that_fails_or_is_cut_short_leaves_nothing_that_is_a_store() {
             }
             // What is left is in nobody's way.
             let again = attempt(&left);
-            assert!(again.is_ok() || left.exists(Path::new(BACKUP)).unwrap(), "{again:?}");
+            assert!(again.is_ok() || left.exists(Path::new(to)).unwrap(), "{again:?}");
         }
     }
-    println!("{full} full disks, {failed} failures, {cut} of {} crashes too early", states.len());
-    assert!(full > 5 && failed > 5 && cut > 20);
+    println!("{cut} of {tried} crashes came too early");
+    cut
+}
+
+#[test]
+fn a_backup_that_fails_or_is_cut_short_leaves_nothing_that_is_a_store() {
+    let mut dice = Dice(seed(87));
+    let (disk, db, model) = filled(&mut dice, 200);
+    db.close().unwrap();
+    let start = disk.state();
+    let attempt = |disk: &SimDisk| {
+        let db = open(&options(), disk, OpenHow::ReadOnly)?;
+        db.backup(BACKUP, go_on)
+    };
+    let (full, failed) = fail_each_change(&start, &attempt);
+    let looks = fail_each_look(&start, BACKUP, &attempt);
+    let cut = crash_at_each_change(start, BACKUP, &attempt, &model, &mut dice);
+    println!("{full} full disks, {failed} failures, {looks} of calls that change nothing");
+    assert!(full > 5 && failed > 5 && looks > 10 && cut > 20);
+}
+
+#[test]
+fn a_restoration_that_fails_or_is_cut_short_leaves_nothing_that_is_a_store() {
+    let mut dice = Dice(seed(88));
+    let (disk, db, model) = filled(&mut dice, 200);
+    db.backup(BACKUP, go_on).unwrap();
+    db.close().unwrap();
+    // On a disk that has the backup and nothing else.
+    let bytes = disk.state().contents(Path::new(BACKUP)).unwrap();
+    let disk = SimDisk::new(2);
+    disk.change_state(|state| state.set_contents(Path::new(BACKUP), &bytes)).unwrap();
+    let start = disk.state();
+    let attempt = |disk: &SimDisk| {
+        options().restore_on_disk(disk, Path::new(BACKUP), Path::new(RESTORED), go_on)
+    };
+    let (full, failed) = fail_each_change(&start, &attempt);
+    let looks = fail_each_look(&start, RESTORED, &attempt);
+    let cut = crash_at_each_change(start, RESTORED, &attempt, &model, &mut dice);
+    println!("{full} full disks, {failed} failures, {looks} of calls that change nothing");
+    assert!(full > 5 && failed > 5 && looks > 10 && cut > 20);
 }
 
 #[test]

@@ -4,10 +4,13 @@
 
 mod common;
 
-use common::{Dice, Model, Step, assert_sound, change, contents, key, open, path, tiny};
+use common::{
+    Dice, Model, Step, assert_sound, change, contents, disk_with, key, open, path, read_damaged,
+    tiny,
+};
 use hedgerow::storage::SimDisk;
 use hedgerow::store::OpenHow;
-use hedgerow::{Error, ErrorKind, Options};
+use hedgerow::{ErrorKind, Options};
 use std::fs;
 
 /// The bytes of a small store, closed, and what is in it.
@@ -25,55 +28,6 @@ fn small_store() -> (Vec<u8>, Model) {
     (disk.state().contents(path()).unwrap(), model)
 }
 
-fn disk_with(bytes: &[u8]) -> SimDisk {
-    let disk = SimDisk::new(1);
-    disk.change_state(|state| state.set_contents(path(), bytes)).unwrap();
-    disk
-}
-
-fn assert_damage(error: &Error, context: &str) {
-    match error.kind() {
-        ErrorKind::Corrupted { page, offset_bytes } => {
-            assert!(page.is_some() || offset_bytes.is_some(), "{context}: where? {error:?}");
-        }
-        ErrorKind::NotAStore | ErrorKind::UpgradeRequired { .. } => {}
-        _ => panic!("{context}: {error:?}"),
-    }
-}
-
-/// Opens a damaged file in every way: the right answer, or damage by name. Tells whether it was noticed.
-fn read_damaged(bytes: &[u8], model: &Model, context: &str) -> bool {
-    let mut noticed = false;
-    for how in [OpenHow::ReadOnly, OpenHow::Existing] {
-        let db = match open(&tiny(), &disk_with(bytes), how) {
-            Ok(db) => db,
-            Err(error) => {
-                assert_damage(&error, context);
-                return true;
-            }
-        };
-        let read = contents(&db);
-        match &read {
-            Ok(found) => assert!(found == model, "{context}: wrong answers"),
-            Err(error) => assert_damage(error, context),
-        }
-        match db.verify(|_| {}) {
-            Ok(report) => {
-                noticed |= !report.is_clean();
-                assert!(
-                    read.is_ok() || !report.is_clean(),
-                    "{context}: what cannot be read verifies: {read:?}"
-                );
-            }
-            Err(error) => {
-                noticed = true;
-                assert_damage(&error, context);
-            }
-        }
-    }
-    noticed
-}
-
 #[test]
 fn any_byte_flipped_gives_right_answers_or_a_named_error() {
     let (bytes, model) = small_store();
@@ -85,7 +39,8 @@ fn any_byte_flipped_gives_right_answers_or_a_named_error() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << dice.below(8);
         tried += 1;
-        noticed += u64::from(read_damaged(&damaged, &model, &format!("byte {at} of {end}")));
+        let context = format!("byte {at} of {end}");
+        noticed += u64::from(read_damaged(&tiny(), &damaged, &model, &context));
         // Every byte of what a superblock says; one in eight of what is in use; fewer of what is empty.
         let around = &bytes[at.saturating_sub(64)..end.min(at + 64)];
         at += match at {
@@ -104,7 +59,7 @@ fn a_file_cut_anywhere_is_no_store_or_damaged() {
     let (bytes, model) = small_store();
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     for len in (0..bytes.len()).step_by(4096) {
-        let noticed = read_damaged(&bytes[..len], &model, &format!("cut to {len} bytes"));
+        let noticed = read_damaged(&tiny(), &bytes[..len], &model, &format!("cut to {len} bytes"));
         assert!(noticed || len >= end, "nobody noticed that {len} bytes are left of {end}");
     }
 }

@@ -94,7 +94,7 @@ fn the_thread_of_a_log_ends_with_it() {
 /// As a store closes: what was appended is made durable first, so that nobody whose change is there gets an error.
 #[test]
 fn what_was_made_durable_before_a_close_is_acknowledged() {
-    check(2, || {
+    check(3, || {
         let paper = Arc::new(Paper::default());
         let log = begin(&paper, false);
         let appended = Arc::new(loom::sync::atomic::AtomicBool::new(false));

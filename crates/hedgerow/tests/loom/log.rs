@@ -1,9 +1,10 @@
-//! The log: reservation in the ring, and the durable LSN.
+//! The log: reservation in the ring, the durable LSN, and a sync that fails.
 //!
 //! The ring's bytes are plain memory, which loom sees through a witness.
 
 use crate::check;
 use crate::paper::Paper;
+use hedgerow::ErrorKind;
 use hedgerow::error::Result;
 use hedgerow::types::{Epoch, Lsn, TreeId};
 use hedgerow::wal::block::{HEADER_BYTES, PAYLOAD_BYTES};
@@ -13,7 +14,11 @@ use hedgerow::wal::{
 };
 use loom::thread;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
+
+/// The segments of the logs of these models.
+pub const SEGMENT: SegmentSize = SegmentSize { blocks: 4 };
 
 /// A value that makes a record half a block long, out of the letter of its writer.
 fn half_a_block(letter: u8) -> Vec<u8> {
@@ -90,11 +95,32 @@ fn a_place_is_filled_again_only_after_it_was_written() {
     });
 }
 
-/// A log of four blocks on this paper.
-pub fn begin(paper: &Arc<Paper>, threaded: bool) -> Arc<Log> {
-    let options = LogOptions {
+#[test]
+fn of_two_who_want_the_last_room_one_gets_it_and_there_is_more_only_after_a_flush() {
+    check(3, || {
+        let ring = Arc::new(Ring::new(4, Lsn(0)).unwrap());
+        // Half a block, and the block that is left for what is skipped.
+        ring.set_limits(0, Lsn(PAYLOAD_BYTES / 2 + PAYLOAD_BYTES), Lsn(u64::MAX));
+        let other = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || append_half(&ring, b'a'))
+        };
+        let mine = append_half(&ring, b'b');
+        let others = other.join().unwrap();
+        assert!(mine != others, "there was room for one: {mine}, {others}");
+        assert!(!append_half(&ring, b'c'), "there is no more");
+        let mut written = 0;
+        assert_eq!(flush(&ring, &mut written), if mine { b"b" } else { b"a" });
+        assert!(append_half(&ring, b'c'), "a flush has made room");
+        assert_eq!(flush(&ring, &mut written), b"c");
+    });
+}
+
+/// How a log of four blocks is made.
+pub fn options(threaded: bool) -> LogOptions {
+    LogOptions {
         identity: LogIdentity { store_id: [1; 16], incarnation: 1 },
-        segment: SegmentSize { blocks: 4 },
+        segment: SEGMENT,
         first_segment: 0,
         checkpoint: Epoch(1),
         ring_blocks: 4,
@@ -103,17 +129,31 @@ pub fn begin(paper: &Arc<Paper>, threaded: bool) -> Arc<Log> {
         on_failure: Box::new(|error| panic!("{error}")),
         before_write: Box::new(|| Ok(())),
         threaded,
-        on_growth: Box::new(|_| ()),
-    };
+        on_growth: Box::new(|_| 0.0),
+    }
+}
+
+/// A log on this paper.
+pub fn begin_with(paper: &Arc<Paper>, options: LogOptions) -> Arc<Log> {
     Arc::new(Log::begin(options, paper.clone()).unwrap())
 }
 
-/// Appends a record of this letter; returns where it ends.
-pub fn append(log: &Log, letter: u8) -> Result<Lsn> {
+/// A log of four blocks on this paper.
+pub fn begin(paper: &Arc<Paper>, threaded: bool) -> Arc<Log> {
+    begin_with(paper, options(threaded))
+}
+
+/// Appends a record of this letter, half a block long; returns where it ends.
+pub fn append_as(log: &Log, letter: u8, how: Promised) -> Result<Lsn> {
     let value = half_a_block(letter);
     let record = Record::Put { tree: TreeId(1), key: &[letter], value: &value };
-    log.promise(record.len_bytes() as u64, Promised::Freely)?;
+    log.promise(record.len_bytes() as u64, how)?;
     Ok(log.append(&record).end)
+}
+
+/// The same, with whatever room there is.
+pub fn append(log: &Log, letter: u8) -> Result<Lsn> {
+    append_as(log, letter, Promised::Freely)
 }
 
 /// The same, and waits until it is durable.
@@ -137,5 +177,60 @@ fn whoever_was_told_that_it_is_durable_has_it_on_the_disk_and_everybody_is_told(
         committer(b'b')();
         other.join().unwrap();
         assert_eq!(log.durable(), log.tail());
+    });
+}
+
+#[test]
+fn who_finds_no_room_makes_it_or_waits_for_who_does() {
+    check(2, || {
+        let paper = Arc::new(Paper::default());
+        let log = begin_with(&paper, LogOptions { ring_blocks: 2, ..options(false) });
+        // Leaves room for one of the two.
+        append(&log, b'x').unwrap();
+        let other = {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                append(&log, b'a').unwrap();
+            })
+        };
+        append(&log, b'b').unwrap();
+        other.join().unwrap();
+        log.flush().unwrap();
+        for letter in *b"xab" {
+            assert!(paper.has_synced(&[letter; 16]), "overwritten before it was written");
+        }
+    });
+}
+
+#[test]
+fn after_a_sync_that_failed_nobody_is_told_that_it_is_durable_and_nothing_is_written() {
+    check(2, || {
+        let paper = Arc::new(Paper::default());
+        let failures = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&failures);
+        let log = begin_with(
+            &paper,
+            LogOptions {
+                on_failure: Box::new(move |_| {
+                    counted.fetch_add(1, Relaxed);
+                }),
+                ..options(false)
+            },
+        );
+        paper.fail_next_sync();
+        let committer = |letter: u8| {
+            let log = Arc::clone(&log);
+            move || {
+                let error = commit(&log, letter).expect_err("nothing was synced");
+                assert_eq!(*error.kind(), ErrorKind::Unknown);
+            }
+        };
+        let other = thread::spawn(committer(b'a'));
+        committer(b'b')();
+        other.join().unwrap();
+        // Nor is anybody who comes later.
+        committer(b'c')();
+        assert_eq!(log.durable(), Lsn(0));
+        assert_eq!(failures.load(Relaxed), 1);
     });
 }

@@ -16,6 +16,7 @@ mod copies;
 mod epochs;
 mod log;
 mod paper;
+mod reserve;
 mod slots;
 
 /// Checks every execution with at most `preemptions` involuntary switches.

@@ -1,6 +1,7 @@
 //! A file that knows what was written, what of it was synced, and where nothing may be written.
 //!
-//! A sync gives way once, for it takes its time. All else is no step of a model: its lock is the standard library's.
+//! A sync gives way once, for it takes its time: what is written meanwhile is not synced. All else is no step of a model:
+//! its lock is the standard library's.
 
 use hedgerow::error::{Error, ErrorKind, Result};
 use hedgerow::storage::{File, LockOutcome, ReadRequest, WriteRequest};
@@ -16,6 +17,12 @@ pub struct Paper(Mutex<Sheets>);
 struct Sheets {
     written: Vec<u8>,
     synced: Vec<u8>,
+    /// Syncs that have begun, and which of them has left `synced`.
+    syncs: u64,
+    synced_by: u64,
+    /// Syncs fail; and one has.
+    fails: bool,
+    failed: bool,
     sealed: bool,
     /// Where nothing may be written.
     kept: Vec<u64>,
@@ -26,6 +33,11 @@ impl Paper {
     /// From now on a write is a mistake.
     pub fn seal(&self) {
         self.0.lock().unwrap().sealed = true;
+    }
+
+    /// The next sync fails. From then on a write is a mistake, and another sync as well.
+    pub fn fail_next_sync(&self) {
+        self.0.lock().unwrap().fails = true;
     }
 
     /// From now on a write to one of these offsets, and no other, is a mistake.
@@ -58,6 +70,7 @@ impl File for Paper {
     fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()> {
         let mut sheets = self.0.lock().unwrap();
         assert!(!sheets.sealed, "written after the end");
+        assert!(!sheets.failed, "written after a sync has failed");
         assert!(!sheets.kept.contains(&offset_bytes), "written where a checkpoint lies");
         let written = &mut sheets.written;
         let end = offset_bytes as usize + buf.len();
@@ -99,10 +112,24 @@ impl File for Paper {
     }
 
     fn sync_data(&self) -> Result<()> {
+        let (number, written) = {
+            let mut sheets = self.0.lock().unwrap();
+            assert!(!sheets.failed, "synced after a sync has failed");
+            sheets.syncs += 1;
+            (sheets.syncs, sheets.written.clone())
+        };
         // Takes its time: the others go on meanwhile.
         thread::yield_now();
         let mut sheets = self.0.lock().unwrap();
-        sheets.synced = sheets.written.clone();
+        if sheets.fails {
+            sheets.failed = true;
+            return Err(Error::new(ErrorKind::Io, "the ink has run out"));
+        }
+        // One that began later may have ended before.
+        if sheets.synced_by < number {
+            sheets.synced_by = number;
+            sheets.synced = written;
+        }
         Ok(())
     }
 

@@ -1,13 +1,15 @@
 //! The log in random interleavings, and the power that goes at any moment: what was acknowledged as durable is
-//! there, and of each thread's other changes a first part, in their order; of a batch all or nothing.
+//! there, and of each thread's other changes a first part, in their order; of a batch all or nothing. And the store that
+//! is closed beside writers: all that they could change is there.
 
 use crate::{KEYS, State, assert_sound, check, contents, key_of, open, options, path, value_of};
 use hedgerow::storage::SimDisk;
 use hedgerow::store::OpenHow;
-use hedgerow::{Database, Durability, Keyspace, Options, WriteBatch};
+use hedgerow::{Database, Durability, ErrorKind, Keyspace, Options, Result, WriteBatch};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::thread::{spawn_named, yield_now};
 use shuttle::rand::{Rng, RngCore, thread_rng};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WRITERS: u64 = 2;
@@ -244,4 +246,100 @@ fn what_is_put_into_a_keyspace_in_the_making_survives() {
         let found = db.open_keyspace("new").unwrap().expect("somebody was told that it is there");
         assert_eq!(found.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
     });
+}
+
+/// Writers beside a close, of keys of their own: the first two wait until each change is durable, the third writes
+/// batches, the last one waits for nothing.
+const BESIDE_CLOSE: u64 = 4;
+const BATCHES: u64 = 2;
+
+fn beside_close(writer: u64, change: u64) -> u64 {
+    writer + BESIDE_CLOSE * (change % 5) * 37
+}
+
+/// What a writer's keys hold after its first `changes`.
+fn after_beside_close(writer: u64, changes: u64) -> State {
+    let before = (0..5).map(|change| (beside_close(writer, change), 1));
+    if writer == BATCHES {
+        return before.map(|(number, _)| (number, 1 + changes)).collect();
+    }
+    before.chain((0..changes).map(|change| (beside_close(writer, change), change + 2))).collect()
+}
+
+fn write_beside_close(db: &Database, keyspace: &Keyspace, writer: u64, change: u64) -> Result<()> {
+    if writer == BATCHES {
+        let mut batch = WriteBatch::new();
+        batch.set_durability(Durability::Sync);
+        for member in 0..5 {
+            let key = key_of(beside_close(writer, member));
+            batch.put(keyspace, &key, &value_of(&key, change + 2))?;
+        }
+        return db.write(&batch);
+    }
+    let durability = if writer < BATCHES { Durability::Sync } else { Durability::Buffered };
+    let key = key_of(beside_close(writer, change));
+    let handle = keyspace.clone().with_durability(durability);
+    handle.put(&key, &value_of(&key, change + 2)).map(drop)
+}
+
+/// Goes on until it is refused; returns how many changes were made, or may have been.
+fn until_closed(db: &Database, keyspace: &Keyspace, writer: u64) -> RangeInclusive<u64> {
+    for change in 0..CHANGES {
+        let Err(error) = write_beside_close(db, keyspace, writer, change) else { continue };
+        return match error.kind() {
+            ErrorKind::Closed => change..=change,
+            // Nobody knows whether it is durable.
+            ErrorKind::Unknown => change..=change + 1,
+            _ => panic!("{error:?}"),
+        };
+    }
+    CHANGES..=CHANGES
+}
+
+/// Whoever comes too late is told so. Of what was made in time everything is there, whether somebody has waited for it
+/// or not, since a close takes a checkpoint; and nothing else.
+#[test]
+fn a_close_beside_writers_keeps_what_it_has_let_them_change() {
+    /// Schedules in which somebody was refused, and in which something was changed.
+    static REFUSED: AtomicU64 = AtomicU64::new(0);
+    static CHANGED: AtomicU64 = AtomicU64::new(0);
+    check(|| {
+        let (disk, db, keyspace) = open(&logged());
+        let writers: Vec<_> = (0..BESIDE_CLOSE)
+            .map(|writer| {
+                let (db, keyspace) = (db.clone(), keyspace.clone());
+                spawn_named("writer", move || until_closed(&db, &keyspace, writer)).unwrap()
+            })
+            .collect();
+        if thread_rng().gen_bool(0.8) {
+            for _ in 0..thread_rng().gen_range(0..200) {
+                yield_now();
+            }
+        }
+        db.close().unwrap();
+        let made: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        drop(keyspace);
+        let refused = made.iter().any(|made| *made.start() < CHANGES);
+        let changed = made.iter().any(|made| *made.start() > 0);
+        REFUSED.fetch_add(u64::from(refused), Ordering::Relaxed);
+        CHANGED.fetch_add(u64::from(changed), Ordering::Relaxed);
+        let survivor = disk.crash(thread_rng().next_u64());
+        let db = logged().on_disk(&survivor, path(), OpenHow::Existing).unwrap();
+        assert_sound(&db);
+        let found = contents(&db);
+        assert_eq!(found.len() as u64, KEYS);
+        for (writer, made) in (0..BESIDE_CLOSE).zip(made) {
+            let is = |changes: u64| {
+                after_beside_close(writer, changes).iter().all(|(n, g)| found[n] == *g)
+            };
+            assert!(
+                made.clone().any(is),
+                "writer {writer}: {made:?} changes were made, and this is left: {found:?}"
+            );
+        }
+        db.close().unwrap();
+    });
+    let [refused, changed] = [&REFUSED, &CHANGED].map(|count| count.load(Ordering::Relaxed));
+    println!("somebody was refused in {refused} schedules, and something changed in {changed}");
+    assert!(refused > 0 && changed > 0, "the schedules are too few to tell anything");
 }
