@@ -85,8 +85,12 @@ impl Shared {
         let mut there = Vec::new();
         let mut next = Some(PageId::CATALOGUE_ROOT);
         while let Some(id) = next.filter(|id| end.is_none_or(|end| *id < end)) {
-            if let Some(slot) = self.pool.slot_of(id)? {
-                there.push((slot.offset_bytes(), id));
+            match self.pool.slot_of(id) {
+                Ok(Some(slot)) => there.push((slot.offset_bytes(), id)),
+                Ok(None) => {}
+                // A part of the map that the replay may do without.
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => return Ok(false),
+                Err(error) => return Err(error),
             }
             next = id.next();
         }
