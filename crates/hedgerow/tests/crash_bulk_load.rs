@@ -94,6 +94,45 @@ fn a_crash_at_any_call_of_a_load_leaves_all_of_it_or_none() {
     assert!(none > 50 && whole > 0);
 }
 
+#[test]
+fn what_others_put_during_a_load_stays_after_a_crash_and_the_load_leaves_nothing() {
+    let mut dice = Dice(seed(5));
+    for round in 0..8 {
+        let options = options(round % 2 == 0);
+        let disk = SimDisk::new(dice.roll());
+        let db = open(&options, &disk, OpenHow::New).unwrap();
+        let keyspace = db.create_keyspace("loaded").unwrap();
+        let all = records(&mut dice, 60);
+        let mut crashed = None;
+        // Enough for an inner root, of which half the time nothing is left.
+        let meanwhile = 1 + dice.below(60);
+        let feed = all.iter().enumerate().inspect(|(n, _)| {
+            if *n == 50 {
+                for n in 0..meanwhile {
+                    keyspace.put(&key(1000 + n), &[b'm'; 60]).unwrap();
+                }
+                if round % 4 < 2 {
+                    (0..meanwhile).for_each(|n| assert!(keyspace.remove(&key(1000 + n)).unwrap()));
+                }
+                db.checkpoint().unwrap();
+                crashed = Some((disk.state(), contents(&db).unwrap()));
+            }
+        });
+        let loaded = keyspace.bulk_load(feed.map(|(_, record)| record), 90);
+        assert!(loaded.is_ok() || round % 4 >= 2, "{loaded:?}");
+        let (state, expected) = crashed.unwrap();
+        let survivor = SimDisk::with_state(state.crash_at_random(dice.roll()), 1);
+        let again = open(&options, &survivor, OpenHow::Existing).unwrap();
+        assert_eq!(contents(&again).unwrap(), expected, "round {round}");
+        assert_sound(&again, "after a crash in a load beside which others put");
+        let keyspace = again.keyspace("loaded").unwrap();
+        keyspace.remove_range::<&[u8]>(..).unwrap();
+        keyspace.put(b"a", b"b").unwrap();
+        again.checkpoint().unwrap();
+        assert_sound(&again, "after more work");
+    }
+}
+
 /// Bytes of the file that are in use when nothing waits to be free any more.
 fn used_bytes(db: &Database) -> u64 {
     (0..3).for_each(|_| db.checkpoint().unwrap());

@@ -37,7 +37,6 @@ canary stop_without_waiting $close
 canary commit_after_stop $close
 canary stop_without_waking close::a_close_wakes_all_who_wait
 canary stop_without_notice close::the_thread_of_a_log_ends_with_it
-canary durable_without_second_look close::what_was_made_durable_before_a_close_is_acknowledged
 
 epochs=epochs::a_checkpoint_sees_changes_whole_or_not_at_all
 canary enter_without_second_look $epochs

@@ -31,6 +31,8 @@ use crate::wal::log::PREPARED_SEGMENTS;
 use crate::wal::{
     FileHeader, Growth, Log, LogIdentity, LogOptions, SegmentSize, has_blocks, read_header,
 };
+use hedgerow_sync::primitive::atomic::AtomicU64;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, thread};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,8 +66,8 @@ impl Journal {
     /// Opened in `mode`.
     ///
     /// Errors: `NotFound` if the log is missing; `Corrupted` if it is another store's, an earlier one's, or
-    /// damaged; `AlreadyExists` if none is needed and there is a later one, with changes; `NotAStore` if a link or no file
-    /// has its name; `Io`.
+    /// damaged; `AlreadyExists` if none is needed and there is a later one, with changes; `NotAStore` if the one that is
+    /// needed is a link or no file; `Io`.
     pub(super) fn find(
         options: &StoreOptions,
         disk: &dyn Disk,
@@ -175,6 +177,7 @@ impl Journal {
             pool: Arc::downgrade(&shared.pool),
             log_limit_bytes: options.log_limit_bytes,
             target: options.recovery_target,
+            asked_bytes: AtomicU64::new(0),
         };
         let log = Log::begin(
             LogOptions {
@@ -231,6 +234,8 @@ struct CheckpointDue {
     pool: Weak<BufferPool>,
     log_limit_bytes: u64,
     target: Duration,
+    /// How much log there is to be before another one is asked for because of what is kept.
+    asked_bytes: AtomicU64,
 }
 
 impl CheckpointDue {
@@ -246,13 +251,27 @@ impl CheckpointDue {
             slots.request_unless_running();
         }
         let now = pages.replay(growth.kept_bytes, dirty + slots.images_since_checkpoint());
-        let part = now.as_secs_f64() / self.target.as_secs_f64().max(1e-3);
-        ((part - BEGIN_TO_SLOW_DOWN) / (1.0 - BEGIN_TO_SLOW_DOWN)).max(0.0)
+        let part = now.as_secs_f64() / self.target.as_secs_f64().max(LEAST_TARGET_SECONDS);
+        let pressure = (part - BEGIN_TO_SLOW_DOWN) / (1.0 - BEGIN_TO_SLOW_DOWN);
+        if pressure <= 0.0 {
+            self.asked_bytes.store(0, Relaxed);
+            return 0.0;
+        }
+        // A batch may keep log that the last checkpoint has, or have kept it: then another one helps, now and then tried.
+        if growth.kept_bytes >= self.asked_bytes.load(Relaxed) {
+            self.asked_bytes.store(growth.kept_bytes + ASK_AGAIN_BYTES, Relaxed);
+            slots.request_unless_running();
+        }
+        pressure
     }
 }
 
 /// From which part of the recovery target on changes are slowed down.
 const BEGIN_TO_SLOW_DOWN: f64 = 0.75;
+/// No target is so short that changes are slowed down whatever is done.
+const LEAST_TARGET_SECONDS: f64 = 0.3;
+/// So much more log there is before a checkpoint is asked for again that has not helped.
+const ASK_AGAIN_BYTES: u64 = 4 << 20;
 
 fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
     disk.unlink(path)?;
@@ -272,15 +291,17 @@ fn make_way(disk: &dyn Disk, path: &Path, new: &Path, superblock: &Superblock) -
         return Err(Error::new(ErrorKind::AlreadyExists, what));
     }
     drop(old);
+    // A link or a directory is not written over.
+    drop(open_if_there(disk, new)?);
     disk.rename(path, new)
 }
 
 /// Whether beside a store that needs no log there is one that came after it: then the file is an older copy of the
-/// store, and what is in the log would be lost.
+/// store, and what is in the log would be lost. What cannot be looked at is in the way of a new log, or of nobody.
 ///
-/// Errors: `AlreadyExists`; `NotAStore`; `Io`.
+/// Errors: `AlreadyExists`; `Io`.
 fn check_not_newer(disk: &dyn Disk, path: &Path, superblock: &Superblock) -> Result<()> {
-    let Some(log) = open_if_there(disk, path)? else { return Ok(()) };
+    let Ok(Some(log)) = open_if_there(disk, path) else { return Ok(()) };
     let Some(header) = header_of(&*log)? else { return Ok(()) };
     let LogIdentity { store_id, incarnation } = header.identity;
     let next = superblock.log_incarnation + 1;

@@ -224,11 +224,24 @@ impl Store {
         tree: &PoolTree,
         load: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
+        /// Whoever calls may panic in the middle.
+        struct Loading<'l>(Option<(&'l Catalogue, &'l str, &'l PoolTree)>);
+        impl Loading<'_> {
+            fn end(&mut self) -> Result<()> {
+                let Some((catalogue, name, tree)) = self.0.take() else { return Ok(()) };
+                catalogue.end_load(name, tree)
+            }
+        }
+        impl Drop for Loading<'_> {
+            fn drop(&mut self) {
+                // Else the next opening does it.
+                self.end().ok();
+            }
+        }
         self.shared.catalogue.begin_load(name, tree)?;
-        let loaded = load();
-        let ended = self.shared.catalogue.end_load(name, tree);
-        let loaded = loaded?;
-        ended?;
+        let mut loading = Loading(Some((&self.shared.catalogue, name, tree)));
+        let loaded = load()?;
+        loading.end()?;
         // The log has nothing of it, and what is changed from now on builds on it.
         if self.shared.pool.log().is_some() {
             self.shared.checkpoint(false)?;

@@ -16,6 +16,8 @@ use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::{Arc, thread};
 use std::time::Duration;
 
+/// What any opening takes that has something to replay.
+const LEAST_SECONDS: f64 = 0.15;
 /// What a replay gets through in a second of one thread. Rather less than measured, so that openings are rather faster
 /// than asked.
 const LOG_BYTES_PER_SECOND: f64 = 80e6;
@@ -27,6 +29,8 @@ const STREAMED_PER_SECOND: f64 = 110e3;
 const WRITTEN_PER_SECOND: f64 = 140e3;
 /// Part of the frames that a store has at most that is read whole.
 const FRAMES_OF_8: u64 = 6;
+/// With fewer it does not matter.
+const LEAST_FRAMES: u64 = 1024;
 /// Pages read together, as many as a session takes.
 const BATCH: usize = 64;
 
@@ -34,6 +38,8 @@ const BATCH: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pages {
     in_use: u64,
+    /// Ids that were ever given out: each has a word in the page map.
+    given: u64,
     frames: u64,
 }
 
@@ -42,11 +48,14 @@ impl Pages {
     pub(super) fn of(pool: &BufferPool) -> Pages {
         let ids = pool.ids().lock();
         let given = ids.next_id().map_or(u64::from(u32::MAX), |id| u64::from(id.0));
-        Pages { in_use: given.saturating_sub(ids.free_count()), frames: u64::from(pool.frames()) }
+        let in_use = given.saturating_sub(ids.free_count());
+        Pages { in_use, given, frames: u64::from(pool.frames()) }
     }
 
     fn fit(self) -> bool {
         self.in_use <= self.frames / 8 * FRAMES_OF_8
+            && self.given <= 4 * self.in_use
+            && self.frames >= LEAST_FRAMES
     }
 
     /// How long reading takes of so many pages, and whether all are read for that.
@@ -61,7 +70,7 @@ impl Pages {
         let touched = touched.min(self.in_use);
         let log = log_bytes as f64 / LOG_BYTES_PER_SECOND;
         let written = touched as f64 / WRITTEN_PER_SECOND;
-        Duration::from_secs_f64(log + self.read(touched).0 + written)
+        Duration::from_secs_f64(LEAST_SECONDS + log + self.read(touched).0 + written)
     }
 
     /// In how many pages so many changes lie, if they lie anywhere.
@@ -89,7 +98,9 @@ impl Shared {
                 Ok(Some(slot)) => there.push((slot.offset_bytes(), id)),
                 Ok(None) => {}
                 // A part of the map that the replay may do without.
-                Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => return Ok(false),
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => {
+                    return Ok(false);
+                }
                 Err(error) => return Err(error),
             }
             next = id.next();
@@ -146,19 +157,21 @@ mod tests {
 
     #[test]
     fn a_store_that_fits_is_read_whole_if_many_of_its_pages_are_needed() {
-        let small = Pages { in_use: 10_000, frames: 20_000 };
+        let small = Pages { in_use: 10_000, given: 10_000, frames: 20_000 };
         assert!(!small.read(small.touched_by(1_000)).1);
         assert!(small.read(small.touched_by(10_000)).1);
-        let large = Pages { in_use: 10_000, frames: 12_000 };
+        let large = Pages { in_use: 10_000, given: 10_000, frames: 12_000 };
         assert!(!large.read(large.touched_by(1_000_000)).1);
-        let empty = Pages { in_use: 0, frames: 100 };
+        let emptied = Pages { in_use: 10_000, given: 1_000_000, frames: 20_000 };
+        assert!(!emptied.read(emptied.touched_by(1_000_000)).1);
+        let empty = Pages { in_use: 0, given: 0, frames: 100 };
         assert!(!empty.read(empty.touched_by(5)).1);
-        assert_eq!(empty.replay(0, 5), Duration::ZERO);
+        assert_eq!(empty.replay(0, 5), Duration::from_secs_f64(LEAST_SECONDS));
     }
 
     #[test]
     fn more_log_and_more_pages_take_longer_until_all_are_needed() {
-        let pages = Pages { in_use: 100_000, frames: 200_000 };
+        let pages = Pages { in_use: 100_000, given: 100_000, frames: 200_000 };
         let mut last = Duration::ZERO;
         for n in 1..100 {
             let now = pages.replay(n << 20, n * 1_000);

@@ -94,7 +94,7 @@ pub struct Log {
     cut: AtomicU64,
     /// Bytes that batches have reserved and not been promised yet; grows under the lock of `places`.
     pub(super) reserved: AtomicU64,
-    /// How long a change has to wait, in nanoseconds, because the log is more than half full.
+    /// How long a change has to wait, in nanoseconds, because the log is more than half full, or opening would take long.
     delay_ns: AtomicU64,
     /// Of that, what nobody has waited for yet.
     owed_ns: AtomicU64,
@@ -231,14 +231,15 @@ impl Log {
     #[cold]
     fn hold_up(&self, delay_ns: u64) {
         self.owed_ns.fetch_add(delay_ns, Relaxed);
-        let paid = |owed: u64| owed.checked_sub(SLEEP_NS);
-        if self.owed_ns.fetch_update(Relaxed, Relaxed, paid).is_ok() {
+        // All of it at once, so that nothing is left to be paid when there is no need any more.
+        let paid = |owed: u64| (owed >= SLEEP_NS).then_some(0);
+        if let Ok(owed) = self.owed_ns.fetch_update(Relaxed, Relaxed, paid) {
             self.held_up.fetch_add(1, Relaxed);
-            thread::sleep(Duration::from_nanos(SLEEP_NS));
+            thread::sleep(Duration::from_nanos(owed));
         }
     }
 
-    /// Times that a change slept because the log was more than half full.
+    /// Times that a change slept because the log was more than half full, or opening would have taken long.
     pub fn held_up(&self) -> u64 {
         self.held_up.load(Relaxed)
     }
@@ -257,12 +258,13 @@ impl Log {
             if state.stopped {
                 return Err(Error::new(ErrorKind::Closed, "the database was closed"));
             }
+            // A flush may have ended, and not have said so yet.
+            self.widen();
             if self.try_promise(len, how) {
                 return Ok(());
             }
-            // Who only waits for a flush, or has places already, is not concerned.
-            let wants_places = how == Promised::Freely
-                && self.ring.has_blocks_for(len, self.written.load(Acquire));
+            // Who only waits for a flush is not concerned.
+            let wants_places = self.ring.has_blocks_for(len, self.written.load(Acquire));
             if wants_places && let Some(error) = state.no_room.take() {
                 return Err(error);
             }
@@ -363,7 +365,7 @@ impl Log {
                 return Ok(());
             }
             let mut state = self.state.lock();
-            if self.durable() >= lsn && !leaves_out("durable_without_second_look") {
+            if self.durable() >= lsn {
                 return Ok(());
             }
             if let Some(error) = &state.failed {
