@@ -142,8 +142,8 @@ impl Options {
         self
     }
 
-    /// How long opening may take after a crash: a checkpoint is taken when half as long would be needed to replay
-    /// what the log has, by a rough estimate; from three quarters on changes are slowed down, the more the nearer it
+    /// How long opening may take after a crash: a checkpoint is taken when two fifths of that would be needed to replay
+    /// what the log has, by a rough estimate; from three fifths on changes are slowed down, the more the nearer it
     /// is. Default: 10 seconds. Less writes more checkpoints, and so more bytes for each change, and lets fewer
     /// changes a second in where they lie in many pages (`docs/recovery.md` has figures).
     pub fn recovery_target(mut self, time: Duration) -> Options {

@@ -239,15 +239,17 @@ struct CheckpointDue {
 }
 
 impl CheckpointDue {
-    /// Asks for a checkpoint if it is due: at half of what is allowed, since what is appended while it runs will have to
-    /// be replayed, too. Tells how far opening now would take longer than three quarters of its time: zero from there
-    /// on down, one if it took all of it.
+    /// Asks for a checkpoint if it is due: at less than half of what is allowed, since what is appended while it runs will
+    /// have to be replayed, too. Tells how far opening now would take longer than three fifths of its time: zero from
+    /// there on down, one if it took all of it.
     fn look(&self, growth: Growth) -> f64 {
         let (Some(slots), Some(pool)) = (&self.slots, self.pool.upgrade()) else { return 0.0 };
         let pages = Pages::of(&pool);
         let dirty = pool.dirty_pages() as u64;
         let fresh = pages.replay(growth.fresh_bytes, dirty + slots.images_for_next());
-        if growth.fresh_bytes > self.log_limit_bytes / 2 || fresh > self.target / 2 {
+        if growth.fresh_bytes > self.log_limit_bytes / 2
+            || fresh > self.target.mul_f64(CHECKPOINT_AT)
+        {
             slots.request_unless_running();
         }
         let now = pages.replay(growth.kept_bytes, dirty + slots.images_since_checkpoint());
@@ -266,8 +268,9 @@ impl CheckpointDue {
     }
 }
 
-/// From which part of the recovery target on changes are slowed down.
-const BEGIN_TO_SLOW_DOWN: f64 = 0.75;
+/// At which part of the recovery target a checkpoint is due, and from which on changes are slowed down.
+const CHECKPOINT_AT: f64 = 0.4;
+const BEGIN_TO_SLOW_DOWN: f64 = 0.6;
 /// No target is so short that changes are slowed down whatever is done.
 const LEAST_TARGET_SECONDS: f64 = 0.3;
 /// So much more log there is before a checkpoint is asked for again that has not helped.
