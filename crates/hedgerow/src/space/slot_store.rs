@@ -81,6 +81,8 @@ pub struct SlotStore {
     images: Figure,
     /// Of these, images of the epoch after that of the checkpoint under way.
     later_images: Figure,
+    /// Those that the checkpoint under way has taken.
+    taken_images: Figure,
     /// How many creations of keyspaces keep checkpoints out, so that nobody may wait for one.
     unhindered: AtomicUsize,
     /// How the last checkpoint ended, for those who wait for room that it was to make.
@@ -133,6 +135,7 @@ impl SlotStore {
             full: AtomicBool::new(false),
             images: Figure::new(0),
             later_images: Figure::new(0),
+            taken_images: Figure::new(0),
             unhindered: AtomicUsize::new(0),
             outcome: Mutex::new(Outcome::default()),
             ended: Condvar::new(),
@@ -433,6 +436,11 @@ impl SlotStore {
         self.images.load(Acquire)
     }
 
+    /// The same, and those that are in no durable checkpoint yet.
+    pub fn images_not_durable(&self) -> u64 {
+        self.images_since_checkpoint() + self.taken_images.load(Acquire)
+    }
+
     /// Images recorded since the last checkpoint began, or the one under way: those that the next one will take.
     #[inline]
     pub fn images_for_next(&self) -> u64 {
@@ -467,7 +475,8 @@ impl SlotStore {
     /// Takes the changes of all epochs up to `epoch`.
     pub fn take_delta(&self, epoch: Epoch) -> TakenDelta {
         let mut state = self.state.lock();
-        self.images.store(self.later_images.load(Acquire), Release);
+        let later = self.later_images.load(Acquire);
+        self.taken_images.store(self.images.swap(later, AcqRel).saturating_sub(later), Release);
         state.zones.left_until_now();
         state.deltas.take(epoch)
     }
@@ -477,6 +486,10 @@ impl SlotStore {
         let mut last = self.outcome.lock();
         last.count += 1;
         last.failure = outcome.err().map(Error::duplicate);
+        let taken = self.taken_images.swap(0, AcqRel);
+        if last.failure.is_some() {
+            self.images.fetch_add(taken, AcqRel);
+        }
         if last.failure.is_none() {
             // Under the lock that changes are recorded under: one that fills the delta again comes
             // before this look at it, or sets the flag after it.

@@ -252,7 +252,7 @@ impl CheckpointDue {
         {
             slots.request_unless_running();
         }
-        let now = pages.replay(growth.kept_bytes, dirty + slots.images_since_checkpoint());
+        let now = pages.replay(growth.kept_bytes, dirty + slots.images_not_durable());
         let part = now.as_secs_f64() / self.target.as_secs_f64().max(LEAST_TARGET_SECONDS);
         let pressure = (part - BEGIN_TO_SLOW_DOWN) / (1.0 - BEGIN_TO_SLOW_DOWN);
         if pressure <= 0.0 {
