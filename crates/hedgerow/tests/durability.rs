@@ -235,6 +235,42 @@ fn a_kill_and_then_a_power_cut_at_any_call_of_the_opening() {
 }
 
 #[test]
+fn a_replay_that_needs_most_of_a_store_in_memory_is_as_exact_as_any() {
+    let mut dice = Dice(seed(73));
+    for background in [false, true] {
+        // So many frames that the store is read from beginning to end, with threads and without.
+        let options = tiny().memory_limit_bytes(4 << 20).log(true);
+        let disk = SimDisk::new(dice.roll());
+        let db = open(&options, &disk, OpenHow::New).unwrap();
+        let keyspace = db.keyspace("wrens").unwrap();
+        let records = (0..6_000).map(|n| (key(n), vec![dice.roll() as u8; 60]));
+        keyspace.bulk_load(records, 90).unwrap();
+        db.checkpoint().unwrap();
+        for _ in 0..5_000 {
+            let key = key(dice.below(6_500));
+            if dice.below(4) == 0 {
+                keyspace.remove(&key).unwrap();
+            } else {
+                keyspace.put(&key, &dice.roll().to_le_bytes()).unwrap();
+            }
+        }
+        db.sync().unwrap();
+        let expected = contents(&db).unwrap();
+        let survivor = disk.crash(dice.roll());
+        drop(db);
+        // Whether it is opened to be read or to be written.
+        let reader = SimDisk::with_state(survivor.state(), 1);
+        for (disk, how) in [(reader, OpenHow::ReadOnly), (survivor, OpenHow::Existing)] {
+            let options = options.clone().background_checkpoints(background);
+            let db = open(&options, &disk, how).unwrap();
+            assert!(db.replayed().records > 4_000);
+            assert!(contents(&db).unwrap() == expected);
+            assert_sound(&db, "after a replay of most of the store");
+        }
+    }
+}
+
+#[test]
 fn a_closed_store_has_no_log_and_needs_none() {
     let disk = SimDisk::new(1);
     let db = open(&logged(), &disk, OpenHow::New).unwrap();
