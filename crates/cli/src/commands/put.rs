@@ -12,7 +12,10 @@ use std::path::PathBuf;
 
 /// Arguments of `put`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("what").required(true).args(["value", "file"])))]
+#[command(
+    group(ArgGroup::new("what").required(true).args(["value", "file"])),
+    override_usage = "hedgerow put [OPTIONS] <STORE> <KEY> <VALUE|--file <FILE>>"
+)]
 pub struct PutArgs {
     /// Store file; created if there is none
     store: PathBuf,

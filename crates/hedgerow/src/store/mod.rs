@@ -3,7 +3,7 @@
 //! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
 //! store; `checkpoint` writes the next one; `reclaim` gives space back to the file system; `catalogue`
 //! knows the keyspaces; `large` writes and reads large values, `large_copy` copies them, and `large_move` moves them; `batch` changes several records as one; `journal` has
-//! the log, `named` keeps what it names, and `replay` does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
+//! the log, `named` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
 //! `backup` copies it; `repair` salvages what is whole in a damaged file.
 //!
 //! Invariants (no page is ever overwritten where a checkpoint needs it, so these are all there are):
@@ -234,14 +234,16 @@ impl Store {
         }
         impl Drop for Loading<'_> {
             fn drop(&mut self) {
-                // Else the next opening does it.
+                // Only after a panic there is anything to end; if it fails the next opening does it.
                 self.end().ok();
             }
         }
         self.shared.catalogue.begin_load(name, tree)?;
         let mut loading = Loading(Some((&self.shared.catalogue, name, tree)));
-        let loaded = load()?;
-        loading.end()?;
+        let loaded = load();
+        let ended = loading.end();
+        let loaded = loaded?;
+        ended?;
         // The log has nothing of it, and what is changed from now on builds on it.
         if self.shared.pool.log().is_some() {
             self.shared.checkpoint(false)?;
