@@ -136,7 +136,7 @@ impl Log {
         // When the oldest bytes that are not durable were first seen.
         let mut since: Option<Moment> = None;
         loop {
-            self.pace((self.on_growth)(self.growth()));
+            self.look();
             // Outside of the lock, which writers take with a leaf latched: this may wait for a write.
             let wants_segment = self.wants_segment();
             let wants_ahead = !wants_segment && self.wants_ahead();

@@ -56,8 +56,9 @@ pub struct LogOptions {
     pub before_write: Box<dyn Fn() -> Result<()> + Send + Sync>,
     /// Somebody will call [`Log::run`]. If not, whoever needs room makes it.
     pub threaded: bool,
-    /// Called by the log's thread, now and then while changes are made, with the bytes that the log holds since the
-    /// last checkpoint: asks for one when it is due.
+    /// Called now and then while changes are made, with the bytes that the log holds since the last checkpoint: asks for
+    /// one when it is due. The log's thread does so, which a sync may hold up for long; so whoever appends does it, too,
+    /// and holds nothing meanwhile.
     pub on_growth: Box<dyn Fn(Growth) -> f64 + Send + Sync>,
 }
 
@@ -98,6 +99,8 @@ pub struct Log {
     delay_ns: AtomicU64,
     /// Of that, what nobody has waited for yet.
     owed_ns: AtomicU64,
+    /// From which address on whoever appends works it out again.
+    look_at: AtomicU64,
     /// Times that somebody has.
     held_up: AtomicU64,
     /// There was no room for a segment that nobody needs yet.
@@ -167,6 +170,7 @@ impl Log {
             reserved: AtomicU64::new(0),
             delay_ns: AtomicU64::new(0),
             owed_ns: AtomicU64::new(0),
+            look_at: AtomicU64::new(if options.threaded { 0 } else { u64::MAX }),
             held_up: AtomicU64::new(0),
             cannot_prepare_ahead: AtomicBool::new(false),
             idle: AtomicBool::new(false),
@@ -196,10 +200,22 @@ impl Log {
         if delay_ns > 0 && how == Promised::Freely {
             self.hold_up(delay_ns);
         }
-        if self.try_promise(len, how) {
-            return Ok(());
+        if !self.try_promise(len, how) {
+            self.wait_for_room(len, how)?;
         }
-        self.wait_for_room(len, how)
+        if self.ring.promised().0 >= self.look_at.load(Relaxed) {
+            self.look();
+        }
+        Ok(())
+    }
+
+    /// Works out how long changes wait from now on.
+    #[cold]
+    pub(super) fn look(&self) {
+        if self.threaded {
+            self.look_at.store(self.ring.promised().0 + LOOK_BYTES, Relaxed);
+        }
+        self.pace((self.on_growth)(self.growth()));
     }
 
     #[inline]
@@ -219,7 +235,7 @@ impl Log {
     /// Works out how long changes wait: not at all while the log is less than half full, and ever longer from there
     /// on, so that the checkpoint that is to make room keeps up before nobody can go on. `pressure` is what
     /// `on_growth` has said: from zero on longer and longer for that reason, too.
-    pub(super) fn pace(&self, pressure: f64) {
+    fn pace(&self, pressure: f64) {
         let (used, limit) = self.fill();
         let over = used.saturating_sub(limit / 2) as f64 / (limit / 2).max(1) as f64;
         let over = over.min(1.0).max(pressure.min(MOST_PRESSURE));
@@ -428,7 +444,11 @@ impl Log {
         self.checkpoint.store(checkpoint.0, Relaxed);
         self.cut.store(cut.0, Relaxed);
         self.replay_start.store(replay_start.0, Relaxed);
+        // The next change looks whether there is more to be waited for.
         self.pace(0.0);
+        if self.threaded {
+            self.look_at.store(0, Relaxed);
+        }
         let mut places = self.places.lock();
         places.forget_below(self.segment.segment_of(block_of(replay_start)));
         self.cannot_prepare_ahead.store(false, Relaxed);
@@ -515,6 +535,8 @@ impl Log {
 
 /// How long a change waits when the log is full but for nothing: ten thousand a second and thread.
 const LONGEST_DELAY_NS: u64 = 100_000;
+/// So much is appended before it is worked out anew how long changes wait: a thousand changes or so.
+const LOOK_BYTES: u64 = 128 << 10;
 /// How far above its allowance what `on_growth` looks at counts: four times that long.
 const MOST_PRESSURE: f64 = 2.0;
 /// As short a sleep as the system is good for.
