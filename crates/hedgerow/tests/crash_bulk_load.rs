@@ -45,6 +45,49 @@ fn found(options: &Options, disk: &SimDisk, all: &Records, before: &Records) -> 
 }
 
 #[test]
+fn a_load_whose_keyspace_is_dropped_leaves_nothing_whenever_the_power_goes() {
+    let mut dice = Dice(seed(5));
+    for round in 0..4 * effort() {
+        let options = options(round % 2 == 0);
+        let disk = SimDisk::new(dice.roll());
+        let db = open(&options, &disk, OpenHow::New).unwrap();
+        let loaded = db.create_keyspace("loaded").unwrap();
+        db.checkpoint().unwrap();
+        let all = records(&mut dice, 60);
+        disk.record_states(true);
+        let drop_at = dice.below(all.len() as u64) as usize;
+        let feed = all.iter().enumerate().inspect(|(n, _)| {
+            if *n == drop_at {
+                assert!(db.drop_keyspace("loaded").unwrap());
+                // Another of that name has nothing to do with it.
+                if round % 3 == 0 {
+                    db.create_keyspace("loaded").unwrap();
+                }
+                db.checkpoint().unwrap();
+                assert_sound(&db, "in the middle of a load that has lost its keyspace");
+            } else if *n == drop_at + 5 {
+                db.checkpoint().unwrap();
+            }
+        });
+        let error = loaded.bulk_load(feed.map(|(_, record)| record), 90).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::KeyspaceDropped);
+        db.checkpoint().unwrap();
+        assert_sound(&db, "after a load that has lost its keyspace");
+        for state in disk.take_states() {
+            if dice.below(2) > 0 {
+                continue;
+            }
+            let survivor = SimDisk::with_state(state.crash_at_random(dice.roll()), dice.roll());
+            let db = open(&options, &survivor, OpenHow::Existing).unwrap();
+            let found = contents(&db).unwrap();
+            assert!(found.get("loaded").is_none_or(Records::is_empty));
+            assert_sound(&db, "after a crash in a load that has lost its keyspace");
+            drop(db);
+        }
+    }
+}
+
+#[test]
 fn a_crash_at_any_call_of_a_load_leaves_all_of_it_or_none() {
     let mut dice = Dice(seed(1));
     let (mut none, mut whole) = (0, 0);

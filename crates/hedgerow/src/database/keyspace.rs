@@ -287,8 +287,12 @@ impl Keyspace {
     /// becomes visible as a whole at the end. Returns the number of records. Large values are written as they come,
     /// each once.
     ///
+    /// With a log this returns once the records are durable. What others put into the keyspace after the records have
+    /// become visible, and before that, a crash may leave without them.
+    ///
     /// Errors: those of changes; `NotSorted`; `AlreadyExists` if the keyspace holds a record. After an
-    /// error the keyspace is as it was.
+    /// error the keyspace is as it was; or the records are there, the store is poisoned, and when it is opened again the
+    /// keyspace is as it was.
     pub fn bulk_load<K, V>(
         &self,
         records: impl IntoIterator<Item = (K, V)>,
@@ -304,7 +308,7 @@ impl Keyspace {
     /// [`Self::bulk_load`] of records that may fail to come, as those that are read from a file: the first error
     /// among them ends the load, and is what this returns.
     ///
-    /// Errors: those of `bulk_load`, and those of `records`. After an error the keyspace is as it was.
+    /// Errors: those of `bulk_load`, and those of `records`.
     pub fn try_bulk_load<K, V, E>(
         &self,
         records: impl IntoIterator<Item = Result<(K, V), E>>,

@@ -7,6 +7,10 @@
 //! version u8 (1) | state u8 (0 live, 1 being dropped, 2 being bulk-loaded) | tree id u32 | root page id u32
 //! ```
 //!
+//! A load whose keyspace is dropped meanwhile leaves pages that only their headers tell of, until it notices: a second
+//! record, in the state *being bulk-loaded* and with the root that was, is there as long as that may be. Its key is not a
+//! name: 0xff, which no UTF-8 has, and the tree's id (u32, big-endian).
+//!
 //! Creating a keyspace changes two trees. It holds a lock that a checkpoint takes as well, so that no
 //! checkpoint falls between the two halves, and a crash leaves no page that nothing refers to;
 //! meanwhile writers do not wait for a checkpoint, which could not begin. A drop first says *being
@@ -23,6 +27,7 @@ use crate::wal::{Log, Promised, RECORD_HEADER_BYTES, Record as LogRecord};
 use hedgerow_sync::primitive::atomic::AtomicU32;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard};
+use std::collections::BTreeMap;
 
 /// A tree in the pool of a store.
 pub type PoolTree = Tree<BufferPool>;
@@ -80,6 +85,28 @@ impl Record {
     }
 }
 
+/// First byte of the key of a record that has no name.
+const NAMELESS: u8 = 0xff;
+
+/// The key of the record of a load whose keyspace was dropped.
+fn leftover_key(tree: TreeId) -> [u8; 5] {
+    let [a, b, c, d] = tree.0.to_be_bytes();
+    [NAMELESS, a, b, c, d]
+}
+
+/// Whether the key of a record of the catalogue says that it is of a load whose keyspace was dropped.
+pub(super) fn is_leftover(key: &[u8]) -> bool {
+    key.first() == Some(&NAMELESS)
+}
+
+/// A keyspace into which a bulk load is under way, or was when the store was last used.
+pub struct Load {
+    /// `None`: it was dropped meanwhile.
+    pub name: Option<String>,
+    /// Its tree; of one that was dropped nothing but the id can be used.
+    pub tree: PoolTree,
+}
+
 /// What a record of the catalogue says of a keyspace's tree, for whoever reads the catalogue's pages by himself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
@@ -127,8 +154,11 @@ pub struct Catalogue {
     next_tree: AtomicU32,
     leaves: LeafPolicy,
     creating: Mutex<()>,
-    dropping: Mutex<()>,
+    dropping: Mutex<Loads>,
 }
+
+/// How many loads are under way, by their trees.
+type Loads = BTreeMap<TreeId, u32>;
 
 impl Catalogue {
     /// The catalogue of a store that has one.
@@ -140,7 +170,7 @@ impl Catalogue {
             next_tree: AtomicU32::new(next_tree.0),
             leaves,
             creating: Mutex::new(()),
-            dropping: Mutex::new(()),
+            dropping: Mutex::new(Loads::new()),
         }
     }
 
@@ -239,8 +269,8 @@ impl Catalogue {
             if let Some(undo) = undo {
                 undo.append(&LogRecord::Drop { tree: tree.id(), name: name.as_bytes() });
             }
-            // Nobody knows the tree: its one page goes back.
-            tree.drop_pages()?;
+            // Nobody knows the tree: its one page goes back. If it cannot, that is not why the creation failed.
+            tree.drop_pages().ok();
             return Err(error);
         }
         Ok(tree.with_log())
@@ -268,7 +298,15 @@ impl Catalogue {
         let was_live = record.state != State::Dropping;
         let dropping = Record { state: State::Dropping, ..record };
         if was_live {
-            self.tree.put_to_free(name.as_bytes(), &dropping.encode())?;
+            let leftover = leftover_key(record.tree);
+            if record.state == State::Loading {
+                self.tree.put_to_free(&leftover, &record.encode())?;
+            }
+            if let Err(error) = self.tree.put_to_free(name.as_bytes(), &dropping.encode()) {
+                // Of a live tree it says nothing; what is left of it the next opening removes.
+                self.tree.remove(&leftover).ok();
+                return Err(error);
+            }
             // After the change: a checkpoint between the two has the change, and replaying the record
             // then finds nothing to drop.
             if let Some(room) = room {
@@ -308,48 +346,90 @@ impl Catalogue {
     ///
     /// Errors: `KeyspaceDropped` if the name means another tree by now.
     pub fn begin_load(&self, name: &str, tree: &PoolTree) -> Result<()> {
-        self.set_loading(name, tree, true)
-    }
-
-    /// Notes that the load has ended, one way or the other.
-    pub fn end_load(&self, name: &str, tree: &PoolTree) -> Result<()> {
-        match self.set_loading(name, tree, false) {
-            // Dropped meanwhile: the load has found out by itself.
-            Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => Ok(()),
-            other => other,
-        }
-    }
-
-    fn set_loading(&self, name: &str, tree: &PoolTree, loading: bool) -> Result<()> {
-        let _dropping = self.dropping.lock();
-        let record = self
-            .find(name)?
-            .filter(|record| record.tree == tree.id() && record.state != State::Dropping);
-        let Some(record) = record else {
+        let mut loads = self.dropping.lock();
+        if !self.set_loading(name, tree, true)? {
             return Err(Error::new(ErrorKind::KeyspaceDropped, "the keyspace was dropped"));
-        };
-        let state = if loading { State::Loading } else { State::Live };
-        self.tree.put(name.as_bytes(), &Record { state, ..record }.encode())?;
+        }
+        *loads.entry(tree.id()).or_default() += 1;
         Ok(())
     }
 
-    /// Keyspaces into which a bulk load is under way, or was when the store was last used.
-    pub fn loading(&self) -> Result<Vec<(String, PoolTree)>> {
-        let records = self.records()?.into_iter();
-        let loading = records.filter(|(_, record)| record.state == State::Loading);
-        Ok(loading.map(|(name, record)| (name, self.handle(record))).collect())
+    /// Notes that a load has ended, one way or the other.
+    pub fn end_load(&self, name: &str, tree: &PoolTree) -> Result<()> {
+        let mut loads = self.dropping.lock();
+        if let Some(count) = loads.get_mut(&tree.id()) {
+            *count -= 1;
+            if *count > 0 {
+                return Ok(());
+            }
+            loads.remove(&tree.id());
+        }
+        if !self.set_loading(name, tree, false)? {
+            // Dropped meanwhile: the load has found out by itself.
+            self.tree.remove(&leftover_key(tree.id()))?;
+        }
+        Ok(())
     }
 
+    /// The caller holds the lock of drops. False: the keyspace was dropped.
+    fn set_loading(&self, name: &str, tree: &PoolTree, loading: bool) -> Result<bool> {
+        let record = self
+            .find(name)?
+            .filter(|record| record.tree == tree.id() && record.state != State::Dropping);
+        let Some(record) = record else { return Ok(false) };
+        let state = if loading { State::Loading } else { State::Live };
+        let record = Record { state, ..record }.encode();
+        match loading {
+            true => self.tree.put(name.as_bytes(), &record)?,
+            // Of a load that came to nothing, too: on a full disk as well.
+            false => self.tree.put_to_free(name.as_bytes(), &record)?,
+        };
+        Ok(true)
+    }
+
+    /// Notes that nothing is left of a load whose keyspace was dropped. One caller, before anybody else uses the store.
+    pub fn end_leftover(&self, tree: TreeId) -> Result<()> {
+        self.tree.remove(&leftover_key(tree)).map(drop)
+    }
+
+    /// Loads that are under way, or were when the store was last used.
+    pub fn loading(&self) -> Result<Vec<Load>> {
+        let mut loads = Vec::new();
+        self.for_each(&mut |name, record| {
+            if record.state == State::Loading {
+                let name = name.map(str::to_owned);
+                loads.push(Load { name, tree: self.handle(record) });
+            }
+        })?;
+        Ok(loads)
+    }
+
+    /// Those of keyspaces.
     fn records(&self) -> Result<Vec<(String, Record)>> {
         let mut records = Vec::new();
+        self.for_each(&mut |name, record| {
+            if let Some(name) = name {
+                records.push((name.to_owned(), record));
+            }
+        })?;
+        Ok(records)
+    }
+
+    /// Shows every record and the name of its keyspace, if that was not dropped.
+    fn for_each(&self, each: &mut dyn FnMut(Option<&str>, Record)) -> Result<()> {
         let mut cursor = self.tree.scan();
-        while let Some((name, record)) = cursor.next_record()? {
-            let name = String::from_utf8(name.to_vec()).map_err(|_| {
+        while let Some((key, record)) = cursor.next_record()? {
+            let record = Record::decode(record)?;
+            if is_leftover(key) {
+                each(None, record);
+                continue;
+            }
+            let name = str::from_utf8(key).map_err(|_| {
                 Error::corrupted_page(PageId::CATALOGUE_ROOT, "a keyspace's name is not UTF-8")
             })?;
-            records.push((name, Record::decode(record)?));
+            each(Some(name), record);
         }
-        Ok(records)
+        Ok(())
     }
 
     /// The names of all keyspaces, in order.

@@ -218,6 +218,9 @@ impl Store {
     }
 
     /// Runs a bulk load of the keyspace, so that a crash in the middle leaves nothing behind.
+    ///
+    /// Errors: those of `load`, which has left nothing then; why the load, which is done, could not be made durable: then
+    /// the store is poisoned.
     pub fn bulk_load<R, E: From<Error>>(
         &self,
         name: &str,
@@ -243,11 +246,18 @@ impl Store {
         let loaded = load();
         let ended = loading.end();
         let loaded = loaded?;
-        ended?;
-        // The log has nothing of it, and what is changed from now on builds on it.
-        if self.shared.pool.log().is_some() {
-            self.shared.checkpoint(false)?;
-        }
+        // The log has nothing of it, and what is changed from now on builds on it. There is room for all dirty pages, so a
+        // full disk is not a reason; if it cannot be made durable all the same, nothing that comes after it may be.
+        let durable = ended.and_then(|()| match self.shared.pool.log() {
+            Some(_) => self.shared.checkpoint(false).map(drop),
+            None => Ok(()),
+        });
+        durable.inspect_err(|error| {
+            // Whoever closes takes a checkpoint himself.
+            if *error.kind() != ErrorKind::Closed {
+                self.shared.pool.set_poisoned(error);
+            }
+        })?;
         Ok(loaded)
     }
 

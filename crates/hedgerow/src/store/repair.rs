@@ -14,7 +14,7 @@
 //! crash there is nothing at its path. Memory: some 50 bytes for each page beside the limit of the new store. One thread.
 
 use super::backup::{Progress, cancelled, refuse_what_is_there};
-use super::catalogue::{self, PoolTree, decode_entry};
+use super::catalogue::{self, PoolTree, decode_entry, is_leftover};
 use super::journal::Journal;
 use super::large_copy::LargeCopy;
 use super::open::{StoreOptions, check_blocks, check_page, lock, read_superblocks};
@@ -91,6 +91,8 @@ struct Repair<'p> {
     leaves: Vec<(Epoch, PageId, Slot)>,
     /// Trees that have any.
     with_leaves: BTreeSet<TreeId>,
+    /// Trees that were dropped while they were loaded.
+    leftovers: BTreeSet<TreeId>,
     /// Inner nodes that are whole.
     inner: Vec<(PageId, Slot)>,
     /// Keyspaces by their trees.
@@ -140,6 +142,7 @@ impl<'p> Repair<'p> {
             pages,
             leaves: Vec::new(),
             with_leaves: BTreeSet::new(),
+            leftovers: BTreeSet::new(),
             inner: Vec::new(),
             names,
             now: BTreeMap::new(),
@@ -369,6 +372,12 @@ impl<'p> Repair<'p> {
 
     fn read_catalogue(&mut self, leaf: &[u8]) -> Result<()> {
         for_each_record(leaf, &mut |name, record| {
+            if is_leftover(name)
+                && let Ok(entry) = decode_entry(record)
+            {
+                self.leftovers.insert(entry.tree);
+                return Ok(());
+            }
             match (str::from_utf8(name), decode_entry(record)) {
                 (Ok(name), Ok(entry)) => {
                     self.names.insert(entry.tree, (name.to_owned(), entry));
@@ -447,6 +456,7 @@ impl<'p> Repair<'p> {
         self.read(&leaves, &mut |this, page, slot, image, defect| {
             let tree = header::tree_id(image);
             let passed_over = tree == TreeId::CATALOGUE
+                || this.leftovers.contains(&tree) && !this.names.contains_key(&tree)
                 || cut_short.contains(&tree)
                 || this.names.get(&tree).is_some_and(|(_, entry)| entry.is_dropping);
             if let Some(defect) = defect {

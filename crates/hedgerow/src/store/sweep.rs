@@ -4,11 +4,12 @@
 //! meanwhile, since before the first such page, so that a checkpoint which holds any of them holds the
 //! record as well. Opening a store with such a record walks the keyspace's tree, looks at the header of every other page
 //! in the file, and frees those that belong to the tree and are not reached, whatever others have put there meanwhile.
+//! Of a keyspace that was dropped while a load ran a record of its own is left: of its tree all pages are freed.
 //! The large values that they refer to go with them. Where the tree is damaged nothing is freed, and the record stays.
 //! This costs a read of the whole file, after a crash in a bulk load only. Memory: some 30 bytes a page of the tree.
 
 use super::Shared;
-use super::catalogue::PoolTree;
+use super::catalogue::{Load, PoolTree};
 use crate::error::{ErrorKind, Result};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
 use crate::space::slot_store::SlotStore;
@@ -23,7 +24,11 @@ impl Shared {
     /// Frees what bulk loads left behind, and lets their keyspaces be used again.
     pub(super) fn finish_loads(&self) -> Result<()> {
         let Some(slots) = &self.slots else { return Ok(()) };
-        for (name, tree) in self.catalogue.loading()? {
+        for Load { name, tree } in self.catalogue.loading()? {
+            let Some(name) = name else {
+                self.finish_leftover(slots, &tree)?;
+                continue;
+            };
             let mut reached = BTreeSet::new();
             let mut is_whole = true;
             let walked = tree.verify_with(&mut |page, defects| {
@@ -41,6 +46,16 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Frees what is left of a load whose keyspace was dropped while it ran.
+    fn finish_leftover(&self, slots: &SlotStore, tree: &PoolTree) -> Result<()> {
+        let trees = self.catalogue.trees()?;
+        // A drop that failed half-way has left the note of a tree that is there.
+        if trees.iter().all(|(_, named, _)| named.id() != tree.id()) {
+            self.sweep(slots, tree, &BTreeSet::new())?;
+        }
+        self.catalogue.end_leftover(tree.id())
     }
 
     /// Frees every page of the tree that is not reached from its root.

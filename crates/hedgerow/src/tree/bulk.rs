@@ -15,7 +15,7 @@
 
 use super::create::no_page;
 use super::descend::plain;
-use super::retry::{Patience, Retry, Stop};
+use super::retry::{Patience, Retry, Stop, dropped};
 use super::stored::for_each_stored_form;
 use super::{MAX_LEVELS, Tree};
 use crate::error::{Error, ErrorKind, Result};
@@ -209,6 +209,12 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
         session.reserve(1)?;
         let stay = pool.enter()?;
         let mut page = session.take(self.tree.id, stay.epoch()).ok_or_else(no_page)?;
+        if page.id() == self.tree.root {
+            // The root's id is free, so the tree was dropped. A page of this tree must not have it: it would be taken for the
+            // root.
+            pool.free(page, stay.epoch());
+            return Err(dropped());
+        }
         node::copy_node(page.write(stay.epoch()), &self.page);
         self.tree.note_page(stay.epoch(), page.bytes(), true);
         Ok(page.id())

@@ -168,6 +168,6 @@ impl<'p, P: PagePool> Retry<'p, P> {
 }
 
 #[cold]
-fn dropped() -> Error {
+pub(super) fn dropped() -> Error {
     Error::new(ErrorKind::KeyspaceDropped, "the tree was dropped")
 }
