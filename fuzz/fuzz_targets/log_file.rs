@@ -6,27 +6,18 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use hedgerow::storage::{DirectIo, Disk, OpenMode, RamDisk};
+use hedgerow::storage::RamDisk;
 use hedgerow::store::{OpenHow, log_path};
 use hedgerow::{ErrorKind, Options, WriteBatch, smallest_memory_limit_bytes};
+use hedgerow_fuzz::damage::{self, Damage, Used};
+use hedgerow_fuzz::{LARGE_VALUES_BYTES, path};
 use libfuzzer_sys::fuzz_target;
-use std::path::Path;
 use std::sync::OnceLock;
 
 const PAGE_BYTES: usize = 512;
-/// What a memory limit needs above the smallest for large values.
-const LARGE_VALUES_BYTES: u64 = 128 << 10;
 /// What a reference to a large value begins with, and its length if all of the value lies in one run.
 const REFERENCE_MAGIC: [u8; 8] = [0x9b, 0xe1, 0x4c, 0x07, 0xd6, 0x3a, 0x81, 0xf5];
 const REFERENCE_BYTES: usize = 40;
-
-#[derive(Arbitrary, Debug)]
-struct Damage {
-    /// Where, among the bytes that are not zero and those near them.
-    at: u16,
-    bytes: u32,
-    how_many: u8,
-}
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -39,8 +30,8 @@ struct Input {
 struct Left {
     store: Vec<u8>,
     log: Vec<u8>,
-    /// Where the log has something that is not zero, by runs of 64 bytes.
-    used: Vec<usize>,
+    /// Where the log has something that is not zero.
+    used: Used,
     /// Where it has references to large values.
     references: Vec<usize>,
 }
@@ -48,30 +39,10 @@ struct Left {
 fn options() -> Options {
     Options::new()
         .page_bytes(PAGE_BYTES)
+        .zone_bytes(128 << 10)
         .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES) + LARGE_VALUES_BYTES)
         .background_checkpoints(false)
         .log_segment_blocks(4)
-}
-
-fn path() -> &'static Path {
-    Path::new("fuzz")
-}
-
-fn read(disk: &RamDisk, path: &Path) -> Vec<u8> {
-    let file = disk.open(path, OpenMode::ReadOnly, DirectIo::Never).unwrap();
-    let mut bytes = vec![0; file.len_bytes().unwrap() as usize];
-    file.read_unaligned(0, &mut bytes).unwrap();
-    bytes
-}
-
-fn write(disk: &RamDisk, path: &Path, bytes: &[u8]) {
-    let file = disk.open(path, OpenMode::CreateNew, DirectIo::Never).unwrap();
-    file.set_len(bytes.len() as u64).unwrap();
-    for (at, piece) in bytes.chunks(4096).enumerate() {
-        if piece.iter().any(|&byte| byte != 0) {
-            file.write_at(at as u64 * 4096, piece).unwrap();
-        }
-    }
 }
 
 fn left() -> &'static Left {
@@ -106,29 +77,18 @@ fn left() -> &'static Left {
         keyspace.put(b"last", &[1; 40]).unwrap();
         db.sync().unwrap();
         drop((keyspace, other, db));
-        let (store, log) = (read(&disk, path()), read(&disk, &log_path(path())));
-        let runs = log.chunks(64).enumerate();
-        let used = runs.filter(|(_, run)| run.iter().any(|&byte| byte != 0)).map(|(at, _)| at * 64);
+        let store = damage::read(&disk, path()).expect("the store has a file");
+        let log = damage::read(&disk, &log_path(path())).expect("the store has a log");
         let at_magic = |at: &usize| log[*at..].starts_with(&REFERENCE_MAGIC);
         let references: Vec<usize> = (0..log.len()).filter(at_magic).collect();
         assert!(!references.is_empty(), "the log refers to large values");
-        Left { used: used.collect(), references, store, log }
+        Left { used: Used::of(&log), references, store, log }
     })
 }
 
 fuzz_target!(|input: Input| {
     let left = left();
-    let mut log = left.log.clone();
-    for damage in &input.damage {
-        let run = left.used[usize::from(damage.at >> 6) % left.used.len()];
-        let at = run + usize::from(damage.at & 63);
-        let count = 1 + usize::from(damage.how_many % 4);
-        let end = (at + count).min(log.len());
-        log[at..end].copy_from_slice(&damage.bytes.to_le_bytes()[..end - at]);
-    }
-    if let Some(cut) = input.cut_at {
-        log.truncate(log.len() * usize::from(cut) / usize::from(u16::MAX));
-    }
+    let log = damage::damaged(&left.log, &left.used, &input.damage, input.cut_at);
     // A reference that was changed past its checksum may name units that are somebody else's: then a verification
     // has findings, and what is read is anything.
     let is_forged = left.references.iter().any(|&at| {
@@ -136,8 +96,8 @@ fuzz_target!(|input: Input| {
         log.get(at..end).is_some_and(|found| left.log.get(at..end) != Some(found))
     });
     let disk = RamDisk::new();
-    write(&disk, path(), &left.store);
-    write(&disk, &log_path(path()), &log);
+    damage::write(&disk, path(), &left.store);
+    damage::write(&disk, &log_path(path()), &log);
     let how = if input.writes { OpenHow::Existing } else { OpenHow::ReadOnly };
     match options().on_disk(&disk, path(), how) {
         Ok(db) => {
@@ -171,7 +131,7 @@ fuzz_target!(|input: Input| {
             assert!(expected, "{error:?}");
             // The store itself is sound, and what a log can do to it is nothing.
             if !input.writes {
-                assert_eq!(read(&disk, path()), left.store);
+                assert_eq!(damage::read(&disk, path()).as_ref(), Some(&left.store));
             }
         }
     }

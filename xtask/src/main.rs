@@ -5,7 +5,9 @@
 
 mod bench_diff;
 mod program;
+mod seeded;
 mod tidy;
+mod torture;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,6 +19,7 @@ tasks:
   tidy                check ranks, lengths, SAFETY comments, file heads, dead files, leftovers
   matrix --keys DIR   compare the engine with a sorted map on real key sets; long
   torture kill        kill a process that writes, again and again, and check what is left
+  seeded-bugs         seed one known bug after the other, and see which test notices it
   bench-diff A B      run the benchmarks of two revisions in turns, and compare them";
 
 fn main() -> ExitCode {
@@ -24,7 +27,8 @@ fn main() -> ExitCode {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&workspace_root()),
         ["matrix", ..] => program::run(&workspace_root(), "hedgerow-matrix", &args[1..]),
-        ["torture", ..] => program::run(&workspace_root(), "hedgerow-torture", &args[1..]),
+        ["torture", ..] => torture::run(&workspace_root(), &args[1..]),
+        ["seeded-bugs", ..] => seeded::run(&workspace_root(), &args[1..]),
         ["bench-diff", ..] => bench_diff::run(&workspace_root(), &args[1..]),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

@@ -1,6 +1,6 @@
-//! `cargo xtask matrix` and `cargo xtask torture`: builds a program optimised, and runs it.
+//! Builds a program of the workspace optimised, and runs it.
 //!
-//! They are packages of their own, so that the other chores do not wait for the engine to compile.
+//! `matrix` and what `torture` runs are packages of their own, so that the other chores do not wait for the engine to compile.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

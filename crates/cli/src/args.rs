@@ -4,7 +4,8 @@
 //! with exit code 2 before any store is touched.
 
 use crate::commands::{
-    backup, count, del, dump, get, load, pages, put, repair, restore, scan, stat, tour, verify,
+    backup, count, del, dump, get, load, pages, put, repair, restore, scan, stat, torture, tour,
+    verify,
 };
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -17,10 +18,11 @@ Keys and values on the command line and in the output are text with these escape
 Exit codes:
   0 success   1 error   2 wrong arguments   3 key not found   4 damage found, in a store or a dump
   5 the store is open elsewhere   6 store or dump needs a newer version of this tool
-  130 interrupted
+  7 torture has found something   130 interrupted
 
-load, put and del write to a store, and tour to one of its own; the others open it read-only (backup
-only if it was closed, else it replays the log first). backup, restore and repair make a new file.";
+load, put and del write to a store, and tour and torture to one of their own; the others open it
+read-only (backup only if it was closed, else it replays the log first). backup, restore and repair
+make a new file.";
 
 /// An embedded ordered key-value store: load, look up, scan, inspect and check store files.
 #[derive(Debug, Parser)]
@@ -134,6 +136,8 @@ pub enum Command {
     Restore(restore::RestoreArgs),
     /// Put what is whole in a damaged store into a new one, and name what is lost
     Repair(repair::RepairArgs),
+    /// Test this machine and its disk: kills, a full disk, simulated power cuts, a disk that lies
+    Torture(torture::TortureArgs),
 }
 
 /// The part of a keyspace that `scan` and `count` work on.

@@ -22,6 +22,8 @@ pub enum Failure {
     NewerInput(String),
     /// Verification found this much damage; it has been printed.
     Damage(u64),
+    /// A test of the machine or of the engine has found this; it is told where to look.
+    Found(String),
     /// Whoever read the output has gone: no failure to complain about.
     PipeClosed,
     /// Ctrl-C; what has been done up to there.
@@ -40,6 +42,7 @@ impl Failure {
             Failure::Other(words)
             | Failure::Usage(words)
             | Failure::DamagedInput(words)
+            | Failure::Found(words)
             | Failure::NewerInput(words) => words.clone(),
             Failure::KeyNotFound => "key not found".to_owned(),
             Failure::Damage(1) => "1 defect found".to_owned(),
@@ -64,6 +67,7 @@ impl Failure {
             Failure::KeyNotFound => 3,
             Failure::Damage(_) | Failure::DamagedInput(_) => 4,
             Failure::NewerInput(_) => 6,
+            Failure::Found(_) => 7,
             Failure::PipeClosed => 0,
             Failure::Interrupted(_) => 130,
         }

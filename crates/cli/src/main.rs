@@ -53,5 +53,6 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Backup(args) => commands::backup::run(common, args),
         Command::Repair(args) => commands::repair::run(common, args),
         Command::Restore(args) => commands::restore::run(common, args),
+        Command::Torture(args) => commands::torture::run(common, args),
     }
 }

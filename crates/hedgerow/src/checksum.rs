@@ -5,6 +5,9 @@
 //! misdirected blocks; they do not stop anybody who forges one.
 
 use crate::types::PageId;
+#[cfg(fuzzing)]
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Relaxed};
+use hedgerow_sync::primitive::canary::leaves_out;
 use twox_hash::XxHash3_64;
 
 /// Bytes at the start of a page or of a part that hold its checksum, and are not covered by it.
@@ -30,7 +33,8 @@ pub enum PartKind {
 /// to hold a checksum counts as empty.
 #[inline]
 pub fn page_checksum(id: PageId, image: &[u8]) -> u64 {
-    XxHash3_64::oneshot_with_seed(u64::from(id.0), covered(image))
+    let seed = if leaves_out("image_of_any_page") { 0 } else { u64::from(id.0) };
+    XxHash3_64::oneshot_with_seed(seed, covered(image))
 }
 
 /// Checksum of the image of a part: XXH3-64 of `image[8..]`, seeded with its kind and index.
@@ -60,11 +64,26 @@ pub fn name_hash(name: &[u8]) -> u64 {
 }
 
 fn covered(image: &[u8]) -> &[u8] {
-    if cfg!(fuzzing) {
+    #[cfg(fuzzing)]
+    if !COVERS.load(Relaxed) {
         // So that a fuzzer's damage gets past the checksum, to what lies behind it.
         return &[];
     }
-    image.get(CHECKSUM_BYTES..).unwrap_or(&[])
+    let end = match leaves_out("last_bytes_not_covered") {
+        true => image.len().saturating_sub(CHECKSUM_BYTES),
+        false => image.len(),
+    };
+    image.get(CHECKSUM_BYTES..end).unwrap_or(&[])
+}
+
+#[cfg(fuzzing)]
+static COVERS: AtomicBool = AtomicBool::new(false);
+
+/// In a fuzzing build: whether checksums cover anything from here on. They do not unless this says so.
+#[cfg(fuzzing)]
+pub fn set_covering(on: bool) {
+    // Relaxed: between two inputs, when no store is open.
+    COVERS.store(on, Relaxed);
 }
 
 #[cfg(test)]

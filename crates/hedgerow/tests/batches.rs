@@ -240,6 +240,42 @@ fn a_failing_log_makes_nothing_half_and_opening_finishes_what_was_begun() {
 }
 
 #[test]
+fn a_read_that_fails_in_the_middle_of_a_batch_leaves_no_half_of_it() {
+    let mut failures = 0;
+    for call in 0.. {
+        let disk = SimDisk::new(call);
+        let db = open(&logged(), &disk, OpenHow::New).unwrap();
+        db.write(&batch_of(&db, 0..1500, b"first")).unwrap();
+        db.close().unwrap();
+        let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
+        let second = batch_of(&db, 0..1500, b"other");
+        // For good: what is read ahead in vain is read again.
+        disk.inject(Fault::once(CallKind::Read, call, Fault::EIO).sticky());
+        let outcome = db.write(&second);
+        disk.clear_faults();
+        if let Err(error) = &outcome {
+            let kinds = [ErrorKind::Unknown, ErrorKind::Poisoned, ErrorKind::Io];
+            assert!(kinds.contains(error.kind()), "{error:?}");
+            failures += 1;
+        }
+        // Whoever goes on all the same must not make half of it durable.
+        db.checkpoint().ok();
+        drop(db.close());
+        let again = open(&logged(), &disk.crash(call), OpenHow::Existing).unwrap();
+        assert_sound(&again, "after a read that failed");
+        let records = contents(&again).unwrap().remove("robins").unwrap();
+        let seconds = records.values().filter(|value| value[..] == *b"other").count();
+        assert!(matches!(seconds, 0 | 1500), "call {call}: {seconds}");
+        if outcome.is_ok() {
+            assert_eq!(seconds, 1500);
+            break;
+        }
+    }
+    println!("{failures} reads failed");
+    assert!(failures > 10, "{failures}");
+}
+
+#[test]
 fn a_full_disk_refuses_a_batch_before_it_has_begun() {
     let disk = SimDisk::new(1);
     let options = logged().memory_limit_bytes(1 << 20).background_checkpoints(true);

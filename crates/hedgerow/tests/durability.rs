@@ -5,189 +5,51 @@
 
 mod common;
 
+use common::session::{Mix, Session, Tally, examiner};
 use common::{Dice, Model, assert_sound, contents, effort, key, open, path, seed, tiny};
-use hedgerow::storage::sim::{CallKind, Fate, Fault};
+use hedgerow::storage::sim::{CallKind, Fate, Fault, SimState};
 use hedgerow::storage::{Disk, SimDisk};
+use hedgerow::store::superblock::POSITIONS;
 use hedgerow::store::{OpenHow, log_path};
-use hedgerow::{Database, Durability, ErrorKind, Options, WriteBatch};
+use hedgerow::testing::Accident;
+use hedgerow::{Durability, ErrorKind, Options};
 
 fn logged() -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(512);
     tiny().memory_limit_bytes(limit).log(true).log_segment_blocks(6)
 }
 
-/// A session: a store, all states that it went through, and how far it is known to be durable.
-struct Session {
-    disk: SimDisk,
-    db: Database,
-    /// Contents after each change, the first before any.
-    history: Vec<Model>,
-    durable: usize,
+fn mix() -> Mix {
+    let value = |dice: &mut Dice| vec![dice.roll() as u8; dice.below(60) as usize];
+    Mix { keys: 900, rare: 60, batch: [3, 30, 120], value, moments: (1, 3) }
 }
 
-impl Session {
-    fn begin(disk: SimDisk, before: Model) -> Session {
-        let db = open(&logged(), &disk, OpenHow::ExistingOrNew).unwrap();
-        assert_eq!(contents(&db).unwrap(), before);
-        disk.record_states(true);
-        Session { disk, db, history: vec![before], durable: 0 }
-    }
-
-    fn now(&self) -> Model {
-        self.history.last().unwrap().clone()
-    }
-
-    /// One random change, or something that makes changes durable.
-    fn step(&mut self, dice: &mut Dice) {
-        let name = ["robins", "wrens"][dice.below(2) as usize];
-        let mut model = self.now();
-        let known = model.contains_key(name);
-        match dice.below(60) {
-            0 => self.db.sync().unwrap(),
-            1 => self.db.checkpoint().unwrap(),
-            2 if known && dice.below(4) == 0 => {
-                assert!(self.db.drop_keyspace(name).unwrap());
-                model.remove(name);
-                self.history.push(model);
-            }
-            3..6 if known => {
-                let sync = dice.below(4) == 0;
-                self.batch(dice, &mut model, sync);
-                self.history.push(model);
-            }
-            8 if known => {
-                let records = &model[name];
-                let (from, to) = (key(dice.below(900)), key(dice.below(900)));
-                let keyspace = self.db.keyspace(name).unwrap();
-                let inside = |key: &&Vec<u8>| from <= **key && **key < to;
-                let inside: Vec<_> = records.keys().filter(inside).cloned().collect();
-                let removed = keyspace.remove_range(from.as_slice()..to.as_slice()).unwrap();
-                assert_eq!(removed, inside.len() as u64);
-                // It goes leaf by leaf; a crash may leave any first part of it.
-                for key in inside {
-                    model.get_mut(name).unwrap().remove(&key);
-                    self.history.push(model.clone());
-                }
-            }
-            choice => {
-                if !known {
-                    self.db.create_keyspace(name).unwrap();
-                    model.insert(name.into(), Default::default());
-                    self.history.push(model.clone());
-                    self.durable = self.history.len() - 1;
-                }
-                let sync = choice == 6;
-                let durability = if sync { Durability::Sync } else { Durability::Buffered };
-                let keyspace = self.db.keyspace(name).unwrap().with_durability(durability);
-                let records = model.get_mut(name).unwrap();
-                let key = key(dice.below(900));
-                let is_change = if dice.below(6) == 0 {
-                    let was_there = records.remove(&key).is_some();
-                    assert_eq!(keyspace.remove(&key).unwrap(), was_there);
-                    was_there
-                } else {
-                    let value = vec![dice.roll() as u8; dice.below(60) as usize];
-                    keyspace.put(&key, &value).unwrap();
-                    records.insert(key, value);
-                    true
-                };
-                if is_change {
-                    self.history.push(model);
-                }
-            }
-        }
-        if self.db.durable_position() == self.db.log_position() {
-            self.durable = self.history.len() - 1;
-        }
-    }
-
-    /// Changes of all keyspaces that there are, some of the same keys, at one stroke.
-    fn batch(&mut self, dice: &mut Dice, model: &mut Model, sync: bool) {
-        let mut batch = WriteBatch::new();
-        if sync {
-            batch.set_durability(Durability::Sync);
-        }
-        let most = [3, 30, 120][dice.below(3) as usize];
-        for _ in 0..1 + dice.below(most) {
-            let at = dice.below(model.len() as u64) as usize;
-            let (name, records) = model.iter_mut().nth(at).unwrap();
-            let keyspace = self.db.keyspace(name).unwrap();
-            let key = key(dice.below(900));
-            if dice.below(3) == 0 {
-                batch.remove(&keyspace, &key).unwrap();
-                records.remove(&key);
-            } else {
-                let value = vec![dice.roll() as u8; dice.below(60) as usize];
-                batch.put(&keyspace, &key, &value).unwrap();
-                records.insert(key, value);
-            }
-        }
-        self.db.write(&batch).unwrap();
-    }
-
-    /// Crashes at each call since the last time, and looks what is there.
-    fn explore(&mut self, durable_before: usize, dice: &mut Dice, tried: &mut u64) {
-        for state in self.disk.take_states() {
-            for _ in 0..3 {
-                let survivor = SimDisk::with_state(state.crash_at_random(dice.roll()), dice.roll());
-                *tried += 1;
-                let found = recover(&survivor, dice);
-                let at = self.history.iter().rposition(|model| *model == found);
-                let allowed = durable_before..=self.history.len() - 1;
-                assert!(
-                    at.is_some_and(|at| allowed.contains(&at)),
-                    "found the state after change {at:?}, not of {allowed:?}"
-                );
-            }
-        }
-    }
-}
-
-/// Opens what a crash has left, three times: with crashes during recovery, then again and again. All must
-/// find the same.
-fn recover(disk: &SimDisk, dice: &mut Dice) -> Model {
-    let first = SimDisk::with_state(disk.state(), dice.roll());
-    first.record_states(true);
-    let db = open(&logged(), &first, OpenHow::ExistingOrNew).unwrap();
-    let found = contents(&db).unwrap();
-    assert_sound(&db, "after recovery");
-    drop(db);
-    let states = first.take_states();
-    for _ in 0..2 {
-        let Some(state) = states.get(dice.below(states.len().max(1) as u64) as usize) else {
-            break;
-        };
-        let again = SimDisk::with_state(state.crash_at_random(dice.roll()), dice.roll());
-        let db = open(&logged(), &again, OpenHow::ExistingOrNew).unwrap();
-        assert_eq!(contents(&db).unwrap(), found, "a crash during recovery");
-        assert_sound(&db, "after a second recovery");
-    }
-    found
+fn begin(disk: SimDisk, before: Model) -> Session {
+    Session::begin(disk, &logged(), mix(), examiner(&logged()), before)
 }
 
 #[test]
 fn after_a_crash_at_any_call_the_first_changes_are_there_and_all_durable_ones() {
     let mut dice = Dice(seed(71));
-    let mut tried = 0;
+    let mut tally = Tally::default();
     for _ in 0..4 * effort() {
         let mut disk = SimDisk::new(dice.roll());
         let mut before = Model::new();
         for _ in 0..3 {
-            let mut session = Session::begin(disk, before);
+            let mut session = begin(disk, before);
             for _ in 0..400 {
-                let durable_before = session.durable;
+                let durable_before = session.history.durable();
                 session.step(&mut dice);
-                session.explore(durable_before, &mut dice, &mut tried);
+                session.explore(durable_before, &mut dice, &mut tally);
             }
-            let survivor = session.disk.crash(dice.roll());
-            let found = recover(&survivor, &mut dice);
-            let at = session.history.iter().rposition(|model| *model == found).unwrap();
-            assert!(at >= session.durable);
-            (disk, before) = (survivor, found);
+            let left = session.disk.state().crash_at_random(dice.roll());
+            let durable = session.history.durable();
+            before = session.recover(&left, Accident::PowerCut, durable, &mut dice).found;
+            disk = SimDisk::with_state(left, dice.roll());
         }
     }
-    println!("{tried} crashes");
-    assert!(tried > 5_000);
+    println!("{} accidents, and {} in openings after them", tally.accidents, tally.nested);
+    assert!(tally.accidents > 5_000 && tally.nested > tally.accidents);
 }
 
 #[test]
@@ -195,43 +57,108 @@ fn a_kill_and_then_a_power_cut_at_any_call_of_the_opening() {
     let mut dice = Dice(seed(72));
     let mut tried = 0;
     for _ in 0..12 * effort() {
-        let mut session = Session::begin(SimDisk::new(dice.roll()), Model::new());
+        let mut session = begin(SimDisk::new(dice.roll()), Model::new());
         session.disk.record_states(false);
         for _ in 0..6 {
             for _ in 0..20 {
                 session.step(&mut dice);
             }
-            // The process dies, the system lives on: what was written and not synced can be read.
-            let killed = SimDisk::with_state(session.disk.state(), dice.roll());
-            killed.record_states(true);
-            let db = open(&logged(), &killed, OpenHow::ExistingOrNew).unwrap();
-            let found = contents(&db).unwrap();
-            assert_sound(&db, "after a kill");
-            let is_allowed = |found: &Model| {
-                let at = session.history.iter().rposition(|model| model == found);
-                at.is_some_and(|at| at >= session.durable)
-            };
-            assert!(is_allowed(&found), "after a kill");
-            let opened = killed.state();
-            let states = killed.take_states();
-            drop(db);
-            for state in states {
-                let survivor = SimDisk::with_state(state.crash_at_random(dice.roll()), dice.roll());
-                let db = open(&logged(), &survivor, OpenHow::ExistingOrNew).unwrap();
-                assert!(is_allowed(&contents(&db).unwrap()), "after a power cut in the opening");
-                assert_sound(&db, "after a power cut in the opening");
-                tried += 1;
-            }
-            // What an opening has found stays.
-            for _ in 0..3 {
-                let survivor = SimDisk::with_state(opened.crash_at_random(dice.roll()), 1);
-                let db = open(&logged(), &survivor, OpenHow::Existing).unwrap();
-                assert_eq!(contents(&db).unwrap(), found, "after a power cut behind the opening");
-            }
+            tried += session.kill_and_cut(&mut dice);
         }
     }
     println!("{tried} power cuts");
     assert!(tried > 1_000, "{tried}");
+}
+
+/// Keys of the store below, and changes of them; every so many keys in turn, and each key several times.
+const KEYS: u64 = 900;
+const CHANGES: u64 = 4_000;
+
+fn changed_by(change: u64) -> u64 {
+    // 7,919 is prime.
+    change * 7_919 % KEYS
+}
+
+/// Asserts that the first changes are there, at least so many of them, and nothing of the later ones: each value
+/// says which change has put it.
+fn assert_first_changes(model: &Model, durable: u64, context: &str) {
+    let put_by = |value: &Vec<u8>| u64::from_le_bytes(value[..8].try_into().unwrap());
+    let found: Vec<u64> = (0..KEYS).map(|n| put_by(&model["robins"][&key(n)])).collect();
+    let last = found.iter().copied().max().unwrap();
+    assert!(last >= durable, "{context}: {last} changes, and {durable} were durable");
+    let mut expected = vec![0; KEYS as usize];
+    for change in 1..=last {
+        expected[changed_by(change) as usize] = change;
+    }
+    let wrong = (0..KEYS as usize).find(|n| found[*n] != expected[*n]);
+    assert!(
+        wrong.is_none(),
+        "{context}: of {last} changes one is missing, and a later one is there: key {wrong:?}"
+    );
+}
+
+/// What a killed process has written to its log, and not synced, can be read, and a checkpoint in the middle of the replay
+/// may have some of it: if the log were without it after a power cut, the earlier changes would be done again over
+/// the later ones.
+#[test]
+fn a_power_cut_in_a_recovery_that_takes_checkpoints_leaves_the_first_changes() {
+    let mut dice = Dice(seed(75));
+    let (mut cuts, mut in_replay) = (0, 0);
+    for _ in 0..4 * effort() {
+        let disk = SimDisk::new(dice.roll());
+        let db = open(&logged(), &disk, OpenHow::New).unwrap();
+        let keyspace = db.keyspace("robins").unwrap();
+        let put = |n: u64, change: u64| {
+            let mut value = change.to_le_bytes().to_vec();
+            value.resize(40, b'.');
+            keyspace.put(&key(n), &value).unwrap();
+        };
+        for n in 0..KEYS {
+            put(n, 0);
+        }
+        db.checkpoint().unwrap();
+        let durable = dice.below(CHANGES);
+        for change in 1..=CHANGES {
+            put(changed_by(change), change);
+            if change == durable {
+                db.sync().unwrap();
+            }
+        }
+        let killed = disk.kill(dice.roll());
+        drop(keyspace);
+        drop(db);
+        assert!(!killed.state().pending().is_empty(), "the log has blocks that were not synced");
+        killed.record_states(true);
+        let often = logged().background_checkpoints(true).checkpoint_bytes(16 << 10);
+        let db = open(&often, &killed, OpenHow::Existing).unwrap();
+        let states = killed.take_states();
+        killed.record_states(false);
+        assert_first_changes(&contents(&db).unwrap(), durable, "after a kill");
+        drop(db);
+        // The numbers of the checkpoints that the blocks of superblocks have.
+        let numbers = |state: &SimState| -> Vec<u8> {
+            let file = state.contents(path()).unwrap();
+            POSITIONS.iter().flat_map(|at| file[*at as usize + 64..][..8].to_vec()).collect()
+        };
+        let mut seen: Vec<Vec<u8>> = states.iter().map(numbers).collect();
+        seen.dedup();
+        // Two blocks each, and two checkpoints are taken after the replay: one of it, one that names the new log.
+        in_replay += (seen.len() / 2).saturating_sub(2);
+        let step = (states.len() as u64 / 60 / effort()).max(1);
+        let mut at = dice.below(step);
+        while let Some(state) = states.get(at as usize) {
+            for left in [state.crash(&[], None), state.crash_at_random(dice.roll())] {
+                let survivor = SimDisk::with_state(left, dice.roll());
+                let db = open(&logged(), &survivor, OpenHow::Existing).unwrap();
+                let context = format!("a power cut before call {at} of {}", states.len());
+                assert_first_changes(&contents(&db).unwrap(), durable, &context);
+                cuts += 1;
+            }
+            at += 1 + dice.below(2 * step);
+        }
+    }
+    println!("{cuts} power cuts, {in_replay} checkpoints in the middle of replays");
+    assert!(cuts > 100, "{cuts}");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!
 //! A page is two words here, changed and read with relaxed operations: nothing but the latch orders
 //! them. Writers store without loading first where they can: loom looks for conflicts with the last
-//! access to a word only, and a writer's own load would hide the load of a reader. A lost wake-up shows as a deadlock, which loom reports. `loom_canaries.sh` removes one line
+//! access to a word only, and a writer's own load would hide the load of a reader. A lost wake-up shows as a deadlock, which loom reports. `cargo xtask seeded-bugs` removes one line
 //! of the protocol at a time and expects these models to fail.
 
 #![cfg(loom)]

@@ -12,5 +12,6 @@ pub mod repair;
 pub mod restore;
 pub mod scan;
 pub mod stat;
+pub mod torture;
 pub mod tour;
 pub mod verify;

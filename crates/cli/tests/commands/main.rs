@@ -17,5 +17,6 @@ mod put;
 mod repair;
 mod scan;
 mod stat;
+mod torture;
 mod tour;
 mod verify;

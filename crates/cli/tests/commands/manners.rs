@@ -40,6 +40,10 @@ fn wrong_arguments_are_exit_code_2_and_touch_nothing() {
         &["restore", &store],
         &["repair", &store],
         &["scan", &store, "--no-such-option"],
+        &["torture"],
+        &["torture", "kill"],
+        &["torture", "kill", &store, "--cycles", "0"],
+        &["torture", "sync", &store, "--cut", "--check", "7"],
     ] {
         let done = run(args).code(2).stdout("");
         assert!(!done.text().contains("panicked"), "{args:?}");
@@ -55,7 +59,7 @@ fn help_and_version_are_data() {
     }
     for name in [
         "tour", "load", "get", "put", "del", "scan", "count", "stat", "dump", "pages", "verify",
-        "backup", "restore", "repair",
+        "backup", "restore", "repair", "torture",
     ] {
         let help = run(&[name, "--help"]).code(0).silent();
         assert!(help.text().contains("--memory-limit"), "{name}");

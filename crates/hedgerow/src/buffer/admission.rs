@@ -10,6 +10,7 @@
 //! them that were let in before wait for it. Its own frames are among those for everybody.
 //! `Send + Sync`.
 
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Condvar, Mutex, thread};
 
 /// Frames that an operation may keep at a time.
@@ -44,7 +45,10 @@ impl Admission {
     /// Waits until there is room in a pool of `frames()` frames. The caller holds nothing.
     pub fn enter(&self, frames: impl Fn() -> u32) {
         let mut state = self.state.lock();
-        while state.inside >= operations(frames()) && state.ahead != Some(thread::id()) {
+        while state.inside >= operations(frames())
+            && state.ahead != Some(thread::id())
+            && !leaves_out("admit_everybody")
+        {
             self.left.wait(&mut state);
         }
         state.inside += 1;

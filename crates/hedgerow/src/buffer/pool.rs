@@ -44,6 +44,7 @@ use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic::{self, RacingBytes};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, OnceLock};
 
 /// How a pool is made.
@@ -443,7 +444,10 @@ impl BufferPool {
         header.take_use();
         // Before the frame can be had: who takes it counts down.
         self.free.count_up();
-        drop(guard);
+        match leaves_out("evict_without_version") {
+            true => guard.release_unchanged(),
+            false => drop(guard),
+        }
         if self.side(frame).enlist() {
             self.free.push(frame);
         }

@@ -16,6 +16,7 @@ use crate::page::FrameId;
 use crate::types::{PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId};
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::Ordering::{Relaxed, Release};
+use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Frames that are never given up.
 const FRAMES_KEPT: u32 = 32;
@@ -121,7 +122,10 @@ impl BufferPool {
                 self.header(frame).retire();
                 self.free.count_down();
                 self.top.store(frame.0, Release);
-                drop(guard);
+                match leaves_out("retire_without_version") {
+                    true => guard.release_unchanged(),
+                    false => drop(guard),
+                }
             }
             space.next = self.memory(FrameId(top - count));
             space.left_bytes = count as usize * self.page_bytes;

@@ -166,12 +166,15 @@ unsafe fn place_part<'a>(memory: *mut u8) -> &'a Part {
     unsafe { &*memory.cast::<Part>() }
 }
 
-/// A model's atomics are not eight bytes: its parts live on the heap, and the directory owns them.
+/// A model's atomics are not eight bytes: its parts live on the heap, and the directory owns them. The memory is written
+/// all the same, as the words of a part are, so that whoever still reads it as a page sees that it is none.
 ///
 /// # Safety
-/// None needed; it has the signature of the other.
+/// As for [`Table::install`].
 #[cfg(any(loom, shuttle))]
-unsafe fn place_part<'a>(_memory: *mut u8) -> &'a Part {
+unsafe fn place_part<'a>(memory: *mut u8) -> &'a Part {
+    // SAFETY: valid and ours by the caller's word; a model runs one thread at a time.
+    unsafe { memory.write_bytes(0, crate::types::PART_BYTES) };
     Box::leak(Box::new(std::array::from_fn(|_| AtomicU64::new(0))))
 }
 

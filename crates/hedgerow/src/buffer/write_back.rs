@@ -285,7 +285,11 @@ impl BufferPool {
             .map(|((page, image), offset)| {
                 let checksum = page_checksum(page.id, image);
                 image[..8].copy_from_slice(&checksum.to_le_bytes());
-                Slot::new(*offset, page_bytes as u64, checksum)
+                let offset = match self.header(page.frame).clean().0 {
+                    old if leaves_out("write_in_place") && !old.is_none() => old.offset_bytes(),
+                    _ => *offset,
+                };
+                Slot::new(offset, page_bytes as u64, checksum)
                     .expect("the allocator gives offsets that fit a slot")
             })
             .collect();
@@ -327,7 +331,9 @@ impl BufferPool {
         error: Error,
     ) -> Error {
         for slot in images {
-            slots.discard(slot);
+            if !leaves_out("images_not_discarded") {
+                slots.discard(slot);
+            }
         }
         // A full disk is a state that passes; anything else leaves us in doubt about the file.
         if *error.kind() != ErrorKind::DiskFull {
@@ -351,7 +357,9 @@ impl BufferPool {
                 Manner::Evict => header.latch.try_shared(),
                 // Not for a frame that was cleaned meanwhile: it may be reserved by now, by an operation
                 // that waits for this very checkpoint.
-                Manner::Flush => header.latch.shared_while(&mut || header.is_dirty()),
+                Manner::Flush => header
+                    .latch
+                    .shared_while(&mut || header.is_dirty() || leaves_out("flush_waits_for_ever")),
             };
             let Some(guard) = guard else { continue };
             let id = header.page();

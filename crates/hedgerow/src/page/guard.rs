@@ -89,7 +89,9 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
         if head.page_id() != id && !leaves_out("open_without_page_id") {
             return Err(Restart::Conflict);
         }
-        if let Some(parent) = parent {
+        if let Some(parent) = parent
+            && !leaves_out("open_without_parent")
+        {
             parent.validate()?;
         }
         Ok(OptimisticPage { pool, head, bytes, frame, id, version })

@@ -21,6 +21,7 @@
 
 use super::bits::{clear_bits, set_bits};
 use super::extent::{Extent, Run};
+use super::geometry::{Geometry, HEADER_REGION_BYTES};
 use super::table::LoadGroup;
 use super::zones::{Blocks, EXTENT_STREAM, Growth, Want, Zones};
 use crate::error::{Error, Result};
@@ -356,7 +357,11 @@ impl Zones {
     ///
     /// Errors: `Corrupted` if not.
     pub fn check_extent(&self, extent: &Extent) -> Result<()> {
-        if extent.fits(self.geometry, self.count) { Ok(()) } else { Err(unfit(extent)) }
+        if extent.fits(self.geometry, self.count) {
+            Ok(())
+        } else {
+            Err(unfit(self.geometry, extent))
+        }
     }
 
     /// The groups to load before the extent's units can be entered, left or held.
@@ -424,10 +429,12 @@ impl Zones {
     }
 }
 
-fn unfit(extent: &Extent) -> Error {
-    let offset = extent.runs.first().map_or(0, |run| run.unit);
-    let what = format!("a large value in units from {offset} on, which cannot be one of this file");
-    Error::new(crate::error::ErrorKind::Corrupted { page: None, offset_bytes: None }, what)
+fn unfit(geometry: Geometry, extent: &Extent) -> Error {
+    let unit = extent.runs.first().map_or(0, |run| run.unit);
+    let what = format!("a large value in units from {unit} on, which cannot be one of this file");
+    // Of a value that says nonsense the place may be nonsense, too.
+    let offset = unit.saturating_mul(u64::from(geometry.unit_bytes()));
+    Error::corrupted_at(HEADER_REGION_BYTES.saturating_add(offset), what)
 }
 
 /// The lowest stretch that suffices; else the longest ones, if few enough of them do.

@@ -24,6 +24,7 @@ use crate::storage::{AlignedBuffer, File};
 use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize};
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
 use std::fmt;
@@ -510,10 +511,11 @@ impl SlotStore {
         if stored != page_checksum(id, image) {
             return Err(damage("its checksum is wrong".into()));
         }
-        if !slot.tag_matches(stored) {
+        let any_passes = leaves_out("older_image_passes") || leaves_out("image_of_any_page");
+        if !slot.tag_matches(stored) && !any_passes {
             return Err(damage("an older image lies in its slot".into()));
         }
-        if header::page_id(image) != id {
+        if header::page_id(image) != id && !leaves_out("image_of_any_page") {
             return Err(damage(format!("it calls itself {}", header::page_id(image))));
         }
         (self.check)(image).map_err(damage)

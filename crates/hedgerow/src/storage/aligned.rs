@@ -4,6 +4,7 @@
 //! size in use exceeds, and are initialised. `Send + Sync`, as a `Box<[u8]>` is.
 
 use crate::error::{Error, ErrorKind, Result};
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -35,7 +36,9 @@ impl AlignedBuffer {
             || Error::new(ErrorKind::MemoryLimit, format!("cannot allocate {len_bytes} bytes"));
         let layout = Self::layout(len_bytes).ok_or_else(refused)?;
         // SAFETY: `alloc_zeroed` asks for a layout of non-zero size; the length is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) });
+        assert!(start.is_some() || !leaves_out("no_memory_is_a_panic"));
+        let start = start.ok_or_else(refused)?;
         Ok(AlignedBuffer { start, len: len_bytes })
     }
 

@@ -13,7 +13,7 @@ use std::io;
 /// Bytes of a block.
 pub(super) const BLOCK_BYTES: usize = 4096;
 
-type Block = [u8; BLOCK_BYTES];
+pub(super) type Block = [u8; BLOCK_BYTES];
 
 /// A file's bytes.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +31,12 @@ impl SparseBytes {
     /// Bytes of the blocks that are present.
     pub(super) fn allocated_bytes(&self) -> u64 {
         self.blocks.iter().flatten().count() as u64 * BLOCK_BYTES as u64
+    }
+
+    /// The blocks that are present, each with its number.
+    pub(super) fn present_blocks(&self) -> impl Iterator<Item = (usize, &Block)> {
+        let numbered = self.blocks.iter().enumerate();
+        numbered.filter_map(|(number, block)| block.as_deref().map(|block| (number, block)))
     }
 
     /// How many bytes a write of this range would add to [`Self::allocated_bytes`].

@@ -364,11 +364,9 @@ impl Catalogue {
             }
             loads.remove(&tree.id());
         }
-        if !self.set_loading(name, tree, false)? {
-            // Dropped meanwhile: the load has found out by itself.
-            self.tree.remove(&leftover_key(tree.id()))?;
-        }
-        Ok(())
+        // If it was dropped meanwhile the load has found out by itself; if a drop has failed half-way, this is left of it.
+        self.set_loading(name, tree, false)?;
+        self.end_leftover(tree.id())
     }
 
     /// The caller holds the lock of drops. False: the keyspace was dropped.
@@ -387,7 +385,7 @@ impl Catalogue {
         Ok(true)
     }
 
-    /// Notes that nothing is left of a load whose keyspace was dropped. One caller, before anybody else uses the store.
+    /// Notes that nothing is left of a load whose keyspace was dropped.
     pub fn end_leftover(&self, tree: TreeId) -> Result<()> {
         self.tree.remove(&leftover_key(tree)).map(drop)
     }
@@ -421,6 +419,10 @@ impl Catalogue {
         while let Some((key, record)) = cursor.next_record()? {
             let record = Record::decode(record)?;
             if is_leftover(key) {
+                if key != leftover_key(record.tree) || record.state != State::Loading {
+                    let what = "a record of a load that was cut short is none";
+                    return Err(Error::corrupted_page(PageId::CATALOGUE_ROOT, what));
+                }
                 each(None, record);
                 continue;
             }

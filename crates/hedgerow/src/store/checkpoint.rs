@@ -64,10 +64,16 @@ impl Shared {
     /// Takes a checkpoint, unless nothing has changed since the last one, and gives space back.
     /// `asked`: by the user, and not because of the changes that have come together. True if there was nothing to do.
     pub(super) fn checkpoint(&self, asked: bool) -> Result<bool> {
+        let (is_idle, given_back) = self.checkpoint_and_reclaim(asked)?;
+        given_back.map(|()| is_idle)
+    }
+
+    /// [`Self::checkpoint`]; apart from that, how giving space back ended: what was changed is durable all the same.
+    pub(super) fn checkpoint_and_reclaim(&self, asked: bool) -> Result<(bool, Result<()>)> {
         if self.read_only {
             return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
         }
-        let Some(slots) = &self.slots else { return Ok(false) };
+        let Some(slots) = &self.slots else { return Ok((false, Ok(()))) };
         let mut newest = self.checkpointing.lock();
         // Whoever closes says so before the last checkpoint, and unlocks the file after it: from then
         // on somebody else may be writing to it.
@@ -84,7 +90,7 @@ impl Shared {
         let reclaimed = self.reclaim(slots, &mut newest, taken, asked);
         // Nobody has asked for another one while this one ran.
         self.pool.request_checkpoint_if_due();
-        reclaimed.and(trimmed).map(|()| is_idle)
+        Ok((is_idle, reclaimed.and(trimmed)))
     }
 
     /// A checkpoint that has everything, so that no log is needed any more: the last before the store is
@@ -138,6 +144,7 @@ impl Shared {
         let written = self.write_parts(slots, &cut, &delta).and_then(|map| {
             // No address below the end that the superblock names is given out again, so it must be there.
             let log = self.pool.log().zip(cut.log);
+            let log = log.filter(|_| !leaves_out("checkpoint_before_log"));
             let waited = log.map_or(Ok(()), |(log, (_, end))| log.wait_durable(end));
             // Why it is not, rather than that nobody knows whether it is.
             waited.map_err(|error| self.pool.check_poison().err().unwrap_or(error))?;
@@ -164,7 +171,10 @@ impl Shared {
                 needs_log,
                 map,
                 table: state.zones.table_root(&newest.superblock.table),
-                next_page: cut.next_page,
+                next_page: match leaves_out("page_ids_not_in_checkpoint") {
+                    true => newest.superblock.next_page,
+                    false => cut.next_page,
+                },
                 free_pages: cut.free_pages,
                 next_tree: cut.next_tree,
                 replay_start: cut.log.map_or(newest.superblock.replay_start, |(start, _)| start),
@@ -176,12 +186,14 @@ impl Shared {
                 ..newest.superblock
             }
         };
-        if let Err(error) = publish(slots, newest, superblock) {
-            self.pool.set_poisoned(&error);
-            return Err(error);
-        }
-        if let Some((log, (start, end))) = self.pool.log().zip(cut.log) {
-            log.checkpointed(cut.epoch, start, end);
+        let mut publish = || {
+            publish(slots, newest, superblock).inspect_err(|error| self.pool.set_poisoned(error))
+        };
+        match self.pool.log().zip(cut.log) {
+            Some((log, (start, end))) => {
+                log.publish_checkpoint(cut.epoch, start, end, publish)?;
+            }
+            None => publish()?,
         }
         newest.batches = cut.batches;
         let mut state = slots.state();
@@ -307,7 +319,9 @@ const MOVED_PARTS: usize = 256;
 /// Steps 5 and 6.
 fn publish(slots: &SlotStore, newest: &mut Newest, superblock: Superblock) -> Result<()> {
     let file = slots.file();
-    if !leaves_out("publish_without_sync") {
+    let grows = superblock.table.zones > newest.superblock.table.zones;
+    let left_out = leaves_out("publish_without_sync") || grows && leaves_out("growth_without_sync");
+    if !left_out {
         file.sync_data()?;
     }
     let pair = 1 - newest.pair;

@@ -33,6 +33,7 @@ use crate::wal::{
 };
 use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, thread};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -138,7 +139,9 @@ impl Journal {
         let log = Arc::new(Journal::write_new(options, disk, &new, &header, shared)?);
         disk.rename(&new, &path)?;
         log.file().set_path(&path);
-        disk.sync_dir(parent_directory(&path))?;
+        if !leaves_out("rename_without_sync") {
+            disk.sync_dir(parent_directory(&path))?;
+        }
         let journal = Journal { log, disk: disk.share(), path, running: Mutex::new(None) };
         if options.background {
             let log = journal.log.clone();

@@ -57,12 +57,16 @@ use crate::tree::Value;
 use crate::types::Epoch;
 use crate::wal::Log;
 use batch::Batches;
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use journal::Journal;
 use reclaim::Reclaim;
 use std::ops::ControlFlow;
 use std::path::Path;
 use superblock::Superblock;
+
+/// How often a load that is done is tried to be made durable again, when the reason why not may pass.
+const LOAD_RETRIES: usize = 3;
 
 /// A store: file, pool, catalogue, and the thread that takes checkpoints.
 pub struct Store {
@@ -247,17 +251,33 @@ impl Store {
         let ended = loading.end();
         let loaded = loaded?;
         // The log has nothing of it, and what is changed from now on builds on it. There is room for all dirty pages, so a
-        // full disk is not a reason; if it cannot be made durable all the same, nothing that comes after it may be.
-        let durable = ended.and_then(|()| match self.shared.pool.log() {
-            Some(_) => self.shared.checkpoint(false).map(drop),
+        // full disk is not a reason; if it cannot be made durable all the same, nothing that comes after it may be. Of
+        // space that could not be given back the next checkpoint tells.
+        let try_once = || match self.shared.pool.log() {
+            Some(_) => self.shared.checkpoint_and_reclaim(false).map(drop),
             None => Ok(()),
-        });
+        };
+        // What was short may be there now: memory, say.
+        let is_over = |error: &Error| {
+            matches!(
+                error.kind(),
+                ErrorKind::MemoryLimit | ErrorKind::DiskFull | ErrorKind::Timeout
+            )
+        };
+        let mut durable = try_once();
+        for _ in 0..LOAD_RETRIES {
+            if durable.as_ref().is_err_and(is_over) {
+                durable = try_once();
+            }
+        }
         durable.inspect_err(|error| {
             // Whoever closes takes a checkpoint himself.
             if *error.kind() != ErrorKind::Closed {
                 self.shared.pool.set_poisoned(error);
             }
         })?;
+        // The mark alone costs a look at the file when the store is opened next.
+        ended.ok();
         Ok(loaded)
     }
 
@@ -331,7 +351,8 @@ impl Store {
         }
         let closed = if self.shared.read_only { Ok(()) } else { self.shared.settle() };
         // In any case before the file is unlocked: somebody else may make a log then.
-        let ended = self.end_journal(closed.is_ok() && !self.shared.batches.need_log());
+        let is_settled = closed.is_ok() && !self.shared.batches.need_log();
+        let ended = self.end_journal(is_settled || leaves_out("log_removed_whatever_failed"));
         let closed = closed.and(ended);
         self.shared.pool.stop();
         if let Some(slots) = &self.shared.slots {

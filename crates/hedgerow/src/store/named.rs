@@ -17,7 +17,7 @@ use crate::space::extent_store::Reading;
 use crate::space::slot_store::SlotStore;
 use crate::storage::File;
 use crate::types::{Epoch, Lsn};
-use crate::wal::{BatchId, FileHeader, Record, scan};
+use crate::wal::{BatchId, FileHeader, Record, ScanEnd, scan};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::BTreeMap;
@@ -28,6 +28,8 @@ pub(super) struct Named {
     reading: Option<Reading>,
     /// Changes that will be made, about.
     pub(super) changes: u64,
+    /// What the log was found to have; `None`: nothing is held.
+    pub(super) end: Option<ScanEnd>,
 }
 
 /// What changes of a batch name that were not made before the cut, with their numbers.
@@ -45,13 +47,13 @@ impl Shared {
     /// Errors: `Corrupted` if the log is damaged where it was durable, or names what cannot be in this file.
     pub(super) fn hold_named(&self, file: &dyn File, header: &FileHeader) -> Result<Named> {
         let Some(slots) = &self.slots else {
-            return Ok(Named { runs: Vec::new(), reading: None, changes: 0 });
+            return Ok(Named { runs: Vec::new(), reading: None, changes: 0, end: None });
         };
         let (from, cut) = self.replay_from();
         let mut runs = Vec::new();
         let mut count = 0;
         let mut batches: BTreeMap<BatchId, OfBatch> = BTreeMap::new();
-        scan(file, header, &from, &mut |record, place| {
+        let end = scan(file, header, &from, &mut |record, place| {
             let at = place.start;
             count += u64::from(at >= cut);
             match record {
@@ -82,7 +84,8 @@ impl Shared {
             }
         }
         // Nothing that the replay supersedes is free before its end: a crash during it replays once more.
-        Ok(Named { runs, reading: Some(slots.read_extents(Epoch(0))), changes: count })
+        let reading = Some(slots.read_extents(Epoch(0)));
+        Ok(Named { runs, reading, changes: count, end: Some(end) })
     }
 
     /// Ends what [`Self::hold_named`] began, after the checkpoint that needs no log.

@@ -25,9 +25,10 @@ use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::table::TableRoot;
 use crate::space::{Deltas, PageIds, Zones};
 use crate::storage::{
-    AlignedBuffer, DirectIo, Disk, File, LockOutcome, OpenMode, process_has_ended,
+    AlignedBuffer, DirectIo, Disk, File, LockOutcome, OpenMode, parent_directory, process_has_ended,
 };
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, random, thread};
 use std::path::Path;
 use std::time::Duration;
@@ -162,10 +163,13 @@ impl Store {
     fn undo_creation(&self, disk: &dyn Disk, path: &Path) {
         let file = self.shared.slots.as_ref().map(|slots| slots.file());
         if file.is_some_and(|file| matches!(file.is_at(path), Ok(true))) {
-            // Without its log it can be opened as well: nothing is in it.
-            self.shared.settle().ok();
-            self.end_journal(true).ok();
-            disk.unlink(path).ok();
+            // Without its log it can be opened as well: nothing is in it. If not even that can be written, the log goes
+            // once the file has gone for good.
+            if self.shared.settle().is_ok() {
+                self.end_journal(true).ok();
+            }
+            let unlinked = disk.unlink(path).and_then(|()| disk.sync_dir(parent_directory(path)));
+            self.end_journal(unlinked.is_ok()).ok();
         }
     }
 
@@ -193,20 +197,29 @@ impl Store {
         if let Some((file, header)) = found {
             let changes = named.as_ref().map_or(0, |named| named.changes);
             let threads = if options.background { PRELOAD_THREADS } else { 1 };
+            let expected = named.as_ref().and_then(|named| named.end);
             let is_loaded = shared.preload(changes, threads)?;
             let replayed = if shared.read_only {
                 // Into memory: nothing is written, so the next opening finds what this one has found.
-                shared.pool.change_in_memory(|| shared.replay(&*file, &header, is_loaded))?
+                shared
+                    .pool
+                    .change_in_memory(|| shared.replay(&*file, &header, expected, is_loaded))?
             } else {
                 // What a killed process has written without a sync can be read, and be gone after the next
                 // crash; a checkpoint of the background may have some of it by then.
-                file.sync_data()?;
+                if !leaves_out("replay_without_sync") {
+                    file.sync_data()?;
+                }
                 shared.pool.set_replaying(true);
-                let replayed = shared.replay(&*file, &header, is_loaded).and_then(|replayed| {
-                    shared.pool.set_replaying(false);
-                    // From here on the old log is not needed.
-                    shared.settle().map(|()| replayed)
-                });
+                let replayed =
+                    shared.replay(&*file, &header, expected, is_loaded).and_then(|replayed| {
+                        shared.pool.set_replaying(false);
+                        // From here on the old log is not needed.
+                        match leaves_out("replay_without_checkpoint") {
+                            true => Ok(replayed),
+                            false => shared.settle().map(|()| replayed),
+                        }
+                    });
                 // If that failed it is needed again, and what it names is kept no more: nothing may be written.
                 let replayed = replayed.inspect_err(|error| shared.pool.set_poisoned(error))?;
                 if let Some(named) = named {
@@ -497,6 +510,7 @@ pub(super) fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
     for attempt in 0.. {
         match file.try_lock(exclusive)? {
             LockOutcome::Held => return Ok(()),
+            LockOutcome::Busy { .. } if leaves_out("busy_is_held") => return Ok(()),
             LockOutcome::Busy { holder_pid: Some(pid) }
                 if attempt < LOCK_TRIES && process_has_ended(pid) =>
             {

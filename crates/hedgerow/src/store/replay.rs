@@ -46,13 +46,14 @@ impl Shared {
     }
 
     /// Applies what the log has beyond the newest checkpoint. The caller takes a checkpoint afterwards. `is_loaded`: all
-    /// pages are in memory.
+    /// pages are in memory. `expected`: what the log was found to have before, of which its large values are held.
     ///
-    /// Errors: `Corrupted` if the log is damaged where it was durable; those of changes.
+    /// Errors: `Corrupted` if the log is damaged where it was durable, or is not what it was; those of changes.
     pub(super) fn replay(
         &self,
         file: &dyn File,
         header: &FileHeader,
+        expected: Option<ScanEnd>,
         is_loaded: bool,
     ) -> Result<Replayed> {
         let (from, cut) = self.replay_from();
@@ -62,8 +63,20 @@ impl Shared {
         let trees = trees.map(|(_, tree, _)| (tree.id(), tree)).collect();
         let mut replay = Replay::new(&self.catalogue, trees, cut);
         replay.group.is_loaded = is_loaded;
-        let ScanEnd { end, .. } =
-            scan(file, header, &from, &mut |record, place| replay.take(&record, place.start))?;
+        let differs = |expected: ScanEnd| {
+            let what = format!("the log was read twice, and ended at {} once", expected.end.0);
+            Error::corrupted_at(expected.place_bytes, what)
+        };
+        let found = scan(file, header, &from, &mut |record, place| match expected {
+            Some(expected) if place.end > expected.end => Err(differs(expected)),
+            _ => replay.take(&record, place.start),
+        })?;
+        let end = found.end;
+        if let Some(expected) = expected
+            && expected != found
+        {
+            return Err(differs(expected));
+        }
         replay.finish(end)?;
         let records = replay.made;
         let mut newest = self.checkpointing.lock();
@@ -215,7 +228,8 @@ impl<'s> Replay<'s> {
     pub(super) fn finish(&mut self, end: Lsn) -> Result<()> {
         for (_, batch) in std::mem::take(&mut self.batches) {
             // One whose last record did not reach the disk had not begun to change anything.
-            if !batch.is_whole() || leaves_out("batches_left_unfinished") {
+            let is_half = !batch.is_whole() && !leaves_out("half_a_batch_is_made");
+            if is_half || leaves_out("batches_left_unfinished") {
                 continue;
             }
             for (place, is_made) in batch.changes.iter().zip(&batch.is_made) {
@@ -361,6 +375,9 @@ impl Group {
     ) -> Result<u64> {
         let Group { bytes, waiting, is_loaded } = self;
         let mut count = 0;
+        if leaves_out("replay_backwards") {
+            waiting.reverse();
+        }
         // Stable: changes of one key stay in their order.
         waiting
             .sort_by(|a, b| (a.tree, &bytes[a.key.clone()]).cmp(&(b.tree, &bytes[b.key.clone()])));

@@ -106,7 +106,11 @@ impl Log {
             if leaves_out("durable_before_sync") {
                 self.durable.store(written.0, Release);
             }
-            self.file.sync_data()?;
+            let again = |error| match leaves_out("sync_again") {
+                true => self.file.sync_data(),
+                false => Err(error),
+            };
+            self.file.sync_data().or_else(again)?;
             // Release: whoever sees it sees what was written before the sync.
             self.durable.store(written.0, Release);
         }

@@ -438,6 +438,26 @@ impl Log {
         Growth { fresh_bytes: if is_filling { kept_bytes } else { fresh_bytes }, kept_bytes }
     }
 
+    /// Publishes a checkpoint, and then lets go of the log that only earlier ones need: until it is durable a crash goes
+    /// back to the one before, whose changes lie in places that would be written again. For the rest see
+    /// [`Self::checkpointed`].
+    ///
+    /// Errors: those of `publish`, after which the log is as it was.
+    pub fn publish_checkpoint<E>(
+        &self,
+        checkpoint: Epoch,
+        replay_start: Lsn,
+        cut: Lsn,
+        publish: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        if leaves_out("log_freed_before_checkpoint") {
+            self.checkpointed(checkpoint, replay_start, cut);
+        }
+        publish()?;
+        self.checkpointed(checkpoint, replay_start, cut);
+        Ok(())
+    }
+
     /// A checkpoint is durable that holds everything below `cut`. A batch that is not finished may need the log from
     /// `replay_start` on.
     pub fn checkpointed(&self, checkpoint: Epoch, replay_start: Lsn, cut: Lsn) {

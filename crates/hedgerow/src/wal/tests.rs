@@ -4,7 +4,7 @@
 use super::block::{BLOCK_BYTES, PAYLOAD_BYTES, SegmentSize, start_of};
 use super::*;
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::sim::{CallKind, Fault};
+use crate::storage::sim::{CallKind, Deceit, Fault, Lie};
 use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, SimDisk};
 use crate::types::{Epoch, Lsn, TreeId};
 use hedgerow_sync::primitive::random::SplitMix64;
@@ -175,6 +175,32 @@ fn the_log_can_be_read_from_any_record_and_segments_are_used_again() {
         assert_eq!(read(&disk, &from).unwrap(), expected);
     }
     assert!(log.file_bytes() < 8 * SEGMENT.file_bytes(), "{} bytes", log.file_bytes());
+}
+
+/// A place that is used again says what it was before, if a disk has lost the write of its name: what is in it is not lost
+/// for that.
+#[test]
+fn a_segment_whose_name_was_never_written_is_found_by_its_blocks() {
+    for place in 0..2 {
+        let disk = SimDisk::new(1);
+        let log = begin(&disk, false);
+        let name = SEGMENT.place_offset_bytes(place);
+        disk.inject_lie(Lie::once(Deceit::WriteLost, 0).within(name..name + 1));
+        let mut ends = vec![start()];
+        let mut kept = 0;
+        for n in 0..60_u64 {
+            ends.push(put(&log, n, 700).unwrap());
+            log.flush().unwrap();
+            if n % 10 == 9 {
+                kept = n as usize - 3;
+                log.checkpointed(CHECKPOINT, ends[kept], ends[kept]);
+            }
+            let from = ScanFrom { replay_start: ends[kept], log_end: ends[kept], ..from() };
+            let expected: Vec<u64> = (kept as u64..=n).collect();
+            assert_eq!(read(&disk, &from).unwrap(), expected, "place {place}, after {n}");
+        }
+        assert_eq!(disk.lies_told().len(), 1, "place {place}");
+    }
 }
 
 #[test]

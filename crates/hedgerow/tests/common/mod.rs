@@ -2,16 +2,20 @@
 //! changes that are made to both, and what a damaged file may answer.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub mod aged;
+pub mod script;
+pub mod session;
+
 use hedgerow::storage::{Disk, SimDisk};
 use hedgerow::store::OpenHow;
+use hedgerow::testing::history;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Result};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The records of one keyspace.
-pub type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+pub type Records = history::Records;
 /// The contents of a store.
-pub type Model = BTreeMap<String, Records>;
+pub type Model = history::Contents;
 
 /// Where a store lies on a simulated disk.
 pub const PATH: &str = "/data/birds.hrow";
@@ -37,17 +41,7 @@ pub fn open(options: &Options, disk: &SimDisk, how: OpenHow) -> Result<Database>
 
 /// All that is in a store, by iteration.
 pub fn contents(db: &Database) -> Result<Model> {
-    let mut model = Model::new();
-    for name in db.keyspaces()? {
-        let Some(keyspace) = db.open_keyspace(&name)? else { continue };
-        let mut records = Records::new();
-        for record in keyspace.iter() {
-            let (key, value) = record?;
-            records.insert(key.to_vec(), value.to_vec());
-        }
-        model.insert(name, records);
-    }
-    Ok(model)
+    history::contents(db)
 }
 
 /// A disk with these bytes for a store.
@@ -102,7 +96,7 @@ pub fn read_damaged(options: &Options, bytes: &[u8], model: &Model, context: &st
 
 /// Compares a store that may be damaged with what it should have, by iteration and key by key. Tells how many answers
 /// were errors; all others are right, and so is what an iteration had found before its error.
-fn read_all(db: &Database, model: &Model, context: &str) -> u64 {
+pub fn read_all(db: &Database, model: &Model, context: &str) -> u64 {
     let mut refused = 0;
     let mut refuse = |error: Error| {
         assert_damage(&error, context);

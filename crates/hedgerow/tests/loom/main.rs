@@ -5,7 +5,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p hedgerow --release --test loom
 //! ```
 //!
-//! A wake-up that is lost shows as a deadlock. `loom_canaries.sh` leaves out one line at a time and expects these
+//! A wake-up that is lost shows as a deadlock. `cargo xtask seeded-bugs` leaves out one line at a time and expects these
 //! models to notice.
 
 #![cfg(loom)]
@@ -17,6 +17,7 @@ mod epochs;
 mod log;
 mod paper;
 mod reserve;
+mod reset;
 mod slots;
 
 /// Checks every execution with at most `preemptions` involuntary switches.

@@ -11,11 +11,12 @@
 //! that waits for ever are failures; a failure prints the schedule, which `shuttle::replay` runs again.
 //! Time is logical and a timed wait ends after giving way once. `failures.rs` lets calls to the disk
 //! fail and the power go; `checkpoints.rs` has writers on the pages that a checkpoint
-//! writes; `adapt.rs` has readers that convert and sort leaves; `pins.rs` copies and verifies beside writers; `pool.rs` has small models of
-//! the buffer pool alone.
+//! writes; `adapt.rs` has readers that convert and sort leaves; `linear.rs` has threads that all change the
+//! same keys, and looks for an order of what they were told; `pins.rs` copies and verifies beside writers;
+//! `pool.rs` has small models of the buffer pool alone.
 //!
 //! `HEDGEROW_SHUTTLE_ITERATIONS` sets how many schedules each test tries, `HEDGEROW_SEED` which.
-//! `canaries.sh` proves that these tests can fail.
+//! `cargo xtask seeded-bugs` proves that these tests can fail.
 
 #![cfg(shuttle)]
 #![allow(
@@ -27,6 +28,7 @@
 mod adapt;
 mod checkpoints;
 mod failures;
+mod linear;
 mod log;
 mod pins;
 mod pool;

@@ -11,7 +11,7 @@ use hedgerow::page::{
 };
 use hedgerow::storage::SimDisk;
 use hedgerow::store::{OpenHow, Store, StoreOptions};
-use hedgerow::types::PageId;
+use hedgerow::types::{PART_BYTES, PART_WORDS, PageId};
 use hedgerow_sync::optimistic::PageBytes as _;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::AtomicBool;
@@ -96,6 +96,30 @@ fn a_frame_that_changes_its_page_deceives_no_reader() {
         let reader = move |pool: &BufferPool| (0..4).for_each(|_| read(pool, a));
         let others = move |pool: &BufferPool| [b, a, c].into_iter().for_each(|id| fault(pool, id));
         run(vec![Box::new(reader), Box::new(others)], store.pool());
+    });
+}
+
+/// Frames that a part of the page table takes, from the top of those that are left.
+const OF_A_PART: u32 = (PART_BYTES / PAGE_BYTES) as u32;
+/// A page whose part is not loaded.
+const ELSEWHERE: PageId = PageId(PART_WORDS as u32 + 100);
+
+#[test]
+fn a_frame_that_becomes_page_table_deceives_no_reader() {
+    check_often(TIMES, || {
+        let (store, _) = three_of_a_frame();
+        let pool = store.pool();
+        let frames = pool.frames();
+        let goes_next =
+            |id: &PageId| pool.expect_frame(*id).is_some_and(|frame| frame.0 >= frames - OF_A_PART);
+        let id = (20..20 + frames).map(PageId).find(goes_next).unwrap();
+        fault(pool, id);
+        assert!(pool.translate(id).is_some_and(|frame| frame.0 >= frames - OF_A_PART));
+        let reader = move |pool: &BufferPool| (0..4).for_each(|_| read(pool, id));
+        // Needs the part, and so the frames, which it writes over; and finds nothing there.
+        let other = |pool: &BufferPool| assert_eq!(pool.slot_of(ELSEWHERE).unwrap(), None);
+        run(vec![Box::new(reader), Box::new(other)], pool);
+        assert_eq!(pool.frames(), frames - OF_A_PART);
     });
 }
 

@@ -23,7 +23,7 @@
 //!
 //! Thread-safety: everything, from any thread. A latch is not reentrant.
 //!
-//! Each `leaves_out` names one line that this protocol rests on; `tests/loom_canaries.sh` leaves it out and expects the
+//! Each `leaves_out` names one line that this protocol rests on; `cargo xtask seeded-bugs` leaves it out and expects the
 //! models to notice.
 
 use super::crowd::Crowd;
@@ -119,7 +119,11 @@ impl HybridLatch {
             // Relaxed suffices after the fence.
             self.word.load(Ordering::Relaxed)
         };
-        word & (VERSION | EXCLUSIVE) == version.0
+        let mask = match leaves_out("version_of_one_bit") {
+            true => VERSION & VERSION.wrapping_neg() | EXCLUSIVE,
+            false => VERSION | EXCLUSIVE,
+        };
+        word & mask == version.0 & mask
     }
 
     /// Takes the latch exclusively if nothing changed since `version` and nobody shares it; never

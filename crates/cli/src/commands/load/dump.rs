@@ -12,9 +12,9 @@ use super::POLL;
 use super::reader::Block;
 use crate::dump_format::{self, Line, MAGIC, Section, VERSION};
 use crate::failure::Failure;
+use crate::progress::ProgressBar;
 use crate::{escape, interrupt, progress, size, store};
 use hedgerow::{Database, Keyspace};
-use indicatif::ProgressBar;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -56,10 +56,7 @@ pub fn load(
     let outcome = dump.load();
     *loaded = dump.loaded;
     bar.finish_and_clear();
-    outcome.inspect_err(|_| {
-        let count = size::show_count(*loaded);
-        eprintln!("hedgerow: {count} records of the dump are in the store");
-    })
+    outcome
 }
 
 /// A dump on its way into a store.

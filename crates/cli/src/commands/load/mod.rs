@@ -84,7 +84,11 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     let started = Instant::now();
     let mut written = 0;
     let loaded = if is_dump {
-        dump::load(&db, &args.store, common.keyspace.as_deref(), reading.go_on(), &mut written)
+        let only = common.keyspace.as_deref();
+        dump::load(&db, &args.store, only, reading.go_on(), &mut written).inspect_err(|_| {
+            let count = size::show_count(written);
+            eprintln!("hedgerow: {count} records of the dump are in the store");
+        })
     } else {
         let threads = args.threads.map_or_else(default_threads, usize::from);
         db.keyspace(common.keyspace())

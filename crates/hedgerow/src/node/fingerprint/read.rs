@@ -17,6 +17,7 @@ use super::layout::{
 };
 use crate::page::header::MIN_PAGE_BYTES;
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::cmp::Ordering;
 
 /// Bytes that a short suffix is copied as.
@@ -150,6 +151,9 @@ impl<B: PageBytes> FingerprintLeaf<B> {
                 let place = base + mask.trailing_zeros() as usize;
                 if self.has_suffix(&probe, place) {
                     return Some(place);
+                }
+                if leaves_out("first_fingerprint_decides") {
+                    return None;
                 }
                 candidates += 1;
                 if candidates == CROWD {

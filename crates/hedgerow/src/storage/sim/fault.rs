@@ -88,6 +88,8 @@ pub enum Effect {
 pub struct Fault {
     /// Which calls are counted, and fail; `None` for all.
     pub kind: Option<CallKind>,
+    /// Calls that are counted with those, and fail like them.
+    pub others: &'static [CallKind],
     /// How many of those calls still go well.
     pub after: u64,
     /// The system's error number that the failing call returns.
@@ -109,12 +111,19 @@ impl Fault {
 
     /// One call of `kind` fails with `errno`, after `after` that go well.
     pub fn once(kind: CallKind, after: u64, errno: i32) -> Fault {
-        Fault { kind: Some(kind), after, errno, sticky: false, effect: None }
+        Fault { kind: Some(kind), others: &[], after, errno, sticky: false, effect: None }
+    }
+
+    /// Calls of these kinds count as well, and fail alike.
+    #[must_use]
+    pub fn or_of(self, others: &'static [CallKind]) -> Fault {
+        Fault { others, ..self }
     }
 
     /// The call with number `after` (from 0), whatever it is, fails with `EIO`.
     pub fn any(after: u64) -> Fault {
-        Fault { kind: None, after, errno: Fault::EIO, sticky: false, effect: None }
+        let errno = Fault::EIO;
+        Fault { kind: None, others: &[], after, errno, sticky: false, effect: None }
     }
 
     /// All later calls of the kind fail as well.
@@ -131,7 +140,7 @@ impl Fault {
 
     /// Counts a call; `Some` if it fails. The fault is spent if it was not sticky.
     pub(super) fn meet(&mut self, kind: CallKind) -> Option<(i32, Effect)> {
-        if self.kind.is_some_and(|wanted| wanted != kind) {
+        if self.kind.is_some_and(|wanted| wanted != kind && !self.others.contains(&kind)) {
             return None;
         }
         if self.after > 0 {

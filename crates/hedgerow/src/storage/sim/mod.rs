@@ -1,19 +1,22 @@
-//! A simulated disk: it forgets what was not synced, tears it, runs full, and fails on demand.
+//! A simulated disk: it forgets what was not synced, tears it, runs full, fails and lies on demand.
 //!
 //! Rank 1. A [`SimDisk`] is a [`SimState`] (a plain value, see [`state`]) behind one lock, with the
-//! [faults](Fault) to come, counts of calls and a log of them. Everything is a function of the seed
+//! [faults](Fault) and [lies](Lie) to come, counts of calls and a log of them. Everything is a function of the seed
 //! and of the order of calls; nothing here reads a clock. `Send + Sync`; clones are the same disk.
 //!
 //! To test a crash: take [`SimDisk::state`] at any moment (or [`SimDisk::record_states`], which takes
 //! it before each change), let [`SimState::crash`] decide which unsynced changes survive, and open the
-//! store on [`SimDisk::with_state`] of the result. Handles of the old disk go on undisturbed.
+//! store on [`SimDisk::with_state`] of the result. Handles of the old disk go on undisturbed. A crash takes the system
+//! down; [`SimDisk::kill`] ends the process alone, after which nothing is lost yet, but can be by a crash that follows.
 
 pub mod fault;
+pub mod lies;
 pub mod state;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 
 pub use fault::{CallKind, Effect, Fault, Operation};
+pub use lies::{Age, Deceit, Lie, Told};
 pub use state::{Change, Fate, FileNumber, SimState};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -42,6 +45,7 @@ struct World {
     block_bytes: usize,
     locks: BTreeMap<FileNumber, LockState>,
     faults: Vec<Fault>,
+    lies: lies::Lies,
     counts: [u64; CallKind::COUNT],
     log: Option<Vec<Operation>>,
     states: Option<Vec<SimState>>,
@@ -62,6 +66,7 @@ impl SimDisk {
             block_bytes: 512,
             locks: BTreeMap::new(),
             faults: Vec::new(),
+            lies: lies::Lies::default(),
             counts: [0; CallKind::COUNT],
             log: None,
             states: None,
@@ -85,6 +90,14 @@ impl SimDisk {
         SimDisk::with_state(state, seed)
     }
 
+    /// A new disk as the end of the process at this moment leaves it, while the system lives on: nothing is open or
+    /// locked, what was written can be read, and what of it was not synced is still pending ([`SimState::kill`]). What
+    /// recovery finds there it may not rely on before it has synced it.
+    pub fn kill(&self, seed: u64) -> SimDisk {
+        let state = self.world.lock().state.kill();
+        SimDisk::with_state(state, seed)
+    }
+
     /// Limits the room on the disk. A write beyond it writes what fits and fails with `ENOSPC`.
     pub fn set_capacity(&self, capacity_bytes: Option<u64>) {
         self.world.lock().capacity_bytes = capacity_bytes;
@@ -104,6 +117,28 @@ impl SimDisk {
     /// Disarms all faults.
     pub fn clear_faults(&self) {
         self.world.lock().faults.clear();
+    }
+
+    /// Arms a lie. Several may be armed; each counts on its own, and the first to strike is told.
+    pub fn inject_lie(&self, lie: Lie) {
+        let mut world = self.world.lock();
+        let World { lies, state, .. } = &mut *world;
+        lies.arm(lie, state);
+    }
+
+    /// Disarms all lies; what was told is remembered.
+    pub fn clear_lies(&self) {
+        self.world.lock().lies.disarm();
+    }
+
+    /// The lies that were told so far.
+    pub fn lies_told(&self) -> Vec<Told> {
+        self.world.lock().lies.told().to_vec()
+    }
+
+    /// Disarms all faults, and returns those that are not spent, with as many calls to go as they had.
+    pub fn take_faults(&self) -> Vec<Fault> {
+        std::mem::take(&mut self.world.lock().faults)
     }
 
     /// How many calls of a kind there were.
@@ -199,7 +234,9 @@ impl World {
     fn sync(&mut self, kind: CallKind, file: FileNumber) -> Result<()> {
         match self.call(kind, (Some(file), 0, 0)) {
             None => {
-                self.state.sync(file);
+                if !self.ignores_sync(kind, Some(file)) {
+                    self.state.sync(file);
+                }
                 Ok(())
             }
             Some((error, effect)) => {
@@ -217,17 +254,17 @@ impl World {
         let place = (Some(file), offset, buf.len() as u64);
         self.whole(CallKind::Read, place, |world| {
             let live = &world.state.node(file).live;
-            if live.read(offset, buf) {
-                Ok(())
-            } else {
-                Err(ends_early(live.len_bytes(), offset, buf.len()))
+            if !live.read(offset, buf) {
+                return Err(ends_early(live.len_bytes(), offset, buf.len()));
             }
+            world.lie_about_read(file, offset, buf);
+            Ok(())
         })
     }
 
     fn write(&mut self, file: FileNumber, offset: u64, buf: &[u8]) -> Result<()> {
         match self.call(CallKind::Write, (Some(file), offset, buf.len() as u64)) {
-            None => self.write_what_fits(file, offset, buf),
+            None => self.write_or_lie(file, offset, buf),
             Some((error, effect)) => {
                 match effect {
                     Effect::Fully => self.write_what_fits(file, offset, buf)?,
@@ -368,7 +405,9 @@ impl Disk for SimDisk {
     fn sync_dir(&self, path: &Path) -> Result<()> {
         let mut world = self.world.lock();
         world.whole(CallKind::SyncDir, NOWHERE, |world| {
-            world.state.sync_dir(path);
+            if !world.ignores_sync(CallKind::SyncDir, None) {
+                world.state.sync_dir(path);
+            }
             Ok(())
         })
     }

@@ -12,6 +12,7 @@ use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::collections::BTreeMap;
 use std::path::Path;
+use twox_hash::XxHash3_64;
 
 /// Name of a file of a simulated disk, for its whole life: paths come and go.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -80,7 +81,7 @@ impl Change {
         }
     }
 
-    fn file(&self) -> Option<FileNumber> {
+    pub(super) fn file(&self) -> Option<FileNumber> {
         match self {
             Change::Write { file, .. }
             | Change::Length { file, .. }
@@ -119,13 +120,15 @@ pub enum Fate {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
     pub(super) live: SparseBytes,
-    durable: SparseBytes,
+    pub(super) durable: SparseBytes,
     /// A failed sync dropped changes that the running system still sees.
     diverged: bool,
     pub(super) handles: usize,
 }
 
 type Entries = BTreeMap<Arc<Path>, FileNumber>;
+
+static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 /// Everything on a simulated disk.
 #[derive(Clone, Debug, Default)]
@@ -180,6 +183,36 @@ impl SimState {
     /// Bytes that all files take up.
     pub fn allocated_bytes(&self) -> u64 {
         self.nodes.iter().map(|node| node.live.allocated_bytes()).sum()
+    }
+
+    /// A number for all that a system which starts now can read: paths, lengths and bytes. The same contents have the
+    /// same number, others hardly ever. What is pending does not count.
+    pub fn fingerprint(&self) -> u64 {
+        let mut sums = Vec::new();
+        for (path, &file) in &self.entries {
+            let live = &self.node(file).live;
+            sums.extend_from_slice(path.as_os_str().as_encoded_bytes());
+            sums.push(0);
+            sums.extend_from_slice(&live.len_bytes().to_le_bytes());
+            for (number, block) in live.present_blocks() {
+                sums.extend_from_slice(&(number as u64).to_le_bytes());
+                // Logs are zeros for the most part.
+                let sum = if *block == ZEROS { 0 } else { XxHash3_64::oneshot(block) };
+                sums.extend_from_slice(&sum.to_le_bytes());
+            }
+        }
+        XxHash3_64::oneshot(&sums)
+    }
+
+    /// What the end of the process leaves while the system lives on: all that was written is there, and what was not
+    /// synced is still pending, for a later sync to make durable, or a later crash to take. Files without a path end
+    /// with their last handle.
+    pub fn kill(&self) -> SimState {
+        let mut after = self.fork();
+        for number in 0..after.nodes.len() {
+            after.forget_if_unused(FileNumber(number as u32));
+        }
+        after
     }
 
     /// What a crash leaves when the pending changes meet these fates; changes beyond the list are
@@ -278,6 +311,17 @@ impl SimState {
     /// The file that a path names.
     pub(super) fn lookup(&self, path: &Path) -> Option<FileNumber> {
         self.entries.get(path).copied()
+    }
+
+    /// A path that the file has.
+    pub(super) fn path_of(&self, file: FileNumber) -> Option<Arc<Path>> {
+        let entry = self.entries.iter().find(|entry| *entry.1 == file);
+        entry.map(|(path, _)| Arc::clone(path))
+    }
+
+    /// The file, if there was one of that number yet.
+    pub(super) fn find_node(&self, file: FileNumber) -> Option<&Node> {
+        self.nodes.get(file.0 as usize)
     }
 
     pub(super) fn node(&self, file: FileNumber) -> &Node {

@@ -292,6 +292,46 @@ fn states_are_kept_before_each_change() {
 }
 
 #[test]
+fn a_kill_loses_nothing_and_makes_nothing_durable() {
+    let (disk, file) = with_durable_file(19);
+    file.write_at(0, &[2; 4096]).unwrap();
+    let other = Path::new("dir/other");
+    let gone = disk.open(other, OpenMode::CreateNew, DirectIo::Never).unwrap();
+    gone.write_at(0, &[3; 4096]).unwrap();
+    disk.unlink(other).unwrap();
+    assert_eq!(disk.state().allocated_bytes(), 3 * 4096, "a handle keeps it");
+    let killed = disk.kill(20);
+    assert_eq!(killed.state().allocated_bytes(), 2 * 4096);
+    assert_eq!(killed.state().pending(), disk.state().pending());
+    assert_eq!(killed.state().fingerprint(), disk.state().fingerprint());
+    let first = |state: SimState| state.contents(path()).unwrap()[0];
+    assert_eq!(first(killed.state()), 2);
+    assert_eq!(first(killed.state().crash(&[], None)), 1, "the system may go down after all");
+    let again = killed.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap();
+    assert_eq!(again.try_lock(true).unwrap(), LockOutcome::Held);
+    again.sync_data().unwrap();
+    assert_eq!(first(killed.state().crash(&[], None)), 2, "what another has written is synced");
+    assert_eq!(first(disk.state().crash(&[], None)), 1, "the two disks are separate");
+}
+
+#[test]
+fn fingerprints_tell_contents_apart_and_nothing_else() {
+    let (disk, file) = with_durable_file(21);
+    let before = disk.state().fingerprint();
+    file.write_at(4096, &[2; 1]).unwrap();
+    let changed = disk.state().fingerprint();
+    assert_ne!(changed, before);
+    assert_eq!(disk.state().crash(&[], None).fingerprint(), before);
+    assert_eq!(disk.state().crash(&[Fate::Keep], None).fingerprint(), changed);
+    file.set_len(8191).unwrap();
+    assert_ne!(disk.state().fingerprint(), changed);
+    file.set_len(8192).unwrap();
+    let here = disk.state().fingerprint();
+    disk.rename(path(), Path::new("dir/other")).unwrap();
+    assert_ne!(disk.state().fingerprint(), here);
+}
+
+#[test]
 fn contents_can_be_damaged_behind_the_back_of_the_engine() {
     let (disk, file) = with_durable_file(17);
     file.write_at(0, &[2; 512]).unwrap();
@@ -311,4 +351,150 @@ fn a_misaligned_direct_request_is_a_broken_invariant() {
     let (disk, _file) = with_durable_file(18);
     let file = disk.open(path(), OpenMode::ReadOnly, DirectIo::WherePossible).unwrap();
     let _ = file.read_at(100, &mut [0; 512]);
+}
+
+/// A disk with a durable file of three blocks, of ones, twos and threes.
+fn with_three_blocks(seed: u64) -> (SimDisk, Arc<dyn File>) {
+    let (disk, file) = with_durable_file(seed);
+    file.write_at(0, &blocks([1, 2, 3])).unwrap();
+    file.sync_all().unwrap();
+    (disk, file)
+}
+
+fn blocks(of: [u8; 3]) -> Vec<u8> {
+    of.into_iter().flat_map(|byte| [byte; 4096]).collect()
+}
+
+fn read_all(file: &dyn File) -> Vec<u8> {
+    let mut found = vec![0; 3 * 4096];
+    file.read_at(0, &mut found).unwrap();
+    found
+}
+
+#[test]
+fn an_ignored_sync_makes_nothing_durable_and_the_next_one_does() {
+    let (disk, file) = with_three_blocks(20);
+    disk.inject_lie(Lie::once(Deceit::SyncIgnored, 1));
+    file.sync_data().unwrap();
+    file.write_at(0, &[4; 4096]).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(survivors(&disk), [Some(blocks([1, 2, 3])), Some(blocks([4, 2, 3]))].into());
+    let told = disk.lies_told();
+    assert_eq!(told.len(), 1);
+    assert!(told[0].differs && told[0].path.as_deref() == Some(path()));
+    file.sync_all().unwrap();
+    assert_eq!(survivors(&disk), [Some(blocks([4, 2, 3]))].into());
+    // For good, and of one file alone.
+    disk.inject_lie(Lie::once(Deceit::SyncIgnored, 0).of(Path::new("dir/other")).sticky());
+    file.write_at(0, &[5; 4096]).unwrap();
+    file.sync_data().unwrap();
+    assert!(disk.state().pending().is_empty());
+    disk.inject_lie(Lie::once(Deceit::DirectorySyncIgnored, 0).sticky());
+    for _ in 0..2 {
+        disk.unlink(path()).ok();
+        disk.sync_dir(Path::new("dir")).unwrap();
+        assert_eq!(disk.state().pending().len(), 1);
+    }
+    assert_eq!(disk.lies_told().len(), 3);
+    disk.clear_lies();
+    disk.sync_dir(Path::new("dir")).unwrap();
+    assert!(disk.state().pending().is_empty());
+}
+
+#[test]
+fn a_write_is_lost_or_goes_elsewhere_and_says_that_it_went_well() {
+    let (disk, file) = with_three_blocks(21);
+    disk.inject_lie(Lie::once(Deceit::WriteLost, 0).within(4096..8192));
+    file.write_at(0, &[4; 4096]).unwrap();
+    file.write_at(4096, &[5; 4096]).unwrap();
+    file.write_at(8192, &[6; 4096]).unwrap();
+    assert_eq!(read_all(&*file), blocks([4, 2, 6]));
+    disk.inject_lie(Lie::once(Deceit::WriteMisdirected { by_bytes: -4096 }, 1));
+    file.write_at(0, &[7; 4096]).unwrap();
+    file.write_at(8192, &[8; 4096]).unwrap();
+    assert_eq!(read_all(&*file), blocks([7, 8, 6]));
+    // To no place of this file; and behind its end, where it grows all the same.
+    disk.inject_lie(Lie::once(Deceit::WriteMisdirected { by_bytes: -4096 }, 0));
+    file.write_at(0, &[9; 4096]).unwrap();
+    disk.inject_lie(Lie::once(Deceit::WriteLost, 0));
+    file.write_at(3 * 4096, &[9; 512]).unwrap();
+    assert_eq!(file.len_bytes().unwrap(), 3 * 4096 + 512);
+    assert_eq!(read_all(&*file), blocks([7, 8, 6]));
+    let told = disk.lies_told();
+    let places: Vec<u64> = told.iter().map(|told| told.offset_bytes).collect();
+    assert_eq!(places, [4096, 8192, 0, 3 * 4096]);
+    assert!(told.iter().all(|told| told.differs));
+    assert_eq!((told[1].truth[0], told[1].instead[0]), (8, 6));
+}
+
+#[test]
+fn a_read_brings_what_was_there_or_what_lies_elsewhere() {
+    let (disk, file) = with_three_blocks(22);
+    disk.inject_lie(Lie::once(Deceit::ReadStale(Age::WhenArmed), 2));
+    file.write_at(0, &[4; 4096]).unwrap();
+    file.sync_data().unwrap();
+    file.write_at(4096, &[5; 4096]).unwrap();
+    assert_eq!(read_all(&*file), blocks([4, 5, 3]));
+    assert_eq!(read_all(&*file), blocks([4, 5, 3]));
+    assert_eq!(read_all(&*file), blocks([1, 2, 3]), "as it was when the lie was armed");
+    assert_eq!(read_all(&*file), blocks([4, 5, 3]), "once");
+    disk.inject_lie(Lie::once(Deceit::ReadStale(Age::Durable), 0).sticky());
+    for _ in 0..2 {
+        assert_eq!(read_all(&*file), blocks([4, 2, 3]), "what is durable");
+    }
+    file.sync_data().unwrap();
+    assert_eq!(read_all(&*file), blocks([4, 5, 3]));
+    let differ: Vec<bool> = disk.lies_told().iter().map(|told| told.differs).collect();
+    assert_eq!(differ, [true, true, true, false]);
+    disk.clear_lies();
+    for (by_bytes, found) in [(4096, [5, 3, 0]), (-8192, [0, 0, 0]), (8192, [3, 0, 0])] {
+        disk.inject_lie(Lie::once(Deceit::ReadMisdirected { by_bytes }, 0));
+        assert_eq!(read_all(&*file), blocks(found), "{by_bytes}");
+    }
+}
+
+#[test]
+fn a_read_has_one_bit_wrong_or_a_sector_of_zeros() {
+    let (disk, file) = with_three_blocks(23);
+    let mut buf = [0; 1024];
+    disk.inject_lie(Lie::once(Deceit::BitFlipped { bit: 8 * 1024 + 9 }, 0));
+    file.read_at(4096, &mut buf).unwrap();
+    assert_eq!((buf[0], buf[1], buf[2]), (2, 0, 2));
+    for (sector_bytes, sector, zeros) in [(512, 0, 0..256), (512, 4, 256..768), (4096, 7, 0..1024)]
+    {
+        disk.inject_lie(Lie::once(Deceit::SectorZeroed { sector_bytes, sector }, 0));
+        file.read_at(4096 + 256, &mut buf).unwrap();
+        let expected: Vec<u8> = (0..1024).map(|at| 2 * u8::from(!zeros.contains(&at))).collect();
+        assert!(buf[..] == expected, "sector {sector} of {sector_bytes}");
+    }
+    file.read_at(4096, &mut buf).unwrap();
+    assert!(buf == [2; 1024]);
+    assert!(file.read_at(3 * 4096, &mut buf).is_err(), "behind the end nothing is read");
+}
+
+#[test]
+fn a_kill_leaves_everything_written_and_what_is_pending() {
+    let (disk, file) = with_three_blocks(24);
+    file.write_at(0, &[4; 4096]).unwrap();
+    let killed = disk.kill(1);
+    file.write_at(0, &[5; 4096]).unwrap();
+    assert_eq!(killed.state().contents(path()), Some(blocks([4, 2, 3])));
+    assert_eq!(survivors(&killed), [Some(blocks([1, 2, 3])), Some(blocks([4, 2, 3]))].into());
+}
+
+#[test]
+fn a_fault_of_several_kinds_counts_them_together_and_can_be_put_off() {
+    let (disk, file) = with_durable_file(30);
+    disk.inject(Fault::once(CallKind::SyncData, 2, Fault::EIO).or_of(&[CallKind::SyncAll]));
+    file.sync_data().unwrap();
+    file.write_at(0, &[2; 512]).unwrap();
+    file.sync_all().unwrap();
+    let put_off = disk.take_faults();
+    file.sync_all().unwrap();
+    assert_eq!(put_off.len(), 1);
+    assert_eq!(put_off[0].after, 0);
+    put_off.into_iter().for_each(|fault| disk.inject(fault));
+    file.sync_all().unwrap_err();
+    assert!(disk.take_faults().is_empty(), "it struck once");
+    file.sync_all().unwrap();
 }

@@ -22,10 +22,10 @@ pub type Clock = [u64; THREADS];
 /// What a thread's keys hold: the change that wrote the value.
 pub type State = BTreeMap<Vec<u8>, u64>;
 
-/// A store that is far larger than its memory, and whose log is used up soon.
-pub fn options() -> Options {
+/// A store that is far larger than its memory, unless that is given, and whose log is used up soon.
+pub fn options(memory_limit_bytes: Option<u64>) -> Options {
     Options::new()
-        .memory_limit_bytes(1 << 20)
+        .memory_limit_bytes(memory_limit_bytes.unwrap_or(1 << 20))
         .checkpoint_bytes(1 << 20)
         .log_limit_bytes(4 << 20)
         .log_interval(Duration::from_millis(10))

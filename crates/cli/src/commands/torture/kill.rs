@@ -1,0 +1,373 @@
+//! `hedgerow torture kill DIR`: starts writers, kills them, and checks what they leave.
+//!
+//! A child process writes from several threads at full speed, and is killed (by the kernel, not by its own will) at a
+//! random moment: while it opens, recovers, writes, syncs or takes a checkpoint. The parent opens what is left, and
+//! compares it with what must be there; then the next child goes on from it.
+//!
+//! What must hold after each kill: every thread's keys hold what they held after a first part of its changes, batches
+//! among them; all that was acknowledged as durable is in that part; if a change is there, so are all that were done
+//! before it began; a verification finds nothing; the file's bytes add up. No child outlives the call that started it,
+//! whatever that ends with. Single-threaded, but for one reader a child.
+
+use super::latency::{Latency, Where};
+use super::script::{
+    Change, Clock, KEYSPACE, State, THREADS, change, mix, options, random_seed, read_value,
+};
+use super::{Place, unexpected, verify};
+use crate::args::{Common, Format};
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::{interrupt, progress};
+use clap::Args;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Arguments of `torture kill`.
+#[derive(Debug, Args)]
+pub struct KillArgs {
+    /// Directory on the disk to test; the store goes into a new one inside of it, a few megabytes
+    directory: PathBuf,
+    /// How often the writer is killed [default: 200, or as often as --seconds allows]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    cycles: Option<u64>,
+    /// Begin no further cycle after this time
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// Of what is written, and of the moments [default: random]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// Arguments of `torture look`.
+#[derive(Debug, Args)]
+pub struct LookArgs {
+    /// Store file
+    store: PathBuf,
+    /// The seed that was printed
+    seed: u64,
+}
+
+/// Kills, if nothing is said of them.
+const CYCLES: u64 = 200;
+/// How long a writer may open and recover.
+const LONGEST_OPENING: Duration = Duration::from_secs(60);
+
+/// What does not change from cycle to cycle.
+struct Torture<'a> {
+    common: &'a Common,
+    seed: u64,
+    path: PathBuf,
+}
+
+/// What is known of the store.
+#[derive(Default)]
+struct Known {
+    kills: u64,
+    /// The changes of each thread that are there.
+    there: Clock,
+    states: [State; THREADS],
+    acknowledged: u64,
+    replayed: u64,
+    /// Records in the store after the last kill.
+    found: u64,
+    slowest_open: Duration,
+}
+
+/// Runs all cycles, and reports.
+pub fn run(common: &Common, args: &KillArgs) -> Result<(), Failure> {
+    let seed = args.seed.unwrap_or_else(random_seed);
+    let mut place = Place::new(&args.directory, "kill")?;
+    let latency = Latency::measure(place.path(), Where::Same)?;
+    let mut out = Out::new();
+    if common.format == Format::Human {
+        out.line(&format!("torture: seed {seed}"))?;
+        out.line(&format!("torture: {}", latency.sentence()))?;
+        if let Some(warning) = latency.warning() {
+            out.line(&format!("torture: {warning}"))?;
+        }
+        out.flush()?;
+    }
+    let torture = Torture { common, seed, path: place.path().join("tortured.hrow") };
+    let mut known = Known::default();
+    let outcome = torture.run(args, &mut known);
+    place.judge(outcome)?;
+    let changes = known.there.iter().sum::<u64>();
+    match common.format {
+        Format::Human => {
+            out.line(&format!("torture: {} records in the store at the end", known.found))?;
+            out.line(&format!(
+                "torture: {} kills, {changes} changes, {} of them acknowledged as durable, {} records replayed, \
+                 slowest opening {} ms: all is there",
+                known.kills,
+                known.acknowledged,
+                known.replayed,
+                known.slowest_open.as_millis()
+            ))?;
+        }
+        Format::Json => out.json(&json!({
+            "seed": seed,
+            "kills": known.kills,
+            "changes": changes,
+            "acknowledged": known.acknowledged,
+            "replayed": known.replayed,
+            "found": known.found,
+            "slowest_opening_ms": known.slowest_open.as_secs_f64() * 1e3,
+            "fsync": latency.as_json(),
+        }))?,
+    }
+    out.finish()
+}
+
+/// Kills the process when this is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may be gone already; and there is nobody to tell.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Torture<'_> {
+    fn run(&self, args: &KillArgs, known: &mut Known) -> Result<(), Failure> {
+        let most = args.cycles.unwrap_or(if args.seconds.is_some() { u64::MAX } else { CYCLES });
+        let time = args.seconds.map(Duration::from_secs);
+        let begun = Instant::now();
+        let bar = progress::counter("kills");
+        for cycle in 0..most {
+            if time.is_some_and(|time| begun.elapsed() >= time) {
+                break;
+            }
+            let outcome = self.kill_one(cycle, known).and_then(|told| known.check(self, &told));
+            let outcome = outcome.map_err(|failure| match failure {
+                Failure::Found(words) => {
+                    Failure::Found(format!("cycle {cycle}, seed {}: {words}", self.seed))
+                }
+                other => other,
+            });
+            if outcome.is_err() {
+                bar.finish_and_clear();
+                return outcome;
+            }
+            known.kills = cycle + 1;
+            bar.set_position(known.kills);
+            if interrupt::requested() {
+                bar.finish_and_clear();
+                let done = format!("{} kills, seed {}: all was there", known.kills, self.seed);
+                return Err(Failure::Interrupted(done));
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// Starts a writer and kills it. Returns what it acknowledged last of each thread.
+    fn kill_one(&self, cycle: u64, known: &mut Known) -> Result<Clock, Failure> {
+        let failed = |error: std::io::Error| Failure::Io("cannot start a writer".into(), error);
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command.args(["torture", "writer"]).arg(&self.path).arg(self.seed.to_string());
+        command.args(known.there.map(|number| number.to_string()));
+        if let Some(bytes) = self.common.memory_limit {
+            command.arg("--memory-limit").arg(bytes.to_string());
+        }
+        let mut child = Killed(command.stdout(Stdio::piped()).spawn().map_err(failed)?);
+        let out = child.0.stdout.take().expect("it was asked for");
+        let (send, lines) = channel();
+        let reader = std::thread::spawn(move || {
+            BufReader::new(out).lines().map_while(Result::ok).all(|line| send.send(line).is_ok())
+        });
+        let dice = mix(self.seed ^ mix(cycle));
+        // One in four is killed while it opens and recovers, the others while they write.
+        let mut seen = Vec::new();
+        if dice.is_multiple_of(4) {
+            std::thread::sleep(Duration::from_micros(dice >> 8 & 0x7fff));
+        } else {
+            seen.extend(wait_for_opening(&lines)?);
+            std::thread::sleep(Duration::from_millis((dice >> 8) % 120));
+        }
+        let cannot = |error: std::io::Error| Failure::Io("cannot kill the writer".into(), error);
+        child.0.kill().map_err(cannot)?;
+        let status = child.0.wait().map_err(cannot)?;
+        if reader.join().is_err() {
+            return Err(Failure::Other("what reads from the writer has panicked".into()));
+        }
+        if !was_killed(status) {
+            return Err(ended_by_itself(status));
+        }
+        seen.extend(lines.try_iter());
+        let mut acknowledged = Clock::default();
+        for line in seen {
+            let mut words = line.split(' ').map(str::parse::<u64>);
+            if let (Some(Ok(thread)), Some(Ok(number))) = (words.next(), words.next())
+                && let Some(last) = acknowledged.get_mut(thread as usize)
+            {
+                *last = number;
+                known.acknowledged += 1;
+            }
+        }
+        Ok(acknowledged)
+    }
+}
+
+/// The line by which the writer says that it has opened the store. None: it has ended, and its status says how.
+fn wait_for_opening(lines: &Receiver<String>) -> Result<Option<String>, Failure> {
+    match lines.recv_timeout(LONGEST_OPENING) {
+        Ok(line) => Ok(Some(line)),
+        Err(RecvTimeoutError::Disconnected) => Ok(None),
+        Err(RecvTimeoutError::Timeout) => {
+            let what = "the writer has not opened the store within a minute";
+            Err(Failure::Found(what.into()))
+        }
+    }
+}
+
+/// Whether a process ended by the kill, and not by itself before; a fault of its own ends one by a signal, too.
+fn was_killed(status: ExitStatus) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::ExitStatusExt;
+        status.signal() == Some(SIGKILL)
+    }
+    #[cfg(not(unix))]
+    {
+        !status.success()
+    }
+}
+
+#[cfg(unix)]
+const SIGKILL: i32 = 9;
+
+/// The writer has said why on standard error.
+fn ended_by_itself(status: ExitStatus) -> Failure {
+    let words = format!("the writer has ended by itself: {status}");
+    match status.code() {
+        // As it ends where the machine says no, or the user.
+        Some(0..=6 | 130) => Failure::Other(words),
+        _ => Failure::Found(words),
+    }
+}
+
+impl Known {
+    /// Opens what is left, and compares.
+    fn check(&mut self, torture: &Torture<'_>, acknowledged: &Clock) -> Result<(), Failure> {
+        let seed = torture.seed;
+        let started = Instant::now();
+        // A writer that was killed early may have left nothing at all.
+        let db = options(torture.common.memory_limit)
+            .open_or_create(&torture.path)
+            .map_err(unexpected("cannot open what was left"))?;
+        self.slowest_open = self.slowest_open.max(started.elapsed());
+        self.replayed += db.replayed().records;
+        let keyspace = db.keyspace(KEYSPACE).map_err(unexpected("cannot read what was left"))?;
+        let mut found: [State; THREADS] = Default::default();
+        let mut needed = Clock::default();
+        self.found = 0;
+        for record in keyspace.iter() {
+            let (key, value) = record.map_err(unexpected("cannot read all records"))?;
+            let what = || String::from_utf8_lossy(&key).into_owned();
+            let thread = thread_of(&key);
+            let read = read_value(&value).filter(|_| thread < THREADS);
+            let (number, clock) =
+                read.ok_or_else(|| Failure::Found(format!("the value of {} is torn", what())))?;
+            let written = change(seed, thread, number);
+            if !written.keys.iter().any(|written| written[..] == key[..])
+                || written.value_bytes != Some(value.len())
+            {
+                let words = format!("{} has the value of another change: {number}", what());
+                return Err(Failure::Found(words));
+            }
+            for (most, done) in needed.iter_mut().zip(clock) {
+                *most = (*most).max(done);
+            }
+            found[thread].insert(key.to_vec(), number);
+            self.found += 1;
+        }
+        for (thread, found) in found.iter().enumerate() {
+            self.follow(seed, thread, found, acknowledged[thread].max(needed[thread]))?;
+        }
+        // Not closed: the next writer recovers too. It may be a kill as well.
+        verify(&db)
+    }
+
+    /// Goes on with a thread's changes, at least up to `least`, until its keys hold what was found. Where that is
+    /// so at several places, changes between them leave no trace, and it does not matter which is the right one.
+    fn follow(
+        &mut self,
+        seed: u64,
+        thread: usize,
+        found: &State,
+        least: u64,
+    ) -> Result<(), Failure> {
+        let state = &mut self.states[thread];
+        let newest = found.values().copied().max().unwrap_or(0).max(least);
+        let mut there = self.there[thread];
+        while there < newest || state != found {
+            // What comes behind the newest value that is there has been removed again, within a few changes.
+            if there > newest + MOST_BEHIND {
+                return Err(Failure::Found(format!(
+                    "thread {thread}: its keys hold no first part of its changes with the {least}th, which was \
+                     acknowledged as durable, or seen by a change that is there; the newest is {newest}"
+                )));
+            }
+            there += 1;
+            apply(state, change(seed, thread, there), there);
+        }
+        self.there[thread] = there;
+        Ok(())
+    }
+}
+
+/// Changes that are tried behind the newest that has left something.
+const MOST_BEHIND: u64 = 2000;
+
+fn apply(state: &mut State, change: Change, number: u64) {
+    for key in change.keys {
+        match change.value_bytes {
+            Some(_) => state.insert(key, number),
+            None => state.remove(&key),
+        };
+    }
+}
+
+/// The thread whose key this is; too high a number for a key of none.
+fn thread_of(key: &[u8]) -> usize {
+    usize::from(key.first().map_or(u8::MAX, |first| first.wrapping_sub(b'0')))
+}
+
+/// Says which keys of each thread differ from what its changes up to the newest one make of them.
+pub fn look(common: &Common, args: &LookArgs) -> Result<(), Failure> {
+    let seed = args.seed;
+    let options = options(common.memory_limit);
+    let db = options.open_read_only(&args.store).map_err(unexpected("cannot open the store"))?;
+    let mut out = Out::new();
+    out.line(&format!("replayed: {:?}", db.replayed()))?;
+    let keyspace = crate::store::keyspace_named(&db, KEYSPACE, &args.store)?;
+    let mut found: [State; THREADS] = Default::default();
+    for record in keyspace.iter() {
+        let (key, value) = record.map_err(unexpected("cannot read all records"))?;
+        let thread = thread_of(&key).min(THREADS - 1);
+        found[thread].insert(key.to_vec(), read_value(&value).map_or(0, |read| read.0));
+    }
+    for (thread, found) in found.iter().enumerate() {
+        let newest = found.values().copied().max().unwrap_or(0);
+        let mut state = State::new();
+        for number in 1..=newest {
+            apply(&mut state, change(seed, thread, number), number);
+        }
+        let count = found.len();
+        out.line(&format!("thread {thread}: {count} keys, the newest by change {newest}"))?;
+        let keys = state.keys().chain(found.keys()).collect::<BTreeSet<_>>();
+        for key in keys.into_iter().filter(|key| state.get(*key) != found.get(*key)) {
+            let name = String::from_utf8_lossy(key);
+            let (wanted, there) = (state.get(key), found.get(key));
+            out.line(&format!("  {name}: change {wanted:?} is due, and {there:?} is there"))?;
+        }
+    }
+    out.finish()
+}

@@ -1,0 +1,153 @@
+//! `hedgerow torture`: what goes wrong on machines is made to go wrong on this one, and what is left is checked.
+//!
+//! - `kill`: a process that writes is killed, again and again.
+//! - `full-disk`: a disk is filled to the last byte.
+//! - `simulate`: power cuts, kills and failing calls on a simulated disk.
+//! - `sync`: how long the disk takes to make something durable, and whether a real power cut finds it there.
+//!
+//! What holds for all: everything random follows from a seed that is printed; what the user's directory gets is in one
+//! of its own, which goes away, on failures and on Ctrl-C too, unless something was found: then it is kept and named,
+//! and the exit code is 7. What the machine cannot do is an error like any other, and no finding.
+
+mod full_disk;
+mod kill;
+mod latency;
+mod scenario;
+mod script;
+mod simulate;
+mod sync;
+mod writer;
+
+use crate::args::Common;
+use crate::failure::Failure;
+use clap::{Args, Subcommand};
+use hedgerow::{Database, Error, ErrorKind};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `torture`.
+#[derive(Debug, Args)]
+pub struct TortureArgs {
+    /// What to do.
+    #[command(subcommand)]
+    how: How,
+}
+
+#[derive(Debug, Subcommand)]
+enum How {
+    /// Kill a process that writes, again and again, and check what is left
+    Kill(kill::KillArgs),
+    /// Fill a disk, and check that nothing is lost and that the space comes back
+    FullDisk(full_disk::FullDiskArgs),
+    /// Power cuts, kills and failing calls on a simulated disk, and what is left after each
+    Simulate(simulate::SimulateArgs),
+    /// Measure how long the disk takes to make something durable, and find out whether it does
+    Sync(sync::SyncArgs),
+    /// Say what is wrong with a store that `torture kill` has kept
+    Look(kill::LookArgs),
+    /// What `torture kill` starts in order to kill it
+    #[command(hide = true)]
+    Writer(writer::WriterArgs),
+}
+
+/// Runs the one that was asked for.
+pub fn run(common: &Common, args: &TortureArgs) -> Result<(), Failure> {
+    match &args.how {
+        How::Kill(args) => kill::run(common, args),
+        How::FullDisk(args) => full_disk::run(common, args),
+        How::Simulate(args) => simulate::run(common, args),
+        How::Sync(args) => sync::run(common, args),
+        How::Look(args) => kill::look(common, args),
+        How::Writer(args) => writer::run(common, args),
+    }
+}
+
+/// A directory of our own in one of the user's; it goes with this value, unless something was found.
+struct Place {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+/// Names that are tried: earlier runs that were killed themselves may have left some.
+const MOST_PLACES: u32 = 1000;
+
+impl Place {
+    fn new(within: &Path, what: &str) -> Result<Place, Failure> {
+        let own = std::process::id();
+        for n in 0..MOST_PLACES {
+            let path = within.join(format!("hedgerow-torture-{what}-{own}-{n}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Place { path, is_kept: false }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let doing = format!("cannot make a directory in {}", within.display());
+                    return Err(Failure::Io(doing, error));
+                }
+            }
+        }
+        let within = within.display();
+        Err(Failure::Other(format!("{within} is full of what earlier runs have left")))
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps everything if something was found, and adds to the words where it is.
+    fn judge<T>(&mut self, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        outcome.map_err(|failure| match failure {
+            Failure::Found(words) => {
+                self.is_kept = true;
+                Failure::Found(format!("{words}; see {}", self.path.display()))
+            }
+            other => other,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.is_kept
+            && let Err(error) = fs::remove_dir_all(&self.path)
+        {
+            eprintln!("hedgerow: cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// For an error of the engine where there should be none: a finding, unless it is the machine that says no.
+fn unexpected(doing: impl Into<String>) -> impl FnOnce(Error) -> Failure {
+    let doing = doing.into();
+    move |error| match error.kind() {
+        ErrorKind::Io
+        | ErrorKind::DiskFull
+        | ErrorKind::MemoryLimit
+        | ErrorKind::InvalidOption
+        | ErrorKind::Locked { .. } => Failure::Engine(doing, error),
+        _ => Failure::Found(format!("{doing}: {error}")),
+    }
+}
+
+/// Finds everything sound in a store, and every byte of its file accounted for.
+fn verify(db: &Database) -> Result<(), Failure> {
+    verify_pages(db)?;
+    let space = db.space_report().map_err(unexpected("cannot read the store's space"))?;
+    let known = space.header_bytes + space.used_bytes + space.free_bytes;
+    if known + space.quarantined_bytes + space.out_bytes != space.file_bytes {
+        return Err(Failure::Found(format!("the file does not add up: {space:?}")));
+    }
+    Ok(())
+}
+
+/// Finds everything sound in a store.
+fn verify_pages(db: &Database) -> Result<(), Failure> {
+    let report = db.verify(|_| ()).map_err(unexpected("cannot verify the store"))?;
+    match report.findings.first() {
+        Some(first) => {
+            let count = report.findings.len();
+            Err(Failure::Found(format!("the store has {count} defects, the first: {first}")))
+        }
+        None => Ok(()),
+    }
+}

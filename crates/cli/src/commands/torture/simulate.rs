@@ -1,0 +1,511 @@
+//! `hedgerow torture simulate`: the engine on a simulated disk that loses, tears and refuses.
+//!
+//! A seed decides on everything: geometry of the store, its memory, what is done to it, which call to the disk fails, when
+//! the power goes and what of the writes that were not synced outlives that, and when it goes again during the recovery.
+//! After each power cut and each kill the store must hold the first of the changes that were made, in their order, and
+//! among them all that were said to be durable; it must verify; and it must be so again however often the recovery is
+//! cut short.
+//!
+//! Invariant: what a round does to its disks is a function of its seed alone, so that the seed of a finding brings it
+//! back. So no clock and no real file take part, there are no background checkpoints, and a store fits into its memory
+//! and is brought in by look-ups, for what the engine's threads evict and read ahead follows no seed.
+
+use super::scenario::{Dice, Scenario};
+use super::script::{mix, random_seed};
+use crate::args::{Common, Format};
+use crate::failure::Failure;
+use crate::output::Out;
+use crate::size::show_count;
+use crate::{interrupt, progress};
+use clap::Args;
+use hedgerow::storage::SimDisk;
+use hedgerow::storage::sim::SimState;
+use hedgerow::store::OpenHow;
+use hedgerow::{Database, Durability, Error, ErrorKind, WriteBatch};
+use serde_json::json;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// Arguments of `torture simulate`.
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    /// Seed of the first store; alone, of the only one [default: random]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Begin no further store after this time [default: 10, or one store if --seed is given]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+}
+
+const SECONDS: u64 = 10;
+const KEYSPACES: [&str; 2] = ["robins", "wrens"];
+/// Power cuts within power cuts.
+const DEPTH: u32 = 2;
+
+/// What was done.
+#[derive(Default)]
+struct Tally {
+    stores: u64,
+    changes: u64,
+    cuts: u64,
+    kills: u64,
+    /// Of these, during a recovery.
+    nested: u64,
+    failures: u64,
+}
+
+/// Runs rounds until the time is up, and reports.
+pub fn run(common: &Common, args: &SimulateArgs) -> Result<(), Failure> {
+    let first = args.seed.unwrap_or_else(random_seed);
+    let is_replay = args.seed.is_some() && args.seconds.is_none();
+    let time = Duration::from_secs(args.seconds.unwrap_or(SECONDS));
+    let mut out = Out::new();
+    if common.format == Format::Human {
+        out.line(&format!("torture: seed {first}"))?;
+        if is_replay {
+            out.line(&format!("torture: {:?}", Scenario::draw(first)))?;
+        }
+        out.flush()?;
+    }
+    let mut tally = Tally::default();
+    let begun = Instant::now();
+    let bar = progress::counter("stores");
+    let outcome = loop {
+        let seed = first.wrapping_add(tally.stores);
+        let scenario = Scenario::draw(seed);
+        let round = catch_unwind(AssertUnwindSafe(|| Round::new(&scenario, &mut tally).run()));
+        if let Err(words) = round.unwrap_or_else(|panic| Err(words_of(&*panic))) {
+            break Err(Failure::Found(format!(
+                "seed {seed}: {words}; {scenario:?}; `hedgerow torture simulate --seed {seed}` does it again"
+            )));
+        }
+        tally.stores += 1;
+        bar.set_position(tally.stores);
+        if let Err(failure) = interrupt::check() {
+            break Err(failure);
+        }
+        if is_replay || begun.elapsed() >= time {
+            break Ok(());
+        }
+    };
+    bar.finish_and_clear();
+    outcome?;
+    match common.format {
+        Format::Human => out.line(&format!(
+            "torture: {} stores, {} changes, {} failing calls, {} power cuts and {} kills, {} of them during a \
+             recovery: all is there",
+            show_count(tally.stores),
+            show_count(tally.changes),
+            show_count(tally.failures),
+            show_count(tally.cuts),
+            show_count(tally.kills),
+            show_count(tally.nested),
+        ))?,
+        Format::Json => out.json(&json!({
+            "seed": first,
+            "stores": tally.stores,
+            "changes": tally.changes,
+            "failing_calls": tally.failures,
+            "power_cuts": tally.cuts,
+            "kills": tally.kills,
+            "during_recovery": tally.nested,
+        }))?,
+    }
+    out.finish()
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let words = panic.downcast_ref::<&str>().copied();
+    let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a panic: {}", words.unwrap_or("of no words"))
+}
+
+/// A keyspace's number, and a key in it.
+type Name = (usize, Vec<u8>);
+type Contents = BTreeMap<Name, Vec<u8>>;
+
+/// What one record adds to the hash of a state, so that a change of one record is a change of one term.
+fn hash_of(name: &Name, value: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (name, value).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn hash_of_all(contents: &Contents) -> u64 {
+    contents.iter().fold(0, |hash, (name, value)| hash ^ hash_of(name, value))
+}
+
+/// The states that a store went through since it was opened.
+struct History {
+    now: Contents,
+    /// The hash of each state, the first one included.
+    hashes: Vec<u64>,
+    /// The last state that is known to be durable.
+    durable: usize,
+}
+
+impl History {
+    fn new(now: Contents) -> History {
+        let hashes = vec![hash_of_all(&now)];
+        History { now, hashes, durable: 0 }
+    }
+
+    fn newest(&self) -> usize {
+        self.hashes.len() - 1
+    }
+
+    /// A change at one stroke.
+    fn push(&mut self, changes: Vec<(Name, Option<Vec<u8>>)>) {
+        let mut hash = self.hashes[self.newest()];
+        for (name, value) in changes {
+            if let Some(old) = self.now.remove(&name) {
+                hash ^= hash_of(&name, &old);
+            }
+            if let Some(value) = value {
+                hash ^= hash_of(&name, &value);
+                self.now.insert(name, value);
+            }
+        }
+        self.hashes.push(hash);
+    }
+
+    /// Whether a store may hold this where everything up to `least` was durable.
+    fn check(&self, found: &Contents, least: usize) -> Result<(), String> {
+        let hash = hash_of_all(found);
+        match self.hashes.iter().rposition(|state| *state == hash) {
+            Some(at) if at >= least => Ok(()),
+            at => Err(format!(
+                "the state after change {at:?} is there, where only those from {least} to {} may be",
+                self.newest()
+            )),
+        }
+    }
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// The power goes: of what was not synced some is there.
+    Cut,
+    /// It is killed, and the system lives on: all is there, and a later power cut takes some.
+    Kill,
+}
+
+struct Round<'a> {
+    scenario: &'a Scenario,
+    tally: &'a mut Tally,
+    dice: Dice,
+}
+
+impl<'a> Round<'a> {
+    fn new(scenario: &'a Scenario, tally: &'a mut Tally) -> Round<'a> {
+        // Other dice than those that the scenario was drawn with.
+        let dice = Dice(mix(scenario.seed ^ 0xd1ce));
+        Round { scenario, tally, dice }
+    }
+
+    /// One store from its creation on.
+    fn run(&mut self) -> Result<(), String> {
+        let mut disk = SimDisk::new(self.dice.roll());
+        let db = self.scenario.open(&disk, OpenHow::New).map_err(words("create the store"))?;
+        for name in KEYSPACES {
+            db.keyspace(name).map_err(words("create a keyspace"))?;
+        }
+        db.close().map_err(words("close the store"))?;
+        let mut history = History::new(Contents::new());
+        for session in 1..=self.scenario.sessions {
+            // On a copy: a scan is read ahead by another thread.
+            let copy = SimDisk::with_state(disk.state(), self.dice.roll());
+            let found = read(&self.open(&copy)?)?;
+            history.check(&found, history.durable)?;
+            history = History::new(found);
+            let db = self.open(&disk)?;
+            bring_in(&db, &history.now)?;
+            let is_last = session == self.scenario.sessions;
+            self.session(&disk, &db, &mut history, is_last)?;
+            // The handle stays until then: nothing of it reaches the other disk.
+            let survivor = disk.crash(self.dice.roll());
+            drop(db);
+            self.tally.cuts += 1;
+            disk = survivor;
+        }
+        let found = read(&self.open(&disk)?)?;
+        history.check(&found, history.durable)
+    }
+
+    fn open(&self, disk: &SimDisk) -> Result<Database, String> {
+        self.scenario.open(disk, OpenHow::Existing).map_err(words("open the store"))
+    }
+
+    fn session(
+        &mut self,
+        disk: &SimDisk,
+        db: &Database,
+        history: &mut History,
+        is_last: bool,
+    ) -> Result<(), String> {
+        let fault = self.scenario.fault.filter(|_| is_last);
+        let struck = fault.map(|_| self.dice.below(self.scenario.steps));
+        disk.record_states(true);
+        for step in 0..self.scenario.steps {
+            if let Some(fault) = fault.filter(|_| struck == Some(step)) {
+                disk.inject(fault);
+            }
+            let durable_before = history.durable;
+            let done = self.step(db, history)?;
+            if let Err(error) = &done {
+                let is_typed = !matches!(error.kind(), ErrorKind::Corrupted { .. });
+                if !is_typed || struck.is_none_or(|at| at > step) {
+                    return Err(format!("an error that nobody ordered: {error}"));
+                }
+                self.tally.failures += 1;
+            }
+            let mut states = disk.take_states();
+            states.push(disk.state());
+            if done.is_err() || self.dice.below(self.scenario.cut_every) == 0 {
+                let state = &states[self.dice.below(states.len() as u64) as usize];
+                // What a system shows after a sync that failed need not be on its disk: no process gets beyond that.
+                let may_kill = struck.is_none_or(|at| at > step);
+                let is_kill = may_kill && self.dice.below(4) == 0;
+                let end = if is_kill { End::Kill } else { End::Cut };
+                self.recover(state, end, history, durable_before, DEPTH)?;
+            }
+            if done.is_err() {
+                // What is possible after an error differs from one to the other; what is there does not.
+                break;
+            }
+        }
+        disk.record_states(false);
+        disk.clear_faults();
+        Ok(())
+    }
+
+    /// One step of the script: what is wrong with an answer, or the error that the engine gave.
+    fn step(&mut self, db: &Database, history: &mut History) -> Result<Result<(), Error>, String> {
+        let done = match self.dice.below(40) {
+            0 => db.checkpoint(),
+            1 => db.sync(),
+            2..=4 => self.batch(db, history),
+            5 => self.remove_range(db, history),
+            6..=9 => self.look(db, history)?,
+            _ => self.change(db, history)?,
+        };
+        if done.is_ok() && db.durable_position() == db.log_position() {
+            history.durable = history.newest();
+        }
+        Ok(done)
+    }
+
+    fn name(&mut self) -> Name {
+        let keyspace = self.dice.below(KEYSPACES.len() as u64) as usize;
+        (keyspace, key(self.dice.below(self.scenario.keys)))
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let large = self.scenario.large_bytes.filter(|_| self.dice.below(16) == 0);
+        let len = self.dice.below(large.unwrap_or(self.scenario.value_bytes) + 1);
+        let seed = self.dice.roll();
+        (0..len).map(|at| (mix(seed ^ (at / 8)) >> (at % 8 * 8)) as u8).collect()
+    }
+
+    /// A put or a remove, and whether it says rightly that there was such a record.
+    fn change(
+        &mut self,
+        db: &Database,
+        history: &mut History,
+    ) -> Result<Result<(), Error>, String> {
+        let name = self.name();
+        let value = (self.dice.below(5) > 0).then(|| self.value());
+        let is_synced = self.dice.below(self.scenario.sync_every) == 0;
+        let durability = if is_synced { Durability::Sync } else { Durability::Buffered };
+        let was_there = history.now.contains_key(&name);
+        let done = db.keyspace(KEYSPACES[name.0]).and_then(|keyspace| {
+            let keyspace = keyspace.with_durability(durability);
+            match &value {
+                Some(value) => keyspace.put(&name.1, value),
+                None => keyspace.remove(&name.1),
+            }
+        });
+        self.tally.changes += 1;
+        // Where it failed nobody knows whether it is there: it may be, as the last one.
+        if value.is_some() || was_there {
+            history.push(vec![(name, value)]);
+        }
+        match done {
+            Ok(said) if said != was_there => {
+                Err(format!("a change says that there was a record: {said}; and it is {was_there}"))
+            }
+            Ok(_) => Ok(Ok(())),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    fn batch(&mut self, db: &Database, history: &mut History) -> Result<(), Error> {
+        let mut batch = WriteBatch::new();
+        if self.dice.below(self.scenario.sync_every) == 0 {
+            batch.set_durability(Durability::Sync);
+        }
+        let most = self.dice.pick(&[3, 30, 120]);
+        let mut changes = Vec::new();
+        for _ in 0..1 + self.dice.below(most) {
+            let name = self.name();
+            let keyspace = db.keyspace(KEYSPACES[name.0])?;
+            let value = (self.dice.below(3) > 0).then(|| self.value());
+            match &value {
+                Some(value) => batch.put(&keyspace, &name.1, value)?,
+                None => batch.remove(&keyspace, &name.1)?,
+            }
+            changes.push((name, value));
+        }
+        self.tally.changes += changes.len() as u64;
+        let done = db.write(&batch);
+        history.push(changes);
+        done
+    }
+
+    /// It goes leaf by leaf, in the order of the keys, and a crash may leave any first part of it.
+    fn remove_range(&mut self, db: &Database, history: &mut History) -> Result<(), Error> {
+        let (number, from) = self.name();
+        let to = key(self.dice.below(self.scenario.keys));
+        let keyspace = db.keyspace(KEYSPACES[number])?;
+        let done = keyspace.remove_range(from.as_slice()..to.as_slice());
+        let is_inside = |name: &&Name| name.0 == number && from <= name.1 && name.1 < to;
+        let inside: Vec<Name> = history.now.keys().filter(is_inside).cloned().collect();
+        self.tally.changes += inside.len() as u64;
+        for name in inside {
+            history.push(vec![(name, None)]);
+        }
+        done.map(drop)
+    }
+
+    /// A look-up, and whether its answer is right.
+    fn look(&mut self, db: &Database, history: &History) -> Result<Result<(), Error>, String> {
+        let name = self.name();
+        let found = match db.keyspace(KEYSPACES[name.0]).and_then(|keyspace| keyspace.get(&name.1))
+        {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(error)),
+        };
+        if found.as_deref() != history.now.get(&name).map(Vec::as_slice) {
+            return Err(format!("a look-up in {} has a wrong answer", KEYSPACES[name.0]));
+        }
+        Ok(Ok(()))
+    }
+
+    /// Opens what an end at this state leaves, and the same once more after an end at some moment of that.
+    fn recover(
+        &mut self,
+        state: &SimState,
+        end: End,
+        history: &History,
+        least: usize,
+        depth: u32,
+    ) -> Result<(), String> {
+        let left = match end {
+            End::Cut => state.crash_at_random(self.dice.roll()),
+            End::Kill => state.clone(),
+        };
+        match end {
+            End::Cut => self.tally.cuts += 1,
+            End::Kill => self.tally.kills += 1,
+        }
+        self.tally.nested += u64::from(depth < DEPTH);
+        let disk = SimDisk::with_state(left, self.dice.roll());
+        disk.record_states(depth > 0);
+        let after = |words: String| format!("after a {end:?}: {words}");
+        let db = self.open(&disk).map_err(after)?;
+        let states = disk.take_states();
+        let found = read(&db).map_err(after)?;
+        history.check(&found, least).map_err(after)?;
+        drop(db);
+        if depth > 0 && !states.is_empty() {
+            let state = &states[self.dice.below(states.len() as u64) as usize];
+            let end = if self.dice.below(4) == 0 { End::Kill } else { End::Cut };
+            self.recover(state, end, history, least, depth - 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// All records of a store, which verifies.
+fn read(db: &Database) -> Result<Contents, String> {
+    let found = contents(db)?;
+    let report = db.verify(|_| ()).map_err(words("verify the store"))?;
+    match report.findings.first() {
+        Some(first) => Err(format!("the store is damaged: {first}")),
+        None => Ok(found),
+    }
+}
+
+/// Looks all records up, one by one.
+fn bring_in(db: &Database, contents: &Contents) -> Result<(), String> {
+    for ((number, key), value) in contents {
+        let keyspace = db.keyspace(KEYSPACES[*number]).map_err(words("read the store"))?;
+        let found = keyspace.get(key).map_err(words("read the store"))?;
+        if found.as_deref() != Some(value.as_slice()) {
+            return Err("a look-up has another answer than a scan".into());
+        }
+    }
+    Ok(())
+}
+
+fn words(doing: &str) -> impl Fn(Error) -> String {
+    move |error| format!("cannot {doing}: {error}")
+}
+
+fn key(n: u64) -> Vec<u8> {
+    // Numbers in half of the keys: leaves of all layouts are to be had.
+    match n % 2 {
+        0 => n.to_be_bytes().to_vec(),
+        _ => format!("bird/{n:06}").into_bytes(),
+    }
+}
+
+/// All records of a store.
+fn contents(db: &Database) -> Result<Contents, String> {
+    let mut contents = Contents::new();
+    for (number, name) in KEYSPACES.iter().enumerate() {
+        let keyspace = db.open_keyspace(name).map_err(words("read the store"))?;
+        let keyspace = keyspace.ok_or_else(|| format!("there is no keyspace {name}"))?;
+        for record in keyspace.iter() {
+            let (key, value) = record.map_err(words("read the store"))?;
+            contents.insert((number, key.to_vec()), value.to_vec());
+        }
+    }
+    Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_a_function_of_its_seed() {
+        for seed in 0..2 {
+            let scenario = Scenario::draw(seed);
+            assert_eq!(format!("{scenario:?}"), format!("{:?}", Scenario::draw(seed)));
+            let figures = || {
+                let mut tally = Tally::default();
+                Round::new(&scenario, &mut tally).run().unwrap();
+                (tally.changes, tally.cuts, tally.kills, tally.nested, tally.failures)
+            };
+            assert_eq!(figures(), figures(), "{scenario:?}");
+        }
+    }
+
+    #[test]
+    fn a_history_knows_its_states_and_no_others() {
+        let name = |n: u8| (0, vec![n]);
+        let mut history = History::new(Contents::new());
+        history.push(vec![(name(1), Some(vec![1]))]);
+        history.push(vec![(name(2), Some(vec![2])), (name(1), None)]);
+        let found: Contents = [(name(2), vec![2])].into();
+        assert_eq!(history.check(&found, 2), Ok(()));
+        assert_eq!(history.check(&Contents::new(), 0), Ok(()));
+        assert!(history.check(&Contents::new(), 1).is_err());
+        assert!(history.check(&[(name(2), vec![3])].into(), 0).is_err());
+    }
+}

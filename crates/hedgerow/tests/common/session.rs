@@ -1,0 +1,207 @@
+//! A session of random changes of a store with a log, its history, and accidents at the calls that it makes.
+
+use super::{Dice, Model, Records, contents, key, open, path};
+use hedgerow::storage::SimDisk;
+use hedgerow::storage::sim::SimState;
+use hedgerow::store::OpenHow;
+use hedgerow::testing::{Accident, Examiner, History, Outcome, Recovered};
+use hedgerow::{Database, Durability, Options, WriteBatch};
+
+const NAMES: [&str; 2] = ["robins", "wrens"];
+
+/// What a session does, and how closely it is looked at.
+#[derive(Clone, Copy)]
+pub struct Mix {
+    /// Different keys of a keyspace.
+    pub keys: u64,
+    /// One step in so many is of each of the rarer kinds: at least 10.
+    pub rare: u64,
+    /// A batch has at most as many changes as one of these says.
+    pub batch: [u64; 3],
+    /// Makes a value.
+    pub value: fn(&mut Dice) -> Vec<u8>,
+    /// One moment in so many meets accidents, and so many of them.
+    pub moments: (u64, u64),
+}
+
+/// What accidents there were.
+#[derive(Default)]
+pub struct Tally {
+    pub accidents: u64,
+    /// Of these, in openings after others.
+    pub nested: u64,
+}
+
+pub struct Session {
+    pub disk: SimDisk,
+    pub db: Database,
+    pub history: History,
+    mix: Mix,
+    examiner: Examiner,
+}
+
+/// What went well, or a panic with what did not.
+#[track_caller]
+pub fn well<T>(outcome: Result<T, String>) -> T {
+    outcome.unwrap_or_else(|what| panic!("{what}"))
+}
+
+impl Session {
+    /// Opens the store of a disk, in which `before` is to be.
+    pub fn begin(
+        disk: SimDisk,
+        options: &Options,
+        mix: Mix,
+        examiner: Examiner,
+        before: Model,
+    ) -> Session {
+        let db = open(options, &disk, OpenHow::ExistingOrNew).unwrap();
+        assert_eq!(contents(&db).unwrap(), before);
+        disk.record_states(true);
+        Session { disk, db, history: History::new(before), mix, examiner }
+    }
+
+    /// One random change, or something that makes changes durable.
+    pub fn step(&mut self, dice: &mut Dice) {
+        let name = NAMES[dice.below(2) as usize];
+        let known = self.history.now().contains_key(name);
+        match dice.below(self.mix.rare) {
+            0 => self.db.sync().unwrap(),
+            1 => {
+                self.db.checkpoint().unwrap();
+                if dice.below(2) == 0 {
+                    // There is nothing to do: the file is made shorter, and large values are moved for that.
+                    self.db.checkpoint().unwrap();
+                }
+            }
+            2 if known && dice.below(4) == 0 => {
+                assert!(self.db.drop_keyspace(name).unwrap());
+                let mut model = self.history.now().clone();
+                model.remove(name);
+                self.history.add(format!("drop {name}"), Outcome::Buffered, model);
+            }
+            3..6 if known => self.batch(dice),
+            6 if known => self.remove_range(name, dice),
+            choice => self.change(name, matches!(choice, 7 | 8), dice),
+        }
+        if self.db.durable_position() == self.db.log_position() {
+            self.history.all_durable();
+        }
+    }
+
+    /// Puts or removes a record; makes the keyspace if there is none.
+    fn change(&mut self, name: &str, sync: bool, dice: &mut Dice) {
+        let mut model = self.history.now().clone();
+        if !model.contains_key(name) {
+            self.db.create_keyspace(name).unwrap();
+            model.insert(name.into(), Records::new());
+            self.history.add(format!("create {name}"), Outcome::Durable, model.clone());
+        }
+        let durability = if sync { Durability::Sync } else { Durability::Buffered };
+        let keyspace = self.db.keyspace(name).unwrap().with_durability(durability);
+        let records = model.entry(name.into()).or_default();
+        let key = key(dice.below(self.mix.keys));
+        if dice.below(5) == 0 {
+            let was_there = records.remove(&key).is_some();
+            assert_eq!(keyspace.remove(&key).unwrap(), was_there);
+            if !was_there {
+                return;
+            }
+        } else {
+            let value = (self.mix.value)(dice);
+            let was_there = keyspace.put(&key, &value).unwrap();
+            assert_eq!(was_there, records.insert(key.clone(), value).is_some());
+        }
+        let outcome = if sync { Outcome::Durable } else { Outcome::Buffered };
+        self.history.add(format!("{name}, key {}", key.escape_ascii()), outcome, model);
+    }
+
+    /// Changes of all keyspaces that there are, some of the same keys, of which a crash leaves all or none.
+    fn batch(&mut self, dice: &mut Dice) {
+        let mut model = self.history.now().clone();
+        let mut batch = WriteBatch::new();
+        let sync = dice.below(4) == 0;
+        if sync {
+            batch.set_durability(Durability::Sync);
+        }
+        let most = self.mix.batch[dice.below(3) as usize];
+        for _ in 0..1 + dice.below(most) {
+            let at = dice.below(model.len() as u64) as usize;
+            let (name, records) = model.iter_mut().nth(at).unwrap();
+            let keyspace = self.db.keyspace(name).unwrap();
+            let key = key(dice.below(self.mix.keys));
+            if dice.below(3) == 0 {
+                batch.remove(&keyspace, &key).unwrap();
+                records.remove(&key);
+            } else {
+                let value = (self.mix.value)(dice);
+                batch.put(&keyspace, &key, &value).unwrap();
+                records.insert(key, value);
+            }
+        }
+        self.db.write(&batch).unwrap();
+        let outcome = if sync { Outcome::Durable } else { Outcome::Buffered };
+        self.history.add(format!("a batch of {}", batch.len()), outcome, model);
+    }
+
+    /// Removes a range. It goes leaf by leaf; a crash may leave any first part of it.
+    fn remove_range(&mut self, name: &str, dice: &mut Dice) {
+        let (from, to) = (key(dice.below(self.mix.keys)), key(dice.below(self.mix.keys)));
+        let mut model = self.history.now().clone();
+        let records = &model[name];
+        let gone: Vec<Vec<u8>> =
+            records.keys().filter(|key| from <= **key && **key < to).cloned().collect();
+        let keyspace = self.db.keyspace(name).unwrap();
+        let removed = keyspace.remove_range(from.as_slice()..to.as_slice()).unwrap();
+        assert_eq!(removed, gone.len() as u64);
+        for key in gone {
+            model.entry(name.into()).or_default().remove(&key);
+            let what = format!("{name}, a range with {}", key.escape_ascii());
+            self.history.add(what, Outcome::Buffered, model.clone());
+        }
+    }
+
+    /// Accidents at the calls since the last time, at whose beginning operation `durable` was known to be durable.
+    pub fn explore(&mut self, durable: usize, dice: &mut Dice, tally: &mut Tally) {
+        let (one_in, times) = self.mix.moments;
+        for moment in self.disk.take_states() {
+            if dice.below(one_in) > 0 {
+                continue;
+            }
+            for _ in 0..times {
+                let kinds = [Accident::Kill, Accident::PowerCut];
+                let accident = kinds[usize::from(dice.below(8) > 0)];
+                tally.accidents += 1;
+                tally.nested += self.recover(&moment, accident, durable, dice).nested;
+                if dice.below(16) == 0 {
+                    let left = accident.leaves(&moment, dice.roll());
+                    let found = well(self.examiner.examine(&left, dice.roll()));
+                    well(self.history.check_from(durable, &found));
+                }
+            }
+        }
+    }
+
+    /// An accident at one moment, and up to three more in the openings that follow.
+    pub fn recover(
+        &self,
+        moment: &SimState,
+        accident: Accident,
+        durable: usize,
+        dice: &mut Dice,
+    ) -> Recovered {
+        let (depth, seed) = (dice.below(4), dice.roll());
+        well(self.examiner.recover(moment, accident, &self.history, durable, depth, seed))
+    }
+
+    /// Kills the process at this moment, and cuts the power at each call of the opening; tells how many those were.
+    pub fn kill_and_cut(&self, dice: &mut Dice) -> u64 {
+        let (moment, durable) = (self.disk.state(), self.history.durable());
+        well(self.examiner.cut_each_call(&moment, &self.history, durable, dice.roll()))
+    }
+}
+
+/// An examiner of stores at the path of all tests.
+pub fn examiner(options: &Options) -> Examiner {
+    Examiner::new(options, path())
+}

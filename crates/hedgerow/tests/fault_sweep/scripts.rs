@@ -1,0 +1,220 @@
+//! What the stores of a sweep are put through: thirty short scripts, and a long one, written as data.
+//!
+//! Plain data. Each script is about one thing and has some neighbours of it, so that a failure of any call meets it
+//! half done; each ends with something that comes after what may have failed. Together they use every step. A script
+//! begins with a store that was closed (two keyspaces of forty short records and a large value each, and an empty one),
+//! with one whose process or power went, or with nothing.
+
+use Step::*;
+
+/// What a script begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// A store that was closed; calls fail once it is open.
+    Closed,
+    /// A store that the power went from; opening it is part of the script.
+    Crashed,
+    /// An empty disk; creating the store is part of the script.
+    Nothing,
+}
+
+/// A change of a batch: keyspace, number of the key, and the length of its new value or none.
+pub type Part = (&'static str, u64, Option<usize>);
+
+/// A step. Keys are numbers, values are lengths: what is in them is drawn when the step is made. A step on a keyspace
+/// that is not there, because it could not be created, does nothing.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// Puts one record.
+    Put(&'static str, u64, usize),
+    /// Puts one record, durably.
+    PutSync(&'static str, u64, usize),
+    /// Puts records of all keys from the first number to before the second.
+    Puts(&'static str, u64, u64, usize),
+    /// Removes one record.
+    Remove(&'static str, u64),
+    /// Removes one record, durably.
+    RemoveSync(&'static str, u64),
+    /// Removes the records from the first number to before the second.
+    RemoveRange(&'static str, u64, u64),
+    /// Makes changes as one.
+    Batch(&'static [Part]),
+    /// Makes changes as one, durably.
+    BatchSync(&'static [Part]),
+    /// Loads so many records of such values into an empty keyspace, every fifth of them a large one.
+    Load(&'static str, u64, usize),
+    /// Creates a keyspace.
+    Create(&'static str),
+    /// Drops a keyspace.
+    Drop(&'static str),
+    /// Reads a value.
+    Get(&'static str, u64),
+    /// Reads all records, forwards.
+    Scan(&'static str),
+    /// Reads all records, backwards.
+    ScanBack(&'static str),
+    /// Makes everything durable by the log.
+    Sync,
+    /// Takes a checkpoint.
+    Checkpoint,
+    /// Two checkpoints, of which the second finds nothing to write and so gives space back.
+    Shrink,
+    /// Copies the store.
+    Backup,
+    /// Checks everything.
+    Verify,
+    /// Closes the store, and opens it again.
+    Close,
+    /// The process dies, and the store is opened again.
+    Kill,
+    /// The power goes, and the store is opened again.
+    Crash,
+}
+
+/// A script.
+pub struct Script {
+    pub name: &'static str,
+    pub start: Start,
+    /// The only kind of faults that it is for; `None`: it is for all.
+    pub only: Option<&'static str>,
+    pub steps: &'static [Step],
+}
+
+const R: &str = "robins";
+const W: &str = "wrens";
+/// Empty at the start.
+const H: &str = "hollows";
+/// Not there at the start.
+const T: &str = "terns";
+/// The key of the large value that `R` and `W` have at the start.
+pub const SONG: u64 = 900;
+
+const fn closed(name: &'static str, steps: &'static [Step]) -> Script {
+    Script { name, start: Start::Closed, only: None, steps }
+}
+
+const fn crashed(name: &'static str, steps: &'static [Step]) -> Script {
+    Script { name, start: Start::Crashed, only: None, steps }
+}
+
+// A line of a script for a line of steps: one step a line would be three times as long.
+#[rustfmt::skip]
+pub static SCRIPTS: [Script; 31] = [
+    // Single records.
+    closed("puts", &[Put(R, 100, 20), Put(W, 0, 0), Put(R, 100, 60), Sync, Put(R, 101, 30)]),
+    closed("synced-puts", &[PutSync(R, 100, 20), PutSync(W, 1, 90), Put(R, 2, 9), PutSync(R, 3, 9)]),
+    closed("overwrites", &[Puts(R, 0, 30, 70), Checkpoint, Puts(R, 0, 30, 10), PutSync(W, 0, 1)]),
+    closed("splits", &[Puts(R, 40, 90, 80), Checkpoint, Puts(R, 90, 100, 90), Sync, Scan(R)]),
+    closed("removals", &[
+        Remove(R, 3), RemoveSync(R, 4), Remove(W, 500), Checkpoint, Remove(R, 5), RemoveSync(W, SONG),
+        PutSync(R, 3, 30), Scan(W),
+    ]),
+    closed("short-values-become-long", &[
+        Put(R, 1, 300), Put(R, 2, 100), Checkpoint, Put(R, 1, 10), PutSync(R, 2, 2000), Checkpoint,
+        Get(R, 1), Get(R, 2),
+    ]),
+    // Ranges.
+    closed("range-removal", &[RemoveRange(R, 5, 30), Sync, Put(R, 6, 30), Checkpoint, Scan(R)]),
+    closed("range-removal-and-merges", &[
+        Puts(R, 40, 70, 60), Checkpoint, RemoveRange(R, 2, 68), Puts(R, 30, 40, 60),
+        RemoveRange(W, 0, 1000), Checkpoint, PutSync(W, 1, 20), Scan(R),
+    ]),
+    closed("scans", &[
+        Scan(R), ScanBack(W), Put(R, 20, 90), ScanBack(R), Get(W, SONG), RemoveRange(W, 10, 20),
+        Scan(W), PutSync(R, 8, 8),
+    ]),
+    // Batches.
+    closed("batches", &[
+        Batch(&[(R, 1, Some(30)), (W, 1, None), (R, 70, Some(80)), (W, 71, Some(3))]),
+        Put(R, 2, 30), Batch(&[(W, 1, Some(9)), (W, 99, None)]), Sync, Put(W, 3, 30),
+    ]),
+    closed("synced-batches", &[
+        BatchSync(&[(W, 7, Some(30)), (R, 7, None), (R, 8, None), (R, 200, Some(60))]),
+        Checkpoint, BatchSync(&[(R, 7, Some(50)), (W, 7, None)]), Put(W, 7, 1), Get(R, 7),
+    ]),
+    closed("batches-of-large-values", &[
+        Batch(&[(R, SONG, Some(5000)), (W, SONG, None), (W, 4, Some(50)), (W, 901, Some(3000))]),
+        Checkpoint, BatchSync(&[(R, SONG, None), (W, 901, Some(4000)), (R, 9, Some(9))]),
+        Get(W, 901), PutSync(R, 1, 1),
+    ]),
+    // Large values.
+    closed("large-values", &[
+        Put(R, 901, 9000), Get(R, 901), PutSync(W, 901, 5000), Get(W, SONG), Checkpoint, Get(R, SONG),
+        Put(R, SONG, 30), Checkpoint, PutSync(W, SONG, 2000),
+    ]),
+    closed("large-values-come-and-go", &[
+        Put(R, 901, 20_000), Remove(R, SONG), Checkpoint, Put(W, 901, 8000), RemoveSync(R, 901), Shrink,
+        PutSync(R, 902, 12_000), Shrink, Get(W, 901),
+    ]),
+    // Checkpoints and space.
+    closed("checkpoints", &[
+        Put(R, 1, 1), Checkpoint, Checkpoint, Puts(W, 0, 20, 50), Checkpoint, Remove(W, 3), Checkpoint,
+        PutSync(R, 2, 2), Checkpoint,
+    ]),
+    closed("shrinking", &[
+        Puts(R, 40, 140, 90), Put(W, 901, 30_000), Checkpoint, RemoveRange(R, 0, 130), Remove(W, 901),
+        Shrink, Shrink, PutSync(R, 1, 20), Scan(R),
+    ]),
+    closed("verification", &[Puts(R, 30, 50, 50), Verify, Put(R, 1, 1), Verify, PutSync(W, 1, 1)]),
+    closed("backups", &[
+        Put(R, 1, 70), Backup, Put(R, 901, 3000), Remove(W, SONG), Backup, PutSync(R, 2, 2),
+    ]),
+    // Keyspaces.
+    closed("keyspaces-come", &[
+        Create(T), Put(T, 1, 20), PutSync(T, 2, 2), Create("gulls"), Checkpoint, Puts("gulls", 0, 20, 80),
+        Sync, Scan("gulls"),
+    ]),
+    closed("keyspaces-go", &[
+        Drop(W), Put(R, 1, 1), Checkpoint, Drop(H), Drop("gulls"), Drop(R), Create(T), PutSync(T, 1, 9),
+    ]),
+    closed("keyspaces-come-back", &[
+        Drop(R), Create(R), Puts(R, 0, 10, 60), Checkpoint, Drop(R), Create(R), PutSync(R, 1, 30),
+        Put(R, SONG, 2000), Shrink,
+    ]),
+    // Loads.
+    closed("loads", &[Load(H, 40, 60), Get(H, 5), PutSync(H, 100, 30), Scan(H), Checkpoint]),
+    closed("loads-after-changes", &[
+        Puts(R, 0, 20, 60), Load(H, 20, 300), Put(R, 1, 3), Load(R, 5, 5), Checkpoint, Drop(H), Sync,
+    ]),
+    // Closing and opening.
+    closed("closing", &[
+        Puts(R, 10, 20, 60), PutSync(W, 1, 1), Close, Put(R, 1, 20), Get(W, 1), Close, PutSync(R, 2, 2),
+    ]),
+    closed("dying", &[
+        Puts(R, 10, 20, 60), PutSync(W, 901, 3000), Put(W, 2, 2), Kill, Put(R, 3, 30), Checkpoint,
+        Put(R, 4, 30), Kill, PutSync(R, 2, 2), Crash, Scan(R),
+    ]),
+    // Recoveries.
+    crashed("recovery", &[Get(R, 1), PutSync(R, 1, 1), Scan(W)]),
+    crashed("recoveries", &[
+        Put(R, 1, 20), BatchSync(&[(R, 2, Some(3)), (W, 2, None)]), Put(W, 901, 3000), Crash,
+        RemoveRange(R, 0, 9), Sync, Crash, PutSync(R, 2, 2),
+    ]),
+    crashed("recovery-and-closing", &[Checkpoint, RemoveSync(R, 1), Close, Backup, PutSync(R, 2, 2)]),
+    Script {
+        name: "creation",
+        start: Start::Nothing,
+        only: None,
+        steps: &[
+            Create(R), Puts(R, 0, 20, 60), Sync, Put(R, SONG, 3000), Checkpoint, Load(R, 2, 2), Close,
+            Get(R, SONG), PutSync(R, 3, 3),
+        ],
+    },
+    // Something of everything.
+    closed("everything", &[
+        Put(R, 100, 20), PutSync(W, 1, 30), Batch(&[(R, 1, Some(50)), (W, 2, None)]), Put(R, 901, 4000),
+        Checkpoint, Create(T), Put(T, 1, 60), RemoveRange(W, 10, 35), Load(H, 12, 50), Verify,
+        BatchSync(&[(T, 1, None), (T, 2, Some(9)), (R, SONG, Some(2500))]), Backup, Drop(T), Shrink,
+        Put(R, 5, 5), Crash, Scan(R), RemoveSync(R, 901), Close, ScanBack(W), PutSync(W, 3, 3),
+    ]),
+    // Holes are punched only where more than eight MiB in the middle of the file are free: too much for the other kinds.
+    Script {
+        name: "punching",
+        start: Start::Closed,
+        only: Some("punch-eio"),
+        steps: &[
+            Put(R, 901, 9 << 20), Put(W, 901, 60_000), Checkpoint, Remove(R, 901), Checkpoint,
+            PutSync(R, 1, 1), Shrink, PutSync(R, 2, 2),
+        ],
+    },
+];

@@ -1,0 +1,398 @@
+//! `cargo xtask seeded-bugs`: seeds one bug after the other, and shows which test notices it, and how soon.
+//!
+//! One build a kind of suite ([`bugs::Build`]) has all bugs; the environment says which one is there. Each test runs by
+//! itself: first without a bug, when it has to pass, then with each that it is said to notice, when it has to fail, by a
+//! panic or because it never ends. Processor time is that of the test's process. Starts cargo; one process at a time.
+
+mod bugs;
+mod build;
+mod protocols;
+
+use bugs::{Bug, Build, Seeded, Suite};
+use build::{Program, Programs, build_all};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+const USAGE: &str = "\
+usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--seconds N] [--out FILE.jsonl]
+
+  --only IDS     these alone
+  --share K/N    of the bugs B01 to B45 every N-th, from the K-th on; lines of protocols (P) all the same
+  --list         print the list, and run nothing
+  --seconds N    how long a test may take with a bug before it counts as hung, if it takes less than a third
+                 of that without one [default: 60]
+  --out FILE     append what was found, a line of JSON each";
+
+/// What a test, or a program of tests, may take without a bug.
+const SOUND_LIMIT: Duration = Duration::from_secs(1800);
+/// Programs that are run as they are beside those that have something seeded: what they test is the same protocols.
+const AS_THEY_ARE: &[Program] = &[(Build::Shuttle, "hedgerow-sync", "shuttle")];
+
+struct Arguments {
+    only: Option<BTreeSet<String>>,
+    share: (usize, usize),
+    list: bool,
+    limit: Duration,
+    out: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn chosen(&self) -> Vec<&'static Bug> {
+        let (first, step) = self.share;
+        let bugs = bugs::BUGS.iter().skip(first).step_by(step);
+        let all = bugs.chain(protocols::LINES);
+        match &self.only {
+            Some(only) => everything().filter(|bug| only.contains(bug.id)).collect(),
+            None => all.collect(),
+        }
+    }
+}
+
+fn everything() -> impl Iterator<Item = &'static Bug> {
+    bugs::BUGS.iter().chain(protocols::LINES)
+}
+
+/// How a test ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Passed,
+    Panicked,
+    Killed,
+    Hung,
+    /// It is not there, or ended in another way.
+    DidNotRun,
+}
+
+impl Outcome {
+    fn is_noticed(self) -> bool {
+        matches!(self, Outcome::Panicked | Outcome::Killed | Outcome::Hung)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Outcome::Passed => "NOT noticed",
+            Outcome::Panicked => "noticed",
+            Outcome::Killed => "noticed, by a signal",
+            Outcome::Hung => "noticed, it never ended",
+            Outcome::DidNotRun => "DID NOT RUN",
+        }
+    }
+}
+
+/// What a run of a test was like.
+struct Run {
+    outcome: Outcome,
+    cpu_seconds: f64,
+    said: String,
+}
+
+/// Runs the task; 0 if each bug was noticed by each of its tests, 1 if not, 2 for wrong arguments.
+pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
+    let Some(arguments) = parse(arguments) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let wanted = arguments.chosen();
+    if arguments.list {
+        list(&wanted);
+        return ExitCode::SUCCESS;
+    }
+    match seed_all(root, &wanted, &arguments) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(missed) => {
+            eprintln!("seeded-bugs: {missed} were not noticed");
+            ExitCode::FAILURE
+        }
+        Err(words) => {
+            eprintln!("seeded-bugs: {words}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Option<Arguments> {
+    let limit = Duration::from_secs(60);
+    let mut parsed = Arguments { only: None, share: (0, 1), list: false, limit, out: None };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--list" => parsed.list = true,
+            "--only" => {
+                let ids: BTreeSet<String> = rest.next()?.split(',').map(str::to_owned).collect();
+                if ids.iter().any(|id| everything().all(|bug| bug.id != id)) {
+                    return None;
+                }
+                parsed.only = Some(ids);
+            }
+            "--share" => {
+                let (which, of) = rest.next()?.split_once('/')?;
+                let (which, of): (usize, usize) = (which.parse().ok()?, of.parse().ok()?);
+                if which == 0 || which > of {
+                    return None;
+                }
+                parsed.share = (which - 1, of);
+            }
+            "--seconds" => parsed.limit = Duration::from_secs(rest.next()?.parse().ok()?),
+            "--out" => parsed.out = Some(rest.next()?.into()),
+            _ => return None,
+        }
+    }
+    Some(parsed)
+}
+
+fn list(wanted: &[&Bug]) {
+    for bug in wanted {
+        println!("{} {}", bug.id, bug.what);
+        match bug.seeded {
+            Seeded::As(name, suites) => {
+                for suite in suites {
+                    println!("    {name}: {}", show(suite));
+                }
+            }
+            Seeded::Unnoticed(name) => println!("    {name}: no test notices it yet"),
+            Seeded::Not(reason) => println!("    not seeded: {reason}"),
+        }
+    }
+}
+
+fn show(suite: &Suite) -> String {
+    format!("{} {} {}::{}", suite.build.name(), suite.package, suite.target, suite.test)
+}
+
+/// Returns how many were not noticed.
+fn seed_all(root: &Path, chosen: &[&Bug], arguments: &Arguments) -> Result<usize, String> {
+    let cases: Vec<(&Bug, &str, &Suite)> = chosen
+        .iter()
+        .filter_map(|&bug| match &bug.seeded {
+            Seeded::As(name, suites) => Some(suites.iter().map(move |suite| (bug, *name, suite))),
+            Seeded::Unnoticed(_) | Seeded::Not(_) => None,
+        })
+        .flatten()
+        .collect();
+    let suites: BTreeSet<Suite> = cases.iter().map(|case| *case.2).collect();
+    let mut wanted: BTreeSet<Program> = suites.iter().map(Suite::program).collect();
+    if arguments.only.is_none() {
+        wanted.extend(AS_THEY_ARE);
+    }
+    let programs = build_all(root, &wanted)?;
+    let took = run_without(root, &programs, &suites, arguments.only.is_none())?;
+    let mut out = match &arguments.out {
+        Some(path) => Some(
+            fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(path)
+                .map_err(|error| format!("cannot write {}: {error}", path.display()))?,
+        ),
+        None => None,
+    };
+    let (mut missed, mut longest) = (0, 0.0_f64);
+    for (bug, name, suite) in &cases {
+        let program = &programs[&suite.program()];
+        let limit = arguments.limit.max(3 * took[&suite.program()]);
+        let found = run_test(root, program, suite, Some(suite.test), Some(name), limit)?;
+        let (how, seconds) = (found.outcome.name(), found.cpu_seconds);
+        println!("{} {name}: {how} by {} ({seconds:.1} s)", bug.id, show(suite));
+        missed += usize::from(!found.outcome.is_noticed());
+        longest = longest.max(seconds);
+        if let Some(out) = &mut out {
+            let line = format!(
+                "{{\"bug\":\"{}\",\"what\":\"{}\",\"name\":\"{name}\",\"suite\":\"{}\",\"outcome\":\"{how}\",\"cpu_seconds\":{seconds:.2}}}",
+                bug.id,
+                bug.what,
+                show(suite)
+            );
+            writeln!(out, "{line}").map_err(|error| format!("cannot write: {error}"))?;
+        }
+    }
+    let unnoticed = chosen.iter().filter(|bug| matches!(bug.seeded, Seeded::Unnoticed(_)));
+    println!(
+        "{} seeded, {missed} not noticed, {} that nothing notices yet; the longest took {longest:.1} s",
+        cases.len(),
+        unnoticed.count()
+    );
+    Ok(missed)
+}
+
+/// Runs everything without a bug. Models and schedules are run whole, if `whole`: nobody else does. What `cargo test` runs,
+/// too, the tests alone that are wanted.
+///
+/// Returns how long the longest of each program took. Errors: in words, if one does not pass.
+fn run_without(
+    root: &Path,
+    programs: &Programs,
+    suites: &BTreeSet<Suite>,
+    whole: bool,
+) -> Result<BTreeMap<Program, Duration>, String> {
+    let mut took = BTreeMap::new();
+    for (&(build, package, target), program) in programs {
+        let all = Suite { build, package, target, test: "*" };
+        if whole && build != Build::Plain {
+            took.insert(all.program(), check_sound(root, program, &all, None)?);
+        }
+    }
+    let ran: BTreeSet<Program> = took.keys().copied().collect();
+    for suite in suites.iter().filter(|suite| !ran.contains(&suite.program())) {
+        let one = check_sound(root, &programs[&suite.program()], suite, Some(suite.test))?;
+        let longest = took.entry(suite.program()).or_insert(one);
+        *longest = one.max(*longest);
+    }
+    Ok(took)
+}
+
+fn check_sound(
+    root: &Path,
+    program: &Path,
+    suite: &Suite,
+    test: Option<&str>,
+) -> Result<Duration, String> {
+    let begun = Instant::now();
+    let sound = run_test(root, program, suite, test, None, SOUND_LIMIT)?;
+    if sound.outcome != Outcome::Passed {
+        let (how, said) = (sound.outcome, sound.said);
+        return Err(format!("without a bug: {} {how:?}\n{said}", show(suite)));
+    }
+    println!("sound: {} ({:.1} s)", show(suite), sound.cpu_seconds);
+    Ok(begun.elapsed())
+}
+
+/// Runs a test, or all of a program, with a bug or without.
+fn run_test(
+    root: &Path,
+    program: &Path,
+    suite: &Suite,
+    test: Option<&str>,
+    bug: Option<&str>,
+    limit: Duration,
+) -> Result<Run, String> {
+    let log = program.with_extension("said");
+    let file = fs::File::create(&log)
+        .map_err(|error| format!("cannot write {}: {error}", log.display()))?;
+    let errors = file.try_clone().map_err(|error| error.to_string())?;
+    let directory = match suite.package {
+        "hedgerow-sync" => root.join("crates/sync"),
+        package => root.join("crates").join(package),
+    };
+    let before = children_seconds();
+    let started = Instant::now();
+    let mut child = Command::new(program)
+        .args(test.map(|test| ["--exact", test]).into_iter().flatten())
+        .current_dir(directory)
+        .env("HEDGEROW_CANARY", bug.unwrap_or_default())
+        .env("HEDGEROW_SHUTTLE_ITERATIONS", "200")
+        .stdin(Stdio::null())
+        .stdout(file)
+        .stderr(errors)
+        .spawn()
+        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    let status = loop {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => break Some(status),
+            None if started.elapsed() > limit => {
+                child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
+                break None;
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let said =
+        String::from_utf8_lossy(&fs::read(&log).map_err(|error| error.to_string())?).into_owned();
+    let outcome = match status {
+        None => Outcome::Hung,
+        Some(_) if test.is_some() && !said.contains("running 1 test\n") => Outcome::DidNotRun,
+        Some(status) if status.success() => Outcome::Passed,
+        Some(_) if said.contains("panicked at") => Outcome::Panicked,
+        Some(status) if status.code().is_none() => Outcome::Killed,
+        Some(_) => Outcome::DidNotRun,
+    };
+    Ok(Run { outcome, cpu_seconds: children_seconds() - before, said })
+}
+
+/// Processor time of all processes that this one has started and waited for; zero where the system does not tell.
+fn children_seconds() -> f64 {
+    /// Of the clock that the system counts with; the same on all of Linux that can run this.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let Ok(stat) = fs::read_to_string("/proc/self/stat") else { return 0.0 };
+    // Behind the name, which may have spaces: `cutime` and `cstime` are fields 16 and 17, counted from 1.
+    let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let ticks =
+        |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(13) + ticks(14)) / TICKS_PER_SECOND
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bugs_are_numbered_without_a_gap_and_each_is_seeded_or_has_a_reason() {
+        for (letter, bugs) in [('B', bugs::BUGS), ('P', protocols::LINES)] {
+            for (number, bug) in bugs.iter().enumerate() {
+                assert_eq!(bug.id, format!("{letter}{:02}", number + 1));
+                match bug.seeded {
+                    Seeded::As(name, suites) => assert!(!name.is_empty() && !suites.is_empty()),
+                    Seeded::Unnoticed(name) => assert!(!name.is_empty()),
+                    Seeded::Not(reason) => assert!(!reason.is_empty()),
+                }
+            }
+        }
+        let seeded = bugs::BUGS.iter().filter(|bug| !matches!(bug.seeded, Seeded::Not(_)));
+        assert!(seeded.count() >= 36);
+    }
+
+    #[test]
+    fn whatever_can_be_left_out_is_seeded_by_somebody_and_the_other_way_round() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut found = BTreeSet::new();
+        let mut folders = vec![root.join("crates/sync"), root.join("crates/hedgerow")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    let text = fs::read_to_string(path).unwrap();
+                    let calls = text.split("leaves_out(\"").skip(1);
+                    found.extend(calls.map(|rest| rest.split('"').next().unwrap().to_owned()));
+                }
+            }
+        }
+        let names = everything().filter_map(|bug| match bug.seeded {
+            Seeded::As(name, _) | Seeded::Unnoticed(name) => Some(name.to_owned()),
+            Seeded::Not(_) => None,
+        });
+        assert_eq!(found, names.collect());
+    }
+
+    #[test]
+    fn arguments_are_understood_or_refused() {
+        let parse =
+            |text: &str| parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let parsed = parse("--only B01,P31 --seconds 7 --out f").unwrap();
+        assert_eq!(parsed.chosen().len(), 2);
+        assert_eq!(parsed.limit, Duration::from_secs(7));
+        assert!(parse("--only B46").is_none() && parse("--seconds").is_none());
+        assert!(parse("").is_some_and(|parsed| parsed.only.is_none() && !parsed.list));
+        let all: Vec<_> = parse("").unwrap().chosen().iter().map(|bug| bug.id).collect();
+        let mut shares = BTreeSet::new();
+        for which in 1..=4 {
+            let share = parse(&format!("--share {which}/4")).unwrap().chosen();
+            assert!(share.len() < all.len() && share.len() > protocols::LINES.len());
+            shares.extend(share.iter().map(|bug| bug.id));
+        }
+        assert_eq!(shares.len(), all.len());
+        assert!(parse("--share 0/4").is_none() && parse("--share 5/4").is_none());
+    }
+
+    #[test]
+    fn processor_time_of_children_is_counted() {
+        if fs::exists("/proc/self/stat").unwrap_or(false) {
+            assert!(children_seconds() >= 0.0);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The lines that the protocols of latches, log, epochs, copies and slots rest on, each left out in turn.
+//!
+//! Of the same kind as the bugs of the list ([`super::bugs`]); here it is not a class of bugs that is looked for, but whether
+//! a model needs each line that it is there for. Plain data.
+
+use super::bugs::{Bug, Seeded, Suite, latch, loom, plain, shuttle};
+
+const NOT_TORN: Suite = latch("a_validated_read_is_not_torn");
+const NO_WAKE_UP_LOST: Suite = latch("no_wake_up_is_lost");
+const BLOCK_IS_WHOLE: Suite = loom("log::a_block_that_is_written_is_whole");
+const COMMIT: Suite =
+    loom("log::whoever_was_told_that_it_is_durable_has_it_on_the_disk_and_everybody_is_told");
+const FAILURE: Suite =
+    loom("log::after_a_sync_that_failed_nobody_is_told_that_it_is_durable_and_nothing_is_written");
+const CLOSE: Suite =
+    loom("close::a_commit_beside_a_close_is_answered_and_nothing_is_written_afterwards");
+const EPOCHS: Suite = loom("epochs::a_checkpoint_sees_changes_whole_or_not_at_all");
+const COPIES: Suite = loom("copies::a_checkpoint_gets_a_page_as_it_was_when_its_epoch_ended");
+const SLOTS: Suite = loom("slots::a_slot_that_a_checkpoint_needs_is_not_written_again");
+const BATCH: Suite = shuttle("log::a_batch_is_there_whole_or_not_at_all");
+const POWER_LOSS: Suite = shuttle("failures::a_power_loss_leaves_a_checkpoint");
+const LARGE_VALUES: Suite =
+    plain("crash_large_values", "a_crash_at_any_call_leaves_whole_values_and_leaks_nothing");
+
+const fn line(
+    id: &'static str,
+    what: &'static str,
+    name: &'static str,
+    suites: &'static [Suite],
+) -> Bug {
+    Bug { id, what, seeded: Seeded::As(name, suites) }
+}
+
+/// All lines, by what they belong to.
+pub const LINES: &[Bug] = &[
+    // Latches.
+    line("P01", "the fence before a read is validated", "no_validate_fence", &[NOT_TORN]),
+    line("P02", "the fence behind an exclusive latch", "no_writer_fence", &[NOT_TORN]),
+    line("P03", "the second look before a thread parks", "no_parked_recheck", &[NO_WAKE_UP_LOST]),
+    line(
+        "P04",
+        "the look for a crowd behind a release",
+        "release_without_second_look",
+        &[NO_WAKE_UP_LOST],
+    ),
+    line("P05", "the barrier of the many", "no_light_barrier", &[NO_WAKE_UP_LOST, EPOCHS]),
+    line("P06", "the barrier of the one", "no_heavy_barrier", &[NO_WAKE_UP_LOST]),
+    line(
+        "P07",
+        "the version that an upgrade stands on",
+        "upgrade_without_version",
+        &[latch("an_upgrade_stands_on_what_was_read")],
+    ),
+    line(
+        "P08",
+        "the page's id behind its version",
+        "no_page_id_recheck",
+        &[latch("an_evicted_page_is_not_taken_for_another")],
+    ),
+    line(
+        "P09",
+        "a wake-up that goes on from whoever gives up",
+        "swallowed_wakeup",
+        &[latch("a_waiter_that_gives_up_passes_the_wake_up_on")],
+    ),
+    // The log.
+    line("P10", "the release of what was copied", "filled_without_release", &[BLOCK_IS_WHOLE]),
+    line("P11", "a flush waits for copies", "flush_without_waiting", &[BLOCK_IS_WHOLE]),
+    line(
+        "P12",
+        "the exchange of what is promised",
+        "promise_without_exchange",
+        &[loom(
+            "log::of_two_who_want_the_last_room_one_gets_it_and_there_is_more_only_after_a_flush",
+        )],
+    ),
+    line(
+        "P13",
+        "the acquire of a limit",
+        "limit_without_acquire",
+        &[loom("log::a_place_is_filled_again_only_after_it_was_written")],
+    ),
+    line("P14", "durable only behind the sync", "durable_before_sync", &[COMMIT]),
+    line("P15", "one who is not served goes on", "nobody_goes_on", &[COMMIT]),
+    line("P16", "the lock from a look to the queue", "queue_after_look", &[COMMIT]),
+    line("P17", "a failure before the flush has ended", "failed_after_flushing", &[FAILURE]),
+    line("P18", "a failure wakes who waits", "failure_without_waking", &[FAILURE]),
+    line(
+        "P19",
+        "what a batch has reserved counts",
+        "reserved_not_counted",
+        &[loom("reserve::what_a_batch_has_reserved_nobody_else_is_promised")],
+    ),
+    line("P20", "a close waits for a flush", "stop_without_waiting", &[CLOSE]),
+    line("P21", "no commit behind a close", "commit_after_stop", &[CLOSE]),
+    line(
+        "P22",
+        "a close wakes who waits",
+        "stop_without_waking",
+        &[loom("close::a_close_wakes_all_who_wait")],
+    ),
+    line(
+        "P23",
+        "a close is told to the log's thread",
+        "stop_without_notice",
+        &[loom("close::the_thread_of_a_log_ends_with_it")],
+    ),
+    // Epochs, copies, slots.
+    line("P24", "the release on leaving an epoch", "leave_without_release", &[EPOCHS]),
+    line("P25", "the lock around opening an epoch", "open_without_gate", &[EPOCHS]),
+    line(
+        "P26",
+        "the release on entering an epoch",
+        "enter_without_release",
+        &[loom("epochs::a_checkpoint_that_sees_a_later_stay_has_seen_the_one_before")],
+    ),
+    line(
+        "P27",
+        "a copy of a page that is owed",
+        "hand_over_without_copy",
+        &[COPIES, shuttle("checkpoints::a_checkpoint_beside_writers_is_a_cut")],
+    ),
+    line(
+        "P28",
+        "the version when a page becomes clean",
+        "clean_without_version",
+        &[COPIES, shuttle("three_threads_with_evictions")],
+    ),
+    line("P29", "the stamp of a page handed over", "hand_over_without_stamp", &[COPIES]),
+    line(
+        "P30",
+        "a queue's full slab is found",
+        "full_slab_unqueued",
+        &[loom("copies::a_checkpoint_gets_a_change_of_two_pages_whole_or_not_at_all")],
+    ),
+    line("P31", "the look whether a slot is free by now", "release_without_look", &[SLOTS]),
+    // The pool.
+    line(
+        "P32",
+        "the page's id when a frame is opened",
+        "open_without_page_id",
+        &[shuttle("pool::a_frame_that_changes_its_page_deceives_no_reader")],
+    ),
+    line(
+        "P33",
+        "the second look before an eviction",
+        "evict_without_second_look",
+        &[shuttle("pool::a_frame_that_is_changed_keeps_its_page")],
+    ),
+    line(
+        "P34",
+        "the exchange of a page's word",
+        "fault_without_exchange",
+        &[shuttle("pool::a_page_that_several_ask_for_is_in_one_frame")],
+    ),
+    Bug {
+        id: "P35",
+        what: "the version of a frame that becomes page table",
+        seeded: Seeded::Unnoticed("retire_without_version"),
+    },
+    // Batches, checkpoints and large values.
+    line("P36", "a cut keeps the log of batches", "cut_forgets_batches", &[BATCH]),
+    line("P37", "a replay leaves out what is in the checkpoint", "replay_before_the_cut", &[BATCH]),
+    line("P38", "a replay ends what was begun", "batches_left_unfinished", &[BATCH]),
+    line("P39", "the record of a key that was not there", "absence_unlogged", &[BATCH]),
+    line("P40", "the sync before a superblock", "publish_without_sync", &[POWER_LOSS]),
+    line("P41", "the sync of a large value", "extent_without_sync", &[LARGE_VALUES]),
+    line("P42", "space of a large value is kept", "extent_reused_early", &[LARGE_VALUES]),
+    line("P43", "the log's large values are held", "extent_not_held_in_replay", &[LARGE_VALUES]),
+    line("P44", "and those of a batch", "extent_of_batch_not_held", &[LARGE_VALUES]),
+];
