@@ -161,6 +161,51 @@ fn a_power_cut_in_a_recovery_that_takes_checkpoints_leaves_the_first_changes() {
     assert!(cuts > 100, "{cuts}");
 }
 
+/// A process is killed after it has written the first block of a superblock; the next one finds and heals it, and is killed
+/// before it has synced that; the third reads two whole blocks, of which neither is durable.
+#[test]
+fn a_superblock_that_two_killed_processes_left_is_durable_in_the_third() {
+    let mut dice = Dice(seed(76));
+    let mut cuts = 0;
+    let disk = SimDisk::new(dice.roll());
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    let keyspace = db.keyspace("robins").unwrap().with_durability(Durability::Sync);
+    for n in 0..40 {
+        keyspace.put(&key(n), b"there").unwrap();
+    }
+    let expected = contents(&db).unwrap();
+    let crashed = disk.crash(dice.roll());
+    drop(keyspace);
+    drop(db);
+    let moments = |disk: &SimDisk| {
+        disk.record_states(true);
+        let db = open(&logged(), disk, OpenHow::Existing).unwrap();
+        let states = disk.take_states();
+        disk.record_states(false);
+        drop(db);
+        states
+    };
+    let killed = |state: &SimState, dice: &mut Dice| {
+        SimDisk::with_state(state.clone(), dice.roll()).kill(dice.roll())
+    };
+    for first in moments(&crashed) {
+        let second = moments(&killed(&first, &mut dice));
+        // Up to where the second has healed what it has found.
+        for state in second.iter().take(3) {
+            for third in moments(&killed(state, &mut dice)) {
+                for left in [third.crash(&[], None), third.crash_at_random(dice.roll())] {
+                    let survivor = SimDisk::with_state(left, dice.roll());
+                    let db = open(&logged(), &survivor, OpenHow::Existing).unwrap();
+                    assert_eq!(contents(&db).unwrap(), expected);
+                    cuts += 1;
+                }
+            }
+        }
+    }
+    println!("{cuts} power cuts");
+    assert!(cuts > 1_000, "{cuts}");
+}
+
 #[test]
 fn a_replay_that_needs_most_of_a_store_in_memory_is_as_exact_as_any() {
     let mut dice = Dice(seed(73));

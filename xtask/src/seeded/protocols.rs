@@ -168,4 +168,13 @@ pub const LINES: &[Bug] = &[
     line("P42", "space of a large value is kept", "extent_reused_early", &[LARGE_VALUES]),
     line("P43", "the log's large values are held", "extent_not_held_in_replay", &[LARGE_VALUES]),
     line("P44", "and those of a batch", "extent_of_batch_not_held", &[LARGE_VALUES]),
+    line(
+        "P45",
+        "the superblock is durable before an opening goes on",
+        "superblock_not_settled",
+        &[plain(
+            "durability",
+            "a_superblock_that_two_killed_processes_left_is_durable_in_the_third",
+        )],
+    ),
 ];

@@ -314,7 +314,7 @@ impl Store {
         let store =
             Store::open_checkpoint(options, file.clone(), superblock, chosen.pair, read_only)?;
         if !read_only {
-            repair_superblocks(&*file, &chosen)?;
+            settle_superblocks(&*file, &chosen)?;
         }
         Ok(store)
     }
@@ -556,14 +556,22 @@ pub(super) fn read_superblocks(file: &dyn File) -> Result<superblock::Chosen> {
     superblock::choose([0, 1, 2, 3].map(|at: usize| blocks[at].as_deref()))
 }
 
-fn repair_superblocks(file: &dyn File, chosen: &superblock::Chosen) -> Result<()> {
-    if chosen.repair.is_empty() {
-        return Ok(());
-    }
+/// Makes the newest superblock durable, and writes its blocks that are not as they should be.
+///
+/// Both may be whole, and neither be durable: they can be read as soon as they are written, and whoever wrote them, to publish
+/// them or here, was killed before it had synced them, or has failed to. So the second is written in any case, as it is.
+fn settle_superblocks(file: &dyn File, chosen: &superblock::Chosen) -> Result<()> {
     let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES)?;
     buffer.copy_from_slice(&*chosen.superblock.encode(chosen.pair));
     for offset in &chosen.repair {
         file.write_at(*offset, &buffer)?;
+    }
+    let [_, second] = superblock::positions_of(chosen.pair);
+    if !chosen.repair.contains(&second) && !leaves_out("superblock_not_settled") {
+        file.write_at(second, &buffer)?;
+    }
+    if chosen.repair.is_empty() && leaves_out("superblock_not_settled") {
+        return Ok(());
     }
     file.sync_data()
 }

@@ -78,8 +78,9 @@ pub enum Effect {
     Partly,
     /// Everything: only the answer is wrong.
     Fully,
-    /// A sync drops what it should have made durable: reads go on to show it, no later sync brings
-    /// it to the disk, and a crash uncovers that. Other calls do nothing.
+    /// A sync drops the data that it should have made durable: reads go on to show it, no later sync brings
+    /// it to the disk, and a crash uncovers that. Lengths and holes, which a file system keeps in its journal, stay
+    /// pending. Other calls do nothing.
     Lost,
 }
 

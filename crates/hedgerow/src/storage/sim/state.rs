@@ -429,7 +429,9 @@ impl SimState {
     /// brings them to the disk.
     pub(super) fn lose(&mut self, file: FileNumber) {
         let before = self.pending.len();
-        self.pending.retain(|change| change.file() != Some(file));
+        // How long a file is and where it has holes a file system keeps in its journal, which goes on or ends everything.
+        let is_data = |change: &Change| matches!(change, Change::Write { .. });
+        self.pending.retain(|change| change.file() != Some(file) || !is_data(change));
         if self.pending.len() != before {
             self.node_mut(file).diverged = true;
         }

@@ -182,6 +182,18 @@ fn a_lost_sync_is_not_repaired_by_a_later_one() {
 }
 
 #[test]
+fn a_lost_sync_leaves_lengths_pending() {
+    let (disk, file) = with_durable_file(11);
+    file.set_len(4096).unwrap();
+    disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO));
+    file.sync_data().unwrap_err();
+    let lengths = || -> BTreeSet<usize> { survivors(&disk).iter().flatten().map(Vec::len).collect() };
+    assert_eq!(lengths(), [4096, 8192].into());
+    file.sync_data().unwrap();
+    assert_eq!(lengths(), [4096].into());
+}
+
+#[test]
 fn the_kth_call_fails_once_or_from_then_on() {
     let (disk, file) = with_durable_file(10);
     let mut buf = [0; 512];
