@@ -11,7 +11,7 @@
 //! One thread; everything panics on the first wrong answer.
 
 use crate::history::{History, Model, Observed};
-use crate::operation::{Geometry, Key, Leaves, Operation, Step, long_value, value};
+use crate::operation::{Geometry, Key, Operation, Step, long_value, value};
 use crate::path;
 use crate::trust::Trust;
 use hedgerow::storage::RamDisk;

@@ -1,11 +1,15 @@
 //! Chores of the workspace, run as `cargo xtask <task>`.
 //!
 //! One module a task. Each prints what it found on standard output and ends with exit code 0
-//! (clean), 1 (it found something) or 2 (wrong arguments). Single-threaded unless a task says so.
+//! (clean), 1 (it found something) or 2 (wrong arguments), and with one that says so of its own. Single-threaded unless
+//! a task says so.
 
 mod bench_diff;
+mod process;
 mod program;
+mod proof;
 mod seeded;
+mod test_programs;
 mod tidy;
 mod torture;
 
@@ -20,6 +24,7 @@ tasks:
   matrix --keys DIR   compare the engine with a sorted map on real key sets; long
   torture kill        kill a process that writes, again and again, and check what is left
   seeded-bugs         seed one known bug after the other, and see which test notices it
+  proof [ROW...]      run the suites of a row until as much was tried as is asked for, and record it
   bench-diff A B      run the benchmarks of two revisions in turns, and compare them";
 
 fn main() -> ExitCode {
@@ -29,6 +34,7 @@ fn main() -> ExitCode {
         ["matrix", ..] => program::run(&workspace_root(), "hedgerow-matrix", &args[1..]),
         ["torture", ..] => torture::run(&workspace_root(), &args[1..]),
         ["seeded-bugs", ..] => seeded::run(&workspace_root(), &args[1..]),
+        ["proof", ..] => proof::run(&workspace_root(), &args[1..]),
         ["bench-diff", ..] => bench_diff::run(&workspace_root(), &args[1..]),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

@@ -54,8 +54,6 @@ pub struct Bug {
 pub enum Seeded {
     /// It is, under this name, and these tests notice it, each by itself.
     As(&'static str, &'static [Suite]),
-    /// It is, under this name, and no test notices it yet.
-    Unnoticed(&'static str),
     /// It is not, for this reason.
     Not(&'static str),
 }
@@ -81,14 +79,18 @@ pub const fn latch(test: &'static str) -> Suite {
 }
 
 const ANY_CRASH: Suite = plain(
-    "durability",
-    "after_a_crash_at_any_call_the_first_changes_are_there_and_all_durable_ones",
+    "engine",
+    "durability::after_a_crash_at_any_call_the_first_changes_are_there_and_all_durable_ones",
 );
-const SMALL_STORE: Suite =
-    plain("crash_checkpoint", "in_a_small_store_all_crashes_of_first_and_second_checkpoints");
-const ANY_BYTE: Suite = plain("bad_input", "any_byte_flipped_gives_right_answers_or_a_named_error");
+const SMALL_STORE: Suite = plain(
+    "engine",
+    "crash_checkpoint::in_a_small_store_all_crashes_of_first_and_second_checkpoints",
+);
+const ANY_BYTE: Suite =
+    plain("engine", "bad_input::any_byte_flipped_gives_right_answers_or_a_named_error");
 const LOG_RESET: Suite =
     loom("reset::a_place_that_the_last_checkpoint_needs_is_not_written_before_the_next_is_durable");
+const SPLITS: Suite = shuttle("linear::answers_beside_splits_and_merges_have_an_order");
 const EVICTIONS: Suite = shuttle("linear::answers_beside_evictions_have_an_order");
 
 /// All classes, in the order of their numbers.
@@ -112,8 +114,8 @@ pub const BUGS: &[Bug] = &[
         seeded: Seeded::As(
             "replay_without_sync",
             &[plain(
-                "durability",
-                "a_power_cut_in_a_recovery_that_takes_checkpoints_leaves_the_first_changes",
+                "engine",
+                "durability::a_power_cut_in_a_recovery_that_takes_checkpoints_leaves_the_first_changes",
             )],
         ),
     },
@@ -180,7 +182,7 @@ pub const BUGS: &[Bug] = &[
         what: "a write was lost, and the older image passes",
         seeded: Seeded::As(
             "older_image_passes",
-            &[plain("damage", "an_older_image_of_the_same_page_or_part_is_noticed")],
+            &[plain("engine", "damage::an_older_image_of_the_same_page_or_part_is_noticed")],
         ),
     },
     Bug {
@@ -188,7 +190,7 @@ pub const BUGS: &[Bug] = &[
         what: "a write went astray, and another page's image passes",
         seeded: Seeded::As(
             "image_of_any_page",
-            &[plain("damage", "two_writes_that_went_to_each_others_places_are_noticed")],
+            &[plain("engine", "damage::two_writes_that_went_to_each_others_places_are_noticed")],
         ),
     },
     Bug {
@@ -231,7 +233,7 @@ pub const BUGS: &[Bug] = &[
         what: "a batch of which the log has a part is replayed",
         seeded: Seeded::As(
             "half_a_batch_is_made",
-            &[shuttle("log::a_batch_is_there_whole_or_not_at_all")],
+            &[ANY_CRASH, shuttle("log::a_batch_is_there_whole_or_not_at_all")],
         ),
     },
     Bug {
@@ -253,12 +255,12 @@ pub const BUGS: &[Bug] = &[
     Bug {
         id: "B21",
         what: "what was read is used before it is validated",
-        seeded: Seeded::Unnoticed("read_without_validation"),
+        seeded: Seeded::As("read_without_validation", &[SPLITS]),
     },
     Bug {
         id: "B22",
         what: "the child of a node is opened that has other children by now",
-        seeded: Seeded::Unnoticed("open_without_parent"),
+        seeded: Seeded::As("open_without_parent", &[SPLITS]),
     },
     Bug {
         id: "B23",
@@ -270,13 +272,19 @@ pub const BUGS: &[Bug] = &[
         what: "a page that could not be read is shown",
         seeded: Seeded::As(
             "failed_read_is_shown",
-            &[plain("faults", "a_failed_read_is_an_error_of_that_read_alone")],
+            &[plain("engine", "faults::a_failed_read_is_an_error_of_that_read_alone")],
         ),
     },
     Bug {
         id: "B25",
         what: "more operations are let in than there are frames for",
-        seeded: Seeded::Unnoticed("admit_everybody"),
+        seeded: Seeded::As(
+            "admit_everybody",
+            &[plain(
+                "lib",
+                "buffer::admission::tests::no_more_are_inside_than_there_are_frames_for",
+            )],
+        ),
     },
     Bug {
         id: "B26",
@@ -296,7 +304,13 @@ pub const BUGS: &[Bug] = &[
     Bug {
         id: "B29",
         what: "whoever flushes waits for a latch whose holder waits for the flush",
-        seeded: Seeded::Unnoticed("flush_waits_for_ever"),
+        seeded: Seeded::As(
+            "flush_waits_for_ever",
+            &[plain(
+                "lib",
+                "buffer::tests::a_flush_does_not_wait_for_a_frame_that_was_cleaned_and_taken",
+            )],
+        ),
     },
     Bug {
         id: "B30",
@@ -304,15 +318,21 @@ pub const BUGS: &[Bug] = &[
         seeded: Seeded::As(
             "extent_reused_while_read",
             &[plain(
-                "large_values",
-                "what_a_reader_has_open_stays_while_it_is_replaced_and_its_space_asked_for",
+                "engine",
+                "large_values::what_a_reader_has_open_stays_while_it_is_replaced_and_its_space_asked_for",
             )],
         ),
     },
     Bug {
         id: "B31",
         what: "offsets in the file are computed in 32 bits",
-        seeded: Seeded::Unnoticed("offsets_of_32_bits"),
+        seeded: Seeded::As(
+            "offsets_of_32_bits",
+            &[plain(
+                "lib",
+                "space::tests::extremes::slots_far_out_in_the_file_are_handed_out_and_come_back",
+            )],
+        ),
     },
     Bug {
         id: "B32",
@@ -335,13 +355,19 @@ pub const BUGS: &[Bug] = &[
         what: "a scan ends at an error as if there were no more",
         seeded: Seeded::As(
             "cursor_ends_at_error",
-            &[plain("faults", "everybody_who_waits_for_a_failed_read_gets_its_error")],
+            &[plain("engine", "faults::everybody_who_waits_for_a_failed_read_gets_its_error")],
         ),
     },
     Bug {
         id: "B35",
         what: "half a batch is made, and everybody goes on",
-        seeded: Seeded::Unnoticed("half_a_batch_goes_on"),
+        seeded: Seeded::As(
+            "half_a_batch_goes_on",
+            &[plain(
+                "engine",
+                "batches::a_read_that_fails_in_the_middle_of_a_batch_leaves_no_half_of_it",
+            )],
+        ),
     },
     Bug {
         id: "B36",
@@ -349,8 +375,8 @@ pub const BUGS: &[Bug] = &[
         seeded: Seeded::As(
             "log_removed_whatever_failed",
             &[plain(
-                "faults_logged",
-                "a_close_in_which_any_call_fails_loses_nothing_that_was_acknowledged",
+                "engine",
+                "faults_logged::a_close_in_which_any_call_fails_loses_nothing_that_was_acknowledged",
             )],
         ),
     },
@@ -367,7 +393,10 @@ pub const BUGS: &[Bug] = &[
         what: "changes are let in for which the disk has no room",
         seeded: Seeded::As(
             "room_for_all",
-            &[plain("faults", "a_full_disk_refuses_changes_and_serves_reads_until_there_is_room")],
+            &[plain(
+                "engine",
+                "faults::a_full_disk_refuses_changes_and_serves_reads_until_there_is_room",
+            )],
         ),
     },
     Bug {
@@ -383,7 +412,7 @@ pub const BUGS: &[Bug] = &[
         what: "slots of images that came to nothing are not given back",
         seeded: Seeded::As(
             "images_not_discarded",
-            &[plain("faults", "a_write_without_room_is_made_good")],
+            &[plain("engine", "faults::a_write_without_room_is_made_good")],
         ),
     },
     Bug {
@@ -404,7 +433,7 @@ pub const BUGS: &[Bug] = &[
         what: "a store is opened twice",
         seeded: Seeded::As(
             "busy_is_held",
-            &[plain("database", "a_second_open_is_refused_and_names_the_holder")],
+            &[plain("engine", "database::a_second_open_is_refused_and_names_the_holder")],
         ),
     },
     Bug {

@@ -4,10 +4,11 @@
 //! crates of the workspace alone, so that everything else is as it is without. Starts cargo; one caller at a time.
 
 use super::bugs::{Build, Suite};
+use crate::test_programs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// A test program: the kind of its build, its package, and its name.
 pub type Program = (Build, &'static str, &'static str);
@@ -33,87 +34,44 @@ pub fn build_all(root: &Path, wanted: &BTreeSet<Program>) -> Result<Programs, St
     }
     for ((build, package), names) in targets {
         let mut cargo = cargo(root, build)?;
-        let quiet = ["--locked", "--quiet", "--no-run", "--message-format=json", "-p", package];
-        cargo.arg("test").args(quiet);
-        match build {
-            Build::Plain => {}
+        let options: &[&str] = match build {
+            Build::Plain => &[],
             // Of the engine's models most of the time goes into loom itself, and of building them into what is checked.
             Build::Loom if package == "hedgerow" => {
-                cargo
-                    .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
-                    .args(["--release", "--config", "profile.release.package.loom.opt-level=3"])
-                    .args(["--config", "profile.release.package.generator.opt-level=3"]);
+                cargo.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+                &[
+                    "--release",
+                    "--config",
+                    "profile.release.package.loom.opt-level=3",
+                    "--config",
+                    "profile.release.package.generator.opt-level=3",
+                ]
             }
-            Build::Loom | Build::Shuttle => {
-                cargo.arg("--release");
-            }
-        }
-        for name in &names {
-            match *name {
-                "lib" => cargo.arg("--lib"),
-                test => cargo.args(["--test", test]),
-            };
-        }
+            Build::Loom | Build::Shuttle => &["--release"],
+        };
         println!("building {package} for {}", build.name());
-        let output = cargo
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(|error| format!("cannot start cargo: {error}"))?;
-        if !output.status.success() {
-            return Err(format!("{package} does not build for {}", build.name()));
-        }
-        let said = String::from_utf8_lossy(&output.stdout);
-        for name in names {
-            let found = executable(&said, package, name);
-            let found = found.ok_or_else(|| format!("cargo built no {name} of {package}"))?;
-            programs.insert((build, package, name), found);
-        }
+        let found = test_programs::build_tests(cargo, package, names, options)
+            .map_err(|words| format!("{words} for {}", build.name()))?;
+        programs.extend(found.into_iter().map(|(name, path)| ((build, package, name), path)));
     }
     Ok(programs)
 }
 
-/// What cargo says, a line of JSON each, of the program that it has built.
-fn executable(said: &str, package: &str, name: &str) -> Option<PathBuf> {
-    let (kind, target) = match name {
-        "lib" => ("\"kind\":[\"lib\"]", package.replace('-', "_")),
-        test => ("\"kind\":[\"test\"]", test.to_owned()),
-    };
-    let named = format!("\"name\":\"{target}\"");
-    let line = said.lines().find(|line| {
-        line.contains(kind) && line.contains(&named) && line.contains("\"executable\":\"")
-    })?;
-    line.split("\"executable\":\"").nth(1)?.split('"').next().map(PathBuf::from)
-}
-
 /// Cargo, with what all programs of a kind are built with.
 fn cargo(root: &Path, build: Build) -> Result<Command, String> {
-    let above = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root.join("target"), |directory| root.join(directory));
-    let place = above.join("seeded").join(build.name());
+    let place = test_programs::target_directory(root).join("seeded").join(build.name());
     let wrapper = place.join("all-bugs");
     fs::create_dir_all(&place)
         .and_then(|()| fs::write(&wrapper, "#!/bin/sh\nexec \"$@\" --cfg hedgerow_canaries\n"))
         .and_then(|()| make_executable(&wrapper))
         .map_err(|error| format!("cannot write {}: {error}", wrapper.display()))?;
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo
-        .current_dir(root)
-        .env("CARGO_TARGET_DIR", &place)
-        .env("RUSTC_WORKSPACE_WRAPPER", &wrapper)
-        .env_remove("HEDGEROW_CANARY")
-        // Linking matters more than speed.
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "none");
-    match build {
-        Build::Plain => {}
-        Build::Loom => {
-            cargo.env("RUSTFLAGS", "--cfg loom");
-        }
-        Build::Shuttle => {
-            cargo.env("RUSTFLAGS", "--cfg shuttle");
-        }
-    }
+    let flags = match build {
+        Build::Plain => None,
+        Build::Loom => Some("--cfg loom"),
+        Build::Shuttle => Some("--cfg shuttle"),
+    };
+    let mut cargo = test_programs::cargo(root, &place, flags);
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", &wrapper);
     Ok(cargo)
 }
 
@@ -126,21 +84,4 @@ fn make_executable(path: &Path) -> std::io::Result<()> {
 #[cfg(not(unix))]
 fn make_executable(_: &Path) -> std::io::Result<()> {
     Err(std::io::Error::other("wrappers of the compiler are shell scripts"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_found_in_what_cargo_says() {
-        let said = concat!(
-            "{\"target\":{\"kind\":[\"lib\"],\"name\":\"hedgerow_sync\"},\"executable\":null}\n",
-            "{\"target\":{\"kind\":[\"lib\"],\"name\":\"hedgerow_sync\"},\"executable\":\"/a/one\"}\n",
-            "{\"target\":{\"kind\":[\"test\"],\"name\":\"loom\"},\"executable\":\"/a/two\"}\n",
-        );
-        assert_eq!(executable(said, "hedgerow-sync", "lib"), Some("/a/one".into()));
-        assert_eq!(executable(said, "hedgerow-sync", "loom"), Some("/a/two".into()));
-        assert_eq!(executable(said, "hedgerow-sync", "shuttle"), None);
-    }
 }

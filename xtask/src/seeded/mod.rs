@@ -8,20 +8,21 @@ mod bugs;
 mod build;
 mod protocols;
 
+use crate::process::{self, Ended};
 use bugs::{Bug, Build, Seeded, Suite};
 use build::{Program, Programs, build_all};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
 usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--seconds N] [--out FILE.jsonl]
 
   --only IDS     these alone
-  --share K/N    of the bugs B01 to B45 every N-th, from the K-th on; lines of protocols (P) all the same
+  --share K/N    every N-th of them, from the K-th on
   --list         print the list, and run nothing
   --seconds N    how long a test may take with a bug before it counts as hung, if it takes less than a third
                  of that without one [default: 60]
@@ -29,8 +30,14 @@ usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--second
 
 /// What a test, or a program of tests, may take without a bug.
 const SOUND_LIMIT: Duration = Duration::from_secs(1800);
-/// Programs that are run as they are beside those that have something seeded: what they test is the same protocols.
-const AS_THEY_ARE: &[Program] = &[(Build::Shuttle, "hedgerow-sync", "shuttle")];
+/// Models that are run whole, as they are, whatever is seeded: nobody else runs them.
+const MODELS: &[Program] = &[
+    (Build::Loom, "hedgerow", "loom"),
+    (Build::Loom, "hedgerow-sync", "loom"),
+    (Build::Shuttle, "hedgerow-sync", "shuttle"),
+];
+/// The engine under shuttle, which the proof runs far more often.
+const ENGINE: Program = (Build::Shuttle, "hedgerow", "shuttle");
 
 struct Arguments {
     only: Option<BTreeSet<String>>,
@@ -40,14 +47,19 @@ struct Arguments {
     out: Option<PathBuf>,
 }
 
+impl Default for Arguments {
+    fn default() -> Arguments {
+        let limit = Duration::from_secs(60);
+        Arguments { only: None, share: (0, 1), list: false, limit, out: None }
+    }
+}
+
 impl Arguments {
     fn chosen(&self) -> Vec<&'static Bug> {
         let (first, step) = self.share;
-        let bugs = bugs::BUGS.iter().skip(first).step_by(step);
-        let all = bugs.chain(protocols::LINES);
         match &self.only {
             Some(only) => everything().filter(|bug| only.contains(bug.id)).collect(),
-            None => all.collect(),
+            None => everything().skip(first).step_by(step).collect(),
         }
     }
 }
@@ -90,6 +102,42 @@ struct Run {
     said: String,
 }
 
+/// What came of all bugs and their tests: a bug counts once for each test that is said to notice it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tally {
+    /// Those that were seeded.
+    pub seeded: usize,
+    /// Of these, those that were not noticed.
+    pub missed: usize,
+}
+
+/// Programs of the engine's tests under shuttle, which have all seeded bugs, and none that is chosen.
+///
+/// Errors: in words.
+pub fn shuttle_programs(
+    root: &Path,
+    targets: BTreeSet<&'static str>,
+) -> Result<BTreeMap<&'static str, PathBuf>, String> {
+    let wanted = targets.into_iter().map(|target| (Build::Shuttle, "hedgerow", target)).collect();
+    let programs = build_all(root, &wanted)?;
+    Ok(programs.into_iter().map(|((_, _, target), path)| (target, path)).collect())
+}
+
+/// How many there are to be noticed in the share of the bugs that begins with number `share.0`, from 0, and has every
+/// `share.1`-th.
+pub fn expected(share: (usize, usize)) -> usize {
+    let arguments = Arguments { share, ..Arguments::default() };
+    cases(&arguments.chosen()).len()
+}
+
+/// Seeds the bugs of a share one after the other.
+///
+/// Errors: in words, if a program does not build, or a test fails without a bug.
+pub fn prove(root: &Path, share: (usize, usize)) -> Result<Tally, String> {
+    let arguments = Arguments { share, ..Arguments::default() };
+    seed_all(root, &arguments.chosen(), &arguments, MODELS)
+}
+
 /// Runs the task; 0 if each bug was noticed by each of its tests, 1 if not, 2 for wrong arguments.
 pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     let Some(arguments) = parse(arguments) else {
@@ -101,9 +149,13 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
         list(&wanted);
         return ExitCode::SUCCESS;
     }
-    match seed_all(root, &wanted, &arguments) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(missed) => {
+    let models = match arguments.only {
+        Some(_) => Vec::new(),
+        None => MODELS.iter().copied().chain([ENGINE]).collect(),
+    };
+    match seed_all(root, &wanted, &arguments, &models) {
+        Ok(Tally { missed: 0, .. }) => ExitCode::SUCCESS,
+        Ok(Tally { missed, .. }) => {
             eprintln!("seeded-bugs: {missed} were not noticed");
             ExitCode::FAILURE
         }
@@ -115,8 +167,7 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
 }
 
 fn parse(arguments: &[String]) -> Option<Arguments> {
-    let limit = Duration::from_secs(60);
-    let mut parsed = Arguments { only: None, share: (0, 1), list: false, limit, out: None };
+    let mut parsed = Arguments::default();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
@@ -153,7 +204,6 @@ fn list(wanted: &[&Bug]) {
                     println!("    {name}: {}", show(suite));
                 }
             }
-            Seeded::Unnoticed(name) => println!("    {name}: no test notices it yet"),
             Seeded::Not(reason) => println!("    not seeded: {reason}"),
         }
     }
@@ -163,23 +213,30 @@ fn show(suite: &Suite) -> String {
     format!("{} {} {}::{}", suite.build.name(), suite.package, suite.target, suite.test)
 }
 
-/// Returns how many were not noticed.
-fn seed_all(root: &Path, chosen: &[&Bug], arguments: &Arguments) -> Result<usize, String> {
-    let cases: Vec<(&Bug, &str, &Suite)> = chosen
-        .iter()
-        .filter_map(|&bug| match &bug.seeded {
-            Seeded::As(name, suites) => Some(suites.iter().map(move |suite| (bug, *name, suite))),
-            Seeded::Unnoticed(_) | Seeded::Not(_) => None,
-        })
-        .flatten()
-        .collect();
+/// Each bug that is seeded, by its name, with each test that is said to notice it.
+fn cases<'a>(wanted: &[&'a Bug]) -> Vec<(&'a Bug, &'a str, &'a Suite)> {
+    let mut cases = Vec::new();
+    for &bug in wanted {
+        if let Seeded::As(name, suites) = &bug.seeded {
+            cases.extend(suites.iter().map(|suite| (bug, *name, suite)));
+        }
+    }
+    cases
+}
+
+/// Runs these models whole, and what is to notice the bugs without one, and then seeds one after the other.
+fn seed_all(
+    root: &Path,
+    chosen: &[&Bug],
+    arguments: &Arguments,
+    models: &[Program],
+) -> Result<Tally, String> {
+    let cases = cases(chosen);
     let suites: BTreeSet<Suite> = cases.iter().map(|case| *case.2).collect();
     let mut wanted: BTreeSet<Program> = suites.iter().map(Suite::program).collect();
-    if arguments.only.is_none() {
-        wanted.extend(AS_THEY_ARE);
-    }
+    wanted.extend(models);
     let programs = build_all(root, &wanted)?;
-    let took = run_without(root, &programs, &suites, arguments.only.is_none())?;
+    let took = run_without(root, &programs, &suites, models)?;
     let mut out = match &arguments.out {
         Some(path) => Some(
             fs::OpenOptions::new()
@@ -209,31 +266,24 @@ fn seed_all(root: &Path, chosen: &[&Bug], arguments: &Arguments) -> Result<usize
             writeln!(out, "{line}").map_err(|error| format!("cannot write: {error}"))?;
         }
     }
-    let unnoticed = chosen.iter().filter(|bug| matches!(bug.seeded, Seeded::Unnoticed(_)));
-    println!(
-        "{} seeded, {missed} not noticed, {} that nothing notices yet; the longest took {longest:.1} s",
-        cases.len(),
-        unnoticed.count()
-    );
-    Ok(missed)
+    println!("{} seeded, {missed} not noticed; the longest took {longest:.1} s", cases.len());
+    Ok(Tally { seeded: cases.len(), missed })
 }
 
-/// Runs everything without a bug. Models and schedules are run whole, if `whole`: nobody else does. What `cargo test` runs,
-/// too, the tests alone that are wanted.
+/// Runs everything without a bug: models whole, of other programs the tests alone that are wanted.
 ///
 /// Returns how long the longest of each program took. Errors: in words, if one does not pass.
 fn run_without(
     root: &Path,
     programs: &Programs,
     suites: &BTreeSet<Suite>,
-    whole: bool,
+    models: &[Program],
 ) -> Result<BTreeMap<Program, Duration>, String> {
     let mut took = BTreeMap::new();
-    for (&(build, package, target), program) in programs {
+    for &(build, package, target) in models {
         let all = Suite { build, package, target, test: "*" };
-        if whole && build != Build::Plain {
-            took.insert(all.program(), check_sound(root, program, &all, None)?);
-        }
+        let program = &programs[&all.program()];
+        took.insert(all.program(), check_sound(root, program, &all, None)?);
     }
     let ran: BTreeSet<Program> = took.keys().copied().collect();
     for suite in suites.iter().filter(|suite| !ran.contains(&suite.program())) {
@@ -269,38 +319,19 @@ fn run_test(
     bug: Option<&str>,
     limit: Duration,
 ) -> Result<Run, String> {
-    let log = program.with_extension("said");
-    let file = fs::File::create(&log)
-        .map_err(|error| format!("cannot write {}: {error}", log.display()))?;
-    let errors = file.try_clone().map_err(|error| error.to_string())?;
     let directory = match suite.package {
         "hedgerow-sync" => root.join("crates/sync"),
         package => root.join("crates").join(package),
     };
-    let before = children_seconds();
-    let started = Instant::now();
-    let mut child = Command::new(program)
+    let before = process::children_seconds();
+    let mut command = Command::new(program);
+    command
         .args(test.map(|test| ["--exact", test]).into_iter().flatten())
         .current_dir(directory)
         .env("HEDGEROW_CANARY", bug.unwrap_or_default())
-        .env("HEDGEROW_SHUTTLE_ITERATIONS", "200")
-        .stdin(Stdio::null())
-        .stdout(file)
-        .stderr(errors)
-        .spawn()
-        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
-    let status = loop {
-        match child.try_wait().map_err(|error| error.to_string())? {
-            Some(status) => break Some(status),
-            None if started.elapsed() > limit => {
-                child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
-                break None;
-            }
-            None => std::thread::sleep(Duration::from_millis(20)),
-        }
-    };
-    let said =
-        String::from_utf8_lossy(&fs::read(&log).map_err(|error| error.to_string())?).into_owned();
+        .env("HEDGEROW_SHUTTLE_ITERATIONS", "200");
+    let Ended { status, said } =
+        process::run(&mut command, &program.with_extension("said"), limit)?;
     let outcome = match status {
         None => Outcome::Hung,
         Some(_) if test.is_some() && !said.contains("running 1 test\n") => Outcome::DidNotRun,
@@ -309,20 +340,7 @@ fn run_test(
         Some(status) if status.code().is_none() => Outcome::Killed,
         Some(_) => Outcome::DidNotRun,
     };
-    Ok(Run { outcome, cpu_seconds: children_seconds() - before, said })
-}
-
-/// Processor time of all processes that this one has started and waited for; zero where the system does not tell.
-fn children_seconds() -> f64 {
-    /// Of the clock that the system counts with; the same on all of Linux that can run this.
-    const TICKS_PER_SECOND: f64 = 100.0;
-    let Ok(stat) = fs::read_to_string("/proc/self/stat") else { return 0.0 };
-    // Behind the name, which may have spaces: `cutime` and `cstime` are fields 16 and 17, counted from 1.
-    let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let ticks =
-        |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(13) + ticks(14)) / TICKS_PER_SECOND
+    Ok(Run { outcome, cpu_seconds: process::children_seconds() - before, said })
 }
 
 #[cfg(test)]
@@ -336,7 +354,6 @@ mod tests {
                 assert_eq!(bug.id, format!("{letter}{:02}", number + 1));
                 match bug.seeded {
                     Seeded::As(name, suites) => assert!(!name.is_empty() && !suites.is_empty()),
-                    Seeded::Unnoticed(name) => assert!(!name.is_empty()),
                     Seeded::Not(reason) => assert!(!reason.is_empty()),
                 }
             }
@@ -363,10 +380,18 @@ mod tests {
             }
         }
         let names = everything().filter_map(|bug| match bug.seeded {
-            Seeded::As(name, _) | Seeded::Unnoticed(name) => Some(name.to_owned()),
+            Seeded::As(name, _) => Some(name.to_owned()),
             Seeded::Not(_) => None,
         });
         assert_eq!(found, names.collect());
+    }
+
+    #[test]
+    fn shares_of_the_bugs_have_all_cases() {
+        let all = expected((0, 1));
+        assert!(all > bugs::BUGS.len());
+        let shares: usize = (0..4).map(|share| expected((share, 4))).sum();
+        assert_eq!(shares, all);
     }
 
     #[test]
@@ -382,17 +407,10 @@ mod tests {
         let mut shares = BTreeSet::new();
         for which in 1..=4 {
             let share = parse(&format!("--share {which}/4")).unwrap().chosen();
-            assert!(share.len() < all.len() && share.len() > protocols::LINES.len());
+            assert!(share.len() < all.len());
             shares.extend(share.iter().map(|bug| bug.id));
         }
         assert_eq!(shares.len(), all.len());
         assert!(parse("--share 0/4").is_none() && parse("--share 5/4").is_none());
-    }
-
-    #[test]
-    fn processor_time_of_children_is_counted() {
-        if fs::exists("/proc/self/stat").unwrap_or(false) {
-            assert!(children_seconds() >= 0.0);
-        }
     }
 }

@@ -19,8 +19,10 @@ const COPIES: Suite = loom("copies::a_checkpoint_gets_a_page_as_it_was_when_its_
 const SLOTS: Suite = loom("slots::a_slot_that_a_checkpoint_needs_is_not_written_again");
 const BATCH: Suite = shuttle("log::a_batch_is_there_whole_or_not_at_all");
 const POWER_LOSS: Suite = shuttle("failures::a_power_loss_leaves_a_checkpoint");
-const LARGE_VALUES: Suite =
-    plain("crash_large_values", "a_crash_at_any_call_leaves_whole_values_and_leaks_nothing");
+const LARGE_VALUES: Suite = plain(
+    "engine",
+    "crash_large_values::a_crash_at_any_call_leaves_whole_values_and_leaks_nothing",
+);
 
 const fn line(
     id: &'static str,
@@ -153,11 +155,12 @@ pub const LINES: &[Bug] = &[
         "fault_without_exchange",
         &[shuttle("pool::a_page_that_several_ask_for_is_in_one_frame")],
     ),
-    Bug {
-        id: "P35",
-        what: "the version of a frame that becomes page table",
-        seeded: Seeded::Unnoticed("retire_without_version"),
-    },
+    line(
+        "P35",
+        "the version of a frame that becomes page table",
+        "retire_without_version",
+        &[shuttle("pool::a_frame_that_becomes_page_table_deceives_no_reader")],
+    ),
     // Batches, checkpoints and large values.
     line("P36", "a cut keeps the log of batches", "cut_forgets_batches", &[BATCH]),
     line("P37", "a replay leaves out what is in the checkpoint", "replay_before_the_cut", &[BATCH]),
@@ -173,8 +176,65 @@ pub const LINES: &[Bug] = &[
         "the superblock is durable before an opening goes on",
         "superblock_not_settled",
         &[plain(
-            "durability",
-            "a_superblock_that_two_killed_processes_left_is_durable_in_the_third",
+            "engine",
+            "durability::a_superblock_that_two_killed_processes_left_is_durable_in_the_third",
         )],
+    ),
+    line(
+        "P46",
+        "the log's end is written again before it is relied on",
+        "tail_not_written_again",
+        &[plain(
+            "engine",
+            "durability::a_power_cut_in_a_recovery_that_takes_checkpoints_leaves_the_first_changes",
+        )],
+    ),
+    line(
+        "P47",
+        "a segment of the log is found by its blocks",
+        "segment_not_looked_for",
+        &[plain(
+            "lib",
+            "wal::tests::a_segment_whose_name_was_never_written_is_found_by_its_blocks",
+        )],
+    ),
+    line(
+        "P48",
+        "the log's end is read once more, and has to be where it was",
+        "end_is_read_once",
+        &[plain(
+            "engine",
+            "lies_logged::a_wrong_read_at_any_moment_of_a_recovery_is_never_a_wrong_answer",
+        )],
+    ),
+    line(
+        "P49",
+        "a load that is dropped is remembered until its pages are free",
+        "leftover_not_remembered",
+        &[plain(
+            "engine",
+            "crash_bulk_load::a_load_whose_keyspace_is_dropped_leaves_nothing_whenever_the_power_goes",
+        )],
+    ),
+    line(
+        "P50",
+        "damage of what is dropped is no reason to refuse the store",
+        "dropped_damage_hinders",
+        &[plain(
+            "engine",
+            "damage::a_damaged_keyspace_that_is_dropped_keeps_nobody_from_opening_the_store",
+        )],
+    ),
+    line(
+        "P51",
+        "a load that cannot be made durable poisons",
+        "load_forgets_failure",
+        &[plain("engine", "fault_sweep::every_call_fails_under_a_store_with_a_log")],
+    ),
+    line(
+        "P52",
+        "a log that could not be begun goes again",
+        "log_outlives_creation",
+        &[plain("engine", "creation::a_creation_that_fails_leaves_no_log_in_the_way_of_the_next")],
     ),
 ];

@@ -131,6 +131,11 @@ fn a_seed_brings_a_simulation_back() {
     let json = run(&args).code(0).silent().json();
     assert_eq!(json["seed"], 7);
     assert!(json["stores"].as_u64().unwrap() >= 1, "{json}");
+    let args = ["torture", "simulate", "--cuts", "300", "--threads", "2", "--format", "json"];
+    let json = run(&args).code(0).silent().json();
+    let number = |name: &str| json[name].as_u64().unwrap();
+    assert!(number("power_cuts") + number("kills") >= 300, "{json}");
+    assert!(number("stores") >= 2, "{json}");
 }
 
 #[test]

@@ -90,6 +90,8 @@ impl Default for Admission {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn pins_never_take_all_frames() {
@@ -97,6 +99,27 @@ mod tests {
             let pinned = operations(frames) * FRAMES_EACH;
             assert!(pinned + FRAMES_SHARED <= frames as usize, "{frames}");
         }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "threads of the system")]
+    fn no_more_are_inside_than_there_are_frames_for() {
+        const FRAMES: u32 = (FRAMES_SHARED + 3 * FRAMES_EACH) as u32;
+        let admission = Admission::new();
+        let most = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        admission.enter(|| FRAMES);
+                        most.fetch_max(admission.state.lock().inside, Relaxed);
+                        std::thread::yield_now();
+                        admission.leave();
+                    }
+                });
+            }
+        });
+        assert!((1..=3).contains(&most.into_inner()));
     }
 
     #[test]

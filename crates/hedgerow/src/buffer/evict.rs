@@ -16,7 +16,7 @@ use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex, thread};
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
 use std::time::Duration;
 
 /// Waits of [`WAIT_MS`] each before an operation gives up on getting a frame: ten seconds.
@@ -38,6 +38,8 @@ pub struct EvictorState {
 #[derive(Default)]
 struct Shared {
     shutdown: bool,
+    /// The background thread found nothing to do, and looks again in a moment.
+    dozes: bool,
     waiting: usize,
     failures: u64,
     last_error: Option<Error>,
@@ -101,23 +103,27 @@ impl BufferPool {
     #[cold]
     fn wait_for_cleaning(&self) -> Result<()> {
         let failures = self.evictor.shared.lock().failures;
-        for _ in 0..FRAME_WAITS {
-            self.request_frames();
+        for round in 0..FRAME_WAITS {
             {
                 let mut shared = self.evictor.shared.lock();
                 if let Some(error) = shared.failed_since(failures) {
                     return Err(error);
                 }
-                shared.waiting += 1;
-                self.evictor.freed.wait_for(&mut shared, Duration::from_millis(WAIT_MS));
-                shared.waiting -= 1;
-            }
-            if !self.is_too_dirty() {
-                return Ok(());
+                // Under the lock: what the background does is told under it, too, and would be missed.
+                if !self.is_too_dirty() {
+                    return Ok(());
+                }
+                self.wait_for_frames(&mut shared, round);
             }
             self.check_open()?;
         }
-        Err(Error::new(ErrorKind::Timeout, "dirty pages were not written within ten seconds"))
+        match self.is_too_dirty() {
+            true => Err(Error::new(
+                ErrorKind::Timeout,
+                "dirty pages were not written within ten seconds",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// A frame for page `id`; waits if there is none.
@@ -139,7 +145,6 @@ impl BufferPool {
         }
         let failures = self.evictor.shared.lock().failures;
         for round in 0..FRAME_WAITS {
-            self.request_frames();
             {
                 let mut shared = self.evictor.shared.lock();
                 if let Some(error) = shared.failed_since(failures) {
@@ -151,17 +156,14 @@ impl BufferPool {
                     if round >= FAILED_WAITS {
                         return Err(error);
                     }
-                    // What others are reading just now will be clean, too.
-                    let mut shared = self.evictor.shared.lock();
-                    self.evictor.freed.wait_for(&mut shared, Duration::from_millis(WAIT_MS));
+                    // What others are reading just now will be clean, too, and what failed may go well.
+                    self.wait_for_frames(&mut self.evictor.shared.lock(), round);
                     continue;
                 }
                 // A frame may count as free and still be on its way to the list, or be latched by a
                 // reader who came late; the first round tries at once, the others wait in any case.
                 if round > 0 || self.free.count() == 0 {
-                    shared.waiting += 1;
-                    self.evictor.freed.wait_for(&mut shared, Duration::from_millis(WAIT_MS));
-                    shared.waiting -= 1;
+                    self.wait_for_frames(&mut shared, round);
                 }
             }
             if let Some(taken) = self.try_obtain_frame(id) {
@@ -267,9 +269,27 @@ impl BufferPool {
     /// Asks the background thread for free frames.
     fn request_frames(&self) {
         if !self.evictor.wanted.swap(true, AcqRel) {
-            let _shared = self.evictor.shared.lock();
+            let shared = self.evictor.shared.lock();
+            // It looks again in a moment, and nobody waits for it.
+            if !shared.dozes {
+                self.evictor.wake.notify_one();
+            }
+        }
+    }
+
+    /// Asks the background thread for frames, and waits until it has done what it can, or [`WAIT_MS`]. For the
+    /// `round`-th time, from 0.
+    fn wait_for_frames(&self, shared: &mut MutexGuard<'_, Shared>, round: usize) {
+        // It sees who waits before it goes to sleep, so that nobody waits for what nobody does.
+        shared.waiting += 1;
+        // What it could not do a moment ago for those who wait, it cannot do now either.
+        let is_asked = self.evictor.wanted.swap(true, AcqRel);
+        let wakes = if shared.dozes { round == 0 } else { !is_asked };
+        if wakes {
             self.evictor.wake.notify_one();
         }
+        self.evictor.freed.wait_for(shared, Duration::from_millis(WAIT_MS));
+        shared.waiting -= 1;
     }
 
     /// Starts the background thread, and allows those that read ahead.
@@ -314,22 +334,30 @@ impl BufferPool {
             }
             let result = self.evict_ahead();
             let mut shared = self.evictor.shared.lock();
-            match result {
+            let rests = match result {
                 Ok(progress) => {
                     shared.last_error = None;
-                    // Frames that are all in use, or free and not yet seen by those who wait for them:
-                    // give them a moment, and the processor, before the next turn.
-                    if !progress && !shared.shutdown {
-                        self.evictor.freed.notify_all();
-                        self.evictor.wake.wait_for(&mut shared, Duration::from_millis(1));
-                    }
+                    !progress
                 }
                 Err(error) => {
                     shared.failures += 1;
                     shared.last_error = Some(error);
+                    true
                 }
+            };
+            let mut is_asked = false;
+            // Frames that are all in use, or free and not yet seen by those who wait for them, or a disk that fails: give
+            // them a moment, and the processor, before the next turn. Those who begin to wait need not wait for that.
+            if rests && !shared.shutdown {
+                self.evictor.wanted.store(false, Release);
+                shared.dozes = true;
+                self.evictor.freed.notify_all();
+                self.evictor.wake.wait_for(&mut shared, Duration::from_millis(1));
+                shared.dozes = false;
+                is_asked = self.evictor.wanted.load(Acquire);
             }
-            self.evictor.wanted.store(shared.waiting > 0 && shared.last_error.is_none(), Release);
+            let is_wanted = is_asked || shared.waiting > 0 && shared.last_error.is_none();
+            self.evictor.wanted.store(is_wanted, Release);
             self.evictor.freed.notify_all();
         }
     }

@@ -18,6 +18,7 @@ use crate::types::{Epoch, PageId};
 use hedgerow_sync::latch::{ExclusiveGuard, SharedGuard, Version};
 use hedgerow_sync::optimistic::{self, RacingBytes};
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::linger::linger;
 
 /// Why an operation has to start over. A value, never an unwinding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +80,7 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
         id: PageId,
         parent: Option<&OptimisticPage<'p, P>>,
     ) -> Result<Self, Restart> {
+        linger();
         let Some(frame) = pool.translate(id) else {
             return Err(Self::absent(pool, id, parent));
         };
@@ -147,6 +149,8 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
     /// The bytes, which may change while they are read.
     #[inline(always)]
     pub fn bytes(&self) -> RacingBytes<'p> {
+        // What happens between a look at the version and one at them matters.
+        linger();
         self.bytes
     }
 

@@ -139,17 +139,29 @@ impl Journal {
         let log = Arc::new(Journal::write_new(options, disk, &new, &header, shared)?);
         disk.rename(&new, &path)?;
         log.file().set_path(&path);
-        if !leaves_out("rename_without_sync") {
-            disk.sync_dir(parent_directory(&path))?;
-        }
         let journal = Journal { log, disk: disk.share(), path, running: Mutex::new(None) };
-        if options.background {
-            let log = journal.log.clone();
+        journal.start(options.background).inspect_err(|_| {
+            // Nothing is in it, and nobody needs it. If the store goes as well, whose creation this was, it would be in the
+            // way of the next one's.
+            if !leaves_out("log_outlives_creation") {
+                disk.unlink(&journal.path).ok();
+            }
+        })?;
+        Ok(journal)
+    }
+
+    /// Makes its name durable, and starts its thread.
+    fn start(&self, threaded: bool) -> Result<()> {
+        if !leaves_out("rename_without_sync") {
+            self.disk.sync_dir(parent_directory(&self.path))?;
+        }
+        if threaded {
+            let log = self.log.clone();
             let running = thread::spawn_named("hedgerow-log", move || log.run())
                 .map_err(|e| Error::io("cannot start the log's thread", e))?;
-            *journal.running.lock() = Some(running);
+            *self.running.lock() = Some(running);
         }
-        Ok(journal)
+        Ok(())
     }
 
     fn write_new(

@@ -28,6 +28,7 @@ use crate::storage::{
     AlignedBuffer, DirectIo, Disk, File, LockOutcome, OpenMode, parent_directory, process_has_ended,
 };
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
+use crate::wal::write_tail_again;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, random, thread};
 use std::path::Path;
@@ -207,6 +208,9 @@ impl Store {
             } else {
                 // What a killed process has written without a sync can be read, and be gone after the next
                 // crash; a checkpoint of the background may have some of it by then.
+                if let Some(end) = &expected {
+                    write_tail_again(&*file, &header, end)?;
+                }
                 if !leaves_out("replay_without_sync") {
                     file.sync_data()?;
                 }
@@ -559,19 +563,17 @@ pub(super) fn read_superblocks(file: &dyn File) -> Result<superblock::Chosen> {
 /// Makes the newest superblock durable, and writes its blocks that are not as they should be.
 ///
 /// Both may be whole, and neither be durable: they can be read as soon as they are written, and whoever wrote them, to publish
-/// them or here, was killed before it had synced them, or has failed to. So the second is written in any case, as it is.
+/// them or here, was killed before it had synced them, or has failed to. So one of the whole ones is written in any case, as
+/// it is. And as for whoever publishes, one block is durable before the other is touched: a power cut may tear what is written.
 fn settle_superblocks(file: &dyn File, chosen: &superblock::Chosen) -> Result<()> {
     let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES)?;
     buffer.copy_from_slice(&*chosen.superblock.encode(chosen.pair));
-    for offset in &chosen.repair {
+    let [first, second] = superblock::positions_of(chosen.pair);
+    let whole = if chosen.repair.contains(&second) { first } else { second };
+    let is_settled = !leaves_out("superblock_not_settled");
+    for offset in is_settled.then_some(whole).iter().chain(&chosen.repair) {
         file.write_at(*offset, &buffer)?;
+        file.sync_data()?;
     }
-    let [_, second] = superblock::positions_of(chosen.pair);
-    if !chosen.repair.contains(&second) && !leaves_out("superblock_not_settled") {
-        file.write_at(second, &buffer)?;
-    }
-    if chosen.repair.is_empty() && leaves_out("superblock_not_settled") {
-        return Ok(());
-    }
-    file.sync_data()
+    Ok(())
 }

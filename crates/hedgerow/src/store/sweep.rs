@@ -5,11 +5,11 @@
 //! record as well. Opening a store with such a record walks the keyspace's tree, looks at the header of every other page
 //! in the file, and frees those that belong to the tree and are not reached, whatever others have put there meanwhile.
 //! Of a keyspace that was dropped while a load ran a record of its own is left: of its tree all pages are freed.
-//! The large values that they refer to go with them. Where the tree is damaged nothing is freed, and the record stays.
+//! The large values that they refer to go with them. Where the tree, or what is looked at, is damaged, the record stays.
 //! This costs a read of the whole file, after a crash in a bulk load only. Memory: some 30 bytes a page of the tree.
 
 use super::Shared;
-use super::catalogue::{Load, PoolTree};
+use super::catalogue::{Load, PoolTree, unless_damaged};
 use crate::error::{ErrorKind, Result};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
 use crate::space::slot_store::SlotStore;
@@ -26,7 +26,7 @@ impl Shared {
         let Some(slots) = &self.slots else { return Ok(()) };
         for Load { name, tree } in self.catalogue.loading()? {
             let Some(name) = name else {
-                self.finish_leftover(slots, &tree)?;
+                unless_damaged(self.finish_leftover(slots, &tree))?;
                 continue;
             };
             let mut reached = BTreeSet::new();
@@ -41,8 +41,8 @@ impl Shared {
                 other => other?,
             }
             if is_whole {
-                self.sweep(slots, &tree, &reached)?;
-                self.catalogue.end_load(&name, &tree)?;
+                let swept = self.sweep(slots, &tree, &reached);
+                unless_damaged(swept.and_then(|()| self.catalogue.end_load(&name, &tree)))?;
             }
         }
         Ok(())

@@ -13,3 +13,11 @@ pub mod recorded;
 pub use examine::{Accident, Examiner, Recovered};
 pub use history::{Contents, History, Outcome, Records};
 pub use memory_pool::MemoryPool;
+
+/// Says on standard output how much of something a test has done: a line of its own, `counted: 1008 histories`.
+///
+/// `cargo xtask proof` sums these lines by their last words and asks for a number of each: who counts calls this once a
+/// run and for what has come to its end well, not for what was begun.
+pub fn count(number: u64, what: &str) {
+    println!("counted: {number} {what}");
+}

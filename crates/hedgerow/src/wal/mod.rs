@@ -30,4 +30,4 @@ pub use log::{Growth, Log, LogOptions, Promised};
 pub use record::{BatchId, Decoded, MADE_BYTES, RECORD_HEADER_BYTES, Record};
 pub use reserve::Reservation;
 pub use ring::Appended;
-pub use scan::{ScanEnd, ScanFrom, has_blocks, read_header, scan};
+pub use scan::{ScanEnd, ScanFrom, has_blocks, read_header, scan, write_tail_again};

@@ -167,6 +167,17 @@ pub fn effort() -> u64 {
     std::env::var("HEDGEROW_EFFORT").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
+/// Which part of its cases a test that shares them with other processes takes, from 0, and of how many: `HEDGEROW_PART=2/8`
+/// is the second of eight parts.
+pub fn part() -> (usize, usize) {
+    let Ok(text) = std::env::var("HEDGEROW_PART") else { return (0, 1) };
+    let parts = text.split_once('/').map(|(part, of)| (part.parse::<usize>(), of.parse::<usize>()));
+    match parts {
+        Some((Ok(part), Ok(of))) if (1..=of).contains(&part) => (part - 1, of),
+        _ => panic!("HEDGEROW_PART={text} is no part such as 2/8"),
+    }
+}
+
 /// SplitMix64: all that a test needs of dice.
 #[derive(Clone)]
 pub struct Dice(pub u64);

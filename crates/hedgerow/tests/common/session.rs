@@ -4,7 +4,7 @@ use super::{Dice, Model, Records, contents, key, open, path};
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::SimState;
 use hedgerow::store::OpenHow;
-use hedgerow::testing::{Accident, Examiner, History, Outcome, Recovered};
+use hedgerow::testing::{Accident, Examiner, History, Outcome, Recovered, count};
 use hedgerow::{Database, Durability, Options, WriteBatch};
 
 const NAMES: [&str; 2] = ["robins", "wrens"];
@@ -28,8 +28,16 @@ pub struct Mix {
 #[derive(Default)]
 pub struct Tally {
     pub accidents: u64,
-    /// Of these, in openings after others.
+    /// In openings after them, which are not among them.
     pub nested: u64,
+}
+
+impl Tally {
+    /// Says how many there were. `accidents` are those of a session, `nested` those in openings after them.
+    pub fn count(&self) {
+        count(self.accidents, "crash states");
+        count(self.nested, "nested crash states");
+    }
 }
 
 pub struct Session {

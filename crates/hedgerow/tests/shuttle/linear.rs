@@ -11,6 +11,7 @@ use hedgerow::storage::sim::SimState;
 use hedgerow::store::OpenHow;
 use hedgerow::testing::linear::{Clock, History};
 use hedgerow::testing::recorded::{Client, Field, Records};
+use hedgerow_sync::primitive::linger::let_threads_linger;
 use hedgerow_sync::primitive::thread::spawn_named;
 use shuttle::rand::{Rng, RngCore, thread_rng};
 use std::collections::BTreeMap;
@@ -52,6 +53,8 @@ fn run(steps: u64, field: Field) -> u64 {
     let db = options.on_disk(&disk, path(), OpenHow::Existing).unwrap();
     let keyspace = db.keyspace("k").unwrap();
     let clock = Clock::default();
+    // A reader between two looks is to meet whole splits.
+    let_threads_linger();
     let client =
         |thread| Client::new(&db, &keyspace, RECORDS, thread, &clock, thread_rng().next_u64());
     let running: Vec<_> = (0..THREADS)

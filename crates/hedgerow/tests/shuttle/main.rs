@@ -37,6 +37,7 @@ use hedgerow::buffer::smallest_limit_without_log_bytes;
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::SimState;
 use hedgerow::store::OpenHow;
+use hedgerow::testing::count;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Result};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
@@ -69,18 +70,38 @@ fn iterations() -> usize {
     text.map_or(ITERATIONS, |text| text.parse().expect("a number"))
 }
 
-/// Random schedules, and schedules with a few priority changes (which find rarer orders).
+/// Random schedules of the whole engine, and schedules with a few priority changes (which find rarer orders).
 fn check(model: impl Fn() + Copy + Send + Sync + 'static) {
     check_often(1, model);
 }
 
 /// As [`check`], `times` as many schedules.
 fn check_often(times: usize, model: impl Fn() + Copy + Send + Sync + 'static) {
+    count(run_often(times, model), "schedules");
+}
+
+/// As [`check_often`], of a model of a part of the engine.
+fn check_small(times: usize, model: impl Fn() + Copy + Send + Sync + 'static) {
+    count(run_often(times, model), "schedules of small models");
+}
+
+/// Runs them, and tells how many came to their end.
+fn run_often(times: usize, model: impl Fn() + Copy + Send + Sync + 'static) -> u64 {
     image();
     let seed = std::env::var("HEDGEROW_SEED").map_or(1, |text| text.parse().expect("a number"));
     println!("seed {seed}");
-    runner(RandomScheduler::new_from_seed(seed, times * iterations())).run(model);
-    runner(PctScheduler::new_from_seed(seed, 3, times * iterations())).run(model);
+    // The standard library's: counting is no step of a schedule.
+    let ended = std::sync::Arc::new(AtomicU64::new(0));
+    let counted = |ended: &std::sync::Arc<AtomicU64>| {
+        let ended = std::sync::Arc::clone(ended);
+        move || {
+            model();
+            ended.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    runner(RandomScheduler::new_from_seed(seed, times * iterations())).run(counted(&ended));
+    runner(PctScheduler::new_from_seed(seed, 3, times * iterations())).run(counted(&ended));
+    ended.load(Ordering::Relaxed)
 }
 
 fn options() -> Options {

@@ -1,7 +1,7 @@
 //! The buffer pool under shuttle, without a tree: three pages that share one frame, and a thread or two
 //! for each side of a rule. A few hundred steps, so that a window of one step is hit often.
 
-use crate::{PAGE_BYTES, check_often, image, path};
+use crate::{PAGE_BYTES, check_small, image, path};
 use hedgerow::Result;
 use hedgerow::buffer::BufferPool;
 use hedgerow::buffer::smallest_limit_without_log_bytes;
@@ -90,7 +90,7 @@ fn run(threads: Vec<Act>, pool: &Arc<BufferPool>) {
 
 #[test]
 fn a_frame_that_changes_its_page_deceives_no_reader() {
-    check_often(TIMES, || {
+    check_small(TIMES, || {
         let (store, [a, b, c]) = three_of_a_frame();
         fault(store.pool(), a);
         let reader = move |pool: &BufferPool| (0..4).for_each(|_| read(pool, a));
@@ -106,7 +106,7 @@ const ELSEWHERE: PageId = PageId(PART_WORDS as u32 + 100);
 
 #[test]
 fn a_frame_that_becomes_page_table_deceives_no_reader() {
-    check_often(TIMES, || {
+    check_small(TIMES, || {
         let (store, _) = three_of_a_frame();
         let pool = store.pool();
         let frames = pool.frames();
@@ -125,7 +125,7 @@ fn a_frame_that_becomes_page_table_deceives_no_reader() {
 
 #[test]
 fn a_frame_that_is_changed_keeps_its_page() {
-    check_often(TIMES, || {
+    check_small(TIMES, || {
         let (store, [a, b, c]) = three_of_a_frame();
         fault(store.pool(), a);
         let epoch = store.pool().epochs().current();
@@ -153,7 +153,7 @@ fn a_frame_that_is_changed_keeps_its_page() {
 
 #[test]
 fn a_page_that_several_ask_for_is_in_one_frame() {
-    check_often(TIMES, || {
+    check_small(TIMES, || {
         let (store, [a, b, _]) = three_of_a_frame();
         let asker = move |pool: &BufferPool| {
             fault(pool, a);
@@ -189,7 +189,7 @@ impl PageSource for Wanted<'_> {
 
 #[test]
 fn streams_that_want_the_same_pages_in_other_orders_end() {
-    check_often(TIMES, || {
+    check_small(TIMES, || {
         let (store, [a, b, c]) = three_of_a_frame();
         let stream = |ids: [PageId; 3]| {
             move |pool: &BufferPool| {

@@ -11,6 +11,7 @@
 
 pub mod asymmetric;
 pub mod canary;
+pub mod linger;
 mod lock;
 pub mod random;
 pub mod sample;

@@ -7,16 +7,17 @@
 //! cut short.
 //!
 //! Invariant: what a round does to its disks is a function of its seed alone, so that the seed of a finding brings it
-//! back. So no clock and no real file take part, there are no background checkpoints, and a store fits into its memory
+//! back, however many threads there were: they share nothing but when to end, and no seed is drawn twice. So no clock and no real file take part, there are no background checkpoints, and a store fits into its memory
 //! and is brought in by look-ups, for what the engine's threads evict and read ahead follows no seed.
 
 use super::scenario::{Dice, Scenario};
 use super::script::{mix, random_seed};
 use crate::args::{Common, Format};
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output::Out;
+use crate::progress::{self, ProgressBar};
 use crate::size::show_count;
-use crate::{interrupt, progress};
 use clap::Args;
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::SimState;
@@ -27,6 +28,8 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// Arguments of `torture simulate`.
@@ -35,9 +38,15 @@ pub struct SimulateArgs {
     /// Seed of the first store; alone, of the only one [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Begin no further store after this time [default: 10, or one store if --seed is given]
+    /// Begin no further store after this time [default: 10, or one store if --seed is given; none with --cuts]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
+    /// Begin no further store after so many power cuts and kills; if --seconds is given, after whichever comes first
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    cuts: Option<u64>,
+    /// Stores at a time; each thread takes every N-th seed, from the first one on
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    threads: u64,
 }
 
 const SECONDS: u64 = 10;
@@ -57,11 +66,122 @@ struct Tally {
     failures: u64,
 }
 
-/// Runs rounds until the time is up, and reports.
+impl Tally {
+    /// Power cuts and kills.
+    fn ends(&self) -> u64 {
+        self.cuts + self.kills
+    }
+
+    fn add(&mut self, other: &Tally) {
+        self.stores += other.stores;
+        self.changes += other.changes;
+        self.cuts += other.cuts;
+        self.kills += other.kills;
+        self.nested += other.nested;
+        self.failures += other.failures;
+    }
+}
+
+/// When no further store is begun.
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    /// After the first one.
+    One,
+    /// When the time is up, or after so many power cuts and kills, whichever comes first.
+    Either(Option<Duration>, Option<u64>),
+}
+
+impl Until {
+    fn of(args: &SimulateArgs) -> Until {
+        match (args.seed, args.seconds, args.cuts) {
+            (Some(_), None, None) => Until::One,
+            (None, None, None) => Until::Either(Some(Duration::from_secs(SECONDS)), None),
+            (_, seconds, cuts) => Until::Either(seconds.map(Duration::from_secs), cuts),
+        }
+    }
+
+    fn is_reached(self, elapsed: Duration, ends: u64) -> bool {
+        match self {
+            Until::One => true,
+            Until::Either(time, most) => {
+                time.is_some_and(|time| elapsed >= time) || most.is_some_and(|most| ends >= most)
+            }
+        }
+    }
+}
+
+/// What the threads share.
+struct Shared {
+    first: u64,
+    threads: u64,
+    until: Until,
+    begun: Instant,
+    /// Power cuts and kills of the stores that are done.
+    ends: AtomicU64,
+    /// One of the threads is done, and so are all.
+    is_over: AtomicBool,
+}
+
+impl Shared {
+    /// One store after the other, each with a seed that no other thread has.
+    fn run(&self, thread: u64, bar: &ProgressBar) -> Result<Tally, Failure> {
+        let outcome = self.rounds(thread, bar);
+        // Relaxed: the flag carries no data with it.
+        self.is_over.store(true, Ordering::Relaxed);
+        outcome
+    }
+
+    fn rounds(&self, thread: u64, bar: &ProgressBar) -> Result<Tally, Failure> {
+        let mut tally = Tally::default();
+        loop {
+            let number = tally.stores.wrapping_mul(self.threads).wrapping_add(thread);
+            let seed = self.first.wrapping_add(number);
+            let scenario = Scenario::draw(seed);
+            let before = tally.ends();
+            let round = catch_unwind(AssertUnwindSafe(|| Round::new(&scenario, &mut tally).run()));
+            if let Err(words) = round.unwrap_or_else(|panic| Err(words_of(&*panic))) {
+                return Err(Failure::Found(format!(
+                    "seed {seed}: {words}; {scenario:?}; `hedgerow torture simulate --seed {seed}` does it again"
+                )));
+            }
+            tally.stores += 1;
+            bar.inc(1);
+            interrupt::check()?;
+            let more = tally.ends() - before;
+            let ends = self.ends.fetch_add(more, Ordering::Relaxed) + more;
+            let is_over = self.is_over.load(Ordering::Relaxed);
+            if is_over || self.until.is_reached(self.begun.elapsed(), ends) {
+                return Ok(tally);
+            }
+        }
+    }
+}
+
+/// Runs all threads until the end. The first failure counts: the others then end with the store that they are at.
+fn simulate(shared: &Shared) -> Result<Tally, Failure> {
+    let bar = progress::counter("stores");
+    let outcomes: Vec<Result<Tally, Failure>> = std::thread::scope(|scope| {
+        let bar = &bar;
+        let threads: Vec<_> =
+            (0..shared.threads).map(|n| scope.spawn(move || shared.run(n, bar))).collect();
+        let join = |thread: ScopedJoinHandle<'_, Result<Tally, Failure>>| {
+            thread.join().unwrap_or_else(|panic| Err(Failure::Found(words_of(&*panic))))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    bar.finish_and_clear();
+    let mut all = Tally::default();
+    for outcome in outcomes {
+        all.add(&outcome?);
+    }
+    Ok(all)
+}
+
+/// Runs rounds until there were enough, and reports.
 pub fn run(common: &Common, args: &SimulateArgs) -> Result<(), Failure> {
     let first = args.seed.unwrap_or_else(random_seed);
-    let is_replay = args.seed.is_some() && args.seconds.is_none();
-    let time = Duration::from_secs(args.seconds.unwrap_or(SECONDS));
+    let until = Until::of(args);
+    let is_replay = matches!(until, Until::One);
     let mut out = Out::new();
     if common.format == Format::Human {
         out.line(&format!("torture: seed {first}"))?;
@@ -70,29 +190,16 @@ pub fn run(common: &Common, args: &SimulateArgs) -> Result<(), Failure> {
         }
         out.flush()?;
     }
-    let mut tally = Tally::default();
-    let begun = Instant::now();
-    let bar = progress::counter("stores");
-    let outcome = loop {
-        let seed = first.wrapping_add(tally.stores);
-        let scenario = Scenario::draw(seed);
-        let round = catch_unwind(AssertUnwindSafe(|| Round::new(&scenario, &mut tally).run()));
-        if let Err(words) = round.unwrap_or_else(|panic| Err(words_of(&*panic))) {
-            break Err(Failure::Found(format!(
-                "seed {seed}: {words}; {scenario:?}; `hedgerow torture simulate --seed {seed}` does it again"
-            )));
-        }
-        tally.stores += 1;
-        bar.set_position(tally.stores);
-        if let Err(failure) = interrupt::check() {
-            break Err(failure);
-        }
-        if is_replay || begun.elapsed() >= time {
-            break Ok(());
-        }
+    let shared = Shared {
+        first,
+        // Of one store there is one, however many threads could do more.
+        threads: if is_replay { 1 } else { args.threads },
+        until,
+        begun: Instant::now(),
+        ends: AtomicU64::new(0),
+        is_over: AtomicBool::new(false),
     };
-    bar.finish_and_clear();
-    outcome?;
+    let tally = simulate(&shared)?;
     match common.format {
         Format::Human => out.line(&format!(
             "torture: {} stores, {} changes, {} failing calls, {} power cuts and {} kills, {} of them during a \
@@ -494,6 +601,28 @@ mod tests {
             };
             assert_eq!(figures(), figures(), "{scenario:?}");
         }
+    }
+
+    #[test]
+    fn threads_share_the_seeds_and_end_when_there_were_enough_power_cuts() {
+        let simulate_with = |threads: u64, until: Until| {
+            let (ends, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+            let shared = Shared { first: 3, threads, until, begun: Instant::now(), ends, is_over };
+            simulate(&shared).unwrap()
+        };
+        let one = simulate_with(1, Until::One);
+        assert_eq!(one.stores, 1);
+        let many = simulate_with(3, Until::Either(None, Some(2 * one.ends() + 1)));
+        assert!(many.ends() > 2 * one.ends() && many.stores >= 2, "{} stores", many.stores);
+    }
+
+    #[test]
+    fn of_time_and_power_cuts_the_first_counts() {
+        let until = Until::Either(Some(Duration::from_secs(5)), Some(100));
+        assert!(!until.is_reached(Duration::from_secs(4), 99));
+        assert!(until.is_reached(Duration::from_secs(5), 0));
+        assert!(until.is_reached(Duration::ZERO, 100));
+        assert!(!Until::Either(None, Some(100)).is_reached(Duration::MAX, 99));
     }
 
     #[test]

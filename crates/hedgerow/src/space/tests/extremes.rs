@@ -221,6 +221,9 @@ fn slots_far_out_in_the_file_are_handed_out_and_come_back() {
             let levels = 2 + usize::from(group >= 254) + usize::from(group >= 254 * 254);
             assert_eq!(zones.plan_table(), levels, "one part a level");
             zones.abort_checkpoint();
+            let last = geometry.zone_offset(count - 1);
+            let unit = geometry.unit_at(last).unwrap();
+            assert_eq!(geometry.unit_offset(unit), last);
             let report = zones.report();
             assert_eq!(report.file_bytes, bytes);
             assert_eq!(report.free_bytes + HEADER_REGION_BYTES, bytes);

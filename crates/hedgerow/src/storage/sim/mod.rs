@@ -41,6 +41,8 @@ pub struct SimDisk {
 struct World {
     state: SimState,
     random: SplitMix64,
+    /// For the order of reads alone: when others read ahead is not to decide what becomes of writes.
+    random_reads: SplitMix64,
     capacity_bytes: Option<u64>,
     block_bytes: usize,
     locks: BTreeMap<FileNumber, LockState>,
@@ -62,6 +64,7 @@ impl SimDisk {
         let world = World {
             state: state.fork(),
             random: SplitMix64::new(seed),
+            random_reads: SplitMix64::new(!seed),
             capacity_bytes: None,
             block_bytes: 512,
             locks: BTreeMap::new(),
@@ -468,7 +471,7 @@ impl File for SimFile {
     fn read_stream<'a>(&self, source: &mut dyn ReadSource<'a>) {
         let mut under_way = Vec::new();
         loop {
-            let wanted = 1 + self.world.lock().random.below(STREAM_DEPTH as u64) as usize;
+            let wanted = 1 + self.world.lock().random_reads.below(STREAM_DEPTH as u64) as usize;
             while under_way.len() < wanted
                 && let Some(read) = source.next_read()
             {
@@ -477,7 +480,7 @@ impl File for SimFile {
             if under_way.is_empty() {
                 return;
             }
-            let at = self.world.lock().random.below(under_way.len() as u64) as usize;
+            let at = self.world.lock().random_reads.below(under_way.len() as u64) as usize;
             let (number, mut read) = under_way.swap_remove(at);
             read.result = self.read_at(read.offset_bytes, read.buf);
             source.end_read(number, read);

@@ -187,7 +187,8 @@ fn a_lost_sync_leaves_lengths_pending() {
     file.set_len(4096).unwrap();
     disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO));
     file.sync_data().unwrap_err();
-    let lengths = || -> BTreeSet<usize> { survivors(&disk).iter().flatten().map(Vec::len).collect() };
+    let lengths =
+        || -> BTreeSet<usize> { survivors(&disk).iter().flatten().map(Vec::len).collect() };
     assert_eq!(lengths(), [4096, 8192].into());
     file.sync_data().unwrap();
     assert_eq!(lengths(), [4096].into());

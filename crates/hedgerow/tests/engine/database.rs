@@ -1,0 +1,300 @@
+//! The public API from end to end, on real files: what is put is found, survives closing, and shrinks
+//! the file when it goes.
+#![allow(clippy::disallowed_methods, reason = "tests use real threads")]
+
+use hedgerow::{Database, ErrorKind, Options};
+use std::collections::BTreeMap;
+
+fn key(n: u64) -> Vec<u8> {
+    format!("key/{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes()
+}
+
+fn value(n: u64, generation: u32) -> Vec<u8> {
+    let mut value = key(n);
+    value.extend_from_slice(format!("#{generation}#").as_bytes());
+    value.resize(100, b'.');
+    value
+}
+
+fn options(limit: u64) -> Options {
+    Options::new().memory_limit_bytes(limit)
+}
+
+#[test]
+fn records_survive_closing_in_a_store_many_times_the_memory_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("birds.hrow");
+    let records = 20_000;
+    {
+        let db = options(1 << 20).create(&path).unwrap();
+        let ks = db.keyspace("birds").unwrap();
+        for n in 0..records {
+            assert!(!ks.put(&key(n), &value(n, 0)).unwrap());
+        }
+        for n in (0..records).step_by(7) {
+            assert_eq!(ks.get(&key(n)).unwrap().as_deref(), Some(&value(n, 0)[..]), "{n}");
+        }
+        assert_eq!(ks.count().unwrap(), records);
+        let report = db.verify(|_| {}).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.findings);
+        db.close().unwrap();
+    }
+    let db = options(1 << 20).open(&path).unwrap();
+    let ks = db.open_keyspace("birds").unwrap().unwrap();
+    let mut expected: Vec<_> = (0..records).map(|n| (key(n), value(n, 0))).collect();
+    expected.sort();
+    let mut range = ks.iter();
+    for (k, v) in &expected {
+        let (found_key, found_value) = range.next().unwrap().unwrap();
+        assert_eq!((&*found_key, &*found_value), (&k[..], &v[..]));
+    }
+    assert!(range.next().is_none());
+    let full = db.space_report().unwrap().file_bytes;
+    for n in 0..records {
+        assert!(ks.remove(&key(n)).unwrap());
+    }
+    // Three, if none of the background's comes in between.
+    for _ in 0..10 {
+        db.checkpoint().unwrap();
+        if db.space_report().unwrap().file_bytes < full / 3 {
+            break;
+        }
+    }
+    assert_eq!(ks.count().unwrap(), 0);
+    let report = db.verify(|_| {}).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    let empty = db.space_report().unwrap();
+    assert!(empty.file_bytes < full / 3, "{full} -> {empty:?}");
+    db.close().unwrap();
+}
+
+#[test]
+fn many_threads_see_their_own_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = options(1 << 20).create(dir.path().join("x.hrow")).unwrap();
+    let ks = db.keyspace("k").unwrap();
+    let threads = 4;
+    let each = 8_000;
+    std::thread::scope(|scope| {
+        for t in 0..threads {
+            let ks = ks.clone();
+            scope.spawn(move || {
+                for n in 0..each {
+                    let id = n * threads + t;
+                    ks.put(&key(id), &value(id, 0)).unwrap();
+                    if n % 3 == 0 && n / 2 % 5 != 0 {
+                        let earlier = n / 2 * threads + t;
+                        let found = ks.get(&key(earlier)).unwrap().unwrap();
+                        assert!(found.starts_with(&key(earlier)));
+                    }
+                    if n % 5 == 4 {
+                        assert!(ks.remove(&key((n - 4) * threads + t)).unwrap());
+                    } else if n % 5 == 3 {
+                        ks.put(&key(id), &value(id, 1)).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let mut model = BTreeMap::new();
+    for t in 0..threads {
+        for n in 0..each {
+            let id = n * threads + t;
+            model.insert(key(id), value(id, u32::from(n % 5 == 3)));
+            if n % 5 == 4 {
+                model.remove(&key((n - 4) * threads + t));
+            }
+        }
+    }
+    let found: BTreeMap<_, _> =
+        ks.iter().map(|record| record.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
+    assert!(found == model);
+    let report = db.verify(|_| {}).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_range_has_two_ends_that_meet() {
+    let db = options(1 << 20).in_memory().unwrap();
+    let ks = db.keyspace("r").unwrap();
+    for n in 0..1000u32 {
+        ks.put(&n.to_be_bytes(), b"").unwrap();
+    }
+    let mut range = ks.range(10u32.to_be_bytes()..=20u32.to_be_bytes());
+    let mut seen = Vec::new();
+    while let Some(record) = range.next() {
+        seen.push(record.unwrap().0.to_vec());
+        if let Some(record) = range.next_back() {
+            seen.push(record.unwrap().0.to_vec());
+        }
+    }
+    seen.sort();
+    let expected: Vec<_> = (10..=20u32).map(|n| n.to_be_bytes().to_vec()).collect();
+    assert_eq!(seen, expected);
+    #[allow(clippy::reversed_empty_ranges, reason = "what this is about")]
+    let empty = ks.range([9u8]..[3u8]);
+    assert_eq!(empty.count(), 0);
+}
+
+#[test]
+fn a_store_in_memory_stays_inside_of_its_limit() {
+    let db = options(1 << 20).in_memory().unwrap();
+    let ks = db.keyspace("m").unwrap();
+    let mut stored = 0;
+    let error = loop {
+        match ks.put(&key(stored), &value(stored, 0)) {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{error}");
+    assert!(stored > 4000, "{stored}");
+    for n in 0..stored {
+        assert!(ks.contains(&key(n)).unwrap(), "{n} of {stored}");
+    }
+}
+
+#[test]
+fn keyspaces_come_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("many.hrow");
+    let db = options(1 << 20).create(&path).unwrap();
+    for round in 0..2 {
+        for n in 0..500 {
+            let ks = db.create_keyspace(&format!("space {n}")).unwrap();
+            ks.put(b"round", &[round]).unwrap();
+        }
+        let error = db.create_keyspace("space 7").unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(db.keyspaces().unwrap().len(), 500);
+        let stale = db.keyspace("space 3").unwrap();
+        for n in 0..500 {
+            assert!(db.drop_keyspace(&format!("space {n}")).unwrap());
+        }
+        assert!(!db.drop_keyspace("space 3").unwrap());
+        assert_eq!(*stale.get(b"round").unwrap_err().kind(), ErrorKind::KeyspaceDropped);
+        assert_eq!(*stale.put(b"a", b"b").unwrap_err().kind(), ErrorKind::KeyspaceDropped);
+        let report = db.verify(|_| {}).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.findings);
+        assert!(report.pages < 40, "dropped keyspaces leak pages: {}", report.pages);
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn a_second_open_is_refused_and_names_the_holder() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("locked.hrow");
+    let db = options(1 << 20).create(&path).unwrap();
+    let error = options(1 << 20).open(&path).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid: Some(std::process::id()) });
+    let other = db.clone();
+    db.close().unwrap();
+    assert_eq!(*other.keyspaces().unwrap_err().kind(), ErrorKind::Closed);
+    options(1 << 20).open(&path).unwrap().close().unwrap();
+}
+
+#[test]
+fn dropping_without_close_and_without_a_log_goes_back_to_the_last_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dropped.hrow");
+    {
+        let db = options(1 << 20).log(false).create(&path).unwrap();
+        let ks = db.keyspace("k").unwrap();
+        ks.put(b"before", b"1").unwrap();
+        db.checkpoint().unwrap();
+        ks.put(b"after", b"2").unwrap();
+    }
+    let db = options(1 << 20).open_read_only(&path).unwrap();
+    let ks = db.keyspace("k").unwrap();
+    assert!(ks.contains(b"before").unwrap());
+    assert!(!ks.contains(b"after").unwrap());
+    assert_eq!(*ks.put(b"x", b"y").unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(*db.checkpoint().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert!(db.verify(|_| {}).unwrap().is_clean());
+}
+
+#[test]
+fn handles_can_be_shared() {
+    fn shared<T: Send + Sync + 'static>() {}
+    fn sent<T: Send + 'static>() {}
+    shared::<Database>();
+    shared::<hedgerow::Keyspace>();
+    shared::<hedgerow::Options>();
+    shared::<hedgerow::Error>();
+    sent::<hedgerow::Cursor>();
+    sent::<hedgerow::Range>();
+}
+
+#[test]
+fn a_bulk_load_that_a_crash_cut_short_leaves_no_pages_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bulk.hrow");
+    let records: Vec<_> = (0..5_000u32).map(|n| (n.to_be_bytes(), [7; 50])).collect();
+    {
+        // Without a log, which the copy of the one file would lack.
+        let db = options(1 << 20).log(false).create(&path).unwrap();
+        let done = db.keyspace("done").unwrap();
+        assert_eq!(done.bulk_load(records.iter().copied(), 90).unwrap(), 5_000);
+        let cut = db.keyspace("cut").unwrap();
+        // The checkpoint falls into the middle of the load, and the crash behind it.
+        let feed = records.iter().enumerate().map(|(n, record)| {
+            if n == 4_000 {
+                db.checkpoint().unwrap();
+                std::fs::copy(&path, dir.path().join("crashed.hrow")).unwrap();
+            }
+            (record.0, record.1)
+        });
+        cut.bulk_load(feed, 100).unwrap();
+        assert_eq!(cut.count().unwrap(), 5_000);
+    }
+    let db = options(1 << 20).open(dir.path().join("crashed.hrow")).unwrap();
+    assert_eq!(db.keyspace("done").unwrap().count().unwrap(), 5_000);
+    let cut = db.keyspace("cut").unwrap();
+    assert_eq!(cut.count().unwrap(), 0);
+    let report = db.verify(|_| {}).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+}
+
+#[test]
+fn an_empty_file_may_become_a_store_but_only_where_creating_is_allowed() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert_eq!(*options(1 << 20).open(file.path()).unwrap_err().kind(), ErrorKind::NotAStore);
+    let error = options(1 << 20).create(file.path()).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::AlreadyExists);
+    let db = options(1 << 20).open_or_create(file.path()).unwrap();
+    db.keyspace("k").unwrap().put(b"a", b"b").unwrap();
+    db.close().unwrap();
+    let db = options(1 << 20).open(file.path()).unwrap();
+    assert!(db.keyspace("k").unwrap().contains(b"a").unwrap());
+}
+
+#[test]
+fn a_bulk_load_whose_records_fail_to_come_leaves_the_keyspace_as_it_was() {
+    #[derive(Debug)]
+    enum Failure {
+        Records,
+        Store(hedgerow::Error),
+    }
+    impl From<hedgerow::Error> for Failure {
+        fn from(error: hedgerow::Error) -> Failure {
+            Failure::Store(error)
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let db = options(1 << 20).create(dir.path().join("failing.hrow")).unwrap();
+    let ks = db.keyspace("ks").unwrap();
+    db.checkpoint().unwrap();
+    let numbers = |most: u32| (0..most).map(|n| Ok((n.to_be_bytes(), [7; 100])));
+    let loaded = ks.try_bulk_load(numbers(5_000).chain([Err(Failure::Records)]), 90);
+    assert!(matches!(loaded, Err(Failure::Records)));
+    assert_eq!(ks.count().unwrap(), 0);
+    let loaded = ks.try_bulk_load(numbers(5_000).chain(numbers(1)), 90);
+    let sorted = matches!(&loaded, Err(Failure::Store(e)) if *e.kind() == ErrorKind::NotSorted);
+    assert!(sorted, "{loaded:?}");
+    assert_eq!(ks.try_bulk_load::<_, _, Failure>(numbers(5_000), 90).unwrap(), 5_000);
+    assert_eq!(ks.count().unwrap(), 5_000);
+    assert_eq!(db.verify(|_| ()).unwrap().findings, []);
+    db.close().unwrap();
+}

@@ -1,0 +1,209 @@
+//! Real threads on a store: what they were told has an order.
+//!
+//! Two to four clients meet on a few keys of the same leaves, while records that come and go beside them split and merge
+//! these leaves, readers convert them, and, on the simulated disk with pages of 512 bytes and the smallest pool, they are
+//! evicted, written by checkpoints and read again. Everything is recorded with the moments between which it ran, and
+//! `testing::linear` looks for an order of it, key by key. Each round begins with what the round before has left, which
+//! is read by one scan of everything when all have ended, and so is a part of that round's history.
+//!
+//! Two thousand histories of a hundred operations; `HEDGEROW_EFFORT` times as many. `HEDGEROW_SEED` repeats a run's
+//! choices (not its interleaving).
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
+
+use crate::common::{Dice, assert_sound, effort, open, seed};
+use hedgerow::storage::SimDisk;
+use hedgerow::store::OpenHow;
+use hedgerow::testing::count;
+use hedgerow::testing::linear::{Clock, History, Tally};
+use hedgerow::testing::recorded::{Client, Field, Records};
+use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options, smallest_memory_limit_bytes};
+use std::collections::BTreeMap;
+use std::sync::Barrier;
+use std::thread;
+
+const PAGE_BYTES: usize = 512;
+/// Half of them are there in the beginning: three times as many pages as the smallest pool has frames.
+const KEYS: u64 = 1_600;
+/// Keys of a round that everybody is at: so many histories.
+const HOT: u64 = 4;
+/// Operations of each of them in a round, about.
+const OPERATIONS: u64 = 100;
+/// Steps of all clients for this: somewhat more than half of a client's steps are at a hot key.
+const STEPS: u64 = HOT * OPERATIONS * 100 / 64;
+/// How far records come and go on both sides of the hot keys.
+const NEAR: u64 = 16;
+/// Histories of each of the two tests.
+const HISTORIES: u64 = 1_000;
+
+/// A store in the making, and what is in it.
+struct World {
+    what: String,
+    db: Database,
+    keyspace: Keyspace,
+    records: Records,
+    /// Tokens by number.
+    contents: BTreeMap<u64, u64>,
+    /// Steps that any client has done at most.
+    steps: u64,
+}
+
+impl World {
+    /// Fills a new store: every second key.
+    fn new(db: Database, records: Records, what: String) -> World {
+        let keyspace = db.keyspace("k").unwrap();
+        let contents: BTreeMap<u64, u64> =
+            (0..KEYS).step_by(2).map(|number| (number, Records::first_token(number))).collect();
+        let pairs = contents
+            .iter()
+            .map(|(number, token)| (records.key(*number), records.value(*number, *token)));
+        keyspace.bulk_load(pairs, 90).unwrap();
+        World { what, db, keyspace, records, contents, steps: 0 }
+    }
+
+    fn client(&self, thread: u32, clock: &Clock, seed: u64) -> Client {
+        Client::new(&self.db, &self.keyspace, self.records, thread, clock, seed).after(self.steps)
+    }
+
+    /// Lets some clients run on a few keys, and checks what they were told.
+    fn round(&mut self, dice: &mut Dice) -> Tally {
+        let clock = Clock::default();
+        let threads = 2 + dice.below(3);
+        let steps = STEPS / threads;
+        let hot = NEAR + dice.below(KEYS - 3 * NEAR);
+        let field = Field { keys: KEYS, near: (hot - NEAR, hot + HOT + NEAR), hot: (hot, HOT) };
+        let checkpoint_at = dice.below(4 * steps);
+        let begin = Barrier::new(threads as usize);
+        let seeds: Vec<u64> = (0..threads).map(|_| dice.roll()).collect();
+        let mut history = History::default();
+        thread::scope(|scope| {
+            let (begin, field, db) = (&begin, &field, &self.db);
+            let clients: Vec<_> = (0..threads)
+                .zip(seeds)
+                .map(|(number, seed)| {
+                    let mut client = self.client(number as u32, &clock, seed);
+                    scope.spawn(move || {
+                        begin.wait();
+                        for step in 0..steps {
+                            client.step(field);
+                            // With more threads than processors: so that it is not always the end of a slice of time
+                            // that lets another one run.
+                            if (step + number).is_multiple_of(8) {
+                                thread::yield_now();
+                            }
+                            if number == 0 && step == checkpoint_at {
+                                db.checkpoint().unwrap();
+                            }
+                        }
+                        client.into_history()
+                    })
+                })
+                .collect();
+            for client in clients {
+                history.extend(client.join().unwrap());
+            }
+        });
+        let mut reader = self.client(threads as u32, &clock, 0);
+        reader.scan_all(&field);
+        history.extend(reader.into_history());
+        let checked = history.check(&self.contents);
+        let tally = checked.unwrap_or_else(|violation| panic!("{}: {violation}", self.what));
+        let last = history.scans.last().expect("the reader's");
+        self.contents = last.found.iter().copied().collect();
+        self.steps += steps;
+        tally
+    }
+
+    /// Runs so many rounds. Tells how many operations there were, and how many of them overlapped.
+    fn run(&mut self, rounds: u64, dice: &mut Dice) -> (u64, u64) {
+        let tallies: Vec<_> = (0..rounds).map(|_| self.round(dice)).collect();
+        assert_sound(&self.db, &self.what);
+        let operations: u64 = tallies.iter().map(|tally| tally.operations).sum();
+        let overlaps: u64 = tallies.iter().map(|tally| tally.overlaps).sum();
+        println!("{}: {operations} operations, {overlaps} overlaps", self.what);
+        println!("    {:?}", self.db.stats().unwrap().adaptation);
+        (operations, overlaps)
+    }
+}
+
+/// All policies, with records that let their layouts come about.
+fn policies(dice: &mut Dice) -> Vec<(LeafPolicy, Records)> {
+    let mut policies = Vec::new();
+    for layout in LeafLayout::ALL {
+        let dense = matches!(layout, LeafLayout::SemiDense | LeafLayout::FullyDense);
+        let one_size = layout == LeafLayout::FullyDense;
+        policies.push((LeafPolicy::Fixed(layout), Records { dense, one_size }));
+    }
+    for dense in [false, true] {
+        let one_size = dense && dice.below(2) == 0;
+        policies.push((LeafPolicy::Adaptive, Records { dense, one_size }));
+    }
+    policies
+}
+
+/// Runs each policy in a store of its own, and prints what came of it.
+fn run_all(mut world: impl FnMut(LeafPolicy, Records, &mut Dice) -> (u64, u64), dice: &mut Dice) {
+    let (mut operations, mut overlaps) = (0, 0);
+    for (leaves, records) in policies(dice) {
+        let (more_operations, more_overlaps) = world(leaves, records, dice);
+        operations += more_operations;
+        overlaps += more_overlaps;
+    }
+    let histories = rounds() * HOT * 6;
+    println!("they have an order: {operations} operations, {overlaps} overlaps");
+    count(histories, "histories");
+    assert!(overlaps > 0, "the threads ran one after the other");
+}
+
+/// Rounds with each of the six policies.
+fn rounds() -> u64 {
+    (effort() * HISTORIES).div_ceil(HOT * 6)
+}
+
+#[test]
+fn answers_of_a_store_in_memory_have_an_order() {
+    let mut dice = Dice(seed(hedgerow_sync::primitive::random::seed()));
+    let world = |leaves: LeafPolicy, records: Records, dice: &mut Dice| {
+        let options =
+            Options::new().page_bytes(PAGE_BYTES).memory_limit_bytes(4 << 20).leaves(leaves);
+        let what = format!("in memory, {leaves:?}, {records:?}");
+        World::new(options.in_memory().unwrap(), records, what).run(rounds(), dice)
+    };
+    run_all(world, &mut dice);
+}
+
+#[test]
+fn answers_beside_evictions_and_checkpoints_have_an_order() {
+    let mut dice = Dice(seed(hedgerow_sync::primitive::random::seed()));
+    let world = |leaves: LeafPolicy, records: Records, dice: &mut Dice| {
+        let log = dice.below(2) == 0;
+        let options = Options::new()
+            .page_bytes(PAGE_BYTES)
+            .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
+            .checkpoint_bytes(32 << 10)
+            .leaves(leaves)
+            .log(log);
+        let disk = SimDisk::new(dice.roll());
+        let what = format!("on a disk, log {log}, {leaves:?}, {records:?}");
+        let db = open(&options, &disk, OpenHow::New).unwrap();
+        let mut world = World::new(db, records, what);
+        let counts = world.run(rounds(), dice);
+        let World { what, db, keyspace, contents, .. } = world;
+        let stats = db.stats().unwrap();
+        assert!(stats.pool.evictions > 0 && stats.pool.pages_written > 0, "{what}: {stats:?}");
+        drop(keyspace);
+        db.close().unwrap();
+        // What the last scan has found is what is there.
+        let db = open(&options, &disk, OpenHow::Existing).unwrap();
+        assert_sound(&db, &what);
+        let mut found = BTreeMap::new();
+        for record in db.keyspace("k").unwrap().iter() {
+            let (key, value) = record.unwrap();
+            let number = records.number(&key);
+            found.insert(number, records.token(number, &value));
+        }
+        assert_eq!(found, contents, "{what}");
+        db.close().unwrap();
+        counts
+    };
+    run_all(world, &mut dice);
+}

@@ -1,0 +1,91 @@
+//! What a verification looks at stays in the file as it is, whatever is written meanwhile.
+//!
+//! A pinned checkpoint is looked at in steps, and between them the caller itself changes everything and takes
+//! checkpoints: nothing depends on how threads are scheduled, and who keeps writers out meanwhile never returns.
+
+use crate::common::{Dice, Model, Step, assert_sound, change, contents, open, seed, tiny};
+use hedgerow::Database;
+use hedgerow::storage::SimDisk;
+use hedgerow::store::OpenHow;
+
+const RECORDS: u64 = 6_000;
+
+/// A store of many more pages than a verification looks at in one step.
+fn filled(dice: &mut Dice) -> (SimDisk, Database, Model) {
+    let disk = SimDisk::new(1);
+    let db = open(&tiny(), &disk, OpenHow::New).unwrap();
+    let mut model = Model::new();
+    let puts = Step::Puts { keyspace: "wrens", count: RECORDS, below: RECORDS, value_bytes: 70 };
+    change(&db, &mut model, &puts, dice).unwrap();
+    db.checkpoint().unwrap();
+    (disk, db, model)
+}
+
+/// Changes most pages, and takes two checkpoints: what only the one before them needs could be written again.
+fn rewrite(db: &Database, model: &mut Model, dice: &mut Dice) {
+    let keyspace = "wrens";
+    for count in [RECORDS / 3, 50] {
+        let puts = Step::Puts { keyspace, count, below: RECORDS, value_bytes: 70 };
+        change(db, model, &puts, dice).unwrap();
+        change(db, model, &Step::Removes { keyspace, below: RECORDS, every: 17 }, dice).unwrap();
+        db.checkpoint().unwrap();
+    }
+}
+
+#[test]
+fn a_verification_sees_one_checkpoint_whatever_is_written_meanwhile() {
+    let mut dice = Dice(seed(71));
+    let (_disk, db, mut model) = filled(&mut dice);
+    let quiet = db.space_report().unwrap();
+    let (mut steps, mut pinned_bytes) = (0, 0);
+    let report = db.verify(|_| {
+        steps += 1;
+        rewrite(&db, &mut model, &mut dice);
+        pinned_bytes = pinned_bytes.max(db.space_report().unwrap().quarantined_bytes);
+    });
+    let report = report.unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    assert!(steps >= 2, "only {steps} steps");
+    assert!(pinned_bytes > quiet.used_bytes / 2, "{pinned_bytes} of {} bytes", quiet.used_bytes);
+    // What was held back is free as soon as nobody needs it.
+    assert_eq!(db.space_report().unwrap().quarantined_bytes, 0);
+    assert_eq!(contents(&db).unwrap(), model);
+    assert_sound(&db, "afterwards");
+}
+
+#[test]
+fn verifications_within_each_other_pin_several_checkpoints() {
+    let mut dice = Dice(seed(72));
+    let (disk, db, mut model) = filled(&mut dice);
+    let mut nested = 0;
+    let outer = db.verify(|_| {
+        rewrite(&db, &mut model, &mut dice);
+        if nested < 2 {
+            nested += 1;
+            let inner = db.verify(|_| rewrite(&db, &mut model, &mut dice)).unwrap();
+            assert!(inner.is_clean(), "{:#?}", inner.findings);
+        }
+    });
+    let outer = outer.unwrap();
+    assert!(outer.is_clean(), "{:#?}", outer.findings);
+    assert_eq!(nested, 2);
+    db.checkpoint().unwrap();
+    assert_eq!(db.space_report().unwrap().quarantined_bytes, 0);
+    db.close().unwrap();
+    let db = open(&tiny(), &disk, OpenHow::ReadOnly).unwrap();
+    assert_eq!(contents(&db).unwrap(), model);
+    assert_sound(&db, "opened again");
+}
+
+#[test]
+fn closing_ends_a_verification() {
+    let mut dice = Dice(seed(73));
+    let (_disk, db, _) = filled(&mut dice);
+    let mut other = Some(db.clone());
+    let ended = db.verify(|_| {
+        if let Some(other) = other.take() {
+            other.close().unwrap();
+        }
+    });
+    assert_eq!(*ended.unwrap_err().kind(), hedgerow::ErrorKind::Closed);
+}

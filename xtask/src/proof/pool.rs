@@ -1,0 +1,272 @@
+//! Runs the suites of a row, several at a time, again and again, until enough was counted.
+//!
+//! A [`Job`] is a process that can be started with a seed. Threads take jobs in turn: each once, then those that add to a
+//! goal that is not reached yet, each time with a new seed. Nobody begins anything after a failure, when all goals are
+//! reached, or when the time is up; a process that goes on then is killed. Invariants: a job counts only if its process has
+//! ended well and has said what it counted; what failed is named with the command that does it again. All state is behind
+//! one lock, which nobody holds while a process runs.
+
+use super::counts::{Counts, Goal};
+use crate::process::{self, Ended};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The last lines of what a process has said, if it failed.
+const SHOWN_LINES: usize = 60;
+
+/// A process that proves something.
+pub struct Job {
+    /// What it is called.
+    pub name: String,
+    /// The process with a seed, and with the time after which it is killed.
+    pub command: Box<dyn Fn(u64, Duration) -> Command + Send + Sync>,
+    /// What it has counted, by what it has said.
+    pub counted: fn(&str) -> Result<Counts, String>,
+    /// Whether another seed makes it do something else; if not, it is run once.
+    pub is_repeated: bool,
+}
+
+/// How, and how long.
+pub struct Terms<'a> {
+    /// How many processes at a time.
+    pub workers: usize,
+    /// The seed of all that is done in a round, from 0.
+    pub seed_of: &'a (dyn Fn(u64) -> u64 + Sync),
+    /// Nothing goes on after it.
+    pub deadline: Instant,
+    /// Nor does any process for longer.
+    pub longest: Duration,
+    /// Where processes write what they say.
+    pub place: &'a Path,
+}
+
+/// What came of it.
+#[derive(Default, Debug)]
+pub struct Done {
+    /// What was counted.
+    pub counts: Counts,
+    /// Processes that were run to their end.
+    pub runs: u64,
+    /// What failed, in words.
+    pub failures: Vec<String>,
+    /// The time was up before all was done.
+    pub is_late: bool,
+}
+
+struct State {
+    done: Done,
+    /// The next turn, of which each job has one in a round.
+    turn: usize,
+    /// What each job has counted when it last ended.
+    gave: Vec<Option<Counts>>,
+}
+
+impl State {
+    /// Which job to run next, in which round; `None` if nothing is to be begun any more.
+    fn take(&mut self, jobs: &[Job], goals: &[Goal], is_time_up: bool) -> Option<(usize, u64)> {
+        if !self.done.failures.is_empty() || self.done.is_late {
+            return None;
+        }
+        let first_round = self.turn < jobs.len();
+        let wanted: Vec<&Goal> =
+            goals.iter().filter(|goal| !goal.is_reached(&self.done.counts)).collect();
+        if !first_round && wanted.is_empty() {
+            return None;
+        }
+        // As many turns as there are jobs meet each of them.
+        for turn in self.turn..self.turn + jobs.len() {
+            let at = turn % jobs.len();
+            let gave = self.gave[at].as_ref();
+            let helps = gave.is_none_or(|gave| wanted.iter().any(|goal| goal.done(gave) > 0));
+            if turn < jobs.len() || (jobs[at].is_repeated && helps) {
+                if is_time_up {
+                    self.done.is_late = true;
+                    return None;
+                }
+                self.turn = turn + 1;
+                return Some((at, (turn / jobs.len()) as u64));
+            }
+        }
+        None
+    }
+
+    fn put(&mut self, at: usize, outcome: Outcome) {
+        match outcome {
+            Outcome::Counted(counts) => {
+                self.done.runs += 1;
+                self.done.counts.add_all(&counts);
+                self.gave[at] = Some(counts);
+            }
+            Outcome::Late => self.done.is_late = true,
+            Outcome::Failed(words) => self.done.failures.push(words),
+        }
+    }
+}
+
+/// How a process ended.
+#[derive(Debug)]
+enum Outcome {
+    Counted(Counts),
+    /// It was killed, because the time for everything was up.
+    Late,
+    Failed(String),
+}
+
+/// Runs all jobs, and some again, until all goals are reached.
+pub fn run(jobs: &[Job], goals: &[Goal], terms: &Terms<'_>) -> Done {
+    let gave = jobs.iter().map(|_| None).collect();
+    let state = Mutex::new(State { done: Done::default(), turn: 0, gave });
+    std::thread::scope(|scope| {
+        for worker in 0..terms.workers.max(1) {
+            let state = &state;
+            scope.spawn(move || {
+                loop {
+                    let is_time_up = Instant::now() >= terms.deadline;
+                    let taken = lock(state).take(jobs, goals, is_time_up);
+                    let Some((at, round)) = taken else { break };
+                    let outcome = run_one(&jobs[at], round, worker, terms);
+                    lock(state).put(at, outcome);
+                }
+            });
+        }
+    });
+    state.into_inner().unwrap_or_else(PoisonError::into_inner).done
+}
+
+/// A thread that panicked has left sums that are whole: they are changed by nothing that can panic.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run_one(job: &Job, round: u64, worker: usize, terms: &Terms<'_>) -> Outcome {
+    let left = terms.deadline.saturating_duration_since(Instant::now());
+    let limit = left.min(terms.longest);
+    let mut command = (job.command)((terms.seed_of)(round), limit);
+    let log = terms.place.join(format!("{worker}.said"));
+    let started = Instant::now();
+    let ended = process::run(&mut command, &log, limit);
+    let how = match &ended {
+        Err(words) => words.clone(),
+        Ok(Ended { status: None, .. }) if left <= terms.longest => return Outcome::Late,
+        Ok(Ended { status: None, .. }) => {
+            format!("it has not ended within {} s", started.elapsed().as_secs())
+        }
+        Ok(Ended { status: Some(status), said }) => match (status.success(), (job.counted)(said)) {
+            (true, Ok(counts)) => {
+                println!(
+                    "  {} ({:.1} s): {}",
+                    job.name,
+                    started.elapsed().as_secs_f64(),
+                    list(&counts)
+                );
+                return Outcome::Counted(counts);
+            }
+            (true, Err(words)) => words,
+            (false, _) => status.to_string(),
+        },
+    };
+    let said = ended.map(|ended| last_lines(&ended.said)).unwrap_or_default();
+    Outcome::Failed(format!("{}: {how}\n{said}again: {}", job.name, process::show(&command)))
+}
+
+/// Counts as a line has them.
+pub fn list(counts: &Counts) -> String {
+    let parts: Vec<String> =
+        counts.iter().map(|(what, number)| format!("{number} {what}")).collect();
+    parts.join(", ")
+}
+
+fn last_lines(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    let first = lines.len().saturating_sub(SHOWN_LINES);
+    lines[first..].iter().map(|line| format!("    {line}\n")).collect()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::super::counts::of_lines;
+    use super::*;
+    use std::path::PathBuf;
+
+    fn shell(name: &str, script: &'static str, is_repeated: bool) -> Job {
+        let command = move |seed: u64, _: Duration| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).env("HEDGEROW_SEED", seed.to_string());
+            command
+        };
+        Job { name: name.into(), command: Box::new(command), counted: of_lines, is_repeated }
+    }
+
+    fn goal(of: &'static [&'static str], asked: u64) -> Goal {
+        Goal { name: of[0], of, asked }
+    }
+
+    /// Runs jobs in a directory of their own, for at most so long.
+    fn run_for(name: &str, jobs: &[Job], goals: &[Goal], limit: Duration) -> Done {
+        let place: PathBuf =
+            std::env::temp_dir().join(format!("xtask-pool-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        let deadline = Instant::now() + limit;
+        let longest = Duration::from_secs(60);
+        let seed_of = |round: u64| 10 + round;
+        let terms = Terms { workers: 2, seed_of: &seed_of, deadline, longest, place: &place };
+        let done = run(jobs, goals, &terms);
+        std::fs::remove_dir_all(&place).unwrap();
+        done
+    }
+
+    const LONG: Duration = Duration::from_secs(120);
+
+    #[test]
+    fn jobs_are_done_again_with_new_seeds_until_there_is_enough() {
+        let jobs = [
+            shell("birds", "echo counted: 10 birds; echo counted: $HEDGEROW_SEED seeds", true),
+            shell("eggs", "echo counted: 3 eggs", true),
+            shell("nests", "echo counted: 1 nests", false),
+        ];
+        let goals = [goal(&["birds"], 45), goal(&["eggs"], 3), goal(&["nests"], 1)];
+        let done = run_for("again", &jobs, &goals, LONG);
+        assert!(done.failures.is_empty() && !done.is_late, "{done:?}");
+        assert!((50..=60).contains(&done.counts.sum(&["birds"])), "{done:?}");
+        // Rounds 0 to 4 at least, each with a seed of its own.
+        assert!(done.counts.sum(&["seeds"]) >= 10 + 11 + 12 + 13 + 14, "{done:?}");
+        assert_eq!(done.counts.sum(&["nests"]), 1, "{done:?}");
+    }
+
+    #[test]
+    fn what_nobody_counts_ends_when_nobody_can_add_to_it() {
+        let jobs = [shell("nests", "echo counted: 1 nests", false)];
+        let done = run_for("never", &jobs, &[goal(&["nests"], 2)], LONG);
+        assert!(done.failures.is_empty() && !done.is_late, "{done:?}");
+        assert_eq!((done.runs, done.counts.sum(&["nests"])), (1, 1));
+        let jobs = [shell("birds", "echo counted: 1 birds", true)];
+        let done = run_for("others", &jobs, &[goal(&["nests"], 2)], LONG);
+        assert_eq!(done.counts.sum(&["nests"]), 0, "{done:?}");
+    }
+
+    #[test]
+    fn failures_are_named_with_the_command_that_does_it_again() {
+        for (name, script, words) in [
+            ("fails", "echo counted: 5 birds; echo wrong; exit 7", "exit status: 7"),
+            ("silent", "echo nothing", "it has counted nothing"),
+        ] {
+            let done = run_for(name, &[shell(name, script, true)], &[goal(&["birds"], 100)], LONG);
+            assert_eq!(done.counts, Counts::default(), "{name}");
+            // Others may have begun before the first was known.
+            assert!(!done.failures.is_empty(), "{done:?}");
+            assert!(done.failures.iter().all(|failure| failure.contains(words)), "{done:?}");
+            let first = "again: HEDGEROW_SEED=10 sh -c ";
+            assert!(done.failures.iter().any(|failure| failure.contains(first)), "{done:?}");
+        }
+    }
+
+    #[test]
+    fn what_goes_on_when_the_time_is_up_is_killed_and_counts_nothing() {
+        let jobs = [shell("slow", "echo counted: 5 birds; exec sleep 60", true)];
+        let done = run_for("late", &jobs, &[goal(&["birds"], 1)], Duration::from_millis(300));
+        assert!(done.is_late && done.failures.is_empty(), "{done:?}");
+        assert!(done.counts.is_nothing());
+    }
+}
