@@ -75,6 +75,8 @@ type Act = Box<dyn FnOnce(&BufferPool) + Send>;
 
 /// Runs the threads to their ends, and checks what they leave.
 fn run(threads: Vec<Act>, pool: &Arc<BufferPool>) {
+    // A reader between two looks is to meet all that the others do.
+    hedgerow_sync::primitive::linger::let_threads_linger();
     let running: Vec<_> = threads
         .into_iter()
         .map(|act| {
