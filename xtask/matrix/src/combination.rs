@@ -280,11 +280,7 @@ fn sound(db: &Database, path: &Path) -> Result<(), String> {
         return Err(format!("verify: {finding}"));
     }
     let space = db.space_report().map_err(said("account"))?;
-    let sum = space.header_bytes
-        + space.used_bytes
-        + space.free_bytes
-        + space.quarantined_bytes
-        + space.out_bytes;
+    let sum = space.accounted_bytes();
     let len = fs::metadata(path).map_err(|e| e.to_string())?.len();
     if sum != len || space.file_bytes != len {
         return Err(format!("space adds up to {sum} bytes, the file has {len}: {space:?}"));

@@ -140,9 +140,12 @@ pub fn prove(root: &Path, share: (usize, usize)) -> Result<Tally, String> {
 
 /// Runs the task; 0 if each bug was noticed by each of its tests, 1 if not, 2 for wrong arguments.
 pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
-    let Some(arguments) = parse(arguments) else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
+    let arguments = match parse(arguments) {
+        Ok(arguments) => arguments,
+        Err(words) => {
+            eprintln!("seeded-bugs: {words}\n{USAGE}");
+            return ExitCode::from(2);
+        }
     };
     let wanted = arguments.chosen();
     if arguments.list {
@@ -166,33 +169,42 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     }
 }
 
-fn parse(arguments: &[String]) -> Option<Arguments> {
+/// Errors: what is wrong with them.
+fn parse(arguments: &[String]) -> Result<Arguments, String> {
     let mut parsed = Arguments::default();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
+        let mut value = || rest.next().ok_or_else(|| format!("{argument} needs a value"));
         match argument.as_str() {
             "--list" => parsed.list = true,
             "--only" => {
-                let ids: BTreeSet<String> = rest.next()?.split(',').map(str::to_owned).collect();
-                if ids.iter().any(|id| everything().all(|bug| bug.id != id)) {
-                    return None;
+                let ids: BTreeSet<String> = value()?.split(',').map(str::to_owned).collect();
+                if let Some(id) = ids.iter().find(|id| everything().all(|bug| bug.id != **id)) {
+                    return Err(format!("no bug `{id}`"));
                 }
                 parsed.only = Some(ids);
             }
             "--share" => {
-                let (which, of) = rest.next()?.split_once('/')?;
-                let (which, of): (usize, usize) = (which.parse().ok()?, of.parse().ok()?);
-                if which == 0 || which > of {
-                    return None;
-                }
-                parsed.share = (which - 1, of);
+                let text = value()?;
+                parsed.share = share_of(text).ok_or_else(|| format!("no share `{text}`"))?;
             }
-            "--seconds" => parsed.limit = Duration::from_secs(rest.next()?.parse().ok()?),
-            "--out" => parsed.out = Some(rest.next()?.into()),
-            _ => return None,
+            "--seconds" => {
+                let text = value()?;
+                let seconds = text.parse().map_err(|_| format!("no number `{text}`"))?;
+                parsed.limit = Duration::from_secs(seconds);
+            }
+            "--out" => parsed.out = Some(value()?.into()),
+            _ => return Err(format!("no option `{argument}`")),
         }
     }
-    Some(parsed)
+    Ok(parsed)
+}
+
+/// What `K/N` stands for: a number from 0, and of how many.
+fn share_of(text: &str) -> Option<(usize, usize)> {
+    let (which, of) = text.split_once('/')?;
+    let (which, of): (usize, usize) = (which.parse().ok()?, of.parse().ok()?);
+    (1..=of).contains(&which).then(|| (which - 1, of))
 }
 
 fn list(wanted: &[&Bug]) {
@@ -401,8 +413,7 @@ mod tests {
         let parsed = parse("--only B01,P31 --seconds 7 --out f").unwrap();
         assert_eq!(parsed.chosen().len(), 2);
         assert_eq!(parsed.limit, Duration::from_secs(7));
-        assert!(parse("--only B46").is_none() && parse("--seconds").is_none());
-        assert!(parse("").is_some_and(|parsed| parsed.only.is_none() && !parsed.list));
+        assert!(parse("").is_ok_and(|parsed| parsed.only.is_none() && !parsed.list));
         let all: Vec<_> = parse("").unwrap().chosen().iter().map(|bug| bug.id).collect();
         let mut shares = BTreeSet::new();
         for which in 1..=4 {
@@ -411,6 +422,15 @@ mod tests {
             shares.extend(share.iter().map(|bug| bug.id));
         }
         assert_eq!(shares.len(), all.len());
-        assert!(parse("--share 0/4").is_none() && parse("--share 5/4").is_none());
+        for (line, words) in [
+            ("--only B46,B01", "no bug `B46`"),
+            ("--seconds", "--seconds needs a value"),
+            ("--seconds few", "no number `few`"),
+            ("--share 0/4", "no share `0/4`"),
+            ("--share 5/4", "no share `5/4`"),
+            ("--moons", "no option `--moons`"),
+        ] {
+            assert_eq!(parse(line).map(drop), Err(words.to_owned()), "{line}");
+        }
     }
 }

@@ -16,12 +16,15 @@ use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
 use std::time::Duration;
 
-/// Waits of [`WAIT_MS`] each before an operation gives up on getting a frame: ten seconds.
+/// Waits of [`WAIT_MS`] each before an operation gives up on getting a frame: ten seconds, if nobody wakes it.
 pub const FRAME_WAITS: usize = 1000;
 const WAIT_MS: u64 = 10;
+/// Who is woken in vain has waited for less, and goes on until it is as long.
+const FRAME_PATIENCE: Duration = Duration::from_secs(10);
 /// Waits before it gives up if the background thread cannot write: for frames that others have in use.
 const FAILED_WAITS: usize = 100;
 /// Frames that a foreground thread looks at before it waits for the background.
@@ -65,12 +68,35 @@ impl EvictorState {
 
     /// Tells whoever waits for a frame that there is one.
     pub(super) fn frames_freed(&self) {
-        // Nobody waits as long as the background keeps up, so a look at the flag is enough: a thread
-        // that begins to wait sets it before it looks at the free list for the last time, and its wait
-        // is bounded by `WAIT_MS` in any case.
+        // Nobody waits as long as the background keeps up, so a look at the flag is enough: whoever begins to wait
+        // sets it, and is told by the background after its next turn if this one misses him.
         if self.wanted.load(Relaxed) {
             self.freed.notify_one();
         }
+    }
+}
+
+/// How often to wait, counted from 0, before an operation gives up.
+struct Rounds {
+    next: usize,
+    since: Moment,
+}
+
+impl Rounds {
+    fn begin() -> Rounds {
+        Rounds { next: 0, since: Moment::now() }
+    }
+}
+
+impl Iterator for Rounds {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let round = self.next;
+        self.next += 1;
+        // A model's clock hardly moves.
+        let is_long = || cfg!(any(loom, shuttle)) || self.since.elapsed() >= FRAME_PATIENCE;
+        (round < FRAME_WAITS || !is_long()).then_some(round)
     }
 }
 
@@ -103,7 +129,7 @@ impl BufferPool {
     #[cold]
     fn wait_for_cleaning(&self) -> Result<()> {
         let failures = self.evictor.shared.lock().failures;
-        for round in 0..FRAME_WAITS {
+        for round in Rounds::begin() {
             {
                 let mut shared = self.evictor.shared.lock();
                 if let Some(error) = shared.failed_since(failures) {
@@ -144,7 +170,7 @@ impl BufferPool {
             ));
         }
         let failures = self.evictor.shared.lock().failures;
-        for round in 0..FRAME_WAITS {
+        for round in Rounds::begin() {
             {
                 let mut shared = self.evictor.shared.lock();
                 if let Some(error) = shared.failed_since(failures) {

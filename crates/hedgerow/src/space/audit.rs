@@ -30,6 +30,17 @@ pub struct SpaceReport {
     pub memory_bytes: usize,
 }
 
+impl SpaceReport {
+    /// What all kinds add up to, in bytes: the file's length, or something is wrong.
+    pub fn accounted_bytes(&self) -> u64 {
+        self.header_bytes
+            + self.used_bytes
+            + self.free_bytes
+            + self.quarantined_bytes
+            + self.out_bytes
+    }
+}
+
 impl Zones {
     /// Where every byte is. Reads nothing.
     pub fn report(&self) -> SpaceReport {

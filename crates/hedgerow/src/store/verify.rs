@@ -412,11 +412,7 @@ impl Shared {
             );
             report.add(None, None, what);
         }
-        let sum = space.header_bytes
-            + space.used_bytes
-            + space.free_bytes
-            + space.quarantined_bytes
-            + space.out_bytes;
+        let sum = space.accounted_bytes();
         if sum != space.file_bytes {
             let what = format!("{sum} bytes accounted for in a file of {}", space.file_bytes);
             report.add(None, None, what);

@@ -350,11 +350,7 @@ fn check_sound(db: &Database, is_writable: bool, when: &str) -> Result<(), Strin
         return Err(format!("{when}: {pages} pages have images, and {reached} are reached"));
     }
     let space = told(db.space_report(), when)?;
-    let sum = space.header_bytes
-        + space.used_bytes
-        + space.free_bytes
-        + space.quarantined_bytes
-        + space.out_bytes;
+    let sum = space.accounted_bytes();
     if sum != space.file_bytes {
         return Err(format!("{when}: {sum} bytes accounted for in a file of {}", space.file_bytes));
     }

@@ -65,8 +65,7 @@ impl Store {
         let report = self.db.space_report().unwrap();
         let stats = self.ks.stats().unwrap();
         let pages_bytes = stats.pages() * stats.page_bytes as u64;
-        let sum = report.header_bytes + report.used_bytes + report.free_bytes;
-        assert_eq!(sum + report.quarantined_bytes, report.file_bytes);
+        assert_eq!(report.accounted_bytes(), report.file_bytes);
         println!("file {}, pages {pages_bytes}, {report:?}", report.file_bytes);
         let verified = self.db.verify(|_| {}).unwrap();
         assert!(verified.is_clean(), "{:#?}", verified.findings);

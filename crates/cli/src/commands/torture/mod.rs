@@ -133,8 +133,7 @@ fn unexpected(doing: impl Into<String>) -> impl FnOnce(Error) -> Failure {
 fn verify(db: &Database) -> Result<(), Failure> {
     verify_pages(db)?;
     let space = db.space_report().map_err(unexpected("cannot read the store's space"))?;
-    let known = space.header_bytes + space.used_bytes + space.free_bytes;
-    if known + space.quarantined_bytes + space.out_bytes != space.file_bytes {
+    if space.accounted_bytes() != space.file_bytes {
         return Err(Failure::Found(format!("the file does not add up: {space:?}")));
     }
     Ok(())

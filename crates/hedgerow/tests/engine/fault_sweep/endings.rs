@@ -158,10 +158,6 @@ impl Run {
 /// Asserts that every byte of the file is accounted for.
 fn assert_books(db: &Database, context: &str) {
     let space = db.space_report().unwrap_or_else(|error| panic!("{context}: {error:?}"));
-    let sum = space.header_bytes
-        + space.used_bytes
-        + space.free_bytes
-        + space.quarantined_bytes
-        + space.out_bytes;
+    let sum = space.accounted_bytes();
     assert!(sum == space.file_bytes, "{context}: {space:?}");
 }
