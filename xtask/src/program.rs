@@ -24,3 +24,19 @@ pub fn run(root: &Path, package: &str, arguments: &[String]) -> ExitCode {
         }
     }
 }
+
+/// Runs the package as [`run`] does, beside the programs of another one, which it starts.
+pub fn run_beside(root: &Path, package: &str, other: &str, arguments: &[String]) -> ExitCode {
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--quiet", "--release", "--package", other, "--manifest-path"])
+        .arg(root.join("Cargo.toml"))
+        .status();
+    match status {
+        Ok(status) if status.success() => run(root, package, arguments),
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{package}: cannot start cargo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -45,6 +45,21 @@ fn a_store_that_others_made_is_no_tortured_one() {
     run(&["torture", "look", &store, "7"]).code(1).stderr_has("has no keyspace");
 }
 
+#[test]
+fn a_check_says_what_is_there_and_finds_what_is_missing() {
+    let scratch = Scratch::new("torture-check");
+    let disk = disk(&scratch);
+    let store = format!("{disk}/left.hrow");
+    let check = |acknowledged| {
+        let numbers = ["--there", "0,0,0", "--acknowledged", acknowledged];
+        run(&[&["torture", "check", &store, "7"][..], &numbers].concat())
+    };
+    let json = check("0,0,0").code(0).silent().json();
+    assert_eq!(json["there"], [0, 0, 0].into_iter().collect::<serde_json::Value>(), "{json}");
+    check("0,5,0").code(7).stderr_has("thread 1: its keys hold no first part");
+    check("0,5").code(2).stderr_has("a number for each of 3 threads");
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_the_kills_and_removes_the_store() {

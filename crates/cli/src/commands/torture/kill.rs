@@ -9,18 +9,16 @@
 //! before it began; a verification finds nothing; the file's bytes add up. No child outlives the call that started it,
 //! whatever that ends with. Single-threaded, but for one reader a child.
 
+use super::Place;
 use super::latency::{Latency, Where};
-use super::script::{
-    Change, Clock, KEYSPACE, State, THREADS, change, mix, options, random_seed, read_value,
-};
-use super::{Place, unexpected, verify};
+use super::left::Left;
+use super::script::{Clock, mix, random_seed};
 use crate::args::{Common, Format};
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::{interrupt, progress};
 use clap::Args;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -43,15 +41,6 @@ pub struct KillArgs {
     seed: Option<u64>,
 }
 
-/// Arguments of `torture look`.
-#[derive(Debug, Args)]
-pub struct LookArgs {
-    /// Store file
-    store: PathBuf,
-    /// The seed that was printed
-    seed: u64,
-}
-
 /// Kills, if nothing is said of them.
 const CYCLES: u64 = 200;
 /// How long a writer may open and recover.
@@ -68,14 +57,8 @@ struct Torture<'a> {
 #[derive(Default)]
 struct Known {
     kills: u64,
-    /// The changes of each thread that are there.
-    there: Clock,
-    states: [State; THREADS],
     acknowledged: u64,
-    replayed: u64,
-    /// Records in the store after the last kill.
-    found: u64,
-    slowest_open: Duration,
+    left: Left,
 }
 
 /// Runs all cycles, and reports.
@@ -96,17 +79,17 @@ pub fn run(common: &Common, args: &KillArgs) -> Result<(), Failure> {
     let mut known = Known::default();
     let outcome = torture.run(args, &mut known);
     place.judge(outcome)?;
-    let changes = known.there.iter().sum::<u64>();
+    let changes = known.left.there.iter().sum::<u64>();
     match common.format {
         Format::Human => {
-            out.line(&format!("torture: {} records in the store at the end", known.found))?;
+            out.line(&format!("torture: {} records in the store at the end", known.left.found))?;
             out.line(&format!(
                 "torture: {} kills, {changes} changes, {} of them acknowledged as durable, {} records replayed, \
                  slowest opening {} ms: all is there",
                 known.kills,
                 known.acknowledged,
-                known.replayed,
-                known.slowest_open.as_millis()
+                known.left.replayed,
+                known.left.slowest_open.as_millis()
             ))?;
         }
         Format::Json => out.json(&json!({
@@ -114,9 +97,9 @@ pub fn run(common: &Common, args: &KillArgs) -> Result<(), Failure> {
             "kills": known.kills,
             "changes": changes,
             "acknowledged": known.acknowledged,
-            "replayed": known.replayed,
-            "found": known.found,
-            "slowest_opening_ms": known.slowest_open.as_secs_f64() * 1e3,
+            "replayed": known.left.replayed,
+            "found": known.left.found,
+            "slowest_opening_ms": known.left.slowest_open.as_secs_f64() * 1e3,
             "fsync": latency.as_json(),
         }))?,
     }
@@ -144,7 +127,10 @@ impl Torture<'_> {
             if time.is_some_and(|time| begun.elapsed() >= time) {
                 break;
             }
-            let outcome = self.kill_one(cycle, known).and_then(|told| known.check(self, &told));
+            let outcome = self.kill_one(cycle, known).and_then(|told| {
+                let memory_limit = self.common.memory_limit;
+                known.left.check(&self.path, memory_limit, self.seed, &told)
+            });
             let outcome = outcome.map_err(|failure| match failure {
                 Failure::Found(words) => {
                     Failure::Found(format!("cycle {cycle}, seed {}: {words}", self.seed))
@@ -172,7 +158,7 @@ impl Torture<'_> {
         let failed = |error: std::io::Error| Failure::Io("cannot start a writer".into(), error);
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command.args(["torture", "writer"]).arg(&self.path).arg(self.seed.to_string());
-        command.args(known.there.map(|number| number.to_string()));
+        command.args(known.left.there.map(|number| number.to_string()));
         if let Some(bytes) = self.common.memory_limit {
             command.arg("--memory-limit").arg(bytes.to_string());
         }
@@ -251,123 +237,4 @@ fn ended_by_itself(status: ExitStatus) -> Failure {
         Some(0..=6 | 130) => Failure::Other(words),
         _ => Failure::Found(words),
     }
-}
-
-impl Known {
-    /// Opens what is left, and compares.
-    fn check(&mut self, torture: &Torture<'_>, acknowledged: &Clock) -> Result<(), Failure> {
-        let seed = torture.seed;
-        let started = Instant::now();
-        // A writer that was killed early may have left nothing at all.
-        let db = options(torture.common.memory_limit)
-            .open_or_create(&torture.path)
-            .map_err(unexpected("cannot open what was left"))?;
-        self.slowest_open = self.slowest_open.max(started.elapsed());
-        self.replayed += db.replayed().records;
-        let keyspace = db.keyspace(KEYSPACE).map_err(unexpected("cannot read what was left"))?;
-        let mut found: [State; THREADS] = Default::default();
-        let mut needed = Clock::default();
-        self.found = 0;
-        for record in keyspace.iter() {
-            let (key, value) = record.map_err(unexpected("cannot read all records"))?;
-            let what = || String::from_utf8_lossy(&key).into_owned();
-            let thread = thread_of(&key);
-            let read = read_value(&value).filter(|_| thread < THREADS);
-            let (number, clock) =
-                read.ok_or_else(|| Failure::Found(format!("the value of {} is torn", what())))?;
-            let written = change(seed, thread, number);
-            if !written.keys.iter().any(|written| written[..] == key[..])
-                || written.value_bytes != Some(value.len())
-            {
-                let words = format!("{} has the value of another change: {number}", what());
-                return Err(Failure::Found(words));
-            }
-            for (most, done) in needed.iter_mut().zip(clock) {
-                *most = (*most).max(done);
-            }
-            found[thread].insert(key.to_vec(), number);
-            self.found += 1;
-        }
-        for (thread, found) in found.iter().enumerate() {
-            self.follow(seed, thread, found, acknowledged[thread].max(needed[thread]))?;
-        }
-        // Not closed: the next writer recovers too. It may be a kill as well.
-        verify(&db)
-    }
-
-    /// Goes on with a thread's changes, at least up to `least`, until its keys hold what was found. Where that is
-    /// so at several places, changes between them leave no trace, and it does not matter which is the right one.
-    fn follow(
-        &mut self,
-        seed: u64,
-        thread: usize,
-        found: &State,
-        least: u64,
-    ) -> Result<(), Failure> {
-        let state = &mut self.states[thread];
-        let newest = found.values().copied().max().unwrap_or(0).max(least);
-        let mut there = self.there[thread];
-        while there < newest || state != found {
-            // What comes behind the newest value that is there has been removed again, within a few changes.
-            if there > newest + MOST_BEHIND {
-                return Err(Failure::Found(format!(
-                    "thread {thread}: its keys hold no first part of its changes with the {least}th, which was \
-                     acknowledged as durable, or seen by a change that is there; the newest is {newest}"
-                )));
-            }
-            there += 1;
-            apply(state, change(seed, thread, there), there);
-        }
-        self.there[thread] = there;
-        Ok(())
-    }
-}
-
-/// Changes that are tried behind the newest that has left something.
-const MOST_BEHIND: u64 = 2000;
-
-fn apply(state: &mut State, change: Change, number: u64) {
-    for key in change.keys {
-        match change.value_bytes {
-            Some(_) => state.insert(key, number),
-            None => state.remove(&key),
-        };
-    }
-}
-
-/// The thread whose key this is; too high a number for a key of none.
-fn thread_of(key: &[u8]) -> usize {
-    usize::from(key.first().map_or(u8::MAX, |first| first.wrapping_sub(b'0')))
-}
-
-/// Says which keys of each thread differ from what its changes up to the newest one make of them.
-pub fn look(common: &Common, args: &LookArgs) -> Result<(), Failure> {
-    let seed = args.seed;
-    let options = options(common.memory_limit);
-    let db = options.open_read_only(&args.store).map_err(unexpected("cannot open the store"))?;
-    let mut out = Out::new();
-    out.line(&format!("replayed: {:?}", db.replayed()))?;
-    let keyspace = crate::store::keyspace_named(&db, KEYSPACE, &args.store)?;
-    let mut found: [State; THREADS] = Default::default();
-    for record in keyspace.iter() {
-        let (key, value) = record.map_err(unexpected("cannot read all records"))?;
-        let thread = thread_of(&key).min(THREADS - 1);
-        found[thread].insert(key.to_vec(), read_value(&value).map_or(0, |read| read.0));
-    }
-    for (thread, found) in found.iter().enumerate() {
-        let newest = found.values().copied().max().unwrap_or(0);
-        let mut state = State::new();
-        for number in 1..=newest {
-            apply(&mut state, change(seed, thread, number), number);
-        }
-        let count = found.len();
-        out.line(&format!("thread {thread}: {count} keys, the newest by change {newest}"))?;
-        let keys = state.keys().chain(found.keys()).collect::<BTreeSet<_>>();
-        for key in keys.into_iter().filter(|key| state.get(*key) != found.get(*key)) {
-            let name = String::from_utf8_lossy(key);
-            let (wanted, there) = (state.get(key), found.get(key));
-            out.line(&format!("  {name}: change {wanted:?} is due, and {there:?} is there"))?;
-        }
-    }
-    out.finish()
 }

@@ -12,6 +12,7 @@
 mod full_disk;
 mod kill;
 mod latency;
+mod left;
 mod scenario;
 mod script;
 mod simulate;
@@ -45,10 +46,13 @@ enum How {
     /// Measure how long the disk takes to make something durable, and find out whether it does
     Sync(sync::SyncArgs),
     /// Say what is wrong with a store that `torture kill` has kept
-    Look(kill::LookArgs),
+    Look(left::LookArgs),
     /// What `torture kill` starts in order to kill it
     #[command(hide = true)]
     Writer(writer::WriterArgs),
+    /// Check what a writer has left, once
+    #[command(hide = true)]
+    Check(left::CheckArgs),
 }
 
 /// Runs the one that was asked for.
@@ -58,8 +62,9 @@ pub fn run(common: &Common, args: &TortureArgs) -> Result<(), Failure> {
         How::FullDisk(args) => full_disk::run(common, args),
         How::Simulate(args) => simulate::run(common, args),
         How::Sync(args) => sync::run(common, args),
-        How::Look(args) => kill::look(common, args),
+        How::Look(args) => left::look(common, args),
         How::Writer(args) => writer::run(common, args),
+        How::Check(args) => left::check(common, args),
     }
 }
 

@@ -9,7 +9,7 @@ use super::unexpected;
 use crate::args::Common;
 use crate::failure::Failure;
 use clap::Args;
-use hedgerow::{Database, Durability, Keyspace, WriteBatch};
+use hedgerow::{Database, Durability, Error, ErrorKind, Keyspace, WriteBatch};
 use std::convert::Infallible;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +26,9 @@ pub struct WriterArgs {
     /// Changes of each thread that are there
     #[arg(num_args = THREADS, required = true)]
     begins: Vec<u64>,
+    /// The disk is made to fail: that nothing may be written any more is no finding then
+    #[arg(long)]
+    disk_fails: bool,
 }
 
 /// What the threads have in common.
@@ -33,6 +36,7 @@ struct Writer<'a> {
     db: &'a Database,
     keyspace: &'a Keyspace,
     seed: u64,
+    disk_fails: bool,
     begins: Clock,
     done: [AtomicU64; THREADS],
 }
@@ -41,12 +45,19 @@ struct Writer<'a> {
 pub fn run(common: &Common, args: &WriterArgs) -> Result<(), Failure> {
     let begins = Clock::try_from(args.begins.as_slice())
         .map_err(|_| Failure::Usage("a number for each thread, please".into()))?;
-    let failed = || unexpected("the writer");
+    let failed = || refused(args.disk_fails);
     let db = options(common.memory_limit).open_or_create(&args.store).map_err(failed())?;
     let keyspace = db.keyspace(KEYSPACE).map_err(failed())?;
     say("open")?;
     let done = begins.map(AtomicU64::new);
-    let writer = Writer { db: &db, keyspace: &keyspace, seed: args.seed, begins, done };
+    let writer = Writer {
+        db: &db,
+        keyspace: &keyspace,
+        seed: args.seed,
+        disk_fails: args.disk_fails,
+        begins,
+        done,
+    };
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let writer = &writer;
@@ -69,7 +80,7 @@ pub fn run(common: &Common, args: &WriterArgs) -> Result<(), Failure> {
 impl Writer<'_> {
     /// The changes of one thread, one after the other.
     fn write(&self, thread: usize) -> Result<Infallible, Failure> {
-        let failed = || unexpected("the writer");
+        let failed = || refused(self.disk_fails);
         let mut number = self.begins[thread];
         loop {
             number += 1;
@@ -108,9 +119,20 @@ impl Writer<'_> {
                 Some(value) => batch.put(self.keyspace, key, value),
                 None => batch.remove(self.keyspace, key),
             }
-            .map_err(unexpected("the writer"))?;
+            .map_err(refused(self.disk_fails))?;
         }
         Ok(batch)
+    }
+}
+
+/// For an error of the engine: a finding, unless it is the machine that says no, as a thread also learns from what another
+/// one has met.
+fn refused(disk_fails: bool) -> impl FnOnce(Error) -> Failure {
+    move |error| match error.kind() {
+        ErrorKind::Poisoned | ErrorKind::Unknown if disk_fails => {
+            Failure::Engine("the writer".into(), error)
+        }
+        _ => unexpected("the writer")(error),
     }
 }
 
