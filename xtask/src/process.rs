@@ -1,12 +1,14 @@
 //! Processes that are waited for, but not for ever, and what they cost.
 //!
 //! What a process says goes into a file, so that no pipe fills up while nobody reads. Several may run at a time, each with a
-//! file of its own; processor time is that of all that have ended. A process that is killed takes none of its children with
-//! it: what is started here either has none, or they end by themselves.
+//! file of its own. A process that is killed takes none of its children with it: what is started here either has none, or
+//! they end by themselves.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How a process ended.
@@ -15,6 +17,8 @@ pub struct Ended {
     pub status: Option<ExitStatus>,
     /// What it has said on standard output and standard error, in the order of time.
     pub said: String,
+    /// Its processor time, and that of its children that it waited for; zero where the system does not tell.
+    pub cpu_seconds: f64,
 }
 
 /// Runs a process until it ends, or until it has taken too long. What it says is in the file `log`.
@@ -31,7 +35,12 @@ pub fn run(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended, 
         .stderr(errors)
         .spawn()
         .map_err(|error| format!("cannot start {}: {error}", program_of(command)))?;
+    let mut cpu_seconds = 0.0;
     let status = loop {
+        // Before it is waited for: what has ended is there until then, with its last figures.
+        if let Some(times) = times_of(&child.id().to_string()) {
+            cpu_seconds = times.iter().sum();
+        }
         match child.try_wait().map_err(|error| error.to_string())? {
             Some(status) => break Some(status),
             None if started.elapsed() > limit => {
@@ -42,7 +51,7 @@ pub fn run(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended, 
         }
     };
     let said = fs::read(log).map_err(|error| format!("cannot read {}: {error}", log.display()))?;
-    Ok(Ended { status, said: String::from_utf8_lossy(&said).into_owned() })
+    Ok(Ended { status, said: String::from_utf8_lossy(&said).into_owned(), cpu_seconds })
 }
 
 fn program_of(command: &Command) -> String {
@@ -70,17 +79,51 @@ fn quote(word: &str) -> String {
     }
 }
 
+/// Does something with each of these, on as many threads as there are processors, each of which has a number from 0. What
+/// came of them is in their order; after an error nothing is begun.
+///
+/// Errors: the first of theirs.
+pub fn each_in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T, usize) -> Result<R, String> + Sync,
+) -> Result<Vec<R>, String> {
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(items.iter().map(|_| None).collect::<Vec<_>>());
+    std::thread::scope(|scope| {
+        for worker in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            let (next, outcomes, work) = (&next, &outcomes, &work);
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(at) else { break };
+                    let outcome = work(item, worker);
+                    if outcome.is_err() {
+                        next.store(items.len(), Ordering::Relaxed);
+                    }
+                    outcomes.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(outcome);
+                }
+            });
+        }
+    });
+    // Without an error each has one.
+    outcomes.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
+}
+
 /// Processor time of all processes that this one has started and waited for; zero where the system does not tell.
 pub fn children_seconds() -> f64 {
+    times_of("self").map_or(0.0, |[_, _, user, system]| user + system)
+}
+
+/// Seconds that a process has taken: itself in its own code and in the system's, and its children.
+fn times_of(process: &str) -> Option<[f64; 4]> {
     /// Of the clock that the system counts with; the same on all of Linux that can run this.
     const TICKS_PER_SECOND: f64 = 100.0;
-    let Ok(stat) = fs::read_to_string("/proc/self/stat") else { return 0.0 };
-    // Behind the name, which may have spaces: `cutime` and `cstime` are fields 16 and 17, counted from 1.
-    let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // Behind the name, which may have spaces: `utime`, `stime`, `cutime`, `cstime` are fields 14 to 17, counted from 1.
+    let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    let ticks =
-        |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(13) + ticks(14)) / TICKS_PER_SECOND
+    let seconds = |at: usize| Some(fields.get(at)?.parse::<f64>().ok()? / TICKS_PER_SECOND);
+    Some([seconds(11)?, seconds(12)?, seconds(13)?, seconds(14)?])
 }
 
 #[cfg(test)]
@@ -92,6 +135,36 @@ mod tests {
         if fs::exists("/proc/self/stat").unwrap_or(false) {
             assert!(children_seconds() >= 0.0);
         }
+    }
+
+    #[test]
+    fn all_are_done_and_an_error_keeps_the_rest_from_being_begun() {
+        let numbers: Vec<u32> = (0..100).collect();
+        let doubled = each_in_parallel(&numbers, |number, _| Ok(number * 2)).unwrap();
+        assert_eq!(doubled, (0..100).map(|number| number * 2).collect::<Vec<_>>());
+        let done = AtomicUsize::new(0);
+        let failed = each_in_parallel(&numbers, |number, _| {
+            done.fetch_add(1, Ordering::Relaxed);
+            if *number == 3 { Err("three".to_owned()) } else { Ok(()) }
+        });
+        assert_eq!(failed, Err("three".to_owned()));
+        assert!(done.into_inner() < 100);
+        assert_eq!(each_in_parallel(&[] as &[u8], |_, _| Ok(())), Ok(Vec::new()));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn processor_time_is_that_of_the_process_and_its_children() {
+        let log = std::env::temp_dir().join(format!("xtask-cpu-{}", std::process::id()));
+        let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let seconds_of = |script: &str| {
+            let limit = Duration::from_secs(120);
+            run(Command::new("sh").args(["-c", script]), &log, limit).unwrap().cpu_seconds
+        };
+        assert!(seconds_of("sleep 0.1") < 0.05);
+        assert!(seconds_of(spin) > 0.05);
+        assert!(seconds_of(&format!("sh -c '{spin}'; true")) > 0.05);
+        fs::remove_file(&log).unwrap();
     }
 
     #[test]

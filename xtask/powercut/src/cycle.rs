@@ -257,14 +257,15 @@ fn cut_busy<T>(
     }
 }
 
+/// A flush that fails once and loses what was pending is not among them: where it is one of the file system's own, nobody who
+/// syncs later is told.
 fn draw_faults(dice: &mut Dice) -> Faults {
-    let (writes, flushes, drops_pending) = match dice.below(7) {
+    let (writes, flushes, drops_pending) = match dice.below(6) {
         0 => (Fails::Once, Fails::Never, false),
         1 => (Fails::Always, Fails::Never, false),
         2 => (Fails::Never, Fails::Once, false),
-        3 => (Fails::Never, Fails::Once, true),
-        4 => (Fails::Never, Fails::Always, false),
-        5 => (Fails::Never, Fails::Always, true),
+        3 => (Fails::Never, Fails::Always, false),
+        4 => (Fails::Never, Fails::Always, true),
         _ => (Fails::Always, Fails::Always, true),
     };
     Faults { writes, flushes, drops_pending }

@@ -95,6 +95,19 @@ pub fn of_kills(said: &str) -> Result<Counts, String> {
     Ok(counts)
 }
 
+/// What `power-cuts --format json` says of all file systems together.
+pub fn of_power_cuts(said: &str) -> Result<Counts, String> {
+    let mut counts = Counts::default();
+    for (name, what) in [
+        ("power_cuts", "power cuts"),
+        ("failed_calls", "failing calls under a file system"),
+        ("acknowledged", "acknowledged changes"),
+    ] {
+        counts.add(what, number_of(said, name).ok_or_else(|| format!("it says no {name}"))?);
+    }
+    Ok(counts)
+}
+
 /// A whole number of a line of JSON, by its name.
 pub fn number_of(json: &str, name: &str) -> Option<u64> {
     let (_, rest) = json.split_once(&format!("\"{name}\":"))?;

@@ -35,7 +35,11 @@ const FUZZ_SEEDS: u64 = u32::MAX as u64;
 pub struct Programs {
     tests: BTreeMap<(Build, &'static str), PathBuf>,
     tool: Option<PathBuf>,
+    power_cuts: Option<PathBuf>,
 }
+
+/// By which `power-cuts` says that this machine cannot mount what it needs.
+const POWER_CUTS_CANNOT: i32 = 3;
 
 /// Where everything of these runs lies, below the target directory.
 pub fn place(root: &Path) -> PathBuf {
@@ -45,7 +49,9 @@ pub fn place(root: &Path) -> PathBuf {
 /// Why this machine cannot run a row at all; `None` if it can.
 pub fn hindrance(row: &Row) -> Option<String> {
     match row.name {
-        "kills" if cfg!(not(target_os = "linux")) => Some("the kills are those of Linux".into()),
+        "kills" | "power-cuts" if cfg!(not(target_os = "linux")) => {
+            Some("kills and file systems are those of Linux".into())
+        }
         "faults" | "hostile" | "seeded-bugs" if cfg!(not(unix)) => {
             Some("its suites need a system of the Unix kind".into())
         }
@@ -59,14 +65,15 @@ pub fn hindrance(row: &Row) -> Option<String> {
 /// Errors: in words.
 pub fn build(root: &Path, rows: &[&Row], scale: Scale) -> Result<Programs, String> {
     let mut targets: BTreeMap<Build, BTreeSet<&'static str>> = BTreeMap::new();
-    let (mut needs_tool, mut needs_fuzz) = (false, false);
-    for suite in rows.iter().flat_map(|row| row.suites) {
+    let (mut needs_tool, mut needs_fuzz, mut needs_power_cuts) = (false, false, false);
+    for suite in rows.iter().flat_map(|row| row.suites).filter(|suite| suite.is_of(scale)) {
         match *suite {
             Suite::Test { build, target, .. } => {
                 targets.entry(build).or_default().insert(target);
             }
             Suite::Simulate(_) | Suite::Kill(_) => needs_tool = true,
             Suite::Fuzz(..) => needs_fuzz = true,
+            Suite::PowerCuts(..) => (needs_tool, needs_power_cuts) = (true, true),
         }
     }
     let mut programs = Programs::default();
@@ -89,6 +96,10 @@ pub fn build(root: &Path, rows: &[&Row], scale: Scale) -> Result<Programs, Strin
         println!("proof: building the tool");
         let cargo = test_programs::plain_cargo(root);
         programs.tool = Some(test_programs::build_program(cargo, "hedgerow-cli", "hedgerow")?);
+    }
+    if needs_power_cuts {
+        let (cargo, package) = (test_programs::plain_cargo(root), "hedgerow-powercut");
+        programs.power_cuts = Some(test_programs::build_program(cargo, package, package)?);
     }
     if needs_fuzz {
         println!("proof: building the fuzz targets");
@@ -119,7 +130,7 @@ impl Setting<'_> {
     /// Errors: a program was not built.
     pub fn jobs(&self, row: &Row, goals: &[Goal]) -> Result<Vec<Job>, String> {
         let mut jobs = Vec::new();
-        for suite in row.suites {
+        for suite in row.suites.iter().filter(|suite| suite.is_of(self.scale)) {
             match *suite {
                 Suite::Test { build, target, test, size, is_repeated } => {
                     let program = self.programs.tests.get(&(build, target));
@@ -136,6 +147,9 @@ impl Setting<'_> {
                     }
                 }
                 Suite::Simulate(cuts) => jobs.push(self.simulation(self.scale.pick(cuts))?),
+                Suite::PowerCuts(cycles, kinds) => {
+                    jobs.push(self.power_cuts(self.scale.pick(cycles), self.scale.pick(kinds))?);
+                }
                 Suite::Kill(cycles) => jobs.push(self.kills(self.scale.pick(cycles), goals)?),
                 Suite::Fuzz(target, part) => jobs.push(self.fuzz(target, part, goals)?),
             }
@@ -160,6 +174,7 @@ impl Setting<'_> {
             command: Box::new(command),
             counted: counts::of_simulation,
             is_repeated: true,
+            cannot: None,
         })
     }
 
@@ -179,6 +194,28 @@ impl Setting<'_> {
             command: Box::new(command),
             counted: counts::of_kills,
             is_repeated: true,
+            cannot: None,
+        })
+    }
+
+    /// Cycles of a writer that is cut off with the disk, on these kinds of file systems in turn.
+    fn power_cuts(&self, cycles: u64, kinds: &'static str) -> Result<Job, String> {
+        let tool = self.tool()?;
+        let program = self.programs.power_cuts.clone();
+        let program = program.ok_or_else(|| "power-cuts was not built".to_owned())?;
+        let command = move |seed: u64, _: Duration| {
+            let mut command = Command::new(&program);
+            command.args(["--format", "json", "--file-system", kinds]);
+            command.args(["--cycles", &cycles.to_string(), "--seed", &seed.to_string()]);
+            command.arg("--tool").arg(&tool);
+            command
+        };
+        Ok(Job {
+            name: "power cuts".into(),
+            command: Box::new(command),
+            counted: counts::of_power_cuts,
+            is_repeated: true,
+            cannot: Some(POWER_CUTS_CANNOT),
         })
     }
 
@@ -204,6 +241,7 @@ impl Setting<'_> {
             command: Box::new(command),
             counted: counts::of_lines,
             is_repeated: true,
+            cannot: None,
         })
     }
 }
@@ -241,7 +279,8 @@ impl TestOf<'_> {
             }
             command
         };
-        Job { name, command: Box::new(command), counted: counts::of_test, is_repeated }
+        let command = Box::new(command);
+        Job { name, command, counted: counts::of_test, is_repeated, cannot: None }
     }
 }
 
@@ -259,7 +298,9 @@ mod tests {
 
     /// Programs of all rows, which were never built.
     fn programs() -> Programs {
-        let mut programs = Programs { tool: Some("/built/hedgerow".into()), ..Programs::default() };
+        let built = |name: &str| Some(Path::new("/built").join(name));
+        let (tool, power_cuts) = (built("hedgerow"), built("hedgerow-powercut"));
+        let mut programs = Programs { tool, power_cuts, ..Programs::default() };
         for suite in ROWS.iter().flat_map(|row| row.suites) {
             if let Suite::Test { build, target, .. } = *suite {
                 programs.tests.insert((build, target), Path::new("/built").join(target));
@@ -319,9 +360,15 @@ mod tests {
         let kills = commands_of("kills", Scale::Ci, Share::parse("1/4").unwrap());
         let told = "/built/hedgerow torture kill --format json --cycles 50 --seed 7 -- ";
         assert!(kills[0].starts_with(told), "{}", kills[0]);
+        let cuts = commands_of("power-cuts", Scale::Ci, Share::ALL);
+        let told = "/built/hedgerow-powercut --format json --file-system ext4 --cycles 5 --seed 7 \
+                    --tool /built/hedgerow";
+        assert_eq!(cuts, [told]);
         let states = commands_of("crash-states", Scale::Ci, Share::ALL);
-        let told = "/built/hedgerow torture simulate --format json --cuts 150000 --seed 7";
+        let told = "/built/hedgerow torture simulate --format json --cuts 50000 --seed 7";
         assert!(states.iter().any(|command| command == told), "{states:?}");
+        // Of what `cargo test` has anyway nothing else.
+        assert_eq!(states.len(), 2, "{states:?}");
         let hostile = commands_of("hostile", Scale::Ci, Share::ALL);
         let told = "HEDGEROW_FUZZ_RUNS=50000 HEDGEROW_FUZZ_SEED=7 /root-of-it/.ci/fuzz 70 log_file";
         assert!(hostile.iter().any(|command| command == told), "{hostile:?}");

@@ -29,7 +29,8 @@ usage: cargo xtask proof [ROW...] [--scale ci|long] [--share K/N] [--seed N] [--
        cargo xtask proof [ROW...] --list
        cargo xtask proof --table [FILE.jsonl...]
 
-  ROW            crash-states, enumeration, faults, schedules, hostile, seeded-bugs, histories, kills [default: all]
+  ROW            crash-states, enumeration, faults, schedules, hostile, seeded-bugs, histories, kills,
+                 power-cuts [default: all]
   --scale SCALE  how much is asked for [default: ci]
   --share K/N    the K-th of N parts, for as many machines: an N-th is asked for, of cases and seeds of its own
   --seed N       of all that is random [default: random; it is printed]
@@ -158,7 +159,7 @@ fn list(arguments: &Arguments) {
                 println!("    at least {} {}", grouped(goal.asked), goal.name);
             }
         }
-        for suite in row.suites {
+        for suite in row.suites.iter().filter(|suite| suite.is_of(arguments.scale)) {
             println!("    {}", suite.show());
         }
     }
@@ -236,6 +237,9 @@ impl Proving<'_> {
             place: self.place,
         };
         let done = pool::run(&jobs, &goals, &terms);
+        if let (true, Some(words)) = (done.failures.is_empty(), done.hindrances.first()) {
+            return (goals, done.counts, Outcome::Skipped(words.clone()));
+        }
         let mut reasons = done.failures;
         if done.is_late {
             reasons.push(format!("its {seconds} s were up"));

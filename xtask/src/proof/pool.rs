@@ -26,6 +26,8 @@ pub struct Job {
     pub counted: fn(&str) -> Result<Counts, String>,
     /// Whether another seed makes it do something else; if not, it is run once.
     pub is_repeated: bool,
+    /// The exit code by which it says that this machine cannot run it, if it has one.
+    pub cannot: Option<i32>,
 }
 
 /// How, and how long.
@@ -51,6 +53,8 @@ pub struct Done {
     pub runs: u64,
     /// What failed, in words.
     pub failures: Vec<String>,
+    /// What this machine cannot run, in words.
+    pub hindrances: Vec<String>,
     /// The time was up before all was done.
     pub is_late: bool,
 }
@@ -66,7 +70,8 @@ struct State {
 impl State {
     /// Which job to run next, in which round; `None` if nothing is to be begun any more.
     fn take(&mut self, jobs: &[Job], goals: &[Goal], is_time_up: bool) -> Option<(usize, u64)> {
-        if !self.done.failures.is_empty() || self.done.is_late {
+        let done = &self.done;
+        if !done.failures.is_empty() || !done.hindrances.is_empty() || done.is_late {
             return None;
         }
         let first_round = self.turn < jobs.len();
@@ -101,6 +106,7 @@ impl State {
             }
             Outcome::Late => self.done.is_late = true,
             Outcome::Failed(words) => self.done.failures.push(words),
+            Outcome::Hindered(words) => self.done.hindrances.push(words),
         }
     }
 }
@@ -112,6 +118,8 @@ enum Outcome {
     /// It was killed, because the time for everything was up.
     Late,
     Failed(String),
+    /// The machine cannot run it.
+    Hindered(String),
 }
 
 /// Runs all jobs, and some again, until all goals are reached.
@@ -153,19 +161,27 @@ fn run_one(job: &Job, round: u64, worker: usize, terms: &Terms<'_>) -> Outcome {
         Ok(Ended { status: None, .. }) => {
             format!("it has not ended within {} s", started.elapsed().as_secs())
         }
-        Ok(Ended { status: Some(status), said }) => match (status.success(), (job.counted)(said)) {
-            (true, Ok(counts)) => {
-                println!(
-                    "  {} ({:.1} s): {}",
-                    job.name,
-                    started.elapsed().as_secs_f64(),
-                    list(&counts)
-                );
-                return Outcome::Counted(counts);
+        Ok(Ended { status: Some(status), said, .. })
+            if job.cannot.is_some() && status.code() == job.cannot =>
+        {
+            let why = said.lines().last().unwrap_or("it does not say why");
+            return Outcome::Hindered(format!("{}: {why}", job.name));
+        }
+        Ok(Ended { status: Some(status), said, .. }) => {
+            match (status.success(), (job.counted)(said)) {
+                (true, Ok(counts)) => {
+                    println!(
+                        "  {} ({:.1} s): {}",
+                        job.name,
+                        started.elapsed().as_secs_f64(),
+                        list(&counts)
+                    );
+                    return Outcome::Counted(counts);
+                }
+                (true, Err(words)) => words,
+                (false, _) => status.to_string(),
             }
-            (true, Err(words)) => words,
-            (false, _) => status.to_string(),
-        },
+        }
     };
     let said = ended.map(|ended| last_lines(&ended.said)).unwrap_or_default();
     Outcome::Failed(format!("{}: {how}\n{said}again: {}", job.name, process::show(&command)))
@@ -196,7 +212,8 @@ mod tests {
             command.args(["-c", script]).env("HEDGEROW_SEED", seed.to_string());
             command
         };
-        Job { name: name.into(), command: Box::new(command), counted: of_lines, is_repeated }
+        let command = Box::new(command);
+        Job { name: name.into(), command, counted: of_lines, is_repeated, cannot: Some(9) }
     }
 
     fn goal(of: &'static [&'static str], asked: u64) -> Goal {
@@ -260,6 +277,14 @@ mod tests {
             let first = "again: HEDGEROW_SEED=10 sh -c ";
             assert!(done.failures.iter().any(|failure| failure.contains(first)), "{done:?}");
         }
+    }
+
+    #[test]
+    fn what_the_machine_cannot_run_is_no_failure_and_no_success() {
+        let jobs = [shell("cannot", "echo no such device; exit 9", true)];
+        let done = run_for("cannot", &jobs, &[goal(&["birds"], 1)], LONG);
+        assert!(done.failures.is_empty() && done.counts.is_nothing(), "{done:?}");
+        assert!(done.hindrances.contains(&"cannot: no such device".to_owned()), "{done:?}");
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub enum Build {
 /// How much of a test is run at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
-    /// `HEDGEROW_EFFORT`.
+    /// `HEDGEROW_EFFORT`; zero: not at this scale, since it is enough that `cargo test` runs it.
     pub effort: u64,
     /// If not zero, all cases of the test are shared by so many processes (`HEDGEROW_PART`), each of which is run once.
     pub parts: usize,
@@ -110,17 +110,25 @@ pub enum Suite {
     Simulate([u64; 2]),
     /// `hedgerow torture kill --cycles N`, by scale.
     Kill([u64; 2]),
+    /// `cargo xtask power-cuts --cycles N --file-system NAMES`, by scale.
+    PowerCuts([u64; 2], [&'static str; 2]),
     /// A fuzz target, and how many thousandths of what is asked for it has to run.
     Fuzz(&'static str, u64),
 }
 
 impl Suite {
+    /// Whether it is run at this scale.
+    pub fn is_of(&self, scale: Scale) -> bool {
+        !matches!(self, Suite::Test { size, .. } if scale.pick(*size).effort == 0)
+    }
+
     /// One line about it.
     pub fn show(&self) -> String {
         match self {
             Suite::Test { target, test, .. } => format!("{target} {test}"),
             Suite::Simulate(_) => "hedgerow torture simulate".into(),
             Suite::Kill(_) => "hedgerow torture kill".into(),
+            Suite::PowerCuts(..) => "power-cuts".into(),
             Suite::Fuzz(target, _) => format!("fuzz target {target}"),
         }
     }
@@ -237,11 +245,10 @@ const fn world(test: &'static str) -> Suite {
     Suite::Test { build: Build::Plain, target: "engine", test, size, is_repeated: false }
 }
 
-const fn shuttle(test: &'static str) -> Suite {
-    let size = [
-        Size { effort: 1, parts: 0, schedules: 500 },
-        Size { effort: 1, parts: 0, schedules: 2_500 },
-    ];
+/// A model of the whole engine: of which so many schedules in CI as one of them is short.
+const fn shuttle(test: &'static str, schedules: u64) -> Suite {
+    let size =
+        [Size { effort: 1, parts: 0, schedules }, Size { effort: 1, parts: 0, schedules: 2_500 }];
     Suite::Test { build: Build::Shuttle, target: "shuttle", test, size, is_repeated: true }
 }
 
@@ -260,7 +267,7 @@ const fn asked(name: &'static str, of: &'static [&'static str], number: [u64; 2]
 
 /// All rows, in the order of the table.
 pub const ROWS: &[Row] =
-    &[CRASH_STATES, ENUMERATION, FAULTS, SCHEDULES, HOSTILE, SEEDED, HISTORIES, KILLS];
+    &[CRASH_STATES, ENUMERATION, FAULTS, SCHEDULES, HOSTILE, SEEDED, HISTORIES, KILLS, POWER_CUTS];
 
 const CRASH_STATES: Row = Row {
     name: "crash-states",
@@ -270,66 +277,66 @@ const CRASH_STATES: Row = Row {
         asked("nested crash states", &["nested crash states"], [40_000, 1_000_000]),
     ],
     suites: &[
-        Suite::Simulate([150_000, 200_000]),
+        Suite::Simulate([50_000, 200_000]),
         test(
             "engine",
             "durability::after_a_crash_at_any_call_the_first_changes_are_there_and_all_durable_ones",
-            [1, 8],
+            [0, 8],
         ),
         test(
             "engine",
             "crash_checkpoint::in_a_small_store_all_crashes_of_first_and_second_checkpoints",
-            [1, 4],
+            [0, 4],
         ),
         test(
             "engine",
             "crash_checkpoint::in_a_small_store_all_crashes_where_keyspaces_come_and_go",
-            [1, 4],
+            [0, 4],
         ),
         test(
             "engine",
             "crash_checkpoint::in_a_small_store_all_crashes_while_the_file_shrinks",
-            [1, 4],
+            [0, 4],
         ),
         test(
             "engine",
             "crash_checkpoint::a_crash_at_any_write_leaves_the_old_checkpoint_or_the_new_one",
-            [1, 4],
+            [0, 4],
         ),
         test(
             "engine",
             "crash_checkpoint::a_crash_in_any_of_many_scripts_leaves_a_checkpoint",
-            [1, 8],
+            [0, 8],
         ),
         test(
             "engine",
             "durability::a_kill_and_then_a_power_cut_at_any_call_of_the_opening",
-            [1, 8],
+            [0, 8],
         ),
         test(
             "engine",
             "durability::a_power_cut_in_a_recovery_that_takes_checkpoints_leaves_the_first_changes",
-            [1, 8],
+            [0, 8],
         ),
         test(
             "engine",
             "crash_large_values::a_crash_at_any_call_leaves_whole_values_and_leaks_nothing",
-            [1, 8],
+            [0, 8],
         ),
         test(
             "engine",
             "crash_large_values::without_a_log_a_crash_leaves_the_last_checkpoint",
-            [1, 1],
+            [0, 1],
         ),
         test(
             "engine",
             "crash_bulk_load::a_load_whose_keyspace_is_dropped_leaves_nothing_whenever_the_power_goes",
-            [1, 8],
+            [0, 8],
         ),
         test(
             "engine",
             "crash_bulk_load::a_crash_at_any_call_of_a_load_leaves_all_of_it_or_none",
-            [1, 8],
+            [0, 8],
         ),
         once("engine", "creation::a_crash_at_any_moment_leaves_a_store_or_what_was_there"),
     ],
@@ -394,21 +401,21 @@ const SCHEDULES: Row = Row {
     what: "random interleavings of the whole engine under shuttle, run to their end; those of small models are not counted",
     asked: &[asked("schedules", &["schedules"], [20_000, 1_000_000])],
     suites: &[
-        shuttle("changes_beside_a_checkpoint"),
-        shuttle("three_threads_with_evictions"),
-        shuttle("keyspaces_come_and_go_beside_changes"),
-        shuttle("adapt::readers_adapt_leaves_beside_checkpoints"),
-        shuttle("checkpoints::a_checkpoint_beside_writers_is_a_cut"),
-        shuttle("failures::a_power_loss_leaves_a_checkpoint"),
-        shuttle("failures::a_failed_call_fails_whom_it_concerns"),
-        shuttle("linear::answers_beside_splits_and_merges_have_an_order"),
-        shuttle("linear::answers_beside_evictions_have_an_order"),
-        shuttle("log::what_was_acknowledged_survives_the_power_and_the_rest_is_a_beginning"),
-        shuttle("log::a_batch_is_there_whole_or_not_at_all"),
-        shuttle("log::what_is_put_into_a_keyspace_in_the_making_survives"),
-        shuttle("log::a_close_beside_writers_keeps_what_it_has_let_them_change"),
-        shuttle("pins::a_backup_beside_writers_is_a_cut"),
-        shuttle("pins::a_verification_beside_writers_finds_nothing"),
+        shuttle("changes_beside_a_checkpoint", 300),
+        shuttle("three_threads_with_evictions", 300),
+        shuttle("keyspaces_come_and_go_beside_changes", 300),
+        shuttle("adapt::readers_adapt_leaves_beside_checkpoints", 600),
+        shuttle("checkpoints::a_checkpoint_beside_writers_is_a_cut", 300),
+        shuttle("failures::a_power_loss_leaves_a_checkpoint", 300),
+        shuttle("failures::a_failed_call_fails_whom_it_concerns", 300),
+        shuttle("linear::answers_beside_splits_and_merges_have_an_order", 1000),
+        shuttle("linear::answers_beside_evictions_have_an_order", 300),
+        shuttle("log::what_was_acknowledged_survives_the_power_and_the_rest_is_a_beginning", 800),
+        shuttle("log::a_batch_is_there_whole_or_not_at_all", 300),
+        shuttle("log::what_is_put_into_a_keyspace_in_the_making_survives", 2000),
+        shuttle("log::a_close_beside_writers_keeps_what_it_has_let_them_change", 800),
+        shuttle("pins::a_backup_beside_writers_is_a_cut", 300),
+        shuttle("pins::a_verification_beside_writers_finds_nothing", 300),
         small("pool::a_frame_that_changes_its_page_deceives_no_reader"),
         small("pool::a_frame_that_becomes_page_table_deceives_no_reader"),
         small("pool::a_frame_that_is_changed_keeps_its_page"),
@@ -444,11 +451,11 @@ const HOSTILE: Row = Row {
         asked("swept bytes", &["swept bytes"], [8_000, 150_000]),
     ],
     suites: &[
-        Suite::Fuzz("node_bytes", 720),
-        Suite::Fuzz("fingerprint_bytes", 130),
-        Suite::Fuzz("dense_bytes", 130),
+        Suite::Fuzz("node_bytes", 788),
+        Suite::Fuzz("fingerprint_bytes", 100),
+        Suite::Fuzz("dense_bytes", 100),
         Suite::Fuzz("space_parts", 10),
-        Suite::Fuzz("pages", 10),
+        Suite::Fuzz("pages", 2),
         Suite::Fuzz("log_file", 1_000),
         Suite::Fuzz("dump_text", 1_000),
         Suite::Fuzz("operations", 1_000),
@@ -489,6 +496,14 @@ const KILLS: Row = Row {
     is_alone: true,
 };
 
+const POWER_CUTS: Row = Row {
+    name: "power-cuts",
+    what: "power cuts and failing calls of a disk under a real file system with a writer on it",
+    asked: &[asked("power cuts", &["power cuts"], [5, 500])],
+    suites: &[Suite::PowerCuts([5, 100], ["ext4", "ext4,xfs,btrfs"])],
+    is_alone: true,
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -520,7 +535,7 @@ mod tests {
                 Suite::Fuzz(target, _) => {
                     assert!(root.join(format!("fuzz/fuzz_targets/{target}.rs")).is_file());
                 }
-                Suite::Simulate(_) | Suite::Kill(_) => {}
+                Suite::Simulate(_) | Suite::Kill(_) | Suite::PowerCuts(..) => {}
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! One build a kind of suite ([`bugs::Build`]) has all bugs; the environment says which one is there. Each test runs by
 //! itself: first without a bug, when it has to pass, then with each that it is said to notice, when it has to fail, by a
-//! panic or because it never ends. Processor time is that of the test's process. Starts cargo; one process at a time.
+//! panic or because it never ends. Processor time is that of the test's process; as many run at a time as there are
+//! processors. Starts cargo; one caller at a time.
 
 mod bugs;
 mod build;
@@ -259,16 +260,18 @@ fn seed_all(
         ),
         None => None,
     };
-    let (mut missed, mut longest) = (0, 0.0_f64);
-    for (bug, name, suite) in &cases {
+    let runs = process::each_in_parallel(&cases, |&(bug, name, suite), worker| {
         let program = &programs[&suite.program()];
         let limit = arguments.limit.max(3 * took[&suite.program()]);
-        let found = run_test(root, program, suite, Some(suite.test), Some(name), limit)?;
+        let run = TestRun { root, program, suite, test: Some(suite.test), limit, worker };
+        let found = run.with(Some(name))?;
         let (how, seconds) = (found.outcome.name(), found.cpu_seconds);
         println!("{} {name}: {how} by {} ({seconds:.1} s)", bug.id, show(suite));
-        missed += usize::from(!found.outcome.is_noticed());
-        longest = longest.max(seconds);
-        if let Some(out) = &mut out {
+        Ok(found)
+    })?;
+    if let Some(out) = &mut out {
+        for ((bug, name, suite), run) in cases.iter().zip(&runs) {
+            let (how, seconds) = (run.outcome.name(), run.cpu_seconds);
             let line = format!(
                 "{{\"bug\":\"{}\",\"what\":\"{}\",\"name\":\"{name}\",\"suite\":\"{}\",\"outcome\":\"{how}\",\"cpu_seconds\":{seconds:.2}}}",
                 bug.id,
@@ -278,6 +281,8 @@ fn seed_all(
             writeln!(out, "{line}").map_err(|error| format!("cannot write: {error}"))?;
         }
     }
+    let missed = runs.iter().filter(|run| !run.outcome.is_noticed()).count();
+    let longest = runs.iter().map(|run| run.cpu_seconds).fold(0.0, f64::max);
     println!("{} seeded, {missed} not noticed; the longest took {longest:.1} s", cases.len());
     Ok(Tally { seeded: cases.len(), missed })
 }
@@ -291,68 +296,73 @@ fn run_without(
     suites: &BTreeSet<Suite>,
     models: &[Program],
 ) -> Result<BTreeMap<Program, Duration>, String> {
+    let whole = models
+        .iter()
+        .map(|&(build, package, target)| (Suite { build, package, target, test: "*" }, None));
+    let ran: BTreeSet<Program> = models.iter().copied().collect();
+    let single = suites.iter().filter(|suite| !ran.contains(&suite.program()));
+    let all: Vec<(Suite, Option<&str>)> =
+        whole.chain(single.map(|suite| (*suite, Some(suite.test)))).collect();
+    let seconds = process::each_in_parallel(&all, |(suite, test), worker| {
+        let (program, begun) = (&programs[&suite.program()], Instant::now());
+        let run = TestRun { root, program, suite, test: *test, limit: SOUND_LIMIT, worker };
+        let sound = run.with(None)?;
+        if sound.outcome != Outcome::Passed {
+            let (how, said) = (sound.outcome, sound.said);
+            return Err(format!("without a bug: {} {how:?}\n{said}", show(suite)));
+        }
+        println!("sound: {} ({:.1} s)", show(suite), sound.cpu_seconds);
+        Ok(begun.elapsed())
+    })?;
     let mut took = BTreeMap::new();
-    for &(build, package, target) in models {
-        let all = Suite { build, package, target, test: "*" };
-        let program = &programs[&all.program()];
-        took.insert(all.program(), check_sound(root, program, &all, None)?);
-    }
-    let ran: BTreeSet<Program> = took.keys().copied().collect();
-    for suite in suites.iter().filter(|suite| !ran.contains(&suite.program())) {
-        let one = check_sound(root, &programs[&suite.program()], suite, Some(suite.test))?;
-        let longest = took.entry(suite.program()).or_insert(one);
-        *longest = one.max(*longest);
+    for ((suite, _), seconds) in all.iter().zip(seconds) {
+        let longest = took.entry(suite.program()).or_insert(seconds);
+        *longest = seconds.max(*longest);
     }
     Ok(took)
 }
 
-fn check_sound(
-    root: &Path,
-    program: &Path,
-    suite: &Suite,
-    test: Option<&str>,
-) -> Result<Duration, String> {
-    let begun = Instant::now();
-    let sound = run_test(root, program, suite, test, None, SOUND_LIMIT)?;
-    if sound.outcome != Outcome::Passed {
-        let (how, said) = (sound.outcome, sound.said);
-        return Err(format!("without a bug: {} {how:?}\n{said}", show(suite)));
-    }
-    println!("sound: {} ({:.1} s)", show(suite), sound.cpu_seconds);
-    Ok(begun.elapsed())
+/// A test, or all of a program, that is run in a process of its own.
+struct TestRun<'a> {
+    root: &'a Path,
+    program: &'a Path,
+    suite: &'a Suite,
+    test: Option<&'a str>,
+    limit: Duration,
+    /// What runs at the same time has another number.
+    worker: usize,
 }
 
-/// Runs a test, or all of a program, with a bug or without.
-fn run_test(
-    root: &Path,
-    program: &Path,
-    suite: &Suite,
-    test: Option<&str>,
-    bug: Option<&str>,
-    limit: Duration,
-) -> Result<Run, String> {
-    let directory = match suite.package {
-        "hedgerow-sync" => root.join("crates/sync"),
-        package => root.join("crates").join(package),
-    };
-    let before = process::children_seconds();
-    let mut command = Command::new(program);
-    command
-        .args(test.map(|test| ["--exact", test]).into_iter().flatten())
-        .current_dir(directory)
-        .env("HEDGEROW_CANARY", bug.unwrap_or_default())
-        .env("HEDGEROW_SHUTTLE_ITERATIONS", "200");
-    let Ended { status, said } =
-        process::run(&mut command, &program.with_extension("said"), limit)?;
-    let outcome = match status {
-        None => Outcome::Hung,
-        Some(_) if test.is_some() && !said.contains("running 1 test\n") => Outcome::DidNotRun,
-        Some(status) if status.success() => Outcome::Passed,
-        Some(_) if said.contains("panicked at") => Outcome::Panicked,
-        Some(status) if status.code().is_none() => Outcome::Killed,
-        Some(_) => Outcome::DidNotRun,
-    };
-    Ok(Run { outcome, cpu_seconds: process::children_seconds() - before, said })
+impl TestRun<'_> {
+    /// Runs it with a bug, or without.
+    fn with(&self, bug: Option<&str>) -> Result<Run, String> {
+        let TestRun { root, program, suite, test, limit, worker } = *self;
+        let directory = match suite.package {
+            "hedgerow-sync" => root.join("crates/sync"),
+            package => root.join("crates").join(package),
+        };
+        let mut command = Command::new(program);
+        command
+            .args(test.map(|test| ["--exact", test]).into_iter().flatten())
+            .current_dir(directory)
+            .env("HEDGEROW_CANARY", bug.unwrap_or_default())
+            .env("HEDGEROW_SHUTTLE_ITERATIONS", "200");
+        // What one seed in twenty misses is no reason to refuse a change; shuttle has a seed of its own.
+        if suite.build == Build::Plain {
+            command.env("HEDGEROW_SEED", "1");
+        }
+        let log = program.with_extension(format!("{worker}.said"));
+        let Ended { status, said, cpu_seconds } = process::run(&mut command, &log, limit)?;
+        let outcome = match status {
+            None => Outcome::Hung,
+            Some(_) if test.is_some() && !said.contains("running 1 test\n") => Outcome::DidNotRun,
+            Some(status) if status.success() => Outcome::Passed,
+            Some(_) if said.contains("panicked at") => Outcome::Panicked,
+            Some(status) if status.code().is_none() => Outcome::Killed,
+            Some(_) => Outcome::DidNotRun,
+        };
+        Ok(Run { outcome, cpu_seconds, said })
+    }
 }
 
 #[cfg(test)]

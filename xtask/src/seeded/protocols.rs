@@ -237,4 +237,13 @@ pub const LINES: &[Bug] = &[
         "log_outlives_creation",
         &[plain("engine", "creation::a_creation_that_fails_leaves_no_log_in_the_way_of_the_next")],
     ),
+    line(
+        "P53",
+        "the log of a failed creation stays until the store that needs it is gone",
+        "log_goes_before_creation",
+        &[plain(
+            "engine",
+            "creation::a_crash_while_a_failed_creation_is_undone_leaves_no_store_without_its_log",
+        )],
+    ),
 ];

@@ -4,9 +4,9 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, contents, open, path, seed, tiny};
-use hedgerow::storage::sim::{Fault, SimState};
+use hedgerow::storage::sim::{CallKind, Fault, SimState};
 use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::OpenHow;
+use hedgerow::store::{OpenHow, log_path};
 use hedgerow::testing::count;
 use hedgerow::{Database, ErrorKind, Options};
 use std::path::Path;
@@ -137,6 +137,50 @@ fn a_creation_that_fails_leaves_no_log_in_the_way_of_the_next() {
         }
     }
     count(failures, "faulty runs");
+    assert!(failures > 10, "only {failures} calls failed");
+}
+
+/// Moments at the end of a failed creation, when it is undone, that a crash is tried at.
+const UNDONE_IN: usize = 24;
+
+#[test]
+fn a_crash_while_a_failed_creation_is_undone_leaves_no_store_without_its_log() {
+    let limit = hedgerow::smallest_memory_limit_bytes(512);
+    let logged = tiny().log(true).memory_limit_bytes(limit).log_segment_blocks(6);
+    let (mut failures, mut crashes) = (0, 0);
+    for after in 0.. {
+        let disk = disk(false, after);
+        // Nothing can be written any more, while names still come and go.
+        let calls = &[CallKind::SyncData, CallKind::SyncAll, CallKind::SetLen, CallKind::Allocate];
+        disk.inject(Fault::once(CallKind::Write, after, Fault::EIO).or_of(calls).sticky());
+        disk.record_states(true);
+        disk.record_log(true);
+        let made = open(&logged, &disk, OpenHow::New);
+        let struck = disk.take_log().iter().any(|call| call.fault.is_some());
+        let states = disk.take_states();
+        if made.is_err() {
+            failures += 1;
+            for state in states.iter().rev().take(UNDONE_IN) {
+                let crashed = (0..3).map(|seed| state.crash_at_random(seed));
+                for left in crashed.chain([state.kill()]) {
+                    crashes += 1;
+                    let disk = SimDisk::with_state(left, 1);
+                    let mut next = open(&logged, &disk, OpenHow::ExistingOrNew);
+                    // A log alone may be that of a store that was moved away: it is named, and left alone.
+                    if disk.state().contents(path()).is_none() && next.is_err() {
+                        disk.unlink(&log_path(path())).unwrap();
+                        next = open(&logged, &disk, OpenHow::ExistingOrNew);
+                    }
+                    next.unwrap_or_else(|error| panic!("call {after}: {error}")).close().unwrap();
+                }
+            }
+        }
+        if !struck {
+            break;
+        }
+    }
+    count(failures, "faulty runs");
+    count(crashes, "crash states");
     assert!(failures > 10, "only {failures} calls failed");
 }
 
