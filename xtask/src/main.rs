@@ -5,6 +5,7 @@
 //! a task says so.
 
 mod bench_diff;
+mod coverage;
 mod process;
 mod program;
 mod proof;
@@ -26,6 +27,7 @@ tasks:
   torture kill        kill a process that writes, again and again, and check what is left
   seeded-bugs         seed one known bug after the other, and see which test notices it
   proof [ROW...]      run the suites of a row until as much was tried as is asked for, and record it
+  coverage            which branches of the engine the tests take
   bench-diff A B      run the benchmarks of two revisions in turns, and compare them";
 
 fn main() -> ExitCode {
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["torture", ..] => torture::run(&workspace_root(), &args[1..]),
         ["seeded-bugs", ..] => seeded::run(&workspace_root(), &args[1..]),
         ["proof", ..] => proof::run(&workspace_root(), &args[1..]),
+        ["coverage", ..] => coverage::run(&workspace_root(), &args[1..]),
         ["bench-diff", ..] => bench_diff::run(&workspace_root(), &args[1..]),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

@@ -2,7 +2,7 @@
 //!
 //! What a process says goes into a file, so that no pipe fills up while nobody reads. Several may run at a time, each with a
 //! file of its own. A process that is killed takes none of its children with it: what is started here either has none, or
-//! they end by themselves.
+//! they end by themselves, or it is told to end before.
 
 use std::fs;
 use std::path::Path;
@@ -138,17 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn all_are_done_and_an_error_keeps_the_rest_from_being_begun() {
+    fn all_are_done_in_their_order_or_the_first_error_is_told() {
         let numbers: Vec<u32> = (0..100).collect();
         let doubled = each_in_parallel(&numbers, |number, _| Ok(number * 2)).unwrap();
         assert_eq!(doubled, (0..100).map(|number| number * 2).collect::<Vec<_>>());
-        let done = AtomicUsize::new(0);
-        let failed = each_in_parallel(&numbers, |number, _| {
-            done.fetch_add(1, Ordering::Relaxed);
-            if *number == 3 { Err("three".to_owned()) } else { Ok(()) }
+        let failed = each_in_parallel(&numbers, |number, _| match number {
+            3 => Err("three".to_owned()),
+            _ => Ok(()),
         });
         assert_eq!(failed, Err("three".to_owned()));
-        assert!(done.into_inner() < 100);
         assert_eq!(each_in_parallel(&[] as &[u8], |_, _| Ok(())), Ok(Vec::new()));
     }
 
@@ -156,14 +154,15 @@ mod tests {
     #[test]
     fn processor_time_is_that_of_the_process_and_its_children() {
         let log = std::env::temp_dir().join(format!("xtask-cpu-{}", std::process::id()));
-        let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let spin = "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done";
         let seconds_of = |script: &str| {
             let limit = Duration::from_secs(120);
             run(Command::new("sh").args(["-c", script]), &log, limit).unwrap().cpu_seconds
         };
-        assert!(seconds_of("sleep 0.1") < 0.05);
-        assert!(seconds_of(spin) > 0.05);
-        assert!(seconds_of(&format!("sh -c '{spin}'; true")) > 0.05);
+        let asleep = seconds_of("sleep 0.1");
+        for busy in [spin.to_owned(), format!("sh -c '{spin}'; true")] {
+            assert!(seconds_of(&busy) > asleep, "{busy}");
+        }
         fs::remove_file(&log).unwrap();
     }
 

@@ -4,22 +4,25 @@
 
 use crate::failure::Failure;
 use crate::file_system::Kind;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// How the program is called.
 pub const USAGE: &str = "\
 usage: cargo xtask power-cuts [--cycles N] [--file-system NAME,NAME] [--tool FILE] [--seed N]
-                              [--device-bytes N] [--lying-flush] [--format human|json]
+                              [--device-bytes N] [--seconds N] [--lying-flush] [--format human|json]
 
   --cycles N            how often a writer is cut off [default: 5]
   --file-system NAMES   ext4, xfs, btrfs; several take turns [default: ext4]
   --tool FILE           the program `hedgerow` [default: the one beside this program]
   --seed N              of all that is drawn, but not of the moments [default: random]
   --device-bytes N      how large the disk is [default: 402653184; xfs needs 314572800]
-  --lying-flush         the disk forgets its flushes: something has to be lost
+  --seconds N           begin no further cycle after that
+  --lying-flush         the disk forgets its flushes: something has to be lost, which is 1; 4 if nothing was
   --format json         one line of JSON at the end
 
-exit codes: 0 all was there, 1 something was lost or broken, 2 wrong arguments, 3 this machine cannot";
+exit codes: 0 all was there, 1 something was lost or broken, 2 wrong arguments, 3 this machine cannot, 4 the system has
+failed in the middle, or kept what was mounted, 130 Ctrl-C";
 
 const DEFAULT_DEVICE_BYTES: u64 = 384 << 20;
 /// Smaller ones have no room for a file system and a store.
@@ -35,6 +38,7 @@ pub struct Arguments {
     pub tool: Option<PathBuf>,
     pub seed: Option<u64>,
     pub device_bytes: u64,
+    pub seconds: Option<u64>,
     pub is_lying: bool,
     pub is_json: bool,
     pub wants_help: bool,
@@ -50,6 +54,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Failu
         tool: None,
         seed: None,
         device_bytes: DEFAULT_DEVICE_BYTES,
+        seconds: None,
         is_lying: false,
         is_json: false,
         wants_help: false,
@@ -58,7 +63,8 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Failu
         match name.as_str() {
             "--lying-flush" => arguments.is_lying = true,
             "--help" | "-h" => arguments.wants_help = true,
-            "--cycles" | "--file-system" | "--tool" | "--seed" | "--device-bytes" | "--format" => {
+            "--cycles" | "--file-system" | "--tool" | "--seed" | "--device-bytes" | "--seconds"
+            | "--format" => {
                 let value = words.next().ok_or_else(|| usage(format!("{name} needs a value")))?;
                 take(&mut arguments, &name, &value)?;
             }
@@ -76,6 +82,10 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Failu
             return Err(usage(format!("--device-bytes: {name} needs {least}")));
         }
     }
+    let kinds = arguments.kinds.iter().map(|kind| kind.name()).collect::<BTreeSet<_>>().len();
+    if arguments.cycles < kinds as u64 {
+        return Err(usage(format!("--cycles: {kinds} file systems need as many at least")));
+    }
     Ok(arguments)
 }
 
@@ -90,6 +100,7 @@ fn take(arguments: &mut Arguments, name: &str, value: &str) -> Result<(), Failur
             }
         }
         "--seed" => arguments.seed = Some(number()?),
+        "--seconds" => arguments.seconds = Some(number()?),
         "--device-bytes" => {
             arguments.device_bytes = number()?;
             if !arguments.device_bytes.is_multiple_of(4096) {

@@ -12,7 +12,7 @@ use crate::device::{Fails, Faults};
 use crate::dice::Dice;
 use crate::failure::Failure;
 use crate::file_system::{Cut, Disk, Kind, Owned, Place, forgotten};
-use crate::process::{Clock, Script, Tool, judge};
+use crate::process::{Clock, Script, Tool, judge, judge_opening};
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_micros(20);
 pub struct Counts {
     /// Cycles that came to their end.
     pub cycles: u64,
-    /// Power cuts, those of openings among them.
+    /// Power cuts: of a writer one in each cycle, of openings, and of nobody.
     pub power_cuts: u64,
     /// Cycles in which a call failed.
     pub faulty: u64,
@@ -119,7 +119,10 @@ impl<'a> Round<'a> {
         self.check(&acknowledged)?;
         match self.dice.below(4) {
             0 => {}
-            1 => self.restart()?,
+            1 => {
+                self.restart()?;
+                self.check(&acknowledged)?;
+            }
             2 => {
                 self.cut_only()?;
                 self.check(&acknowledged)?;
@@ -127,6 +130,7 @@ impl<'a> Round<'a> {
             _ => {
                 self.open_and_kill()?;
                 self.restart()?;
+                self.check(&acknowledged)?;
             }
         }
         self.counts.cycles += 1;
@@ -174,8 +178,10 @@ impl<'a> Round<'a> {
         }
         let disk = self.take_disk()?;
         let (heard, cut) = cut_busy(&disk, &mut self.dice, || writer.heard())?;
+        self.evidence = Some(cut.copy()?);
         let after = device.counts(image).map_err(|_| forgotten())?;
-        judge(&writer.kill()?, disk_fails)?;
+        // A disk that was to fail, and did not, is no reason to end.
+        judge(&writer.kill()?, after.failed > before.failed)?;
         let flushes = after.flushes - before.flushes;
         if heard.acknowledged > 0 && flushes == 0 {
             return Err(Failure::Found(format!(
@@ -207,7 +213,7 @@ impl<'a> Round<'a> {
         self.sleep(LONGEST_OPENING_US);
         let disk = self.take_disk()?;
         let ((), cut) = cut_busy(&disk, &mut self.dice, || ())?;
-        opening.kill()?;
+        judge_opening(&opening.kill()?)?;
         self.replace(disk, cut)
     }
 
@@ -215,13 +221,14 @@ impl<'a> Round<'a> {
     fn open_and_kill(&mut self) -> Result<(), Failure> {
         let opening = self.with_script(|script| self.bench.tool.open(script))?;
         self.sleep(LONGEST_OPENING_US);
-        opening.kill().map(drop)
+        judge_opening(&opening.kill()?)
     }
 
     /// Cuts the power while nobody does anything.
     fn cut_only(&mut self) -> Result<(), Failure> {
         let disk = self.take_disk()?;
-        let cut = disk.cut(0, &mut self.dice)?.ok_or_else(forgotten)?;
+        let mut own = Dice::new(self.dice.draw());
+        let cut = disk.cut(0, &mut own)?.ok_or_else(forgotten)?;
         self.replace(disk, cut)
     }
 
@@ -245,12 +252,14 @@ fn cut_busy<T>(
 ) -> Result<(T, Cut), Failure> {
     let least_pending = if dice.percent(75) { 1 << dice.below(8) } else { 0 };
     let patience = Duration::from_micros(dice.below(LONGEST_PATIENCE_US));
+    // How many draws a cut needs depends on the moment; whatever comes later does not.
+    let mut own = Dice::new(dice.draw());
     let begun = Instant::now();
     loop {
         let least_pending = if begun.elapsed() < patience { least_pending } else { 0 };
         // Before each attempt: what is read after a cut may have been acknowledged after it.
         let heard = hear();
-        if let Some(cut) = disk.cut(least_pending, dice)? {
+        if let Some(cut) = disk.cut(least_pending, &mut own)? {
             return Ok((heard, cut));
         }
         std::thread::sleep(LOOK);

@@ -231,30 +231,37 @@ impl Image {
                 continue;
             }
             let may_tear = is_last || n >= first;
-            let is_torn = may_tear && dice.percent(40) && self.tear(write, &mut durable, dice);
-            if !is_torn {
+            let units = self.units_of(write);
+            let mut there = units.clone().count();
+            if may_tear && there > 1 && dice.percent(40) {
+                there = self.tear(write, &mut durable, dice);
+            } else {
                 durable.write(write.at, &write.bytes);
             }
-            survived.there += 1;
-            survived.torn += usize::from(is_torn);
+            survived.there += usize::from(there > 0);
+            survived.torn += usize::from(there > 0 && there < units.count());
         }
         (Image::new(self.len_bytes, self.unit_bytes, durable), survived)
     }
 
-    /// Writes some units of a write; false, and nothing, if it has only one.
-    fn tear(&self, write: &Write, durable: &mut Blocks, dice: &mut Dice) -> bool {
+    /// The units that a write touches, by number.
+    fn units_of(&self, write: &Write) -> std::ops::RangeInclusive<u64> {
         let end = write.at + write.bytes.len() as u64;
-        let (first, last) = (write.at / self.unit_bytes, (end.max(1) - 1) / self.unit_bytes);
-        if first >= last {
-            return false;
-        }
-        for unit in (first..=last).filter(|_| dice.percent(50)) {
+        write.at / self.unit_bytes..=(end.max(1) - 1) / self.unit_bytes
+    }
+
+    /// Writes some units of a write, or none, or all: how many.
+    fn tear(&self, write: &Write, durable: &mut Blocks, dice: &mut Dice) -> usize {
+        let end = write.at + write.bytes.len() as u64;
+        let mut there = 0;
+        for unit in self.units_of(write).filter(|_| dice.percent(50)) {
             let from = (unit * self.unit_bytes).max(write.at);
             let to = ((unit + 1) * self.unit_bytes).min(end);
             let bytes = &write.bytes[(from - write.at) as usize..(to - write.at) as usize];
             durable.write(from, bytes);
+            there += 1;
         }
-        true
+        there
     }
 }
 

@@ -9,8 +9,12 @@ pub enum Failure {
     Found(String),
     /// Wrong arguments.
     Usage(String),
+    /// What a cut has left is no file system any more.
+    NoFileSystem(String),
     /// This machine cannot do it; nothing was found out.
     Cannot(String),
+    /// It could, and then something of the system failed: nothing is known.
+    Broken(String),
     /// Ctrl-C; what was done up to there.
     Interrupted(String),
 }
@@ -21,7 +25,9 @@ impl Failure {
         match self {
             Failure::Found(words)
             | Failure::Usage(words)
+            | Failure::NoFileSystem(words)
             | Failure::Cannot(words)
+            | Failure::Broken(words)
             | Failure::Interrupted(words) => words,
         }
     }
@@ -29,9 +35,10 @@ impl Failure {
     /// The documented exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Found(_) => 1,
+            Failure::Found(_) | Failure::NoFileSystem(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Cannot(_) => 3,
+            Failure::Broken(_) => 4,
             Failure::Interrupted(_) => 130,
         }
     }
@@ -40,6 +47,15 @@ impl Failure {
     pub fn within(self, what: &str) -> Failure {
         match self {
             Failure::Found(words) => Failure::Found(format!("{what}: {words}")),
+            Failure::NoFileSystem(words) => Failure::NoFileSystem(format!("{what}: {words}")),
+            other => other,
+        }
+    }
+
+    /// The same on a machine that is known to be able.
+    pub fn on_an_able_machine(self) -> Failure {
+        match self {
+            Failure::Cannot(words) => Failure::Broken(words),
             other => other,
         }
     }

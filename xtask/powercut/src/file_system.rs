@@ -129,7 +129,7 @@ pub struct Place {
 /// A file system that is mounted over an image. What is dropped first stands first.
 pub struct Disk<'a> {
     mounted: Mounted,
-    _attached: Attached,
+    attached: Attached,
     image: Owned,
     kind: Kind,
     place: &'a Place,
@@ -154,7 +154,7 @@ impl<'a> Disk<'a> {
         let at = place.mount_point.path();
         let mounted = Mounted::new(kind.name(), kind.mount_options(), &attached, at)
             .map_err(Failure::Cannot)?;
-        let disk = Disk { mounted, _attached: attached, image, kind, place };
+        let disk = Disk { mounted, attached, image, kind, place };
         disk.place.device.settle(number, is_lying).map_err(|_| forgotten())?;
         Ok(disk)
     }
@@ -165,21 +165,21 @@ impl<'a> Disk<'a> {
         let at = place.mount_point.path();
         let mounted =
             Mounted::new(kind.name(), kind.mount_options(), &attached, at).map_err(|words| {
-                Failure::Found(format!("the file system does not come up: {words}"))
+                Failure::NoFileSystem(format!("the file system does not come up: {words}"))
             })?;
-        Ok(Disk { mounted, _attached: attached, image, kind, place })
+        Ok(Disk { mounted, attached, image, kind, place })
     }
 
     /// Unmounts and detaches; the image stays.
     fn go_down(self) -> Owned {
-        let Disk { mounted, _attached, image, kind, .. } = self;
+        let Disk { mounted, attached, image, kind, .. } = self;
         drop(mounted);
         if kind == Kind::Btrfs {
             // The kernel remembers what it has seen on a device, and takes an older state of it for a mistake. Where
             // it cannot be told to forget, the mount says so.
-            let _ = system::run("btrfs", &["device", "scan", "--forget"]);
+            let _ = system::run("btrfs", &["device", "scan", "--forget", attached.name()]);
         }
-        drop(_attached);
+        drop(attached);
         image
     }
 

@@ -5,7 +5,7 @@
 //! lock round what a writer has said.
 
 use crate::failure::Failure;
-use crate::system::{self, listen};
+use crate::system::{self, LIMIT, listen};
 use serde_json::Value as Json;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -165,7 +165,19 @@ impl Process {
     pub fn kill(mut self) -> Result<(ExitStatus, String), Failure> {
         let cannot = |error| Failure::Cannot(format!("cannot kill the tool: {error}"));
         self.child.kill().map_err(cannot)?;
-        let status = self.child.wait().map_err(cannot)?;
+        let started = Instant::now();
+        let status = loop {
+            match self.child.try_wait().map_err(cannot)? {
+                Some(status) => break status,
+                None if started.elapsed() > LIMIT => {
+                    let seconds = LIMIT.as_secs();
+                    let words =
+                        format!("the tool was killed, and has not ended within {seconds} s");
+                    return Err(Failure::Broken(words));
+                }
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
         if let Some(reader) = self.reader.take() {
             // It has no more to say, and a panic of the reader loses acknowledgements only.
             let _ = reader.join();
@@ -179,7 +191,11 @@ impl Drop for Process {
     fn drop(&mut self) {
         // It may be gone already; and there is nobody to tell.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        // Not for ever: it may be stuck in the kernel, whose file system goes only afterwards.
+        let started = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && started.elapsed() < LIMIT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -193,6 +209,15 @@ pub fn judge((status, said): &(ExitStatus, String), disk_fails: bool) -> Result<
         return Ok(());
     }
     Err(Failure::Found(format!("the writer has ended by itself: {status}: {said}")))
+}
+
+/// Fails unless who opened what is left was killed, or has found all of it.
+pub fn judge_opening((status, said): &(ExitStatus, String)) -> Result<(), Failure> {
+    let has_ended_well = status.success() || status.signal() == Some(SIGKILL);
+    if has_ended_well && !said.contains("panicked at") {
+        return Ok(());
+    }
+    Err(Failure::Found(format!("an opening has ended by itself: {status}: {said}")))
 }
 
 #[cfg(test)]
@@ -225,5 +250,10 @@ mod tests {
         assert!(judge(&ended(0, ""), true).is_err());
         assert!(judge(&ended(11, ""), true).is_err());
         assert!(judge(&ended(SIGKILL, "thread 'x' panicked at y"), false).is_err());
+        assert!(judge_opening(&ended(SIGKILL, "")).is_ok());
+        assert!(judge_opening(&ended(0, "")).is_ok());
+        assert!(judge_opening(&ended(EXIT_REFUSED << 8, "no")).is_err());
+        assert!(judge_opening(&ended(11, "")).is_err());
+        assert!(judge_opening(&ended(0, "thread 'x' panicked at y")).is_err());
     }
 }

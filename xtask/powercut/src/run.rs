@@ -9,7 +9,7 @@ use crate::cycle::{Bench, Counts, Round};
 use crate::device::Device;
 use crate::dice::{Dice, random_seed};
 use crate::failure::Failure;
-use crate::file_system::{Kind, Place};
+use crate::file_system::{Disk, Kind, Place};
 use crate::process::Tool;
 use crate::served::ServedImages;
 use crate::system::{self, Directory};
@@ -33,6 +33,9 @@ pub fn main() -> ExitCode {
             return tell(USAGE);
         }
         let result = run(&arguments)?;
+        if system::has_left_something() {
+            return Err(Failure::Broken(format!("not all could be undone; {result}")));
+        }
         tell(&result)
     });
     match outcome {
@@ -87,8 +90,15 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
     let place = Place { device, served, mount_point };
     let (device_bytes, is_lying) = (arguments.device_bytes, arguments.is_lying);
     let bench = Bench { tool, place, device_bytes, is_lying };
+    // Once for each: what fails afterwards is not because the machine cannot.
+    for kind in &arguments.kinds {
+        Disk::make(&bench.place, *kind, device_bytes, false, &mut Dice::new(seed))?;
+    }
     let started = Instant::now();
-    let counts = rounds(arguments, &bench, seed)?;
+    let counts = rounds(arguments, &bench, seed).map_err(Failure::on_an_able_machine)?;
+    if is_lying {
+        return Err(Failure::Broken("nothing was lost, though every flush was forgotten".into()));
+    }
     Ok(result(arguments, seed, &counts, started.elapsed().as_secs_f64()))
 }
 
@@ -102,11 +112,13 @@ fn rounds(arguments: &Arguments, bench: &Bench, seed: u64) -> Result<Vec<(Kind, 
     }
     // Each file system has a turn, however few the cycles are.
     let turns = counts.len() as u64;
-    let round_cycles = ROUND_CYCLES.min(arguments.cycles.div_ceil(turns));
+    let round_cycles = (arguments.cycles / turns).clamp(1, ROUND_CYCLES);
+    let begun_all = Instant::now();
+    let is_over = || arguments.seconds.is_some_and(|most| begun_all.elapsed().as_secs() >= most);
     let mut dice = Dice::new(seed);
     let mut done = 0;
     for turn in (0..counts.len()).cycle() {
-        if done == arguments.cycles {
+        if done == arguments.cycles || is_over() {
             break;
         }
         let (kind, sum) = &mut counts[turn];
@@ -115,10 +127,14 @@ fn rounds(arguments: &Arguments, bench: &Bench, seed: u64) -> Result<Vec<(Kind, 
             let begun = Instant::now();
             let name = kind.name();
             let before = round.counts;
-            round
-                .cycle()
-                .map_err(|failure| failure.within(&format!("seed {seed}, cycle {done}, {name}")))?;
             done += 1;
+            match round.cycle() {
+                // A disk that lies may lose its file system, of which the store knows nothing.
+                Err(Failure::NoFileSystem(_)) if bench.is_lying => break,
+                outcome => outcome.map_err(|failure| {
+                    failure.within(&format!("seed {seed}, cycle {done}, {name}"))
+                })?,
+            }
             let ms = begun.elapsed().as_millis();
             let acknowledged = round.counts.acknowledged - before.acknowledged;
             let failed = round.counts.failed_calls - before.failed_calls;
@@ -129,6 +145,9 @@ fn rounds(arguments: &Arguments, bench: &Bench, seed: u64) -> Result<Vec<(Kind, 
             if INTERRUPTED.load(Ordering::Relaxed) {
                 let words = format!("interrupted; {done} cycles, seed {seed}: all was there");
                 return Err(Failure::Interrupted(words));
+            }
+            if is_over() {
+                break;
             }
         }
         *sum += round.counts;

@@ -3,7 +3,7 @@
 //! Every command has a time limit and a process group of its own, so that Ctrl-C ends this program and not the commands
 //! that tidy up after it. Whatever was made is undone in `Drop`, whether the device under it works or not; what cannot be
 //! undone is told. Invariant: a value of a type in here stands for one thing of the system that is there. Single-threaded,
-//! but for readers of what a command says.
+//! but for readers of what a command says; a flag that is only ever set says that something was left.
 
 use crate::failure::Failure;
 use std::fs;
@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a command may take.
@@ -22,6 +23,19 @@ const STEP: Duration = Duration::from_millis(1);
 const SYSTEM_DIRECTORIES: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// How often an unmount is tried that finds the file system busy.
 const UNMOUNTS: u32 = 20;
+
+static LEFT_BEHIND: AtomicBool = AtomicBool::new(false);
+
+/// Whether something could not be undone; it was told.
+pub fn has_left_something() -> bool {
+    LEFT_BEHIND.load(Ordering::Relaxed)
+}
+
+/// Tells what could not be undone.
+fn leave(words: &str) {
+    LEFT_BEHIND.store(true, Ordering::Relaxed);
+    eprintln!("power-cuts: {words}");
+}
 
 /// The file of a program of the system.
 pub fn find(program: &str) -> Option<PathBuf> {
@@ -77,6 +91,8 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 pub fn run_command(command: &mut Command) -> Result<Ended, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
+        // What they say is looked at, too.
+        .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -131,7 +147,7 @@ impl Drop for Directory {
     fn drop(&mut self) {
         // Only if it is empty: never what is below a mount that could not be undone.
         if let Err(error) = fs::remove_dir(&self.0) {
-            eprintln!("power-cuts: cannot remove {}: {error}", self.0.display());
+            leave(&format!("cannot remove {}: {error}", self.0.display()));
         }
     }
 }
@@ -161,7 +177,7 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         if let Err(words) = run("losetup", &["--detach", &self.0]) {
-            eprintln!("power-cuts: {words}");
+            leave(&words);
         }
     }
 }
@@ -200,7 +216,7 @@ impl Drop for Mounted {
                 }
             }
         }
-        eprintln!("power-cuts: {failed}");
+        leave(&failed);
         unmount_lazily(&self.0);
     }
 }
@@ -208,6 +224,6 @@ impl Drop for Mounted {
 /// Takes a mount out of sight; it goes when nobody uses it any more.
 pub fn unmount_lazily(path: &Path) {
     if let Err(words) = run("umount", &["--lazy", &path.to_string_lossy()]) {
-        eprintln!("power-cuts: {words}");
+        leave(&words);
     }
 }

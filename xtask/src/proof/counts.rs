@@ -95,11 +95,12 @@ pub fn of_kills(said: &str) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// What `power-cuts --format json` says of all file systems together.
+/// What `power-cuts --format json` says of all file systems together: a cycle cuts off one writer.
 pub fn of_power_cuts(said: &str) -> Result<Counts, String> {
     let mut counts = Counts::default();
     for (name, what) in [
-        ("power_cuts", "power cuts"),
+        ("cycles", "power cuts under a writer"),
+        ("power_cuts", "power cuts in all"),
         ("failed_calls", "failing calls under a file system"),
         ("acknowledged", "acknowledged changes"),
     ] {

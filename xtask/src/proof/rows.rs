@@ -338,7 +338,13 @@ const CRASH_STATES: Row = Row {
             "crash_bulk_load::a_crash_at_any_call_of_a_load_leaves_all_of_it_or_none",
             [0, 8],
         ),
-        once("engine", "creation::a_crash_at_any_moment_leaves_a_store_or_what_was_there"),
+        Suite::Test {
+            build: Build::Plain,
+            target: "engine",
+            test: "creation::a_crash_at_any_moment_leaves_a_store_or_what_was_there",
+            size: [size(0, 0), size(1, 0)],
+            is_repeated: false,
+        },
     ],
     is_alone: false,
 };
@@ -451,16 +457,17 @@ const HOSTILE: Row = Row {
         asked("swept bytes", &["swept bytes"], [8_000, 150_000]),
     ],
     suites: &[
-        Suite::Fuzz("node_bytes", 788),
+        // Those that take longest come first.
+        Suite::Fuzz("log_file", 1_000),
+        Suite::Fuzz("store_operations", 300),
+        Suite::Fuzz("store_file", 700),
+        Suite::Fuzz("node_bytes", 789),
         Suite::Fuzz("fingerprint_bytes", 100),
         Suite::Fuzz("dense_bytes", 100),
         Suite::Fuzz("space_parts", 10),
-        Suite::Fuzz("pages", 2),
-        Suite::Fuzz("log_file", 1_000),
+        Suite::Fuzz("pages", 1),
         Suite::Fuzz("dump_text", 1_000),
         Suite::Fuzz("operations", 1_000),
-        Suite::Fuzz("store_operations", 500),
-        Suite::Fuzz("store_file", 500),
         whole("engine", "byte_sweep::every_byte_of_a_store_with_pages_of_4_kib", 8),
         whole("engine", "byte_sweep::every_byte_of_a_store_with_the_smallest_pages", 8),
         whole("engine", "byte_sweep::every_byte_of_a_log", 8),
@@ -499,7 +506,10 @@ const KILLS: Row = Row {
 const POWER_CUTS: Row = Row {
     name: "power-cuts",
     what: "power cuts and failing calls of a disk under a real file system with a writer on it",
-    asked: &[asked("power cuts", &["power cuts"], [5, 500])],
+    asked: &[
+        asked("power cuts", &["power cuts under a writer"], [5, 500]),
+        asked("acknowledged changes", &["acknowledged changes"], [20, 5_000]),
+    ],
     suites: &[Suite::PowerCuts([5, 100], ["ext4", "ext4,xfs,btrfs"])],
     is_alone: true,
 };

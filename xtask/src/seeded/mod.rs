@@ -17,6 +17,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
@@ -250,14 +251,14 @@ fn seed_all(
     wanted.extend(models);
     let programs = build_all(root, &wanted)?;
     let took = run_without(root, &programs, &suites, models)?;
-    let mut out = match &arguments.out {
-        Some(path) => Some(
+    let out = match &arguments.out {
+        Some(path) => Some(Mutex::new(
             fs::OpenOptions::new()
                 .create(true)
                 .append(true)
                 .open(path)
                 .map_err(|error| format!("cannot write {}: {error}", path.display()))?,
-        ),
+        )),
         None => None,
     };
     let runs = process::each_in_parallel(&cases, |&(bug, name, suite), worker| {
@@ -267,20 +268,18 @@ fn seed_all(
         let found = run.with(Some(name))?;
         let (how, seconds) = (found.outcome.name(), found.cpu_seconds);
         println!("{} {name}: {how} by {} ({seconds:.1} s)", bug.id, show(suite));
-        Ok(found)
-    })?;
-    if let Some(out) = &mut out {
-        for ((bug, name, suite), run) in cases.iter().zip(&runs) {
-            let (how, seconds) = (run.outcome.name(), run.cpu_seconds);
+        if let Some(out) = &out {
             let line = format!(
-                "{{\"bug\":\"{}\",\"what\":\"{}\",\"name\":\"{name}\",\"suite\":\"{}\",\"outcome\":\"{how}\",\"cpu_seconds\":{seconds:.2}}}",
+                "{{\"bug\":\"{}\",\"what\":\"{}\",\"name\":\"{name}\",\"suite\":\"{}\",\"outcome\":\"{how}\",\"cpu_seconds\":{seconds:.2}}}\n",
                 bug.id,
                 bug.what,
                 show(suite)
             );
-            writeln!(out, "{line}").map_err(|error| format!("cannot write: {error}"))?;
+            let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+            out.write_all(line.as_bytes()).map_err(|error| format!("cannot write: {error}"))?;
         }
-    }
+        Ok(found)
+    })?;
     let missed = runs.iter().filter(|run| !run.outcome.is_noticed()).count();
     let longest = runs.iter().map(|run| run.cpu_seconds).fold(0.0, f64::max);
     println!("{} seeded, {missed} not noticed; the longest took {longest:.1} s", cases.len());

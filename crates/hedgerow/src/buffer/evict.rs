@@ -25,8 +25,9 @@ pub const FRAME_WAITS: usize = 1000;
 const WAIT_MS: u64 = 10;
 /// Who is woken in vain has waited for less, and goes on until it is as long.
 const FRAME_PATIENCE: Duration = Duration::from_secs(10);
-/// Waits before it gives up if the background thread cannot write: for frames that others have in use.
+/// The same if the background thread cannot write: for frames that others have in use.
 const FAILED_WAITS: usize = 100;
+const FAILED_PATIENCE: Duration = Duration::from_secs(1);
 /// Frames that a foreground thread looks at before it waits for the background.
 const FOREGROUND_SWEEP: u32 = 256;
 
@@ -80,11 +81,20 @@ impl EvictorState {
 struct Rounds {
     next: usize,
     since: Moment,
+    least: usize,
+    patience: Duration,
 }
 
 impl Rounds {
+    /// While the background thread makes room.
     fn begin() -> Rounds {
-        Rounds { next: 0, since: Moment::now() }
+        let since = Moment::now();
+        Rounds { next: 0, since, least: FRAME_WAITS, patience: FRAME_PATIENCE }
+    }
+
+    /// From when it has failed.
+    fn of_a_failure() -> Rounds {
+        Rounds { least: FAILED_WAITS, patience: FAILED_PATIENCE, ..Rounds::begin() }
     }
 }
 
@@ -95,8 +105,8 @@ impl Iterator for Rounds {
         let round = self.next;
         self.next += 1;
         // A model's clock hardly moves.
-        let is_long = || cfg!(any(loom, shuttle)) || self.since.elapsed() >= FRAME_PATIENCE;
-        (round < FRAME_WAITS || !is_long()).then_some(round)
+        let is_long = || cfg!(any(loom, shuttle)) || self.since.elapsed() >= self.patience;
+        (round < self.least || !is_long()).then_some(round)
     }
 }
 
@@ -170,6 +180,7 @@ impl BufferPool {
             ));
         }
         let failures = self.evictor.shared.lock().failures;
+        let mut failing = None;
         for round in Rounds::begin() {
             {
                 let mut shared = self.evictor.shared.lock();
@@ -179,7 +190,7 @@ impl BufferPool {
                     if let Some(taken) = self.try_obtain_frame(id) {
                         return Ok(taken);
                     }
-                    if round >= FAILED_WAITS {
+                    if failing.get_or_insert_with(Rounds::of_a_failure).next().is_none() {
                         return Err(error);
                     }
                     // What others are reading just now will be clean, too, and what failed may go well.

@@ -31,7 +31,7 @@ pub struct SpaceReport {
 }
 
 impl SpaceReport {
-    /// What all kinds add up to, in bytes: the file's length, or something is wrong.
+    /// What all kinds add up to, in bytes: the length that the file should have, if the figures were taken at one moment.
     pub fn accounted_bytes(&self) -> u64 {
         self.header_bytes
             + self.used_bytes
