@@ -177,13 +177,14 @@ fn show(root: &Path, record: &Path, arguments: &Arguments) -> Result<bool, Strin
         }
         return Ok(true);
     }
+    let parts = || std::iter::once(&ENGINE).chain(PARTS);
+    if let Some(part) = parts().find(|part| sum_of(part, &files).branches == 0) {
+        return Err(format!("{} has no branches of the {}", record.display(), part.name));
+    }
     println!("{:10} {:>9} {:>9} {:>7} {:>7}", "part", "branches", "taken", "percent", "asked");
     let mut is_enough = true;
-    for part in std::iter::once(&ENGINE).chain(PARTS) {
+    for part in parts() {
         let sum = sum_of(part, &files);
-        if sum.branches == 0 {
-            return Err(format!("{} has no branches of the {}", record.display(), part.name));
-        }
         is_enough &= sum.percent() >= part.asked_percent;
         println!(
             "{:10} {:>9} {:>9} {:>7.1} {:>7.1}",
