@@ -78,7 +78,7 @@ impl Shared {
         }
         report.large_values += 1;
         report.large_value_bytes += len_bytes;
-        let mut piece = vec![0; PIECE_BYTES];
+        let mut piece = vec![0; len_bytes.min(PIECE_BYTES as u64) as usize];
         let mut at = 0;
         while at < len_bytes {
             match reader.read_at(at, &mut piece) {

@@ -228,7 +228,9 @@ impl<'f> Blocks<'f> {
                 return Err(Error::corrupted_at(size.place_offset_bytes(place), what));
             }
         }
-        let buffer = AlignedBuffer::zeroed(BLOCKS_AT_ONCE * BLOCK_BYTES)?;
+        // No read goes beyond its segment.
+        let at_once = BLOCKS_AT_ONCE.min(size.blocks as usize);
+        let buffer = AlignedBuffer::zeroed(at_once * BLOCK_BYTES)?;
         Ok(Blocks { file, header: *header, places, buffer, buffered: (0, 0) })
     }
 
