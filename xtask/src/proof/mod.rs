@@ -49,7 +49,7 @@ const PROCESS_SECONDS: [u64; 2] = [30 * 60, 12 * 60 * 60];
 /// Seeds between the rounds of all shares: a suite may use up as many, one after the other.
 const SEEDS_OF_A_ROUND: u64 = 1 << 20;
 /// Of the seeded bugs, one in so many is tried in CI.
-const SEEDED_SAMPLE: u64 = 4;
+const SEEDED_SAMPLE: u64 = 8;
 
 const SKIPPED: u8 = 3;
 
