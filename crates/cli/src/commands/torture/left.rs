@@ -7,7 +7,7 @@
 //! there. Single-threaded.
 
 use super::script::{Change, Clock, KEYSPACE, State, THREADS, change, options, read_value};
-use super::{unexpected, verify};
+use super::{unexpected, verify_to_the_byte};
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::output::Out;
@@ -124,7 +124,7 @@ impl Left {
             self.follow(seed, thread, found, acknowledged[thread].max(needed[thread]))?;
         }
         // Not closed: the next writer recovers too. It may be a kill as well.
-        verify(&db)
+        verify_to_the_byte(&db, store)
     }
 
     /// Goes on with a thread's changes, at least up to `least`, until its keys hold what was found. Where that is

@@ -26,6 +26,8 @@ use hedgerow::{Database, Error, ErrorKind};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Arguments of `torture`.
 #[derive(Debug, Args)]
@@ -34,6 +36,9 @@ pub struct TortureArgs {
     #[command(subcommand)]
     how: How,
 }
+
+/// How long a checkpoint may go on after the last change.
+const AT_REST: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Subcommand)]
 enum How {
@@ -142,6 +147,26 @@ fn verify(db: &Database) -> Result<(), Failure> {
         return Err(Failure::Found(format!("the file does not add up: {space:?}")));
     }
     Ok(())
+}
+
+/// Finds everything sound in a store that nobody changes, and in the file at `path` exactly the bytes that it accounts for.
+fn verify_to_the_byte(db: &Database, path: &Path) -> Result<(), Failure> {
+    verify(db)?;
+    let asked = Instant::now();
+    loop {
+        let space = db.space_report().map_err(unexpected("cannot read the store's space"))?;
+        let len_bytes = fs::metadata(path)
+            .map_err(|error| Failure::Io(format!("cannot ask for {}", path.display()), error))?
+            .len();
+        if space.file_bytes == len_bytes {
+            return Ok(());
+        }
+        // A checkpoint may have come in between.
+        if asked.elapsed() > AT_REST {
+            return Err(Failure::Found(format!("the file has {len_bytes} bytes: {space:?}")));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Finds everything sound in a store.
