@@ -304,19 +304,22 @@ impl Batch {
         self.changes.len() == self.total
     }
 
-    /// More of the changes. Errors: what is wrong with them.
+    /// More of the changes. Errors: what is wrong with them; then none of them was added, because what a log has until there may
+    /// be replayed all the same.
     fn add(&mut self, total: u32, records: &[u8]) -> Result<(), &'static str> {
         if total as usize != self.total {
             return Err("two records of a batch do not agree about its length");
         }
         let before = self.records.len();
+        let mut changes = Vec::new();
         for_each_change(records, &mut |place, _| {
-            self.changes.push(before + place.start..before + place.end);
-            self.is_made.push(false);
+            changes.push(before + place.start..before + place.end);
         })?;
-        if self.changes.len() > self.total {
+        if self.changes.len() + changes.len() > self.total {
             return Err("a batch has more changes than it says");
         }
+        self.is_made.resize(self.changes.len() + changes.len(), false);
+        self.changes.append(&mut changes);
         self.records.extend_from_slice(records);
         Ok(())
     }
@@ -432,4 +435,25 @@ fn name_of(name: &[u8]) -> Result<&str> {
             "the log names a keyspace in bytes that are not UTF-8",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_damaged_record_no_change_is_added_to_its_batch() {
+        let put = Record::Put { tree: TreeId(1), key: b"key", value: b"value" };
+        let (header, parts) = put.encode();
+        let whole = [&header[..], parts[0], parts[1]].concat();
+        let mut batch = Batch::new(1);
+        assert!(batch.add(1, &[&whole[..], &[0xff; 40]].concat()).is_err());
+        assert!(!batch.is_whole() && batch.changes.is_empty() && batch.is_made.is_empty());
+        batch.add(1, &whole).unwrap();
+        assert!(batch.is_whole());
+        assert!(batch.add(1, &whole).is_err());
+        let place = batch.made(0).unwrap();
+        let (_, key, value) = change_in(&batch.records[place]);
+        assert_eq!((key, value), (&b"key"[..], Some(&b"value"[..])));
+    }
 }
