@@ -6,7 +6,8 @@
 //! this very binary, told by an environment variable; it says on its output what it begins, and how that ends.
 //!
 //! `HEDGEROW_EFFORT` above 1 tries every allocation, of which `HEDGEROW_PART=1/8` does an eighth; the others are a sample
-//! by `HEDGEROW_SEED`. `HEDGEROW_ONLY="splits 117"` does one run.
+//! by `HEDGEROW_SEED`. `HEDGEROW_ONLY="splits 117"` does one run, `HEDGEROW_ONLY="splits 3 blocks"` one in which only blocks for
+//! the disk count.
 #![cfg(unix)]
 #![allow(
     missing_docs,
@@ -28,7 +29,7 @@ use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The system's allocator, but for one allocation that it refuses.
@@ -38,10 +39,16 @@ struct Refusing;
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
 static SEEN: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Less aligned ones do not count.
+static LEAST_ALIGN: AtomicUsize = AtomicUsize::new(0);
+/// What goes to the disk past the system's cache is aligned like that; nothing else is.
+const BLOCK_ALIGN: usize = 4096;
 
 /// Counts an allocation, and tells whether it is the one.
-fn is_refused() -> bool {
-    IS_ARMED.load(Relaxed) && SEEN.fetch_add(1, Relaxed) == REFUSED.load(Relaxed)
+fn is_refused(layout: Layout) -> bool {
+    IS_ARMED.load(Relaxed)
+        && layout.align() >= LEAST_ALIGN.load(Relaxed)
+        && SEEN.fetch_add(1, Relaxed) == REFUSED.load(Relaxed)
 }
 
 // SAFETY: each call goes to the system's allocator as it is, or returns null, which says that there is no memory; nothing
@@ -50,7 +57,7 @@ unsafe impl GlobalAlloc for Refusing {
     /// # Safety
     /// That of the trait.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if is_refused() {
+        if is_refused(layout) {
             return std::ptr::null_mut();
         }
         // SAFETY: the caller keeps the contract, which is the same.
@@ -60,7 +67,7 @@ unsafe impl GlobalAlloc for Refusing {
     /// # Safety
     /// That of the trait.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if is_refused() {
+        if is_refused(layout) {
             return std::ptr::null_mut();
         }
         // SAFETY: the caller keeps the contract, which is the same.
@@ -70,7 +77,7 @@ unsafe impl GlobalAlloc for Refusing {
     /// # Safety
     /// That of the trait.
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
-        if is_refused() {
+        if is_refused(layout) {
             return std::ptr::null_mut();
         }
         // SAFETY: the caller keeps the contract, which is the same; every block is the system's.
@@ -90,6 +97,9 @@ static ALLOCATOR: Refusing = Refusing;
 
 const CHILD: &str = "HEDGEROW_OOM_CHILD";
 const TEST: &str = "a_refused_allocation_is_an_error_or_a_kill";
+/// The word for runs in which nothing but blocks for the disk is refused.
+const BLOCKS: &str = "blocks";
+const EVERYTHING: &str = "everything";
 /// Begins what the child says: the harness may have begun the line.
 const SAYS: &str = "#child ";
 /// Runs of each script in a sample.
@@ -335,6 +345,8 @@ fn go_through(script: &Script, path: &Path, before: Model) {
                     assert_eq!(*again.kind(), ErrorKind::Poisoned, "{again:?}");
                     return;
                 }
+                // Whoever is told nothing worse goes on; what nobody can change any more is found out now.
+                db.sync().unwrap_or_else(|after| panic!("{step:?}: {error:?}, then {after:?}"));
                 let found = contents(&db).unwrap();
                 let reached = states.iter().position(|state| *state == found);
                 let reached = reached.unwrap_or_else(|| panic!("{step:?}: {error:?}: no state"));
@@ -403,11 +415,11 @@ fn make_base(path: &Path) -> Model {
 }
 
 /// Runs a child, and waits for it. Returns whether it ended itself, and what it has said.
-fn run_child(folder: &Path, name: &str, refused: u64) -> (bool, Said) {
+fn run_child(folder: &Path, name: &str, refused: u64, of: &str) -> (bool, Said) {
     let (out, err) = (folder.join("out"), folder.join("err"));
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([TEST, "--exact", "--nocapture"])
-        .env(CHILD, format!("{name} {refused} {}", folder.display()))
+        .env(CHILD, format!("{name} {refused} {of} {}", folder.display()))
         .stdout(Stdio::from(std::fs::File::create(&out).unwrap()))
         .stderr(Stdio::from(std::fs::File::create(&err).unwrap()))
         .spawn()
@@ -419,7 +431,7 @@ fn run_child(folder: &Path, name: &str, refused: u64) -> (bool, Said) {
             None if since.elapsed() > LONGEST_RUN => {
                 child.kill().unwrap();
                 child.wait().unwrap();
-                panic!("{name} {refused}: it does not end");
+                panic!("{name} {refused} {of}: it does not end");
             }
             None => std::thread::sleep(Duration::from_micros(500)),
         }
@@ -432,7 +444,7 @@ fn run_child(folder: &Path, name: &str, refused: u64) -> (bool, Said) {
     let error = std::fs::read_to_string(&err).unwrap_or_default();
     // A panic that found no memory for itself is one all the same.
     if !status.success() && !is_aborted || error.contains("panicked at") {
-        panic!("HEDGEROW_ONLY=\"{name} {refused}\": {status}\n{text}\n{error}");
+        panic!("HEDGEROW_ONLY=\"{name} {refused} {of}\": {status}\n{text}\n{error}");
     }
     (is_aborted, said)
 }
@@ -465,13 +477,13 @@ fn allowed(script: &Script, before: &Model, said: &Said) -> Vec<Model> {
     allowed
 }
 
-/// Runs a script with one allocation refused, and looks at what is left. Also tells how many there were.
-fn run(base: &Path, before: &Model, name: &str, refused: u64) -> (Outcome, Option<u64>) {
+/// Runs a script with one allocation `of` a sort refused, and looks at what is left. Also tells how many there were.
+fn run(base: &Path, before: &Model, name: &str, refused: u64, of: &str) -> (Outcome, Option<u64>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("birds.hrow");
     std::fs::copy(base, &path).unwrap();
-    let (is_aborted, said) = run_child(folder.path(), name, refused);
-    let context = format!("HEDGEROW_ONLY=\"{name} {refused}\"");
+    let (is_aborted, said) = run_child(folder.path(), name, refused, of);
+    let context = format!("HEDGEROW_ONLY=\"{name} {refused} {of}\"");
     let db = options().open(&path);
     let db = db.unwrap_or_else(|error| panic!("{context}: {error:?}"));
     let found = contents(&db).unwrap_or_else(|error| panic!("{context}: {error:?}"));
@@ -500,11 +512,14 @@ fn sample(count: u64, dice: &mut Dice) -> Vec<u64> {
         .collect()
 }
 
-/// What a child is told: the script, the allocation, and the folder.
+/// What a child is told: the script, the allocation, of which sort, and the folder.
 fn be_the_child(told: &str) {
-    let mut words = told.splitn(3, ' ');
+    let mut words = told.splitn(4, ' ');
     let script = script(words.next().unwrap());
     let refused = words.next().unwrap().parse().unwrap();
+    if words.next().unwrap() == BLOCKS {
+        LEAST_ALIGN.store(BLOCK_ALIGN, Relaxed);
+    }
     let path = Path::new(words.next().unwrap()).join("birds.hrow");
     let before = {
         let db = options().open(&path).unwrap();
@@ -525,20 +540,22 @@ fn a_refused_allocation_is_an_error_or_a_kill() {
     let base = folder.path().join("base.hrow");
     let before = make_base(&base);
     if let Ok(text) = std::env::var("HEDGEROW_ONLY") {
-        let (name, refused) = text.split_once(' ').expect("a script and a number");
-        println!("{:?}", run(&base, &before, name, refused.trim().parse().unwrap()));
+        let mut words = text.split_whitespace();
+        let name = words.next().expect("a script");
+        let refused = words.next().expect("a number").parse().expect("a number");
+        println!("{:?}", run(&base, &before, name, refused, words.next().unwrap_or(EVERYTHING)));
         return;
     }
     let mut dice = Dice(seed(41));
     let (part, parts) = part();
     let mut sums = [0u64; 3];
     for name in NAMES {
-        let (outcome, count) = run(&base, &before, name, u64::MAX);
+        let (outcome, count) = run(&base, &before, name, u64::MAX, EVERYTHING);
         assert_eq!(outcome, Outcome::Unnoticed, "{name}: none was to be refused");
         let count = count.expect("the child has come to its end");
         let mut of_script = [0u64; 3];
         for refused in sample(count, &mut dice).into_iter().skip(part).step_by(parts) {
-            of_script[run(&base, &before, name, refused).0 as usize] += 1;
+            of_script[run(&base, &before, name, refused, EVERYTHING).0 as usize] += 1;
         }
         let [aborted, refused, unnoticed] = of_script;
         println!(
@@ -552,4 +569,23 @@ fn a_refused_allocation_is_an_error_or_a_kill() {
     // The others may have been none: a child may make fewer allocations than the first one.
     count(aborted + refused, "refused allocations");
     assert!(aborted + refused > unnoticed, "hardly any allocation was refused");
+}
+
+/// The last thing that a checkpoint wants is the superblock's place in memory. It asked for it when it could not go back any
+/// more: then no change was taken until the store was opened again.
+#[test]
+fn a_checkpoint_that_gets_no_memory_can_be_taken_again() {
+    if std::env::var(CHILD).is_ok() || std::env::var("HEDGEROW_ONLY").is_ok() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("base.hrow");
+    let before = make_base(&base);
+    let name = "keyspaces-come-back";
+    let count = run(&base, &before, name, u64::MAX, BLOCKS).1.expect("the child comes to its end");
+    assert!(count > 5, "{count} blocks");
+    for refused in 0..count {
+        let outcome = run(&base, &before, name, refused, BLOCKS).0;
+        assert_ne!(outcome, Outcome::Aborted, "{name} {refused} {BLOCKS}");
+    }
 }

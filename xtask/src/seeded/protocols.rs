@@ -246,4 +246,19 @@ pub const LINES: &[Bug] = &[
             "creation::a_crash_while_a_failed_creation_is_undone_leaves_no_store_without_its_log",
         )],
     ),
+    line(
+        "P54",
+        "of a damaged record no change is noted for its batch",
+        "changes_of_a_damaged_record",
+        &[plain(
+            "lib",
+            "store::replay::tests::of_a_damaged_record_no_change_is_added_to_its_batch",
+        )],
+    ),
+    line(
+        "P55",
+        "a checkpoint has its memory before it begins",
+        "superblock_memory_late",
+        &[plain("oom", "a_checkpoint_that_gets_no_memory_can_be_taken_again")],
+    ),
 ];

@@ -137,6 +137,8 @@ impl Shared {
         if !self.has_changes(slots, newest) && newest.superblock.needs_log == needs_log {
             return Ok(Taken::default());
         }
+        // Before anything has happened: whoever has no memory for it may try again.
+        let block = superblock_memory()?;
         let _running = slots.checkpoint_begins();
         let cut = self.cut(slots);
         self.pool.settle_owed(slots)?;
@@ -160,34 +162,12 @@ impl Shared {
                 return Err(error);
             }
         };
-        let superblock = {
-            let state = slots.state();
-            Superblock {
-                incompat: match slots.has_stored_forms() {
-                    true => newest.superblock.incompat | EXTENTS,
-                    false => newest.superblock.incompat,
-                },
-                checkpoint: cut.epoch,
-                needs_log,
-                map,
-                table: state.zones.table_root(&newest.superblock.table),
-                next_page: match leaves_out("page_ids_not_in_checkpoint") {
-                    true => newest.superblock.next_page,
-                    false => cut.next_page,
-                },
-                free_pages: cut.free_pages,
-                next_tree: cut.next_tree,
-                replay_start: cut.log.map_or(newest.superblock.replay_start, |(start, _)| start),
-                log_end: cut.log.map_or(newest.superblock.log_end, |(_, end)| end),
-                log_incarnation: self
-                    .pool
-                    .log()
-                    .map_or(newest.superblock.log_incarnation, |log| log.incarnation()),
-                ..newest.superblock
-            }
-        };
-        let mut publish = || {
-            publish(slots, newest, superblock).inspect_err(|error| self.pool.set_poisoned(error))
+        let superblock = self.next_superblock(slots, &newest.superblock, &cut, map, needs_log);
+        let publish = || {
+            let block =
+                if leaves_out("superblock_memory_late") { superblock_memory() } else { Ok(block) };
+            let published = block.and_then(|block| publish(slots, newest, superblock, block));
+            published.inspect_err(|error| self.pool.set_poisoned(error))
         };
         match self.pool.log().zip(cut.log) {
             Some((log, (start, end))) => {
@@ -220,6 +200,35 @@ impl Shared {
             return Err(error);
         }
         Ok(taken)
+    }
+
+    /// The superblock that names what was written. `last` is the one that it follows.
+    fn next_superblock(
+        &self,
+        slots: &SlotStore,
+        last: &Superblock,
+        cut: &Cut,
+        map: MapRoot,
+        needs_log: bool,
+    ) -> Superblock {
+        let log = self.pool.log();
+        Superblock {
+            incompat: last.incompat | if slots.has_stored_forms() { EXTENTS } else { 0 },
+            checkpoint: cut.epoch,
+            needs_log,
+            map,
+            table: slots.state().zones.table_root(&last.table),
+            next_page: match leaves_out("page_ids_not_in_checkpoint") {
+                true => last.next_page,
+                false => cut.next_page,
+            },
+            free_pages: cut.free_pages,
+            next_tree: cut.next_tree,
+            replay_start: cut.log.map_or(last.replay_start, |(start, _)| start),
+            log_end: cut.log.map_or(last.log_end, |(_, end)| end),
+            log_incarnation: log.map_or(last.log_incarnation, |log| log.incarnation()),
+            ..*last
+        }
     }
 
     /// Steps 1 and 2: ends the epoch, and notes what belongs to it. Writers wait as long as those inside need to
@@ -316,8 +325,18 @@ const FREED_AT_ONCE: usize = 512;
 /// Map parts that one checkpoint moves towards the file's start at most.
 const MOVED_PARTS: usize = 256;
 
-/// Steps 5 and 6.
-fn publish(slots: &SlotStore, newest: &mut Newest, superblock: Superblock) -> Result<()> {
+/// What a superblock is written from.
+fn superblock_memory() -> Result<AlignedBuffer> {
+    AlignedBuffer::zeroed(SUPERBLOCK_BYTES)
+}
+
+/// Steps 5 and 6. `block` is where the superblock is written from.
+fn publish(
+    slots: &SlotStore,
+    newest: &mut Newest,
+    superblock: Superblock,
+    mut block: AlignedBuffer,
+) -> Result<()> {
     let file = slots.file();
     let grows = superblock.table.zones > newest.superblock.table.zones;
     let left_out = leaves_out("publish_without_sync") || grows && leaves_out("growth_without_sync");
@@ -325,12 +344,11 @@ fn publish(slots: &SlotStore, newest: &mut Newest, superblock: Superblock) -> Re
         file.sync_data()?;
     }
     let pair = 1 - newest.pair;
-    let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES)?;
-    buffer.copy_from_slice(&*superblock.encode(pair));
+    block.copy_from_slice(&*superblock.encode(pair));
     let [first, second] = positions_of(pair);
-    file.write_at(first, &buffer)?;
+    file.write_at(first, &block)?;
     file.sync_data()?;
-    file.write_at(second, &buffer)?;
+    file.write_at(second, &block)?;
     newest.superblock = superblock;
     newest.pair = pair;
     Ok(())
