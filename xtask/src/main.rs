@@ -6,6 +6,8 @@
 
 mod bench_diff;
 mod coverage;
+mod mutants;
+mod parts;
 mod process;
 mod program;
 mod proof;
@@ -28,6 +30,7 @@ tasks:
   seeded-bugs         seed one known bug after the other, and see which test notices it
   proof [ROW...]      run the suites of a row until as much was tried as is asked for, and record it
   coverage            which branches of the engine the tests take
+  mutants             which small changes of format, log, map, recovery and latch the tests notice
   bench-diff A B      run the benchmarks of two revisions in turns, and compare them";
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         ["seeded-bugs", ..] => seeded::run(&workspace_root(), &args[1..]),
         ["proof", ..] => proof::run(&workspace_root(), &args[1..]),
         ["coverage", ..] => coverage::run(&workspace_root(), &args[1..]),
+        ["mutants", ..] => mutants::run(&workspace_root(), &args[1..]),
         ["bench-diff", ..] => bench_diff::run(&workspace_root(), &args[1..]),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

@@ -134,7 +134,8 @@ pub fn revision(root: &Path) -> String {
     }
 }
 
-fn today() -> String {
+/// Today's date.
+pub fn today() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     date_of(since.as_secs() / (24 * 60 * 60))
 }
