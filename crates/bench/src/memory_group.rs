@@ -22,8 +22,12 @@ pub struct MemoryGroup {
     path: PathBuf,
 }
 
+/// What stores need whatever their limit: RocksDB was killed now and then in a group for a MiB.
+const LEAST_LIMIT_BYTES: u64 = 32 << 20;
+
 /// The bytes that a group has for a store with such a limit.
 pub fn group_bytes(limit_bytes: u64) -> u64 {
+    let limit_bytes = limit_bytes.max(LEAST_LIMIT_BYTES);
     limit_bytes + limit_bytes / 4 + ALLOWANCE_BYTES
 }
 
