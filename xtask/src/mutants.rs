@@ -6,9 +6,8 @@
 //! not run, so what nothing but they notice counts as missed. Starts cargo; one at a time.
 
 use crate::parts::{PARTS, Part};
-use crate::proof::{Share, revision, today};
+use crate::proof::{Share, escape, revision, today};
 use crate::test_programs;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -24,7 +23,7 @@ usage: cargo xtask mutants [--share K/N] [--changed REVISION] [--part NAME] [--o
   --seen DIR          look at what an earlier run has left there, and run nothing
   --list              print them, and run nothing
 
-exit codes: 0 of every part nine in ten were noticed, 1 fewer, or the tests fail without one, 2 wrong arguments,
+exit codes: 0 of every part nine in ten were noticed, 1 fewer, or there was none, or the tests fail without one, 2 wrong arguments,
 3 cargo mutants is not there";
 
 const CANNOT: u8 = 3;
@@ -96,6 +95,11 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
             "--list" => parsed.is_list = true,
             _ => return Err(format!("no option `{argument}`")),
         }
+    }
+    if parsed.seen.is_some() && parsed.out.is_some() {
+        return Err(
+            "--out is for a run of today and of this revision, which --seen may not be".into()
+        );
     }
     Ok(parsed)
 }
@@ -227,24 +231,23 @@ impl<'l> Sum<'l> {
 
     fn line(&self, date: &str, revision: &str, share: Share) -> String {
         let Sum { name, caught, hung, unviable, missed } = self;
-        let mut line = format!(
+        let missed: Vec<String> =
+            missed.iter().map(|mutant| format!("\"{}\"", escape(mutant))).collect();
+        format!(
             "{{\"date\":\"{date}\",\"revision\":\"{revision}\",\"share\":\"{}\",\"part\":\"{name}\",\
-             \"caught\":{caught},\"hung\":{hung},\"unviable\":{unviable},\"missed\":[",
-            share.show()
-        );
-        for (at, mutant) in missed.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            // Writing to a string cannot fail.
-            let _ = write!(line, "{comma}\"{}\"", mutant.replace('\\', r"\\").replace('"', "\\\""));
-        }
-        line.push_str("]}");
-        line
+             \"caught\":{caught},\"hung\":{hung},\"unviable\":{unviable},\"missed\":[{}]}}",
+            share.show(),
+            missed.join(",")
+        )
     }
 }
 
 /// Prints what came of it, and adds it to a record; whether of every part enough were noticed.
 fn tell(root: &Path, arguments: &Arguments, lists: &Lists) -> Result<bool, String> {
     let sums: Vec<Sum<'_>> = PARTS.iter().map(|part| Sum::of(part, lists)).collect();
+    if sums.iter().all(|sum| sum.viable() == 0) {
+        return Err("there was no mutant to be noticed".into());
+    }
     println!(
         "{:10} {:>7} {:>8} {:>8} {:>7} {:>6}",
         "part", "mutants", "noticed", "unviable", "percent", "asked"
@@ -297,6 +300,10 @@ mod tests {
             ("--share 3/2", "no share `3/2`"),
             ("--part moon", "no part `moon`"),
             ("--moons", "no option `--moons`"),
+            (
+                "--seen a --out b",
+                "--out is for a run of today and of this revision, which --seen may not be",
+            ),
         ] {
             assert_eq!(parse(line).err().as_deref(), Some(words), "{line}");
         }
@@ -325,6 +332,12 @@ mod tests {
             line.starts_with("{\"date\":\"2026-01-02\",\"revision\":\"abc\",\"share\":\"1/4\"")
         );
         assert!(line.ends_with(missed), "{line}");
+    }
+
+    #[test]
+    fn a_run_without_mutants_is_refused() {
+        let told = tell(Path::new("."), &Arguments::default(), &Lists::default());
+        assert_eq!(told, Err("there was no mutant to be noticed".into()));
     }
 
     #[test]

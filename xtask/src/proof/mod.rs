@@ -17,7 +17,7 @@ use counts::{Counts, Goal, refusal};
 use jobs::{Programs, Setting};
 use pool::Terms;
 use record::{Outcome, Report};
-pub use record::{revision, today};
+pub use record::{escape, revision, today};
 pub use rows::Share;
 use rows::{ROWS, Row, Scale, grouped};
 use std::fs;

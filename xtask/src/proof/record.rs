@@ -115,7 +115,7 @@ fn object<'a>(name: &str, numbers: impl Iterator<Item = (&'a str, u64)>) -> Stri
 }
 
 /// Text within a string of JSON; what is not plain becomes a blank.
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_graphic() { c } else { ' ' };
     text.chars().map(plain).collect::<String>().replace('\\', r"\\").replace('"', "\\\"")
 }
