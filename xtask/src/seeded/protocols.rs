@@ -261,4 +261,10 @@ pub const LINES: &[Bug] = &[
         "superblock_memory_late",
         &[plain("oom", "a_checkpoint_that_gets_no_memory_can_be_taken_again")],
     ),
+    line(
+        "P56",
+        "the room beside a large value that the log names counts for the recovery",
+        "held_zone_is_solid",
+        &[plain("engine", "full_disk_logged::the_zone_of_a_large_value_has_room_for_the_recovery")],
+    ),
 ];

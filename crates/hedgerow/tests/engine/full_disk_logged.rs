@@ -130,6 +130,37 @@ fn a_full_disk_has_room_for_the_recovery_after_a_power_cut() {
     }
 }
 
+#[test]
+fn the_zone_of_a_large_value_has_room_for_the_recovery() {
+    let mut dice = Dice(seed(25));
+    let disk = SimDisk::new(dice.roll());
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    let keyspace = db.keyspace("wrens").unwrap().with_durability(Durability::Sync);
+    for n in 0..KEYS {
+        keyspace.put(&key(n), &bytes(&mut dice, 30)).unwrap();
+    }
+    db.checkpoint().unwrap();
+    // Into a zone that the checkpoint knows nothing of, with room for many pages besides.
+    keyspace.put(&key(KEYS), &bytes(&mut dice, 9_000)).unwrap();
+    let capacity = disk.state().allocated_bytes();
+    disk.set_capacity(Some(capacity));
+    let mut crashes = 0;
+    loop {
+        let put = keyspace.put(&key(dice.below(KEYS)), &bytes(&mut dice, 40));
+        if let Err(error) = put {
+            assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error:?}");
+            break;
+        }
+        let survivor = SimDisk::with_state(disk.state().crash(&[], None), dice.roll());
+        survivor.set_capacity(Some(capacity));
+        let opened = open(&logged(), &survivor, OpenHow::Existing);
+        let opened = opened.unwrap_or_else(|error| panic!("after {crashes} changes: {error:?}"));
+        assert!(contents(&opened).unwrap() == contents(&db).unwrap(), "{crashes}");
+        crashes += 1;
+    }
+    assert!(crashes > 10, "the disk was full after {crashes} changes");
+}
+
 /// Recovers on a full disk, and works on there.
 fn work_on_a_full_disk(disk: &SimDisk, history: &[Model], n: u64) {
     let db = open(&logged(), disk, OpenHow::Existing);
