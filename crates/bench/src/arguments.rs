@@ -78,6 +78,10 @@ pub struct RunArguments {
     /// How often each competitor runs each case
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = at_least_one)]
     pub pairs: usize,
+    /// Count the instructions of each operation, by callgrind (valgrind), which takes fifty times as long;
+    /// `--size small` is enough
+    #[arg(long)]
+    pub instructions: bool,
     /// How much: figures of the smoke size mean nothing
     #[arg(long, value_enum, default_value_t = SizeName::Full)]
     pub size: SizeName,

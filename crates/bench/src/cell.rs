@@ -402,6 +402,9 @@ pub struct PhaseResult {
     pub found: Option<u64>,
     /// Seconds of processor time that the process used meanwhile, its background threads included.
     pub cpu_seconds: Option<f64>,
+    /// Instructions of the calls alone, where they were counted ([`crate::instructions`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<u64>,
     /// How long single calls took, if the phase asked for it.
     pub latency: Option<Latency>,
     /// Memory of the process at the end of the phase beyond what it had before the store was made. At

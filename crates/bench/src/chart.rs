@@ -113,6 +113,7 @@ fn draw_table(table: &Table, svg: &mut String) -> Result<bool, Box<dyn Error>> {
     let unit = match table.figure {
         Figure::Rate => "operations/s",
         Figure::Space => "bytes of the file over bytes of the records",
+        Figure::Instructions => "instructions/operation",
     };
     chart
         .configure_mesh()

@@ -14,6 +14,7 @@
 //! | [`experiments`] | the experiments |
 //! | [`recovery`] | how long opening takes after a kill |
 //! | [`run`], [`record`] | runs them in turns, and keeps what they gave as JSON lines |
+//! | [`instructions`] | counts instructions instead of seconds |
 //! | [`summary`], [`calls`] | medians and spread of rates, and of what single calls took |
 //! | [`report`], [`chart`] | tables and pictures of records |
 //! | `vmcache` | another buffer pool under the engine's tree: page id = address |
@@ -30,6 +31,7 @@ pub mod engines;
 pub mod experiments;
 pub mod external;
 pub mod harness;
+pub mod instructions;
 pub mod key_files;
 pub mod keys;
 pub mod machine;

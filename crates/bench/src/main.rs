@@ -168,6 +168,7 @@ fn plan(arguments: &RunArguments) -> Result<Plan, String> {
         competitors: arguments.competitor.clone(),
         cases: arguments.case.clone(),
         pairs: arguments.pairs,
+        instructions: arguments.instructions,
         program,
         builds: arguments.build.clone(),
         peers: arguments.peers.clone(),

@@ -3,7 +3,6 @@
 //!
 //! Plain functions; thread-safety does not arise.
 
-use crate::experiments::Figure;
 use crate::record::Records;
 use crate::recovery;
 use crate::summary::{self, Entry, Row, Spread, Table};
@@ -81,10 +80,7 @@ fn write_compact(out: &mut String, records: &Records, over: Over) -> std::fmt::R
     writeln!(out, "|---|---|---|---|---|---|---|")?;
     let tables = summary::tables(records);
     for table in &tables {
-        let unit = match table.figure {
-            Figure::Rate => "/s",
-            Figure::Space => " x",
-        };
+        let unit = table.figure.short_unit();
         let rows = table.rows.iter().map(|row| (row, unit));
         let others = table.calls.iter().chain(&table.tree).map(|row| (row, ""));
         for (row, unit) in rows.chain(others) {

@@ -15,11 +15,13 @@ use crate::cell::{
 use crate::engines;
 use crate::experiments::{Case, Experiment, Figure, Size};
 use crate::external::{self, Programs, process};
+use crate::instructions::{self, Counts};
 use crate::key_files::KeyFiles;
 use crate::machine::{self, Machine};
 use crate::memory_group::MemoryGroup;
 use crate::record::{Header, Line, Measurement, Outcome, Sink};
 use crate::report::show_number;
+use crate::summary::phase_figure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,6 +43,8 @@ pub struct Plan {
     pub cases: Vec<String>,
     /// How many times each competitor runs each case.
     pub pairs: usize,
+    /// Count instructions, instead of what each experiment is about.
+    pub instructions: bool,
     /// This program, which runs the competitors of [`engines`].
     pub program: PathBuf,
     /// Other builds of it by their labels: they take turns, in its place.
@@ -319,7 +323,12 @@ impl Bout<'_> {
         let failed = |error| format!("cannot prepare {}: {error}", store.display());
         std::fs::create_dir_all(store).map_err(failed)?;
         let outcome = match &contestant.how {
+            How::Program(program) if self.plan.instructions => self.count(program, cell),
             How::Program(program) => run_program(program, cell, &self.work.join("cell.json")),
+            How::Adapter(_) if self.plan.instructions => {
+                let words = "instructions are counted of programs that follow the cell protocol";
+                Err(CellError::Unsupported(words.into()))
+            }
             How::Adapter(_) if is_for_stores(cell) => {
                 let words = "the program has no durable changes, and no phases of some seconds";
                 Err(CellError::Unsupported(words.into()))
@@ -329,6 +338,18 @@ impl Bout<'_> {
         };
         std::fs::remove_dir_all(store).map_err(failed)?;
         Ok(outcome.and_then(|result| fits(cell, result)))
+    }
+
+    /// Runs one process under callgrind.
+    fn count(&self, program: &Path, cell: &Cell) -> Result<CellResult, CellError> {
+        instructions::check(cell)?;
+        let counts = Counts::new(self.work)?;
+        let (mut command, seconds_limit) = counts.command(program, cell.seconds_limit);
+        let path = self.work.join("cell.json");
+        let result = run_command(&mut command, seconds_limit, cell, &path)?;
+        let mut result = fits(cell, result)?;
+        counts.fill_in(cell, &mut result)?;
+        Ok(result)
     }
 
     fn judged(
@@ -352,7 +373,10 @@ impl Bout<'_> {
         Measurement {
             experiment: self.experiment.name.to_owned(),
             case: self.case.name.clone(),
-            figure: self.experiment.figure,
+            figure: match self.plan.instructions {
+                true => Figure::Instructions,
+                false => self.experiment.figure,
+            },
             competitor: contestant.name.clone(),
             pair,
             cell,
@@ -369,8 +393,18 @@ impl Bout<'_> {
 
 /// Runs `PROGRAM cell CELL.json` and reads its answer, as the protocol says.
 fn run_program(program: &Path, cell: &Cell, path: &Path) -> Result<CellResult, CellError> {
+    run_command(&mut Command::new(program), cell.seconds_limit, cell, path)
+}
+
+/// The same of a command that ends in `PROGRAM`.
+fn run_command(
+    command: &mut Command,
+    seconds_limit: u64,
+    cell: &Cell,
+    path: &Path,
+) -> Result<CellResult, CellError> {
     cell.write(path)?;
-    let output = process::run(Command::new(program).arg("cell").arg(path), cell.seconds_limit)?;
+    let output = process::run(command.arg("cell").arg(path), seconds_limit)?;
     if output.status.code() == Some(i32::from(EXIT_UNSUPPORTED)) {
         return Err(CellError::Unsupported(process::last_words(&output.stderr)));
     }
@@ -467,17 +501,10 @@ fn words(measurement: &Measurement) -> String {
         Outcome::Measured(result) => {
             let phases = measurement.cell.phases.iter().zip(&result.phases);
             let phase = |(phase, result): (&Phase, &PhaseResult)| {
-                let figure = match measurement.figure {
-                    Figure::Rate if result.seconds > 0.0 => {
-                        format!("{}/s", show_number(result.rate()))
-                    }
-                    Figure::Rate => "without figures".to_owned(),
-                    Figure::Space => {
-                        let bytes = result.file_bytes.map(|bytes| bytes as f64);
-                        let over = bytes.map(|bytes| bytes / measurement.loaded_bytes as f64);
-                        over.map_or("unknown".into(), |over| format!("{} x", show_number(over)))
-                    }
-                };
+                let figure = phase_figure(measurement, measurement.figure, result);
+                let figure = figure.map_or("without figures".to_owned(), |figure| {
+                    show_number(figure) + measurement.figure.short_unit()
+                });
                 format!("{} {figure}", phase.name)
             };
             let mut said: Vec<String> = phases.map(phase).collect();

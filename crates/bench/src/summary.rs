@@ -324,14 +324,26 @@ fn value(measurement: &Measurement, figure: Figure, source: Source<'_>) -> Optio
             shares.into_iter().find_map(|(name, share)| (name == layout).then_some(share))
         }
         Source::Load | Source::Phase(_) => {
-            let result = phase_result(measurement, source)?;
-            match figure {
-                Figure::Rate => (result.seconds > 0.0).then(|| result.rate()),
-                Figure::Space => {
-                    let loaded = measurement.loaded_bytes as f64;
-                    result.file_bytes.filter(|_| loaded > 0.0).map(|bytes| bytes as f64 / loaded)
-                }
-            }
+            phase_figure(measurement, figure, phase_result(measurement, source)?)
+        }
+    }
+}
+
+/// The figure of a phase of `measurement`, if it has one.
+pub fn phase_figure(
+    measurement: &Measurement,
+    figure: Figure,
+    result: &PhaseResult,
+) -> Option<f64> {
+    match figure {
+        Figure::Rate => (result.seconds > 0.0).then(|| result.rate()),
+        Figure::Instructions => {
+            let counted = result.instructions.filter(|_| result.operations > 0);
+            counted.map(|count| count as f64 / result.operations as f64)
+        }
+        Figure::Space => {
+            let loaded = measurement.loaded_bytes as f64;
+            result.file_bytes.filter(|_| loaded > 0.0).map(|bytes| bytes as f64 / loaded)
         }
     }
 }

@@ -27,6 +27,7 @@ fn every_product_takes_part_in_every_experiment() {
         competitors: Vec::new(),
         cases: Vec::new(),
         pairs: 1,
+        instructions: false,
         program: PROGRAM.into(),
         builds: Vec::new(),
         peers: Some(PROGRAM.into()),

@@ -36,6 +36,8 @@ pub enum Figure {
     Rate,
     /// Bytes of the files, over the bytes of the keys and values that were loaded.
     Space,
+    /// Instructions an operation, whatever the experiment is about.
+    Instructions,
 }
 
 impl Figure {
@@ -44,6 +46,16 @@ impl Figure {
         match self {
             Figure::Rate => "operations/s",
             Figure::Space => "file over records",
+            Figure::Instructions => "instructions an operation",
+        }
+    }
+
+    /// What stands behind a number of it.
+    pub fn short_unit(self) -> &'static str {
+        match self {
+            Figure::Rate => "/s",
+            Figure::Space => " x",
+            Figure::Instructions => "",
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::cell::{
     PhaseResult, Place, TreeShape,
 };
 use crate::checksum::Values;
+use crate::instructions::under_the_clock;
 use crate::keys::Keys;
 use crate::memory_group;
 pub use meters::Meters;
@@ -241,17 +242,17 @@ fn load<E: Engine>(
     let mut values = Values::new(cell.value_bytes);
     meters.start(engine);
     let records = (0..).zip(order);
-    if cell.load_order == LoadOrder::Bulk {
-        engine.bulk_load(
-            records.map(|(place, &at)| (keys.get(place), ValueBytes::from_slice(values.of(at, 0)))),
-        )?;
-    } else {
+    under_the_clock(|| {
+        if cell.load_order == LoadOrder::Bulk {
+            let mut value = |at| ValueBytes::from_slice(values.of(at, 0));
+            return engine.bulk_load(records.map(|(place, &at)| (keys.get(place), value(at))));
+        }
         let mut session = one_session(engine)?;
         for (place, &at) in records {
             session.put(keys.get(place), values.of(at, 0))?;
         }
-        session.finish()?;
-    }
+        session.finish()
+    })?;
     let mut result = meters.stop(engine)?;
     result.operations = cell.load_count as u64;
     Ok(result)

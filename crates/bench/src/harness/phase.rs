@@ -8,6 +8,7 @@ use super::{Engine, Session};
 use crate::access::{self, Accesses};
 use crate::cell::{CellError, Latency, Operation, Phase, PhaseResult};
 use crate::checksum::{Checksum, Values, glance, sum};
+use crate::instructions::under_the_clock;
 use crate::keys::Keys;
 use hdrhistogram::Histogram;
 use std::sync::Barrier;
@@ -96,7 +97,9 @@ impl Work<'_> {
                         let done = self.nothing_done();
                         gate.wait();
                         let started = Instant::now();
-                        let done = self.work(&mut session, accesses, done?, ended);
+                        let done = done?;
+                        let done =
+                            under_the_clock(|| self.work(&mut session, accesses, done, ended));
                         Ok((done?, started, Instant::now()))
                     })
                 })

@@ -23,6 +23,7 @@ pub fn plan(experiment: &str, directory: &Path) -> Plan {
         competitors: Vec::new(),
         cases: Vec::new(),
         pairs: 2,
+        instructions: false,
         program: PROGRAM.into(),
         builds: Vec::new(),
         peers: None,
