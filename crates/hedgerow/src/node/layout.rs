@@ -19,6 +19,7 @@
 
 use super::ladder::Ladder;
 use crate::page::header::{HEADER_BYTES, KIND, LEVEL, PageKind};
+use std::ops::Range;
 
 /// Number of records, or of separators.
 pub(super) const COUNT: usize = 36;
@@ -176,28 +177,39 @@ pub(super) fn rest_len<L: Ladder>(suffix_len: usize) -> usize {
     suffix_len.saturating_sub(L::HEAD_BYTES)
 }
 
-/// Reads a field of a page that the caller holds.
-pub(super) fn u16_at(page: &[u8], at: usize) -> usize {
-    usize::from(u16::from_le_bytes([page[at], page[at + 1]]))
+/// The bytes of a field, looked up with one check of its place and not one for each byte.
+#[inline]
+fn field<const BYTES: usize>(page: &[u8], at: usize) -> [u8; BYTES] {
+    *page[at..].first_chunk().expect("a field ends where its page does, at the latest")
 }
 
 /// Reads a field of a page that the caller holds.
+#[inline]
+pub(super) fn u16_at(page: &[u8], at: usize) -> usize {
+    usize::from(u16::from_le_bytes(field(page, at)))
+}
+
+/// Reads a field of a page that the caller holds.
+#[inline]
 pub(super) fn u32_at(page: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
+    u32::from_le_bytes(field(page, at))
 }
 
 /// Writes a field.
+#[inline]
 pub(super) fn set_u16(page: &mut [u8], at: usize, value: usize) {
     debug_assert!(value <= usize::from(u16::MAX));
     page[at..at + 2].copy_from_slice(&(value as u16).to_le_bytes());
 }
 
 /// Writes a field.
+#[inline]
 pub(super) fn set_u32(page: &mut [u8], at: usize, value: u32) {
     page[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
 /// Whether the page is an inner node.
+#[inline]
 pub(super) fn is_inner(page: &[u8]) -> bool {
     page[KIND] == PageKind::Inner as u8
 }
@@ -208,16 +220,19 @@ pub(super) fn level(page: &[u8]) -> u8 {
 }
 
 /// Number of records or separators.
+#[inline]
 pub(super) fn count(page: &[u8]) -> usize {
     u16_at(page, COUNT)
 }
 
 /// Bytes of a slot of this page.
+#[inline]
 pub(super) fn slot_bytes(page: &[u8]) -> usize {
     if is_inner(page) { INNER_SLOT_BYTES } else { LEAF_SLOT_BYTES }
 }
 
 /// First byte of the slots.
+#[inline]
 pub(super) fn slots_start(page: &[u8]) -> usize {
     HEADS + 4 * u16_at(page, HEADS_CAPACITY)
 }
@@ -228,11 +243,13 @@ pub(super) fn slots_end(page: &[u8]) -> usize {
 }
 
 /// First byte of the heap.
+#[inline]
 pub(super) fn heap_start(page: &[u8]) -> usize {
     u32_at(page, HEAP_START) as usize
 }
 
 /// Bytes of live records in the heap.
+#[inline]
 pub(super) fn heap_live(page: &[u8]) -> usize {
     u32_at(page, HEAP_LIVE) as usize
 }
@@ -261,34 +278,58 @@ pub(super) fn prefix(page: &[u8]) -> &[u8] {
 }
 
 /// Head `index`.
+#[inline]
 pub(super) fn head(page: &[u8], index: usize) -> i32 {
     u32_at(page, HEADS + 4 * index) as i32
 }
 
 /// Writes head `index`.
+#[inline]
 pub(super) fn set_head(page: &mut [u8], index: usize, head: i32) {
     set_u32(page, HEADS + 4 * index, head as u32);
 }
 
 /// What hint `hint` of a node must be: a head, or the largest number if it has no key.
+#[inline]
 pub(super) fn expected_hint(page: &[u8], hint: usize) -> i32 {
     let key = hint_spacing(count(page)) * (hint + 1);
     if key < count(page) { head(page, key) } else { i32::MAX }
 }
 
 /// Reads slot `index`.
+#[inline]
 pub(super) fn slot(page: &[u8], index: usize) -> Slot {
     let inner = is_inner(page);
-    let at = slots_start(page) + index * slot_bytes(page);
+    let bytes = if inner { INNER_SLOT_BYTES } else { LEAF_SLOT_BYTES };
+    read_slot(&page[slots_start(page) + index * bytes..], inner)
+}
+
+/// Reads the slots of a range in order. Where they are is looked up once, not for each of them.
+#[inline]
+pub(super) fn slots(page: &[u8], range: Range<usize>) -> impl Iterator<Item = Slot> + Clone {
+    let inner = is_inner(page);
+    let bytes = if inner { INNER_SLOT_BYTES } else { LEAF_SLOT_BYTES };
+    let start = slots_start(page);
+    let all = &page[start + range.start * bytes..start + range.end.max(range.start) * bytes];
+    all.chunks_exact(bytes).map(move |from| read_slot(from, inner))
+}
+
+/// Reads the slot at the start of `from`.
+#[inline]
+fn read_slot(from: &[u8], inner: bool) -> Slot {
+    let shared: [u8; LEAF_SLOT_BYTES] = field(from, 0);
+    let [offset, suffix_len, value_len] =
+        [0, 2, 4].map(|at| usize::from(u16::from_le_bytes([shared[at], shared[at + 1]])));
     Slot {
-        offset: u16_at(page, at),
-        suffix_len: u16_at(page, at + 2),
-        value_len: if inner { 0 } else { u16_at(page, at + 4) & VALUE_LEN_MASK as usize },
-        child: if inner { u32_at(page, at + 4) } else { 0 },
+        offset,
+        suffix_len,
+        value_len: if inner { 0 } else { value_len & usize::from(VALUE_LEN_MASK) },
+        child: if inner { u32_at(from, 4) } else { 0 },
     }
 }
 
 /// Writes slot `index`.
+#[inline]
 pub(super) fn set_slot<L: Ladder>(page: &mut [u8], index: usize, slot: Slot) {
     let (at, inner) = (slots_start(page) + index * slot_bytes(page), is_inner(page));
     // A record without bytes may begin behind the last byte of a 64 KiB page, which 16 bits do not hold.
@@ -299,16 +340,22 @@ pub(super) fn set_slot<L: Ladder>(page: &mut [u8], index: usize, slot: Slot) {
 /// Writes a slot to the start of `to`. The offset of a record without bytes is zero.
 #[inline]
 pub(super) fn write_slot(to: &mut [u8], slot: Slot, inner: bool) {
-    set_u16(to, 0, slot.offset);
-    set_u16(to, 2, slot.suffix_len);
+    let fields = [slot.offset, slot.suffix_len, slot.value_len];
+    debug_assert!(fields.iter().all(|field| *field <= usize::from(u16::MAX)));
+    let [offset, suffix_len, value_len] = fields.map(|field| (field as u16).to_le_bytes());
+    let [a, b] = offset;
+    let [c, d] = suffix_len;
     if inner {
-        set_u32(to, 4, slot.child);
+        let [e, f, g, h] = slot.child.to_le_bytes();
+        to[..INNER_SLOT_BYTES].copy_from_slice(&[a, b, c, d, e, f, g, h]);
     } else {
-        set_u16(to, 4, slot.value_len);
+        let [e, f] = value_len;
+        to[..LEAF_SLOT_BYTES].copy_from_slice(&[a, b, c, d, e, f]);
     }
 }
 
 /// The value of record `index`.
+#[inline]
 pub(super) fn value<L: Ladder>(page: &[u8], index: usize) -> &[u8] {
     let slot = slot(page, index);
     let at = slot.value_at::<L>();

@@ -5,7 +5,7 @@
 use super::ladder::Ladder;
 use super::layout::{
     HEADS, UPPER_CHILD, common_prefix, count, heap_live, is_inner, level, lower_fence, prefix,
-    rest_len, set_u32, slot, slot_bytes, space_needed, u32_at, upper_fence,
+    rest_len, set_u32, slot_bytes, slots, space_needed, u32_at, upper_fence,
 };
 use super::write::{NoSpace, NodeMut};
 use crate::page::header::{KIND, NEWEST_LSN, PageKind};
@@ -24,7 +24,7 @@ pub fn merge_space<L: Ladder>(left: &[u8], right: &[u8]) -> usize {
             return heap_live(page);
         }
         // Of what a suffix gains, its head takes what there is room for.
-        let slots = (0..count(page)).map(|index| slot(page, index));
+        let slots = slots(page, 0..count(page));
         slots.map(|slot| rest_len::<L>(slot.suffix_len + longer) + slot.value_len).sum()
     };
     let mut records = count(left) + count(right);

@@ -13,7 +13,7 @@
 use super::dispatch::{Leaf, LeafLayout, plain_leaf};
 use super::fingerprint::FingerprintLeafMut;
 use super::ladder::{Hints, Ladder};
-use super::layout::{count, head_of, prefix};
+use super::layout::{count, head_of, prefix, slots};
 use super::records::Records;
 
 /// Bytes of a key behind the prefix, on average, from which on it counts as a string whatever its head.
@@ -119,8 +119,8 @@ pub fn key_traits<L: Ladder>(page: &mut [u8]) -> Option<KeyTraits> {
     let mut keys = KeyTraits::default();
     match plain_leaf::<L>(page) {
         Leaf::Comparison(leaf) => {
-            for index in 0..count(page) {
-                keys.add(leaf.head(index), leaf.leaf_slot(index).suffix_len);
+            for (index, slot) in slots(page, 0..leaf.count()).enumerate() {
+                keys.add(leaf.head(index), slot.suffix_len);
             }
         }
         Leaf::Fingerprint(leaf) => {

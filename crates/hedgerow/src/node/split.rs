@@ -4,8 +4,8 @@
 use super::cut::{Cut, Divisible};
 use super::ladder::Ladder;
 use super::layout::{
-    UPPER_CHILD, count, is_inner, level, lower_fence, set_u32, slot, slot_bytes, space_needed,
-    u32_at, upper_fence,
+    UPPER_CHILD, count, is_inner, level, lower_fence, set_u32, slot, slot_bytes, slots,
+    space_needed, u32_at, upper_fence,
 };
 use super::suffix::Suffix;
 use super::write::NodeMut;
@@ -73,7 +73,7 @@ impl<'p, L: Ladder> Divisible<'p> for Slotted<'p, L> {
     }
 
     fn space(&self, range: Range<usize>, longer: usize, fences: usize) -> usize {
-        let slots = range.clone().map(|index| slot(self.page, index));
+        let slots = slots(self.page, range.clone());
         let live = slots.map(|slot| slot.shortened(longer).record_bytes::<L>()).sum();
         space_needed::<L>(slot_bytes(self.page), range.len(), live, fences)
     }

@@ -12,8 +12,8 @@ use super::layout::{
     LAST_INSERT, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD,
     UPPER_INFINITE, UPPER_LEN, common_prefix, count, expected_hint, fences_start, head, head_of,
     heads_needed, heap_live, heap_start, hint_spacing, is_inner, max_record_bytes, prefix,
-    set_head, set_slot, set_u16, set_u32, slot, slot_bytes, slots_end, slots_start, space_needed,
-    u16_at, value, write_slot,
+    set_head, set_slot, set_u16, set_u32, slot, slot_bytes, slots, slots_end, slots_start,
+    space_needed, u16_at, value, write_slot,
 };
 use super::read::Node;
 use super::suffix::Suffix;
@@ -368,18 +368,26 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     /// Appends records of another node without the first `dropped` bytes of their suffixes. What is left
     /// of the rest, and the value behind it, stay together.
     fn append_shortened(&mut self, source: &[u8], range: Range<usize>, dropped: usize) {
-        for index in range {
-            let old = slot(source, index);
+        let (slot_bytes, inner) = (slot_bytes(self.page), is_inner(self.page));
+        let (mut to, top) = (count(self.page), heap_start(self.page));
+        let (mut slot_at, mut offset) = (slots_start(self.page) + to * slot_bytes, top);
+        for (index, old) in range.clone().zip(slots(source, range)) {
             let new = old.shortened(dropped);
-            let at = self.append_slot(new);
             let (end, record) = (old.offset + old.record_bytes::<L>(), new.record_bytes::<L>());
-            self.page[at..at + record].copy_from_slice(&source[end - record..end]);
+            offset -= record;
+            self.page[offset..offset + record].copy_from_slice(&source[end - record..end]);
+            // As in `set_slot`: what has no bytes has no place.
+            let offset = if record == 0 { 0 } else { offset };
+            write_slot(&mut self.page[slot_at..], Slot { offset, ..new }, inner);
             if L::HEADS {
                 let rest = &source[old.offset..old.offset + old.rest_len::<L>()];
-                let head = shifted_head(head(source, index), rest, dropped);
-                set_head(self.page, count(self.page) - 1, head);
+                set_head(self.page, to, shifted_head(head(source, index), rest, dropped));
             }
+            (to, slot_at) = (to + 1, slot_at + slot_bytes);
         }
+        set_u16(self.page, COUNT, to);
+        set_u32(self.page, HEAP_START, offset as u32);
+        self.add_live(top - offset, 0);
     }
 
     fn add_live(&mut self, more: usize, less: usize) {

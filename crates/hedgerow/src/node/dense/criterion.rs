@@ -24,7 +24,9 @@ use super::shape::{KeyShape, numeric};
 use super::write::{Refused, room};
 use crate::node::cut::SEQUENTIAL_RUN;
 use crate::node::ladder::Ladder;
-use crate::node::layout::{RUN, count, lower_fence, prefix, rest_len, slot, u16_at, upper_fence};
+use crate::node::layout::{
+    RUN, count, lower_fence, prefix, rest_len, slot, slots, u16_at, upper_fence,
+};
 use crate::node::separator;
 use crate::node::split::Split;
 use crate::node::suffix::Suffix;
@@ -116,7 +118,7 @@ pub(super) fn may_be_dense<V: DenseLayout, L: Ladder>(
         return Err(Refused::ValueLength);
     }
     let records = count(page);
-    let value_bytes = leaf.contents(0..records, value_len).value_bytes;
+    let value_bytes = leaf.contents::<V>(0..records, value_len).value_bytes;
     match is_dense_enough::<V>(records, (last - first) as usize + 1, value_bytes, leaf.rest_len()) {
         true => Ok(()),
         false => Err(Refused::Sparse),
@@ -168,7 +170,7 @@ impl<'p, L: Ladder> Leaf<'p, L> {
     /// with the layout. In order, all keys between two of one length and stem have that stem.
     fn is_uniform<V: DenseLayout>(&self, records: Range<usize>, value_len: usize) -> bool {
         let suffix = self.shape.key_len().checked_sub(prefix(self.page).len());
-        records.map(|index| slot(self.page, index)).all(|slot| {
+        slots(self.page, records).all(|slot| {
             Some(slot.suffix_len) == suffix && (!V::ONE_SIZE || slot.value_len == value_len)
         })
     }
@@ -178,16 +180,17 @@ impl<'p, L: Ladder> Leaf<'p, L> {
         rest_len::<L>(self.shape.key_len().saturating_sub(prefix(self.page).len()))
     }
 
-    /// What some records look like to a dense leaf, their numbers aside.
-    fn contents(&self, records: Range<usize>, value_len: usize) -> Contents {
-        let lens = || records.clone().map(|index| slot(self.page, index).value_len);
-        Contents {
-            count: records.len(),
-            numbers: (0, 0),
-            value_bytes: lens().sum(),
-            value_len: Some(value_len),
-            heap_bytes: lens().map(semi::record_bytes).sum(),
-        }
+    /// What some records look like to a dense leaf, their numbers aside. For a layout that has values of one
+    /// size alone they count as such: whoever acts on it looks whether they are.
+    fn contents<V: DenseLayout>(&self, records: Range<usize>, value_len: usize) -> Contents {
+        let count = records.len();
+        let (value_bytes, heap_bytes) = if V::ONE_SIZE {
+            (count * value_len, count * semi::record_bytes(value_len))
+        } else {
+            let lens = slots(self.page, records).map(|slot| slot.value_len);
+            lens.fold((0, 0), |(values, heap), len| (values + len, heap + semi::record_bytes(len)))
+        };
+        Contents { count, numbers: (0, 0), value_bytes, value_len: Some(value_len), heap_bytes }
     }
 
     /// How many numbers a dense leaf holds here, if both of its fences are keys like its own.
@@ -210,7 +213,7 @@ impl<'p, L: Ladder> Leaf<'p, L> {
             return None;
         }
         let first = self.number(0).ok()?;
-        let contents = self.contents(0..index, value_len);
+        let contents = self.contents::<V>(0..index, value_len);
         let unit = self.unit::<V>(&contents);
         let span = u64::from(numeric(key)).checked_sub(first)? + 1;
         let pays = is_dense_enough::<V>(
@@ -239,7 +242,7 @@ impl<'p, L: Ladder> Leaf<'p, L> {
         let count = count(self.page);
         // The outer keys rule out nearly every other leaf.
         let (first, last) = self.outer_numbers().ok()?;
-        let unit = self.unit::<V>(&self.contents(0..count, value_len));
+        let unit = self.unit::<V>(&self.contents::<V>(0..count, value_len));
         if unit == 0 || (last - first) / unit > MOST_UNITS {
             return None;
         }
