@@ -34,8 +34,8 @@ pub(super) trait Divisible<'p> {
     /// Another key without the prefix, divided as those of [`Self::suffix`] are.
     fn foreign_suffix<'k>(&self, bytes: &'k [u8]) -> Suffix<'k>;
 
-    /// Bytes of record `index` with all that belongs to it.
-    fn cost(&self, index: usize) -> usize;
+    /// Bytes of each record with all that belongs to it, in order.
+    fn costs(&self) -> impl Iterator<Item = usize>;
 
     /// Bytes that a node takes which holds the records of `range`, with a prefix that is longer by
     /// so many bytes, and so many bytes of fences.
@@ -137,11 +137,10 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
     }
 
     fn middle(&self) -> Split {
-        let total: usize = (0..self.count).map(|index| self.node.cost(index)).sum();
+        let total: usize = self.node.costs().sum();
         let mut below = 0;
         let mut middle = self.last;
-        for index in 0..self.count {
-            let cost = self.node.cost(index);
+        for (index, cost) in self.node.costs().enumerate() {
             if 2 * below + cost >= total {
                 middle = index;
                 break;

@@ -42,8 +42,8 @@ pub use check::{check, check_as, load_check, load_check_as};
 pub use defect::Defect;
 pub(crate) use dispatch::SLOT_SLACK_BYTES;
 pub use dispatch::{
-    Leaf, LeafBuilder, LeafLayout, LeafMut, LeafSplit, Remedy, adapt, convert, merge_leaf_space,
-    merge_leaves, plain_leaf, remedy,
+    Adapted, Leaf, LeafBuilder, LeafLayout, LeafMut, LeafSplit, Remedy, adapt, convert,
+    merge_leaf_space, merge_leaves, plain_leaf, remedy,
 };
 pub use ladder::{Baseline, Heads, Hints, Ladder, Prefix};
 pub use layout::max_record_bytes;

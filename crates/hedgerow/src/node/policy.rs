@@ -11,7 +11,7 @@
 //! any layout can be read and changed whatever the policy is.
 
 use super::dispatch::{Leaf, LeafLayout, plain_leaf};
-use super::fingerprint::FingerprintLeafMut;
+use super::fingerprint::{FingerprintLeafMut, fingerprint_slots};
 use super::ladder::{Hints, Ladder};
 use super::layout::{count, head_of, prefix, slots};
 use super::records::Records;
@@ -137,10 +137,24 @@ pub fn key_traits<L: Ladder>(page: &mut [u8]) -> Option<KeyTraits> {
 }
 
 /// Whether the keys of a comparison or fingerprint leaf are strings, in the sense of the head of this
-/// file. A fingerprint leaf is sorted if its places are not in order.
+/// file. A fingerprint leaf may be sorted if its places are not in order.
+///
+/// Most often the lengths decide, at a tenth of the cost of looking at heads.
 pub fn holds_strings<L: Ladder>(page: &mut [u8]) -> bool {
     let prefix_len = prefix(page).len();
-    key_traits::<L>(page).is_some_and(|keys| keys.are_strings(prefix_len))
+    let all = 0..count(page);
+    let suffix_bytes = match LeafLayout::of(page) {
+        LeafLayout::Comparison => slots(page, all).map(|slot| slot.suffix_len).sum(),
+        LeafLayout::Fingerprint => fingerprint_slots(page, all).map(|slot| slot.suffix_len).sum(),
+        LeafLayout::SemiDense | LeafLayout::FullyDense => return false,
+    };
+    let keys = KeyTraits { count: count(page), suffix_bytes, ..KeyTraits::default() };
+    let alike = KeyTraits { same_heads: keys.count, ..keys };
+    match [keys, alike].map(|keys| keys.are_strings(prefix_len)) {
+        [true, _] => true,
+        [_, false] => false,
+        _ => key_traits::<L>(page).is_some_and(|keys| keys.are_strings(prefix_len)),
+    }
 }
 
 /// Whether the keys of records that have a prefix of so many bytes in common are strings.

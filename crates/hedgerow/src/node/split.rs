@@ -68,8 +68,9 @@ impl<'p, L: Ladder> Divisible<'p> for Slotted<'p, L> {
         Suffix::of::<L>(bytes)
     }
 
-    fn cost(&self, index: usize) -> usize {
-        slot(self.page, index).record_bytes::<L>() + slot_bytes(self.page) + 4
+    fn costs(&self) -> impl Iterator<Item = usize> {
+        let each = slot_bytes(self.page) + 4;
+        slots(self.page, 0..count(self.page)).map(move |slot| slot.record_bytes::<L>() + each)
     }
 
     fn space(&self, range: Range<usize>, longer: usize, fences: usize) -> usize {

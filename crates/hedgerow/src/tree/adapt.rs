@@ -11,7 +11,7 @@
 //! stays dirty, because its version has changed.
 
 use super::Tree;
-use crate::node::{Ladder, Leaf, LeafLayout, convert, holds_strings};
+use crate::node::{Adapted, Ladder, Leaf, LeafLayout, convert, holds_strings};
 use crate::page::header::KIND;
 use crate::page::{FrameId, OptimisticPage, PagePool, Tally};
 use hedgerow_sync::optimistic::PageBytes;
@@ -182,15 +182,20 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
     }
 
-    /// Notes that the leaf in `frame` was split, and what was on the right went to `right`.
-    pub(super) fn hand_tally_on(&self, frame: FrameId, right: FrameId) {
-        let (from, to) = (self.pool.scan_tally(frame), self.pool.scan_tally(right));
-        if let (Some(from), Some(to)) = (from, to) {
-            // Whether scans matter depends on the keys, and each side has fewer of them now.
-            if from.get() == Tally::Unheeded {
-                from.forget();
-            }
-            to.set(from.get());
+    /// Notes that the leaf in the first of these frames was split, what was on the right went to the second,
+    /// and what was found out about the two sides meanwhile: so no sample has to look at their keys again.
+    pub(super) fn hand_tally_on(&self, frames: [FrameId; 2], sides: [Adapted; 2]) {
+        let [Some(left), Some(right)] = frames.map(|frame| self.pool.scan_tally(frame)) else {
+            return;
+        };
+        let before = left.get();
+        for (tally, side) in [left, right].into_iter().zip(sides) {
+            tally.set(match (side.strings, before) {
+                (Some(false), _) => Tally::Unheeded,
+                // Whether scans matter depends on the keys, and each side has fewer of them now.
+                (_, Tally::Unheeded) => Tally::Unknown,
+                (_, known) => known,
+            });
         }
     }
 }

@@ -229,8 +229,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     self.policy,
                     scans,
                 );
-                self.count_adapted(adapted);
-                self.hand_tally_on(page.frame(), right.frame());
+                self.count_adapted(adapted.iter().filter(|side| side.changed).count());
+                self.hand_tally_on([page.frame(), right.frame()], adapted);
             }
         }
     }

@@ -25,7 +25,7 @@ pub use change::LeafMut;
 pub use convert::convert;
 pub use merge::{merge_leaf_space, merge_leaves};
 pub(crate) use split::SLOT_SLACK_BYTES;
-pub use split::{LeafSplit, Remedy, adapt, remedy};
+pub use split::{Adapted, LeafSplit, Remedy, adapt, remedy};
 
 use super::dense::{DenseNode, Full, Semi};
 use super::fingerprint::FingerprintLeaf;

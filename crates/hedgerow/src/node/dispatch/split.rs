@@ -156,7 +156,7 @@ impl<L: Ladder> LeafMut<'_, L> {
 
     /// Splits this leaf: it keeps the keys up to the separator, and `right`, a fresh page, becomes the
     /// leaf for those above it, with the same newest LSN. Each side gets the layout that the policy wants
-    /// for it, if it fits; tells how many have changed theirs.
+    /// for it, if it fits; tells what came of that on the left and on the right.
     ///
     /// # Panics
     /// If `split` was not chosen for this leaf as it is, or the pages differ in size.
@@ -166,7 +166,7 @@ impl<L: Ladder> LeafMut<'_, L> {
         right: &mut [u8],
         policy: LeafPolicy,
         scans_are_common: bool,
-    ) -> usize {
+    ) -> [Adapted; 2] {
         match (split, self.layout()) {
             (LeafSplit::Dense(split), LeafLayout::SemiDense) => {
                 DenseMut::<Semi>::new(self.page).split_into::<L>(split, right);
@@ -181,21 +181,30 @@ impl<L: Ladder> LeafMut<'_, L> {
                 NodeMut::<L>::new(self.page).split_into(split, right);
             }
         }
-        let left = adapt::<L>(self.page, policy, scans_are_common);
-        usize::from(left) + usize::from(adapt::<L>(right, policy, scans_are_common))
+        [&mut *self.page, right].map(|side| adapt::<L>(side, policy, scans_are_common))
     }
 }
 
+/// What came of [`adapt`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Adapted {
+    /// The leaf has got another layout.
+    pub changed: bool,
+    /// Whether its keys are strings, if that was looked at.
+    pub strings: Option<bool>,
+}
+
 /// Gives a comparison or fingerprint leaf the one of the two layouts that the policy wants for it, if it
-/// fits (key-adaptation). Tells whether anything was done.
-pub fn adapt<L: Ladder>(page: &mut [u8], policy: LeafPolicy, scans_are_common: bool) -> bool {
+/// fits (key-adaptation).
+pub fn adapt<L: Ladder>(page: &mut [u8], policy: LeafPolicy, scans_are_common: bool) -> Adapted {
     let layout = LeafLayout::of(page);
     if !L::HINTS || layout.is_dense() {
-        return false;
+        return Adapted::default();
     }
     if policy == LeafPolicy::Adaptive && plain_leaf::<L>(page).count() < TELLING_RECORDS {
-        return false;
+        return Adapted::default();
     }
-    let wanted = policy.slotted(|| holds_strings::<L>(page), scans_are_common);
-    wanted != layout && convert::<L>(page, wanted).is_ok()
+    let mut strings = None;
+    let wanted = policy.slotted(|| *strings.insert(holds_strings::<L>(page)), scans_are_common);
+    Adapted { changed: wanted != layout && convert::<L>(page, wanted).is_ok(), strings }
 }

@@ -79,7 +79,7 @@ const _: () = {
 
 /// One slot, unpacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slot {
+pub(in super::super) struct Slot {
     /// First byte of the record, which is the suffix and then the value; zero if it has no bytes.
     pub offset: usize,
     /// Bytes of the key without the prefix.
@@ -153,8 +153,7 @@ impl Measure {
     /// Records of a leaf, in a node with a prefix that is longer by `longer` bytes, and shorter by
     /// `shorter`.
     pub(super) fn of(page: &[u8], range: Range<usize>, longer: usize, shorter: usize) -> Measure {
-        let slots = range.map(|place| slot(page, place));
-        slots.fold(Measure::default(), |sum, slot| {
+        slots(page, range).fold(Measure::default(), |sum, slot| {
             let suffix_len = slot.suffix_len.saturating_sub(longer) + shorter;
             sum + Measure::record(suffix_len, slot.value_len)
         })
@@ -201,6 +200,7 @@ pub(in super::super) const fn space_needed(
 }
 
 /// Whether the slots are wide.
+#[inline]
 pub(in super::super) fn is_wide(page: &[u8]) -> bool {
     u16_at(page, NODE_FLAGS) as u16 & WIDE != 0
 }
@@ -217,11 +217,13 @@ pub(in super::super) fn sorted_count(page: &[u8]) -> usize {
 }
 
 /// First byte of the slots.
+#[inline]
 pub(super) fn slots_start(page: &[u8]) -> usize {
     FINGERPRINTS + u16_at(page, CAPACITY)
 }
 
 /// First byte behind the slots.
+#[inline]
 pub(super) fn slots_end(page: &[u8]) -> usize {
     slots_start(page) + slot_width(is_wide(page)) * count(page)
 }
@@ -243,6 +245,25 @@ pub(super) fn slot(page: &[u8], place: usize) -> Slot {
     } else {
         Slot::narrow(u32::from_le_bytes(bytes_at(page, slots_start(page) + NARROW_BYTES * place)))
     }
+}
+
+/// Reads the slots of a range of places one after the other.
+#[inline]
+pub(in super::super) fn slots(
+    page: &[u8],
+    range: Range<usize>,
+) -> impl Iterator<Item = Slot> + Clone {
+    let (wide, start) = (is_wide(page), slots_start(page));
+    let width = slot_width(wide);
+    let all = &page[start + width * range.start..start + width * range.end.max(range.start)];
+    all.chunks_exact(width).map(move |bytes| {
+        if wide {
+            let [a, b, c, d, e, f] = bytes_at(bytes, 0);
+            Slot::wide(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+        } else {
+            Slot::narrow(u32::from_le_bytes(bytes_at(bytes, 0)))
+        }
+    })
 }
 
 /// Writes the slot at `place`, which is wide enough for it.
@@ -273,6 +294,7 @@ pub(super) fn value(page: &[u8], place: usize) -> &[u8] {
 }
 
 /// Counts bytes of records that have come and gone.
+#[inline]
 pub(super) fn add_live(page: &mut [u8], more: usize, less: usize) {
     let live = u32_at(page, HEAP_LIVE) as usize + more - less;
     set_u32(page, HEAP_LIVE, live as u32);

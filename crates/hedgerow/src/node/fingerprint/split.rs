@@ -5,7 +5,7 @@ use super::super::cut::{Cut, Divisible};
 use super::super::layout::{count, lower_fence, prefix, upper_fence};
 use super::super::split::{Split, SplitHint};
 use super::super::suffix::Suffix;
-use super::layout::{Measure, is_wide, slot, slot_width, suffix};
+use super::layout::{Measure, is_wide, slot_width, slots, suffix};
 use super::write::FingerprintLeafMut;
 use crate::page::header::NEWEST_LSN;
 use std::ops::Range;
@@ -32,8 +32,9 @@ impl<'p> Divisible<'p> for Sorted<'p> {
         Suffix::undivided(bytes)
     }
 
-    fn cost(&self, index: usize) -> usize {
-        slot(self.0, index).record_bytes() + slot_width(is_wide(self.0)) + 1
+    fn costs(&self) -> impl Iterator<Item = usize> {
+        let each = slot_width(is_wide(self.0)) + 1;
+        slots(self.0, 0..count(self.0)).map(move |slot| slot.record_bytes() + each)
     }
 
     fn space(&self, range: Range<usize>, longer: usize, fences: usize) -> usize {

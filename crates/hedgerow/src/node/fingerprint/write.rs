@@ -15,7 +15,7 @@ use super::super::write::{NoSpace, note_insertion, write_frame};
 use super::hash::{FUNCTION, fingerprint};
 use super::layout::{
     CAPACITY, FINGERPRINTS, FUNCTION_FIELD, Measure, SORTED, STEP, Slot, add_live, cut_prefix,
-    is_wide, places_needed, set_slot, set_wide, slot, slot_width, slots_end, slots_start,
+    is_wide, places_needed, set_slot, set_wide, slot, slot_width, slots, slots_end, slots_start,
     sorted_count, space_needed, suffix, value,
 };
 use super::read::FingerprintLeaf;
@@ -295,16 +295,30 @@ impl<'a> FingerprintLeafMut<'a> {
         let to = u16_at(self.page, PREFIX_LEN);
         let dropped = to.saturating_sub(from.len());
         let restored = from.get(to..).unwrap_or(&[]);
-        for place in range {
-            let slot = slot(source, place);
-            let rest = source[slot.suffix_range()].get(dropped..).unwrap_or(&[]);
-            let known = source[FINGERPRINTS + place];
-            self.append_record([restored, rest], &source[slot.value_range()], known);
-            if dropped + restored.len() > 0 {
-                let last = count(self.page) - 1;
-                self.page[FINGERPRINTS + last] = fingerprint(suffix(self.page, last));
+        let keep = dropped + restored.len() == 0;
+        let (mut place, top) = (count(self.page), heap_start(self.page));
+        let mut offset = top;
+        for (from, old) in range.clone().zip(slots(source, range)) {
+            // What is left of the suffix, and the value behind it, stay together.
+            let kept = &source[old.offset + dropped.min(old.suffix_len)..old.value_range().end];
+            let record = restored.len() + kept.len();
+            offset -= record;
+            let (first, second) = self.page[offset..offset + record].split_at_mut(restored.len());
+            if !restored.is_empty() {
+                first.copy_from_slice(restored);
             }
+            second.copy_from_slice(kept);
+            let suffix_len = record - old.value_len;
+            set_slot(self.page, place, Slot { offset, suffix_len, value_len: old.value_len });
+            self.page[FINGERPRINTS + place] = match keep {
+                true => source[FINGERPRINTS + from],
+                false => fingerprint(&self.page[offset..offset + suffix_len]),
+            };
+            place += 1;
         }
+        set_u16(self.page, COUNT, place);
+        set_u32(self.page, HEAP_START, offset as u32);
+        add_live(self.page, top - offset, 0);
     }
 
     /// Notes that the records are in the order of their keys.
