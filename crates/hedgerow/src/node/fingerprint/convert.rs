@@ -7,14 +7,15 @@
 
 use super::super::ladder::{Hints, Ladder};
 use super::super::layout::{
-    LAST_INSERT, LEAF_SLOT_BYTES, RUN, common_prefix, lower_fence, max_record_bytes, rest_len,
-    space_needed, upper_fence,
+    LAST_INSERT, LEAF_SLOT_BYTES, RUN, common_prefix, count, lower_fence, max_record_bytes, prefix,
+    rest_len, slots as node_slots, space_needed, upper_fence,
 };
 use super::super::read::Node;
 use super::super::records::Records;
-use super::super::write::{NoSpace, NodeMut};
-use super::read::FingerprintLeaf;
-use super::write::FingerprintLeafMut;
+use super::super::suffix::Suffix;
+use super::super::write::{Appended, NoSpace, NodeMut};
+use super::layout::{Measure, slots};
+use super::write::{FingerprintLeafMut, Moved};
 use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PageKind};
 use hedgerow_sync::optimistic::PlainBytes;
 
@@ -27,9 +28,29 @@ pub fn comparison_to_fingerprint(page: &mut [u8]) -> Result<(), NoSpace> {
     if !is_leaf_of(page, PageKind::ComparisonLeaf) {
         return Err(NoSpace);
     }
-    let records = Node::<_, Hints>::new(PlainBytes::new(page)).records_sorted();
     let old = page.to_vec();
-    FingerprintLeafMut::build(page, lower_fence(&old), upper_fence(&old), &records)?;
+    let count = count(&old);
+    let mut sum = Measure::default();
+    for record in node_slots(&old, 0..count) {
+        sum = sum + measured(&old, record.suffix_len, record.value_len)?;
+    }
+    let fences = same_fences(&old)?;
+    if sum.space(fences_len(fences)) > old.len() {
+        return Err(NoSpace);
+    }
+    let heads: Vec<([u8; 4], usize)> =
+        (0..count).map(|index| Suffix::read::<Hints>(&old, index).head()).collect();
+    let mut leaf = FingerprintLeafMut::format(page, fences[0], fences[1]);
+    leaf.reserve(sum);
+    leaf.append_all(node_slots(&old, 0..count).zip(&heads).map(|(record, (head, head_len))| {
+        let end = record.offset + record.record_bytes::<Hints>();
+        Moved {
+            parts: [&head[..*head_len], &old[record.offset..end]],
+            value_len: record.value_len,
+            fingerprint: None,
+        }
+    }));
+    leaf.set_sorted();
     keep_fields(page, &old);
     Ok(())
 }
@@ -46,14 +67,58 @@ pub fn fingerprint_to_comparison(page: &mut [u8]) -> Result<(), NoSpace> {
     let mut sorted = page.to_vec();
     // The hints are those of the sorted leaf: sorting counts the last insertions.
     FingerprintLeafMut::new(&mut sorted).sort();
-    let records = FingerprintLeaf::new(PlainBytes::new(&sorted)).records_sorted();
-    NodeMut::<Hints>::build(page, lower_fence(&sorted), upper_fence(&sorted), &records)?;
+    let (count, mut live) = (count(&sorted), 0);
+    for record in slots(&sorted, 0..count) {
+        measured(&sorted, record.suffix_len, record.value_len)?;
+        live += rest_len::<Hints>(record.suffix_len) + record.value_len;
+    }
+    let fences = same_fences(&sorted)?;
+    if space_needed::<Hints>(LEAF_SLOT_BYTES, count, live, fences_len(fences)) > sorted.len() {
+        return Err(NoSpace);
+    }
+    let mut leaf =
+        NodeMut::<Hints>::format(page, PageKind::ComparisonLeaf, 0, fences[0], fences[1]);
+    leaf.reserve_heads(count);
+    leaf.append_all(slots(&sorted, 0..count).map(|record| Appended {
+        bytes: &sorted[record.offset..record.value_range().end],
+        suffix_len: record.suffix_len,
+        child: 0,
+    }));
+    leaf.refresh_hints(0, 0);
     keep_fields(page, &sorted);
     Ok(())
 }
 
 fn is_leaf_of(page: &[u8], kind: PageKind) -> bool {
     page[KIND] == kind as u8 && page[LEVEL] == 0
+}
+
+/// The space that a record of a leaf takes in a fingerprint leaf.
+///
+/// # Errors
+/// [`NoSpace`] if it is too long for any leaf.
+fn measured(page: &[u8], suffix_len: usize, value_len: usize) -> Result<Measure, NoSpace> {
+    match prefix(page).len() + suffix_len + value_len > max_record_bytes(page.len()) {
+        true => Err(NoSpace),
+        false => Ok(Measure::record(suffix_len, value_len)),
+    }
+}
+
+/// The fences of a leaf, between which formatting cuts the prefix that the leaf has.
+///
+/// # Errors
+/// [`NoSpace`] if it would be another prefix, with which suffixes are not to be taken over.
+fn same_fences(page: &[u8]) -> Result<[Option<&[u8]>; 2], NoSpace> {
+    let fences = [lower_fence(page), upper_fence(page)];
+    let shared = match fences {
+        [Some(lower), Some(upper)] => common_prefix(lower, upper),
+        _ => 0,
+    };
+    if shared == prefix(page).len() { Ok(fences) } else { Err(NoSpace) }
+}
+
+fn fences_len(fences: [Option<&[u8]>; 2]) -> usize {
+    fences.into_iter().flatten().map(<[u8]>::len).sum()
 }
 
 /// Restores what formatting has reset.

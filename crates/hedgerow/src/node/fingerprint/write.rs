@@ -27,6 +27,16 @@ use std::ops::Range;
 /// page is nearly full: whenever it grows, all slots move.
 const GROWTH: usize = 16;
 
+/// A record on its way into a leaf.
+pub(super) struct Moved<'r> {
+    /// The suffix, and the value behind it, in two pieces: the first one is of the suffix alone.
+    pub parts: [&'r [u8]; 2],
+    /// Bytes of the value.
+    pub value_len: usize,
+    /// The fingerprint of the suffix, if it is known.
+    pub fingerprint: Option<u8>,
+}
+
 /// A fingerprint leaf to change.
 #[derive(Debug)]
 pub struct FingerprintLeafMut<'a> {
@@ -296,24 +306,34 @@ impl<'a> FingerprintLeafMut<'a> {
         let dropped = to.saturating_sub(from.len());
         let restored = from.get(to..).unwrap_or(&[]);
         let keep = dropped + restored.len() == 0;
+        self.append_all(range.clone().zip(slots(source, range)).map(|(from, old)| Moved {
+            // What is left of the suffix, and the value behind it, stay together.
+            parts: [
+                restored,
+                &source[old.offset + dropped.min(old.suffix_len)..old.value_range().end],
+            ],
+            value_len: old.value_len,
+            fingerprint: keep.then(|| source[FINGERPRINTS + from]),
+        }));
+    }
+
+    /// Appends records behind the last place. There is room.
+    pub(super) fn append_all<'r>(&mut self, records: impl Iterator<Item = Moved<'r>>) {
         let (mut place, top) = (count(self.page), heap_start(self.page));
         let mut offset = top;
-        for (from, old) in range.clone().zip(slots(source, range)) {
-            // What is left of the suffix, and the value behind it, stay together.
-            let kept = &source[old.offset + dropped.min(old.suffix_len)..old.value_range().end];
-            let record = restored.len() + kept.len();
+        for Moved { parts: [first, second], value_len, fingerprint: known } in records {
+            let record = first.len() + second.len();
             offset -= record;
-            let (first, second) = self.page[offset..offset + record].split_at_mut(restored.len());
-            if !restored.is_empty() {
-                first.copy_from_slice(restored);
+            let (to_first, to_second) =
+                self.page[offset..offset + record].split_at_mut(first.len());
+            if !first.is_empty() {
+                to_first.copy_from_slice(first);
             }
-            second.copy_from_slice(kept);
-            let suffix_len = record - old.value_len;
-            set_slot(self.page, place, Slot { offset, suffix_len, value_len: old.value_len });
-            self.page[FINGERPRINTS + place] = match keep {
-                true => source[FINGERPRINTS + from],
-                false => fingerprint(&self.page[offset..offset + suffix_len]),
-            };
+            to_second.copy_from_slice(second);
+            let suffix_len = record - value_len;
+            set_slot(self.page, place, Slot { offset, suffix_len, value_len });
+            self.page[FINGERPRINTS + place] =
+                known.unwrap_or_else(|| fingerprint(&self.page[offset..offset + suffix_len]));
             place += 1;
         }
         set_u16(self.page, COUNT, place);
