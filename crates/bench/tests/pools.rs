@@ -7,6 +7,7 @@
 mod common;
 
 use common::plan;
+use hedgerow_bench::cell::{Operation, Phase};
 use hedgerow_bench::record::{self, Measurement, Outcome, Sink};
 use hedgerow_bench::run;
 use std::path::Path;
@@ -32,13 +33,16 @@ fn fact(measurement: &Measurement, name: &str) -> u64 {
     result.facts[name].parse().expect("a number of bytes")
 }
 
-/// Page reads an operation in the last phase.
+/// Page reads an operation in the phase of gets by one thread: threads that want the same page wait for
+/// one read of it, and how often that happens is the machine's affair.
 fn reads(measurement: &Measurement) -> f64 {
     let Outcome::Measured(result) = &measurement.outcome else {
         panic!("{:?}", measurement.outcome)
     };
-    let last = result.phases.last().expect("there are phases");
-    last.page_reads.expect("reads are counted") as f64 / last.operations as f64
+    let by_one = |phase: &Phase| matches!(phase.operation, Operation::Get {}) && phase.threads == 1;
+    let at = measurement.cell.phases.iter().position(by_one).expect("there is such a phase");
+    let phase = &result.phases[at];
+    phase.page_reads.expect("reads are counted") as f64 / phase.operations as f64
 }
 
 #[test]
@@ -70,7 +74,7 @@ fn pools_read_what_does_not_fit_and_no_more() {
             "data:pool 1:4" | "data:pool 1:2" => assert_eq!(reads, 0.0, "{case}"),
             "data:pool 8:1" | "data:pool 16:1" => {
                 let name = &measurement.competitor;
-                assert!((0.8..1.6).contains(&reads), "{name}, {case}: {reads} reads a get");
+                assert!((0.7..1.2).contains(&reads), "{name}, {case}: {reads} reads a get");
             }
             _ => assert!(reads < 1.0, "{case}: {reads} reads a get"),
         }
