@@ -103,7 +103,16 @@ fn measure(root: &Path) -> Result<PathBuf, Failure> {
         .map_err(|error| fail(format!("cannot create {}: {error}", place.display())))?;
     let record = place.join("lcov.info");
     let status = test_programs::plain_cargo(root)
-        .args(["llvm-cov", "--branch", "--locked", "--lcov", "--output-path"])
+        // A process that was killed may have left half a file of counters: that one is passed over.
+        .args([
+            "llvm-cov",
+            "--branch",
+            "--failure-mode",
+            "all",
+            "--locked",
+            "--lcov",
+            "--output-path",
+        ])
         .arg(&record)
         .args(["-p", "hedgerow", "-p", "hedgerow-sync", "-p", "hedgerow-cli"])
         .env("CARGO_TARGET_DIR", &place)
