@@ -94,6 +94,19 @@ fn dense_leaves_save_space_where_keys_are_dense() {
 }
 
 #[test]
+fn layouts_are_compared_with_a_fifth_of_the_records_in_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let competitors = ["hedgerow", "hedgerow-comparison", "hedgerow-fingerprint"];
+    let (tally, all) = run_smoke("leaf-beyond-memory", &competitors, &["wiki"], directory.path());
+    assert_eq!((tally.measured, tally.absent), (3, 0));
+    for one in &all {
+        assert!(one.cell.memory_limit_bytes.is_some(), "{:?}", one.cell);
+        let phases = &one.result().expect("it ran").phases;
+        assert!(phases.iter().all(|phase| phase.found == Some(phase.operations)), "{phases:?}");
+    }
+}
+
+#[test]
 fn records_are_inserted_between_scans() {
     let directory = tempfile::tempdir().unwrap();
     let competitors = ["hedgerow", "btreemap"];

@@ -38,6 +38,7 @@ pub fn one_thread(size: Size) -> Experiment {
         phase("insert last 10 %", INSERT, 0),
         phase("get zipf", GET, operations).zipf(),
         phase("get uniform", GET, operations),
+        phase("get_many 16 zipf", Operation::GetMany { group: 16 }, operations).zipf(),
         phase("scan 1-50 zipf", SCAN_1_50, operations).zipf(),
     ];
     Experiment {

@@ -8,9 +8,10 @@
 //! Plain data.
 
 use super::{
-    Case, Experiment, Figure, PAPER_SETS, SCAN_1_50, Size, paper_case, paper_phases, phase,
+    Case, Experiment, Figure, GET, MEAN_KEY_BYTES, PAPER_SETS, SCAN_1_50, Size, paper_case,
+    paper_phases, phase,
 };
-use crate::cell::{KeyKind, Operation, Phase};
+use crate::cell::{KeyKind, LoadOrder, Operation, Phase, Place};
 
 /// Integers of a case.
 const INTEGERS: usize = 5_000_000;
@@ -130,6 +131,42 @@ pub fn distribution(size: Size) -> Experiment {
         competitors: &["hedgerow", "btree-cpp-adapt2"],
         skips: &[],
         cases,
+    }
+}
+
+/// The layouts with a fifth of the records in memory: what fits depends on them. The paper has no such figure.
+pub fn beyond_memory(size: Size) -> Experiment {
+    let case = |(set, mean_key_bytes): ((&'static str, KeyKind, usize), u64)| {
+        let operations = size.scale(400_000);
+        let mut phases = Vec::new();
+        for (name, is_skewed) in [("zipf", true), ("uniform", false)] {
+            let of = |what: &str, operations| match is_skewed {
+                true => phase(&format!("{what} {name}"), GET, operations).zipf(),
+                false => phase(&format!("{what} {name}"), GET, operations),
+            };
+            // Draws of its own, or it would leave in memory just what the timed ones ask for.
+            let warm_up = of("warm up", operations).threads(8);
+            phases.push(Phase { seed: warm_up.seed + 1, ..warm_up });
+            phases.push(of("get", operations / 4));
+            phases.push(of("get", operations).threads(8));
+        }
+        let record_bytes = mean_key_bytes + 8;
+        Case {
+            load_order: LoadOrder::Bulk,
+            place: Place::File,
+            memory_limit_bytes: Some(size.limit(set.2 as u64 * record_bytes / 5)),
+            seconds_limit: size.seconds(300),
+            ..paper_case(size, set, 100, phases)
+        }
+    };
+    Experiment {
+        name: "leaf-beyond-memory",
+        claim: "with five times as many bytes of records as memory, adaptive leaves are at least as \
+                fast as comparison leaves with every key set",
+        figure: Figure::Rate,
+        competitors: &["hedgerow", "hedgerow-comparison", "hedgerow-fingerprint"],
+        skips: &[],
+        cases: PAPER_SETS.into_iter().zip(MEAN_KEY_BYTES).map(case).collect(),
     }
 }
 

@@ -134,6 +134,7 @@ pub fn all(size: Size) -> Vec<Experiment> {
         leaves::partitions(size),
         leaves::distribution(size),
         leaves::adaptive(size),
+        leaves::beyond_memory(size),
         leaves::ycsb_e(size),
         structures::structures(size),
         structures::skew(size),
@@ -271,6 +272,9 @@ const PAPER_SETS: [(&str, KeyKind, usize); 4] = [
     ("urls", KeyKind::File, 2_000_000),
     ("wiki", KeyKind::File, 2_000_000),
 ];
+
+/// What a key of each of them has on average.
+const MEAN_KEY_BYTES: [u64; 4] = [4, 4, 65, 18];
 
 /// A case of the paper's: in memory, 8-byte values.
 fn paper_case(
