@@ -1,8 +1,9 @@
 //! What a record of coverage says of each file, in the text format of LCOV.
 //!
 //! A record has a section for each file and, if several programs were merged, may name a branch more than once: it is taken if any of
-//! them has taken it. Left out: files of tests, and in others what stands below `#[cfg(test)]` at the end. Invariant: what cannot be
-//! read is an error. Reads sources; plain values otherwise.
+//! them has taken it. Left out: files of tests, and in others what stands below `#[cfg(test)]` at the end; assertions, of which no
+//! test can take the other side; and lines that ask for a seeded bug, which is a constant there. Invariant: what cannot be read is an
+//! error. Reads sources; plain values otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -60,22 +61,23 @@ impl File {
 /// Errors: in words, if it is no such record.
 pub fn files(record: &str, root: &Path) -> Result<Vec<File>, String> {
     let mut files: BTreeMap<String, File> = BTreeMap::new();
-    // Of the section that is being read: its path, and where its tests begin.
-    let mut section: Option<(String, u32)> = None;
+    // Of the section that is being read: its path, and the lines that count.
+    let mut section: Option<(String, Counted)> = None;
     for line in record.lines() {
         if let Some(path) = line.strip_prefix("SF:") {
             let within = Path::new(path).strip_prefix(root).ok().and_then(Path::to_str);
             section = within.filter(|path| !is_of_tests(path)).map(|path| {
                 let text = fs::read_to_string(root.join(path)).unwrap_or_default();
-                (path.to_owned(), tests_begin(&text))
+                (path.to_owned(), Counted::of(&text))
             });
         } else if line == "end_of_record" {
             section = None;
-        } else if let (Some(numbers), Some((path, tests))) = (line.strip_prefix("BRDA:"), &section)
+        } else if let (Some(numbers), Some((path, counted))) =
+            (line.strip_prefix("BRDA:"), &section)
         {
             let (place, is_taken) =
                 branch(numbers).ok_or_else(|| format!("`{line}` says nothing of a branch"))?;
-            if place.0 < *tests {
+            if counted.has(place.0) {
                 let file = files
                     .entry(path.clone())
                     .or_insert_with(|| File { path: path.clone(), branches: BTreeMap::new() });
@@ -101,12 +103,46 @@ fn is_of_tests(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/src/testing/")
 }
 
-/// The line from which on a file has tests alone.
-fn tests_begin(text: &str) -> u32 {
-    let lines: Vec<&str> = text.lines().collect();
-    let is_begin = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests {");
-    let at = lines.windows(2).position(is_begin);
-    at.map_or(u32::MAX, |at| at as u32 + 1)
+/// The lines of a file whose branches count.
+struct Counted {
+    /// The line from which on there are tests alone.
+    tests_begin: u32,
+    left_out: BTreeSet<u32>,
+}
+
+impl Counted {
+    fn of(text: &str) -> Self {
+        let lines: Vec<&str> = text.lines().collect();
+        let is_begin = |pair: &[&str]| {
+            pair[0].starts_with("#[cfg(")
+                && pair[0].contains("test")
+                && pair[1].starts_with("mod tests {")
+        };
+        let at = lines.windows(2).position(is_begin);
+        let tests_begin = at.map_or(u32::MAX, |at| at as u32 + 1);
+        let mut left_out = BTreeSet::new();
+        // Parentheses of an assertion that are still open.
+        let mut open = 0;
+        for (number, line) in (1..).zip(&lines) {
+            let begins = line.trim_start();
+            let is_assertion = ["assert", "debug_assert"]
+                .into_iter()
+                .filter_map(|name| begins.strip_prefix(name))
+                .any(|rest| ["!(", "_eq!(", "_ne!("].iter().any(|end| rest.starts_with(end)));
+            if open > 0 || is_assertion {
+                open += line.matches('(').count() as i64 - line.matches(')').count() as i64;
+                left_out.insert(number);
+            }
+            if line.contains("leaves_out(\"") {
+                left_out.insert(number);
+            }
+        }
+        Self { tests_begin, left_out }
+    }
+
+    fn has(&self, line: u32) -> bool {
+        line < self.tests_begin && !self.left_out.contains(&line)
+    }
 }
 
 #[cfg(test)]
@@ -133,8 +169,19 @@ mod tests {
             let text = format!("SF:{path}\nBRDA:3,0,0,5\nend_of_record\n");
             assert!(files(&text, Path::new("/w")).unwrap().is_empty(), "{path}");
         }
-        assert_eq!(tests_begin("fn a() {}\n\n#[cfg(test)]\nmod tests {\n}\n"), 3);
-        assert_eq!(tests_begin("#[cfg(test)]\nmod tests;\nfn a() {}\n"), u32::MAX);
+        let begin = |text: &str| Counted::of(text).tests_begin;
+        assert_eq!(begin("fn a() {}\n\n#[cfg(test)]\nmod tests {\n}\n"), 3);
+        assert_eq!(begin("fn a() {}\n#[cfg(all(test, not(loom)))]\nmod tests {\n}\n"), 2);
+        assert_eq!(begin("#[cfg(test)]\nmod tests;\nfn a() {}\n"), u32::MAX);
+    }
+
+    #[test]
+    fn assertions_and_questions_for_seeded_bugs_are_left_out() {
+        let text = "if a {}\nassert!(b && c);\nif d {}\ndebug_assert_eq!(\n  f(a && b),\n  c,\n);\n\
+                    if e && !leaves_out(\"x\") {}\nasserted(a && b);\n";
+        let counted = Counted::of(text);
+        let has: Vec<u32> = (1..=9).filter(|&line| counted.has(line)).collect();
+        assert_eq!(has, [1, 3, 9]);
     }
 
     #[test]

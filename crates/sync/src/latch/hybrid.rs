@@ -400,14 +400,13 @@ impl HybridLatch {
     #[cold]
     fn wait(&self, wish: Wish, mut keep_waiting: Option<&mut (dyn FnMut() -> bool + '_)>) -> bool {
         let timeout = keep_waiting.as_ref().map(|_| CALLBACK_INTERVAL);
+        let mut gives_up =
+            || keep_waiting.as_deref_mut().is_some_and(|keep_waiting| !keep_waiting());
         // Readers are woken together, though others may still sleep: they need not queue up again
         // behind those.
         let mut woken = false;
         loop {
-            if leaves_out("swallowed_wakeup")
-                && let Some(keep_waiting) = keep_waiting.as_deref_mut()
-                && !keep_waiting()
-            {
+            if leaves_out("swallowed_wakeup") && gives_up() {
                 return false;
             }
             if self.spin(wish, woken) {
@@ -415,9 +414,7 @@ impl HybridLatch {
             }
             // Only here, after a failed attempt, may a woken thread give up: whom it saw holding the
             // latch will wake the next one.
-            if let Some(keep_waiting) = keep_waiting.as_deref_mut()
-                && !keep_waiting()
-            {
+            if gives_up() {
                 return false;
             }
             match self.park(wish, woken, timeout) {
