@@ -60,6 +60,7 @@ impl Failure {
                 ErrorKind::Locked { .. } => 5,
                 ErrorKind::UpgradeRequired { .. } => 6,
                 ErrorKind::InvalidOption => 2,
+                ErrorKind::Corrupted { .. } => 4,
                 _ => 1,
             },
             Failure::Io(..) | Failure::Other(_) => 1,

@@ -27,17 +27,22 @@ struct Findings {
     large_values: u64,
     large_value_bytes: u64,
     defects: Vec<String>,
+    more_defects: u64,
 }
 
 /// Checks the store and prints the findings.
 pub fn run(common: &Common, args: &VerifyArgs) -> Result<(), Failure> {
     let findings = examine(common, args)?;
-    let Findings { pages, keyspaces, large_values, large_value_bytes, defects } = &findings;
+    let Findings { pages, keyspaces, large_values, large_value_bytes, defects, more_defects } =
+        &findings;
     let mut out = Out::new();
     match common.format {
         Format::Human => {
             for defect in defects {
                 out.line(defect)?;
+            }
+            if *more_defects > 0 {
+                out.line(&format!("and {} more", size::show_count(*more_defects)))?;
             }
             if defects.is_empty() {
                 let pages = size::show_count(*pages);
@@ -57,10 +62,15 @@ pub fn run(common: &Common, args: &VerifyArgs) -> Result<(), Failure> {
             "large_values": large_values,
             "large_value_bytes": large_value_bytes,
             "defects": defects,
+            "more_defects": more_defects,
         }))?,
     }
     out.finish()?;
-    if defects.is_empty() { Ok(()) } else { Err(Failure::Damage(defects.len() as u64)) }
+    if defects.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Damage(defects.len() as u64 + *more_defects))
+    }
 }
 
 fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
@@ -74,6 +84,7 @@ fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
                 large_values: 0,
                 large_value_bytes: 0,
                 defects,
+                more_defects: 0,
             });
         }
         Err(failure) => return Err(failure),
@@ -90,6 +101,7 @@ fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
         large_values: report.large_values,
         large_value_bytes: report.large_value_bytes,
         defects,
+        more_defects: report.more_findings,
     })
 }
 

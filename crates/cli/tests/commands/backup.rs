@@ -74,8 +74,8 @@ fn a_damaged_backup_is_named_and_not_restored() {
     bytes[at] ^= 1;
     let damaged = scratch.file("damaged.hrow", &bytes);
     let restored = scratch.path("restored.hrow");
-    run(&["restore", &damaged, &restored]).code(1).stdout("").stderr_has("the backup is damaged");
-    run(&["backup", &damaged, &restored]).code(1).stdout("").stderr_has("page");
+    run(&["restore", &damaged, &restored]).code(4).stdout("").stderr_has("the backup is damaged");
+    run(&["backup", &damaged, &restored]).code(4).stdout("").stderr_has("page");
     let cut = scratch.file("cut.hrow", &bytes[..100]);
     run(&["restore", &cut, &restored]).code(1).stdout("").stderr_has("cannot restore");
     assert!(!Path::new(&restored).exists());

@@ -36,7 +36,7 @@ fn damage_is_exit_code_4_and_named() {
     assert_eq!(json["sound"], false);
     assert_ne!(json["defects"], serde_json::json!([]));
     // The damage is never given out as data.
-    run(&["get", &copy, "key 02500"]).code(1).stdout("").stderr_has("page");
+    run(&["get", &copy, "key 02500"]).code(4).stdout("").stderr_has("page");
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {

@@ -109,7 +109,7 @@ pub fn restore(
     }
     if let Some(first) = report.findings.first() {
         let kind = ErrorKind::Corrupted { page: None, offset_bytes: None };
-        let count = report.findings.len();
+        let count = report.count();
         let what =
             format!("the backup is damaged, {count} defects, of which the first is: {first}");
         return Err(Error::new(kind, what));

@@ -81,14 +81,25 @@ pub struct VerifyReport {
     pub large_values: u64,
     /// Their length.
     pub large_value_bytes: u64,
-    /// Everything that is wrong; empty for a sound store.
+    /// What is wrong, up to [`VerifyReport::MOST_FINDINGS`] of it; empty for a sound store.
     pub findings: Vec<VerifyFinding>,
+    /// How much more is wrong than `findings` lists.
+    pub more_findings: u64,
 }
 
 impl VerifyReport {
+    /// So many findings are listed; those beyond are counted, so that the memory for a report has a limit whatever
+    /// the file says.
+    pub const MOST_FINDINGS: usize = 10_000;
+
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
+    }
+
+    /// How much is wrong, whether it is listed or not.
+    pub fn count(&self) -> u64 {
+        self.findings.len() as u64 + self.more_findings
     }
 
     pub(super) fn add(
@@ -97,6 +108,10 @@ impl VerifyReport {
         offset_bytes: Option<u64>,
         what: impl Into<String>,
     ) {
+        if self.findings.len() == Self::MOST_FINDINGS {
+            self.more_findings += 1;
+            return;
+        }
         let what = what.into();
         self.findings.push(VerifyFinding { page, offset_bytes, keyspace: None, what });
     }
@@ -469,4 +484,25 @@ fn check_batch(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_beyond_the_most_are_counted_and_not_kept() {
+        let mut report = VerifyReport::default();
+        assert!(report.is_clean());
+        for page in 1..=VerifyReport::MOST_FINDINGS as u32 + 3 {
+            report.add(Some(PageId(page)), None, "damaged");
+        }
+        assert!(!report.is_clean());
+        assert_eq!(report.findings.len(), VerifyReport::MOST_FINDINGS);
+        assert_eq!(
+            (report.more_findings, report.count()),
+            (3, VerifyReport::MOST_FINDINGS as u64 + 3)
+        );
+        assert_eq!(report.findings.last().and_then(|last| last.page), Some(PageId(10_000)));
+    }
 }

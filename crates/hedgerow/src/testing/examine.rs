@@ -343,7 +343,7 @@ fn check_same(db: &Database, expected: &Contents, when: &str) -> Result<(), Stri
 fn check_sound(db: &Database, is_writable: bool, when: &str) -> Result<(), String> {
     let report = told(db.verify(|_| {}), when)?;
     if let Some(finding) = report.findings.first() {
-        return Err(format!("{when}: {finding}, and {} more", report.findings.len() - 1));
+        return Err(format!("{when}: {finding}, and {} more", report.count() - 1));
     }
     if is_writable && report.pages != report.reached {
         let (pages, reached) = (report.pages, report.reached);

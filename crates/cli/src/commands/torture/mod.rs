@@ -174,7 +174,7 @@ fn verify_pages(db: &Database) -> Result<(), Failure> {
     let report = db.verify(|_| ()).map_err(unexpected("cannot verify the store"))?;
     match report.findings.first() {
         Some(first) => {
-            let count = report.findings.len();
+            let count = report.count();
             Err(Failure::Found(format!("the store has {count} defects, the first: {first}")))
         }
         None => Ok(()),
