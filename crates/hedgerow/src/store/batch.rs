@@ -359,3 +359,93 @@ impl Shared {
         error
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::{Store, StoreOptions};
+    use super::*;
+    use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+    use hedgerow_sync::primitive::Arc;
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+
+    fn shared() -> Arc<Shared> {
+        let disk = RamDisk::new();
+        let file = disk.open(Path::new("s"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        let options = StoreOptions { background: false, ..StoreOptions::without_log(16 << 20) };
+        Store::create_in(&options, file).unwrap().shared.clone()
+    }
+
+    fn refused(shared: &Shared) -> ErrorKind {
+        Underway::begin(shared).map(Underway::finish).unwrap_err().kind().clone()
+    }
+
+    #[test]
+    fn closing_waits_for_the_batch_under_way_and_no_other_begins() {
+        let shared = shared();
+        let underway = Underway::begin(&shared).unwrap();
+        let (closed, closes) = channel();
+        let closing = {
+            let shared = shared.clone();
+            let close = move || {
+                shared.batches.close();
+                closed.send(()).unwrap();
+            };
+            thread::spawn_named("closing", close).unwrap()
+        };
+        assert!(closes.recv_timeout(Duration::from_millis(30)).is_err(), "a batch is under way");
+        assert_eq!(refused(&shared), ErrorKind::Closed);
+        underway.finish();
+        closes.recv().unwrap();
+        closing.join().unwrap();
+        assert_eq!(shared.batches.begun(), 1);
+        assert!(!shared.batches.need_log());
+    }
+
+    #[test]
+    fn a_batch_that_is_held_off_is_refused_by_the_end_of_the_store_and_else_goes_on() {
+        let shared = shared();
+        for is_closed in [false, true] {
+            let held = shared.batches.hold_off();
+            let (asks, asking) = channel();
+            let (begun, begins) = channel();
+            let beginning = {
+                let shared = shared.clone();
+                let begin = move || {
+                    asks.send(()).unwrap();
+                    let outcome = Underway::begin(&shared).map(Underway::finish);
+                    begun.send(outcome.map_err(|error| error.kind().clone())).unwrap();
+                };
+                thread::spawn_named("beginning", begin).unwrap()
+            };
+            asking.recv().unwrap();
+            assert!(begins.recv_timeout(Duration::from_millis(30)).is_err(), "it is held off");
+            if is_closed {
+                shared.batches.close();
+                // Who comes now does not wait for that.
+                assert_eq!(refused(&shared), ErrorKind::Closed);
+            }
+            drop(held);
+            let expected = if is_closed { Err(ErrorKind::Closed) } else { Ok(()) };
+            assert_eq!(begins.recv().unwrap(), expected);
+            beginning.join().unwrap();
+        }
+        assert_eq!(shared.batches.begun(), 1);
+    }
+
+    #[test]
+    fn a_batch_that_is_logged_and_left_keeps_the_log_needed_and_is_waited_for_by_nobody() {
+        let shared = shared();
+        let not_logged = Underway::begin(&shared).unwrap();
+        drop(not_logged);
+        assert!(!shared.batches.need_log(), "it never was");
+        shared.pool.check_poison().unwrap();
+        let mut underway = Underway::begin(&shared).unwrap();
+        underway.is_logged = true;
+        drop(underway);
+        assert!(shared.batches.need_log());
+        assert!(shared.pool.check_poison().is_err(), "it would be overtaken");
+        drop(shared.batches.hold_off());
+        shared.batches.close();
+    }
+}

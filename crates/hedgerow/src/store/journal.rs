@@ -354,10 +354,106 @@ fn open_if_there(disk: &dyn Disk, path: &Path) -> Result<Option<Arc<dyn File>>> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::Store;
     use super::*;
+    use crate::storage::RamDisk;
 
     #[test]
     fn the_log_lies_beside_the_store() {
         assert_eq!(log_path(Path::new("a/birds.hrow")), Path::new("a/birds.hrow-log"));
+    }
+
+    fn store() -> Store {
+        let file =
+            RamDisk::new().open(Path::new("s"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        let options = StoreOptions { background: false, ..StoreOptions::without_log(16 << 20) };
+        Store::create_in(&options, file).unwrap()
+    }
+
+    fn due(store: &Store, log_limit_bytes: u64, target: Duration) -> CheckpointDue {
+        CheckpointDue {
+            slots: store.shared.slots.clone(),
+            pool: Arc::downgrade(&store.shared.pool),
+            log_limit_bytes,
+            target,
+            asked_bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn growth(fresh_bytes: u64, kept_bytes: u64) -> Growth {
+        Growth { fresh_bytes, kept_bytes }
+    }
+
+    /// What the growths ask for, by whether each makes a checkpoint due.
+    fn asked(store: &Store, due: &CheckpointDue, growths: &[Growth]) -> Vec<bool> {
+        let slots = store.shared.slots.clone().unwrap();
+        let (asks, asking) = std::sync::mpsc::channel();
+        let waiting = {
+            let slots = slots.clone();
+            let wait = move || {
+                while slots.wait_until_wanted() {
+                    asks.send(()).unwrap();
+                }
+            };
+            thread::spawn_named("waits", wait).unwrap()
+        };
+        let asks_for = |growth: &Growth| {
+            due.look(*growth);
+            asking.recv_timeout(Duration::from_millis(50)).is_ok()
+        };
+        let asked = growths.iter().map(asks_for).collect();
+        slots.close();
+        waiting.join().unwrap();
+        asked
+    }
+
+    #[test]
+    fn a_checkpoint_is_due_when_half_of_the_logs_limit_is_fresh() {
+        let store = store();
+        let due = due(&store, 1 << 20, Duration::MAX);
+        let half = 1 << 19;
+        let growths = [growth(0, half), growth(half, half), growth(half + 1, half + 1)];
+        assert_eq!(asked(&store, &due, &growths), [false, false, true]);
+    }
+
+    #[test]
+    fn a_checkpoint_is_due_when_what_is_fresh_takes_two_fifths_of_the_time_to_open() {
+        let store = store();
+        let due = due(&store, u64::MAX, Duration::from_secs(1));
+        let growths = [growth(19_000_000, 0), growth(21_000_000, 0)];
+        assert_eq!(asked(&store, &due, &growths), [false, true]);
+    }
+
+    #[test]
+    fn log_that_is_kept_for_a_batch_slows_changes_down_and_asks_now_and_then() {
+        let store = store();
+        let due = due(&store, u64::MAX, Duration::from_secs(1));
+        assert!(due.look(growth(0, 35_000_000)) <= 0.0);
+        let half_way = due.look(growth(0, 52_000_000));
+        assert!((0.4..0.6).contains(&half_way), "{half_way}");
+        let all = due.look(growth(0, 68_000_000));
+        assert!((0.9..1.1).contains(&all), "{all}");
+        assert_eq!(due.look(growth(0, 30_000_000)), 0.0);
+        let kept = [40_000_000, 40_000_000 + ASK_AGAIN_BYTES - 1, 40_000_000 + ASK_AGAIN_BYTES];
+        let kept = kept.map(|kept| growth(0, kept));
+        assert_eq!(asked(&store, &due, &kept), [true, false, true]);
+    }
+
+    #[test]
+    fn a_log_that_was_short_again_asks_at_once_when_it_has_grown() {
+        let store = store();
+        let due = due(&store, u64::MAX, Duration::from_secs(1));
+        let again = [growth(0, 60_000_000), growth(0, 1000), growth(0, 40_000_000)];
+        assert_eq!(asked(&store, &due, &again), [true, false, true]);
+    }
+
+    #[test]
+    fn a_log_whose_store_is_gone_holds_nobody_up() {
+        let store = store();
+        let due = due(&store, 1, Duration::ZERO);
+        assert!(due.look(growth(1 << 30, 1 << 30)) > 0.0);
+        drop(store);
+        assert!(due.pool.upgrade().is_none());
+        assert_eq!(due.look(growth(1 << 30, 1 << 30)), 0.0);
     }
 }
