@@ -172,9 +172,7 @@ impl<'s> Underway<'s> {
     /// From here on its records may be in the log.
     fn start(&self, log: &Log) {
         let mut table = self.shared.batches.table.lock();
-        if let Some(begun) = table.underway.get_mut(&self.id) {
-            begun.start = Some(log.tail());
-        }
+        table.underway.entry(self.id).or_default().start = Some(log.tail());
     }
 
     fn finish(mut self) {
@@ -190,9 +188,7 @@ impl Drop for Underway<'_> {
         }
         let mut table = self.shared.batches.table.lock();
         if self.is_logged {
-            if let Some(begun) = table.underway.get_mut(&self.id) {
-                begun.is_stuck = true;
-            }
+            table.underway.entry(self.id).or_default().is_stuck = true;
         } else {
             table.underway.remove(&self.id);
         }
@@ -362,7 +358,7 @@ impl Shared {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::super::{Store, StoreOptions};
+    use super::super::{OpenHow, Store, StoreOptions};
     use super::*;
     use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
     use hedgerow_sync::primitive::Arc;
@@ -447,5 +443,39 @@ mod tests {
         assert!(shared.pool.check_poison().is_err(), "it would be overtaken");
         drop(shared.batches.hold_off());
         shared.batches.close();
+    }
+
+    #[test]
+    fn a_keyspace_that_is_dropped_after_the_batch_was_logged_takes_its_own_changes_with_it_only() {
+        let (disk, path) = (RamDisk::new(), Path::new("birds.hrow"));
+        let options =
+            StoreOptions { background: false, log: true, ..StoreOptions::without_log(16 << 20) };
+        let store = Store::open(&options, &disk, path, OpenHow::New).unwrap();
+        let (robins, wrens) = (store.keyspace("robins").unwrap(), store.keyspace("wrens").unwrap());
+        let change = |tree, key| BatchChange { tree, key, value: Some(&b"sings"[..]) };
+        let changes = [
+            change(&wrens, b"a"),
+            change(&robins, b"a"),
+            change(&wrens, b"b"),
+            change(&robins, b"b"),
+        ];
+        // As if it happened between the look at the leaves and the first change.
+        store.drop_keyspace("wrens").unwrap();
+        let log = store.log().unwrap();
+        let mut made = 0;
+        store.shared.write_logged(log, &changes, log_bytes(&changes), &mut made).unwrap();
+        assert_eq!(made, 4);
+        assert!(!store.shared.batches.need_log());
+        store.shared.pool.check_poison().unwrap();
+        store.flush_log().unwrap();
+        drop((robins, wrens));
+        drop(store);
+        let store = Store::open(&options, &disk, path, OpenHow::Existing).unwrap();
+        assert_eq!(store.keyspaces().unwrap(), ["robins"]);
+        let robins = store.keyspace("robins").unwrap();
+        for key in [b"a", b"b"] {
+            assert_eq!(robins.get(key).unwrap().as_deref(), Some(&b"sings"[..]));
+        }
+        assert!(store.verify(|_| {}).unwrap().findings.is_empty());
     }
 }

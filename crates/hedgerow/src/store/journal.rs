@@ -354,7 +354,7 @@ fn open_if_there(disk: &dyn Disk, path: &Path) -> Result<Option<Arc<dyn File>>> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::Store;
+    use super::super::{OpenHow, Store};
     use super::*;
     use crate::storage::RamDisk;
 
@@ -384,8 +384,8 @@ mod tests {
         Growth { fresh_bytes, kept_bytes }
     }
 
-    /// What the growths ask for, by whether each makes a checkpoint due.
-    fn asked(store: &Store, due: &CheckpointDue, growths: &[Growth]) -> Vec<bool> {
+    /// Asserts of each growth whether it makes a checkpoint due.
+    fn assert_asks(store: &Store, due: &CheckpointDue, growths: &[(Growth, bool)]) {
         let slots = store.shared.slots.clone().unwrap();
         let (asks, asking) = std::sync::mpsc::channel();
         let waiting = {
@@ -397,14 +397,13 @@ mod tests {
             };
             thread::spawn_named("waits", wait).unwrap()
         };
-        let asks_for = |growth: &Growth| {
+        for (growth, is_due) in growths {
             due.look(*growth);
-            asking.recv_timeout(Duration::from_millis(50)).is_ok()
-        };
-        let asked = growths.iter().map(asks_for).collect();
+            let patience = Duration::from_millis(if *is_due { 20_000 } else { 30 });
+            assert_eq!(asking.recv_timeout(patience).is_ok(), *is_due, "{growth:?}");
+        }
         slots.close();
         waiting.join().unwrap();
-        asked
     }
 
     #[test]
@@ -412,16 +411,20 @@ mod tests {
         let store = store();
         let due = due(&store, 1 << 20, Duration::MAX);
         let half = 1 << 19;
-        let growths = [growth(0, half), growth(half, half), growth(half + 1, half + 1)];
-        assert_eq!(asked(&store, &due, &growths), [false, false, true]);
+        let growths = [
+            (growth(0, half), false),
+            (growth(half, half), false),
+            (growth(half + 1, half + 1), true),
+        ];
+        assert_asks(&store, &due, &growths);
     }
 
     #[test]
     fn a_checkpoint_is_due_when_what_is_fresh_takes_two_fifths_of_the_time_to_open() {
         let store = store();
         let due = due(&store, u64::MAX, Duration::from_secs(1));
-        let growths = [growth(19_000_000, 0), growth(21_000_000, 0)];
-        assert_eq!(asked(&store, &due, &growths), [false, true]);
+        let growths = [(growth(19_000_000, 0), false), (growth(21_000_000, 0), true)];
+        assert_asks(&store, &due, &growths);
     }
 
     #[test]
@@ -434,17 +437,24 @@ mod tests {
         let all = due.look(growth(0, 68_000_000));
         assert!((0.9..1.1).contains(&all), "{all}");
         assert_eq!(due.look(growth(0, 30_000_000)), 0.0);
-        let kept = [40_000_000, 40_000_000 + ASK_AGAIN_BYTES - 1, 40_000_000 + ASK_AGAIN_BYTES];
-        let kept = kept.map(|kept| growth(0, kept));
-        assert_eq!(asked(&store, &due, &kept), [true, false, true]);
+        let growths = [
+            (growth(0, 40_000_000), true),
+            (growth(0, 40_000_000 + ASK_AGAIN_BYTES - 1), false),
+            (growth(0, 40_000_000 + ASK_AGAIN_BYTES), true),
+        ];
+        assert_asks(&store, &due, &growths);
     }
 
     #[test]
     fn a_log_that_was_short_again_asks_at_once_when_it_has_grown() {
         let store = store();
         let due = due(&store, u64::MAX, Duration::from_secs(1));
-        let again = [growth(0, 60_000_000), growth(0, 1000), growth(0, 40_000_000)];
-        assert_eq!(asked(&store, &due, &again), [true, false, true]);
+        let growths = [
+            (growth(0, 60_000_000), true),
+            (growth(0, 1000), false),
+            (growth(0, 40_000_000), true),
+        ];
+        assert_asks(&store, &due, &growths);
     }
 
     #[test]
@@ -455,5 +465,28 @@ mod tests {
         drop(store);
         assert!(due.pool.upgrade().is_none());
         assert_eq!(due.look(growth(1 << 30, 1 << 30)), 0.0);
+    }
+
+    #[test]
+    fn a_panic_of_the_logs_thread_is_told_by_the_close_and_the_log_stays() {
+        let disk = RamDisk::new();
+        let path = Path::new("birds.hrow");
+        let options =
+            StoreOptions { background: false, log: true, ..StoreOptions::without_log(16 << 20) };
+        let store = Store::open(&options, &disk, path, OpenHow::New).unwrap();
+        store.keyspace("wrens").unwrap().put(b"a", b"first").unwrap();
+        let panics = || std::panic::resume_unwind(Box::new("a test's panic"));
+        let running = thread::spawn_named("panics", panics).unwrap();
+        *store.journal.lock().as_ref().unwrap().running.lock() = Some(running);
+        let error = store.close().unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Poisoned, "{error}");
+        assert!(error.to_string().contains("panicked"), "{error}");
+        assert!(disk.exists(&log_path(path)).unwrap());
+        drop(store);
+        let store = Store::open(&options, &disk, path, OpenHow::Existing).unwrap();
+        let found = store.keyspace("wrens").unwrap().get(b"a").unwrap();
+        assert_eq!(found.as_deref(), Some(&b"first"[..]));
+        store.close().unwrap();
+        assert!(!disk.exists(&log_path(path)).unwrap());
     }
 }

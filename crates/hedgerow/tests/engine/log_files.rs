@@ -77,7 +77,7 @@ fn a_log_that_came_two_sessions_after_this_copy_is_not_thrown_away_though_nothin
         let refused = open(&logged(), &disk, how).map(drop).unwrap_err();
         assert_eq!(*refused.kind(), ErrorKind::AlreadyExists, "{refused}");
         assert!(refused.to_string().contains("later copy"), "{refused}");
-        assert_eq!(disk.state().contents(&log).unwrap(), changes);
+        assert!(disk.state().contents(&log).unwrap() == changes, "the log stays as it is");
     }
     disk.change_state(|state| state.set_contents(path(), &store)).unwrap();
     let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
@@ -99,16 +99,14 @@ fn the_log_of_an_earlier_session_is_not_replayed_for_the_one_that_is_needed() {
     let model = contents(&db).unwrap();
     let disk = SimDisk::with_state(disk.crash(3).state(), 4);
     drop(db);
-    let (store, needed) =
-        (disk.state().contents(path()).unwrap(), disk.state().contents(&log).unwrap());
+    let needed = disk.state().contents(&log).unwrap();
     disk.change_state(|state| state.set_contents(&log, &earlier)).unwrap();
     for how in [OpenHow::Existing, OpenHow::ReadOnly, OpenHow::ExistingOrNew] {
         let refused = open(&logged(), &disk, how).map(drop).unwrap_err();
         let kind = ErrorKind::Corrupted { page: None, offset_bytes: Some(40) };
         assert_eq!(*refused.kind(), kind, "{refused}");
         assert!(refused.to_string().contains("the checkpoint needs the"), "{refused}");
-        assert_eq!(disk.state().contents(path()).unwrap(), store);
-        assert_eq!(disk.state().contents(&log).unwrap(), earlier);
+        assert!(disk.state().contents(&log).unwrap() == earlier, "the log stays as it is");
     }
     disk.change_state(|state| state.set_contents(&log, &needed)).unwrap();
     let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
