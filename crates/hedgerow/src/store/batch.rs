@@ -172,9 +172,7 @@ impl<'s> Underway<'s> {
     /// From here on its records may be in the log.
     fn start(&self, log: &Log) {
         let mut table = self.shared.batches.table.lock();
-        if let Some(begun) = table.underway.get_mut(&self.id) {
-            begun.start = Some(log.tail());
-        }
+        table.underway.entry(self.id).or_default().start = Some(log.tail());
     }
 
     fn finish(mut self) {
@@ -190,9 +188,7 @@ impl Drop for Underway<'_> {
         }
         let mut table = self.shared.batches.table.lock();
         if self.is_logged {
-            if let Some(begun) = table.underway.get_mut(&self.id) {
-                begun.is_stuck = true;
-            }
+            table.underway.entry(self.id).or_default().is_stuck = true;
         } else {
             table.underway.remove(&self.id);
         }
@@ -357,5 +353,129 @@ impl Shared {
             self.pool.set_poisoned(&error);
         }
         error
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::{OpenHow, Store, StoreOptions};
+    use super::*;
+    use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+    use hedgerow_sync::primitive::Arc;
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+
+    fn shared() -> Arc<Shared> {
+        let disk = RamDisk::new();
+        let file = disk.open(Path::new("s"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        let options = StoreOptions { background: false, ..StoreOptions::without_log(16 << 20) };
+        Store::create_in(&options, file).unwrap().shared.clone()
+    }
+
+    fn refused(shared: &Shared) -> ErrorKind {
+        Underway::begin(shared).map(Underway::finish).unwrap_err().kind().clone()
+    }
+
+    #[test]
+    fn closing_waits_for_the_batch_under_way_and_no_other_begins() {
+        let shared = shared();
+        let underway = Underway::begin(&shared).unwrap();
+        let (closed, closes) = channel();
+        let closing = {
+            let shared = shared.clone();
+            let close = move || {
+                shared.batches.close();
+                closed.send(()).unwrap();
+            };
+            thread::spawn_named("closing", close).unwrap()
+        };
+        assert!(closes.recv_timeout(Duration::from_millis(30)).is_err(), "a batch is under way");
+        assert_eq!(refused(&shared), ErrorKind::Closed);
+        underway.finish();
+        closes.recv().unwrap();
+        closing.join().unwrap();
+        assert_eq!(shared.batches.begun(), 1);
+        assert!(!shared.batches.need_log());
+    }
+
+    #[test]
+    fn a_batch_that_is_held_off_is_refused_by_the_end_of_the_store_and_else_goes_on() {
+        let shared = shared();
+        for is_closed in [false, true] {
+            let held = shared.batches.hold_off();
+            let (asks, asking) = channel();
+            let (begun, begins) = channel();
+            let beginning = {
+                let shared = shared.clone();
+                let begin = move || {
+                    asks.send(()).unwrap();
+                    let outcome = Underway::begin(&shared).map(Underway::finish);
+                    begun.send(outcome.map_err(|error| error.kind().clone())).unwrap();
+                };
+                thread::spawn_named("beginning", begin).unwrap()
+            };
+            asking.recv().unwrap();
+            assert!(begins.recv_timeout(Duration::from_millis(30)).is_err(), "it is held off");
+            if is_closed {
+                shared.batches.close();
+                // Who comes now does not wait for that.
+                assert_eq!(refused(&shared), ErrorKind::Closed);
+            }
+            drop(held);
+            let expected = if is_closed { Err(ErrorKind::Closed) } else { Ok(()) };
+            assert_eq!(begins.recv().unwrap(), expected);
+            beginning.join().unwrap();
+        }
+        assert_eq!(shared.batches.begun(), 1);
+    }
+
+    #[test]
+    fn a_batch_that_is_logged_and_left_keeps_the_log_needed_and_is_waited_for_by_nobody() {
+        let shared = shared();
+        let not_logged = Underway::begin(&shared).unwrap();
+        drop(not_logged);
+        assert!(!shared.batches.need_log(), "it never was");
+        shared.pool.check_poison().unwrap();
+        let mut underway = Underway::begin(&shared).unwrap();
+        underway.is_logged = true;
+        drop(underway);
+        assert!(shared.batches.need_log());
+        assert!(shared.pool.check_poison().is_err(), "it would be overtaken");
+        drop(shared.batches.hold_off());
+        shared.batches.close();
+    }
+
+    #[test]
+    fn a_keyspace_that_is_dropped_after_the_batch_was_logged_takes_its_own_changes_with_it_only() {
+        let (disk, path) = (RamDisk::new(), Path::new("birds.hrow"));
+        let options =
+            StoreOptions { background: false, log: true, ..StoreOptions::without_log(16 << 20) };
+        let store = Store::open(&options, &disk, path, OpenHow::New).unwrap();
+        let (robins, wrens) = (store.keyspace("robins").unwrap(), store.keyspace("wrens").unwrap());
+        let change = |tree, key| BatchChange { tree, key, value: Some(&b"sings"[..]) };
+        let changes = [
+            change(&wrens, b"a"),
+            change(&robins, b"a"),
+            change(&wrens, b"b"),
+            change(&robins, b"b"),
+        ];
+        // As if it happened between the look at the leaves and the first change.
+        store.drop_keyspace("wrens").unwrap();
+        let log = store.log().unwrap();
+        let mut made = 0;
+        store.shared.write_logged(log, &changes, log_bytes(&changes), &mut made).unwrap();
+        assert_eq!(made, 4);
+        assert!(!store.shared.batches.need_log());
+        store.shared.pool.check_poison().unwrap();
+        store.flush_log().unwrap();
+        drop((robins, wrens));
+        drop(store);
+        let store = Store::open(&options, &disk, path, OpenHow::Existing).unwrap();
+        assert_eq!(store.keyspaces().unwrap(), ["robins"]);
+        let robins = store.keyspace("robins").unwrap();
+        for key in [b"a", b"b"] {
+            assert_eq!(robins.get(key).unwrap().as_deref(), Some(&b"sings"[..]));
+        }
+        assert!(store.verify(|_| {}).unwrap().findings.is_empty());
     }
 }

@@ -354,10 +354,139 @@ fn open_if_there(disk: &dyn Disk, path: &Path) -> Result<Option<Arc<dyn File>>> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::{OpenHow, Store};
     use super::*;
+    use crate::storage::RamDisk;
 
     #[test]
     fn the_log_lies_beside_the_store() {
         assert_eq!(log_path(Path::new("a/birds.hrow")), Path::new("a/birds.hrow-log"));
+    }
+
+    fn store() -> Store {
+        let file =
+            RamDisk::new().open(Path::new("s"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        let options = StoreOptions { background: false, ..StoreOptions::without_log(16 << 20) };
+        Store::create_in(&options, file).unwrap()
+    }
+
+    fn due(store: &Store, log_limit_bytes: u64, target: Duration) -> CheckpointDue {
+        CheckpointDue {
+            slots: store.shared.slots.clone(),
+            pool: Arc::downgrade(&store.shared.pool),
+            log_limit_bytes,
+            target,
+            asked_bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn growth(fresh_bytes: u64, kept_bytes: u64) -> Growth {
+        Growth { fresh_bytes, kept_bytes }
+    }
+
+    /// Asserts of each growth whether it makes a checkpoint due.
+    fn assert_asks(store: &Store, due: &CheckpointDue, growths: &[(Growth, bool)]) {
+        let slots = store.shared.slots.clone().unwrap();
+        let (asks, asking) = std::sync::mpsc::channel();
+        let waiting = {
+            let slots = slots.clone();
+            let wait = move || {
+                while slots.wait_until_wanted() {
+                    asks.send(()).unwrap();
+                }
+            };
+            thread::spawn_named("waits", wait).unwrap()
+        };
+        for (growth, is_due) in growths {
+            due.look(*growth);
+            let patience = Duration::from_millis(if *is_due { 20_000 } else { 30 });
+            assert_eq!(asking.recv_timeout(patience).is_ok(), *is_due, "{growth:?}");
+        }
+        slots.close();
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn a_checkpoint_is_due_when_half_of_the_logs_limit_is_fresh() {
+        let store = store();
+        let due = due(&store, 1 << 20, Duration::MAX);
+        let half = 1 << 19;
+        let growths = [
+            (growth(0, half), false),
+            (growth(half, half), false),
+            (growth(half + 1, half + 1), true),
+        ];
+        assert_asks(&store, &due, &growths);
+    }
+
+    #[test]
+    fn a_checkpoint_is_due_when_what_is_fresh_takes_two_fifths_of_the_time_to_open() {
+        let store = store();
+        let due = due(&store, u64::MAX, Duration::from_secs(1));
+        let growths = [(growth(19_000_000, 0), false), (growth(21_000_000, 0), true)];
+        assert_asks(&store, &due, &growths);
+    }
+
+    #[test]
+    fn log_that_is_kept_for_a_batch_slows_changes_down_and_asks_now_and_then() {
+        let store = store();
+        let due = due(&store, u64::MAX, Duration::from_secs(1));
+        assert!(due.look(growth(0, 35_000_000)) <= 0.0);
+        let half_way = due.look(growth(0, 52_000_000));
+        assert!((0.4..0.6).contains(&half_way), "{half_way}");
+        let all = due.look(growth(0, 68_000_000));
+        assert!((0.9..1.1).contains(&all), "{all}");
+        assert_eq!(due.look(growth(0, 30_000_000)), 0.0);
+        let growths = [
+            (growth(0, 40_000_000), true),
+            (growth(0, 40_000_000 + ASK_AGAIN_BYTES - 1), false),
+            (growth(0, 40_000_000 + ASK_AGAIN_BYTES), true),
+        ];
+        assert_asks(&store, &due, &growths);
+    }
+
+    #[test]
+    fn a_log_that_was_short_again_asks_at_once_when_it_has_grown() {
+        let store = store();
+        let due = due(&store, u64::MAX, Duration::from_secs(1));
+        let growths = [
+            (growth(0, 60_000_000), true),
+            (growth(0, 1000), false),
+            (growth(0, 40_000_000), true),
+        ];
+        assert_asks(&store, &due, &growths);
+    }
+
+    #[test]
+    fn a_log_whose_store_is_gone_holds_nobody_up() {
+        let store = store();
+        let due = due(&store, 1, Duration::ZERO);
+        assert!(due.look(growth(1 << 30, 1 << 30)) > 0.0);
+        drop(store);
+        assert!(due.pool.upgrade().is_none());
+        assert_eq!(due.look(growth(1 << 30, 1 << 30)), 0.0);
+    }
+
+    #[test]
+    fn a_panic_of_the_logs_thread_is_told_by_the_close_and_the_log_stays() {
+        let disk = RamDisk::new();
+        let path = Path::new("birds.hrow");
+        let options =
+            StoreOptions { background: false, log: true, ..StoreOptions::without_log(16 << 20) };
+        let store = Store::open(&options, &disk, path, OpenHow::New).unwrap();
+        store.keyspace("wrens").unwrap().put(b"a", b"first").unwrap();
+        let panics = || std::panic::resume_unwind(Box::new("a test's panic"));
+        let running = thread::spawn_named("panics", panics).unwrap();
+        *store.journal.lock().as_ref().unwrap().running.lock() = Some(running);
+        let error = store.close().unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Poisoned, "{error}");
+        assert!(error.to_string().contains("panicked"), "{error}");
+        assert!(disk.exists(&log_path(path)).unwrap());
+        drop(store);
+        let store = Store::open(&options, &disk, path, OpenHow::Existing).unwrap();
+        let found = store.keyspace("wrens").unwrap().get(b"a").unwrap();
+        assert_eq!(found.as_deref(), Some(&b"first"[..]));
+        store.close().unwrap();
+        assert!(!disk.exists(&log_path(path)).unwrap());
     }
 }

@@ -260,6 +260,7 @@ fn u32_at(block: &[u8], at: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     const LOG: LogIdentity = LogIdentity { store_id: [9; 16], incarnation: 4 };
 
@@ -335,5 +336,83 @@ mod tests {
         // No data block passes for a name, and the other way round.
         assert_eq!(named_segment(&sealed(8, 0), &LOG), None);
         assert_eq!(open(&name, &LOG, 8), None);
+    }
+
+    /// The block with the checksum that belongs to what it says.
+    fn signed(mut block: BlockBytes, seed: u64) -> BlockBytes {
+        let checksum = block_checksum(seed, &block);
+        block[..8].copy_from_slice(&checksum.to_le_bytes());
+        block
+    }
+
+    fn changed(block: &BlockBytes, at: usize, bytes: &[u8], seed: u64) -> BlockBytes {
+        let mut block = *block;
+        block[at..at + bytes.len()].copy_from_slice(bytes);
+        signed(block, seed)
+    }
+
+    #[test]
+    fn a_block_whose_checksum_is_right_is_refused_if_what_it_says_cannot_be() {
+        let (seed, block) = (LOG.seed(77), sealed(77, 1000));
+        assert_eq!(signed(block, seed), block);
+        let misnamed = changed(&block, 8, &78_u64.to_le_bytes(), seed);
+        assert_eq!(open(&misnamed, &LOG, 77), None);
+        assert_eq!(open(&misnamed, &LOG, 78), None);
+        let full = sealed(77, PAYLOAD_BYTES as u16);
+        assert_eq!(open(&full, &LOG, 77).unwrap().used, PAYLOAD_BYTES as u16);
+        for used in [PAYLOAD_BYTES as u16 + 1, u16::MAX] {
+            let too_long = changed(&full, 32, &used.to_le_bytes(), seed);
+            assert_eq!(open(&too_long, &LOG, 77), None, "{used} bytes in use");
+        }
+        let rest = HEADER_BYTES + 1000;
+        for at in (34..40).chain([rest, rest + 1, BLOCK_BYTES - 1]) {
+            assert_eq!(open(&changed(&block, at, &[1], seed), &LOG, 77), None, "byte {at}");
+        }
+        let longer = changed(&block, 32, &1002_u16.to_le_bytes(), seed);
+        assert_eq!(payload(&longer, &open(&longer, &LOG, 77).unwrap()).len(), 1002);
+        let shorter = changed(&block, 32, &998_u16.to_le_bytes(), seed);
+        assert_eq!(open(&shorter, &LOG, 77), None, "bytes of records behind the end");
+    }
+
+    #[test]
+    fn a_header_of_another_version_or_with_segments_of_no_possible_size_is_named() {
+        let segment = SegmentSize { blocks: 6 };
+        let header = FileHeader { identity: LOG, segment, first_segment: 12, follows: Epoch(3) };
+        let block = *header.encode();
+        let refused = |at: usize, bytes: &[u8]| {
+            FileHeader::decode(&changed(&block, at, bytes, HEADER_NUMBER)).unwrap_err()
+        };
+        let at = |offset| ErrorKind::Corrupted { page: None, offset_bytes: Some(offset) };
+        for version in [0, LOG_VERSION + 1, u32::MAX] {
+            let error = refused(16, &version.to_le_bytes());
+            assert_eq!(*error.kind(), at(16));
+            assert!(error.to_string().contains(&format!("version {version}")), "{error}");
+        }
+        for blocks in [0, MAX_SEGMENT_BLOCKS + 1, u32::MAX] {
+            assert_eq!(*refused(20, &blocks.to_le_bytes()).kind(), at(20), "{blocks} blocks");
+        }
+        for blocks in [1, MAX_SEGMENT_BLOCKS] {
+            let changed = changed(&block, 20, &blocks.to_le_bytes(), HEADER_NUMBER);
+            let segment = SegmentSize { blocks };
+            assert_eq!(FileHeader::decode(&changed).unwrap(), FileHeader { segment, ..header });
+        }
+        for behind in [64, BLOCK_BYTES - 1] {
+            assert_eq!(*refused(behind, &[1]).kind(), at(20), "byte {behind}");
+        }
+        assert!(refused(8, b"Hedgehog").to_string().contains("no log"));
+    }
+
+    #[test]
+    fn a_name_whose_checksum_is_right_is_refused_beyond_the_last_segment_and_with_more_in_it() {
+        let last = *name_segment(&LOG, MAX_SEGMENT);
+        assert_eq!(named_segment(&last, &LOG), Some(MAX_SEGMENT));
+        for beyond in [MAX_SEGMENT + 1, SEGMENT_NUMBERS, u64::MAX] {
+            assert_eq!(named_segment(&name_segment(&LOG, beyond), &LOG), None, "{beyond}");
+        }
+        let (seed, name) = (LOG.seed(SEGMENT_NUMBERS | 8), name_segment(&LOG, 8));
+        assert_eq!(named_segment(&signed(*name, seed), &LOG), Some(8));
+        for at in [16, BLOCK_BYTES - 1] {
+            assert_eq!(named_segment(&changed(&name, at, &[1], seed), &LOG), None, "byte {at}");
+        }
     }
 }

@@ -212,9 +212,7 @@ impl Log {
     /// Works out how long changes wait from now on.
     #[cold]
     pub(super) fn look(&self) {
-        if self.threaded {
-            self.look_at.store(self.ring.promised().0 + LOOK_BYTES, Relaxed);
-        }
+        self.look_at.store(self.ring.promised().0 + LOOK_BYTES, Relaxed);
         self.pace((self.on_growth)(self.growth()));
     }
 

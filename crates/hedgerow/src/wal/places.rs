@@ -141,14 +141,12 @@ impl Places {
         let keep = if idle { 0 } else { self.recent[0].max(self.recent[1]) };
         // One that is ready, whatever the disk says later.
         let least = KEPT_PLACES.saturating_sub(self.live.len()).max(1);
-        if self.free.len() <= keep.max(least) {
-            return Ok(false);
-        }
-        let Some(&last) = self.free.last() else { return Ok(false) };
+        let goes = self.free.last().filter(|_| self.free.len() > keep.max(least));
+        let Some(&last) = goes else { return Ok(false) };
         if last + 1 == self.places {
-            // All that goes at the end goes at once.
+            // All that goes at the end goes at once. A free place stays, so this ends before the first.
             let (mut end, mut left) = (last, self.free.len() - 1);
-            while end > 0 {
+            loop {
                 let is_free = self.free.contains(&(end - 1)) && left > keep.max(least);
                 if !is_free && !self.holes.contains(&(end - 1)) {
                     break;
@@ -176,7 +174,8 @@ impl Places {
 mod tests {
     use super::super::block::named_segment;
     use super::*;
-    use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+    use crate::storage::{DirectIo, Disk, LockOutcome, OpenMode, RamDisk, ReadRequest};
+    use hedgerow_sync::primitive::Arc;
     use std::path::Path;
 
     const LOG: LogIdentity = LogIdentity { store_id: [1; 16], incarnation: 1 };
@@ -240,5 +239,127 @@ mod tests {
         }
         assert_eq!(trim(&mut places, true), 11);
         assert_eq!(places.live(), 11);
+    }
+
+    #[test]
+    fn segments_that_were_never_prepared_are_not_forgotten() {
+        let disk = RamDisk::new();
+        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        let size = SegmentSize { blocks: 3 };
+        let mut places = Places::new(size, 10).unwrap();
+        for _ in 0..2 {
+            places.prepare(&*file, &LOG).unwrap();
+        }
+        places.forget_below(50);
+        assert_eq!((places.first(), places.end(), places.live()), (12, 12, 0));
+        places.prepare(&*file, &LOG).unwrap();
+        assert_eq!((places.first(), places.end()), (12, 13));
+        assert_eq!(places.file_bytes(), size.place_offset_bytes(2));
+        let name = places.offset_bytes(size.first_block(12)) - BLOCK_BYTES as u64;
+        let mut block = [0; BLOCK_BYTES];
+        file.read_unaligned(name, &mut block).unwrap();
+        assert_eq!(named_segment(&block, &LOG), Some(12));
+    }
+
+    /// A file of a file system that knows no holes.
+    #[derive(Debug)]
+    struct WithoutHoles(Arc<dyn File>);
+
+    impl File for WithoutHoles {
+        fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> {
+            self.0.read_at(offset_bytes, buf)
+        }
+
+        fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()> {
+            self.0.write_at(offset_bytes, buf)
+        }
+
+        fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
+            self.0.read_batch(requests);
+        }
+
+        fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> {
+            self.0.write_batch(requests)
+        }
+
+        fn len_bytes(&self) -> Result<u64> {
+            self.0.len_bytes()
+        }
+
+        fn set_len(&self, len_bytes: u64) -> Result<()> {
+            self.0.set_len(len_bytes)
+        }
+
+        fn allocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()> {
+            self.0.allocate(offset_bytes, len_bytes)
+        }
+
+        fn punch_hole(&self, _: u64, _: u64) -> Result<bool> {
+            Ok(false)
+        }
+
+        fn sync_data(&self) -> Result<()> {
+            self.0.sync_data()
+        }
+
+        fn sync_all(&self) -> Result<()> {
+            self.0.sync_all()
+        }
+
+        fn allocated_bytes(&self) -> Result<u64> {
+            self.0.allocated_bytes()
+        }
+
+        fn block_bytes(&self) -> usize {
+            self.0.block_bytes()
+        }
+
+        fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> {
+            self.0.try_lock(exclusive)
+        }
+
+        fn is_at(&self, path: &Path) -> Result<bool> {
+            self.0.is_at(path)
+        }
+
+        fn unlock(&self) -> Result<()> {
+            self.0.unlock()
+        }
+
+        fn read_unaligned(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> {
+            self.0.read_unaligned(offset_bytes, buf)
+        }
+    }
+
+    #[test]
+    fn places_below_one_in_use_stay_free_where_the_file_system_knows_no_holes() {
+        let disk = RamDisk::new();
+        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        let file = WithoutHoles(file);
+        let size = SegmentSize { blocks: 3 };
+        let mut places = Places::new(size, 0).unwrap();
+        for _ in 0..10 {
+            places.prepare(&file, &LOG).unwrap();
+        }
+        places.forget_below(9);
+        for _ in 0..2 {
+            assert!(!places.trim(&file, true).unwrap(), "else whoever trims tries for ever");
+        }
+        let len = file.len_bytes().unwrap();
+        assert_eq!((len, places.file_bytes()), (size.place_offset_bytes(10), len));
+        for _ in 0..9 {
+            places.prepare(&file, &LOG).unwrap();
+        }
+        assert_eq!((places.live(), file.len_bytes().unwrap()), (10, len));
+        // One behind all in use goes as anywhere.
+        places.prepare(&file, &LOG).unwrap();
+        places.forget_below(19);
+        assert!(!places.trim(&file, true).unwrap());
+        for _ in 0..2 {
+            places.prepare(&file, &LOG).unwrap();
+        }
+        places.forget_below(21);
+        assert!(places.trim(&file, true).unwrap());
+        assert!(file.len_bytes().unwrap() < len);
     }
 }

@@ -294,4 +294,24 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_record_of_a_batch_that_names_it_with_more_or_fewer_bytes_is_a_defect() {
+        let of_batch = [
+            Record::Batch { batch: BatchId::new(258), changes: 3, records: b"what it changes" },
+            Record::Made { batch: BatchId::new(258), change: 2 },
+        ];
+        for record in of_batch {
+            let whole = bytes_of(&record);
+            for key_bytes in [0_u16, 7, 9, 300] {
+                let mut bytes = whole.clone();
+                bytes[2..4].copy_from_slice(&key_bytes.to_le_bytes());
+                bytes.resize(whole.len() + 300, 0);
+                let Decoded::Defect(what) = Record::decode(&bytes) else {
+                    panic!("{record:?} with a name of {key_bytes} bytes");
+                };
+                assert!(what.contains("does not say of which"), "{what}");
+            }
+        }
+    }
 }

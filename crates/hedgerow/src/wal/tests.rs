@@ -12,6 +12,11 @@ use hedgerow_sync::primitive::{Arc, thread};
 use std::path::Path;
 use std::time::Duration;
 
+mod room;
+mod stopping;
+mod tail;
+mod waiting;
+
 const SEGMENT: SegmentSize = SegmentSize { blocks: 4 };
 const CHECKPOINT: Epoch = Epoch(3);
 
@@ -33,11 +38,11 @@ fn begin_with(
     threaded: bool,
     on_failure: Box<dyn Fn(&Error) + Send + Sync>,
 ) -> Arc<Log> {
-    let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::WherePossible).unwrap();
-    let mut block = AlignedBuffer::zeroed(BLOCK_BYTES).unwrap();
-    block.copy_from_slice(&*header().encode());
-    file.write_at(0, &block).unwrap();
-    let options = LogOptions {
+    begin_as(disk, &header(), LogOptions { on_failure, threaded, ..options() })
+}
+
+fn options() -> LogOptions {
+    LogOptions {
         identity: header().identity,
         segment: SEGMENT,
         first_segment: header().first_segment,
@@ -45,11 +50,19 @@ fn begin_with(
         ring_blocks: 8,
         interval: Duration::from_millis(2),
         limit_bytes: u64::MAX,
-        on_failure,
+        on_failure: Box::new(|_| {}),
         before_write: Box::new(|| Ok(())),
-        threaded,
+        threaded: false,
         on_growth: Box::new(|_| 0.0),
-    };
+    }
+}
+
+fn begin_as(disk: &SimDisk, header: &FileHeader, options: LogOptions) -> Arc<Log> {
+    let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::WherePossible).unwrap();
+    let mut block = AlignedBuffer::zeroed(BLOCK_BYTES).unwrap();
+    block.copy_from_slice(&*header.encode());
+    file.write_at(0, &block).unwrap();
+    let options = LogOptions { segment: header.segment, ..options };
     let log = Log::begin(options, file).unwrap();
     log.file().sync_all().unwrap();
     disk.sync_dir(Path::new(".")).unwrap();
@@ -111,10 +124,14 @@ fn from() -> ScanFrom {
 }
 
 fn read(disk: &SimDisk, from: &ScanFrom) -> Result<Vec<u64>> {
+    read_as(disk, &header(), from)
+}
+
+fn read_as(disk: &SimDisk, header: &FileHeader, from: &ScanFrom) -> Result<Vec<u64>> {
     let file: Arc<dyn File> =
         disk.open(Path::new("log"), OpenMode::ReadOnly, DirectIo::WherePossible)?;
     let found = read_header(&*file)?;
-    assert_eq!(found, header());
+    assert_eq!(found, *header);
     let mut keys = Vec::new();
     let mut last = from.replay_start;
     let end = scan(&*file, &found, from, &mut |record, place| {

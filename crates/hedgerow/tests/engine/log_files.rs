@@ -57,6 +57,64 @@ fn a_log_that_came_after_this_copy_of_the_store_is_not_thrown_away() {
 }
 
 #[test]
+fn a_log_that_came_two_sessions_after_this_copy_is_not_thrown_away_though_nothing_is_in_it() {
+    let disk = SimDisk::new(seed(6));
+    let log = log_path(path());
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    put(&db, b"a", b"first");
+    db.close().unwrap();
+    let closed = disk.state().contents(path()).unwrap();
+    let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
+    put(&db, b"b", b"second");
+    db.close().unwrap();
+    let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
+    let disk = SimDisk::with_state(disk.state(), 7);
+    drop(db);
+    let (store, changes) =
+        (disk.state().contents(path()).unwrap(), disk.state().contents(&log).unwrap());
+    disk.change_state(|state| state.set_contents(path(), &closed)).unwrap();
+    for how in [OpenHow::Existing, OpenHow::ReadOnly] {
+        let refused = open(&logged(), &disk, how).map(drop).unwrap_err();
+        assert_eq!(*refused.kind(), ErrorKind::AlreadyExists, "{refused}");
+        assert!(refused.to_string().contains("later copy"), "{refused}");
+        assert!(disk.state().contents(&log).unwrap() == changes, "the log stays as it is");
+    }
+    disk.change_state(|state| state.set_contents(path(), &store)).unwrap();
+    let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
+    assert_eq!(contents(&db).unwrap()["wrens"].len(), 2);
+    assert_sound(&db, "after the right copy was put back");
+}
+
+#[test]
+fn the_log_of_an_earlier_session_is_not_replayed_for_the_one_that_is_needed() {
+    let disk = SimDisk::new(seed(7));
+    let log = log_path(path());
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    put(&db, b"a", b"first");
+    let disk = SimDisk::with_state(disk.crash(1).state(), 2);
+    drop(db);
+    let earlier = disk.state().contents(&log).unwrap();
+    let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
+    put(&db, b"b", b"second");
+    let model = contents(&db).unwrap();
+    let disk = SimDisk::with_state(disk.crash(3).state(), 4);
+    drop(db);
+    let needed = disk.state().contents(&log).unwrap();
+    disk.change_state(|state| state.set_contents(&log, &earlier)).unwrap();
+    for how in [OpenHow::Existing, OpenHow::ReadOnly, OpenHow::ExistingOrNew] {
+        let refused = open(&logged(), &disk, how).map(drop).unwrap_err();
+        let kind = ErrorKind::Corrupted { page: None, offset_bytes: Some(40) };
+        assert_eq!(*refused.kind(), kind, "{refused}");
+        assert!(refused.to_string().contains("the checkpoint needs the"), "{refused}");
+        assert!(disk.state().contents(&log).unwrap() == earlier, "the log stays as it is");
+    }
+    disk.change_state(|state| state.set_contents(&log, &needed)).unwrap();
+    let db = open(&logged(), &disk, OpenHow::Existing).unwrap();
+    assert_eq!(contents(&db).unwrap(), model);
+    assert_sound(&db, "after the log that is needed was put back");
+}
+
+#[test]
 fn what_a_closed_store_or_a_session_without_changes_has_left_is_in_nobodys_way() {
     let disk = SimDisk::new(seed(2));
     let log = log_path(path());

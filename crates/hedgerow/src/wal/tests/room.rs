@@ -1,0 +1,258 @@
+//! Room for what is appended: on full and failing disks, beside batches, and in a log that grows too long.
+
+use super::*;
+use hedgerow_sync::primitive::Mutex;
+use hedgerow_sync::primitive::atomic::AtomicBool;
+use hedgerow_sync::primitive::atomic::Ordering::SeqCst;
+use std::sync::mpsc::channel;
+
+/// Segments large enough that the ring is full before what is prepared.
+fn large_segments() -> FileHeader {
+    FileHeader { segment: SegmentSize { blocks: 6 }, ..header() }
+}
+
+fn from_start_of(header: &FileHeader) -> ScanFrom {
+    let start = start_of(header.segment.first_block(header.first_segment));
+    ScanFrom { replay_start: start, log_end: start, checkpoint: CHECKPOINT }
+}
+
+fn key_of(n: u64) -> [u8; 8] {
+    n.to_be_bytes()
+}
+
+#[test]
+fn a_full_disk_refuses_nobody_who_only_waits_for_a_flush() {
+    let disk = SimDisk::new(50);
+    let header = large_segments();
+    let log = begin_as(&disk, &header, options());
+    disk.set_capacity(Some(disk.state().allocated_bytes()));
+    let written = log.written().1;
+    let mut count = 0;
+    while log.written().1 == written {
+        put(&log, count, 900).unwrap();
+        count += 1;
+    }
+    assert!(count > 25, "{count} records in a ring of eight blocks");
+    let refused = loop {
+        match put(&log, count, 900) {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(*refused.kind(), ErrorKind::DiskFull, "{refused}");
+    assert!(log.failure().is_none(), "nothing that was begun has failed");
+    log.flush().unwrap();
+    let expected: Vec<u64> = (0..count).collect();
+    assert_eq!(read_as(&disk.crash(1), &header, &from_start_of(&header)).unwrap(), expected);
+    disk.set_capacity(None);
+    put(&log, count, 900).unwrap();
+}
+
+#[test]
+fn a_segment_that_cannot_be_prepared_for_another_reason_than_room_ends_the_log() {
+    for kind in [CallKind::Allocate, CallKind::Write] {
+        let disk = SimDisk::new(51);
+        let log = begin(&disk, false);
+        disk.inject(Fault::once(kind, 0, Fault::EIO));
+        let mut count = 0;
+        let refused = loop {
+            match put(&log, count, 900) {
+                Ok(_) => count += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(*refused.kind(), ErrorKind::Poisoned, "{kind:?}: {refused}");
+        assert_eq!(*log.flush().unwrap_err().kind(), ErrorKind::Unknown);
+        assert_eq!(log.durable(), start(), "{kind:?}");
+    }
+}
+
+#[test]
+fn the_thread_that_cannot_prepare_ahead_for_another_reason_than_room_ends_the_log() {
+    let disk = SimDisk::new(52);
+    let interval = Duration::from_secs(100_000);
+    let told = Arc::new(AtomicBool::new(false));
+    let on_failure = {
+        let told = told.clone();
+        Box::new(move |_: &Error| told.store(true, SeqCst))
+    };
+    let options = LogOptions { interval, threaded: true, on_failure, ..options() };
+    let log = begin_as(&disk, &header(), options);
+    let mut end = start();
+    for n in 0..3 {
+        end = put(&log, n, 3900).unwrap();
+    }
+    while !log.wants_ahead() {
+        end = put(&log, 3, 10).unwrap();
+    }
+    assert!(!log.wants_segment(), "nobody needs it yet");
+    disk.inject(Fault::once(CallKind::Allocate, 0, Fault::EIO));
+    log.run();
+    assert!(told.load(SeqCst));
+    assert_eq!(*log.failure().unwrap().kind(), ErrorKind::Poisoned);
+    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::Unknown);
+}
+
+/// Who was promised room before others flush block after block needs more blocks than it was promised.
+#[test]
+fn flushes_that_skip_all_that_was_prepared_find_new_segments() {
+    let disk = SimDisk::new(53);
+    let log = begin(&disk, false);
+    let values = [7; 10];
+    let len = Record::Put { tree: TreeId(2), key: &key_of(0), value: &values }.len_bytes() as u64;
+    let count = 30;
+    for _ in 0..count {
+        log.promise(len, Promised::Freely).unwrap();
+    }
+    let prepared = log.file_bytes();
+    for n in 0..count {
+        let value = [n as u8; 10];
+        log.append(&Record::Put { tree: TreeId(2), key: &key_of(n), value: &value });
+        log.flush().unwrap();
+        assert_eq!(read(&disk.crash(n), &from()).unwrap(), (0..=n).collect::<Vec<_>>());
+    }
+    assert!(log.file_bytes() > prepared);
+}
+
+#[test]
+fn who_needs_room_while_another_flushes_waits_for_that_flush() {
+    let disk = SimDisk::new(54);
+    let (begun, begins) = channel();
+    let (goes_on, go_on) = channel();
+    let go_on = Mutex::new(go_on);
+    let is_first = AtomicBool::new(true);
+    let before_write = Box::new(move || {
+        if is_first.swap(false, SeqCst) {
+            begun.send(()).unwrap();
+            go_on.lock().recv().unwrap();
+        }
+        Ok(())
+    });
+    let header = large_segments();
+    let log = begin_as(&disk, &header, LogOptions { before_write, ..options() });
+    let end = put(&log, 0, 900).unwrap();
+    let flusher = {
+        let log = log.clone();
+        thread::spawn_named("flusher", move || log.wait_durable(end)).unwrap()
+    };
+    begins.recv().unwrap();
+    let (appended, appends) = channel();
+    let writer = {
+        let log = log.clone();
+        let write = move || {
+            for n in 1..100 {
+                put(&log, n, 900).unwrap();
+                appended.send(n).unwrap();
+            }
+        };
+        thread::spawn_named("writer", write).unwrap()
+    };
+    let mut last = 0;
+    while let Ok(n) = appends.recv_timeout(Duration::from_millis(50)) {
+        last = n;
+    }
+    assert!(last < 40, "{last} records in a ring of eight blocks");
+    goes_on.send(()).unwrap();
+    writer.join().unwrap();
+    flusher.join().unwrap().unwrap();
+    log.flush().unwrap();
+    let expected: Vec<u64> = (0..100).collect();
+    assert_eq!(read_as(&disk.crash(1), &header, &from_start_of(&header)).unwrap(), expected);
+}
+
+#[test]
+fn batches_take_half_of_the_log_together_and_the_next_waits_until_one_has_ended() {
+    let disk = SimDisk::new(55);
+    let limit_bytes = 800 << 10;
+    let header = FileHeader { segment: SegmentSize { blocks: 40 }, ..header() };
+    let log = begin_as(&disk, &header, LogOptions { limit_bytes, ..options() });
+    let len = limit_bytes / 8;
+    log.check_batch(len).unwrap();
+    let refused = log.check_batch(len + 1).unwrap_err();
+    let too_large = ErrorKind::BatchTooLarge { len_bytes: len + 1, max_bytes: len };
+    assert_eq!(*refused.kind(), too_large);
+    let mut held = Vec::new();
+    while log.reserved.load(SeqCst) + len <= limit_bytes / 2 {
+        held.push(log.reserve(len).unwrap());
+    }
+    assert!(!held.is_empty());
+    let (reserved, reserves) = channel();
+    let next = {
+        let log = log.clone();
+        let reserve = move || {
+            let reservation = log.reserve(len).unwrap();
+            reserved.send(log.reserved.load(SeqCst)).unwrap();
+            drop(reservation);
+        };
+        thread::spawn_named("next", reserve).unwrap()
+    };
+    assert!(reserves.recv_timeout(Duration::from_millis(30)).is_err(), "there is no room for it");
+    drop(held.pop());
+    assert!(reserves.recv().unwrap() >= len);
+    next.join().unwrap();
+    held.clear();
+    assert_eq!(log.reserved.load(SeqCst), 0);
+}
+
+#[test]
+fn changes_are_slowed_down_while_opening_would_take_too_long_and_batches_under_way_are_not() {
+    let disk = SimDisk::new(56);
+    let presses = Arc::new(AtomicBool::new(true));
+    let on_growth = {
+        let presses = presses.clone();
+        Box::new(move |_| if presses.load(SeqCst) { 2.0 } else { -1.0 })
+    };
+    let header = FileHeader { segment: SegmentSize { blocks: 40 }, ..header() };
+    let options = LogOptions { on_growth, threaded: true, ring_blocks: 64, ..options() };
+    let log = begin_as(&disk, &header, options);
+    let reservation = log.reserve(1000).unwrap();
+    assert_eq!(log.held_up(), 0, "the first change finds out");
+    put(&log, 0, 10).unwrap();
+    let after_one = log.held_up();
+    assert_eq!(after_one, 1);
+    for n in 1..5 {
+        put(&log, n, 10).unwrap();
+    }
+    assert_eq!(log.held_up(), 5);
+    let record = Record::Put { tree: TreeId(2), key: &key_of(5), value: &[5; 10] };
+    for _ in 0..5 {
+        let len = record.len_bytes() as u64;
+        log.promise(len, Promised::OfReserved).unwrap();
+        reservation.used(len);
+        log.append(&record);
+    }
+    assert_eq!(log.held_up(), 5, "a batch holds others up: the sooner it ends the better");
+    drop(reservation);
+    presses.store(false, SeqCst);
+    log.checkpointed(Epoch(4), log.tail(), log.tail());
+    for n in 6..20 {
+        put(&log, n, 10).unwrap();
+    }
+    assert_eq!(log.held_up(), 5);
+}
+
+#[test]
+fn a_log_that_is_nearly_full_asks_for_a_checkpoint_though_the_last_one_has_all_of_it() {
+    let disk = SimDisk::new(57);
+    let limit_bytes = 64 * PAYLOAD_BYTES;
+    let log = begin_as(&disk, &header(), LogOptions { limit_bytes, ..options() });
+    let mut cut = start();
+    for n in 0.. {
+        put(&log, n, 900).unwrap();
+        let (kept, fresh) = (log.tail().0 - start().0, log.tail().0 - cut.0);
+        if kept > limit_bytes / 4 * 3 {
+            break;
+        }
+        let growth = log.growth();
+        assert_eq!((growth.fresh_bytes, growth.kept_bytes), (fresh, kept));
+        // A batch that is under way keeps the log from its beginning on.
+        cut = log.tail();
+        log.checkpointed(CHECKPOINT, start(), cut);
+        assert_eq!(log.growth().fresh_bytes, 0);
+    }
+    log.checkpointed(CHECKPOINT, start(), log.tail());
+    let growth = log.growth();
+    assert_eq!((growth.fresh_bytes, growth.kept_bytes), (log.fill().0, log.fill().0));
+    log.checkpointed(CHECKPOINT, log.tail(), log.tail());
+    assert_eq!(log.growth().fresh_bytes, 0);
+}
