@@ -442,22 +442,4 @@ fn name_of(name: &[u8]) -> Result<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_damaged_record_no_change_is_added_to_its_batch() {
-        let put = Record::Put { tree: TreeId(1), key: b"key", value: b"value" };
-        let (header, parts) = put.encode();
-        let whole = [&header[..], parts[0], parts[1]].concat();
-        let mut batch = Batch::new(1);
-        assert!(batch.add(1, &[&whole[..], &[0xff; 40]].concat()).is_err());
-        assert!(!batch.is_whole() && batch.changes.is_empty() && batch.is_made.is_empty());
-        batch.add(1, &whole).unwrap();
-        assert!(batch.is_whole());
-        assert!(batch.add(1, &whole).is_err());
-        let place = batch.made(0).unwrap();
-        let (_, key, value) = change_in(&batch.records[place]);
-        assert_eq!((key, value), (&b"key"[..], Some(&b"value"[..])));
-    }
-}
+mod tests;
