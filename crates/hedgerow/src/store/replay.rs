@@ -53,7 +53,7 @@ impl Shared {
         &self,
         file: &dyn File,
         header: &FileHeader,
-        expected: Option<ScanEnd>,
+        expected: ScanEnd,
         is_loaded: bool,
     ) -> Result<Replayed> {
         let (from, cut) = self.replay_from();
@@ -63,22 +63,19 @@ impl Shared {
         let trees = trees.map(|(_, tree, _)| (tree.id(), tree)).collect();
         let mut replay = Replay::new(&self.catalogue, trees, cut);
         replay.group.is_loaded = is_loaded;
-        let differs = |expected: ScanEnd| {
+        let differs = || {
             let what = format!("the log was read twice, and ended at {} once", expected.end.0);
             Error::corrupted_at(expected.place_bytes, what)
         };
-        let found = scan(file, header, &from, &mut |record, place| match expected {
-            Some(expected) if place.end > expected.end && !leaves_out("end_is_read_once") => {
-                Err(differs(expected))
+        let found = scan(file, header, &from, &mut |record, place| {
+            if place.end > expected.end && !leaves_out("end_is_read_once") {
+                return Err(differs());
             }
-            _ => replay.take(&record, place.start),
+            replay.take(&record, place.start)
         })?;
         let end = found.end;
-        if let Some(expected) = expected
-            && expected != found
-            && !leaves_out("end_is_read_once")
-        {
-            return Err(differs(expected));
+        if expected != found && !leaves_out("end_is_read_once") {
+            return Err(differs());
         }
         replay.finish(end)?;
         let records = replay.made;
