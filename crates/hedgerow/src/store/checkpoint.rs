@@ -51,13 +51,10 @@ pub(super) struct Taken {
 
 impl Shared {
     /// The background thread: a checkpoint whenever one is wanted.
-    pub(super) fn checkpoint_when_due(&self) {
-        let Some(slots) = &self.slots else { return };
+    pub(super) fn checkpoint_when_due(&self, slots: &SlotStore) {
         while slots.wait_until_wanted() {
             // The outcome went to those who wait for it, and poisoned the pool if it had to.
-            if self.checkpoint(false).is_err() {
-                continue;
-            }
+            self.checkpoint(false).ok();
         }
     }
 

@@ -80,8 +80,7 @@ pub(super) fn in_place_of(
                 "cannot create {}: its directory cannot be written, and a log needs that",
                 path.display()
             );
-            let Some(code) = error.os_error() else { return Err(error) };
-            Err(Error::io(what, io::Error::from_raw_os_error(code)))
+            Err(told_as(error, what))
         }
         Err(error) if is_forbidden(&error) && still_empty()? => {
             Store::create_in(options, empty).map(Some)
@@ -113,9 +112,7 @@ fn claim(direct: DirectIo, disk: &dyn Disk, path: &Path) -> Result<(PathBuf, Arc
                 return Err(Error::new(ErrorKind::NotFound, what));
             }
             Err(error) => {
-                let Some(code) = error.os_error() else { return Err(error) };
-                let what = format!("cannot create {}", path.display());
-                return Err(Error::io(what, io::Error::from_raw_os_error(code)));
+                return Err(told_as(error, format!("cannot create {}", path.display())));
             }
         };
         lock(&*file, true)?;
@@ -158,6 +155,14 @@ fn make<T>(
         }
     }
     made
+}
+
+/// An error of the system, with what could not be done; any other as it is.
+fn told_as(error: Error, what: String) -> Error {
+    match error.os_error() {
+        Some(code) => Error::io(what, io::Error::from_raw_os_error(code)),
+        None => error,
+    }
 }
 
 /// Whether an error says that the directory cannot be written.

@@ -32,6 +32,8 @@ mod repair_report;
 mod replay;
 pub mod superblock;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod verify;
 mod verify_extents;
 

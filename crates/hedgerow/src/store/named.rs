@@ -22,14 +22,14 @@ use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::BTreeMap;
 
-/// What is held.
+/// What is held. After the checkpoint that needs no log the slots are told that the replay has ended.
 pub(super) struct Named {
-    runs: Vec<Run>,
-    reading: Option<Reading>,
+    pub(super) runs: Vec<Run>,
+    pub(super) reading: Reading,
     /// Changes that will be made, about.
     pub(super) changes: u64,
-    /// What the log was found to have; `None`: nothing is held.
-    pub(super) end: Option<ScanEnd>,
+    /// What the log was found to have.
+    pub(super) end: ScanEnd,
 }
 
 /// What changes of a batch name that were not made before the cut, with their numbers.
@@ -45,10 +45,12 @@ impl Shared {
     /// Reads the log and holds the units of every extent that it names. Before anything is written to the file.
     ///
     /// Errors: `Corrupted` if the log is damaged where it was durable, or names what cannot be in this file.
-    pub(super) fn hold_named(&self, file: &dyn File, header: &FileHeader) -> Result<Named> {
-        let Some(slots) = &self.slots else {
-            return Ok(Named { runs: Vec::new(), reading: None, changes: 0, end: None });
-        };
+    pub(super) fn hold_named(
+        &self,
+        slots: &Arc<SlotStore>,
+        file: &dyn File,
+        header: &FileHeader,
+    ) -> Result<Named> {
         let (from, cut) = self.replay_from();
         let mut runs = Vec::new();
         let mut count = 0;
@@ -84,18 +86,8 @@ impl Shared {
             }
         }
         // Nothing that the replay supersedes is free before its end: a crash during it replays once more.
-        let reading = Some(slots.read_extents(Epoch(0)));
-        Ok(Named { runs, reading, changes: count, end: Some(end) })
-    }
-
-    /// Ends what [`Self::hold_named`] began, after the checkpoint that needs no log.
-    pub(super) fn free_named(&self, named: Named) {
-        if let Some(slots) = &self.slots {
-            match named.reading {
-                Some(reading) => slots.end_replay(&named.runs, reading),
-                None => debug_assert!(named.runs.is_empty()),
-            }
-        }
+        let reading = slots.read_extents(Epoch(0));
+        Ok(Named { runs, reading, changes: count, end })
     }
 }
 

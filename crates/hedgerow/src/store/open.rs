@@ -177,6 +177,7 @@ impl Store {
     /// Replays what a crash has left in the log, and begins a log for what is to come.
     fn recover(&self, options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Result<()> {
         let shared = &self.shared;
+        let slots = shared.slots.as_ref().expect("a store at a path has a file");
         let superblock = shared.checkpointing.lock().superblock;
         // Beside the file itself, whatever links lead to it.
         let path = &disk.resolve(path)?;
@@ -184,8 +185,11 @@ impl Store {
         let found = Journal::find(options, disk, path, &superblock, mode)?;
         let needed = found.is_some();
         // Before anything is written: it must not go to where the log says that a large value lies.
-        let named = match &found {
-            Some((file, header)) => Some(shared.hold_named(&**file, header)?),
+        let found = match found {
+            Some((file, header)) => {
+                let named = shared.hold_named(slots, &*file, &header)?;
+                Some((file, header, named))
+            }
             None => None,
         };
         if !shared.read_only {
@@ -195,11 +199,10 @@ impl Store {
             shared.finish_loads()?;
             shared.pool.set_replaying(false);
         }
-        if let Some((file, header)) = found {
-            let changes = named.as_ref().map_or(0, |named| named.changes);
+        if let Some((file, header, named)) = found {
             let threads = if options.background { PRELOAD_THREADS } else { 1 };
-            let expected = named.as_ref().and_then(|named| named.end);
-            let is_loaded = shared.preload(changes, threads)?;
+            let expected = named.end;
+            let is_loaded = shared.preload(named.changes, threads)?;
             let replayed = if shared.read_only {
                 // Into memory: nothing is written, so the next opening finds what this one has found.
                 shared
@@ -208,9 +211,7 @@ impl Store {
             } else {
                 // What a killed process has written without a sync can be read, and be gone after the next
                 // crash; a checkpoint of the background may have some of it by then.
-                if let Some(end) = &expected {
-                    write_tail_again(&*file, &header, end)?;
-                }
+                write_tail_again(&*file, &header, &expected)?;
                 if !leaves_out("replay_without_sync") {
                     file.sync_data()?;
                 }
@@ -226,14 +227,12 @@ impl Store {
                     });
                 // If that failed it is needed again, and what it names is kept no more: nothing may be written.
                 let replayed = replayed.inspect_err(|error| shared.pool.set_poisoned(error))?;
-                if let Some(named) = named {
-                    shared.free_named(named);
-                }
+                slots.end_replay(&named.runs, named.reading);
                 replayed
             };
             *self.replayed.lock() = replayed;
         }
-        if options.log && !shared.read_only && shared.slots.is_some() {
+        if options.log && !shared.read_only {
             let journal = Journal::begin(options, disk, path, shared)?;
             shared.pool.set_log(journal.log.clone());
             *self.journal.lock() = Some(journal);
@@ -394,15 +393,14 @@ impl Store {
             journal: Mutex::new(None),
             replayed: Mutex::new(Replayed::default()),
         };
-        if options.background && !read_only && store.shared.slots.is_some() {
-            let shared = store.shared.clone();
-            let running =
-                thread::spawn_named("hedgerow-checkpoint", move || shared.checkpoint_when_due())
-                    .map_err(|e| Error::io("cannot start the checkpoint thread", e))?;
+        let in_background = options.background && !read_only;
+        if let Some(slots) = store.shared.slots.as_ref().filter(|_| in_background) {
+            let (shared, due) = (store.shared.clone(), slots.clone());
+            let run = move || shared.checkpoint_when_due(&due);
+            let running = thread::spawn_named("hedgerow-checkpoint", run)
+                .map_err(|e| Error::io("cannot start the checkpoint thread", e))?;
             *store.checkpointer.lock() = Some(running);
-            if let Some(slots) = &store.shared.slots {
-                slots.attend();
-            }
+            slots.attend();
         }
         Ok(store)
     }

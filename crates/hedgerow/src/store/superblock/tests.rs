@@ -301,6 +301,24 @@ fn values_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn map_and_table_are_both_there_or_neither_is() {
+    let nothing = Superblock { map: MapRoot::EMPTY, table: TableRoot::EMPTY, ..sample(1) };
+    let refuse = |block: &SuperblockBytes, what: &str| {
+        let error = choose([Some(block), None, None, None]).map(drop).expect_err(what);
+        assert!(is_corrupted(&error), "{what}: {error:?}");
+    };
+    let (whole, empty) = (sample(1).table, TableRoot::EMPTY);
+    refuse(&Superblock { table: whole, ..nothing }.encode(0), "no map");
+    refuse(&Superblock { map: sample(1).map, ..nothing }.encode(0), "no table");
+    let used = TableRoot { zones: 1, used_units: 9, ..empty };
+    refuse(&Superblock { table: used, ..nothing }.encode(0), "units in use, and no table");
+    // No map has a place or a checksum.
+    for (at, what) in [(MAP_SLOT, "place"), (MAP_CHECKSUM, "checksum"), (TABLE_CHECKSUM, "table")] {
+        refuse(&repaired(nothing.encode(0), |block| block[at + 2] = 1), what);
+    }
+}
+
+#[test]
 fn no_bytes_make_it_panic() {
     let seed = random::seed();
     println!("seed {seed:#x}");

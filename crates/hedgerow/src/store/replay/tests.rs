@@ -1,0 +1,317 @@
+//! Replay of records whose blocks are whole and which do not belong together: what the engine would never have written is
+//! damage, and what the checkpoint has already is not done again.
+
+use super::*;
+use crate::storage::{Disk, SimDisk};
+use crate::store::open::read_superblocks;
+use crate::store::superblock::positions_of;
+use crate::store::{OpenHow, Store, StoreOptions};
+use crate::wal::Promised;
+use std::path::Path;
+
+const LIMIT: u64 = 4 << 20;
+const FIRST: TreeId = TreeId(TreeId::CATALOGUE.0 + 1);
+const UNKNOWN: TreeId = TreeId(77);
+
+fn path() -> &'static Path {
+    Path::new("/data/birds.hrow")
+}
+
+fn options() -> StoreOptions {
+    StoreOptions {
+        page_bytes: Some(512),
+        background: false,
+        zone_bytes: Some(32 << 10),
+        log: true,
+        log_segment_blocks: Some(24),
+        ..StoreOptions::without_log(LIMIT)
+    }
+}
+
+fn open(disk: &SimDisk, how: OpenHow) -> Result<Store> {
+    Store::open(&options(), disk as &dyn Disk, path(), how)
+}
+
+fn encoded(records: &[Record<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for record in records {
+        let (header, [key, value]) = record.encode();
+        bytes.extend_from_slice(&header);
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
+    }
+    bytes
+}
+
+fn put<'r>(key: &'r [u8], value: &'r [u8]) -> Record<'r> {
+    Record::Put { tree: FIRST, key, value }
+}
+
+/// Appends a record that the engine would not have written there.
+fn forge(store: &Store, record: &Record<'_>) {
+    let log = store.log().unwrap();
+    let bytes = record.len_bytes() as u64;
+    store.pool().make_log_room(log, bytes, Promised::Freely).unwrap();
+    log.append(record);
+    store.flush_log().unwrap();
+}
+
+fn batch(changes: u32, records: &[u8]) -> Record<'_> {
+    Record::Batch { batch: BatchId::new(9), changes, records }
+}
+
+fn made(change: u32) -> Record<'static> {
+    Record::Made { batch: BatchId::new(9), change }
+}
+
+/// Keyspaces, and their records.
+type Contents = Vec<(String, Vec<(Vec<u8>, Vec<u8>)>)>;
+
+/// All records of all keyspaces.
+fn contents(store: &Store) -> Contents {
+    let names = store.keyspaces().unwrap();
+    let records = |name: &String| {
+        let tree = store.open_keyspace(name).unwrap().unwrap();
+        let mut cursor = tree.scan();
+        let mut records = Vec::new();
+        while let Some((key, value)) = cursor.next_record().unwrap() {
+            records.push((key.to_vec(), value.to_vec()));
+        }
+        records
+    };
+    names.iter().map(|name| (name.clone(), records(name))).collect()
+}
+
+fn wrens(records: &[(&[u8], &[u8])]) -> Contents {
+    let records = records.iter().map(|(key, value)| (key.to_vec(), value.to_vec()));
+    vec![("wrens".to_owned(), records.collect())]
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupted { .. })
+}
+
+/// A store with the keyspace of `FIRST` and a record, all in a checkpoint.
+fn store() -> (SimDisk, Store) {
+    let disk = SimDisk::new(1);
+    let store = open(&disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    assert_eq!(wrens.id(), FIRST);
+    wrens.put(b"key", b"old").unwrap();
+    store.checkpoint().unwrap();
+    (disk, store)
+}
+
+/// What an opening finds after a log that ends with these records.
+fn reopened(records: &[Record<'_>]) -> (SimDisk, Result<Store>) {
+    let (disk, store) = store();
+    for record in records {
+        forge(&store, record);
+    }
+    let disk = disk.crash(1);
+    let opened = open(&disk, OpenHow::Existing);
+    (disk, opened)
+}
+
+#[test]
+fn records_of_batches_that_contradict_each_other_are_damage() {
+    let one = encoded(&[put(b"a", b"1")]);
+    let two = encoded(&[put(b"a", b"1"), put(b"b", b"2")]);
+    let create = encoded(&[Record::Create { tree: UNKNOWN, name: b"robins" }]);
+    let cases: [(&str, &[Record<'_>]); 8] = [
+        ("of no batch", &[made(0)]),
+        ("made before, and finished", &[batch(1, &one), made(0), made(0)]),
+        ("made twice", &[batch(2, &two), made(1), made(1)]),
+        ("of a change that it does not have", &[batch(2, &two), made(2)]),
+        ("made before it is whole", &[batch(2, &one), made(0)]),
+        ("of two lengths", &[batch(2, &one), batch(3, &one)]),
+        ("with more changes than it says", &[batch(1, &two)]),
+        ("with what is no change", &[batch(1, &create)]),
+    ];
+    for (what, records) in cases {
+        let (disk, opened) = reopened(records);
+        let error = opened.map(drop).expect_err(what);
+        assert!(is_damage(&error), "{what}: {error:?}");
+        // Nothing came of it: whoever has the right log may bring it.
+        let again = open(&disk, OpenHow::Existing).map(drop).expect_err(what);
+        assert_eq!(again.kind(), error.kind(), "{what}");
+        let read_only = open(&disk, OpenHow::ReadOnly).map(drop).expect_err(what);
+        assert!(is_damage(&read_only), "{what}: {read_only:?}");
+    }
+}
+
+#[test]
+fn a_batch_is_made_whole_and_half_a_batch_is_not() {
+    let (one, two) = (encoded(&[put(b"a", b"1")]), encoded(&[put(b"b", b"2")]));
+    let (_, opened) = reopened(&[batch(2, &one)]);
+    assert_eq!(contents(&opened.unwrap()), wrens(&[(b"key", b"old")]));
+    let all: &[(&[u8], &[u8])] = &[(b"a", b"1"), (b"b", b"2"), (b"key", b"old")];
+    let halves = [batch(2, &one), batch(2, &two)];
+    let (_, opened) = reopened(&halves);
+    assert_eq!(contents(&opened.unwrap()), wrens(all), "nothing of it was made before");
+    let (_, opened) = reopened(&[halves[0], halves[1], made(1)]);
+    assert_eq!(contents(&opened.unwrap()), wrens(all), "a part of it was");
+    // What came after a part that was made is the newer.
+    let (_, opened) = reopened(&[halves[0], halves[1], made(1), put(b"b", b"3"), made(0)]);
+    let newer: &[(&[u8], &[u8])] = &[(b"a", b"1"), (b"b", b"3"), (b"key", b"old")];
+    assert_eq!(contents(&opened.unwrap()), wrens(newer));
+}
+
+#[test]
+fn changes_of_a_keyspace_that_is_not_there_change_no_other() {
+    let (_, opened) = reopened(&[
+        Record::Put { tree: UNKNOWN, key: b"key", value: b"new" },
+        Record::Remove { tree: UNKNOWN, key: b"key" },
+        Record::RemoveRange { tree: UNKNOWN, from: b"", to: b"" },
+        Record::Drop { tree: UNKNOWN, name: b"wrens" },
+        put(b"last", b"1"),
+    ]);
+    let store = opened.unwrap();
+    assert_eq!(contents(&store), wrens(&[(b"key", b"old"), (b"last", b"1")]));
+    assert!(store.verify(|_| {}).unwrap().is_clean());
+}
+
+#[test]
+fn a_keyspace_that_is_in_the_checkpoint_is_not_created_again() {
+    let (_, opened) = reopened(&[
+        Record::Create { tree: FIRST, name: b"robins" },
+        Record::Create { tree: FIRST, name: b"wrens" },
+        put(b"last", b"1"),
+    ]);
+    let store = opened.unwrap();
+    assert_eq!(contents(&store), wrens(&[(b"key", b"old"), (b"last", b"1")]));
+}
+
+#[test]
+fn a_keyspace_that_the_log_creates_takes_the_name_of_the_one_that_has_it() {
+    let next = TreeId(FIRST.0 + 1);
+    let create = Record::Create { tree: next, name: b"wrens" };
+    let (_, opened) = reopened(&[create, Record::Put { tree: next, key: b"new", value: b"1" }]);
+    let store = opened.unwrap();
+    assert_eq!(contents(&store), wrens(&[(b"new", b"1")]));
+    assert_eq!(store.open_keyspace("wrens").unwrap().unwrap().id(), next);
+    assert!(store.verify(|_| {}).unwrap().is_clean(), "the pages of the old one are free");
+}
+
+#[test]
+fn names_and_ids_that_cannot_be_are_damage() {
+    let next = TreeId(FIRST.0 + 1);
+    let long = [b'w'; 300];
+    let cases: [(&str, Record<'_>); 5] = [
+        ("no name", Record::Create { tree: next, name: b"" }),
+        ("a long name", Record::Create { tree: next, name: &long }),
+        ("not UTF-8", Record::Create { tree: next, name: b"\xfe" }),
+        ("a drop of what is not UTF-8", Record::Drop { tree: FIRST, name: b"\xfe" }),
+        ("the last id", Record::Create { tree: TreeId(u32::MAX), name: b"robins" }),
+    ];
+    for (what, record) in cases {
+        let (_, opened) = reopened(&[record]);
+        let error = opened.map(drop).expect_err(what);
+        assert!(is_damage(&error), "{what}: {error:?}");
+    }
+}
+
+#[test]
+fn a_key_or_a_record_that_no_page_can_hold_is_damage() {
+    let long = [b'k'; 600];
+    for record in [put(&long, b"1"), put(b"a", &long), Record::Remove { tree: FIRST, key: &long }] {
+        let (_, opened) = reopened(&[record]);
+        let error = opened.map(drop).expect_err("no page can hold it");
+        assert!(is_damage(&error), "{error:?}");
+    }
+}
+
+/// Makes the newest checkpoint of a crashed store one during which a batch was under way that began at `start`.
+fn begin_at(disk: &SimDisk, start: Lsn) {
+    disk.change_state(|state| {
+        let mut bytes = state.contents(path()).unwrap();
+        let whole = SimDisk::new(1);
+        whole.change_state(|copy| copy.set_contents(path(), &bytes)).unwrap();
+        let file = whole
+            .open(path(), crate::storage::OpenMode::ReadOnly, crate::storage::DirectIo::Never)
+            .unwrap();
+        let chosen = read_superblocks(&*file).unwrap();
+        assert!(start < chosen.superblock.log_end);
+        let superblock = Superblock { replay_start: start, ..chosen.superblock };
+        for at in positions_of(chosen.pair).map(|at| at as usize) {
+            let block = superblock.encode(chosen.pair);
+            bytes[at..at + block.len()].copy_from_slice(&*block);
+        }
+        state.set_contents(path(), &bytes)
+    })
+    .unwrap();
+}
+
+/// A log of which `before` lies before the checkpoint's cut and `after` behind it, and that is read from `before` on.
+fn cut_in_two(before: &[Record<'_>], after: &[Record<'_>]) -> Result<Store> {
+    let (disk, store) = store();
+    let start = store.log().unwrap().tail();
+    for record in before {
+        forge(&store, record);
+    }
+    // What was done before the cut was done again by somebody else, and is in the checkpoint.
+    store.keyspace("wrens").unwrap().put(b"key", b"new").unwrap();
+    store.checkpoint().unwrap();
+    for record in after {
+        forge(&store, record);
+    }
+    let disk = disk.crash(1);
+    begin_at(&disk, start);
+    open(&disk, OpenHow::Existing)
+}
+
+#[test]
+fn what_lies_before_the_cut_is_not_done_again() {
+    let next = TreeId(FIRST.0 + 1);
+    let store = cut_in_two(
+        &[
+            put(b"key", b"older"),
+            Record::Remove { tree: FIRST, key: b"key" },
+            Record::RemoveRange { tree: FIRST, from: b"", to: b"" },
+            Record::Create { tree: next, name: b"robins" },
+            Record::Drop { tree: FIRST, name: b"wrens" },
+        ],
+        &[put(b"last", b"1")],
+    );
+    assert_eq!(contents(&store.unwrap()), wrens(&[(b"key", b"new"), (b"last", b"1")]));
+}
+
+#[test]
+fn of_a_batch_under_way_at_the_cut_only_what_was_not_made_yet_is_made() {
+    let records = encoded(&[put(b"key", b"older"), put(b"b", b"2"), put(b"c", b"3")]);
+    let all: &[(&[u8], &[u8])] = &[(b"b", b"2"), (b"c", b"3"), (b"key", b"new")];
+    for after in [&[][..], &[made(2)], &[made(2), made(1)]] {
+        let store = cut_in_two(&[batch(3, &records), made(0)], after);
+        assert_eq!(contents(&store.unwrap()), wrens(all), "{after:?}");
+    }
+    // The log is damaged only where it contradicts itself.
+    let error = cut_in_two(&[batch(3, &records), made(0)], &[made(0)]).map(drop).unwrap_err();
+    assert!(is_damage(&error), "{error:?}");
+}
+
+#[test]
+fn a_batch_that_was_finished_at_the_cut_may_be_there_in_part() {
+    let other = Record::Made { batch: BatchId::new(8), change: 5 };
+    let last = encoded(&[put(b"key", b"older")]);
+    // Its first record lies before the oldest batch that was not finished, or all of them do.
+    for before in [&[other][..], &[batch(2, &last), made(1), made(0)]] {
+        let store = cut_in_two(before, &[]).unwrap();
+        assert_eq!(contents(&store), wrens(&[(b"key", b"new")]), "{before:?}");
+    }
+    let error = cut_in_two(&[], &[other]).map(drop).unwrap_err();
+    assert!(is_damage(&error), "behind the cut its records must be there: {error:?}");
+}
+
+#[test]
+fn of_a_damaged_record_no_change_is_added_to_its_batch() {
+    let whole = encoded(&[put(b"key", b"value")]);
+    let mut batch = Batch::new(1);
+    assert!(batch.add(1, &[&whole[..], &[0xff; 40]].concat()).is_err());
+    assert!(!batch.is_whole() && batch.changes.is_empty() && batch.is_made.is_empty());
+    batch.add(1, &whole).unwrap();
+    assert!(batch.is_whole());
+    assert!(batch.add(1, &whole).is_err());
+    let place = batch.made(0).unwrap();
+    let (_, key, value) = change_in(&batch.records[place]);
+    assert_eq!((key, value), (&b"key"[..], Some(&b"value"[..])));
+}

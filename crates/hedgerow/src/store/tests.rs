@@ -1,0 +1,50 @@
+//! Stores from within: what is forged in them, and what is in the way of an opening, a creation or a checkpoint.
+
+mod catalogue;
+mod checkpoint;
+mod creation;
+mod large_move;
+mod opening;
+mod repair;
+mod verify;
+
+use super::{OpenHow, Store, StoreOptions};
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::{Disk, SimDisk};
+use std::path::Path;
+
+fn path() -> &'static Path {
+    Path::new("/data/birds.hrow")
+}
+
+/// Pages of 512 bytes, and no log.
+fn options() -> StoreOptions {
+    StoreOptions {
+        page_bytes: Some(512),
+        background: false,
+        zone_bytes: Some(32 << 10),
+        ..StoreOptions::without_log(4 << 20)
+    }
+}
+
+fn logged() -> StoreOptions {
+    StoreOptions { log: true, log_segment_blocks: Some(6), ..options() }
+}
+
+fn open(options: &StoreOptions, disk: &dyn Disk, how: OpenHow) -> Result<Store> {
+    Store::open(options, disk, path(), how)
+}
+
+fn new_store() -> (SimDisk, Store) {
+    let disk = SimDisk::new(1);
+    let store = open(&options(), &disk, OpenHow::New).unwrap();
+    (disk, store)
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupted { .. })
+}
+
+fn is_clean(store: &Store) -> bool {
+    store.verify(|_| {}).unwrap().is_clean()
+}

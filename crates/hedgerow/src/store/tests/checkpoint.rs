@@ -1,0 +1,156 @@
+//! Checkpoints that fail: the store goes on with all that it had, or says that it cannot.
+
+use super::*;
+use crate::storage::sim::{CallKind, Fault};
+use crate::store::PoolTree;
+
+fn key(n: usize) -> Vec<u8> {
+    format!("key {n:05}").into_bytes()
+}
+
+fn fill(tree: &PoolTree, range: std::ops::Range<usize>) {
+    for n in range {
+        tree.put(&key(n), &[b'v'; 40]).unwrap();
+    }
+}
+
+fn assert_has(store: &Store, count: usize) {
+    let tree = store.open_keyspace("wrens").unwrap().unwrap();
+    for n in 0..count {
+        assert_eq!(tree.get(&key(n)).unwrap().unwrap().as_bytes(), [b'v'; 40], "{n}");
+    }
+}
+
+/// Puts a large value, and gives its stored form.
+fn put_large(store: &Store, tree: &PoolTree, key: &[u8], len: usize) -> Vec<u8> {
+    store.expect_stored_forms();
+    let mut writer = store.write_large(len as u64, 200).unwrap();
+    writer.write(&vec![b'x'; len]).unwrap();
+    writer.finish().unwrap();
+    let stored = writer.stored_form();
+    tree.put(key, &stored).unwrap();
+    writer.keep();
+    stored
+}
+
+fn read_large(store: &Store, tree: &PoolTree, key: &[u8]) -> Vec<u8> {
+    let Ok(mut reader) = store.read_large(tree, key).unwrap().unwrap() else {
+        panic!("it is not large")
+    };
+    let mut bytes = vec![0; reader.len_bytes() as usize];
+    let mut done = 0;
+    while done < bytes.len() {
+        let count = reader.read_at(done as u64, &mut bytes[done..]).unwrap();
+        assert!(count > 0);
+        done += count;
+    }
+    bytes
+}
+
+#[test]
+fn two_records_of_one_large_value_are_in_no_checkpoint() {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    fill(&wrens, 0..10);
+    store.checkpoint().unwrap();
+    let durable = store.durable_checkpoint();
+    let stored = put_large(&store, &wrens, b"song", 9000);
+    wrens.put(b"the same song", &stored).unwrap();
+    for _ in 0..2 {
+        let error = store.checkpoint().unwrap_err();
+        assert!(is_damage(&error), "{error:?}");
+        assert!(error.to_string().contains("two records refer to one large value"), "{error}");
+        assert_eq!(store.durable_checkpoint(), durable);
+    }
+    // Nothing is lost with it: without the second record the next checkpoint has everything.
+    wrens.remove(b"the same song").unwrap();
+    store.checkpoint().unwrap();
+    assert!(is_clean(&store));
+    drop(store);
+    let store = open(&options(), &disk.crash(1), OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    assert_eq!(read_large(&store, &wrens, b"song"), vec![b'x'; 9000]);
+    assert_has(&store, 10);
+    assert!(is_clean(&store));
+}
+
+/// A store with a log that has much more room than it needs; what it has is not in a checkpoint.
+fn long_log() -> (SimDisk, Store) {
+    let disk = SimDisk::new(1);
+    let store = open(&logged(), &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    fill(&wrens, 0..6000);
+    store.flush_log().unwrap();
+    (disk, store)
+}
+
+/// How many calls that shorten a file there are until one shortens the log, in some checkpoints one after the other.
+fn calls_before_the_log_is_trimmed() -> u64 {
+    let (disk, store) = long_log();
+    disk.record_log(true);
+    store.keyspace("wrens").unwrap().put(b"last", b"1").unwrap();
+    store.flush_log().unwrap();
+    let written = disk.take_log().into_iter().find(|call| call.kind == CallKind::Write);
+    let log = written.unwrap().file;
+    checkpoints(&store).unwrap();
+    let calls = disk.take_log();
+    let mut trims = calls.iter().filter(|call| TRIMS.contains(&call.kind));
+    trims.position(|call| call.file == log).expect("the log is trimmed") as u64
+}
+
+const TRIMS: &[CallKind] = &[CallKind::SetLen, CallKind::PunchHole];
+
+/// What is kept for writers goes when they have ended.
+fn checkpoints(store: &Store) -> Result<()> {
+    let taken: Vec<Result<()>> = (0..4).map(|_| store.checkpoint()).collect();
+    taken.into_iter().collect()
+}
+
+#[test]
+fn a_log_that_cannot_be_trimmed_takes_nothing_from_the_checkpoint() {
+    let after = calls_before_the_log_is_trimmed();
+    for errno in [Fault::ENOSPC, Fault::EIO] {
+        let (disk, store) = long_log();
+        let before = store.durable_checkpoint();
+        disk.inject(Fault::once(TRIMS[0], after, errno).or_of(&TRIMS[1..]));
+        let failed = checkpoints(&store);
+        assert!(disk.take_faults().is_empty(), "nothing was trimmed");
+        match errno {
+            // Some file systems need room to give some back.
+            Fault::ENOSPC => failed.unwrap(),
+            _ => assert_eq!(*failed.unwrap_err().kind(), ErrorKind::Io),
+        }
+        assert!(store.durable_checkpoint() > before);
+        assert_has(&store, 6000);
+        let wrens = store.keyspace("wrens").unwrap();
+        fill(&wrens, 6000..6100);
+        store.checkpoint().unwrap();
+        drop(store);
+        let store = open(&logged(), &disk.crash(1), OpenHow::Existing).unwrap();
+        assert_has(&store, 6100);
+        assert!(is_clean(&store));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_the_background_that_fails_is_told_to_whoever_writes() {
+    let disk = SimDisk::new(1);
+    let checkpoint_bytes = Some(8 << 10);
+    let in_background = StoreOptions { background: true, checkpoint_bytes, ..options() };
+    let store = open(&in_background, &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    fill(&wrens, 0..10);
+    store.checkpoint().unwrap();
+    disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO).sticky());
+    let refused = (10..200_000).find_map(|n| wrens.put(&key(n), &[b'v'; 40]).err());
+    let error = refused.expect("nothing is accepted that cannot become durable");
+    assert_eq!(*error.kind(), ErrorKind::Poisoned, "{error:?}");
+    assert_has(&store, 10);
+    store.close().unwrap_err();
+    disk.clear_faults();
+    let left = disk.crash(1);
+    drop(store);
+    let store = open(&options(), &left, OpenHow::Existing).unwrap();
+    assert_has(&store, 10);
+    assert!(is_clean(&store));
+}

@@ -1,0 +1,148 @@
+//! Large values that are moved so that the file can become shorter: what is in the way, and calls that fail meanwhile.
+
+use super::*;
+use crate::storage::sim::{CallKind, Fault};
+use crate::store::PoolTree;
+
+const COUNT: usize = 40;
+/// Those before are removed.
+const FIRST: usize = 34;
+const BYTES: usize = 9000;
+
+fn key(n: usize) -> Vec<u8> {
+    format!("song {n:03}").into_bytes()
+}
+
+fn value(n: usize) -> Vec<u8> {
+    (0..BYTES).map(|at| (at * 7 + n) as u8).collect()
+}
+
+fn put(store: &Store, tree: &PoolTree, n: usize) {
+    store.expect_stored_forms();
+    let mut writer = store.write_large(BYTES as u64, 200).unwrap();
+    writer.write(&value(n)).unwrap();
+    writer.finish().unwrap();
+    tree.put(&key(n), &writer.stored_form()).unwrap();
+    writer.keep();
+}
+
+fn assert_has_all(store: &Store) {
+    let tree = store.open_keyspace("wrens").unwrap().unwrap();
+    for n in FIRST..COUNT {
+        let found = store.read_large(&tree, &key(n)).unwrap().unwrap();
+        let mut reader = found.expect("it is large");
+        let mut bytes = vec![0; BYTES];
+        let mut done = 0;
+        while done < BYTES {
+            done += reader.read_at(done as u64, &mut bytes[done..]).unwrap();
+        }
+        assert!(bytes == value(n), "{n}");
+    }
+}
+
+/// A store whose last large values keep the file long; all is durable, and none has been moved.
+fn long() -> (SimDisk, Store, PoolTree) {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..COUNT {
+        put(&store, &wrens, n);
+    }
+    store.checkpoint().unwrap();
+    for n in 0..FIRST {
+        wrens.remove(&key(n)).unwrap();
+    }
+    store.checkpoint().unwrap();
+    (disk, store, wrens)
+}
+
+fn shrink(store: &Store) -> Result<()> {
+    for _ in 0..4 {
+        store.checkpoint()?;
+    }
+    Ok(())
+}
+
+/// The file as long as the values make it.
+fn assert_is_long(store: &Store, context: &str) {
+    let needed = ((COUNT - 2) * BYTES) as u64;
+    assert!(store.file_bytes() > needed, "{context}: {} bytes", store.file_bytes());
+}
+
+fn assert_is_short(store: &Store, context: &str) {
+    let needed = (COUNT * 2 / 3 * BYTES) as u64;
+    assert!(store.file_bytes() < needed, "{context}: {} bytes", store.file_bytes());
+    assert_has_all(store);
+    assert!(is_clean(store), "{context}");
+}
+
+#[test]
+fn nothing_is_moved_while_a_load_is_under_way_which_no_log_has() {
+    let (_, store, _) = long();
+    let robins = store.create_keyspace("robins").unwrap();
+    let loaded: Result<()> = store.bulk_load("robins", &robins, || {
+        shrink(&store)?;
+        assert_is_long(&store, "while it is loaded");
+        Ok(())
+    });
+    loaded.unwrap();
+    shrink(&store).unwrap();
+    assert_is_short(&store, "when it was loaded");
+}
+
+#[test]
+fn what_is_being_dropped_is_not_moved() {
+    let (_, store, wrens) = long();
+    let before = wrens.get(&key(COUNT - 1)).unwrap().unwrap().as_bytes().to_vec();
+    let forge = |state: u8| {
+        let mut record = vec![1, state];
+        record.extend_from_slice(&wrens.id().0.to_le_bytes());
+        record.extend_from_slice(&wrens.root().0.to_le_bytes());
+        store.shared.catalogue.tree().put(b"wrens", &record).unwrap();
+    };
+    forge(1);
+    shrink(&store).unwrap();
+    assert_eq!(wrens.get(&key(COUNT - 1)).unwrap().unwrap().as_bytes(), before);
+    forge(0);
+    shrink(&store).unwrap();
+    assert_ne!(wrens.get(&key(COUNT - 1)).unwrap().unwrap().as_bytes(), before);
+    assert_is_short(&store, "when it is not");
+}
+
+#[test]
+fn whatever_write_fails_while_values_are_moved_none_is_lost() {
+    let (mut full, mut failed) = (0, 0);
+    for errno in [Fault::ENOSPC, Fault::EIO] {
+        for after in 0..40 {
+            let (disk, store, _) = long();
+            let context = format!("error {errno} after {after}");
+            disk.inject(Fault::once(CallKind::Write, after, errno));
+            let outcome = shrink(&store);
+            let struck = disk.take_faults().is_empty();
+            assert_has_all(&store);
+            match outcome {
+                Ok(()) if struck => {
+                    full += 1;
+                    assert_eq!(errno, Fault::ENOSPC, "{context}: nobody was told");
+                    shrink(&store).unwrap_or_else(|error| panic!("{context}: {error:?}"));
+                    assert_has_all(&store);
+                    assert!(is_clean(&store), "{context}");
+                }
+                Ok(()) => assert_is_short(&store, &context),
+                Err(error) => {
+                    failed += 1;
+                    let kinds = [ErrorKind::Io, ErrorKind::Poisoned, ErrorKind::DiskFull];
+                    assert!(kinds.contains(error.kind()), "{context}: {error:?}");
+                    if errno == Fault::EIO {
+                        let refused = store.create_keyspace("late").map(drop).unwrap_err();
+                        assert_eq!(*refused.kind(), ErrorKind::Poisoned, "{context}");
+                    }
+                }
+            }
+            drop(store);
+            let store = open(&options(), &disk.crash(after), OpenHow::Existing).unwrap();
+            assert_has_all(&store);
+            assert!(is_clean(&store), "{context}");
+        }
+    }
+    assert!(full > 0 && failed > 5, "{full} moves had no room, {failed} calls failed");
+}

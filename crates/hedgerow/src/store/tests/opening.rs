@@ -1,0 +1,166 @@
+//! What keeps a store from being opened: locks, sizes of pages and blocks, features of later builds.
+
+use super::*;
+use crate::storage::{DirectIo, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
+use crate::store::open::{lock, read_superblocks};
+use crate::store::superblock::{self, Superblock};
+use hedgerow_sync::primitive::Mutex;
+
+/// A file that somebody else has locked; only its lock is asked for.
+#[derive(Debug)]
+struct Locked {
+    answer: LockOutcome,
+    /// How often it is given before the lock is free.
+    left: Mutex<usize>,
+}
+
+impl Locked {
+    fn by(holder_pid: Option<u32>, times: usize) -> Locked {
+        Locked { answer: LockOutcome::Busy { holder_pid }, left: Mutex::new(times) }
+    }
+}
+
+#[rustfmt::skip]
+impl File for Locked {
+    fn try_lock(&self, _: bool) -> Result<LockOutcome> {
+        let mut left = self.left.lock();
+        if *left == 0 {
+            return Ok(LockOutcome::Held);
+        }
+        *left -= 1;
+        Ok(self.answer)
+    }
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<()> { unreachable!() }
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<()> { unreachable!() }
+    fn read_batch(&self, _: &mut [ReadRequest<'_>]) { unreachable!() }
+    fn write_batch(&self, _: &[WriteRequest<'_>]) -> Result<()> { unreachable!() }
+    fn len_bytes(&self) -> Result<u64> { unreachable!() }
+    fn set_len(&self, _: u64) -> Result<()> { unreachable!() }
+    fn allocate(&self, _: u64, _: u64) -> Result<()> { unreachable!() }
+    fn punch_hole(&self, _: u64, _: u64) -> Result<bool> { unreachable!() }
+    fn sync_data(&self) -> Result<()> { unreachable!() }
+    fn sync_all(&self) -> Result<()> { unreachable!() }
+    fn allocated_bytes(&self) -> Result<u64> { unreachable!() }
+    fn block_bytes(&self) -> usize { unreachable!() }
+    fn is_at(&self, _: &Path) -> Result<bool> { unreachable!() }
+    fn unlock(&self) -> Result<()> { unreachable!() }
+    fn read_unaligned(&self, _: u64, _: &mut [u8]) -> Result<()> { unreachable!() }
+}
+
+#[test]
+fn the_lock_of_a_process_that_has_ended_or_is_unknown_is_waited_for() {
+    for holder in [None, cfg!(target_os = "linux").then_some(u32::MAX)] {
+        let file = Locked::by(holder, 2);
+        lock(&file, true).unwrap();
+        assert_eq!(*file.left.lock(), 0, "{holder:?}");
+    }
+}
+
+#[test]
+fn the_lock_of_a_process_that_lives_is_refused_at_once_and_that_of_nobody_soon() {
+    let me = Some(std::process::id());
+    for (holder_pid, tries) in [(me, 1), (None, 11)] {
+        let file = Locked::by(holder_pid, 1000);
+        let error = lock(&file, true).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid });
+        assert_eq!(*file.left.lock(), 1000 - tries, "{holder_pid:?}");
+    }
+}
+
+#[test]
+fn a_store_has_pages_of_a_power_of_two_from_2_to_64_kib() {
+    for page_bytes in [0, 1, 3000, 4097, 12 << 10, 128 << 10, 1 << 40] {
+        let options = StoreOptions { page_bytes: Some(page_bytes), ..options() };
+        let disk = SimDisk::new(1);
+        let refused = [
+            Store::in_memory(&options),
+            open(&options, &disk, OpenHow::New),
+            open(&options, &disk, OpenHow::Existing),
+        ];
+        for error in refused.map(|opened| opened.map(drop).unwrap_err()) {
+            assert_eq!(*error.kind(), ErrorKind::InvalidOption, "{page_bytes}: {error:?}");
+        }
+        assert!(disk.state().paths().is_empty(), "{page_bytes}");
+    }
+}
+
+#[test]
+fn a_store_of_other_pages_than_expected_is_left_alone() {
+    let (disk, store) = new_store();
+    store.close().unwrap();
+    drop(store);
+    let before = disk.state().contents(path());
+    let other = StoreOptions { page_bytes: Some(4096), ..options() };
+    for how in [OpenHow::Existing, OpenHow::ExistingOrNew, OpenHow::ReadOnly] {
+        let error = open(&other, &disk, how).map(drop).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::InvalidOption, "{how:?}: {error:?}");
+    }
+    assert_eq!(disk.state().contents(path()), before);
+    let any = StoreOptions { page_bytes: None, ..options() };
+    assert_eq!(open(&any, &disk, OpenHow::Existing).unwrap().page_bytes(), 512);
+}
+
+#[test]
+fn a_store_of_smaller_units_than_the_blocks_of_direct_io_is_opened_without_it() {
+    let (disk, store) = new_store();
+    store.create_keyspace("wrens").unwrap().put(b"key", b"value").unwrap();
+    store.close().unwrap();
+    drop(store);
+    disk.set_block_bytes(4096);
+    for how in [OpenHow::Existing, OpenHow::ReadOnly] {
+        let error = open(&options(), &disk, how).map(drop).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::InvalidOption, "{how:?}");
+        assert!(error.to_string().contains("direct_io(false)"), "{error}");
+        let through = StoreOptions { direct_io: false, ..options() };
+        let store = open(&through, &disk, how).unwrap();
+        let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+        assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"value");
+    }
+}
+
+#[test]
+fn a_store_with_features_that_can_only_be_read_is_not_written() {
+    let (disk, store) = new_store();
+    store.create_keyspace("wrens").unwrap().put(b"key", b"value").unwrap();
+    store.close().unwrap();
+    drop(store);
+    let file = disk.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap();
+    let chosen = read_superblocks(&*file).unwrap();
+    let newer = Superblock { read_only_compat: 1 << 9, ..chosen.superblock };
+    for offset in superblock::positions_of(chosen.pair) {
+        file.write_at(offset, &*newer.encode(chosen.pair)).unwrap();
+    }
+    drop(file);
+    let before = disk.state().contents(path());
+    for how in [OpenHow::Existing, OpenHow::ExistingOrNew] {
+        let error = open(&options(), &disk, how).map(drop).unwrap_err();
+        let found = superblock::FORMAT_VERSION;
+        assert_eq!(*error.kind(), ErrorKind::UpgradeRequired { found }, "{how:?}");
+    }
+    let store = open(&options(), &disk, OpenHow::ReadOnly).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"value");
+    assert_eq!(*store.checkpoint().unwrap_err().kind(), ErrorKind::ReadOnly);
+    let error = store.keyspace("robins").map(drop).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::NotFound, "nothing is created: {error:?}");
+    store.close().unwrap();
+    drop(store);
+    assert_eq!(disk.state().contents(path()), before, "nothing was written");
+}
+
+#[test]
+fn a_store_in_memory_has_nothing_to_make_durable_and_closes_well() {
+    let store = Store::in_memory(&logged()).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    wrens.put(b"key", b"value").unwrap();
+    store.expect_stored_forms();
+    store.checkpoint().unwrap();
+    assert_eq!((store.has_file(), store.has_stored_forms()), (false, false));
+    assert_eq!((store.file_bytes(), store.durable_checkpoint().0), (0, 0));
+    let plain = store.read_large(&wrens, b"key").unwrap().unwrap();
+    assert_eq!(plain.err().unwrap().as_bytes(), b"value");
+    assert!(store.read_large(&wrens, b"other").unwrap().is_none());
+    assert!(is_clean(&store));
+    store.close().unwrap();
+    assert_eq!(*wrens.put(b"key", b"late").unwrap_err().kind(), ErrorKind::Closed);
+}

@@ -1,0 +1,283 @@
+//! Repair of what no build would have written, and of keyspaces that were coming or going when the store was left: what nobody
+//! was told of does not come back, and what has lost its name is there under another.
+
+use super::*;
+use crate::checksum::page_checksum;
+use crate::page::header;
+use crate::storage::{DirectIo, File, OpenMode};
+use crate::store::{PoolTree, RepairReport, log_path};
+use crate::tree::Tree;
+use crate::types::{PageId, TreeId};
+use crate::wal::{Promised, Record};
+use hedgerow_sync::primitive::Arc;
+use std::ops::ControlFlow;
+
+fn repaired_path() -> &'static Path {
+    Path::new("/data/repaired.hrow")
+}
+
+/// Repairs the store that was left on the disk.
+fn repaired(disk: &SimDisk) -> (RepairReport, Store) {
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let report = crate::store::repair(&options(), disk, path(), repaired_path(), go_on).unwrap();
+    let store = Store::open(&options(), disk, repaired_path(), OpenHow::Existing).unwrap();
+    assert!(is_clean(&store), "{report:?}");
+    (report, store)
+}
+
+/// Leaves the store as a crash would, and repairs it.
+fn crashed(disk: &SimDisk, store: Store) -> (RepairReport, Store) {
+    let left = disk.crash(1);
+    drop(store);
+    repaired(&left)
+}
+
+fn records(store: &Store, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let tree = store.open_keyspace(name).unwrap().unwrap_or_else(|| panic!("no {name}"));
+    let mut cursor = tree.scan();
+    let mut records = Vec::new();
+    while let Some((key, value)) = cursor.next_record().unwrap() {
+        records.push((key.to_vec(), value.to_vec()));
+    }
+    records
+}
+
+fn one(key: &[u8], value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    vec![(key.to_vec(), value.to_vec())]
+}
+
+/// Gives a keyspace another state, and a record of its own to the catalogue.
+fn forge(store: &Store, key: &[u8], state: u8, tree: &PoolTree) {
+    let mut record = vec![1, state];
+    record.extend_from_slice(&tree.id().0.to_le_bytes());
+    record.extend_from_slice(&tree.root().0.to_le_bytes());
+    store.shared.catalogue.tree().put(key, &record).unwrap();
+}
+
+/// Keyspaces of these names with a record each, of which the checkpoint knows nothing yet.
+fn with(options: &StoreOptions, names: &[&str]) -> (SimDisk, Store, Vec<PoolTree>) {
+    let disk = SimDisk::new(1);
+    let store = open(options, &disk, OpenHow::New).unwrap();
+    let create = |name: &&str| {
+        let tree = store.create_keyspace(name).unwrap();
+        tree.put(b"key", name.as_bytes()).unwrap();
+        tree
+    };
+    let trees = names.iter().map(create).collect();
+    (disk, store, trees)
+}
+
+fn has_defect(report: &RepairReport, what: &str) -> bool {
+    report.defects.iter().any(|defect| defect.contains(what))
+}
+
+#[test]
+fn a_keyspace_that_is_being_dropped_does_not_come_back() {
+    let (disk, store, trees) = with(&options(), &["gulls", "wrens"]);
+    forge(&store, b"gulls", 1, &trees[0]);
+    store.checkpoint().unwrap();
+    let (report, store) = crashed(&disk, store);
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(store.keyspaces().unwrap(), ["wrens"]);
+    assert_eq!(records(&store, "wrens"), one(b"key", b"wrens"));
+}
+
+#[test]
+fn a_load_that_was_cut_short_does_not_come_back() {
+    let (disk, store, trees) = with(&options(), &["gulls", "terns", "wrens"]);
+    // Leaves of a load that the empty root does not refer to yet; of the other keyspace there were records before.
+    trees[0].remove(b"key").unwrap();
+    for at in [0, 1] {
+        store.shared.catalogue.begin_load(["gulls", "terns"][at], &trees[at]).unwrap();
+    }
+    let leaf: PoolTree = Tree::create(store.pool().clone(), trees[0].id()).unwrap();
+    leaf.put(b"loaded", b"half").unwrap();
+    store.checkpoint().unwrap();
+    let (_, store) = crashed(&disk, store);
+    assert_eq!(store.keyspaces().unwrap(), ["gulls", "terns", "wrens"]);
+    assert!(records(&store, "gulls").is_empty());
+    assert_eq!(records(&store, "terns"), one(b"key", b"terns"));
+    assert_eq!(records(&store, "wrens"), one(b"key", b"wrens"));
+}
+
+#[test]
+fn a_load_whose_keyspace_was_dropped_does_not_come_back() {
+    let (disk, store, _) = with(&options(), &["wrens"]);
+    let leaf: PoolTree = Tree::create(store.pool().clone(), TreeId(9)).unwrap();
+    leaf.put(b"loaded", b"half").unwrap();
+    let key = |tree: u32| [&[0xff][..], &tree.to_be_bytes()].concat();
+    forge(&store, &key(9), 2, &leaf);
+    store.checkpoint().unwrap();
+    let (report, repaired) = crashed(&disk, store);
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(repaired.keyspaces().unwrap(), ["wrens"]);
+    // A record that cannot be is named, and takes no keyspace with it.
+    let (disk, store, trees) = with(&options(), &["wrens"]);
+    store.shared.catalogue.tree().put(&key(trees[0].id().0), b"not a record").unwrap();
+    store.checkpoint().unwrap();
+    let (report, repaired) = crashed(&disk, store);
+    assert!(has_defect(&report, "the catalogue's record of keyspace \\xff"), "{report:?}");
+    assert_eq!(records(&repaired, "wrens"), one(b"key", b"wrens"));
+    // Nor does one that says so of a tree that has a name.
+    let (disk, store, trees) = with(&options(), &["wrens"]);
+    forge(&store, &key(trees[0].id().0), 2, &trees[0]);
+    store.checkpoint().unwrap();
+    let (_, repaired) = crashed(&disk, store);
+    assert_eq!(records(&repaired, "wrens"), one(b"key", b"wrens"));
+}
+
+#[test]
+fn a_keyspace_whose_name_is_lost_gets_one_that_nobody_has() {
+    let taken = format!("recovered-{}", TreeId::CATALOGUE.0 + 1);
+    let (disk, store, trees) = with(&options(), &["gulls", &taken]);
+    assert_eq!(taken, format!("recovered-{}", trees[0].id().0));
+    store.shared.catalogue.tree().put(b"gulls", b"not a record").unwrap();
+    store.checkpoint().unwrap();
+    let (report, store) = crashed(&disk, store);
+    assert!(has_defect(&report, "the catalogue's record of keyspace gulls is damaged"));
+    assert_eq!(records(&store, &taken), one(b"key", taken.as_bytes()));
+    assert_eq!(records(&store, &format!("{taken}+")), one(b"key", b"gulls"));
+    assert_eq!(store.keyspaces().unwrap().len(), 2);
+}
+
+/// Appends records that the engine may not have written there.
+fn append(store: &Store, records: &[Record<'_>]) {
+    let log = store.log().unwrap();
+    for record in records {
+        let bytes = record.len_bytes() as u64;
+        store.pool().make_log_room(log, bytes, Promised::Freely).unwrap();
+        log.append(record);
+    }
+    store.flush_log().unwrap();
+}
+
+/// Spoils the images of a page, wherever they are.
+fn spoil(disk: &SimDisk, page: PageId) {
+    disk.change_state(|state| {
+        let mut bytes = state.contents(path()).unwrap();
+        let first = crate::space::HEADER_REGION_BYTES as usize;
+        for image in bytes[first..].chunks_exact_mut(512) {
+            let checksum = u64::from_le_bytes(image[..8].try_into().unwrap());
+            if header::page_id(image) == page && page_checksum(page, image) == checksum {
+                image[500] ^= 1;
+            }
+        }
+        state.set_contents(path(), &bytes)
+    })
+    .unwrap();
+}
+
+fn put(tree: TreeId, value: &[u8]) -> Record<'_> {
+    Record::Put { tree, key: b"logged", value }
+}
+
+#[test]
+fn what_the_log_has_of_a_keyspace_that_is_lost_is_there_under_another_name() {
+    let (disk, store, trees) = with(&logged(), &["gulls", "wrens"]);
+    store.checkpoint().unwrap();
+    let gulls = trees[0].id();
+    trees[0].put(b"logged", b"1").unwrap();
+    // What cannot be a tree of the checkpoint stays out, and so does what the log drops.
+    append(&store, &[put(TreeId::CATALOGUE, b"2"), put(TreeId(77), b"3")]);
+    let left = disk.crash(1);
+    for page in [PageId::CATALOGUE_ROOT, trees[0].root()] {
+        spoil(&left, page);
+    }
+    drop(store);
+    let (report, store) = repaired(&left);
+    let name = format!("recovered-{}", gulls.0);
+    assert!(has_defect(&report, "changes of a keyspace whose name is lost"), "{report:?}");
+    assert_eq!(records(&store, &name), one(b"logged", b"1"));
+    let other = format!("recovered-{}", trees[1].id().0);
+    assert_eq!(records(&store, &other), one(b"key", b"wrens"));
+    assert_eq!(store.keyspaces().unwrap().len(), 2);
+}
+
+#[test]
+fn changes_of_a_keyspace_that_the_log_drops_do_not_bring_it_back() {
+    let (disk, store, trees) = with(&logged(), &["gulls", "wrens"]);
+    store.checkpoint().unwrap();
+    let gulls = trees[0].id();
+    let drop_gulls = Record::Drop { tree: gulls, name: b"gulls" };
+    append(&store, &[put(gulls, b"1"), drop_gulls, put(gulls, b"2")]);
+    let left = disk.crash(1);
+    // Something else is lost, so that there may be keyspaces without a name.
+    spoil(&left, trees[1].root());
+    drop(store);
+    let (report, store) = repaired(&left);
+    assert!(!report.is_clean());
+    assert_eq!(store.keyspaces().unwrap(), ["wrens"]);
+}
+
+#[test]
+fn of_a_sound_store_the_log_brings_no_keyspace_back_that_was_dropped_before_the_checkpoint() {
+    let (disk, store, trees) = with(&logged(), &["gulls", "wrens"]);
+    store.drop_keyspace("gulls").unwrap();
+    store.checkpoint().unwrap();
+    let gulls = trees[0].id();
+    append(&store, &[put(gulls, b"1"), Record::Create { tree: gulls, name: b"gulls" }]);
+    append(&store, &[put(gulls, b"2"), Record::Remove { tree: gulls, key: b"key" }]);
+    let (report, store) = crashed(&disk, store);
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(store.keyspaces().unwrap(), ["wrens"]);
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_ends_the_repair_unless_that_is_a_loss() {
+    let (disk, store, _) = with(&logged(), &["wrens"]);
+    store.checkpoint().unwrap();
+    store.keyspace("wrens").unwrap().put(b"key", b"logged").unwrap();
+    store.flush_log().unwrap();
+    let left = disk.crash(1);
+    drop(store);
+    // A torn record of the log is a loss: what lies before it is there.
+    let bytes = left.state().contents(&log_path(path())).unwrap();
+    left.change_state(|state| state.set_contents(&log_path(path()), &bytes[..4096])).unwrap();
+    let (report, store) = repaired(&left);
+    assert!(has_defect(&report, "changes could be replayed"), "{report:?}");
+    assert_eq!(records(&store, "wrens"), one(b"key", b"wrens"));
+}
+
+fn put_large(store: &Store, tree: &PoolTree, key: &[u8], value: &[u8]) {
+    store.expect_stored_forms();
+    let mut writer = store.write_large(value.len() as u64, 200).unwrap();
+    writer.write(value).unwrap();
+    writer.finish().unwrap();
+    tree.put(key, &writer.stored_form()).unwrap();
+    writer.keep();
+}
+
+fn read_large(store: &Store, name: &str, key: &[u8]) -> Option<Vec<u8>> {
+    let tree = store.open_keyspace(name).unwrap().unwrap();
+    let mut reader = store.read_large(&tree, key).unwrap()?.expect("it is large");
+    let mut bytes = vec![0; reader.len_bytes() as usize];
+    let mut done = 0;
+    while done < bytes.len() {
+        done += reader.read_at(done as u64, &mut bytes[done..]).unwrap();
+    }
+    Some(bytes)
+}
+
+fn file(disk: &SimDisk) -> Arc<dyn File> {
+    disk.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap()
+}
+
+#[test]
+fn large_values_of_the_log_are_copied_and_those_that_are_damaged_are_named() {
+    let (disk, store, trees) = with(&logged(), &["wrens"]);
+    store.checkpoint().unwrap();
+    let (song, psalm) = (vec![b's'; 9000], vec![b'p'; 9000]);
+    put_large(&store, &trees[0], b"song", &song);
+    put_large(&store, &trees[0], b"psalm", &psalm);
+    store.flush_log().unwrap();
+    let left = disk.crash(1);
+    drop(store);
+    let bytes = left.state().contents(path()).unwrap();
+    let at = bytes.windows(64).position(|part| part == [b'p'; 64]).unwrap();
+    file(&left).write_at(at as u64, b"!").unwrap();
+    let (report, store) = repaired(&left);
+    assert!(has_defect(&report, "the value of key \"psalm\" in keyspace wrens is lost"));
+    assert_eq!(report.defects.len(), 1, "{report:?}");
+    assert_eq!(read_large(&store, "wrens", b"song"), Some(song));
+    assert_eq!(records(&store, "wrens").len(), 2);
+}
