@@ -264,4 +264,16 @@ mod tests {
         assert_eq!(ids.wants_scan(), None);
         assert_eq!(ids.allocate(), Some(end));
     }
+
+    #[test]
+    fn a_scan_that_cannot_find_anything_is_not_asked_for() {
+        // A count of free ids, and no id that was ever given out.
+        let mut none = PageIds::open(Some(PageId(4)), 100);
+        assert_eq!(none.wants_scan(), None);
+        assert_eq!(none.allocate(), Some(PageId(4)));
+        let end = PageId(10 * 512 + 4);
+        let mut full = PageIds::open(Some(end), 0);
+        assert_eq!(full.wants_scan(), None);
+        assert_eq!(full.allocate(), Some(end));
+    }
 }
