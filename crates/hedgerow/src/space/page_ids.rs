@@ -275,5 +275,14 @@ mod tests {
         let mut full = PageIds::open(Some(end), 0);
         assert_eq!(full.wants_scan(), None);
         assert_eq!(full.allocate(), Some(end));
+        // All that were said to be free lie in the first part, and are given out again.
+        let mut few = PageIds::open(Some(end), 508);
+        assert_eq!(few.wants_scan(), Some(0));
+        few.scanned(0, |_| true);
+        for word in 4..512 {
+            assert_eq!(few.allocate(), Some(PageId(word)));
+        }
+        assert_eq!((few.wants_scan(), few.free_count()), (None, 0));
+        assert_eq!(few.allocate(), Some(end));
     }
 }
