@@ -3,6 +3,8 @@
 use super::extremes::{Reader, table_checkpoint};
 use super::*;
 
+/// A way to forge something, or to disturb it, and what the error must say.
+pub(super) type Case<T> = (&'static str, fn(&mut T));
 pub(super) type Parts = BTreeMap<u64, Box<PartBytes>>;
 
 fn name_of(bytes: &PartBytes) -> PartName {
@@ -72,7 +74,7 @@ fn a_root_of_the_zone_table_that_cannot_be_opens_no_space() {
     let rig = small_store(&[4, 600]);
     let (whole, zones) = (rig.durable.root, rig.file_zones);
     let at = whole.table.slot.offset_bytes();
-    let cases: [(&str, fn(&mut TableRoot)); 8] = [
+    let cases: [Case<TableRoot>; 8] = [
         ("units in use", |root| root.used_units += 1),
         ("units in use", |root| root.used_units = 0),
         ("stale root", |root| root.checksum ^= 1),
@@ -261,7 +263,7 @@ fn bitmaps_in_memory_are_not_read_again() {
 fn a_root_of_the_map_that_cannot_be_is_damage_for_every_reader() {
     let mut rig = small_store(&[4, 600]);
     let whole = rig.durable.root;
-    let cases: [(&str, fn(&mut MapRoot)); 4] = [
+    let cases: [Case<MapRoot>; 4] = [
         ("no such root", |root| root.slot = Slot::new(1 << 30, 4096, root.checksum).unwrap()),
         ("no such root", |root| {
             root.slot = Slot::new(root.slot.offset_bytes(), 512, root.checksum).unwrap();

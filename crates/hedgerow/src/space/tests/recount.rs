@@ -1,7 +1,7 @@
 //! The recount of the bitmaps finds each kind of disagreement, and calls it by its name.
 
 use super::extremes::table_checkpoint;
-use super::forged::Parts;
+use super::forged::{Case, Parts};
 use super::zones::Loaded;
 use super::*;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ fn free_bit(zones: &mut Zones) -> u64 {
 
 #[test]
 fn each_disagreement_between_bitmaps_and_figures_is_found_and_named() {
-    let cases: [(&str, fn(&mut Zones)); 8] = [
+    let cases: [Case<Zones>; 8] = [
         ("group 0 of zones: 3 units referred to", |zones| zones.groups[0].referenced_units += 1),
         ("group 0 of zones: 2 units referred to", |zones| {
             let words = &mut loaded(zones).referenced;
