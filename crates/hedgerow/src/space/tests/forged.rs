@@ -343,7 +343,7 @@ fn forged_words_that_every_parent_vouches_for_are_errors_never_panics() {
     println!("seed {seed:#x}");
     let geometry = Geometry::from_sizes(512, 512, 4 << 20).unwrap();
     let mut rig = Rig::new(geometry, seed, 12);
-    for (i, offset) in (0..).zip(rig.allocate(512, 900).unwrap()) {
+    for (i, offset) in (0..).zip(rig.allocate(512, 200).unwrap()) {
         rig.write_page(PageId(i * 512 * 200 + 4 + i % 508), offset);
     }
     rig.checkpoint(None, None).unwrap();
