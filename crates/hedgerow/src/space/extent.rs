@@ -333,4 +333,26 @@ mod tests {
             assert!(!is_chunk(9, 3, &damaged));
         }
     }
+
+    #[test]
+    fn runs_that_overlap_or_cut_a_chunk_in_two_do_not_fit() {
+        let g = Geometry::from_sizes(4096, 4096, 2 << 20).unwrap();
+        let len = 2 * ((32 << 10) - 8);
+        assert_eq!(units_of_value(g, len), 16);
+        for (runs, fits) in [
+            (&[(0, 16)][..], true),
+            (&[(0, 8), (8, 8)], true),
+            (&[(40, 8), (0, 8)], true),
+            (&[(0, 8), (4, 8)], false),
+            (&[(4, 8), (0, 8)], false),
+            (&[(8, 8), (8, 8)], false),
+            (&[(0, 4), (8, 12)], false),
+            (&[(0, 8), (8, 7)], false),
+            (&[(0, 8), (8, 8), (16, 8)], false),
+            (&[(0, 8), (505, 8)], false),
+            (&[(0, 8), (u64::MAX, 8)], false),
+        ] {
+            assert_eq!(sample(len, runs).fits(g, 1), fits, "{runs:?}");
+        }
+    }
 }

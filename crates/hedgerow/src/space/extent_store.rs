@@ -371,7 +371,7 @@ impl SlotStore {
         let mut state = self.state();
         reading.has_ended = true;
         state.zones.reading_ends(reading.from);
-        while state.zones.free_extents(u64::MAX) {}
+        state.zones.free_extents(u64::MAX);
         for &run in runs {
             state.zones.free_replayed(run);
         }
@@ -383,5 +383,57 @@ impl SlotStore {
     pub fn load_extent(&self, extent: &Extent) -> Result<()> {
         let groups = self.state().zones.extent_groups(extent)?;
         groups.into_iter().try_for_each(|group| self.load_group(group))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hedgerow_sync::primitive::random::{self, SplitMix64};
+
+    const CHUNK: usize = 4096;
+
+    fn share(chunks: usize) -> Share {
+        Share { bytes: chunks * CHUNK, free_bytes: chunks * CHUNK, kept: Vec::new() }
+    }
+
+    fn bytes(buffers: &[AlignedBuffer]) -> usize {
+        buffers.iter().map(|buffer| buffer.len()).sum()
+    }
+
+    #[test]
+    fn a_kept_buffer_gives_way_to_one_of_another_length() {
+        let mut share = share(4);
+        let long = share.take(3 * CHUNK).unwrap();
+        share.take_back(long);
+        assert_eq!(bytes(&share.kept), 3 * CHUNK);
+        let short = share.take(CHUNK).unwrap();
+        assert_eq!(bytes(&share.kept), 3 * CHUNK, "there is memory for both");
+        let other = share.take(CHUNK).unwrap();
+        assert_eq!((short.len(), other.len()), (CHUNK, CHUNK));
+        assert_eq!(bytes(&share.kept), 0, "and none for all three");
+        assert_eq!(share.free_bytes, 2 * CHUNK);
+    }
+
+    #[test]
+    fn what_is_lent_and_what_is_kept_are_no_more_than_the_share() {
+        let seed = random::seed();
+        println!("seed {seed:#x}");
+        let mut random = SplitMix64::new(seed);
+        let mut share = share(12);
+        let mut lent: Vec<AlignedBuffer> = Vec::new();
+        for _ in 0..2000 {
+            let chunks = 1 + random.below(5) as usize;
+            if random.below(2) == 0 && share.free_bytes >= chunks * CHUNK {
+                lent.push(share.take(chunks * CHUNK).unwrap());
+                assert_eq!(lent.last().unwrap().len(), chunks * CHUNK);
+            } else if !lent.is_empty() {
+                let at = random.below(lent.len() as u64) as usize;
+                share.take_back(lent.swap_remove(at));
+            }
+            assert_eq!(share.free_bytes, share.bytes - bytes(&lent));
+            assert!(bytes(&lent) + bytes(&share.kept) <= share.bytes);
+            assert!(share.kept.len() <= KEPT_BUFFERS);
+        }
     }
 }

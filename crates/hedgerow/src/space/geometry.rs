@@ -174,7 +174,7 @@ impl Geometry {
     /// First unit and number of units of a slot that lies properly in a file of `zones` zones: on a
     /// unit, inside one zone. `None` for any other; slots out of a file are untrusted until then.
     pub fn slot_units(self, slot: Slot, zones: u32) -> Option<(u64, u32)> {
-        if slot.is_none() || slot.word() != slot.word() & Slot::MASK {
+        if slot.is_none() {
             return None;
         }
         let unit = self.unit_at(slot.offset_bytes())?;

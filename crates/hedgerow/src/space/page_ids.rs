@@ -264,4 +264,25 @@ mod tests {
         assert_eq!(ids.wants_scan(), None);
         assert_eq!(ids.allocate(), Some(end));
     }
+
+    #[test]
+    fn a_scan_that_cannot_find_anything_is_not_asked_for() {
+        // A count of free ids, and no id that was ever given out.
+        let mut none = PageIds::open(Some(PageId(4)), 100);
+        assert_eq!(none.wants_scan(), None);
+        assert_eq!(none.allocate(), Some(PageId(4)));
+        let end = PageId(10 * 512 + 4);
+        let mut full = PageIds::open(Some(end), 0);
+        assert_eq!(full.wants_scan(), None);
+        assert_eq!(full.allocate(), Some(end));
+        // All that were said to be free lie in the first part, and are given out again.
+        let mut few = PageIds::open(Some(end), 508);
+        assert_eq!(few.wants_scan(), Some(0));
+        few.scanned(0, |_| true);
+        for word in 4..512 {
+            assert_eq!(few.allocate(), Some(PageId(word)));
+        }
+        assert_eq!((few.wants_scan(), few.free_count()), (None, 0));
+        assert_eq!(few.allocate(), Some(end));
+    }
 }

@@ -307,12 +307,9 @@ impl Zones {
             let at = geometry.split_zone(zone).1 as usize * words;
             set_bits(&mut held[at..at + words], first, units);
         };
-        for slot in self.table_slots() {
-            if let Some((unit, units)) = geometry.slot_units(slot, self.count)
-                && (from..to).contains(&unit)
-            {
-                hold(unit, units);
-            }
+        let parts = self.table_slots().filter_map(|slot| geometry.slot_units(slot, self.count));
+        for (unit, units) in parts.filter(|(unit, _)| (from..to).contains(unit)) {
+            hold(unit, units);
         }
         self.quarantine.for_each_in(from, to, hold);
         let zones: Box<[_]> = (0..zone_slots)

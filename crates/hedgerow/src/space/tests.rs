@@ -2,6 +2,11 @@
 //! and random steps. After each step the units held are exactly those that the rules hold back.
 
 mod extremes;
+mod forged;
+mod recount;
+mod refused;
+#[cfg(not(shuttle))]
+mod slots;
 
 use super::map::{Change, MapView, apply};
 use super::part::{self, PartName};

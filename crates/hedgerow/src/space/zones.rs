@@ -247,9 +247,7 @@ impl Zones {
                 Ok(unit) => out.push(self.geometry.unit_offset(unit)),
                 Err(want) => {
                     for offset in out.drain(before..) {
-                        if let Some(unit) = self.geometry.unit_at(offset) {
-                            self.release(unit, units);
-                        }
+                        self.give_back(offset, len_bytes);
                     }
                     if let Want::Grow { .. } = want {
                         self.growing += 1;

@@ -5,7 +5,7 @@ use super::*;
 use hedgerow_sync::primitive::atomic::Ordering;
 
 /// Reads parts out of a map of bytes, changes nothing.
-struct Reader<'a>(&'a BTreeMap<u64, Box<PartBytes>>);
+pub(super) struct Reader<'a>(pub(super) &'a BTreeMap<u64, Box<PartBytes>>);
 
 impl PartIo for Reader<'_> {
     fn read(&mut self, slot: Slot, out: &mut PartBytes) -> Result<()> {
@@ -239,7 +239,7 @@ fn slots_far_out_in_the_file_are_handed_out_and_come_back() {
 }
 
 /// Takes a checkpoint of `zones` alone, its parts at `places`, or where the allocator likes.
-fn table_checkpoint(
+pub(super) fn table_checkpoint(
     zones: &mut Zones,
     epoch: Epoch,
     before: TableRoot,
@@ -268,7 +268,7 @@ fn table_checkpoint(
 }
 
 /// Three zones of a group each, full but for the last kilobytes of each; every image of `long` bytes.
-fn three_full_groups() -> (Geometry, Zones, Vec<Slot>) {
+pub(super) fn three_full_groups() -> (Geometry, Zones, Vec<Slot>) {
     let geometry = Geometry::from_sizes(512, 512, 8 << 20).unwrap();
     let long = 64 << 10;
     let mut zones = Zones::create(geometry);
@@ -555,6 +555,10 @@ fn parts_of_the_map_that_lie_far_out_are_found_at_every_level() {
     assert_eq!(beyond(0, 2), leaves[..2]);
     assert_eq!(beyond(u64::MAX, 10), []);
     for &(offset, ..) in &places {
+        for most in 0..4 {
+            let found = beyond(offset, 10);
+            assert_eq!(beyond(offset, most), found[..most.min(found.len())], "{most} at a time");
+        }
         // Rewriting a leaf rewrites all above it; each part beyond must be on the way to one.
         let found = beyond(offset, 10);
         for &(at, level, index) in places.iter().filter(|place| place.0 >= offset) {

@@ -1,0 +1,72 @@
+//! The recount of the bitmaps finds each kind of disagreement, and calls it by its name.
+
+use super::extremes::table_checkpoint;
+use super::forged::{Case, Parts};
+use super::zones::Loaded;
+use super::*;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+
+/// Two zones; a checkpoint refers to three pages of the first, and one more was handed out since.
+fn sound() -> Zones {
+    let geometry = Geometry::from_sizes(512, 512, 16 << 10).unwrap();
+    let mut zones = Zones::create(geometry);
+    zones.grown(2);
+    let mut offsets = Vec::new();
+    zones.allocate(512, 3, Growth::Refused, &mut offsets).unwrap();
+    let (mut parts, before) = (Parts::new(), TableRoot::EMPTY);
+    table_checkpoint(&mut zones, Epoch(1), before, &mut parts, None, |zones| {
+        for &offset in &offsets {
+            zones.refer(Slot::new(offset, 512, 0).unwrap()).unwrap();
+        }
+    });
+    zones.allocate(512, 1, Growth::Refused, &mut offsets).unwrap();
+    zones.verify().unwrap();
+    zones
+}
+
+fn loaded(zones: &mut Zones) -> &mut Loaded {
+    zones.groups[0].loaded.as_deref_mut().unwrap()
+}
+
+/// A unit of the last zone that is free.
+fn free_bit(zones: &mut Zones) -> u64 {
+    let bit = 1 << 31;
+    assert_eq!(loaded(zones).held[1] & bit, 0);
+    bit
+}
+
+#[test]
+fn each_disagreement_between_bitmaps_and_figures_is_found_and_named() {
+    let cases: [Case<Zones>; 8] = [
+        ("group 0 of zones: 3 units referred to", |zones| zones.groups[0].referenced_units += 1),
+        ("group 0 of zones: 2 units referred to", |zones| {
+            let words = &mut loaded(zones).referenced;
+            words[0] &= words[0] - 1;
+        }),
+        ("a unit in use counts as free", |zones| {
+            let bit = free_bit(zones);
+            loaded(zones).referenced[1] |= bit;
+            zones.groups[0].referenced_units += 1;
+        }),
+        ("zone 1 of group 0", |zones| {
+            let bit = free_bit(zones);
+            loaded(zones).held[1] |= bit;
+        }),
+        ("zone 0 of group 0", |zones| loaded(zones).zones[0].free += 1),
+        ("units held, ", |zones| zones.held_units += 1),
+        ("room for ", |zones| {
+            zones.room().fetch_add(1, Relaxed);
+        }),
+        ("room for ", |zones| {
+            zones.room().fetch_sub(1, Relaxed);
+        }),
+    ];
+    for (words, disturb) in cases {
+        let mut zones = sound();
+        disturb(&mut zones);
+        let error = zones.verify().expect_err(words);
+        let whole = ErrorKind::Corrupted { page: None, offset_bytes: None };
+        assert_eq!(*error.kind(), whole);
+        assert!(error.to_string().contains(words), "{error} instead of {words:?}");
+    }
+}

@@ -1,0 +1,439 @@
+//! The slot store on a disk that fails or is full, with images and extents that lie, and beside checkpoints that end at
+//! the wrong moment.
+
+use super::extent::{Extent, Run, units_of_value};
+use super::forged::{assert_damage, open};
+use super::slot_store::{SlotStore, SpaceState};
+use super::*;
+use crate::checksum::page_checksum;
+use crate::page::header;
+use crate::storage::sim::{CallKind, Fault};
+use crate::storage::{
+    DirectIo, Disk, File, LockOutcome, OpenMode, RamDisk, ReadRequest, SimDisk, WriteRequest,
+};
+use crate::types::{Purpose, TreeId};
+use hedgerow_sync::primitive::{Arc, Mutex, thread, time::Moment};
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+type Hook = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// A file whose next read does something else first, and may fail then.
+struct HookFile {
+    file: Arc<dyn File>,
+    next_read: Mutex<Option<Hook>>,
+}
+
+impl HookFile {
+    fn before_next_read(&self, hook: impl FnOnce() -> Result<()> + Send + 'static) {
+        *self.next_read.lock() = Some(Box::new(hook));
+    }
+}
+
+impl fmt::Debug for HookFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HookFile")
+    }
+}
+
+impl File for HookFile {
+    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> {
+        let hook = self.next_read.lock().take();
+        hook.map_or(Ok(()), |hook| hook())?;
+        self.file.read_at(offset_bytes, buf)
+    }
+
+    fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()> {
+        self.file.write_at(offset_bytes, buf)
+    }
+
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
+        self.file.read_batch(requests);
+    }
+
+    fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> {
+        self.file.write_batch(requests)
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        self.file.len_bytes()
+    }
+
+    fn set_len(&self, len_bytes: u64) -> Result<()> {
+        self.file.set_len(len_bytes)
+    }
+
+    fn allocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()> {
+        self.file.allocate(offset_bytes, len_bytes)
+    }
+
+    fn punch_hole(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool> {
+        self.file.punch_hole(offset_bytes, len_bytes)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        self.file.sync_all()
+    }
+
+    fn allocated_bytes(&self) -> Result<u64> {
+        self.file.allocated_bytes()
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.file.block_bytes()
+    }
+
+    fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> {
+        self.file.try_lock(exclusive)
+    }
+
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        self.file.is_at(path)
+    }
+
+    fn unlock(&self) -> Result<()> {
+        self.file.unlock()
+    }
+
+    fn read_unaligned(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> {
+        self.file.read_unaligned(offset_bytes, buf)
+    }
+}
+
+fn new_file(disk: &dyn Disk) -> Arc<dyn File> {
+    disk.open(Path::new("f"), OpenMode::CreateNew, DirectIo::Never).unwrap()
+}
+
+fn state(zones: Zones, delta_bytes: usize) -> SpaceState {
+    SpaceState {
+        zones,
+        deltas: Deltas::new(delta_bytes),
+        owed: Arc::default(),
+        map: MapRoot::EMPTY,
+        checkpoint: Epoch(0),
+    }
+}
+
+fn store_over(file: Arc<dyn File>, zones: Zones, delta_bytes: usize) -> Arc<SlotStore> {
+    let page_bytes = zones.geometry().page_bytes() as usize;
+    let check = |image: &[u8]| if image[40] == 9 { Err("a nine".into()) } else { Ok(()) };
+    Arc::new(SlotStore::new(file, page_bytes, check, state(zones, delta_bytes)))
+}
+
+fn small() -> Geometry {
+    Geometry::from_sizes(4096, 4096, 64 << 10).unwrap()
+}
+
+/// Over a file of so many zones of which nobody knows whether they have blocks.
+fn unfilled(zones: u32) -> (SimDisk, Arc<SlotStore>) {
+    let disk = SimDisk::new(1);
+    let file = new_file(&disk);
+    let bytes = small().zone_offset(zones);
+    file.set_len(bytes).unwrap();
+    let zones = Zones::open(small(), &TableRoot::EMPTY, Epoch(0), bytes, &mut |_, _| Ok(()));
+    (disk, store_over(file, zones.unwrap(), 1 << 20))
+}
+
+#[test]
+fn a_disk_that_fails_to_reserve_room_fails_the_allocation_and_takes_nothing() {
+    let (disk, slots) = unfilled(2);
+    let before = slots.report();
+    disk.inject(Fault::once(CallKind::Allocate, 0, Fault::EIO));
+    let failed = slots.allocate(3, 4096).unwrap_err();
+    assert_eq!(*failed.kind(), ErrorKind::Io);
+    assert_eq!(disk.calls(CallKind::Allocate), 1, "nothing else is tried");
+    let after = slots.report();
+    assert_eq!((after.used_bytes, after.out_bytes), (0, 0));
+    assert_eq!(after.free_bytes, before.free_bytes);
+    assert_eq!(slots.allocate(3, 4096).unwrap().len(), 3);
+    slots.state().zones.verify().unwrap();
+}
+
+#[test]
+fn a_full_disk_is_the_error_of_the_allocation_once_no_zone_can_be_had() {
+    let (disk, slots) = unfilled(2);
+    disk.inject(Fault::once(CallKind::Allocate, 0, Fault::ENOSPC).sticky());
+    let full = slots.allocate(1, 4096).unwrap_err();
+    assert_eq!(*full.kind(), ErrorKind::DiskFull);
+    assert_eq!(slots.report().used_bytes, 0);
+    disk.clear_faults();
+    slots.allocate(1, 4096).unwrap();
+    slots.state().zones.verify().unwrap();
+}
+
+#[test]
+fn an_extent_finds_no_room_below_where_holes_cannot_be_filled() {
+    let (disk, slots) = unfilled(3);
+    disk.inject(Fault::once(CallKind::Allocate, 0, Fault::ENOSPC).sticky());
+    assert_eq!(slots.allocate_extent_below(2, 10, 8, || 0).unwrap(), None);
+    assert_eq!(slots.allocate_extent_below(2, 20, 8, || 0).unwrap(), None);
+    let report = slots.report();
+    assert_eq!((report.used_bytes, report.out_bytes), (0, 0));
+    assert_eq!(slots.state().zones.writing_units(), 0);
+    disk.clear_faults();
+    let runs = slots.allocate_extent_below(2, 10, 8, || 0).unwrap().unwrap();
+    assert!(runs.iter().all(|run| run.unit + u64::from(run.units) <= 32), "{runs:?}");
+    // A failure that is not for want of room is told.
+    let (disk, slots) = unfilled(3);
+    disk.inject(Fault::once(CallKind::Allocate, 0, Fault::EIO));
+    let failed = slots.allocate_extent_below(2, 10, 8, || 0).unwrap_err();
+    assert_eq!(*failed.kind(), ErrorKind::Io);
+    slots.close_extents();
+    let closed = slots.allocate_extent_below(2, 10, 8, || 0).unwrap_err();
+    assert_eq!(*closed.kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn an_image_is_that_of_its_page_and_slot_or_damage_there() {
+    let slots = store_over(new_file(&RamDisk::new()), Zones::create(small()), 1 << 20);
+    let image = |called: u32, sealed: u32, content: u8| {
+        let mut image = vec![0; 4096];
+        header::initialise(&mut image, PageId(called), TreeId(1));
+        image[40] = content;
+        let checksum = page_checksum(PageId(sealed), &image);
+        image[..8].copy_from_slice(&checksum.to_le_bytes());
+        (Slot::new(1 << 20, 4096, checksum).unwrap(), image)
+    };
+    let (slot, whole) = image(4, 4, 0);
+    slots.check_image(PageId(4), slot, &whole).unwrap();
+    let (of_another, another) = image(5, 5, 0);
+    let (of_forged, forged) = image(5, 4, 0);
+    let (of_unsound, unsound) = image(4, 4, 9);
+    let (of_newer, _) = image(4, 4, 1);
+    for (slot, image, words) in [
+        (of_another, &another, "its checksum is wrong"),
+        (slot, &unsound[..4095].to_vec(), "its checksum is wrong"),
+        (of_forged, &forged, "it calls itself"),
+        (of_unsound, &unsound, "a nine"),
+        (of_newer, &whole, "an older image lies in its slot"),
+    ] {
+        let judged = slots.check_image(PageId(4), slot, image);
+        let kind = judged.as_ref().unwrap_err().kind().clone();
+        let place = (Some(PageId(4)), Some(slot.offset_bytes()));
+        assert_eq!(kind, ErrorKind::Corrupted { page: place.0, offset_bytes: place.1 });
+        assert_damage(judged, words);
+    }
+}
+
+/// A store of two checkpoints on a disk in memory: slots that know the first, and both roots.
+fn two_checkpoints() -> (Arc<HookFile>, Arc<SlotStore>, [Root; 2], Slot) {
+    let geometry = Geometry::from_sizes(512, 512, 16 << 10).unwrap();
+    let mut rig = Rig::new(geometry, 1, 100);
+    let mut roots = Vec::new();
+    for _ in 0..2 {
+        for id in [4, 600] {
+            let offset = rig.allocate(512, 1).unwrap()[0];
+            rig.write_page(PageId(id), offset);
+        }
+        rig.checkpoint(None, None).unwrap();
+        roots.push(rig.durable.root);
+    }
+    let file = new_file(&RamDisk::new());
+    file.set_len(geometry.zone_offset(rig.file_zones)).unwrap();
+    rig.parts.iter().for_each(|(&at, bytes)| file.write_at(at, &bytes[..]).unwrap());
+    let zones = open(geometry, &roots[0], rig.file_zones, &rig.parts).unwrap();
+    let hooked = Arc::new(HookFile { file, next_read: Mutex::new(None) });
+    let slots = store_over(hooked.clone(), zones, 1 << 20);
+    slots.state().map = roots[0].map;
+    slots.state().checkpoint = roots[0].epoch;
+    (hooked, slots, [roots[0], roots[1]], rig.live[&PageId(4)].0)
+}
+
+fn unreadable() -> Result<()> {
+    Err(Error::corrupted_at(0, "as the test asked"))
+}
+
+#[test]
+fn a_part_of_the_map_that_a_checkpoint_moved_while_it_was_read_is_read_from_the_new_map() {
+    let (file, slots, roots, newest) = two_checkpoints();
+    let word = |slots: &SlotStore| slots.read_map_part(0).map(|words| words.unwrap()[4]);
+    let old = word(&slots).unwrap();
+    assert_ne!(old, newest.word());
+    // Where no checkpoint came between, damage is damage.
+    file.before_next_read(unreadable);
+    assert_damage(word(&slots), "as the test asked");
+    assert_eq!(word(&slots).unwrap(), old);
+    let other = slots.clone();
+    file.before_next_read(move || {
+        let mut state = other.state();
+        (state.map, state.checkpoint) = (roots[1].map, roots[1].epoch);
+        unreadable()
+    });
+    assert_eq!(word(&slots).unwrap(), newest.word());
+}
+
+#[test]
+fn bitmaps_that_cannot_be_read_are_an_error_unless_nobody_wants_them_any_more() {
+    let (file, slots, ..) = two_checkpoints();
+    let wanted = slots.state().zones.groups_to_load();
+    assert_eq!(wanted.len(), 1);
+    file.before_next_read(unreadable);
+    assert_damage(slots.load_group(wanted[0]), "as the test asked");
+    assert!(slots.state().zones.is_wanted(wanted[0]));
+    let other = slots.clone();
+    let group = wanted[0];
+    file.before_next_read(move || other.load_group(group).and_then(|()| unreadable()));
+    slots.load_group(group).unwrap();
+    assert!(!slots.state().zones.is_wanted(group));
+    slots.state().zones.verify().unwrap();
+}
+
+#[test]
+fn nobody_waits_for_checkpoints_while_somebody_keeps_them_from_beginning() {
+    let slots = store_over(new_file(&RamDisk::new()), Zones::create(small()), 0);
+    slots.page_freed(PageId(4), Epoch(1), Slot::NONE, Epoch(0)).unwrap();
+    assert!(slots.is_delta_full());
+    slots.attend();
+    let since = Moment::now();
+    let passing = slots.suspend_waits();
+    slots.wait_for_delta_room().unwrap();
+    assert!(!slots.wait_for_next_checkpoint().unwrap());
+    assert!(since.elapsed() < Duration::from_secs(30));
+    assert!(slots.is_delta_full(), "there is no more room than there was");
+    drop(passing);
+    // From then on they wait again, and learn how it ended.
+    for fails in [false, true] {
+        slots.request_checkpoint();
+        assert!(slots.wait_until_wanted());
+        let other = slots.clone();
+        let taken = thread::spawn_named("checkpoint", move || {
+            assert!(other.wait_until_wanted());
+            let error = Error::new(ErrorKind::DiskFull, "no room");
+            other.checkpoint_ended(if fails { Err(&error) } else { Ok(()) });
+        });
+        let waited = slots.wait_for_next_checkpoint();
+        taken.unwrap().join().unwrap();
+        match waited {
+            Ok(ended) => assert!(ended && !fails),
+            Err(error) => assert!(fails && *error.kind() == ErrorKind::DiskFull),
+        }
+    }
+}
+
+#[test]
+fn room_made_ahead_waits_for_no_truncation_and_takes_a_full_file_for_what_it_is() {
+    let slots = store_over(new_file(&RamDisk::new()), Zones::create(small()), 1 << 20);
+    slots.keep_for(0);
+    let offset = slots.allocate(1, 4096).unwrap()[0];
+    slots.discard(part::slot_at(offset, 0));
+    slots.state().zones.begin_truncate(0).unwrap();
+    slots.make_room_ahead(2, 10).unwrap();
+    assert!(!slots.has_room(12, Purpose::Take));
+    assert_eq!(slots.state().zones.zone_count(), 1);
+    slots.file().set_len(HEADER_REGION_BYTES).unwrap();
+    slots.state().zones.end_truncate(true);
+    slots.make_room_ahead(2, 10).unwrap();
+    assert!(slots.has_room(12, Purpose::Take));
+    // As long as slots can name, and in use up to the last zone.
+    let geometry = Geometry::from_sizes(65536, 65536, 16 << 20).unwrap();
+    let bytes = geometry.zone_offset(geometry.max_zones());
+    let mut zones =
+        Zones::open(geometry, &TableRoot::EMPTY, Epoch(0), bytes, &mut |_, _| Ok(())).unwrap();
+    for group in &mut zones.groups {
+        group.referenced_units = geometry.units_per_group();
+    }
+    let slots = store_over(new_file(&RamDisk::new()), zones, 1 << 20);
+    slots.keep_for(0);
+    slots.make_room_ahead(2, 10).unwrap();
+    assert!(!slots.has_room(12, Purpose::Take));
+    assert_eq!(slots.file().len_bytes().unwrap(), 0);
+    let full = slots.make_room(|| 2, 0, Purpose::Take).unwrap_err();
+    assert_eq!(*full.kind(), ErrorKind::DiskFull);
+}
+
+#[test]
+fn what_is_kept_for_the_map_is_enough_for_all_of_its_parts() {
+    for page_bytes in [512_u32, 4096, 65536] {
+        let geometry = Geometry::for_new_store(page_bytes, 1).unwrap();
+        let slots = store_over(new_file(&RamDisk::new()), Zones::create(geometry), 1 << 20);
+        for pages in [0, 1, 508, 508 * 200, 508 * 252, 508 * 300, 508 * 508 * 3, 1 << 32] {
+            slots.keep_for(pages);
+            let kept = slots.needed(0, Purpose::Finish) * u64::from(page_bytes);
+            let (mut parts, mut row) = (0, pages.div_ceil(508));
+            while row > 1 {
+                parts += row;
+                row = row.div_ceil(508);
+            }
+            parts += row;
+            let needed = parts * PART_BYTES as u64;
+            assert!(kept >= needed, "{pages} pages of {page_bytes}: {kept} of {needed} bytes");
+        }
+    }
+}
+
+#[test]
+fn an_extent_that_cannot_be_of_this_file_is_never_noted() {
+    let mut zones = Zones::create(small());
+    zones.grown(4);
+    let slots = store_over(new_file(&RamDisk::new()), zones, 1 << 20);
+    let len_bytes = 40_000;
+    let units = units_of_value(small(), len_bytes) as u32;
+    let sound = Extent {
+        len_bytes,
+        seed: 1,
+        runs: slots.allocate_extent(u64::from(units), 8, || 0).unwrap().into(),
+    };
+    slots.extent_changed(Epoch(1), None, Some(&sound)).unwrap();
+    let noted = slots.state().deltas.memory_bytes();
+    assert!(noted > 0);
+    let run = |unit, units| Run { unit, units };
+    for runs in [
+        vec![run(63, units)],
+        vec![run(1 << 39, units)],
+        vec![run(0, units - 1)],
+        vec![run(0, 8), run(4, units - 8)],
+        vec![run(0, 3), run(8, units - 3)],
+    ] {
+        let forged = Extent { runs: runs.into(), ..sound };
+        let words = "cannot be one of this file";
+        assert_damage(slots.extent_changed(Epoch(1), Some(&sound), Some(&forged)), words);
+        assert_damage(slots.hold_extent(&forged), words);
+        // A leaf may name one all the same; the record can be replaced, and gives nothing back.
+        slots.extent_changed(Epoch(1), Some(&forged), None).unwrap();
+        assert_eq!(slots.state().zones.left_units(), 0);
+        assert_eq!(slots.state().deltas.memory_bytes(), noted);
+    }
+    slots.extent_changed(Epoch(1), Some(&sound), None).unwrap();
+    assert_eq!(slots.state().zones.left_units(), u64::from(units));
+    assert_eq!(slots.state().deltas.memory_bytes(), 0);
+}
+
+#[test]
+fn a_checkpoint_is_wanted_once_it_would_free_much() {
+    let geometry = Geometry::for_new_store(4096, 1).unwrap();
+    let mut zones = Zones::create(geometry);
+    zones.grown(80);
+    let slots = store_over(new_file(&RamDisk::new()), zones, 1 << 20);
+    let mut extents = Vec::new();
+    for seed in 0..3 {
+        let len_bytes = 30 << 20;
+        let runs = slots.allocate_extent(units_of_value(geometry, len_bytes), 8, || 0).unwrap();
+        let extent = Extent { len_bytes, seed, runs: runs.into() };
+        slots.extent_changed(Epoch(1), None, Some(&extent)).unwrap();
+        extents.push(extent);
+    }
+    let is_wanted = Arc::new(Mutex::new(false));
+    let waiter = {
+        let (slots, is_wanted) = (slots.clone(), is_wanted.clone());
+        let wait = move || *is_wanted.lock() = slots.wait_until_wanted();
+        thread::spawn_named("waiter", wait).unwrap()
+    };
+    for extent in &extents[..2] {
+        slots.extent_changed(Epoch(1), Some(extent), None).unwrap();
+    }
+    thread::sleep(Duration::from_millis(20));
+    assert!(!waiter.is_finished(), "60 MiB are not worth a checkpoint");
+    slots.extent_changed(Epoch(1), Some(&extents[2]), None).unwrap();
+    let since = Moment::now();
+    while !waiter.is_finished() && since.elapsed() < Duration::from_secs(5) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    slots.close();
+    waiter.join().unwrap();
+    assert!(*is_wanted.lock(), "90 MiB are");
+}
