@@ -366,9 +366,9 @@ impl Shared {
             if let Err(error) = walked {
                 match error.kind() {
                     // A keyspace that is being dropped has lost its root already.
-                    ErrorKind::KeyspaceDropped if name.is_some() => {}
+                    ErrorKind::KeyspaceDropped if dropping => {}
                     ErrorKind::KeyspaceDropped => {
-                        report.add(Some(tree.root()), None, "the catalogue has no root");
+                        report.add(Some(tree.root()), None, "the root is not in use");
                     }
                     _ => report.take(error, Some(tree.root()))?,
                 }

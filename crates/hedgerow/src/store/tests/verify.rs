@@ -39,3 +39,16 @@ fn a_keyspace_that_is_being_dropped_is_sound_without_its_pages() {
     assert!(is_clean(&store));
     assert_eq!(store.create_keyspace("wrens").unwrap().id(), TreeId(wrens.id().0 + 2));
 }
+
+/// It was taken for one that is being dropped, and passed.
+#[test]
+fn a_live_keyspace_whose_root_is_not_in_use_is_found() {
+    let (_, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    wrens.put(b"key", b"value").unwrap();
+    wrens.drop_pages().unwrap();
+    let report = store.verify(|_| {}).unwrap();
+    let [finding] = &report.findings[..] else { panic!("{:?}", report.findings) };
+    assert_eq!((finding.page, finding.keyspace.as_deref()), (Some(wrens.root()), Some("wrens")));
+    assert!(finding.what.contains("the root is not in use"), "{finding}");
+}
