@@ -267,4 +267,10 @@ pub const LINES: &[Bug] = &[
         "held_zone_is_solid",
         &[plain("engine", "full_disk_logged::the_zone_of_a_large_value_has_room_for_the_recovery")],
     ),
+    line(
+        "P57",
+        "only a keyspace that is being dropped may have lost its root",
+        "lost_root_passes",
+        &[plain("lib", "store::tests::verify::a_live_keyspace_whose_root_is_not_in_use_is_found")],
+    ),
 ];
