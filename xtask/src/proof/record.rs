@@ -1,8 +1,8 @@
 //! What a run of a row came to, as a line of JSON in a record, and the table that such lines make.
 //!
 //! A line says when, on which revision, with which seed, what was asked for, what was done and what it cost, and how it
-//! ended; lines are only ever appended. The table has the last line of each row and scale, whatever it says: nobody types a
-//! result. A line that cannot be read is an error. Plain functions; starts git.
+//! ended; lines are only ever appended. The table has the last line of each row and scale, whatever it says, with the other shares of
+//! the same run: nobody types a result. A line that cannot be read is an error. Plain functions; starts git.
 
 use super::counts::{Counts, Goal, number_of};
 use super::rows::{ROWS, Scale, Share, grouped};
@@ -174,6 +174,8 @@ struct Entry {
     row: String,
     scale: Scale,
     share: Share,
+    /// How many shares it stands for.
+    shares: usize,
     seed: u64,
     done: Vec<(String, u64)>,
     cpu_seconds: u64,
@@ -196,6 +198,7 @@ impl Entry {
             row: text_of(line, "row")?,
             scale: Scale::of(&text_of(line, "scale")?)?,
             share: Share::parse(&text_of(line, "share")?)?,
+            shares: 1,
             seed: number_of(line, "seed")?,
             done: pairs.collect::<Option<_>>()?,
             cpu_seconds: number_of(line, "cpu_seconds")?,
@@ -203,13 +206,36 @@ impl Entry {
         })
     }
 
+    /// This one and the last of each other share of the same run, which is a matter of their revision, in one: passed if all have.
+    fn with_other_shares(&self, entries: &[&Entry]) -> Entry {
+        let mut all = self.clone();
+        for index in (0..self.share.of).filter(|index| *index != self.share.index) {
+            let share = Share { index, ..self.share };
+            let is_of_run =
+                |entry: &&&Entry| entry.share == share && entry.revision == self.revision;
+            let Some(other) = entries.iter().rev().find(is_of_run) else { continue };
+            all.shares += 1;
+            all.cpu_seconds += other.cpu_seconds;
+            for ((name, sum), (other_name, number)) in all.done.iter_mut().zip(&other.done) {
+                debug_assert_eq!(name, other_name, "shares of a row do the same");
+                *sum += number;
+            }
+            if other.outcome != Outcome::Passed.name() {
+                all.outcome.clone_from(&other.outcome);
+            }
+        }
+        all
+    }
+
     /// A cell of the table.
     fn show(&self) -> String {
         let done: Vec<String> =
             self.done.iter().map(|(what, number)| format!("{} {what}", grouped(*number))).collect();
-        let share = match self.share {
-            Share::ALL => String::new(),
-            share => format!(", share {}", share.show()),
+        let share = match (self.shares, self.share.of) {
+            (_, 1) => String::new(),
+            (1, _) => format!(", share {}", self.share.show()),
+            (shares, of) if shares == of => format!(", {of} shares"),
+            (shares, of) => format!(", {shares} of {of} shares"),
         };
         let Entry { date, revision, seed, outcome, .. } = self;
         let seconds = grouped(self.cpu_seconds);
@@ -252,8 +278,10 @@ fn table_of(entries: &[Entry]) -> String {
         let last = |scale: Scale| {
             let of_row =
                 entries.iter().filter(|entry| entry.row == row.name && entry.scale == scale);
+            let of_row: Vec<&Entry> = of_row.collect();
             // Of one day the line that was appended last.
-            of_row.max_by(|one, other| one.date.cmp(&other.date)).map(Entry::show)
+            let last = of_row.iter().max_by(|one, other| one.date.cmp(&other.date))?;
+            Some(last.with_other_shares(&of_row).show())
         };
         let results: Vec<String> = [Scale::Ci, Scale::Long].into_iter().filter_map(last).collect();
         let results = if results.is_empty() { "none".to_owned() } else { results.join("; ") };
@@ -336,6 +364,30 @@ mod tests {
         assert_eq!(table.matches("| none |").count(), ROWS.len() - 1, "{table}");
         let again = table_of(&[entry(&failed, "2026-11-24"), entry(&passed, "2026-11-24")]);
         assert!(again.contains("ci: passed, 50,001"), "{again}");
+    }
+
+    #[test]
+    fn shares_of_one_run_are_summed() {
+        let share = |index, outcome: Outcome, revision: &str| {
+            let share = Share { index, of: 3 };
+            let line = Report { share, ..report(60_000, outcome) }.line("2026-11-24", revision);
+            Entry::parse(&line).unwrap()
+        };
+        let cell = |entries: &[Entry]| {
+            let table = table_of(entries);
+            let line = table.lines().find(|line| line.contains("proof histories`")).unwrap();
+            line.rsplit("| ci").next().unwrap().to_owned()
+        };
+        let passed = |index| share(index, Outcome::Passed, "ab");
+        let failed = |index| share(index, Outcome::Failed("no".into()), "ab");
+        let one = cell(&[passed(1)]);
+        assert!(one.starts_with(", share 2/3: passed, 60,000 histories (1,234 s"), "{one}");
+        let two = cell(&[share(0, Outcome::Passed, "cd"), passed(2), passed(1)]);
+        assert!(two.starts_with(", 2 of 3 shares: passed, 120,000 histories (2,468 s"), "{two}");
+        let all = cell(&[failed(0), passed(2), passed(0), passed(1)]);
+        assert!(all.starts_with(", 3 shares: passed, 180,000 histories (3,702 s"), "{all}");
+        let wrong = cell(&[passed(0), failed(2), passed(1)]);
+        assert!(wrong.starts_with(", 3 shares: failed, 180,000 histories"), "{wrong}");
     }
 
     #[test]

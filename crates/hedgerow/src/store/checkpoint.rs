@@ -336,8 +336,8 @@ fn publish(
 ) -> Result<()> {
     let file = slots.file();
     let grows = superblock.table.zones > newest.superblock.table.zones;
-    let left_out = leaves_out("publish_without_sync") || grows && leaves_out("growth_without_sync");
-    if !left_out {
+    let early = grows && leaves_out("growth_without_sync");
+    if !early && !leaves_out("publish_without_sync") {
         file.sync_data()?;
     }
     let pair = 1 - newest.pair;

@@ -140,10 +140,12 @@ fn a_file_that_is_replaced_while_a_store_is_made_in_its_place_stays() {
 
 #[test]
 fn where_a_file_cannot_be_replaced_the_store_is_made_in_it_while_it_is_empty() {
-    for letter in [&b""[..], b"a letter"] {
+    let cases =
+        [(options(), &b""[..]), (options(), b"a letter"), (logged(), b""), (logged(), b"a letter")];
+    for (options, letter) in cases {
         let disk = empty_file();
-        let shared = Shared::new(&disk, move |disk, call, _| {
-            if call != Call::Rename {
+        let shared = Shared::new(&disk, move |disk, call, to| {
+            if call != Call::Rename || to != path() {
                 return Ok(());
             }
             if !letter.is_empty() {
@@ -151,14 +153,14 @@ fn where_a_file_cannot_be_replaced_the_store_is_made_in_it_while_it_is_empty() {
             }
             Err(refused(EBUSY))
         });
-        let opened = open(&options(), &shared, OpenHow::ExistingOrNew);
+        let opened = open(&options, &shared, OpenHow::ExistingOrNew);
         if letter.is_empty() {
             let store = opened.unwrap();
             store.create_keyspace("wrens").unwrap();
             store.close().unwrap();
             drop(store);
             assert_eq!(disk.state().paths(), [path().into()]);
-            let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+            let store = open(&options, &disk, OpenHow::Existing).unwrap();
             assert_eq!(store.keyspaces().unwrap(), ["wrens"]);
         } else {
             let error = opened.map(drop).unwrap_err();
