@@ -173,7 +173,7 @@ fn change<V: DenseLayout>(page: &mut Vec<u8>, change: &Change<'_>) {
                 }
                 Remedy::Split(split) => {
                     let mut upper = vec![0; PAGE_BYTES];
-                    leaf.split_into::<Hints>(&split, &mut upper);
+                    leaf.split_into::<Hints>(&split, &mut upper, true);
                     assert_passes(page);
                     assert_passes(&upper);
                     let within =

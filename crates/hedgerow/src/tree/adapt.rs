@@ -42,28 +42,28 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
     }
 
-    /// Notes that a leaf was scanned, of which this is the version that was read.
+    /// Notes that a leaf was scanned, of which this is the version that was read. Whether the leaf has got another
+    /// layout by that, and with it another version.
     #[inline(always)]
-    pub(super) fn note_scan(&self, leaf: &OptimisticPage<'_, P>) {
-        if L::HINTS && two_in(SCANS_TO_TWO_SAMPLES, Event::Scan) {
-            self.note_sample(leaf, true);
-        }
+    pub(super) fn note_scan(&self, leaf: &OptimisticPage<'_, P>) -> bool {
+        L::HINTS && two_in(SCANS_TO_TWO_SAMPLES, Event::Scan) && self.note_sample(leaf, true)
     }
 
+    /// Whether the leaf was converted.
     #[cold]
     #[inline(never)]
-    fn note_sample(&self, leaf: &OptimisticPage<'_, P>, scan: bool) {
+    fn note_sample(&self, leaf: &OptimisticPage<'_, P>, scan: bool) -> bool {
         if !self.policy.heeds_operations() {
-            return;
+            return false;
         }
         let layout = LeafLayout::of_kind(leaf.bytes().field_u8::<{ KIND }>());
-        let Some(tally) = self.pool.scan_tally(leaf.frame()) else { return };
+        let Some(tally) = self.pool.scan_tally(leaf.frame()) else { return false };
         let before = match tally.get() {
-            Tally::Unheeded => return,
-            _ if layout.is_dense() => return,
+            Tally::Unheeded => return false,
+            _ if layout.is_dense() => return false,
             Tally::Unknown => match self.first_tally(leaf, layout) {
                 Some(first) => first,
-                None => return,
+                None => return false,
             },
             known => known,
         };
@@ -72,20 +72,23 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let wanted = match (now, layout) {
             (Tally::MOST, LeafLayout::Fingerprint) => LeafLayout::Comparison,
             (Tally::LEAST, LeafLayout::Comparison) => LeafLayout::Fingerprint,
-            _ => return,
+            _ => return false,
         };
         // The keys may have changed since it was found that scans matter.
         if wanted == LeafLayout::Fingerprint
             && self.first_tally(leaf, layout).is_none_or(|tally| tally == Tally::Unheeded)
         {
-            return tally.forget();
+            tally.forget();
+            return false;
         }
-        match self.convert_leaf(leaf, wanted) {
+        let converted = self.convert_leaf(leaf, wanted);
+        match converted {
             Converted::Done => {}
             Converted::Busy => tally.set(before),
             // Nor will it at the next sample: the next split makes room.
             Converted::Full => tally.set(Tally::Unheeded),
         }
+        converted == Converted::Done
     }
 
     /// What is said of a leaf of which nothing is known: whether scans matter, and that they are as

@@ -96,9 +96,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn copy_out(&self, page: &OptimisticPage<'_, P>, to: &mut [u8]) -> Result<(), Restart> {
         page.bytes().copy(0, to);
         page.validate()?;
-        // Before the leaf may get another version.
-        self.note_scan(page);
-        self.put_in_order(page, to);
+        // Before the leaf may get another version. If it has got one by this, there is nothing left to sort but the copy.
+        match self.note_scan(page) {
+            true => Leaf::<_, L>::put_in_order(to),
+            false => self.put_in_order(page, to),
+        }
         Ok(())
     }
 }

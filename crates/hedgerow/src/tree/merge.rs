@@ -2,7 +2,8 @@
 //!
 //! A node whose records take less than half of their room looks at both neighbours under its parent. Two siblings
 //! merge when together they fill at most fifteen sixteenths of a page, so that the next insertion does not
-//! split them again; an empty one merges with whatever takes it in. The right page is freed. What that
+//! split them again; an empty one merges with whatever takes it in, unless it follows a dense leaf, which would
+//! have no slot for the next number: there it stays until that leaf is half empty, or goes to the leaf behind. The right page is freed. What that
 //! leaves of the parent is looked at next, and a root with a single child takes over the child's
 //! contents, so that its id stays.
 //!
@@ -126,8 +127,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<bool, Restart> {
         let page_bytes = self.pool.page_bytes();
         let (l, r) = (Leaf::<_, L>::new(left.bytes()), Leaf::<_, L>::new(right.bytes()));
-        // Most pairs are ruled out by the least that their records can take.
-        if !l.may_merge(&r, self.policy) {
+        // Most pairs are ruled out by the least that their records can take. And behind a dense leaf that is in
+        // good use an empty one stays: it would come back with the next number.
+        let is_next = r.count() == 0 && l.layout().is_dense() && !is_sparse(&l);
+        if is_next || !l.may_merge(&r, self.policy) {
             left.validate()?;
             right.validate()?;
             return Ok(false);

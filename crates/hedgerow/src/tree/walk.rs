@@ -17,6 +17,7 @@ use crate::page::header::{self, PageKind};
 use crate::page::{Access, OptimisticPage, PageMark, PagePool, PoolSession, Restart};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
+use std::collections::BTreeSet;
 
 /// A page as a walk shows it.
 pub(super) struct Visit<'v> {
@@ -62,8 +63,8 @@ struct Done {
     ahead: Vec<PageId>,
     /// Whether nothing more is to be shown.
     ended: bool,
-    /// Pages that are passed over.
-    unreadable: Vec<PageId>,
+    /// Pages that are passed over: in a tree that has lost its leaves, all of them.
+    unreadable: BTreeSet<PageId>,
     /// A child that was found impossible when it was opened.
     impossible: Option<PageId>,
     /// The page that was shown last on each level: after a restart it is on the way again.
@@ -107,12 +108,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 (Ok(()), _) => {}
                 (Err(error), Restart::Absent(id)) => {
                     unreadable(id, error)?;
-                    done.unreadable.push(id);
+                    done.unreadable.insert(id);
                 }
                 (Err(error), _) => {
                     let Some(id) = done.impossible.take() else { return Err(error) };
                     unreadable(id, error)?;
-                    done.unreadable.push(id);
+                    done.unreadable.insert(id);
                 }
             }
         }

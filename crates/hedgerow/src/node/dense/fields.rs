@@ -49,7 +49,7 @@ pub(super) const WORD_SLOTS: usize = 64;
 /// Bytes of one word of presence bits.
 pub(super) const WORD_BYTES: usize = 8;
 /// Most slots of a leaf: what 16 bits count, in whole words.
-pub(super) const MAX_SLOTS: usize = (1 << 16) - WORD_SLOTS;
+pub(in crate::node) const MAX_SLOTS: usize = (1 << 16) - WORD_SLOTS;
 
 const _: () = assert!(crate::node::layout::HEADS_CAPACITY == CAPACITY);
 const _: () = assert!(crate::node::layout::RUN == RUN && RUN + 2 == PRESENCE);

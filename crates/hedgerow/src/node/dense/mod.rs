@@ -42,6 +42,7 @@ pub(super) use anatomy::{FIELDS, sketch_full, sketch_semi};
 pub use check::{check, load_check};
 pub use convert::to_comparison;
 pub use criterion::{Growth, choose_cut, growth_of, is_dense_enough};
+pub(in crate::node) use fields::MAX_SLOTS;
 pub use full::Full;
 pub use layout::{Contents, DenseLayout, Frame};
 pub use merge::{Merged, merge_leaves, merged};

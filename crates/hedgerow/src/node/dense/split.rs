@@ -168,25 +168,27 @@ impl<V: DenseLayout> DenseMut<'_, V> {
     }
 
     /// Splits this leaf: it keeps the keys up to the separator, and `right`, a fresh page, becomes
-    /// the leaf for those above it, with the same newest LSN.
+    /// the leaf for those above it, with the same newest LSN. Only if the layout is to be kept, a leaf without records
+    /// gets it.
     ///
     /// # Panics
     /// If `split` was not chosen for this leaf as it is, or the pages differ in size.
-    pub fn split_into<L: Ladder>(&mut self, split: &DenseSplit, right: &mut [u8]) {
+    pub fn split_into<L: Ladder>(&mut self, split: &DenseSplit, right: &mut [u8], is_kept: bool) {
         assert_eq!(self.page.len(), right.len(), "pages of one tree have one size");
         let separator = Some(split.separator.as_slice());
         let (lower, upper) = fences(self.page);
         let (lower, upper) = (lower.as_deref(), upper.as_deref());
         match &split.cut {
             Cut::Above { slots, like } => {
-                format_empty::<V, L>(right, separator, upper, like.as_ref());
+                format_empty::<V, L>(right, separator, upper, like.as_ref().filter(|_| is_kept));
                 V::trim(self.page, *slots);
                 self.set_fences(lower, separator);
                 copy_lsn(right, self.page);
             }
             Cut::Below { like } => {
                 DenseMut::<V>::copy_with_lower(right, self.page, &split.separator);
-                format_empty::<V, L>(self.page, lower, separator, like.as_ref());
+                let like = like.as_ref().filter(|_| is_kept);
+                format_empty::<V, L>(self.page, lower, separator, like);
                 copy_lsn(self.page, right);
             }
             Cut::At(number) => {

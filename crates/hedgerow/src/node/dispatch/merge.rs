@@ -6,7 +6,7 @@
 
 use super::convert::{build, records_of};
 use super::{Leaf, LeafLayout, adapt, plain_leaf};
-use crate::node::dense::{DenseLayout, DenseNode, growth_of};
+use crate::node::dense::{DenseLayout, DenseNode, MAX_SLOTS, growth_of};
 use crate::node::fingerprint::{self, FingerprintLeafMut};
 use crate::node::ladder::Ladder;
 use crate::node::layout::{common_prefix, lower_fence, upper_fence};
@@ -87,15 +87,22 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
             return false;
         }
         match (self.numbers(), right.numbers()) {
-            (Some((first, _)), Some((_, last))) => {
-                let slots = last.saturating_sub(first) as usize + 1;
-                let values = match (self, right) {
-                    (Leaf::FullyDense(left), Leaf::FullyDense(right)) => {
-                        slots.saturating_mul(left.value_len(0).min(right.value_len(0)))
+            (Some(left_numbers), Some(right_numbers)) => {
+                let Some(slots) = left_numbers.slots_up_to(&right_numbers) else { return false };
+                let values = match (self, right, policy.dense()) {
+                    (
+                        Leaf::FullyDense(left),
+                        Leaf::FullyDense(right),
+                        Some(LeafLayout::FullyDense),
+                    ) => {
+                        if left.value_len(0) != right.value_len(0) {
+                            return false;
+                        }
+                        slots.saturating_mul(left.value_len(0))
                     }
                     _ => self.payload_bytes() + right.payload_bytes(),
                 };
-                slots / 8 + values <= page_bytes
+                slots <= MAX_SLOTS && slots / 8 + values <= page_bytes
             }
             // A few records may go into a dense neighbour.
             (Some(_), None) => right.count() <= FEW_RECORDS,
@@ -114,13 +121,32 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
         }
     }
 
-    /// The numbers of the first and the last record of a dense leaf.
-    fn numbers(&self) -> Option<(u32, u32)> {
+    /// What the keys of a dense leaf with records are.
+    fn numbers(&self) -> Option<Numbers> {
         match self {
             Leaf::SemiDense(leaf) => numbers_of(leaf),
             Leaf::FullyDense(leaf) => numbers_of(leaf),
             _ => None,
         }
+    }
+}
+
+/// The keys of a dense leaf: their length, what all begin with, and the first and the last number.
+struct Numbers {
+    key_len: usize,
+    stem: Vec<u8>,
+    first: u32,
+    last: u32,
+}
+
+impl Numbers {
+    /// How many slots a dense leaf needs for these keys and those of a right neighbour. `None` if no
+    /// dense leaf has both.
+    fn slots_up_to(&self, right: &Numbers) -> Option<usize> {
+        if self.key_len != right.key_len || self.stem != right.stem {
+            return None;
+        }
+        Some(right.last.checked_sub(self.first)? as usize + 1)
     }
 }
 
@@ -139,10 +165,13 @@ fn dense_bytes<B: PageBytes, V: DenseLayout>(leaf: &DenseNode<B, V>) -> usize {
     leaf.payload_bytes() + leaf.count() * (5 + suffix_len - length_bytes)
 }
 
-fn numbers_of<B: PageBytes, V: DenseLayout>(leaf: &DenseNode<B, V>) -> Option<(u32, u32)> {
+fn numbers_of<B: PageBytes, V: DenseLayout>(leaf: &DenseNode<B, V>) -> Option<Numbers> {
     let last = leaf.previous_place(usize::MAX)?;
     let number = |place: usize| leaf.base().wrapping_add(place as u32);
-    Some((number(leaf.next_place(0)), number(last)))
+    let mut stem = Vec::new();
+    leaf.append_prefix(&mut stem);
+    let (first, last) = (number(leaf.next_place(0)), number(last));
+    Some(Numbers { key_len: leaf.key_len(), stem, first, last })
 }
 
 fn merge_records<L: Ladder>(

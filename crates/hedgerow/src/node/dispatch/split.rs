@@ -168,11 +168,14 @@ impl<L: Ladder> LeafMut<'_, L> {
         scans_are_common: bool,
     ) -> [Adapted; 2] {
         match (split, self.layout()) {
-            (LeafSplit::Dense(split), LeafLayout::SemiDense) => {
-                DenseMut::<Semi>::new(self.page).split_into::<L>(split, right);
-            }
-            (LeafSplit::Dense(split), _) => {
-                DenseMut::<Full>::new(self.page).split_into::<L>(split, right);
+            (LeafSplit::Dense(split), layout) => {
+                let is_kept = policy.dense() == Some(layout);
+                match layout {
+                    LeafLayout::SemiDense => {
+                        DenseMut::<Semi>::new(self.page).split_into::<L>(split, right, is_kept);
+                    }
+                    _ => DenseMut::<Full>::new(self.page).split_into::<L>(split, right, is_kept),
+                }
             }
             (LeafSplit::Slotted(split), LeafLayout::Fingerprint) => {
                 FingerprintLeafMut::new(self.page).split_into(split, right);
@@ -194,12 +197,18 @@ pub struct Adapted {
     pub strings: Option<bool>,
 }
 
-/// Gives a comparison or fingerprint leaf the one of the two layouts that the policy wants for it, if it
-/// fits (key-adaptation).
+/// Gives a comparison or fingerprint leaf the one of the two layouts that the policy wants for it, and a dense one that the
+/// policy does not want another layout, if it fits (key-adaptation).
 pub fn adapt<L: Ladder>(page: &mut [u8], policy: LeafPolicy, scans_are_common: bool) -> Adapted {
     let layout = LeafLayout::of(page);
-    if !L::HINTS || layout.is_dense() {
+    if !L::HINTS || policy.dense() == Some(layout) {
         return Adapted::default();
+    }
+    if layout.is_dense() {
+        // Numbers are no strings.
+        let wanted = [policy.dense(), Some(policy.slotted(|| false, scans_are_common))];
+        let changed = wanted.into_iter().flatten().any(|to| convert::<L>(page, to).is_ok());
+        return Adapted { changed, strings: None };
     }
     if policy == LeafPolicy::Adaptive && plain_leaf::<L>(page).count() < TELLING_RECORDS {
         return Adapted::default();

@@ -5,6 +5,7 @@ mod bulk;
 mod concurrent;
 mod cursors;
 mod damage;
+mod dense_edges;
 mod layouts;
 mod model;
 

@@ -155,7 +155,7 @@ fn put_in_dense<V: DenseLayout>(page: &mut [u8], key: &[u8], value: &[u8]) -> Ou
         }
         Remedy::Split(split) => {
             let mut right = new_page(leaf.bytes().len());
-            leaf.split_into::<Hints>(&split, &mut right);
+            leaf.split_into::<Hints>(&split, &mut right, true);
             Err(Some(right))
         }
     }

@@ -78,7 +78,7 @@ fn change_everything<V: DenseLayout>(page: &[u8], random: &mut Random) {
             (2, _) => match leaf.choose_remedy::<Hints>(&key, random.below(30)) {
                 Remedy::ToComparison => drop(to_comparison::<V, Hints>(&mut page.clone())),
                 Remedy::Split(split) => {
-                    leaf.split_into::<Hints>(&split, &mut right);
+                    leaf.split_into::<Hints>(&split, &mut right, true);
                     let expected = merged::<V, Hints>(&page, &right);
                     if random.below(2) == 0 {
                         assert_eq!(merge_leaves::<V, Hints>(&mut page, &right).ok(), expected);

@@ -41,7 +41,7 @@ fn split_for<V: DenseLayout>(
     let mut leaf = DenseMut::<V>::new(page);
     let Remedy::Split(split) = leaf.choose_remedy::<Hints>(key, value_len) else { return None };
     let mut right = new_page(leaf.bytes().len());
-    leaf.split_into::<Hints>(&split, &mut right);
+    leaf.split_into::<Hints>(&split, &mut right, true);
     assert_clean(page);
     assert_clean(&right);
     assert_eq!(upper_fence(page), Some(split.separator.as_slice()));
