@@ -79,18 +79,29 @@ fn quote(word: &str) -> String {
     }
 }
 
-/// Does something with each of these, on as many threads as there are processors, each of which has a number from 0. What
-/// came of them is in their order; after an error nothing is begun.
+/// Does something with each of these, on as many threads as there are processors, as [`each_on`] does.
 ///
 /// Errors: the first of theirs.
 pub fn each_in_parallel<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T, usize) -> Result<R, String> + Sync,
 ) -> Result<Vec<R>, String> {
+    each_on(std::thread::available_parallelism().map_or(1, usize::from), items, work)
+}
+
+/// Does something with each of these, on so many threads, each of which has a number from 0. What came of them is in their
+/// order; after an error nothing is begun.
+///
+/// Errors: the first of theirs.
+pub fn each_on<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T, usize) -> Result<R, String> + Sync,
+) -> Result<Vec<R>, String> {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(items.iter().map(|_| None).collect::<Vec<_>>());
     std::thread::scope(|scope| {
-        for worker in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+        for worker in 0..threads {
             let (next, outcomes, work) = (&next, &outcomes, &work);
             scope.spawn(move || {
                 loop {
