@@ -466,3 +466,22 @@ fn choose_stretches(
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_that_of_runs_that_were_left_and_of_readers() {
+        let mut extents = ExtentSpace::default();
+        assert_eq!(extents.memory_bytes(), 0);
+        for unit in 0..10 {
+            extents.left.push_back((Epoch(1), Run { unit, units: 1 }));
+        }
+        let runs = extents.left.capacity();
+        assert!(runs >= 10);
+        assert_eq!(extents.memory_bytes(), runs * 24);
+        extents.readers.extend([(Epoch(1), 1), (Epoch(2), 5)]);
+        assert_eq!(extents.memory_bytes(), runs * 24 + 2 * 64);
+    }
+}

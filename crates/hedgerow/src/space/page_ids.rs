@@ -168,6 +168,7 @@ mod tests {
             ids.free(id);
         }
         assert_eq!(ids.free_count(), 3);
+        assert_eq!(ids.memory_bytes(), 2 * (PART_WORDS / 8 + 8), "the bits of two parts");
         let again: Vec<PageId> = (0..3).map(|_| ids.allocate().unwrap()).collect();
         assert_eq!(again, [given[3], given[400], given[900]]);
         assert_eq!(ids.allocate().unwrap(), given[1199].next().unwrap());

@@ -298,6 +298,53 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_back_is_listed_by_where_it_begins() {
+        let mut q = Quarantine::new(Epoch(1));
+        q.pin();
+        for (unit, units) in [(8, 3), (11, 2), (18, 2), (20, 1)] {
+            q.supersede(unit, units, Epoch(1), Epoch(2));
+        }
+        let listed = |q: &Quarantine| {
+            let mut listed = Vec::new();
+            q.for_each_in(10, 20, |unit, units| listed.push((unit, units)));
+            listed.sort_unstable();
+            listed
+        };
+        assert_eq!(listed(&q), [(11, 2), (18, 2)], "runs that wait");
+        let mut free = Vec::new();
+        durable(&mut q, Epoch(2), release_into(&mut free));
+        assert_eq!(
+            listed(&q),
+            [10, 11, 12, 18, 19].map(|unit| (unit, 1)),
+            "units that a pin holds"
+        );
+    }
+
+    #[test]
+    fn memory_is_that_of_runs_that_wait_and_of_units_that_pins_hold() {
+        let mut q = Quarantine::new(Epoch(1));
+        assert_eq!(q.memory_bytes(), 0);
+        q.pin();
+        for unit in 0..10 {
+            q.supersede(unit, 1, Epoch(1), Epoch(2));
+        }
+        q.supersede(10, 1, Epoch(2), Epoch(3));
+        let runs = |q: &Quarantine| q.waiting.values().map(Vec::capacity).collect::<Vec<_>>();
+        let waiting = runs(&q);
+        assert!(waiting[0] >= 10 && waiting[1] >= 1);
+        assert_eq!(q.memory_bytes(), (waiting[0] + waiting[1]) * 16 + 2 * 64);
+        let mut free = Vec::new();
+        durable(&mut q, Epoch(2), release_into(&mut free));
+        assert_eq!(free, []);
+        let mut one = UnitSet::default();
+        one.insert(0, 1);
+        let waiting = runs(&q)[0] * 16 + 64;
+        assert_eq!(q.memory_bytes(), waiting + one.memory_bytes() + 64);
+        q.unpin(Epoch(1)).unwrap();
+        assert_eq!(q.memory_bytes(), waiting + one.memory_bytes());
+    }
+
+    #[test]
     fn pins_of_one_checkpoint_are_counted() {
         let mut q = Quarantine::new(Epoch(1));
         q.pin();

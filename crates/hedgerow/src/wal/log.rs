@@ -235,9 +235,7 @@ impl Log {
     /// `on_growth` has said: from zero on longer and longer for that reason, too.
     fn pace(&self, pressure: f64) {
         let (used, limit) = self.fill();
-        let over = used.saturating_sub(limit / 2) as f64 / (limit / 2).max(1) as f64;
-        let over = over.min(1.0).max(pressure.min(MOST_PRESSURE));
-        self.delay_ns.store((over * over * LONGEST_DELAY_NS as f64) as u64, Relaxed);
+        self.delay_ns.store(delay_ns(used, limit, pressure), Relaxed);
     }
 
     /// Waits for `delay_ns`, on the average of all changes: no sleep is as short as that, so whoever makes it enough
@@ -581,4 +579,30 @@ pub(super) fn unknown(cause: &Error) -> Error {
             "whether the change is durable is unknown, since the log could not be written: {cause}"
         ),
     )
+}
+
+/// How long a change waits of whose log so much is used; see [`Log::pace`].
+fn delay_ns(used: u64, limit: u64, pressure: f64) -> u64 {
+    let over = used.saturating_sub(limit / 2) as f64 / (limit / 2).max(1) as f64;
+    let over = over.min(1.0).max(pressure.min(MOST_PRESSURE));
+    (over * over * LONGEST_DELAY_NS as f64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_wait_the_longer_the_fuller_the_log_is_from_its_half_on() {
+        let of_a_thousand = [(0, 0), (500, 0), (750, 25_000), (875, 56_250), (1000, 100_000)];
+        for (used, delay) in of_a_thousand {
+            assert_eq!(delay_ns(used, 1000, 0.0), delay, "{used}");
+        }
+        assert_eq!(delay_ns(5000, 1000, 0.0), 100_000, "a log that is longer than it may be");
+        assert_eq!(delay_ns(7, 0, 0.0), 100_000, "a log without room");
+        for (pressure, delay) in [(-1.0, 0), (0.5, 25_000), (2.0, 400_000), (9.0, 400_000)] {
+            assert_eq!(delay_ns(100, 1000, pressure), delay, "{pressure}");
+        }
+        assert_eq!(delay_ns(875, 1000, 0.5), 56_250, "the stronger of both reasons");
+    }
 }

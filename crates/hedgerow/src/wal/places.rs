@@ -201,6 +201,25 @@ mod tests {
     }
 
     #[test]
+    fn of_the_places_behind_the_one_in_use_one_stays() {
+        let disk = RamDisk::new();
+        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        let size = SegmentSize { blocks: 3 };
+        let mut places = Places::new(size, 0).unwrap();
+        for _ in 0..5 {
+            places.prepare(&*file, &LOG).unwrap();
+        }
+        places.forget_below(4);
+        // The first place is used again, and all that are free lie behind it.
+        places.prepare(&*file, &LOG).unwrap();
+        places.forget_below(5);
+        assert!(places.trim(&*file, true).unwrap());
+        assert_eq!(places.file_bytes(), size.place_offset_bytes(2));
+        assert_eq!(file.len_bytes().unwrap(), places.file_bytes());
+        assert!(!places.trim(&*file, true).unwrap());
+    }
+
+    #[test]
     fn room_that_is_not_used_goes_back_and_is_made_again() {
         let disk = RamDisk::new();
         let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();

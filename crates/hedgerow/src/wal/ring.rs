@@ -356,7 +356,8 @@ mod tests {
         let ring = Ring::new(4, Lsn(0)).unwrap();
         assert!(!ring.promise(1), "nothing before there is a limit");
         ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
-        assert!(ring.promise(3 * PAYLOAD_BYTES));
+        assert_eq!(ring.max_record_bytes(), 3 * PAYLOAD_BYTES);
+        assert!(ring.promise(ring.max_record_bytes()));
         assert!(!ring.promise(1));
         ring.take_back(1);
         assert!(ring.promise(1));

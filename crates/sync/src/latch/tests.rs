@@ -1,6 +1,6 @@
 //! The latch with real threads. The interleavings themselves are explored by `tests/loom.rs`.
 
-use super::word::{EXCLUSIVE, MAX_SHARED, PARKED, SHARED, VERSION};
+use super::word::{EXCLUSIVE, MAX_SHARED, ONE_SHARED, PARKED, SHARED, VERSION};
 use super::*;
 use crate::primitive::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::primitive::time::Moment;
@@ -35,6 +35,30 @@ fn modes_exclude_each_other() {
     drop(guard);
     assert!(!latch.is_exclusive());
     assert!(latch.try_shared().is_some());
+}
+
+#[test]
+fn who_may_share_is_seen_in_the_word() {
+    // Whatever the version; a newcomer does not go past who sleeps while others share.
+    for version in [0, VERSION] {
+        for (word, is_free, has_room, newcomer_may) in [
+            (0, true, true, true),
+            (PARKED, true, true, true),
+            (ONE_SHARED, false, true, true),
+            (ONE_SHARED | PARKED, false, true, false),
+            (SHARED - ONE_SHARED, false, true, true),
+            ((SHARED - ONE_SHARED) | PARKED, false, true, false),
+            (SHARED, false, false, false),
+            (SHARED | PARKED, false, false, false),
+            (EXCLUSIVE, false, false, false),
+            (EXCLUSIVE | PARKED, false, false, false),
+        ] {
+            let word = word | version;
+            assert_eq!(word::is_free(word), is_free, "{word:x}");
+            assert_eq!(word::has_room_to_share(word), has_room, "{word:x}");
+            assert_eq!(word::newcomer_may_share(word), newcomer_may, "{word:x}");
+        }
+    }
 }
 
 #[test]

@@ -36,6 +36,31 @@ fn free_bit(zones: &mut Zones) -> u64 {
 }
 
 #[test]
+fn memory_is_that_of_groups_bitmaps_table_and_what_is_held_back() {
+    let mut zones = sound();
+    let (groups, levels) = (zones.groups.capacity(), zones.upper.iter().map(Vec::len));
+    let parts = levels.sum::<usize>();
+    assert!(groups > 0 && parts > 0);
+    let bitmaps = loaded(&mut zones);
+    let words = bitmaps.held.len() + bitmaps.referenced.len();
+    let zone_bytes = bitmaps.zones.len() * (size_of_val(&bitmaps.zones[0]) + 12);
+    let without = groups * size_of_val(&zones.groups[0])
+        + words * 8
+        + zone_bytes
+        + parts * size_of::<table::TablePart>();
+    let quarantine = zones.quarantine.memory_bytes();
+    assert_eq!(zones.memory_bytes(), without + quarantine);
+    // What was left in an epoch that no checkpoint has made durable waits.
+    assert!(!zones.quarantine.supersede(0, 1, Epoch(1), Epoch(2)));
+    let waiting = zones.quarantine.memory_bytes();
+    assert!(waiting > quarantine);
+    assert_eq!(zones.memory_bytes(), without + waiting);
+    zones.begin_checkpoint(Epoch(2));
+    let staged = zones.staged.as_ref().unwrap().memory_bytes();
+    assert_eq!(zones.memory_bytes(), without + waiting + staged);
+}
+
+#[test]
 fn each_disagreement_between_bitmaps_and_figures_is_found_and_named() {
     let cases: [Case<Zones>; 8] = [
         ("group 0 of zones: 3 units referred to", |zones| zones.groups[0].referenced_units += 1),
