@@ -37,7 +37,8 @@ usage: cargo xtask mutants [--share K/N] [--changed REVISION] [--part NAME] [--s
   --out FILE          append what was found, a line of JSON a part
   --list              print them, and run nothing
 
-exit codes: 0 of every part nine in ten were noticed, 1 fewer, or there was none, or it does not build, 2 wrong arguments";
+exit codes: 0 of every part nine in ten were noticed, or nothing that was changed has one, 1 fewer, or there was none, or it does
+not build, 2 wrong arguments";
 
 #[derive(Default)]
 struct Arguments {
@@ -115,6 +116,10 @@ fn find(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         for mutant in &chosen {
             println!("{}", mutant.words);
         }
+        return Ok(true);
+    }
+    if chosen.is_empty() && changed.is_some() {
+        println!("nothing that was changed has a mutant");
         return Ok(true);
     }
     if chosen.is_empty() {

@@ -86,6 +86,11 @@ impl Finder<'_> {
         }
     }
 
+    fn asks_for_canary(&self, condition: &Expr) -> bool {
+        let text = self.slice(range_of(condition));
+        text.starts_with("leaves_out") || text.starts_with("canary")
+    }
+
     /// What was changed, in words, with the function that it is in.
     fn words(&self, change: &str) -> String {
         match self.names.is_empty() {
@@ -282,6 +287,14 @@ impl<'a> Visit<'a> for Finder<'_> {
         match expression {
             Expr::Binary(binary) => self.binary(binary),
             Expr::Unary(unary) => self.unary(unary),
+            // What is there with a canary alone is not what the product does.
+            Expr::If(of) if self.asks_for_canary(&of.cond) => {
+                if let Some((_, otherwise)) = &of.else_branch {
+                    self.visit_expr(otherwise);
+                }
+                return;
+            }
+            Expr::Match(of) if self.asks_for_canary(&of.expr) => return,
             Expr::Match(of) => self.arms(&of.arms),
             _ => {}
         }
