@@ -81,15 +81,17 @@ impl Reach {
     }
 
     /// The tests that come to a mutant, those first that are likely to notice it soon: fast ones, and before them those of the
-    /// module that it is in, unless they take ten times as long.
+    /// module that it is in, unless they take ten times as long, or of its folder, unless three times.
     pub fn to(&self, mutant: &Mutant) -> Vec<&(Test, f64)> {
         let module = module_of(&mutant.path);
         let reached = self.of.get(mutant.number as usize);
         let indices = reached.into_iter().flatten();
         let mut tests: Vec<&(Test, f64)> = indices.map(|&at| &self.tests[at as usize]).collect();
-        let cost = |of: &(Test, f64)| match of.0.name.starts_with(&module) {
-            true => of.1 / 10.0,
-            false => of.1,
+        let folder = module.rsplit_once("::").and_then(|(own, _)| own.rsplit_once("::"));
+        let cost = |of: &(Test, f64)| match &of.0.name {
+            name if name.starts_with(&module) => of.1 / 10.0,
+            name if folder.is_some_and(|(folder, _)| name.starts_with(folder)) => of.1 / 3.0,
+            _ => of.1,
         };
         tests.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         tests

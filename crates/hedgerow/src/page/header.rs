@@ -122,3 +122,16 @@ pub fn initialise(page: &mut [u8], id: PageId, tree: TreeId) {
 pub fn set_epoch(page: &mut [u8], epoch: Epoch) {
     page[EPOCH..EPOCH + 8].copy_from_slice(&epoch.0.to_le_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_read_as_it_was_written_and_no_other_byte_is_one() {
+        for byte in 0..=u8::MAX {
+            let kind = PageKind::from_byte(byte);
+            assert_eq!(kind.map(|kind| kind as u8), (byte < 6).then_some(byte), "{byte}");
+        }
+    }
+}

@@ -398,3 +398,38 @@ fn summarise(bits: &[u64], words_per_zone: usize) -> (u32, u32) {
         bits.iter().rposition(|&word| word != 0).map_or(0, |last| last / words_per_zone + 1);
     (units, zones as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_that_of_copies_of_parts_and_of_the_plan() {
+        let mut staged = Staged {
+            epoch: Epoch(1),
+            groups: BTreeMap::new(),
+            entered: Vec::new(),
+            left: Vec::new(),
+            plan: None,
+        };
+        assert_eq!(staged.memory_bytes(), 0);
+        staged.groups.insert(0, Box::default());
+        staged.groups.insert(7, Box::default());
+        let copies = 2 * (PART_BYTES + 32);
+        assert_eq!(staged.memory_bytes(), copies);
+        staged.entered = Vec::with_capacity(5);
+        staged.left = Vec::with_capacity(9);
+        let lists = staged.entered.capacity() * 8 + staged.left.capacity() * 16;
+        assert_eq!(staged.memory_bytes(), copies + lists);
+        let parts = Vec::with_capacity(3);
+        let planned = parts.capacity() * 16 + 2 * 64 + (4 + 1) * 16;
+        staged.plan = Some(Plan {
+            parts,
+            written: 0,
+            leaves: BTreeMap::from([0, 7].map(|index| (index, (TablePart::NONE, 1, 1)))),
+            upper: vec![vec![TablePart::NONE; 4], vec![TablePart::NONE]],
+            root: TableRoot::EMPTY,
+        });
+        assert_eq!(staged.memory_bytes(), copies + lists + planned);
+    }
+}

@@ -364,6 +364,17 @@ mod tests {
     }
 
     #[test]
+    fn more_than_half_of_the_ring_waits_or_not() {
+        let ring = Ring::new(8, Lsn(0)).unwrap();
+        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
+        assert!(ring.promise(4 * PAYLOAD_BYTES));
+        assert!(!ring.is_half_full(0));
+        assert!(ring.promise(1));
+        assert!(ring.is_half_full(0));
+        assert!(!ring.is_half_full(1), "a block more was written");
+    }
+
+    #[test]
     fn a_closed_block_is_zero_behind_its_records() {
         let ring = Ring::new(2, Lsn(0)).unwrap();
         ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));

@@ -403,6 +403,21 @@ fn a_writer_is_not_starved_by_readers() {
 }
 
 #[test]
+fn the_last_of_the_readers_wakes_the_writer_who_sleeps() {
+    for readers in 1..4 {
+        let latch = HybridLatch::new();
+        thread::scope(|scope| {
+            let held: Vec<_> = (0..readers).map(|_| latch.shared()).collect();
+            // Nothing but the reader who leaves wakes a writer who waits without a limit.
+            let writer = scope.spawn(|| drop(latch.exclusive()));
+            until(|| format!("{latch:?}").contains("parked: true"));
+            drop(held);
+            writer.join().unwrap();
+        });
+    }
+}
+
+#[test]
 fn a_downgrade_lets_waiting_readers_in_and_keeps_writers_out() {
     let latch = HybridLatch::new();
     thread::scope(|scope| {

@@ -452,6 +452,9 @@ fn a_file_with_one_gap_in_each_zone_shrinks_into_the_gaps() {
     let reserve = 50 * 4096;
     let tail = rig.zones.tail_zones_to_clean(u64::MAX, reserve);
     assert!((1..=2).contains(&tail.len()), "{tail:?}");
+    assert!(rig.zones.ceiling_bytes().is_some());
+    rig.zones.stop_shrinking();
+    assert_eq!(rig.zones.ceiling_bytes(), None);
     assert_eq!(rig.zones.tail_zones_to_clean(u64::MAX, 100 * 4096), []);
     assert_eq!(rig.zones.ceiling_bytes(), None);
     for _ in 0..3 {

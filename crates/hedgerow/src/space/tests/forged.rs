@@ -214,6 +214,25 @@ fn a_checkpoint_writes_the_parts_of_the_table_on_the_way_to_what_changed_and_no_
 }
 
 #[test]
+fn a_last_group_that_became_empty_is_named_by_no_part() {
+    let (geometry, root, mut parts) = sparse_table(&[3, 550, 552]);
+    let mut zones = load_all(open(geometry, &root, 600, &parts).unwrap(), &parts).unwrap();
+    let slot = Slot::new(geometry.zone_offset(553) - 512, 512, 0).unwrap();
+    assert_eq!(zones.is_referenced(slot), Some(true));
+    // Of what stays nothing has changed but that the part above had a child more.
+    let place = geometry.zone_offset(2);
+    let places = (0..2).map(|i| place + i * PART_BYTES as u64).collect();
+    let table = table_checkpoint(&mut zones, Epoch(3), root.table, &mut parts, Some(places), |z| {
+        z.unrefer(slot).unwrap();
+    });
+    assert_eq!((table.zones, table.used_units), (551, root.table.used_units - 1));
+    let root = Root { epoch: Epoch(3), table, ..root };
+    let again = load_all(open(geometry, &root, 600, &parts).unwrap(), &parts).unwrap();
+    assert_ne!(again.is_referenced(slot), Some(true));
+    again.verify().unwrap();
+}
+
+#[test]
 fn upper_parts_of_the_table_beyond_the_file_or_with_a_summary_are_damage() {
     let (geometry, whole, parts) = sparse_table(&[3, 550]);
     let at = whole.table.slot.offset_bytes();
