@@ -472,6 +472,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_becomes_as_long_as_its_free_end_leaves_out_or_not_at_all() {
+        let mut zones = Zones::create(Geometry::from_sizes(512, 512, 16 << 10).unwrap());
+        zones.grown(3);
+        let grow = |zones: u32| {
+            let geometry = Geometry::from_sizes(512, 512, 16 << 10).unwrap();
+            Want::Grow { zones, file_bytes: geometry.zone_offset(zones) }
+        };
+        let allowed = |stretches: &[(u32, u32)], more: u32| {
+            assert_eq!(zones.want_zones(stretches, more, Growth::Refused), Want::Full);
+            zones.want_zones(stretches, more, Growth::Allowed)
+        };
+        assert_eq!(allowed(&[], 2), grow(5));
+        assert_eq!(allowed(&[(0, 1), (2, 1)], 2), grow(4));
+        assert_eq!(allowed(&[(0, 2)], 2), grow(5), "that is not its end");
+        let most = zones.geometry.max_zones();
+        assert_eq!(allowed(&[], most - 3), grow(most));
+        assert_eq!(allowed(&[], most - 2), Want::Full);
+        assert_eq!(allowed(&[], u32::MAX), Want::Full);
+        zones.truncating = Some(1);
+        assert_eq!(zones.want_zones(&[], 2, Growth::Allowed), Want::Truncating);
+    }
+
+    #[test]
     fn memory_is_that_of_runs_that_were_left_and_of_readers() {
         let mut extents = ExtentSpace::default();
         assert_eq!(extents.memory_bytes(), 0);

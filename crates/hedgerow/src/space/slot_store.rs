@@ -661,32 +661,6 @@ mod tests {
     }
 
     #[test]
-    fn images_count_until_a_checkpoint_takes_them_and_again_if_it_fails() {
-        let slots = full();
-        let write = |id: u32, epoch: u64| {
-            let slot = Slot::new(u64::from(id) << 20, 4096, 0).unwrap();
-            let (id, epoch) = (PageId(id), Epoch(epoch));
-            slots.image_written(id, epoch, slot, Slot::NONE, Epoch(0), || {}).unwrap();
-        };
-        let counts = || {
-            let durable = slots.images_not_durable();
-            (slots.images_since_checkpoint(), durable, slots.images_for_next())
-        };
-        (5..8).for_each(|id| write(id, 1));
-        assert_eq!(counts(), (3, 3, 3));
-        slots.owe(Epoch(1), || 0);
-        write(8, 2);
-        assert_eq!(counts(), (4, 4, 1));
-        slots.take_delta(Epoch(1));
-        assert_eq!(counts(), (1, 4, 1), "three are taken");
-        fails(&slots);
-        assert_eq!(counts(), (4, 4, 1));
-        slots.take_delta(Epoch(1));
-        slots.checkpoint_ended(Ok(()));
-        assert_eq!(counts(), (1, 1, 1));
-    }
-
-    #[test]
     fn a_writer_is_told_of_a_new_failure_and_not_of_one_that_was_put_right() {
         let slots = full();
         assert!(slots.wait_until_wanted());

@@ -125,3 +125,15 @@ impl Log {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_batch_keeps_more_blocks_for_what_flushes_skip() {
+        for (len, blocks) in [(0, 4), (4095, 4), (4096, 5), (40 << 10, 14), (1 << 30, 64)] {
+            assert_eq!(slack_bytes(len), blocks * PAYLOAD_BYTES, "{len}");
+        }
+    }
+}

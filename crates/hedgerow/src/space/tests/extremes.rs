@@ -469,6 +469,25 @@ fn a_file_with_one_gap_in_each_zone_shrinks_into_the_gaps() {
 }
 
 #[test]
+fn no_group_beyond_the_ceiling_is_loaded_for_its_room() {
+    let geometry = Geometry::from_sizes(512, 512, 16 << 10).unwrap();
+    let per_group = geometry.zones_per_group();
+    assert!(per_group > 2);
+    let bytes = geometry.zone_offset(2 * per_group + 1);
+    let mut zones =
+        Zones::open(geometry, &TableRoot::EMPTY, Epoch(1), bytes, &mut |_, _| Ok(())).unwrap();
+    let group = |zones: &Zones| zones.group_with_room(0).map(|wanted| wanted.group);
+    assert_eq!(group(&zones), Some(0), "the first of two that are as free");
+    let first = Slot::new(geometry.zone_offset(0), 512, 0).unwrap();
+    assert_eq!(zones.group_to_load(first).unwrap(), None);
+    assert_eq!(group(&zones), Some(1));
+    for (ceiling, found) in [(1, None), (per_group, None), (per_group + 1, Some(1))] {
+        zones.ceiling = Some(ceiling);
+        assert_eq!(group(&zones), found, "{ceiling}");
+    }
+}
+
+#[test]
 fn the_map_grows_at_its_root_over_what_did_not_change() {
     let geometry = Geometry::from_sizes(512, 512, 16 << 10).unwrap();
     for far in [[600, 512 * 508 + 4], [512 * 508 + 4, 512 * 508 * 508 + 4], [4, u32::MAX]] {

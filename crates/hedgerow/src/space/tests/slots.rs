@@ -437,3 +437,38 @@ fn a_checkpoint_is_wanted_once_it_would_free_much() {
     waiter.join().unwrap();
     assert!(*is_wanted.lock(), "90 MiB are");
 }
+
+#[test]
+fn images_count_until_a_checkpoint_takes_them_and_again_if_it_fails() {
+    let file = RamDisk::new().open(Path::new("f"), OpenMode::CreateNew, DirectIo::Never);
+    let state = SpaceState {
+        zones: Zones::create(Geometry::for_new_store(4096, 1).unwrap()),
+        deltas: Deltas::new(1 << 20),
+        owed: Arc::default(),
+        map: MapRoot::EMPTY,
+        checkpoint: Epoch(0),
+    };
+    let slots = SlotStore::new(file.unwrap(), 4096, |_| Ok(()), state);
+    let write = |id: u32, epoch: u64| {
+        let slot = Slot::new(u64::from(id) << 20, 4096, 0).unwrap();
+        let (id, epoch) = (PageId(id), Epoch(epoch));
+        slots.image_written(id, epoch, slot, Slot::NONE, Epoch(0), || {}).unwrap();
+    };
+    let counts = || {
+        let not_durable = slots.images_not_durable();
+        (slots.images_since_checkpoint(), not_durable, slots.images_for_next())
+    };
+    (5..8).for_each(|id| write(id, 1));
+    assert_eq!(counts(), (3, 3, 3));
+    slots.owe(Epoch(1), || 0);
+    write(8, 2);
+    assert_eq!(counts(), (4, 4, 1));
+    slots.take_delta(Epoch(1));
+    assert_eq!(counts(), (1, 4, 1), "three are taken");
+    slots.checkpoint_ended(Err(&Error::new(ErrorKind::DiskFull, "no room")));
+    assert_eq!(counts(), (4, 4, 1));
+    let taken = slots.take_delta(Epoch(1));
+    slots.state().deltas.done(&taken);
+    slots.checkpoint_ended(Ok(()));
+    assert_eq!(counts(), (1, 1, 1));
+}

@@ -315,3 +315,16 @@ fn of_a_damaged_record_no_change_is_added_to_its_batch() {
     let (_, key, value) = change_in(&batch.records[place]);
     assert_eq!((key, value), (&b"key"[..], Some(&b"value"[..])));
 }
+
+#[test]
+fn a_group_is_full_of_changes_or_of_bytes_and_not_before() {
+    for (value, changes) in [(&[0; 8][..], GROUP_CHANGES), (&[0; GROUP_BYTES / 16 - 1][..], 16)] {
+        let mut group = Group::default();
+        for _ in 0..changes {
+            assert!(!group.is_full());
+            group.push((TreeId(7), b"k", Some(value)), Lsn(1));
+        }
+        assert!(group.is_full());
+        assert_eq!(group.trees(), BTreeSet::from([TreeId(7)]));
+    }
+}

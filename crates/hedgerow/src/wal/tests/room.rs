@@ -26,6 +26,7 @@ fn a_full_disk_refuses_nobody_who_only_waits_for_a_flush() {
     let header = large_segments();
     let log = begin_as(&disk, &header, options());
     disk.set_capacity(Some(disk.state().allocated_bytes()));
+    assert_eq!(log.memory_bytes(), 8 * BLOCK_BYTES as u64);
     let written = log.written().1;
     let mut count = 0;
     while log.written().1 == written {
