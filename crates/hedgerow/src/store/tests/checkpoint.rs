@@ -154,3 +154,21 @@ fn a_checkpoint_of_the_background_that_fails_is_told_to_whoever_writes() {
     assert_has(&store, 10);
     assert!(is_clean(&store));
 }
+
+#[test]
+fn a_checkpoint_of_what_has_not_changed_is_not_taken() {
+    let disk = SimDisk::new(7);
+    let store = open(&logged(), &disk, OpenHow::New).unwrap();
+    let wrens = store.keyspace("wrens").unwrap();
+    fill(&wrens, 0..10);
+    // What the first ones leave to be given back is given back by then.
+    checkpoints(&store).unwrap();
+    let durable = store.durable_checkpoint();
+    for _ in 0..3 {
+        store.checkpoint().unwrap();
+        assert_eq!(store.durable_checkpoint(), durable);
+    }
+    fill(&wrens, 10..11);
+    store.checkpoint().unwrap();
+    assert!(store.durable_checkpoint() > durable);
+}
