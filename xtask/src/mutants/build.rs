@@ -115,6 +115,8 @@ fn cargo(place: &Path) -> Command {
         // What a mutant makes of a constant is no reason not to build it.
         .env("RUSTFLAGS", "--cap-lints=allow")
         .env("RUSTC_BOOTSTRAP", SWITCH_PACKAGE)
+        // A build that was broken off leaves nothing half behind.
+        .env("CARGO_INCREMENTAL", "0")
         .envs([("CARGO_PROFILE_TEST_DEBUG", "none"), ("CARGO_PROFILE_DEV_DEBUG", "none")])
         .env_remove(copy::CHOSEN)
         .env_remove(copy::REACHED);
