@@ -92,7 +92,7 @@ fn read(keyspace: &Keyspace, mut random: SplitMix64) {
         let number = from + random.below(4);
         let found = keyspace.get(&key_of(number)).unwrap();
         let found = found.map(|value| generation_of(number, &value));
-        assert!(if number % 2 == 0 { found == Some(1) } else { found != Some(1) });
+        assert!(if number.is_multiple_of(2) { found == Some(1) } else { found != Some(1) });
     }
 }
 

@@ -196,12 +196,12 @@ fn a_batch_is_there_whole_or_not_at_all() {
             let (durable, begun) = (durable[writer as usize], begun[writer as usize]);
             let last = number_of(writer, MEMBERS - 1);
             let is = |steps: u64| {
-                if alone && steps > 0 && steps % 2 == 0 {
+                if alone && steps > 0 && steps.is_multiple_of(2) {
                     return false;
                 }
                 let mut state = after_steps(writer, steps).into_iter();
                 // The removal before a batch may be there without it.
-                let removed_before = steps % 2 == 0 && steps < begun;
+                let removed_before = steps.is_multiple_of(2) && steps < begun;
                 state.all(|(n, generation)| {
                     let found = found.get(&n).copied();
                     found == generation || n == last && removed_before && found.is_none()

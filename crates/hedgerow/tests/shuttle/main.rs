@@ -117,7 +117,32 @@ fn path() -> &'static Path {
 }
 
 fn key_of(number: u64) -> Vec<u8> {
-    format!("key/{:04}", number * 7919 % 10_000).into_bytes()
+    keys().by_number[number as usize].clone()
+}
+
+/// All keys, made once: to write them anew for each comparison was a good part of a schedule.
+struct Keys {
+    by_number: Vec<Vec<u8>>,
+    /// The numbers of the keys, in the order of the keys.
+    in_order: Vec<u64>,
+}
+
+fn keys() -> &'static Keys {
+    static ALL: OnceLock<Keys> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let key = |number| format!("key/{:04}", number * 7919 % 10_000).into_bytes();
+        let by_number: Vec<_> = (0..KEYS).map(key).collect();
+        let mut in_order: Vec<u64> = (0..KEYS).collect();
+        in_order.sort_by_key(|number| &by_number[*number as usize]);
+        Keys { by_number, in_order }
+    })
+}
+
+/// The number of a key, if it is one.
+fn number_of(key: &[u8]) -> Option<u64> {
+    let Keys { by_number, in_order } = keys();
+    let found = in_order.binary_search_by(|number| by_number[*number as usize][..].cmp(key));
+    found.ok().map(|at| in_order[at])
 }
 
 fn value_of(key: &[u8], generation: u64) -> Vec<u8> {
@@ -237,8 +262,7 @@ impl Worker {
     fn work(mut self, steps: u64, seed: u64) -> Vec<Changed> {
         let mut random = SplitMix64::new(seed);
         // Neighbours in key order, so that leaves split and merge within a few steps.
-        let mut numbers: Vec<u64> = (0..KEYS).collect();
-        numbers.sort_by_key(|number| key_of(*number));
+        let numbers = &keys().in_order;
         let first =
             if self.spread == SPREAD { random.below(KEYS - SPREAD as u64) as usize } else { 0 };
         let mut near = numbers[first..first + self.spread].to_vec();
@@ -337,13 +361,12 @@ fn after<'c>(changes: impl IntoIterator<Item = &'c Changed>) -> State {
 
 /// What is there.
 fn contents(db: &Database) -> State {
-    let numbers: BTreeMap<_, _> = (0..KEYS).map(|number| (key_of(number), number)).collect();
     let mut state = State::new();
     let mut last = Vec::new();
     let mut cursor = db.keyspace("k").unwrap().cursor();
     while let Some((key, value)) = cursor.next_record().unwrap() {
         assert!(key > last.as_slice(), "the keys are in order, and each is there once");
-        state.insert(numbers[key], generation_of(key, value));
+        state.insert(number_of(key).expect("a key of the test"), generation_of(key, value));
         last = key.to_vec();
     }
     state
