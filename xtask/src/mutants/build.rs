@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Each package, and its test programs: the library's own tests, or the name of one beside it.
-pub const PROGRAMS: [(&str, &[&str]); 2] =
+const PROGRAMS: [(&str, &[&str]); 2] =
     [("hedgerow-sync", &["lib"]), ("hedgerow", &["lib", "engine"])];
+/// How many of each are its own tests.
+const UNITS: usize = 1;
 /// How often the compiler is asked at most.
 const TRIES: usize = 40;
 
@@ -28,10 +30,15 @@ pub struct Program {
     pub folder: PathBuf,
 }
 
-/// Builds them in the copy at `place`; what does not compile is noted in `mutants`.
+/// Builds them in the copy at `place`, or those alone that are of the libraries themselves; what does not compile is noted in `mutants`.
 ///
 /// Errors: in words.
-pub fn build(root: &Path, place: &Path, mutants: &mut Mutants) -> Result<Vec<Program>, String> {
+pub fn build(
+    root: &Path,
+    place: &Path,
+    mutants: &mut Mutants,
+    units_alone: bool,
+) -> Result<Vec<Program>, String> {
     let files = copy::files(root)?;
     let tree = place.join("tree");
     copy::copy(root, &tree, &files)?;
@@ -51,7 +58,7 @@ pub fn build(root: &Path, place: &Path, mutants: &mut Mutants) -> Result<Vec<Pro
         let built = test_programs::build_tests(
             cargo(place),
             package,
-            names.iter().copied(),
+            names.iter().copied().take(if units_alone { UNITS } else { names.len() }),
             // With the features of all, what both need is built once.
             &[],
         )?;

@@ -28,11 +28,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: cargo xtask mutants [--share K/N] [--changed REVISION] [--part NAME] [--seconds N] [--out FILE] [--list]
+usage: cargo xtask mutants [--share K/N] [--changed REVISION] [--part NAME] [--units] [--seconds N] [--out FILE]
+                           [--list]
 
   --share K/N         every N-th of them, from the K-th on, in an order that is drawn
   --changed REVISION  those alone that are in lines changed since then
   --part NAME         those of one part alone: format, log, map, recovery or latch
+  --units             run the unit tests alone, which is a fifth of the work
   --seconds N         begin none when so much time has gone into trying them: what was tried is a fair sample
   --out FILE          append what was found, a line of JSON a part
   --list              print them, and run nothing
@@ -45,6 +47,7 @@ struct Arguments {
     share: Option<Share>,
     changed: Option<String>,
     part: Option<&'static Part>,
+    units_alone: bool,
     seconds: Option<u64>,
     out: Option<PathBuf>,
     is_list: bool,
@@ -92,6 +95,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
                 parsed.seconds = Some(text.parse().map_err(|_| format!("no number `{text}`"))?);
             }
             "--out" => parsed.out = Some(value()?.into()),
+            "--units" => parsed.units_alone = true,
             "--list" => parsed.is_list = true,
             _ => return Err(format!("no option `{argument}`")),
         }
@@ -128,7 +132,7 @@ fn find(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     // Of the sources that are copied now, whatever becomes of them meanwhile.
     let revision = revision(root);
     let place = test_programs::target_directory(root).join("mutants");
-    let programs = build::build(root, &place, &mut mutants)?;
+    let programs = build::build(root, &place, &mut mutants, arguments.units_alone)?;
     let (unviable, viable): (Vec<_>, Vec<_>) =
         chosen.into_iter().partition(|mutant| mutants.unviable.contains(&mutant.number));
     let reach = Reach::find(&place, &programs, &all)?;
@@ -157,12 +161,13 @@ mod tests {
     fn arguments_are_understood_or_named() {
         let parse =
             |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        let line = "--share 2/40 --part log --changed HEAD~3 --seconds 60 --out a.jsonl --list";
+        let line =
+            "--share 2/40 --part log --changed HEAD~3 --seconds 60 --units --out a.jsonl --list";
         let parsed = parse(line).unwrap();
         assert_eq!(parsed.share, Some(Share { index: 1, of: 40 }));
         assert_eq!(parsed.part.map(|part| part.name), Some("log"));
         assert_eq!(parsed.changed.as_deref(), Some("HEAD~3"));
-        assert_eq!((parsed.seconds, parsed.is_list), (Some(60), true));
+        assert_eq!((parsed.seconds, parsed.units_alone, parsed.is_list), (Some(60), true, true));
         for (line, words) in [
             ("--share", "--share needs a value"),
             ("--share 3/2", "no share `3/2`"),
