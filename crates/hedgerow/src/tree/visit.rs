@@ -34,7 +34,8 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         &mut self,
         each: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let (key, at, gap, end) = (&mut self.key, self.prefix_len, &mut self.gap, self.end);
+        let key: &mut [u8] = &mut self.key;
+        let (at, gap, end) = (self.prefix_len, &mut self.gap, self.end);
         // Does the same with a leaf of each layout, whose places are iterated in its own way.
         macro_rules! hand_over {
             ($leaf:ident, $places:expr) => {
@@ -51,7 +52,10 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             Leaf::Comparison(leaf) => hand_over!(leaf, from..end),
             Leaf::Fingerprint(leaf) => hand_over!(leaf, from..end),
             Leaf::SemiDense(leaf) => hand_over!(leaf, leaf.places_in(from, end)),
-            Leaf::FullyDense(leaf) => hand_over!(leaf, leaf.places_in(from, end)),
+            Leaf::FullyDense(leaf) => {
+                let array = leaf.array();
+                hand_over!(array, leaf.places_in(from, end));
+            }
         }
         *gap = end;
         ControlFlow::Continue(())

@@ -9,12 +9,45 @@ use super::fields::{
     tail_start,
 };
 use super::layout::{Contents, DenseLayout, Frame, Growth, base_for};
+use super::read::{DenseNode, write_number};
+use super::shape::NUMERIC_BYTES;
 use super::write::Refused;
 use crate::node::defect::Defect;
 use crate::node::layout::{max_record_bytes, u16_at};
 use crate::page::header::PageKind;
-use hedgerow_sync::optimistic::PageBytes;
+use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 use std::ops::Range;
+
+/// What the records of a leaf are made of, read once for all of them: a scan writes a key between two of them, of
+/// which the compiler does not know that it changes nothing here.
+#[derive(Clone, Copy, Debug)]
+pub struct Array<'a> {
+    values: &'a [u8],
+    value_len: usize,
+    base: u32,
+    /// Bytes of a key that its number makes.
+    width: usize,
+}
+
+impl<'a> DenseNode<PlainBytes<'a>, Full> {
+    /// The leaf's records, by place.
+    #[inline]
+    pub fn array(&self) -> Array<'a> {
+        let values = self.bytes().as_slice().get(array_start(self.capacity())..).unwrap_or(&[]);
+        let width = self.key_len().min(NUMERIC_BYTES);
+        Array { values, value_len: self.value_len(0), base: self.base(), width }
+    }
+}
+
+impl<'a> Array<'a> {
+    /// As [`DenseNode::record`].
+    #[inline(always)]
+    pub fn record(&self, place: usize, key: &mut [u8], at: usize) -> (usize, &'a [u8]) {
+        let start = place * self.value_len;
+        let value = self.values.get(start..start + self.value_len).unwrap_or(&[]);
+        (write_number(self.base.wrapping_add(place as u32), self.width, key, at), value)
+    }
+}
 
 /// The fully dense layout.
 #[derive(Clone, Copy, Default, Debug)]

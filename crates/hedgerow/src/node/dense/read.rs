@@ -286,18 +286,8 @@ impl<'a, V: DenseLayout> DenseNode<PlainBytes<'a>, V> {
     /// `key`, and the value.
     #[inline(always)]
     pub fn record(&self, place: usize, key: &mut [u8], at: usize) -> (usize, &'a [u8]) {
-        let (number, width) = self.numeric_bytes(place);
-        let end = (at + width).min(key.len());
-        if let Some(to) = key.get_mut(at..end) {
-            // Four bytes nearly always: then this is one store.
-            match to.first_chunk_mut::<NUMERIC_BYTES>() {
-                Some(to) => *to = number,
-                None => {
-                    let from = NUMERIC_BYTES - width;
-                    to.copy_from_slice(&number[from..from + to.len()]);
-                }
-            }
-        }
+        let number = self.base().wrapping_add(place as u32);
+        let end = write_number(number, self.key_len().min(NUMERIC_BYTES), key, at);
         (end, self.value(place))
     }
 
@@ -310,4 +300,22 @@ impl<'a, V: DenseLayout> DenseNode<PlainBytes<'a>, V> {
     pub fn places_in(&self, first: usize, end: usize) -> presence::Slots<'a> {
         presence::Slots::new(self.bytes.as_slice(), first..end)
     }
+}
+
+/// Writes the last `width` bytes of a number to `key` from `at` on, as far as there is room. Returns where they end.
+#[inline(always)]
+pub(super) fn write_number(number: u32, width: usize, key: &mut [u8], at: usize) -> usize {
+    let number = number.to_be_bytes();
+    let end = (at + width).min(key.len());
+    if let Some(to) = key.get_mut(at..end) {
+        // Four bytes nearly always: then this is one store.
+        match to.first_chunk_mut::<NUMERIC_BYTES>() {
+            Some(to) => *to = number,
+            None => {
+                let from = NUMERIC_BYTES - width;
+                to.copy_from_slice(&number[from..from + to.len()]);
+            }
+        }
+    }
+    end
 }
