@@ -273,4 +273,10 @@ pub const LINES: &[Bug] = &[
         "lost_root_passes",
         &[plain("lib", "store::tests::verify::a_live_keyspace_whose_root_is_not_in_use_is_found")],
     ),
+    line(
+        "P58",
+        "a cursor takes the rest of a leaf of the version alone of which it has a part",
+        "changed_leaf_is_sought_anew",
+        &[plain("lib", "tree::tests::cursors::a_leaf_that_changes_behind_a_window_is_sought_anew")],
+    ),
 ];

@@ -1,6 +1,7 @@
 //! Ordered iteration, in both directions, over any bounds.
 //!
-//! A cursor stands in a gap between two records. It holds a private copy of one leaf, taken under
+//! A cursor stands in a gap between two records. It holds a private copy of one leaf, or of a part of it
+//! (`window.rs`), taken under
 //! validation (or, after conflicts, under a shared latch), and iterates over that copy: no latch and
 //! no pin outlives a call. Each leaf is thus seen as it was at one moment; the whole is not a
 //! snapshot. Every record that is there for all of the iteration is seen exactly once and in order,
@@ -18,6 +19,7 @@ use super::Tree;
 use super::descend::{Target, plain};
 use super::leaf_copy::Trail;
 use super::read_ahead::ReadAhead;
+use super::window::Window;
 use crate::error::{Error, Result};
 use crate::node::{Hints, Ladder, plain_leaf};
 use crate::page::PagePool;
@@ -25,7 +27,7 @@ use hedgerow_sync::primitive::canary::leaves_out;
 use std::ops::Bound;
 
 /// Where a cursor goes when it is used next.
-enum Place {
+pub(super) enum Place {
     /// In the loaded leaf.
     Leaf,
     /// Before the first record in bounds.
@@ -38,16 +40,18 @@ enum Place {
 
 /// A position in a tree, between bounds; see the head of this file.
 pub struct Cursor<P: PagePool, L: Ladder = Hints> {
-    tree: Tree<P, L>,
+    pub(super) tree: Tree<P, L>,
     lower: Bound<Box<[u8]>>,
     upper: Bound<Box<[u8]>>,
     empty: bool,
     place: Place,
-    sought: Vec<u8>,
+    pub(super) sought: Vec<u8>,
     pub(super) leaf: Box<[u8]>,
-    /// Places `first..end` of the leaf are in bounds; the cursor stands before place `gap`. All are zero
-    /// while the place is no leaf.
-    first: usize,
+    /// What there is of the leaf, if that is not all.
+    pub(super) window: Option<Window>,
+    /// Places `first..end` of the leaf are in bounds, and in the window if there is one; the cursor stands before
+    /// place `gap`. All are zero while the place is no leaf.
+    pub(super) first: usize,
     pub(super) gap: usize,
     pub(super) end: usize,
     /// Whether a bound lies in the leaf, so that there is no need to look beyond it.
@@ -97,6 +101,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             place: Place::Start,
             sought: Vec::new(),
             leaf: Box::default(),
+            window: None,
             first: 0,
             gap: 0,
             end: 0,
@@ -205,8 +210,9 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         self.go(Place::End);
     }
 
-    fn go(&mut self, place: Place) {
+    pub(super) fn go(&mut self, place: Place) {
         self.place = place;
+        self.window = None;
         (self.first, self.gap, self.end) = (0, 0, 0);
     }
 
@@ -228,6 +234,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     pub fn fail(&mut self, error: &Error) {
         self.error = Some(error.duplicate());
         // Nothing of the leaf is returned any more, in either direction.
+        self.window = None;
         (self.first, self.gap, self.end) = (0, 0, 0);
     }
 
@@ -251,7 +258,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     }
 
     /// Loads the leaf of the place that the cursor was sent to.
-    fn step_to_place(&mut self) -> Result<()> {
+    pub(super) fn step_to_place(&mut self) -> Result<()> {
         if self.leaf.is_empty() {
             let page_bytes = self.tree.pool.page_bytes();
             self.leaf = vec![0; page_bytes].into_boxed_slice();
@@ -267,7 +274,13 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             (Place::End, _, Bound::Unbounded) => (Target::Last, true),
         };
         self.ahead = ReadAhead::default();
-        self.trail = self.tree.copy_leaf(target, &mut self.leaf)?;
+        let window;
+        (self.trail, window) = match (target, &self.place) {
+            (Target::Key(key), Place::Sought | Place::Start) => {
+                self.tree.copy_near(key, &mut self.leaf)?
+            }
+            _ => (self.tree.copy_leaf(target, &mut self.leaf)?, None),
+        };
         let leaf = plain_leaf::<L>(&self.leaf);
         let gap = match target {
             Target::Key(key) | Target::Above(key) => {
@@ -277,11 +290,15 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             Target::Last => leaf.end(),
         };
         self.enter_leaf(gap);
+        self.stay_within(window);
         Ok(())
     }
 
-    /// Loads the neighbour of the loaded leaf.
+    /// Loads the rest of the loaded leaf, or its neighbour.
     fn step_leaf(&mut self, forward: bool) -> Result<bool> {
+        if self.widen(forward)? {
+            return Ok(true);
+        }
         if (forward && self.ends_here) || (!forward && self.starts_here) {
             return Ok(false);
         }
@@ -291,6 +308,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             true => node.append_upper_fence(&mut self.fence),
             false => node.append_lower_fence(&mut self.fence),
         };
+        self.window = None;
         self.ahead.goes(forward);
         let bound = match if forward { &self.upper } else { &self.lower } {
             Bound::Included(key) | Bound::Excluded(key) => Some(&**key),

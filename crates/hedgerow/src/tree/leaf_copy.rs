@@ -93,7 +93,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     /// Copies a leaf, and puts the records of the copy in order.
     #[inline]
-    fn copy_out(&self, page: &OptimisticPage<'_, P>, to: &mut [u8]) -> Result<(), Restart> {
+    pub(super) fn copy_out(
+        &self,
+        page: &OptimisticPage<'_, P>,
+        to: &mut [u8],
+    ) -> Result<(), Restart> {
         page.bytes().copy(0, to);
         page.validate()?;
         // Before the leaf may get another version. If it has got one by this, there is nothing left to sort but the copy.

@@ -55,6 +55,7 @@ mod value;
 mod verify;
 mod visit;
 mod walk;
+mod window;
 mod write;
 
 pub use bulk::BulkLoad;

@@ -6,7 +6,7 @@
 
 use super::fields::{
     CAPACITY, HEAP_LIVE, HEAP_START, VALUE_LEN, array_start, capacity, key_len, slots_in,
-    tail_start,
+    stored_stem_len, tail_start,
 };
 use super::layout::{Contents, DenseLayout, Frame, Growth, base_for};
 use super::read::{DenseNode, write_number};
@@ -36,6 +36,30 @@ impl<'a> DenseNode<PlainBytes<'a>, Full> {
         let values = self.bytes().as_slice().get(array_start(self.capacity())..).unwrap_or(&[]);
         let width = self.key_len().min(NUMERIC_BYTES);
         Array { values, value_len: self.value_len(0), base: self.base(), width }
+    }
+}
+
+impl<B: PageBytes> DenseNode<B, Full> {
+    /// Copies all of the leaf but values to the same places of `to`, which has the size of a page, and of the values those
+    /// of so many slots from the first on whose key is not below `key`. Returns these slots, none if there is no such slot. What else
+    /// `to` holds stays.
+    ///
+    /// Over racing bytes the copy is worth something once the page has been validated.
+    pub fn copy_near(&self, key: &[u8], slots: usize, to: &mut [u8]) -> Range<usize> {
+        let bytes = self.bytes();
+        let (capacity, value_len) = (self.capacity(), self.value_len(0));
+        let first = self.lower_bound(key).min(capacity);
+        let end = (first + slots).min(capacity);
+        let array = array_start(capacity);
+        let fences = self.common().lower_fence_len() + self.common().upper_fence_len();
+        let tail = stored_stem_len(self.key_len(), self.common().prefix_len()) + fences;
+        let values = array + first * value_len..array + end * value_len;
+        for piece in [0..array, values, to.len().saturating_sub(tail)..to.len()] {
+            let end = piece.end.min(to.len());
+            let start = piece.start.min(end);
+            bytes.copy(start, &mut to[start..end]);
+        }
+        first..end
     }
 }
 

@@ -4,6 +4,7 @@
 use super::super::Cursor;
 use super::*;
 use hedgerow_sync::primitive::random;
+use hedgerow_sync::primitive::thread::spawn_named;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
@@ -222,4 +223,114 @@ fn stays(key: &[u8]) -> bool {
 /// The value of a changed record, which proves its key.
 fn generation(key: &[u8]) -> Vec<u8> {
     [b"new ".as_slice(), key].concat()
+}
+
+/// Of a fully dense leaf with 400 records a cursor that is sent to a key has a part. What has changed behind that is seen as it
+/// is now, and what is beyond was never looked at before it was copied.
+#[test]
+fn a_leaf_that_changes_behind_a_window_is_sought_anew() {
+    let value = |number: u64, generation: u64| (number << 8 | generation).to_be_bytes();
+    for forward in [true, false] {
+        let tree = tree();
+        for number in 0..400 {
+            tree.put(&dense_key_of(number), &value(number, 0)).unwrap();
+        }
+        let mut cursor = tree.scan();
+        // So that the buffer has values of its own at all places.
+        while cursor.next_record().unwrap().is_some() {}
+        for number in (0..400).filter(|number| number % 2 == 0) {
+            tree.put(&dense_key_of(number), &value(number, 1)).unwrap();
+        }
+        cursor.seek(&dense_key_of(200));
+        let step = |cursor: &mut Cursor<MemoryPool>, number: u64, generation: u64| {
+            let record = if forward { cursor.next_record() } else { cursor.previous_record() };
+            let (key, found) = record.unwrap().unwrap();
+            assert_eq!((number_of(key), found), (number, value(number, generation).as_slice()));
+        };
+        let numbers: Vec<u64> =
+            if forward { (200..400).collect() } else { (0..200).rev().collect() };
+        let (near, far) = numbers.split_at(if forward { 20 } else { 0 });
+        for &number in near {
+            step(&mut cursor, number, (number % 2) ^ 1);
+        }
+        assert_eq!(cursor.window.is_some(), forward, "before the first step there is no leaf");
+        for number in 0..400 {
+            tree.put(&dense_key_of(number), &value(number, 2)).unwrap();
+        }
+        let inside = if forward { 44 } else { 0 };
+        for (at, &number) in far.iter().enumerate() {
+            // What was in the window is as it was.
+            step(&mut cursor, number, if at < inside { (number % 2) ^ 1 } else { 2 });
+        }
+    }
+}
+
+/// Short scans both ways from everywhere in dense leaves, beside writers and leaves that come and go.
+#[test]
+fn short_scans_of_dense_leaves_beside_writers_see_whole_records() {
+    const NUMBERS: u64 = 3_000;
+    let seed = random::seed();
+    println!("seed {seed}");
+    let value = |number: u64, generation: u64| (number << 32 | generation).to_be_bytes();
+    let tree = tree();
+    for number in 0..NUMBERS {
+        tree.put(&dense_key_of(number), &value(number, 0)).unwrap();
+    }
+    let writer = |thread: u64| {
+        let tree = tree.clone();
+        let mut random = SplitMix64::new(seed ^ thread);
+        move || {
+            // Every third number stays; those of a writer come, change and go, in runs that empty leaves.
+            for generation in 1..150 {
+                let (from, removes) = (random.below(NUMBERS), random.below(2) == 0);
+                for number in (from..(from + 400).min(NUMBERS)).filter(|n| n % 3 == thread) {
+                    if removes {
+                        tree.remove(&dense_key_of(number)).unwrap();
+                    } else {
+                        tree.put(&dense_key_of(number), &value(number, generation)).unwrap();
+                    }
+                }
+            }
+        }
+    };
+    let reader = |thread: u64| {
+        let tree = tree.clone();
+        let mut random = SplitMix64::new(seed ^ thread);
+        move || {
+            let mut cursor = tree.scan();
+            for _ in 0..3_000 {
+                let (from, forward) = (random.below(NUMBERS), random.below(2) == 0);
+                cursor.seek(&dense_key_of(from));
+                let mut last = None;
+                for _ in 0..random.below(130) {
+                    let record =
+                        if forward { cursor.next_record() } else { cursor.previous_record() };
+                    let Some((key, found)) = record.unwrap() else { break };
+                    let number = number_of(key);
+                    let found = u64::from_be_bytes(found.try_into().unwrap());
+                    assert_eq!(found >> 32, number, "the value of another key");
+                    let before = last.replace(number);
+                    let (low, high) = match (forward, before) {
+                        (true, None) => (from, number),
+                        (true, Some(before)) => (before + 1, number),
+                        (false, None) => (number + 1, from),
+                        (false, Some(before)) => (number + 1, before),
+                    };
+                    assert!(low <= high, "{number} behind {before:?}, from {from}");
+                    // What stays is not passed by.
+                    assert!((low..high).all(|number| number % 3 != 0), "{low} to {high}");
+                }
+            }
+        }
+    };
+    let threads = [
+        spawn_named("writer", writer(1)),
+        spawn_named("writer", writer(2)),
+        spawn_named("reader", reader(8)),
+        spawn_named("reader", reader(9)),
+    ];
+    for thread in threads {
+        thread.unwrap().join().unwrap();
+    }
+    assert_clean(&tree);
 }

@@ -22,6 +22,11 @@ fn read_everything<V: DenseLayout>(page: &[u8], random: &mut Random) {
         let bound = node.lower_bound(&key);
         assert!(bound <= node.capacity());
         let beyond = random.below(1 << 17);
+        let full = view::<Full>(page);
+        let mut copy = vec![0; page.len()];
+        for place in full.copy_near(&key, random.below(80), &mut copy) {
+            assert_eq!(view::<Full>(&copy).value(place), full.value(place));
+        }
         for place in [0, bound, node.find(&key).unwrap_or(1), node.capacity(), beyond, usize::MAX] {
             out.clear();
             node.append_key(place, &mut out);
