@@ -437,6 +437,9 @@ mod tests {
         let all = due.look(growth(0, 68_000_000));
         assert!((0.9..1.1).contains(&all), "{all}");
         assert_eq!(due.look(growth(0, 30_000_000)), 0.0);
+        // Another one, of which no request is left that nobody has taken yet.
+        let store = self::store();
+        let due = self::due(&store, u64::MAX, Duration::from_secs(1));
         let growths = [
             (growth(0, 40_000_000), true),
             (growth(0, 40_000_000 + ASK_AGAIN_BYTES - 1), false),
