@@ -137,7 +137,7 @@ fn write(found: &[(Test, f64, Vec<u32>)], mark: u64) -> String {
     text
 }
 
-/// What [`write`] has written, if it is of these programs.
+/// What [`write()`] has written, if it is of these programs.
 fn read(text: &str, mark: u64) -> Option<Vec<(Test, f64, Vec<u32>)>> {
     let mut lines = text.lines();
     if lines.next()? != mark.to_string() {
