@@ -249,7 +249,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         }
         let stepped = match &self.place {
             Place::Leaf => self.step_leaf(forward),
-            _ => self.step_to_place().map(|()| true),
+            _ => self.step_to_place(forward).map(|()| true),
         };
         if leaves_out("cursor_ends_at_error") {
             return Ok(stepped.unwrap_or(false));
@@ -257,8 +257,8 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         stepped.inspect_err(|error| self.fail(error))
     }
 
-    /// Loads the leaf of the place that the cursor was sent to.
-    pub(super) fn step_to_place(&mut self) -> Result<()> {
+    /// Loads the leaf of the place that the cursor was sent to, or what of it comes first in a direction.
+    pub(super) fn step_to_place(&mut self, forward: bool) -> Result<()> {
         if self.leaf.is_empty() {
             let page_bytes = self.tree.pool.page_bytes();
             self.leaf = vec![0; page_bytes].into_boxed_slice();
@@ -275,12 +275,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         };
         self.ahead = ReadAhead::default();
         let window;
-        (self.trail, window) = match (target, &self.place) {
-            (Target::Key(key), Place::Sought | Place::Start) => {
-                self.tree.copy_near(key, &mut self.leaf)?
-            }
-            _ => (self.tree.copy_leaf(target, &mut self.leaf)?, None),
-        };
+        (self.trail, window) = self.tree.copy_near(target, forward, &mut self.leaf)?;
         let leaf = plain_leaf::<L>(&self.leaf);
         let gap = match target {
             Target::Key(key) | Target::Above(key) => {

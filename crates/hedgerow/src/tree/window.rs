@@ -2,7 +2,7 @@
 //!
 //! Such a leaf has hundreds of records in a page, of which a short scan wants a few, and to copy the page is
 //! half of such a scan. So a cursor that is sent to a key copies the header, the presence bits, the fences, and the
-//! values of [`WINDOW_SLOTS`] slots. When it leaves these, in either direction, it copies the whole leaf, if that is
+//! values of [`WINDOW_SLOTS`] slots in its direction. When it leaves these, in either direction, it copies the whole leaf, if that is
 //! still the version that it was; else it goes to its place anew, from the root, as if the leaf had ended there.
 //!
 //! Invariants: all that was copied was there at one moment; while there is a window the cursor's `first..end` lie
@@ -31,34 +31,37 @@ pub(super) struct Window {
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
-    /// Copies the leaf for `key` into `to`, which has the size of a page, or of a fully dense one what lies near that key.
+    /// Copies the leaf for `target` into `to`, which has the size of a page, or of a fully dense one what lies near that
+    /// key, in a direction.
     pub(super) fn copy_near(
         &self,
-        key: &[u8],
+        target: Target<'_>,
+        forward: bool,
         to: &mut [u8],
     ) -> Result<(Option<Trail>, Option<Window>)> {
-        match self.try_copy_near(key, to) {
+        match self.try_copy_near(target, forward, to) {
             Ok(copied) => Ok(copied),
-            Err(_) => Ok((self.copy_leaf(Target::Key(key), to)?, None)),
+            Err(_) => Ok((self.copy_leaf(target, to)?, None)),
         }
     }
 
     fn try_copy_near(
         &self,
-        key: &[u8],
+        target: Target<'_>,
+        forward: bool,
         to: &mut [u8],
     ) -> Result<(Option<Trail>, Option<Window>), Restart> {
-        let reached = self.reach(Target::Key(key), 0)?;
+        let reached = self.reach(target, 0)?;
         let page = reached.page;
-        let window = match Leaf::<_, L>::new(page.bytes()) {
-            Leaf::FullyDense(leaf) => {
-                let slots = leaf.copy_near(key, WINDOW_SLOTS, to);
+        let window = match (target, Leaf::<_, L>::new(page.bytes())) {
+            (Target::Key(key), Leaf::FullyDense(leaf)) => {
+                let slots = leaf.copy_near(key, WINDOW_SLOTS, forward, to);
                 page.validate()?;
                 Some(Window { leaf: page.mark(), slots, within: 0..0 })
             }
             _ => None,
         };
-        // Behind all slots there is nothing to be near to.
+        // Behind all slots there is nothing to be near to, and large values are not worth two copies.
         let window = window.filter(|window| !window.slots.is_empty());
         if window.is_none() {
             self.copy_out(&page, to)?;
@@ -81,9 +84,10 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     pub(super) fn stay_within(&mut self, window: Option<Window>) {
         self.window = window.map(|window| {
             let within = self.first..self.end;
-            let is_inside = window.slots.contains(&self.gap);
-            self.first = self.gap;
-            self.end = if is_inside { self.end.min(window.slots.end) } else { self.gap };
+            // The gap is before the slot of the key that was sought, or behind it.
+            debug_assert!(window.slots.start <= self.gap && self.gap <= window.slots.end);
+            self.first = self.first.max(window.slots.start).min(self.gap);
+            self.end = self.end.min(window.slots.end).max(self.gap);
             Window { within, ..window }
         });
     }
@@ -110,7 +114,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             (self.first, self.end) = (window.within.start, window.within.end);
         } else {
             self.go(Place::Sought);
-            self.step_to_place()?;
+            self.step_to_place(forward)?;
         }
         Ok(true)
     }

@@ -41,25 +41,41 @@ impl<'a> DenseNode<PlainBytes<'a>, Full> {
 
 impl<B: PageBytes> DenseNode<B, Full> {
     /// Copies all of the leaf but values to the same places of `to`, which has the size of a page, and of the values those
-    /// of so many slots from the first on whose key is not below `key`. Returns these slots, none if there is no such slot. What else
-    /// `to` holds stays.
+    /// of so many slots (at least one) from the place of `key` on: forward from the first whose key is not below it, else that one
+    /// and those before it. Returns these slots; none, and nothing is copied, if there is no such slot or that is
+    /// more than half of the page. What else `to` holds stays.
     ///
     /// Over racing bytes the copy is worth something once the page has been validated.
-    pub fn copy_near(&self, key: &[u8], slots: usize, to: &mut [u8]) -> Range<usize> {
-        let bytes = self.bytes();
+    #[inline]
+    pub fn copy_near(
+        &self,
+        key: &[u8],
+        slots: usize,
+        forward: bool,
+        to: &mut [u8],
+    ) -> Range<usize> {
+        let (bytes, common) = (self.bytes(), self.common());
         let (capacity, value_len) = (self.capacity(), self.value_len(0));
-        let first = self.lower_bound(key).min(capacity);
-        let end = (first + slots).min(capacity);
+        let at = self.lower_bound(key).min(capacity);
+        let near = if forward {
+            at..capacity.min(at + slots)
+        } else {
+            let end = capacity.min(at + 1);
+            end.saturating_sub(slots)..end
+        };
         let array = array_start(capacity);
-        let fences = self.common().lower_fence_len() + self.common().upper_fence_len();
-        let tail = stored_stem_len(self.key_len(), self.common().prefix_len()) + fences;
-        let values = array + first * value_len..array + end * value_len;
-        for piece in [0..array, values, to.len().saturating_sub(tail)..to.len()] {
+        let stem = stored_stem_len(self.key_len(), common.prefix_len());
+        let tail = stem + common.lower_fence_len() + common.upper_fence_len();
+        let values = array + near.start * value_len..array + near.end * value_len;
+        if near.is_empty() || array + values.len() + tail > to.len() / 2 {
+            return 0..0;
+        }
+        for piece in [0..array, values, to.len() - tail..to.len()] {
             let end = piece.end.min(to.len());
             let start = piece.start.min(end);
             bytes.copy(start, &mut to[start..end]);
         }
-        first..end
+        near
     }
 }
 

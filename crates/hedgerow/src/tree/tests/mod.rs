@@ -8,6 +8,7 @@ mod damage;
 mod dense_edges;
 mod layouts;
 mod model;
+mod windows;
 
 use super::Tree;
 use crate::node::Ladder;

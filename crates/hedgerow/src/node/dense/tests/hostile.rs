@@ -24,7 +24,7 @@ fn read_everything<V: DenseLayout>(page: &[u8], random: &mut Random) {
         let beyond = random.below(1 << 17);
         let full = view::<Full>(page);
         let mut copy = vec![0; page.len()];
-        for place in full.copy_near(&key, random.below(80), &mut copy) {
+        for place in full.copy_near(&key, random.below(80), random.below(2) == 0, &mut copy) {
             assert_eq!(view::<Full>(&copy).value(place), full.value(place));
         }
         for place in [0, bound, node.find(&key).unwrap_or(1), node.capacity(), beyond, usize::MAX] {
