@@ -159,6 +159,8 @@ mod tests {
         for known in [Tally::Unknown, Tally::Unheeded, Tally::LEAST, Tally::At(1), Tally::MOST] {
             tally.set(known);
             assert_eq!(tally.get(), known);
+            tally.forget();
+            assert_eq!(tally.get(), Tally::Unknown);
         }
         for sentinel in [Tally::Unknown, Tally::Unheeded] {
             assert_eq!(sentinel.after(true), sentinel);

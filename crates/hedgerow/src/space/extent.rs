@@ -252,6 +252,14 @@ mod tests {
     }
 
     #[test]
+    fn an_escaped_value_has_the_length_that_is_said() {
+        for value in [&b""[..], b"1", b"four and more"] {
+            assert_eq!(escaped_bytes(value), escape(value).len());
+            assert!(escape(value).ends_with(value));
+        }
+    }
+
+    #[test]
     fn stored_forms_come_back_and_no_users_value_is_taken_for_one() {
         let extent = sample(100_000, &[(5, 25), ((1 << 40) - 1, (1 << 24) - 1)]);
         let bytes = extent.encode();

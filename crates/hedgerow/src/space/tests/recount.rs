@@ -95,3 +95,16 @@ fn each_disagreement_between_bitmaps_and_figures_is_found_and_named() {
         assert!(error.to_string().contains(words), "{error} instead of {words:?}");
     }
 }
+
+#[test]
+fn a_report_accounts_for_bytes_of_all_kinds() {
+    let report = SpaceReport {
+        header_bytes: 1,
+        used_bytes: 10,
+        free_bytes: 100,
+        quarantined_bytes: 1_000,
+        out_bytes: 10_000,
+        ..sound().report()
+    };
+    assert_eq!(report.accounted_bytes(), 11_111);
+}

@@ -257,6 +257,9 @@ fn values_that_cannot_be_are_refused() {
         choose([Some(&block), None, None, None])
     };
     assert!(put(APP_ID, &[9; 16]).is_ok());
+    let largest = u64::from(u32::MAX >> 1);
+    assert!(put(CHECKPOINT, &largest.to_le_bytes()).is_ok());
+    assert!(put(CHECKPOINT, &(largest + 1).to_le_bytes()).is_err());
     let bad: &[(usize, &[u8])] = &[
         (VERSION, &[0; 4]),
         (PAIR, &[1]),
