@@ -45,12 +45,12 @@ impl Reach {
         println!("{} tests are run without a mutant", tests.len());
         let found = each_on(AT_A_TIME, &tests, |test, worker| {
             let file = place.join(format!("reached-{worker}"));
-            let _ = fs::remove_file(&file);
+            copy::write(&file, &[])?;
             let folder = place.join(format!("files-{worker}"));
             let environment = (copy::REACHED, &*file);
             let (end, seconds) = one_test::run(programs, test, environment, &folder, LIMIT)?;
-            // Who comes to none writes none.
-            let bytes = fs::read(&file).unwrap_or_default();
+            let bytes = fs::read(&file)
+                .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
             Ok((end, seconds, numbers(&bytes)))
         })?;
         for (test, (end, seconds, numbers)) in tests.into_iter().zip(found) {
