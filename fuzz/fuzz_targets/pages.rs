@@ -1,9 +1,10 @@
 //! Forged pages in a store: whatever a page holds, reading and writing end in an answer or an error.
 //!
-//! A small sound store is made once. Each input changes bytes of some of its pages; then the checksum
-//! is repaired, and with it the 14 bits of it that the page map keeps (by trying numbers in a field
-//! that nothing reads yet), so that the pages pass for sound ones. Wrong answers are expected; panics,
-//! endless loops and reads out of bounds are what is looked for.
+//! A small sound store of each leaf layout is made once. Each input chooses one and changes bytes of some of its
+//! pages; then the checksum is repaired, and with it the 14 bits of it that the page map keeps (by trying numbers
+//! in a field that nothing reads yet), so that the pages pass for sound ones. Wrong answers are expected; panics,
+//! endless loops and reads out of bounds are what is looked for. The input also says by which policy leaves are
+//! written to afterwards, so that forged leaves are converted.
 
 #![no_main]
 
@@ -12,7 +13,7 @@ use hedgerow::checksum::page_checksum;
 use hedgerow::page::header::{CHECKSUM, NEWEST_LSN, PAGE_ID};
 use hedgerow::storage::{DirectIo, Disk, OpenMode, RamDisk};
 use hedgerow::store::OpenHow;
-use hedgerow::{Database, Keyspace, Options, PageId};
+use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options, PageId};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -25,6 +26,15 @@ const RECORDS: u32 = 800;
 const UNIT_BYTES: usize = 512;
 /// Most records that a scan of a forged tree is followed for.
 const MAX_SCANNED: usize = 2_000;
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    /// What the leaves of the store are, of [`LeafLayout::ALL`].
+    layout: u8,
+    /// What the store is opened with once it is forged, of [`policy`].
+    policy: u8,
+    forgeries: Vec<Forgery>,
+}
 
 #[derive(Arbitrary, Debug)]
 struct Forgery {
@@ -48,28 +58,56 @@ enum Change {
 
 /// The file of a sound store, and where its pages are.
 struct Sound {
+    layout: LeafLayout,
     bytes: Vec<u8>,
     pages: Vec<usize>,
 }
 
-fn options() -> Options {
-    Options::new().memory_limit_bytes(8 << 20).direct_io(false)
+fn options(policy: LeafPolicy) -> Options {
+    Options::new().memory_limit_bytes(8 << 20).direct_io(false).leaves(policy)
 }
 
-fn key(n: u32) -> Vec<u8> {
-    format!("http://www.example.org/{:02}/{n:06}", n % 7).into_bytes()
+/// Adaptive, or one of the layouts.
+fn policy(number: u8) -> LeafPolicy {
+    let number = usize::from(number) % (LeafLayout::ALL.len() + 1);
+    LeafLayout::ALL.get(number).map_or(LeafPolicy::Adaptive, |layout| LeafPolicy::Fixed(*layout))
 }
 
-fn sound() -> &'static Sound {
-    static SOUND: OnceLock<Sound> = OnceLock::new();
-    SOUND.get_or_init(|| {
+/// Integers of four bytes for dense leaves, one in eight of which is not there, and URLs for the others.
+fn key(layout: LeafLayout, n: u32) -> Vec<u8> {
+    if layout.is_dense() {
+        (n + n / 7).to_be_bytes().to_vec()
+    } else {
+        format!("http://www.example.org/{:02}/{n:06}", n % 7).into_bytes()
+    }
+}
+
+/// Of one length, as fully dense leaves want them.
+fn value(n: u32) -> Vec<u8> {
+    format!("{n:024}").into_bytes()
+}
+
+impl Sound {
+    fn of(layout: LeafLayout) -> &'static Sound {
+        static SOUND: [OnceLock<Sound>; LeafLayout::ALL.len()] =
+            [const { OnceLock::new() }; LeafLayout::ALL.len()];
+        SOUND[layout as usize].get_or_init(|| Sound::new(layout))
+    }
+
+    fn new(layout: LeafLayout) -> Sound {
         let disk = RamDisk::new();
-        let options = options().page_bytes(PAGE_BYTES);
+        let options = options(LeafPolicy::Fixed(layout)).page_bytes(PAGE_BYTES);
         let db = options.on_disk(&disk, Path::new(STORE), OpenHow::New).expect("a store is made");
         let keyspace = db.keyspace("forged").expect("a keyspace is made");
         for n in 0..RECORDS {
-            keyspace.put(&key(n), &key(n ^ 1)).expect("a record is put");
+            keyspace.put(&key(layout, n), &value(n)).expect("a record is put");
         }
+        let stats = keyspace.stats().expect("a sound tree is walked");
+        assert!(
+            stats.leaves_of(layout).records * 10 > u64::from(RECORDS) * 9,
+            "{:?}",
+            stats.leaves
+        );
         db.close().expect("the store closes");
         let file = disk
             .open(Path::new(STORE), OpenMode::ReadOnly, DirectIo::Never)
@@ -82,9 +120,9 @@ fn sound() -> &'static Sound {
             })
         };
         let pages: Vec<usize> = (0..bytes.len()).step_by(UNIT_BYTES).filter(is_page).collect();
-        assert!(pages.len() > 20, "only {} pages were found", pages.len());
-        Sound { bytes, pages }
-    })
+        assert!(pages.len() > 10, "only {} pages were found", pages.len());
+        Sound { layout, bytes, pages }
+    }
 }
 
 fn page_id(page: &[u8]) -> PageId {
@@ -93,10 +131,10 @@ fn page_id(page: &[u8]) -> PageId {
     PageId(u32::from_le_bytes(id))
 }
 
-fuzz_target!(|forgeries: Vec<Forgery>| {
-    let sound = sound();
+fuzz_target!(|input: Input| {
+    let sound = Sound::of(LeafLayout::ALL[usize::from(input.layout) % LeafLayout::ALL.len()]);
     let mut bytes = sound.bytes.clone();
-    for forgery in forgeries.iter().take(4) {
+    for forgery in input.forgeries.iter().take(4) {
         forge(sound, &mut bytes, forgery);
     }
     let disk = RamDisk::new();
@@ -106,12 +144,12 @@ fuzz_target!(|forgeries: Vec<Forgery>| {
     file.write_at(0, &bytes).expect("the file is written");
     drop(file);
     // Damage that opening meets is an error as well.
-    let open = |how| options().on_disk(&disk, Path::new(STORE), how);
-    let Ok(db) = open(OpenHow::Existing) else { return };
+    let opened = options(policy(input.policy)).on_disk(&disk, Path::new(STORE), OpenHow::Existing);
+    let Ok(db) = opened else { return };
     if let Ok(Some(keyspace)) = db.open_keyspace("forged") {
-        read(&db, &keyspace);
-        write(&keyspace);
-        read(&db, &keyspace);
+        read(&db, &keyspace, sound.layout);
+        write(&keyspace, sound.layout);
+        read(&db, &keyspace, sound.layout);
     }
     let _ = db.close();
 });
@@ -163,26 +201,27 @@ fn tag(page: &[u8]) -> u16 {
 }
 
 /// Every way of reading. What comes back may be anything, but it has to come back.
-fn read(db: &Database, keyspace: &Keyspace) {
-    let keys: Vec<_> = (0..RECORDS).step_by(61).map(key).collect();
+fn read(db: &Database, keyspace: &Keyspace, layout: LeafLayout) {
+    let keys: Vec<_> = (0..RECORDS).step_by(61).map(|n| key(layout, n)).collect();
     for key in &keys {
         let _ = keyspace.get(key);
     }
     let _ = keyspace.get_many(&keys);
     let _ = keyspace.iter().take(MAX_SCANNED).count();
     let _ = keyspace.iter().rev().take(MAX_SCANNED).count();
-    let _ = keyspace.prefix(b"http://www.example.org/03/").take(MAX_SCANNED).count();
-    let _ = keyspace.range(&key(5)[..]..&key(6)[..]).rev().take(MAX_SCANNED).count();
+    let _ = keyspace.prefix(&keys[5][..keys[5].len() - 1]).take(MAX_SCANNED).count();
+    let _ = keyspace.range(&keys[6][..]..&keys[9][..]).rev().take(MAX_SCANNED).count();
     let _ = keyspace.stats();
     let _ = db.space_report();
     let _ = db.verify(|_| {});
 }
 
-/// Changes all over the tree.
-fn write(keyspace: &Keyspace) {
+/// Changes all over the tree: of other lengths, of the same ones, and new ones.
+fn write(keyspace: &Keyspace, layout: LeafLayout) {
     for n in (0..RECORDS).step_by(17) {
-        let _ = keyspace.put(&key(n), &vec![b'v'; n as usize % 200]);
-        let _ = keyspace.remove(&key(n + 1));
-        let _ = keyspace.put(&key(n + RECORDS), b"new");
+        let _ = keyspace.put(&key(layout, n), &vec![b'v'; n as usize % 200]);
+        let _ = keyspace.remove(&key(layout, n + 1));
+        let _ = keyspace.put(&key(layout, n + 2), &value(n));
+        let _ = keyspace.put(&key(layout, n + RECORDS), &value(n));
     }
 }
