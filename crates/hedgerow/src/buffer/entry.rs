@@ -58,8 +58,9 @@ impl EpochStay for Entered<'_> {
 }
 
 impl BufferPool {
-    /// Enters, with room in the log for so many bytes.
-    #[inline]
+    /// Enters, with room in the log for so many bytes. A result that is handed over in memory would be read back in
+    /// other pieces than it was written in, which waits for the stores.
+    #[inline(always)]
     pub(super) fn enter_with(&self, log_bytes: u64, purpose: Purpose) -> Result<Entered<'_>> {
         let promise = match self.log() {
             Some(log) if log_bytes > 0 => {
@@ -82,7 +83,7 @@ impl BufferPool {
         Ok(self.epochs().enter())
     }
 
-    #[inline]
+    #[inline(always)]
     fn enter_epoch(&self, purpose: Purpose) -> Result<Stay<'_>> {
         if self.frozen.load(Relaxed) {
             return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));

@@ -305,13 +305,14 @@ impl BufferPool {
     }
 
     /// The error that every change gets since a write failed, if one did.
+    #[inline]
     pub fn check_poison(&self) -> Result<()> {
-        if self.poisoned.load(Acquire)
-            && let Some(error) = &*self.poison.lock()
-        {
-            return Err(error.duplicate());
-        }
-        Ok(())
+        if self.poisoned.load(Acquire) { self.poison_error() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn poison_error(&self) -> Result<()> {
+        self.poison.lock().as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
     }
 
     /// From now on changes are logged. Once, before anybody changes anything.
@@ -360,11 +361,14 @@ impl BufferPool {
     }
 
     /// Whether the pool was closed.
+    #[inline]
     pub fn check_open(&self) -> Result<()> {
-        if self.closed.load(SeqCst) {
-            return Err(Error::new(ErrorKind::Closed, "the database was closed"));
-        }
-        Ok(())
+        if self.closed.load(SeqCst) { Self::closed_error() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn closed_error() -> Result<()> {
+        Err(Error::new(ErrorKind::Closed, "the database was closed"))
     }
 
     /// Lets the calling thread fault without waiting for others to be done, while this is kept: see
@@ -561,7 +565,7 @@ impl PagePool for BufferPool {
         self.enter_with(0, Purpose::GiveBack)
     }
 
-    #[inline]
+    #[inline(always)]
     fn enter_to_append(&self, log_bytes: u64, purpose: Purpose) -> Result<Entered<'_>> {
         self.enter_with(log_bytes, purpose)
     }

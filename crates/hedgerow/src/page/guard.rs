@@ -162,15 +162,34 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
 
     /// Latches the page exclusively, to change it, if it has not changed since; never waits. The caller is
     /// inside of an epoch.
-    #[inline]
+    #[inline(always)]
     pub fn upgrade(self) -> Result<ExclusivePage<'p, P>, Restart> {
-        let page = self.upgrade_to_rearrange()?;
-        page.let_change()
+        Ok(self.held(self.latch_to_change()?))
+    }
+
+    /// The first half of [`Self::upgrade`]: the latch alone, which goes through a result in registers. A page would go
+    /// through memory, and be read there in other pieces than it was written in, which waits for the stores.
+    #[inline(always)]
+    pub fn latch_to_change(&self) -> Result<ExclusiveGuard<'p>, Restart> {
+        let Some(guard) = self.head.latch().try_upgrade(self.version) else {
+            return Err(Restart::Conflict);
+        };
+        if self.pool.let_change(self.frame) {
+            return Ok(guard);
+        }
+        guard.release_unchanged();
+        Err(Restart::Owed)
+    }
+
+    /// The page under its latch, which the caller has taken.
+    #[inline(always)]
+    pub fn held(&self, guard: ExclusiveGuard<'p>) -> ExclusivePage<'p, P> {
+        ExclusivePage::new(self.pool, self.frame, self.id, guard)
     }
 
     /// Latches the page exclusively, if it has not changed since, in order to change its layout or the order of
     /// its records, and nothing that a checkpoint would have to know; never waits.
-    #[inline]
+    #[inline(always)]
     pub fn upgrade_to_rearrange(self) -> Result<ExclusivePage<'p, P>, Restart> {
         match self.head.latch().try_upgrade(self.version) {
             Some(guard) => Ok(ExclusivePage::new(self.pool, self.frame, self.id, guard)),
@@ -249,6 +268,7 @@ pub struct ExclusivePage<'p, P: PagePool> {
 
 impl<'p, P: PagePool> ExclusivePage<'p, P> {
     /// Wraps a latch that the caller has taken on the frame that holds `id`.
+    #[inline(always)]
     pub fn new(pool: &'p P, frame: FrameId, id: PageId, guard: ExclusiveGuard<'p>) -> Self {
         ExclusivePage { pool, frame, id, guard: Some(guard), copy: None }
     }

@@ -84,7 +84,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         self.note_point(&leaf);
         let stay = self.enter_to_change(key, change)?;
-        let mut page = leaf.upgrade()?;
+        let guard = leaf.latch_to_change()?;
+        let mut page = leaf.held(guard);
         Ok(self.apply(&mut page, &stay, key, at, decision, change))
     }
 
