@@ -5,6 +5,7 @@ mod convert;
 mod forest;
 mod hostile;
 mod leaf;
+mod racing;
 mod space;
 mod split;
 
