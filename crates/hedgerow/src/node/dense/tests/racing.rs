@@ -7,7 +7,7 @@ use crate::testing::MemoryPool;
 use crate::types::Epoch;
 use hedgerow_sync::primitive::thread;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 on_both! {
     racing_bytes_give_the_answers_of_plain_ones;
@@ -15,7 +15,8 @@ on_both! {
 }
 
 const EPOCH: Epoch = Epoch(1);
-const VALUE_BYTES: usize = 6;
+/// Long ones are half written for longer.
+const VALUE_BYTES: usize = 28;
 
 fn key(number: usize) -> Vec<u8> {
     [b"key/".as_slice(), &(70_000 + number as u32).to_be_bytes()].concat()
@@ -42,7 +43,7 @@ fn change(pool: &MemoryPool, id: PageId, how: impl FnOnce(&mut [u8])) {
 
 /// Of one size where the layout has one.
 fn value<V: DenseLayout>(number: usize) -> Vec<u8> {
-    vec![number as u8; if V::ONE_SIZE { VALUE_BYTES } else { 1 + number % 20 }]
+    vec![number as u8; if V::ONE_SIZE { VALUE_BYTES } else { 1 + number % 40 }]
 }
 
 fn put<V: DenseLayout>(page: &mut [u8], number: usize) {
@@ -56,12 +57,12 @@ fn put<V: DenseLayout>(page: &mut [u8], number: usize) {
 
 fn racing_bytes_give_the_answers_of_plain_ones<V: DenseLayout>() {
     let (pool, id) = pool_with_leaf::<V>();
-    for number in 0..120 {
+    for number in 0..72 {
         // Every third is not there.
         if number % 3 > 0 {
             change(&pool, id, |page| put::<V>(page, number));
         }
-        if number % 8 > 0 {
+        if number % 6 > 0 {
             continue;
         }
         let page = OptimisticPage::open(&*pool, id, None).unwrap();
@@ -71,7 +72,7 @@ fn racing_bytes_give_the_answers_of_plain_ones<V: DenseLayout>() {
         assert_eq!((racing.count(), racing.capacity()), (plain.count(), plain.capacity()));
         assert_eq!((racing.base(), racing.key_len()), (plain.base(), plain.key_len()));
         assert_eq!(racing.used_bytes(), plain.used_bytes());
-        for other in 0..130 {
+        for other in 0..80 {
             let key = key(other);
             assert_eq!(racing.find(&key), plain.find(&key));
             assert_eq!(racing.lower_bound(&key), plain.lower_bound(&key));
@@ -99,14 +100,16 @@ fn racing_bytes_give_the_answers_of_plain_ones<V: DenseLayout>() {
 /// A writer inserts, removes and updates; what readers validate is what was there. A third of the keys always are,
 /// another third never.
 fn what_readers_validate_was_there<V: DenseLayout>() {
-    const KEYS: usize = 90;
+    const KEYS: usize = 60;
+    const CHANGES: usize = 2_000_000;
     let (pool, id) = pool_with_leaf::<V>();
     for number in (0..KEYS).step_by(3) {
         change(&pool, id, |page| put::<V>(page, number));
     }
     let stop = Arc::new(AtomicBool::new(false));
+    let changes = Arc::new(AtomicUsize::new(0));
     let writer = {
-        let (pool, stop) = (Arc::clone(&pool), Arc::clone(&stop));
+        let (pool, stop, changes) = (Arc::clone(&pool), Arc::clone(&stop), Arc::clone(&changes));
         let work = move || {
             let mut random = Random::new(201);
             while !stop.load(Ordering::Relaxed) {
@@ -115,13 +118,14 @@ fn what_readers_validate_was_there<V: DenseLayout>() {
                     Some(place) if number % 3 == 1 => DenseMut::<V>::new(page).remove(place),
                     _ => put::<V>(page, number),
                 });
+                changes.fetch_add(1, Ordering::Relaxed);
             }
         };
         thread::spawn_named("writer", work).unwrap()
     };
     let (mut validated, mut tried) = (0, 0);
     let mut random = Random::new(202);
-    while validated < 20_000 && tried < 20_000_000 {
+    while (validated < 20_000 || changes.load(Ordering::Relaxed) < CHANGES) && tried < 50_000_000 {
         tried += 1;
         let number = random.below(KEYS);
         let Ok(page) = OptimisticPage::open(&*pool, id, None) else { continue };
