@@ -161,7 +161,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             }
             Decision::Remove(outcome) => {
                 leaf.remove(at.index);
-                let sparse = is_sparse(&leaf.as_leaf());
+                let sparse = is_sparse(&leaf.as_leaf()) && is_turn(leaf.as_leaf().count());
                 log(Record::Remove { tree, key });
                 if stored_forms {
                     self.note_stored_forms(stay, &old, &[]);
@@ -170,6 +170,18 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             }
         }
     }
+}
+
+/// Part of a sparse leaf's records, or half of that, that are removed until its neighbours are looked at again. A look takes as long as
+/// there are records, so that all of a leaf's removals would take the square of that, if each looked.
+const LOOK_PART: usize = 32;
+
+/// Whether the neighbours of a sparse leaf are looked at now that it has so many records.
+#[inline]
+fn is_turn(records: usize) -> bool {
+    // Of two, so that the same numbers are multiples for long.
+    let power = 1 << (records / LOOK_PART).max(1).ilog2();
+    records.is_multiple_of(power)
 }
 
 /// Bytes that a node's records take, slots included; of inner nodes and leaves of any layout.
@@ -190,4 +202,23 @@ pub(super) fn record_bytes<B: PageBytes, L: Ladder>(node: &Leaf<B, L>) -> usize 
 #[inline]
 pub(super) fn is_sparse<B: PageBytes, L: Ladder>(node: &Leaf<B, L>) -> bool {
     node.is_half_empty(record_bytes(node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A look takes as long as there are records: with one at each removal, all of them take the square of that.
+    #[test]
+    fn a_leaf_that_is_emptied_looks_at_its_neighbours_more_seldom_the_more_records_it_has() {
+        let looked_at =
+            |records: usize| (0..records).rev().filter(|left| is_turn(*left)).sum::<usize>();
+        for records in [100, 1000, 10_000, 100_000] {
+            assert!(looked_at(records) <= 3 * LOOK_PART * records, "{records}");
+        }
+        assert!(
+            (0..2 * LOOK_PART).all(is_turn),
+            "small leaves are looked at each time, and empty ones"
+        );
+    }
 }

@@ -6,10 +6,10 @@
 
 use super::convert::{build, records_of};
 use super::{Leaf, LeafLayout, adapt, plain_leaf};
-use crate::node::dense::{DenseLayout, DenseNode, MAX_SLOTS, growth_of};
+use crate::node::dense::{DenseLayout, DenseNode, MAX_SLOTS, Semi, growth_of};
 use crate::node::fingerprint::{self, FingerprintLeafMut};
 use crate::node::ladder::Ladder;
-use crate::node::layout::{common_prefix, lower_fence, upper_fence};
+use crate::node::layout::{LEAF_SLOT_BYTES, common_prefix, lower_fence, rest_len, upper_fence};
 use crate::node::merge::{merge_space, newest_lsn};
 use crate::node::policy::{LeafPolicy, are_strings};
 use crate::node::write::{NoSpace, NodeMut};
@@ -80,7 +80,9 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
     /// a look at any record. Of inner nodes likewise.
     pub fn may_merge(&self, right: &Self, policy: LeafPolicy) -> bool {
         let page_bytes = self.as_node().bytes().len();
-        if self.least_bytes() + right.least_bytes() <= page_bytes {
+        let has_fingerprints = !matches!(policy, LeafPolicy::Fixed(layout) if layout.is_dense());
+        let least = |leaf: &Self| leaf.least_bytes(has_fingerprints);
+        if least(self) + least(right) <= page_bytes {
             return true;
         }
         if policy.dense().is_none() {
@@ -102,7 +104,11 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
                     }
                     _ => self.payload_bytes() + right.payload_bytes(),
                 };
-                slots <= MAX_SLOTS && slots / 8 + values <= page_bytes
+                let fixed = match policy.dense() {
+                    Some(LeafLayout::SemiDense) => Semi::fixed_bytes(slots),
+                    _ => slots / 8,
+                };
+                slots <= MAX_SLOTS && fixed + values <= page_bytes
             }
             // A few records may go into a dense neighbour.
             (Some(_), None) => right.count() <= FEW_RECORDS,
@@ -111,13 +117,14 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
         }
     }
 
-    /// The least that the records can take in a leaf that is not dense, or in this node.
-    fn least_bytes(&self) -> usize {
+    /// The least that the records can take in a leaf that is not dense, or in this node. `fingerprints`: in a
+    /// fingerprint leaf, too.
+    fn least_bytes(&self, fingerprints: bool) -> usize {
         match self {
             Leaf::Comparison(leaf) => leaf.payload_bytes(),
             Leaf::Fingerprint(leaf) => leaf.payload_bytes(),
-            Leaf::SemiDense(leaf) => dense_bytes(leaf),
-            Leaf::FullyDense(leaf) => dense_bytes(leaf),
+            Leaf::SemiDense(leaf) => dense_bytes::<_, _, L>(leaf, fingerprints),
+            Leaf::FullyDense(leaf) => dense_bytes::<_, _, L>(leaf, fingerprints),
         }
     }
 
@@ -156,13 +163,20 @@ const FEW_RECORDS: usize = 16;
 /// Part of a page that is to be free in a leaf that gets another layout after a merge.
 const ADAPTED_FREE_PART: usize = 8;
 
-/// What the records of a dense leaf take in one that is not: with a fingerprint, a slot, and all of the
-/// key behind the prefix, which can only get shorter.
-fn dense_bytes<B: PageBytes, V: DenseLayout>(leaf: &DenseNode<B, V>) -> usize {
+/// The least that the records of a dense leaf take in one that is not: with a slot, a fingerprint or a head, and all
+/// of the key behind the prefix and the head; the prefix can only get shorter.
+fn dense_bytes<B: PageBytes, V: DenseLayout, L: Ladder>(
+    leaf: &DenseNode<B, V>,
+    fingerprints: bool,
+) -> usize {
     let suffix_len = leaf.key_len().saturating_sub(leaf.common().prefix_len());
+    let record_bytes = match fingerprints {
+        true => 1 + 4 + suffix_len,
+        false => L::HEAD_BYTES + LEAF_SLOT_BYTES + rest_len::<L>(suffix_len),
+    };
     // The heap of a semi-dense leaf has the lengths of values, of at most two bytes.
     let length_bytes = if V::ONE_SIZE { 0 } else { 2 };
-    leaf.payload_bytes() + leaf.count() * (5 + suffix_len - length_bytes)
+    leaf.payload_bytes() + leaf.count() * (record_bytes - length_bytes)
 }
 
 fn numbers_of<B: PageBytes, V: DenseLayout>(leaf: &DenseNode<B, V>) -> Option<Numbers> {
