@@ -453,7 +453,12 @@ impl StoreOptions {
         Ok(Deltas::new(budget.delta_bytes() as usize))
     }
 
-    fn pool(&self, page_bytes: usize, first_epoch: Epoch, read_only: bool) -> PoolOptions {
+    pub(super) fn pool(
+        &self,
+        page_bytes: usize,
+        first_epoch: Epoch,
+        read_only: bool,
+    ) -> PoolOptions {
         let default = (self.memory_limit_bytes / 2).max(MIN_CHECKPOINT_BYTES);
         PoolOptions {
             memory_limit_bytes: self.memory_limit_bytes,

@@ -170,6 +170,23 @@ mod tests {
     }
 
     #[test]
+    fn a_store_fits_up_to_three_quarters_of_the_frames_and_a_quarter_of_its_ids() {
+        let fits = |in_use, given, frames| Pages { in_use, given, frames }.fit();
+        assert!(fits(1200, 4800, 1600) && !fits(1201, 4800, 1600) && !fits(1200, 4801, 1600));
+        assert!(fits(768, 768, 1024) && !fits(760, 760, 1023));
+    }
+
+    #[test]
+    fn times_are_those_of_what_is_read_replayed_and_written() {
+        let pages = Pages { in_use: 110_000, given: 110_000, frames: 200_000 };
+        assert_eq!(pages.read(45_000), (1.0, false), "as fast as all of them in their order");
+        assert_eq!(pages.read(45_001), (1.0, true));
+        assert_eq!(pages.read(22_500), (0.5, false));
+        let all = LEAST_SECONDS + 2.0 + 1.0 + 70_000.0 / WRITTEN_PER_SECOND;
+        assert_eq!(pages.replay(160_000_000, 70_000), Duration::from_secs_f64(all));
+    }
+
+    #[test]
     fn more_log_and_more_pages_take_longer_until_all_are_needed() {
         let pages = Pages { in_use: 100_000, given: 100_000, frames: 200_000 };
         let mut last = Duration::ZERO;

@@ -58,8 +58,8 @@ pub(super) struct Reclaim {
 
 impl Reclaim {
     /// Notes a checkpoint, and says what it moves at most and what it leaves free at least, in bytes.
-    /// `idle`: it was asked for, and found nothing to write.
-    fn plan(&mut self, taken: Taken, idle: bool, limit_bytes: u64, file_bytes: u64) -> (u64, u64) {
+    fn plan(&mut self, taken: Taken, asked: bool, limit_bytes: u64, file_bytes: u64) -> (u64, u64) {
+        let idle = asked && taken.changed_bytes == 0;
         let most = limit_bytes.max(LEAST_BUDGET_BYTES);
         if taken.changed_bytes > 0 {
             self.in_vain = 0;
@@ -85,6 +85,22 @@ impl Reclaim {
     }
 }
 
+/// What one pass moves at most, but for a zone that holds more.
+fn pass_bytes(limit_bytes: u64) -> u64 {
+    PASS_BYTES.min(limit_bytes / PASS_PART)
+}
+
+/// Whether a pass that has moved something is ended before this zone.
+fn is_pass_full(moved_bytes: u64, held_bytes: u64, pass_bytes: u64) -> bool {
+    moved_bytes > 0 && moved_bytes + held_bytes > pass_bytes
+}
+
+/// Whether what was moved is left to the next checkpoint. While others write, one of its own would write more of what
+/// they have changed than of what was moved: the next one does both, and nothing goes to the tail until then.
+fn waits_for_the_next(dirty_pages: u64, page_bytes: usize, moved_bytes: u64) -> bool {
+    dirty_pages * page_bytes as u64 > 2 * moved_bytes
+}
+
 impl Shared {
     /// Cuts, moves and punches after a checkpoint that had `taken` to do; `asked`: by the user.
     pub(super) fn reclaim(
@@ -100,8 +116,7 @@ impl Shared {
         }
         let limit = self.pool.budget().limit_bytes();
         let file_bytes = slots.report().file_bytes;
-        let idle = asked && taken.changed_bytes == 0;
-        let (mut budget, reserve) = newest.reclaim.plan(taken, idle, limit, file_bytes);
+        let (mut budget, reserve) = newest.reclaim.plan(taken, asked, limit, file_bytes);
         let moved = self.shrink(slots, newest, &mut budget, reserve);
         if newest.reclaim.undecided.is_none() {
             slots.state().zones.stop_shrinking();
@@ -119,7 +134,7 @@ impl Shared {
         reserve_bytes: u64,
     ) -> Result<u64> {
         let mut sum = 0;
-        let pass_bytes = PASS_BYTES.min(self.pool.budget().limit_bytes() / PASS_PART);
+        let pass_bytes = pass_bytes(self.pool.budget().limit_bytes());
         // Whoever closes the store waits for this.
         while *budget_bytes > 0
             && newest.reclaim.in_vain < MOST_IN_VAIN
@@ -131,9 +146,7 @@ impl Shared {
             if moved == 0 {
                 break;
             }
-            // While others write, a checkpoint would write more of what they have changed than of what was moved:
-            // the next one does both, and nothing goes to the tail until then.
-            if self.pool.dirty_pages() as u64 * slots.page_bytes() as u64 > 2 * moved {
+            if waits_for_the_next(self.pool.dirty_pages() as u64, slots.page_bytes(), moved) {
                 newest.reclaim.undecided = Some(before);
                 break;
             }
@@ -186,7 +199,7 @@ impl Shared {
         self.pool.wait_for_batches();
         let mut moved = 0;
         for zone in tail {
-            if moved > 0 && moved + zone.held_bytes > pass_bytes {
+            if is_pass_full(moved, zone.held_bytes, pass_bytes) {
                 break;
             }
             // They become dirty, and nobody lets them in.
@@ -312,6 +325,29 @@ mod tests {
         let mut reclaim = Reclaim::default();
         let freed = Taken { written_bytes: 0, changed_bytes: 1 << 20 };
         assert_eq!(reclaim.plan(freed, false, LIMIT, FILE), (1 << 20, FILE / SPARE_PART));
+    }
+
+    #[test]
+    fn a_pass_moves_an_eighth_of_the_memory_at_most_and_a_larger_zone_all_the_same() {
+        assert_eq!((pass_bytes(8 << 20), pass_bytes(1 << 40)), (1 << 20, PASS_BYTES));
+        assert!(!is_pass_full(0, 1 << 30, 1 << 20));
+        assert!(
+            !is_pass_full(1 << 19, 1 << 19, 1 << 20)
+                && is_pass_full(1 << 19, (1 << 19) + 1, 1 << 20)
+        );
+    }
+
+    #[test]
+    fn what_was_moved_waits_while_others_have_changed_as_much_again() {
+        assert!(!waits_for_the_next(16, 4096, 8 * 4096) && waits_for_the_next(17, 4096, 8 * 4096));
+        assert!(!waits_for_the_next(8, 512, 2048) && waits_for_the_next(9, 512, 2048));
+    }
+
+    #[test]
+    fn a_checkpoint_that_was_asked_for_moves_more_only_if_it_found_nothing_to_write() {
+        let of = |taken, asked| Reclaim::default().plan(taken, asked, LIMIT, FILE).0;
+        assert_eq!((of(NOTHING, true), of(NOTHING, false)), (LIMIT, 0));
+        assert_eq!((of(wrote(4096), true), of(wrote(4096), false)), (4096, 4096));
     }
 
     #[test]

@@ -402,6 +402,35 @@ fn after_a_failed_sync_of_the_log_nothing_is_promised_any_more_and_reads_go_on()
 }
 
 #[test]
+fn a_replay_says_how_many_changes_it_made_and_how_much_log_it_read() {
+    let disk = SimDisk::new(9);
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    let robins = db.keyspace("robins").unwrap();
+    for n in 0..3000 {
+        robins.put(&key(n), &[7; 40]).unwrap();
+    }
+    db.checkpoint().unwrap();
+    let cut = db.log_position();
+    assert!(cut.0 > 100_000, "the log begins far from zero");
+    let wrens = db.keyspace("wrens").unwrap();
+    for n in 0..5 {
+        wrens.put(&key(n), b"a").unwrap();
+    }
+    robins.remove(&key(0)).unwrap();
+    assert_eq!(robins.remove_range(&key(10)[..]..&key(20)[..]).unwrap(), 10);
+    drop(wrens);
+    assert!(db.drop_keyspace("wrens").unwrap());
+    db.sync().unwrap();
+    let db = open(&logged(), &disk.crash(1), OpenHow::Existing).unwrap();
+    // A keyspace, five records, a removal, a range, and the end of the keyspace.
+    assert_eq!(db.replayed().records, 9);
+    let log_bytes = db.replayed().log_bytes;
+    assert!((100..20_000).contains(&log_bytes), "{log_bytes}");
+    assert_eq!(db.keyspaces().unwrap(), ["robins"]);
+    assert_eq!(db.keyspace("robins").unwrap().iter().count(), 2989);
+}
+
+#[test]
 fn a_store_without_a_log_takes_over_what_a_log_has_and_the_other_way_round() {
     let disk = SimDisk::new(6);
     let db = open(&logged(), &disk, OpenHow::New).unwrap();

@@ -7,6 +7,7 @@ use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is asked of the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -263,8 +264,11 @@ fn a_file_whose_name_is_taken_away_before_it_is_locked_is_not_used() {
 #[test]
 fn an_empty_file_that_is_replaced_whenever_it_was_opened_is_given_up() {
     let disk = empty_file();
-    let shared = Shared::new(&disk, |disk, call, of| {
+    let opened = Arc::new(AtomicUsize::new(0));
+    let counted = opened.clone();
+    let shared = Shared::new(&disk, move |disk, call, of| {
         if call == Call::Opened && of == path() {
+            counted.fetch_add(1, Ordering::Relaxed);
             disk.unlink(of)?;
             write(disk, of, b"");
         }
@@ -272,6 +276,7 @@ fn an_empty_file_that_is_replaced_whenever_it_was_opened_is_given_up() {
     });
     let error = open(&options(), &shared, OpenHow::ExistingOrNew).map(drop).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
+    assert_eq!(opened.load(Ordering::Relaxed), 3, "attempts");
     assert!(error.to_string().contains("created and removed all the time"), "{error}");
     assert_only(&disk, b"");
 }

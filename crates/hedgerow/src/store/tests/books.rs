@@ -1,0 +1,130 @@
+//! What checkpoints and openings say of themselves: how much was written, how much is to be read, and what pages are
+//! checked for.
+
+use super::*;
+use crate::page::PagePool;
+use crate::store::checkpoint::Taken;
+use crate::store::open::check_page;
+use crate::types::Epoch;
+
+fn key(n: usize) -> Vec<u8> {
+    format!("key {n:05}").into_bytes()
+}
+
+fn take(store: &Store) -> Taken {
+    let shared = &store.shared;
+    let slots = shared.slots.as_ref().unwrap();
+    let mut newest = shared.checkpointing.lock();
+    let taken = shared.take(slots, &mut newest, false);
+    slots.checkpoint_ended(taken.as_ref().map(|_| ()));
+    taken.unwrap()
+}
+
+fn dirty_bytes(store: &Store) -> u64 {
+    store.pool().dirty_pages() as u64 * store.page_bytes() as u64
+}
+
+#[test]
+fn a_checkpoint_says_how_much_it_wrote_and_how_much_had_changed() {
+    let (_disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..200 {
+        wrens.put(&key(n), &[7; 40]).unwrap();
+    }
+    let dirty = dirty_bytes(&store);
+    let first = take(&store);
+    assert_eq!((first.written_bytes, first.changed_bytes), (dirty, dirty));
+    // A large value is written when it is put, and counts with the checkpoint that makes it durable.
+    store.expect_stored_forms();
+    let mut writer = store.write_large(9000, 200).unwrap();
+    writer.write(&[1; 9000]).unwrap();
+    writer.finish().unwrap();
+    wrens.put(b"song", &writer.stored_form()).unwrap();
+    writer.keep();
+    let dirty = dirty_bytes(&store);
+    let second = take(&store);
+    let large = second.written_bytes - dirty;
+    assert!((9000..9000 + 1024).contains(&large), "{large}");
+    assert_eq!(second.changed_bytes, second.written_bytes);
+    // What is freed has changed, and is not written.
+    wrens.remove(b"song").unwrap();
+    let dirty = dirty_bytes(&store);
+    let third = take(&store);
+    assert_eq!((third.written_bytes, third.changed_bytes), (dirty, dirty + large));
+    let nothing = take(&store);
+    assert_eq!((nothing.written_bytes, nothing.changed_bytes), (0, 0));
+}
+
+#[test]
+fn all_pages_are_read_if_many_are_needed_and_none_if_few_are() {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..20_000 {
+        wrens.put(&key(n), &[7; 40]).unwrap();
+    }
+    store.close().unwrap();
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    let pages = {
+        let ids = store.pool().ids().lock();
+        u64::from(ids.next_id().unwrap().0) - ids.free_count()
+    };
+    let faults = || store.pool().counters().values().faults;
+    let before = faults();
+    assert!(!store.shared.preload(10, 2).unwrap());
+    assert_eq!(faults(), before);
+    assert!(store.shared.preload(1_000_000, 2).unwrap());
+    // Some ids are set aside for pages to come.
+    assert!(faults() - before >= pages - 64, "{} of {pages}", faults() - before);
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    let read = faults();
+    assert!((0..20_000).all(|n| wrens.contains(&key(n)).unwrap()));
+    assert_eq!(faults(), read, "all of them are there");
+}
+
+#[test]
+fn stores_without_large_values_expect_none() {
+    let (disk, store) = new_store();
+    store.create_keyspace("wrens").unwrap();
+    store.close().unwrap();
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    assert!(!store.pool().has_stored_forms());
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    store.expect_stored_forms();
+    let mut writer = store.write_large(9000, 200).unwrap();
+    writer.write(&[1; 9000]).unwrap();
+    writer.finish().unwrap();
+    wrens.put(b"song", &writer.stored_form()).unwrap();
+    writer.keep();
+    store.close().unwrap();
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    assert!(store.pool().has_stored_forms());
+}
+
+#[test]
+fn a_page_that_no_engine_writes_is_refused_when_it_is_read() {
+    assert!(check_page(&[0xff; 512]).is_err());
+    let mut leaf = [0; 512];
+    crate::page::header::initialise(&mut leaf, crate::PageId(7), crate::types::TreeId(1));
+    crate::node::NodeMut::<crate::node::Hints>::format(
+        &mut leaf,
+        crate::page::header::PageKind::ComparisonLeaf,
+        0,
+        None,
+        None,
+    );
+    check_page(&leaf).unwrap();
+    // More records than there is room for.
+    leaf[crate::page::header::KIND + 1..64].fill(0xff);
+    assert!(check_page(&leaf).is_err());
+}
+
+#[test]
+fn a_checkpoint_is_due_after_half_the_memory_and_16_mib_at_least() {
+    let due = |limit_mib: u64, asked: Option<u64>| {
+        let limit =
+            StoreOptions { checkpoint_bytes: asked, ..StoreOptions::without_log(limit_mib << 20) };
+        limit.pool(4096, Epoch(1), false).checkpoint_bytes
+    };
+    assert_eq!((due(100, None), due(20, None)), (50 << 20, 16 << 20));
+    assert_eq!(due(100, Some(12345)), 12345);
+}
