@@ -60,7 +60,7 @@ fn sets(count: usize, page_bytes: usize) -> Vec<(&'static str, LeafPolicy, Keys)
     let partition = |at: u32| [(at % 1000).to_be_bytes(), (at / 1000).to_be_bytes()].concat();
     let odd = |at: u32| {
         let mut key = (at - at % 100).to_be_bytes().to_vec();
-        if at % 100 == 0 {
+        if at.is_multiple_of(100) {
             key.push(1)
         } else {
             key = at.to_be_bytes().to_vec()

@@ -6,7 +6,7 @@
 use super::criterion::{self, growth_of};
 use super::layout::{Contents, DenseLayout, Frame, Growth};
 use super::read::DenseNode;
-use super::records::{comparison_space, shape_of};
+use super::records::shape_of;
 use super::shape::{KeyShape, numeric};
 use super::write::{DenseMut, Refused, copy_lsn, room};
 use crate::node::ladder::Ladder;
@@ -96,12 +96,6 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
         let last = leaf.as_node().place_of_rank(u16_at(&old, LAST_INSERT)).unwrap_or(0);
         keep_fields(leaf.page, &old, last);
         Ok(leaf)
-    }
-
-    /// Whether a comparison leaf has room for what this one holds, and for one more record whose
-    /// key and value have these lengths.
-    pub fn fits_comparison<L: Ladder>(&self, more: Option<(usize, usize)>) -> bool {
-        comparison_space::<V, L>(self.page, more) <= self.page.len()
     }
 }
 

@@ -9,15 +9,11 @@ use super::read::DenseNode;
 use super::semi;
 use super::shape::{KeyShape, numeric};
 use super::write::Refused;
-use super::{Full, Semi};
-use crate::node::fingerprint::FingerprintLeaf;
 use crate::node::ladder::Ladder;
 use crate::node::layout::{
     LEAF_SLOT_BYTES, count, lower_fence, prefix, rest_len, space_needed, upper_fence,
 };
-use crate::node::read::Node;
 use crate::node::records::Records;
-use crate::page::header::{KIND, PageKind};
 use hedgerow_sync::optimistic::PlainBytes;
 
 impl<V: DenseLayout> DenseNode<PlainBytes<'_>, V> {
@@ -31,19 +27,6 @@ impl<V: DenseLayout> DenseNode<PlainBytes<'_>, V> {
             );
         }
         records
-    }
-}
-
-/// Copies of the records of a leaf of any layout, in order; `None` of other pages. `L` is the rung
-/// of the ladder of comparison leaves.
-pub fn leaf_records<L: Ladder>(page: &[u8]) -> Option<Records> {
-    let bytes = PlainBytes::new(page);
-    match PageKind::from_byte(page[KIND])? {
-        PageKind::ComparisonLeaf => Some(Node::<_, L>::new(bytes).records_sorted()),
-        PageKind::FingerprintLeaf => Some(FingerprintLeaf::new(bytes).records_sorted()),
-        PageKind::SemiDenseLeaf => Some(DenseNode::<_, Semi>::new(bytes).records_sorted()),
-        PageKind::FullyDenseLeaf => Some(DenseNode::<_, Full>::new(bytes).records_sorted()),
-        _ => None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Conversions between comparison leaves and fingerprint leaves, in place.
 //!
 //! No logical change: records, fences, ids, epoch and newest LSN stay, and so do the hints that
-//! tell a sequence of insertions. The caller holds the page exclusively, or a private copy of it; a
-//! page whose image is owed to a checkpoint hands it over first. Bytes are those of a page that has
+//! tell a sequence of insertions. The caller holds the page exclusively, or a private copy of it; an
+//! image that a checkpoint is owed may have either layout. Bytes are those of a page that has
 //! passed the check of its kind at page-in.
 
 use super::super::ladder::{Hints, Ladder};

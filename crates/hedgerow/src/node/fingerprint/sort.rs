@@ -54,8 +54,8 @@ impl Entry {
 impl FingerprintLeafMut<'_> {
     /// Sorts the tail into the sorted part. Nothing is done if there is none.
     ///
-    /// No logical change, but one of bytes: a page whose image is owed to a checkpoint hands it
-    /// over first, a page that is clean stays clean. Places that were known are not valid any more.
+    /// No logical change, but one of bytes: an image that a checkpoint is owed may be sorted or not, a page that
+    /// is clean stays clean. Places that were known are not valid any more.
     /// A reader that must not change the page sorts a private copy.
     pub fn sort(&mut self) {
         let (sorted, count) = (sorted_count(self.page), count(self.page));

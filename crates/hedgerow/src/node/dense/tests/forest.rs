@@ -81,7 +81,7 @@ impl<V: DenseLayout> Forest<V> {
         let at = self.leaf_for(key);
         if at + 1 < self.leaves.len() {
             let (left, right) = self.leaves.split_at_mut(at + 1);
-            if merge_leaves::<V, Hints>(&mut left[at], &right[0]).is_ok() {
+            if merge::<V>(&mut left[at], &right[0]) {
                 assert_clean(&left[at]);
                 self.leaves.remove(at + 1);
                 self.changes += 1;
@@ -97,7 +97,10 @@ impl<V: DenseLayout> Forest<V> {
             assert_clean(page);
             let next = self.leaves.get(index + 1).map(|next| lower_fence(next).unwrap());
             assert_eq!(upper_fence(page), next);
-            let here = leaf_records::<Hints>(page).unwrap();
+            let here = match kind(page) {
+                PageKind::ComparisonLeaf => comparison(page).records_sorted(),
+                _ => view::<V>(page).records_sorted(),
+            };
             for record in here.iter() {
                 let (key, value) = records.next().expect("there are too many records");
                 assert_eq!(record, (key.as_slice(), value.as_slice()));

@@ -11,7 +11,10 @@ mod split;
 
 use super::*;
 use crate::node::layout::{lower_fence, upper_fence};
-use crate::node::{Hints, Node, NodeMut, Records, max_record_bytes};
+use crate::node::{
+    Hints, LeafLayout, LeafPolicy, Node, NodeMut, Records, max_record_bytes, merge_leaf_space,
+    merge_leaves,
+};
 use crate::page::header::{PageKind, initialise};
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::optimistic::{Copied, PlainBytes};
@@ -115,6 +118,20 @@ fn view<V: DenseLayout>(page: &[u8]) -> DenseNode<PlainBytes<'_>, V> {
 
 fn comparison(page: &[u8]) -> Node<PlainBytes<'_>, Hints> {
     Node::new(PlainBytes::new(page))
+}
+
+fn policy<V: DenseLayout>() -> LeafPolicy {
+    LeafPolicy::Fixed(LeafLayout::of_kind(V::KIND as u8))
+}
+
+/// Whether two leaves are one now.
+fn merge<V: DenseLayout>(left: &mut [u8], right: &[u8]) -> bool {
+    merge_leaves::<Hints>(left, right, policy::<V>(), false).is_ok()
+}
+
+/// Whether they can be.
+fn can_merge<V: DenseLayout>(left: &[u8], right: &[u8]) -> bool {
+    merge_leaf_space::<Hints>(left, right, policy::<V>(), false) <= left.len()
 }
 
 fn kind(page: &[u8]) -> PageKind {
