@@ -56,6 +56,34 @@ fn a_checkpoint_says_how_much_it_wrote_and_how_much_had_changed() {
 }
 
 #[test]
+fn a_file_is_cut_as_far_as_the_dirty_pages_leave_room() {
+    let (_disk, store) = new_store();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..20_000 {
+        wrens.put(&key(n), &[7; 40]).unwrap();
+    }
+    take(&store);
+    wrens.remove_range(b"", None).unwrap();
+    // What was freed is used again two checkpoints later.
+    for n in 0..12 {
+        wrens.put(&key(n), b"something has to change").unwrap();
+        take(&store);
+    }
+    for n in 0..4000 {
+        wrens.put(&key(n), &[7; 40]).unwrap();
+    }
+    let (whole, dirty) = (slots.report(), dirty_bytes(&store));
+    assert!(dirty > 100 * 512 && whole.free_bytes > 4 * dirty, "{dirty} {whole:?}");
+    store.shared.truncate(slots).unwrap();
+    let cut = slots.report();
+    assert!(cut.file_bytes < whole.file_bytes, "{cut:?}");
+    assert!(cut.free_bytes >= dirty, "{dirty} {cut:?}");
+    take(&store);
+    assert!(is_clean(&store));
+}
+
+#[test]
 fn all_pages_are_read_if_many_are_needed_and_none_if_few_are() {
     let (disk, store) = new_store();
     let wrens = store.create_keyspace("wrens").unwrap();
