@@ -219,7 +219,7 @@ impl Shared {
 
     /// Marks dirty every page whose slot lies in the zone. The images say which pages those may be;
     /// the page table says which of them still are.
-    fn move_zone(&self, slots: &SlotStore, zone: TailZone) -> Result<()> {
+    pub(super) fn move_zone(&self, slots: &SlotStore, zone: TailZone) -> Result<()> {
         if zone.held_bytes == 0 {
             return Ok(());
         }
@@ -260,7 +260,7 @@ impl Shared {
     }
 
     /// Faults a page in and marks it dirty.
-    fn rewrite(&self, id: PageId) -> Result<()> {
+    pub(super) fn rewrite(&self, id: PageId) -> Result<()> {
         for _ in 0..100 {
             let mut session = self.pool.session();
             match session.fault(id, Access::Scan) {
@@ -283,7 +283,7 @@ impl Shared {
     }
 
     /// Punches free zones in the middle of the file.
-    fn punch(&self, slots: &SlotStore) -> Result<()> {
+    pub(super) fn punch(&self, slots: &SlotStore) -> Result<()> {
         for _ in 0..PUNCHES {
             let keep = self.slots_to_leave(slots);
             let Some(hole) = slots.state().zones.begin_punch(KEEP_SOLID_BYTES, keep) else {

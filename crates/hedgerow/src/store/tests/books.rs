@@ -3,6 +3,9 @@
 
 use super::*;
 use crate::page::PagePool;
+use crate::space::shrink::TailZone;
+use crate::storage::{DirectIo, OpenMode};
+use crate::store::PoolTree;
 use crate::store::checkpoint::Taken;
 use crate::store::open::check_page;
 use crate::types::Epoch;
@@ -155,4 +158,82 @@ fn a_checkpoint_is_due_after_half_the_memory_and_16_mib_at_least() {
     };
     assert_eq!((due(100, None), due(20, None)), (50 << 20, 16 << 20));
     assert_eq!(due(100, Some(12345)), 12345);
+}
+
+fn put_large(store: &Store, tree: &PoolTree, key: &[u8], len: usize) {
+    store.expect_stored_forms();
+    let mut writer = store.write_large(len as u64, 200).unwrap();
+    writer.write(&vec![1; len]).unwrap();
+    writer.finish().unwrap();
+    tree.put(key, &writer.stored_form()).unwrap();
+    writer.keep();
+}
+
+#[test]
+fn what_stays_free_in_the_middle_of_a_file_gets_holes_but_for_a_part_that_is_kept_solid() {
+    let (_disk, store) = new_store();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    put_large(&store, &wrens, b"song", 10 << 20);
+    take(&store);
+    wrens.remove(b"song").unwrap();
+    for n in 0..3 {
+        wrens.put(&key(n), b"something has to change").unwrap();
+        take(&store);
+    }
+    let before = slots.report();
+    assert_eq!(before.hole_bytes, 0);
+    store.shared.punch(slots).unwrap();
+    let after = slots.report();
+    assert_eq!(after.file_bytes, before.file_bytes);
+    assert!((1 << 20..=3 << 20).contains(&after.hole_bytes), "{after:?}");
+}
+
+#[test]
+fn a_page_that_is_moved_is_dirty_afterwards_one_that_is_free_is_passed_and_a_damaged_one_is_an_error()
+ {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..2000 {
+        wrens.put(&key(n), &[7; 40]).unwrap();
+    }
+    store.close().unwrap();
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    let (pool, shared) = (store.pool(), &store.shared);
+    let in_use: Vec<_> =
+        (2..100).map(crate::PageId).filter(|id| pool.slot_of(*id).unwrap().is_some()).collect();
+    let (moved, damaged) = (in_use[10], in_use[20]);
+    assert_eq!(pool.dirty_pages(), 0);
+    shared.rewrite(moved).unwrap();
+    assert_eq!(pool.dirty_pages(), 1);
+    let free =
+        (2..1000).map(crate::PageId).find(|id| pool.slot_of(*id).unwrap().is_none()).unwrap();
+    shared.rewrite(free).unwrap();
+    assert_eq!(pool.dirty_pages(), 1);
+    let file = disk.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap();
+    file.write_at(pool.slot_of(damaged).unwrap().unwrap().offset_bytes(), &[1; 512]).unwrap();
+    assert!(is_damage(&shared.rewrite(damaged).unwrap_err()));
+    assert_eq!(pool.dirty_pages(), 1);
+}
+
+#[test]
+fn all_pages_of_a_zone_are_moved_however_large_it_is() {
+    let disk = SimDisk::new(1);
+    let options = StoreOptions { zone_bytes: Some(1 << 20), ..options() };
+    let store = open(&options, &disk, OpenHow::New).unwrap();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..15_000 {
+        wrens.put(&key(n), &[7; 40]).unwrap();
+    }
+    take(&store);
+    let end = slots.report().file_bytes;
+    let len_bytes = end - end % (256 << 10);
+    let zone = TailZone { zone: 0, offset_bytes: 0, len_bytes, held_bytes: end };
+    let pages = (1..5000).map(crate::PageId);
+    let in_use =
+        pages.filter(|id| store.pool().slot_of(*id).is_ok_and(|slot| slot.is_some())).count();
+    assert!(in_use > 1000 && store.pool().dirty_pages() == 0);
+    store.shared.move_zone(slots, zone).unwrap();
+    assert_eq!(store.pool().dirty_pages(), in_use);
 }
