@@ -237,3 +237,27 @@ fn all_pages_of_a_zone_are_moved_however_large_it_is() {
     store.shared.move_zone(slots, zone).unwrap();
     assert_eq!(store.pool().dirty_pages(), in_use);
 }
+
+#[test]
+fn an_opening_reads_all_pages_if_the_log_has_as_many_changes_and_few_if_it_has_few() {
+    for (changes, reads_all) in [(20_000, true), (50, false)] {
+        let disk = SimDisk::new(1);
+        let store = open(&logged(), &disk, OpenHow::New).unwrap();
+        let wrens = store.create_keyspace("wrens").unwrap();
+        for n in 0..20_000 {
+            wrens.put(&key(n), &[7; 40]).unwrap();
+        }
+        store.checkpoint().unwrap();
+        // All in a few pages, which an opening does not know.
+        for n in 0..changes {
+            wrens.put(&key(n % 50), &[8; 40]).unwrap();
+        }
+        store.flush_log().unwrap();
+        let store = open(&logged(), &disk.crash(1), OpenHow::Existing).unwrap();
+        assert_eq!(store.replayed().records, changes as u64);
+        let faults = store.pool().counters().values().faults;
+        assert_eq!(faults > 2000, reads_all, "{faults} pages");
+        assert!(reads_all || faults < 200, "{faults} pages");
+        assert!(is_clean(&store));
+    }
+}
