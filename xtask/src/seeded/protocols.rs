@@ -279,4 +279,13 @@ pub const LINES: &[Bug] = &[
         "changed_leaf_is_sought_anew",
         &[plain("lib", "tree::tests::cursors::a_leaf_that_changes_behind_a_window_is_sought_anew")],
     ),
+    line(
+        "P59",
+        "what a damaged page names does not decide how much memory a verification takes",
+        "verify_as_large_as_names",
+        &[plain(
+            "lib",
+            "store::verify::tests::a_set_is_not_as_large_as_the_numbers_that_damage_names",
+        )],
+    ),
 ];

@@ -36,6 +36,7 @@ use crate::types::{PART_BYTES, PageId, Slot};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread;
 use hedgerow_sync::primitive::time::Moment;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -129,20 +130,36 @@ impl VerifyReport {
     }
 }
 
-/// A set of small numbers.
-#[derive(Default)]
-pub(super) struct BitSet(Vec<u64>);
+/// A set of numbers, most of them below a limit. What a damaged page names may be far beyond it, and must not make the
+/// set as large as that.
+pub(super) struct BitSet {
+    words: Vec<u64>,
+    limit: u64,
+    beyond: BTreeSet<u64>,
+}
 
 impl BitSet {
+    fn new(limit: u64) -> BitSet {
+        BitSet { words: Vec::new(), limit, beyond: BTreeSet::new() }
+    }
+
     /// Adds a number; false if it was there.
     fn insert(&mut self, at: u64) -> bool {
-        let word = (at / 64) as usize;
-        if word >= self.0.len() {
-            self.0.resize(word + 1, 0);
+        if at >= self.limit && !leaves_out("verify_as_large_as_names") {
+            return self.beyond.insert(at);
         }
-        let fresh = self.0[word] >> (at % 64) & 1 == 0;
-        self.0[word] |= 1 << (at % 64);
+        let word = (at / 64) as usize;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let fresh = self.words[word] >> (at % 64) & 1 == 0;
+        self.words[word] |= 1 << (at % 64);
         fresh
+    }
+
+    fn len(&self) -> u64 {
+        let below: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
+        below + self.beyond.len() as u64
     }
 }
 
@@ -239,13 +256,17 @@ impl Shared {
         // Writers that are kept out keep their places: the walk must not wait for one of those.
         let _ahead = self.pool.go_ahead();
         let _stopped = (!self.read_only).then(|| self.pool.epochs().stop());
-        let mut used = BitSet::default();
-        let mut in_use = BitSet::default();
+        let units = self.slots.as_ref().map_or(0, |slots| {
+            let state = slots.state();
+            state.zones.report().file_bytes / u64::from(state.zones.geometry().unit_bytes())
+        });
+        let end = self.pool.ids().lock().next_id().map_or(1 << 32, |id| u64::from(id.0));
+        let (mut used, mut in_use) = (BitSet::new(units), BitSet::new(end));
         if let Some(slots) = &self.slots {
             self.verify_parts(slots, &mut used, &mut report)?;
             self.verify_images(slots, &mut used, &mut in_use, &mut report, &mut progress)?;
         }
-        let reached = self.verify_trees(&mut report)?;
+        let reached = self.verify_trees(BitSet::new(end), &mut report)?;
         if let Some(slots) = &self.slots {
             self.verify_extents(slots, &mut used, &mut report)?;
             self.verify_books(slots, &used, &in_use, &reached, &mut report)?;
@@ -330,8 +351,7 @@ impl Shared {
     }
 
     /// Pass 3.
-    fn verify_trees(&self, report: &mut VerifyReport) -> Result<BitSet> {
-        let mut reached = BitSet::default();
+    fn verify_trees(&self, mut reached: BitSet, report: &mut VerifyReport) -> Result<BitSet> {
         let catalogue = self.catalogue.tree().clone();
         let mut trees = vec![(None, catalogue, false)];
         match self.catalogue.trees() {
@@ -394,8 +414,8 @@ impl Shared {
         // A bulk load under way has pages that nothing refers to yet; so has one that a crash cut
         // short, until the store is opened for writing.
         let complete = intact && self.catalogue.loading()?.is_empty();
-        for (index, word) in in_use.0.iter().enumerate() {
-            let reached = reached.0.get(index).copied().unwrap_or(0);
+        for (index, word) in in_use.words.iter().enumerate() {
+            let reached = reached.words.get(index).copied().unwrap_or(0);
             let mut lost = word & !reached;
             while lost != 0 {
                 let id = PageId((index * 64) as u32 + lost.trailing_zeros());
@@ -415,8 +435,7 @@ impl Shared {
         let unit_bytes = u64::from(state.zones.geometry().unit_bytes());
         let writing = state.zones.writing_units();
         drop(state);
-        let referred: u64 =
-            used.0.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() * unit_bytes;
+        let referred = used.len() * unit_bytes;
         // What pages of such a load refer to nobody reaches either.
         let known = referred + writing * unit_bytes;
         let is_wrong = if complete { known != space.used_bytes } else { known > space.used_bytes };
@@ -490,6 +509,16 @@ fn check_batch(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A forged child made a verification take 512 MiB, and a forged slot could have made it take any amount.
+    #[test]
+    fn a_set_is_not_as_large_as_the_numbers_that_damage_names() {
+        let mut set = BitSet::new(1000);
+        for at in [5, 999, 1000, 1 << 31] {
+            assert!(set.insert(at) && !set.insert(at), "{at}");
+        }
+        assert_eq!((set.len(), set.words.len()), (4, 16));
+    }
 
     #[test]
     fn findings_beyond_the_most_are_counted_and_not_kept() {
