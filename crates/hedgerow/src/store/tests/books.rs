@@ -8,7 +8,7 @@ use crate::storage::{DirectIo, OpenMode};
 use crate::store::PoolTree;
 use crate::store::checkpoint::Taken;
 use crate::store::open::check_page;
-use crate::types::Epoch;
+use crate::types::{Epoch, TreeId};
 
 fn key(n: usize) -> Vec<u8> {
     format!("key {n:05}").into_bytes()
@@ -31,6 +31,7 @@ fn dirty_bytes(store: &Store) -> u64 {
 fn a_checkpoint_says_how_much_it_wrote_and_how_much_had_changed() {
     let (_disk, store) = new_store();
     let wrens = store.create_keyspace("wrens").unwrap();
+    assert!(wrens.id() > TreeId::CATALOGUE, "it is the catalogue's");
     for n in 0..200 {
         wrens.put(&key(n), &[7; 40]).unwrap();
     }
@@ -135,7 +136,7 @@ fn stores_without_large_values_expect_none() {
 fn a_page_that_no_engine_writes_is_refused_when_it_is_read() {
     assert!(check_page(&[0xff; 512]).is_err());
     let mut leaf = [0; 512];
-    crate::page::header::initialise(&mut leaf, crate::PageId(7), crate::types::TreeId(1));
+    crate::page::header::initialise(&mut leaf, crate::PageId(7), TreeId(1));
     crate::node::NodeMut::<crate::node::Hints>::format(
         &mut leaf,
         crate::page::header::PageKind::ComparisonLeaf,

@@ -280,3 +280,18 @@ fn an_empty_file_that_is_replaced_whenever_it_was_opened_is_given_up() {
     assert!(error.to_string().contains("created and removed all the time"), "{error}");
     assert_only(&disk, b"");
 }
+
+/// Only what is not there is made.
+#[test]
+fn a_store_that_is_there_and_cannot_be_opened_is_not_made_anew() {
+    let disk = SimDisk::new(1);
+    open(&options(), &disk, OpenHow::New).unwrap().close().unwrap();
+    let before = disk.state().contents(path()).unwrap();
+    let shared = Shared::new(&disk, |_, call, of| match call {
+        Call::Open if of == path() => Err(refused(EACCES)),
+        _ => Ok(()),
+    });
+    let error = open(&options(), &shared, OpenHow::ExistingOrNew).map(drop).unwrap_err();
+    assert_eq!(error.os_error(), Some(EACCES), "{error:?}");
+    assert_only(&disk, &before);
+}
