@@ -171,14 +171,8 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
     /// through memory, and be read there in other pieces than it was written in, which waits for the stores.
     #[inline(always)]
     pub fn latch_to_change(&self) -> Result<ExclusiveGuard<'p>, Restart> {
-        let Some(guard) = self.head.latch().try_upgrade(self.version) else {
-            return Err(Restart::Conflict);
-        };
-        if self.pool.let_change(self.frame) {
-            return Ok(guard);
-        }
-        guard.release_unchanged();
-        Err(Restart::Owed)
+        let guard = self.head.latch().try_upgrade(self.version).ok_or(Restart::Conflict)?;
+        let_change(self.pool, self.frame, guard)
     }
 
     /// The page under its latch, which the caller has taken.
@@ -212,6 +206,20 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
     pub fn note_use(&self) {
         self.head.note_use();
     }
+}
+
+/// The latch of a page, if that may be changed now; else it is released.
+#[inline(always)]
+fn let_change<'p, P: PagePool>(
+    pool: &P,
+    frame: FrameId,
+    guard: ExclusiveGuard<'p>,
+) -> Result<ExclusiveGuard<'p>, Restart> {
+    if pool.let_change(frame) {
+        return Ok(guard);
+    }
+    guard.release_unchanged();
+    Err(Restart::Owed)
 }
 
 /// A page under a shared latch.
@@ -288,17 +296,7 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
             guard.release_unchanged();
             return Err(Restart::Conflict);
         }
-        ExclusivePage::new(pool, frame, id, guard).let_change()
-    }
-
-    /// The page, if it may be changed now.
-    #[inline(always)]
-    fn let_change(self) -> Result<Self, Restart> {
-        if self.pool.let_change(self.frame) {
-            return Ok(self);
-        }
-        self.release_unchanged();
-        Err(Restart::Owed)
+        Ok(ExclusivePage::new(pool, frame, id, let_change(pool, frame, guard)?))
     }
 
     /// The page's id.

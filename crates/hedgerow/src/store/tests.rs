@@ -9,7 +9,7 @@ mod opening;
 mod repair;
 mod verify;
 
-use super::{OpenHow, Store, StoreOptions};
+use super::{OpenHow, PoolTree, Store, StoreOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{Disk, SimDisk};
 use std::path::Path;
@@ -48,4 +48,16 @@ fn is_damage(error: &Error) -> bool {
 
 fn is_clean(store: &Store) -> bool {
     store.verify(|_| {}).unwrap().is_clean()
+}
+
+/// Puts a large value, and gives its stored form.
+fn put_large(store: &Store, tree: &PoolTree, key: &[u8], len: usize) -> Vec<u8> {
+    store.expect_stored_forms();
+    let mut writer = store.write_large(len as u64, 200).unwrap();
+    writer.write(&vec![b'x'; len]).unwrap();
+    writer.finish().unwrap();
+    let stored = writer.stored_form();
+    tree.put(key, &stored).unwrap();
+    writer.keep();
+    stored
 }

@@ -7,7 +7,7 @@
 //! leaves of the parent is looked at next, and a root with a single child takes over the child's
 //! contents, so that its id stays.
 //!
-//! A merge is never needed: on interference it is given up, and the next removal looks again. So it
+//! A merge is never needed: on interference it is given up, and a later removal looks again. So it
 //! uses upgrades alone, and waits for nothing but a page fault, with nothing held.
 //!
 //! Invariants: parent, left and right are latched in this order and all at once before anything
@@ -29,14 +29,14 @@ const TRIES: u32 = 4;
 
 /// Part of a page that two siblings may fill together to be merged, in sixteenths. Where records go at
 /// random, pages end between half of this and this. A smaller part saves no work: what stays apart is
-/// looked at again at each removal.
+/// looked at again as removals go on.
 const MERGED_SIXTEENTHS: usize = 15;
 
 /// Part of a node's free space below which its records are few enough that a neighbour is worth
-/// reading from disk at each removal.
+/// reading from disk whenever it is looked at.
 const FAULT_PART: usize = 4;
 
-/// Above that, a neighbour is read from disk at one removal in so many, so that deleting costs few
+/// Above that, a neighbour is read from disk at one removal in so many at most, so that deleting costs few
 /// reads, and what is deleted still gives back its pages.
 const FAULT_EVERY: usize = 8;
 

@@ -172,8 +172,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 }
 
-/// Part of a sparse leaf's records, or half of that, that are removed until its neighbours are looked at again. A look takes as long as
-/// there are records, so that all of a leaf's removals would take the square of that, if each looked.
+/// Part of a sparse leaf's records, or half of that, that are removed until its neighbours are looked at again.
+/// A look takes as long as there are records, so that all of a leaf's removals would take the square of that, if
+/// each looked.
 const LOOK_PART: usize = 32;
 
 /// Whether the neighbours of a sparse leaf are looked at now that it has so many records.

@@ -5,7 +5,6 @@ use super::*;
 use crate::page::PagePool;
 use crate::space::shrink::TailZone;
 use crate::storage::{DirectIo, OpenMode};
-use crate::store::PoolTree;
 use crate::store::checkpoint::Taken;
 use crate::store::open::check_page;
 use crate::types::{Epoch, TreeId};
@@ -39,12 +38,7 @@ fn a_checkpoint_says_how_much_it_wrote_and_how_much_had_changed() {
     let first = take(&store);
     assert_eq!((first.written_bytes, first.changed_bytes), (dirty, dirty));
     // A large value is written when it is put, and counts with the checkpoint that makes it durable.
-    store.expect_stored_forms();
-    let mut writer = store.write_large(9000, 200).unwrap();
-    writer.write(&[1; 9000]).unwrap();
-    writer.finish().unwrap();
-    wrens.put(b"song", &writer.stored_form()).unwrap();
-    writer.keep();
+    put_large(&store, &wrens, b"song", 9000);
     let dirty = dirty_bytes(&store);
     let second = take(&store);
     let large = second.written_bytes - dirty;
@@ -121,12 +115,7 @@ fn stores_without_large_values_expect_none() {
     let store = open(&options(), &disk, OpenHow::Existing).unwrap();
     assert!(!store.pool().has_stored_forms());
     let wrens = store.open_keyspace("wrens").unwrap().unwrap();
-    store.expect_stored_forms();
-    let mut writer = store.write_large(9000, 200).unwrap();
-    writer.write(&[1; 9000]).unwrap();
-    writer.finish().unwrap();
-    wrens.put(b"song", &writer.stored_form()).unwrap();
-    writer.keep();
+    put_large(&store, &wrens, b"song", 9000);
     store.close().unwrap();
     let store = open(&options(), &disk, OpenHow::Existing).unwrap();
     assert!(store.pool().has_stored_forms());
@@ -159,15 +148,6 @@ fn a_checkpoint_is_due_after_half_the_memory_and_16_mib_at_least() {
     };
     assert_eq!((due(100, None), due(20, None)), (50 << 20, 16 << 20));
     assert_eq!(due(100, Some(12345)), 12345);
-}
-
-fn put_large(store: &Store, tree: &PoolTree, key: &[u8], len: usize) {
-    store.expect_stored_forms();
-    let mut writer = store.write_large(len as u64, 200).unwrap();
-    writer.write(&vec![1; len]).unwrap();
-    writer.finish().unwrap();
-    tree.put(key, &writer.stored_form()).unwrap();
-    writer.keep();
 }
 
 #[test]

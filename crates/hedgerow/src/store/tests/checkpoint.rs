@@ -21,18 +21,6 @@ fn assert_has(store: &Store, count: usize) {
     }
 }
 
-/// Puts a large value, and gives its stored form.
-fn put_large(store: &Store, tree: &PoolTree, key: &[u8], len: usize) -> Vec<u8> {
-    store.expect_stored_forms();
-    let mut writer = store.write_large(len as u64, 200).unwrap();
-    writer.write(&vec![b'x'; len]).unwrap();
-    writer.finish().unwrap();
-    let stored = writer.stored_form();
-    tree.put(key, &stored).unwrap();
-    writer.keep();
-    stored
-}
-
 fn read_large(store: &Store, tree: &PoolTree, key: &[u8]) -> Vec<u8> {
     let Ok(mut reader) = store.read_large(tree, key).unwrap().unwrap() else {
         panic!("it is not large")
