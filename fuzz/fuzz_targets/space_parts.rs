@@ -10,6 +10,7 @@
 
 use arbitrary::Arbitrary;
 use hedgerow::store::superblock::positions_of;
+use hedgerow_fuzz::damage::Buffer;
 use hedgerow_fuzz::exercise;
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
@@ -156,7 +157,7 @@ fn change(bytes: &mut [u8], sound: &[u8], parts: &Parts, change: &Change) {
 fuzz_target!(|input: (bool, Vec<Change>)| {
     let (writes, changes) = input;
     let (sound, parts) = (&exercise::image().bytes, parts());
-    let mut bytes = sound.clone();
+    let mut bytes = Buffer::of(sound);
     for made in changes.iter().take(MOST) {
         change(&mut bytes, sound, parts, made);
     }

@@ -5,14 +5,17 @@
 //! the business of tests, which know which of them a checksum can tell apart.
 
 use arbitrary::Arbitrary;
-use hedgerow::storage::{DirectIo, Disk, OpenMode, RamDisk};
+use hedgerow::storage::{DirectIo, Disk, File, OpenMode, RamDisk};
 use hedgerow::store::superblock::{SUPERBLOCK_BYTES, positions_of};
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 /// Bytes of a run.
 pub const RUN_BYTES: usize = 64;
 /// Bytes that are written at a time, where a piece has changed.
 const PIECE_BYTES: usize = 4096;
+const ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
 /// Damages of one file that are done at most.
 const MOST: usize = 6;
 
@@ -27,6 +30,49 @@ pub enum Damage {
     Zero { at: u32, len: u8 },
     /// Up to 64 bytes are those of another place.
     Copy { from: u32, at: u32, len: u8 },
+}
+
+/// The bytes of a file, in memory that the next one gets: AddressSanitizer maps what is larger than 256 KiB anew each
+/// time, and the faults of its pages would be a tenth of what an input costs.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Buffer(Vec<u8>);
+
+thread_local! {
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Buffer {
+    fn take() -> Buffer {
+        Buffer(SPARE.with_borrow_mut(Vec::pop).unwrap_or_default())
+    }
+
+    /// A copy of these.
+    pub fn of(bytes: &[u8]) -> Buffer {
+        let mut buffer = Buffer::take();
+        buffer.0.clear();
+        buffer.0.extend_from_slice(bytes);
+        buffer
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        SPARE.with_borrow_mut(|spare| spare.push(std::mem::take(&mut self.0)));
+    }
 }
 
 /// Where a file has something that is not zero, by runs.
@@ -89,15 +135,16 @@ impl Damage {
 }
 
 /// The bytes of a file after all of that; cut to a part of its length at last.
-pub fn damaged(bytes: &[u8], used: &Used, damages: &[Damage], cut: Option<u16>) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
+pub fn damaged(bytes: &[u8], used: &Used, damages: &[Damage], cut: Option<u16>) -> Buffer {
+    let mut damaged = Buffer::of(bytes);
+    let bytes = &mut damaged.0;
     for damage in damages.iter().take(MOST) {
-        damage.apply(&mut bytes, used);
+        damage.apply(bytes, used);
     }
     if let Some(cut) = cut {
         bytes.truncate(bytes.len() * usize::from(cut) / usize::from(u16::MAX));
     }
-    bytes
+    damaged
 }
 
 /// Whether damage has left both copies of a superblock wrong, and one of them zero. Of the second pair that passes for
@@ -105,8 +152,8 @@ pub fn damaged(bytes: &[u8], used: &Used, damages: &[Damage], cut: Option<u16>) 
 /// and nobody can notice.
 pub fn has_lost_superblocks(before: &[u8], after: &[u8]) -> bool {
     fn block(bytes: &[u8], at: u64) -> Vec<u8> {
-        let mut block: Vec<u8> =
-            bytes.iter().skip(at as usize).take(SUPERBLOCK_BYTES).copied().collect();
+        let at = bytes.len().min(at as usize);
+        let mut block = bytes[at..bytes.len().min(at + SUPERBLOCK_BYTES)].to_vec();
         // What lies behind the end of the file is zero as soon as the file grows.
         block.resize(SUPERBLOCK_BYTES, 0);
         block
@@ -119,26 +166,31 @@ pub fn has_lost_superblocks(before: &[u8], after: &[u8]) -> bool {
 }
 
 /// What a file has, if there is one.
-pub fn read(disk: &RamDisk, path: &Path) -> Option<Vec<u8>> {
+pub fn read(disk: &RamDisk, path: &Path) -> Option<Buffer> {
     let file = disk.open(path, OpenMode::ReadOnly, DirectIo::Never).ok()?;
-    let mut bytes = vec![0; file.len_bytes().unwrap() as usize];
-    file.read_unaligned(0, &mut bytes).unwrap();
-    Some(bytes)
+    let mut buffer = Buffer::take();
+    buffer.0.resize(file.len_bytes().unwrap() as usize, 0);
+    file.read_unaligned(0, &mut buffer.0).unwrap();
+    Some(buffer)
 }
 
 /// Makes a file with these bytes.
 pub fn write(disk: &RamDisk, path: &Path, bytes: &[u8]) {
-    drop(disk.open(path, OpenMode::CreateNew, DirectIo::Never).unwrap());
-    overwrite(disk, path, &vec![0; bytes.len()], bytes);
+    let file = disk.open(path, OpenMode::CreateNew, DirectIo::Never).unwrap();
+    write_pieces(&*file, bytes, |_, piece| *piece != ZEROS[..piece.len()]);
 }
 
 /// Gives a file that has the `old` bytes the `new` ones, behind the back of whoever has it open.
 pub fn overwrite(disk: &RamDisk, path: &Path, old: &[u8], new: &[u8]) {
     let file = disk.open(path, OpenMode::ReadWrite, DirectIo::Never).unwrap();
-    file.set_len(new.len() as u64).unwrap();
-    for (number, piece) in new.chunks(PIECE_BYTES).enumerate() {
+    write_pieces(&*file, new, |at, piece| old.get(at..at + piece.len()) != Some(piece));
+}
+
+fn write_pieces(file: &dyn File, bytes: &[u8], differs: impl Fn(usize, &[u8]) -> bool) {
+    file.set_len(bytes.len() as u64).unwrap();
+    for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
         let at = number * PIECE_BYTES;
-        if old.get(at..at + piece.len()) != Some(piece) {
+        if differs(at, piece) {
             file.write_at(at as u64, piece).unwrap();
         }
     }

@@ -3,7 +3,7 @@
 //! The store is made once a process: two keyspaces of some leaves, a large value, pages and parts of several
 //! checkpoints. What is done with it knows nothing of what may be in it: answers are right that are answers.
 
-use crate::damage::{self, Used};
+use crate::damage::{self, Buffer, Used};
 use crate::{LARGE_VALUES_BYTES, path};
 use hedgerow::storage::RamDisk;
 use hedgerow::store::OpenHow;
@@ -19,7 +19,7 @@ const TOO_MANY: usize = 10_000;
 /// The file of the sound store, closed.
 pub struct Image {
     /// All of it.
-    pub bytes: Vec<u8>,
+    pub bytes: Buffer,
     /// Where it has something.
     pub used: Used,
 }
@@ -68,7 +68,7 @@ pub fn open_and_use(bytes: &[u8], writes: bool) {
     drop(db.close());
     if !writes {
         let after = damage::read(&disk, path()).expect("the store has a file");
-        assert!(after == bytes, "a store that was opened for reading has changed");
+        assert!(*after == *bytes, "a store that was opened for reading has changed");
     }
 }
 

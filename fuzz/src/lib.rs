@@ -7,8 +7,9 @@
 //! - [`copies`]: backup, restoration and repair of a store, and what comes out of them.
 //! - [`exercise`]: every way of reading a store whose contents nobody knows, and changes all over it.
 //!
-//! One thread runs an input from its beginning to its end, and no store has threads of its own, so that what happens is
-//! a function of the input's bytes (but for the ids that stores give themselves). It gives up by panicking.
+//! One thread runs an input from its beginning to its end, and a store has none of its own but those that evict and read
+//! ahead, so that what happens is a function of the input's bytes (but for the ids that stores give themselves, and for
+//! what is in memory). It gives up by panicking.
 
 pub mod copies;
 pub mod damage;
