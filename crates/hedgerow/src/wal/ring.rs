@@ -374,6 +374,15 @@ mod tests {
         assert!(!ring.is_half_full(1), "a block more was written");
     }
 
+    /// What the models are told of: two threads that touch one place at a time.
+    #[test]
+    fn a_block_has_the_place_of_the_one_that_is_written_when_it_is_claimed() {
+        let ring = Ring::new(8, Lsn(0)).unwrap();
+        for (block, place) in [(0, 0), (1, 1), (7, 7), (8, 0), (9, 1), (21, 5)] {
+            assert_eq!(ring.place_of(block), place * PAYLOAD_BYTES, "block {block}");
+        }
+    }
+
     #[test]
     fn a_closed_block_is_zero_behind_its_records() {
         let ring = Ring::new(2, Lsn(0)).unwrap();

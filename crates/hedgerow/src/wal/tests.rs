@@ -12,6 +12,7 @@ use hedgerow_sync::primitive::{Arc, thread};
 use std::path::Path;
 use std::time::Duration;
 
+mod limits;
 mod room;
 mod stopping;
 mod tail;
