@@ -157,10 +157,29 @@ impl BitSet {
         fresh
     }
 
+    /// Its numbers that are not in the other set, which has the same limit.
+    fn without<'s>(&'s self, other: &'s BitSet) -> impl Iterator<Item = u64> + 's {
+        let below = self.words.iter().enumerate().flat_map(|(index, word)| {
+            let mut left = word & !other.words.get(index).copied().unwrap_or(0);
+            std::iter::from_fn(move || {
+                let lowest = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(index as u64 * 64 + u64::from(lowest))
+            })
+        });
+        below.chain(self.beyond.difference(&other.beyond).copied())
+    }
+
     fn len(&self) -> u64 {
         let below: u64 = self.words.iter().map(|word| u64::from(word.count_ones())).sum();
         below + self.beyond.len() as u64
     }
+}
+
+/// Up to where a bit is kept of each page id below `end`, in a file of so many units: a byte a unit at most, because `end`
+/// is what a superblock says.
+fn dense_up_to(end: u64, units: Option<u64>) -> u64 {
+    units.map_or(end, |units| end.min(units.saturating_mul(8)))
 }
 
 /// How long evictions may take to end, and how often they are looked at.
@@ -256,12 +275,13 @@ impl Shared {
         // Writers that are kept out keep their places: the walk must not wait for one of those.
         let _ahead = self.pool.go_ahead();
         let _stopped = (!self.read_only).then(|| self.pool.epochs().stop());
-        let units = self.slots.as_ref().map_or(0, |slots| {
+        let units = self.slots.as_ref().map(|slots| {
             let state = slots.state();
             state.zones.report().file_bytes / u64::from(state.zones.geometry().unit_bytes())
         });
         let end = self.pool.ids().lock().next_id().map_or(1 << 32, |id| u64::from(id.0));
-        let (mut used, mut in_use) = (BitSet::new(units), BitSet::new(end));
+        let end = dense_up_to(end, units);
+        let (mut used, mut in_use) = (BitSet::new(units.unwrap_or(0)), BitSet::new(end));
         if let Some(slots) = &self.slots {
             self.verify_parts(slots, &mut used, &mut report)?;
             self.verify_images(slots, &mut used, &mut in_use, &mut report, &mut progress)?;
@@ -414,16 +434,10 @@ impl Shared {
         // A bulk load under way has pages that nothing refers to yet; so has one that a crash cut
         // short, until the store is opened for writing.
         let complete = intact && self.catalogue.loading()?.is_empty();
-        for (index, word) in in_use.words.iter().enumerate() {
-            let reached = reached.words.get(index).copied().unwrap_or(0);
-            let mut lost = word & !reached;
-            while lost != 0 {
-                let id = PageId((index * 64) as u32 + lost.trailing_zeros());
-                lost &= lost - 1;
-                // What hangs below a damaged page is lost with it, which was said already.
-                if complete {
-                    report.add(Some(id), None, "it is in use, but no tree reaches it");
-                }
+        // What hangs below a damaged page is lost with it, which was said already.
+        if complete {
+            for id in in_use.without(reached) {
+                report.add(Some(PageId(id as u32)), None, "it is in use, but no tree reaches it");
             }
         }
         let state = slots.state();
@@ -518,6 +532,23 @@ mod tests {
             assert!(set.insert(at) && !set.insert(at), "{at}");
         }
         assert_eq!((set.len(), set.words.len()), (4, 16));
+    }
+
+    /// A superblock that was forged with its checksum would have made it as large as all ids that there can be.
+    #[test]
+    fn of_as_many_ids_as_the_file_has_room_for_a_bit_is_kept_and_the_others_are_known_as_well() {
+        assert_eq!(dense_up_to(1 << 32, Some(100)), 800);
+        assert_eq!(dense_up_to(70, Some(100)), 70);
+        assert_eq!(dense_up_to(70, None), 70);
+        let [mut some, mut others] = [(); 2].map(|()| BitSet::new(800));
+        for at in [0, 63, 64, 799, 800, 1 << 31] {
+            some.insert(at);
+        }
+        for at in [5, 63, 800, 3000] {
+            others.insert(at);
+        }
+        assert_eq!(some.without(&others).collect::<Vec<_>>(), [0, 64, 799, 1 << 31]);
+        assert_eq!(others.without(&some).collect::<Vec<_>>(), [5, 3000]);
     }
 
     #[test]
