@@ -261,6 +261,28 @@ mod tests {
     }
 
     #[test]
+    fn holes_before_the_last_place_go_with_it_at_once() {
+        let disk = RamDisk::new();
+        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        let size = SegmentSize { blocks: 3 };
+        let mut places = Places::new(size, 0).unwrap();
+        for _ in 0..6 {
+            places.prepare(&*file, &LOG).unwrap();
+        }
+        places.forget_below(5);
+        while places.trim(&*file, true).unwrap() {}
+        assert_eq!(places.file_bytes(), size.place_offset_bytes(6), "the last one is in use");
+        for _ in 0..2 {
+            places.prepare(&*file, &LOG).unwrap();
+        }
+        // In use is the second place, free are the first and the last, and between them there are holes.
+        places.forget_below(7);
+        assert!(places.trim(&*file, true).unwrap());
+        assert_eq!(places.file_bytes(), size.place_offset_bytes(2));
+        assert_eq!(file.len_bytes().unwrap(), places.file_bytes());
+    }
+
+    #[test]
     fn segments_that_were_never_prepared_are_not_forgotten() {
         let disk = RamDisk::new();
         let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();

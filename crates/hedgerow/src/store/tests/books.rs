@@ -6,8 +6,11 @@ use crate::page::PagePool;
 use crate::space::shrink::TailZone;
 use crate::storage::{DirectIo, OpenMode};
 use crate::store::checkpoint::Taken;
+use crate::store::log_path;
 use crate::store::open::check_page;
 use crate::types::{Epoch, TreeId};
+use crate::wal::block::SegmentSize;
+use crate::wal::log::PREPARED_SEGMENTS;
 
 fn key(n: usize) -> Vec<u8> {
     format!("key {n:05}").into_bytes()
@@ -241,4 +244,24 @@ fn an_opening_reads_all_pages_if_the_log_has_as_many_changes_and_few_if_it_has_f
         assert!(reads_all || faults < 200, "{faults} pages");
         assert!(is_clean(&store));
     }
+}
+
+#[test]
+fn a_log_that_takes_the_place_of_a_longer_one_has_the_room_of_a_new_one() {
+    let disk = SimDisk::new(1);
+    let options = logged();
+    let store = open(&options, &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..2000 {
+        wrens.put(&key(n), &[7; 40]).unwrap();
+    }
+    store.flush_log().unwrap();
+    let disk = disk.crash(1);
+    let log_bytes = || disk.state().contents(&log_path(path())).map_or(0, |log| log.len() as u64);
+    let segment = SegmentSize { blocks: options.log_segment_blocks.unwrap() };
+    let of_a_new_one = segment.place_offset_bytes(PREPARED_SEGMENTS);
+    assert!(log_bytes() > 2 * of_a_new_one, "{} bytes", log_bytes());
+    let store = open(&options, &disk, OpenHow::Existing).unwrap();
+    assert_eq!(log_bytes(), of_a_new_one);
+    assert!(store.replayed().records >= 2000);
 }
