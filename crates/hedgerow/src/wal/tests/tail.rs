@@ -63,3 +63,13 @@ fn an_end_that_is_gone_when_it_is_to_be_written_again_is_an_error_and_no_shorter
     assert!(matches!(error.kind(), ErrorKind::Corrupted { .. }), "{error}");
     assert!(error.to_string().contains("lost its end"), "{error}");
 }
+
+#[test]
+fn a_first_block_that_is_all_there_is_says_whose_log_it_was() {
+    let disk = SimDisk::new(1);
+    let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+    file.write_at(0, &*header().encode()).unwrap();
+    assert_eq!(read_header(&*file).unwrap(), header());
+    file.set_len(BLOCK_BYTES as u64 - 1).unwrap();
+    assert!(read_header(&*file).is_err());
+}
