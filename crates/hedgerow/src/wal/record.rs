@@ -314,4 +314,14 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_longest_value_is_waited_for_and_a_longer_one_is_a_defect() {
+        let mut bytes = bytes_of(&Record::Put { tree: TreeId(7), key: b"", value: b"" });
+        let at = bytes.len() - 4;
+        bytes[at..].copy_from_slice(&(MAX_VALUE_BYTES as u32).to_le_bytes());
+        assert_eq!(Record::decode(&bytes), Decoded::Needs(bytes.len() + MAX_VALUE_BYTES));
+        bytes[at..].copy_from_slice(&(MAX_VALUE_BYTES as u32 + 1).to_le_bytes());
+        assert!(matches!(Record::decode(&bytes), Decoded::Defect(_)));
+    }
 }

@@ -352,6 +352,15 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_is_a_32nd_of_a_small_limit_and_a_128th_of_a_large_one() {
+        let limits = [(1 << 20, 8), (3 << 20, 16), (64 << 20, 512), (128 << 20, 512)];
+        for (limit, blocks) in limits.into_iter().chain([(1 << 30, 2048), (8 << 30, 4096)]) {
+            assert_eq!(ring_blocks(limit, 4096), blocks, "{limit} bytes");
+        }
+        assert_eq!(ring_blocks(1 << 20, 64 << 10), 64, "four pages");
+    }
+
+    #[test]
     fn promises_end_one_block_before_the_limit_and_go_back() {
         let ring = Ring::new(4, Lsn(0)).unwrap();
         assert!(!ring.promise(1), "nothing before there is a limit");

@@ -265,3 +265,23 @@ fn a_log_that_takes_the_place_of_a_longer_one_has_the_room_of_a_new_one() {
     assert_eq!(log_bytes(), of_a_new_one);
     assert!(store.replayed().records >= 2000);
 }
+
+#[test]
+fn a_store_that_is_to_have_no_log_keeps_what_was_in_it_and_removes_it() {
+    let disk = SimDisk::new(1);
+    let store = open(&logged(), &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..100 {
+        wrens.put(&key(n), &[7; 40]).unwrap();
+    }
+    store.flush_log().unwrap();
+    let disk = disk.crash(1);
+    assert!(disk.state().contents(&log_path(path())).is_some());
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    assert!(store.replayed().records >= 100);
+    assert!(disk.state().contents(&log_path(path())).is_none());
+    drop(store);
+    let store = open(&options(), &disk.crash(2), OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    assert!((0..100).all(|n| wrens.get(&key(n)).unwrap().is_some()));
+}

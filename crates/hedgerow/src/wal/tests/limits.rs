@@ -55,6 +55,38 @@ fn what_batches_have_reserved_is_kept_from_others_and_no_more() {
 }
 
 #[test]
+fn a_batch_that_ends_gives_back_what_it_has_not_used_and_nothing_of_others() {
+    let log = roomy(&SimDisk::new(70), 400, options());
+    let first = log.reserve(10_000).unwrap();
+    let of_one = log.reserved.load(SeqCst);
+    let second = log.reserve(10_000).unwrap();
+    assert_eq!(log.reserved.load(SeqCst), 2 * of_one);
+    for _ in 0..3 {
+        log.promise(1000, Promised::OfReserved).unwrap();
+        first.used(1000);
+    }
+    assert_eq!(log.reserved.load(SeqCst), 2 * of_one - 3000);
+    drop(first);
+    assert_eq!(log.reserved.load(SeqCst), of_one);
+    drop(second);
+    assert_eq!(log.reserved.load(SeqCst), 0);
+}
+
+#[test]
+fn what_one_batch_has_reserved_another_one_does_not_get() {
+    let log = roomy(&SimDisk::new(71), 40, options());
+    let segment_bytes = of_segments(40).segment.file_bytes();
+    let before = log.file_bytes();
+    let _first = log.reserve(10 * PAYLOAD_BYTES).unwrap();
+    let of_one = log.reserved.load(SeqCst);
+    assert_eq!(log.file_bytes(), before + segment_bytes);
+    // Of the 100 blocks that are prepared others may have been promised all but those of the first.
+    let _second = log.reserve(10 * PAYLOAD_BYTES).unwrap();
+    assert_eq!(log.reserved.load(SeqCst), 2 * of_one);
+    assert_eq!(log.file_bytes(), before + 2 * segment_bytes);
+}
+
+#[test]
 fn a_batch_gets_half_of_what_is_kept_for_flushes_as_well() {
     let log = roomy(&SimDisk::new(63), 40, options());
     let most = PREPARED + 10 * PAYLOAD_BYTES - PAYLOAD_BYTES;
