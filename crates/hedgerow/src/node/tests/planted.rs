@@ -61,6 +61,11 @@ fn every_defect_of_the_fixed_fields_is_named() {
     plant(leaf(), Defect::HeapStart(5000), true, |page| set_u32(page, HEAP_START, 5000));
     let live = Defect::HeapLive { stored: 7, counted: 240 };
     plant(leaf(), live, true, |page| set_u32(page, HEAP_LIVE, 7));
+    // With room of a record that is there no more.
+    let mut with_room = leaf();
+    NodeMut::<Hints>::new(&mut with_room).remove(0);
+    let more_than_room = Defect::HeapLive { stored: 241, counted: 240 };
+    plant(with_room, more_than_room, true, |page| set_u32(page, HEAP_LIVE, 241));
     plant(leaf(), Defect::Run(-65), false, |page| set_u16(page, RUN, 0xffbf));
     plant(leaf(), Defect::UpperChild(4), false, |page| set_u32(page, UPPER_CHILD, 4));
     plant(leaf(), Defect::FenceOrder, false, |page| *page.last_mut().unwrap() = b'9');
