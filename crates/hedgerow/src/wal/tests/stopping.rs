@@ -2,6 +2,7 @@
 
 use super::*;
 use hedgerow_sync::primitive::Mutex;
+use hedgerow_sync::primitive::time::Moment;
 use std::sync::mpsc::channel;
 
 #[test]
@@ -104,4 +105,26 @@ fn the_thread_does_not_sleep_over_what_was_appended_meanwhile() {
     assert!(!log.becomes_idle(), "the record would stay where it is");
     log.wait_durable(end).unwrap();
     assert!(log.becomes_idle());
+}
+
+#[test]
+fn what_is_appended_wakes_the_thread_that_sleeps_because_everything_is_durable() {
+    let disk = SimDisk::new(45);
+    let log = begin(&disk, true);
+    let running = {
+        let log = log.clone();
+        thread::spawn_named("log", move || log.run()).unwrap()
+    };
+    for n in 0..10 {
+        // Time to fall asleep.
+        thread::sleep(Duration::from_millis(5));
+        let end = put(&log, n, 100).unwrap();
+        let since = Moment::now();
+        while log.durable() < end {
+            assert!(since.elapsed() < Duration::from_secs(20), "record {n} is not made durable");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    log.stop();
+    running.join().unwrap();
 }
