@@ -304,6 +304,35 @@ fn values_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn what_just_may_be_is_taken_and_one_more_is_refused() {
+    let zones = sample(1).geometry.max_zones();
+    let log_end = (1_u64 << 61) - 1;
+    let incarnation = (1_u64 << 62) - 1;
+    let limits = [
+        (FREE_PAGES, 1028_u64, 8),
+        (ZONES, u64::from(zones), 4),
+        (LOG_END, log_end, 8),
+        (LOG_INCARNATION, incarnation, 8),
+    ];
+    for (at, most, len) in limits {
+        let put = |value: u64| {
+            let block = repaired(sample(1).encode(0), |block| {
+                block[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+            });
+            choose([Some(&block), None, None, None]).map(drop)
+        };
+        assert!(put(most).is_ok(), "{most} at {at}: {:?}", put(most));
+        assert!(is_corrupted(&put(most + 1).unwrap_err()), "{} at {at}", most + 1);
+    }
+    let lowest = (0..).map(PageId).find(|id| id.is_usable()).unwrap();
+    for (next_page, is_usable) in [(lowest, true), (PageId(lowest.0 - 1), false)] {
+        let block = Superblock { next_page: Some(next_page), free_pages: 0, ..sample(1) }.encode(0);
+        let chosen = choose([Some(&block), None, None, None]).map(drop);
+        assert_eq!(chosen.is_ok(), is_usable, "{next_page}");
+    }
+}
+
+#[test]
 fn map_and_table_are_both_there_or_neither_is() {
     let nothing = Superblock { map: MapRoot::EMPTY, table: TableRoot::EMPTY, ..sample(1) };
     let refuse = |block: &SuperblockBytes, what: &str| {
