@@ -6,7 +6,7 @@
 //!      8     4  page id
 //!     12     4  tree id
 //!     16     8  epoch       of the last change
-//!     24     8  newest LSN  of any record in the page (zero until there is a log)
+//!     24     8  zero        (kept for an LSN: the log needs none in pages)
 //!     32     1  kind
 //!     33     1  level       0 is a leaf
 //!     34     2  flags       zero in format version 1
