@@ -27,8 +27,9 @@ const ALL_CALLS: f64 = 1e6;
 const FEWEST_CALLS: f64 = 0.1;
 const FONT: &str = "sans-serif";
 
-/// Colours that are told apart by people who see some of them alike (Okabe and Ito).
-const COLOURS: [RGBColor; 7] = [
+/// Colours that are told apart by people who see some of them alike (Okabe and Ito), and four more: no experiment has more
+/// competitors, and none may look like another.
+const COLOURS: [RGBColor; 13] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -36,6 +37,12 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(213, 94, 0),
     RGBColor(86, 180, 233),
     RGBColor(120, 120, 120),
+    RGBColor(240, 228, 66),
+    RGBColor(0, 0, 0),
+    RGBColor(128, 70, 27),
+    RGBColor(0, 84, 66),
+    RGBColor(150, 150, 220),
+    RGBColor(110, 0, 80),
 ];
 
 /// Draws into a string; whether there was anything to draw.
