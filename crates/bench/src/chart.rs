@@ -27,8 +27,8 @@ const ALL_CALLS: f64 = 1e6;
 const FEWEST_CALLS: f64 = 0.1;
 const FONT: &str = "sans-serif";
 
-/// Colours that are told apart by people who see some of them alike (Okabe and Ito), and four more: no experiment has more
-/// competitors, and none may look like another.
+/// Colours that are told apart by people who see some of them alike (Okabe and Ito), a grey and four more: as many as the
+/// experiment with most competitors has, so that none looks like another.
 const COLOURS: [RGBColor; 13] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),

@@ -288,4 +288,13 @@ pub const LINES: &[Bug] = &[
             "store::verify::tests::a_set_is_not_as_large_as_the_numbers_that_damage_names",
         )],
     ),
+    line(
+        "P60",
+        "nor does the next page id of a superblock",
+        "verify_as_large_as_superblock",
+        &[plain(
+            "lib",
+            "store::verify::tests::of_as_many_ids_as_the_file_has_room_for_a_bit_is_kept_and_the_others_are_known_as_well",
+        )],
+    ),
 ];

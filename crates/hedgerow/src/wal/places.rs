@@ -180,11 +180,13 @@ mod tests {
 
     const LOG: LogIdentity = LogIdentity { store_id: [1; 16], incarnation: 1 };
 
+    fn file() -> Arc<dyn File> {
+        RamDisk::new().open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap()
+    }
+
     #[test]
     fn places_are_used_again_and_the_file_stays_small() {
-        let disk = RamDisk::new();
-        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
-        let size = SegmentSize { blocks: 3 };
+        let (file, size) = (file(), SegmentSize { blocks: 3 });
         let mut places = Places::new(size, 10).unwrap();
         for segment in 10..40_u64 {
             places.prepare(&*file, &LOG).unwrap();
@@ -202,9 +204,7 @@ mod tests {
 
     #[test]
     fn of_the_places_behind_the_one_in_use_one_stays() {
-        let disk = RamDisk::new();
-        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
-        let size = SegmentSize { blocks: 3 };
+        let (file, size) = (file(), SegmentSize { blocks: 3 });
         let mut places = Places::new(size, 0).unwrap();
         for _ in 0..5 {
             places.prepare(&*file, &LOG).unwrap();
@@ -221,9 +221,7 @@ mod tests {
 
     #[test]
     fn room_that_is_not_used_goes_back_and_is_made_again() {
-        let disk = RamDisk::new();
-        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
-        let size = SegmentSize { blocks: 3 };
+        let (file, size) = (file(), SegmentSize { blocks: 3 });
         let mut places = Places::new(size, 0).unwrap();
         let trim = |places: &mut Places, idle| {
             while places.trim(&*file, idle).unwrap() {}
@@ -262,9 +260,7 @@ mod tests {
 
     #[test]
     fn holes_before_the_last_place_go_with_it_at_once() {
-        let disk = RamDisk::new();
-        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
-        let size = SegmentSize { blocks: 3 };
+        let (file, size) = (file(), SegmentSize { blocks: 3 });
         let mut places = Places::new(size, 0).unwrap();
         for _ in 0..6 {
             places.prepare(&*file, &LOG).unwrap();
@@ -284,9 +280,7 @@ mod tests {
 
     #[test]
     fn segments_that_were_never_prepared_are_not_forgotten() {
-        let disk = RamDisk::new();
-        let file = disk.open(Path::new("log"), OpenMode::CreateNew, DirectIo::Never).unwrap();
-        let size = SegmentSize { blocks: 3 };
+        let (file, size) = (file(), SegmentSize { blocks: 3 });
         let mut places = Places::new(size, 10).unwrap();
         for _ in 0..2 {
             places.prepare(&*file, &LOG).unwrap();

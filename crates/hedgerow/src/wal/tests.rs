@@ -108,6 +108,12 @@ fn a_log_that_was_stopped_writes_nothing_any_more_and_says_so() {
     assert_eq!(disk.calls(CallKind::Write), writes);
 }
 
+/// Starts the log's thread.
+fn run(log: &Arc<Log>) -> thread::JoinHandle<()> {
+    let log = log.clone();
+    thread::spawn_named("log", move || log.run()).unwrap()
+}
+
 fn put(log: &Log, n: u64, value_bytes: usize) -> Result<Lsn> {
     let value = vec![n as u8; value_bytes];
     let key = n.to_be_bytes();
@@ -286,10 +292,7 @@ fn a_failed_write_or_sync_is_told_to_everybody_who_waits_and_to_all_who_come() {
 fn committers_share_flushes_and_the_thread_makes_the_rest_durable() {
     let disk = SimDisk::new(1);
     let log = begin(&disk, true);
-    let running = {
-        let log = log.clone();
-        thread::spawn_named("log", move || log.run()).unwrap()
-    };
+    let running = run(&log);
     let committers: Vec<_> = (0..4_u64)
         .map(|who| {
             let log = log.clone();

@@ -246,17 +246,21 @@ fn an_opening_reads_all_pages_if_the_log_has_as_many_changes_and_few_if_it_has_f
     }
 }
 
-#[test]
-fn a_log_that_takes_the_place_of_a_longer_one_has_the_room_of_a_new_one() {
+/// What a power cut leaves of a store whose log has so many records that no checkpoint has.
+fn crashed_with(records: usize) -> SimDisk {
     let disk = SimDisk::new(1);
-    let options = logged();
-    let store = open(&options, &disk, OpenHow::New).unwrap();
+    let store = open(&logged(), &disk, OpenHow::New).unwrap();
     let wrens = store.create_keyspace("wrens").unwrap();
-    for n in 0..2000 {
+    for n in 0..records {
         wrens.put(&key(n), &[7; 40]).unwrap();
     }
     store.flush_log().unwrap();
-    let disk = disk.crash(1);
+    disk.crash(1)
+}
+
+#[test]
+fn a_log_that_takes_the_place_of_a_longer_one_has_the_room_of_a_new_one() {
+    let (options, disk) = (logged(), crashed_with(2000));
     let log_bytes = || disk.state().contents(&log_path(path())).map_or(0, |log| log.len() as u64);
     let segment = SegmentSize { blocks: options.log_segment_blocks.unwrap() };
     let of_a_new_one = segment.place_offset_bytes(PREPARED_SEGMENTS);
@@ -268,14 +272,7 @@ fn a_log_that_takes_the_place_of_a_longer_one_has_the_room_of_a_new_one() {
 
 #[test]
 fn a_store_that_is_to_have_no_log_keeps_what_was_in_it_and_removes_it() {
-    let disk = SimDisk::new(1);
-    let store = open(&logged(), &disk, OpenHow::New).unwrap();
-    let wrens = store.create_keyspace("wrens").unwrap();
-    for n in 0..100 {
-        wrens.put(&key(n), &[7; 40]).unwrap();
-    }
-    store.flush_log().unwrap();
-    let disk = disk.crash(1);
+    let disk = crashed_with(100);
     assert!(disk.state().contents(&log_path(path())).is_some());
     let store = open(&options(), &disk, OpenHow::Existing).unwrap();
     assert!(store.replayed().records >= 100);

@@ -84,10 +84,7 @@ fn the_thread_ends_when_the_log_has_failed_whoever_has_failed_it() {
     let disk = SimDisk::new(43);
     let interval = Duration::from_secs(100_000);
     let log = begin_as(&disk, &header(), LogOptions { interval, threaded: true, ..options() });
-    let running = {
-        let log = log.clone();
-        thread::spawn_named("log", move || log.run()).unwrap()
-    };
+    let running = run(&log);
     let end = put(&log, 0, 100).unwrap();
     disk.inject(Fault::once(CallKind::Write, 0, Fault::EIO));
     assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::Unknown);
@@ -111,10 +108,7 @@ fn the_thread_does_not_sleep_over_what_was_appended_meanwhile() {
 fn what_is_appended_wakes_the_thread_that_sleeps_because_everything_is_durable() {
     let disk = SimDisk::new(45);
     let log = begin(&disk, true);
-    let running = {
-        let log = log.clone();
-        thread::spawn_named("log", move || log.run()).unwrap()
-    };
+    let running = run(&log);
     for n in 0..10 {
         // Time to fall asleep.
         thread::sleep(Duration::from_millis(5));

@@ -44,10 +44,7 @@ fn the_logs_thread_flushes_for_a_task_at_once_and_tells_it() {
     // Nothing is flushed for the sake of the interval.
     let interval = Duration::from_secs(100_000);
     let log = begin_as(&disk, &header(), LogOptions { interval, threaded: true, ..options() });
-    let running = {
-        let log = log.clone();
-        thread::spawn_named("log", move || log.run()).unwrap()
-    };
+    let running = run(&log);
     let woken = Arc::<Woken>::default();
     for n in 0..20 {
         let end = put(&log, n, 100).unwrap();
