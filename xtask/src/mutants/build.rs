@@ -11,11 +11,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// How a test program is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// As `cargo test` does.
+    Plain,
+    /// With loom's primitives, optimised, in a folder of its own.
+    Models,
+}
+
 /// Each package, and its test programs: the library's own tests, or the name of one beside it.
-const PROGRAMS: [(&str, &[&str]); 2] =
-    [("hedgerow-sync", &["lib"]), ("hedgerow", &["lib", "engine"])];
-/// How many of each are its own tests.
-const UNITS: usize = 1;
+const PROGRAMS: [(&str, Kind, &[&str]); 4] = [
+    ("hedgerow-sync", Kind::Plain, &["lib"]),
+    ("hedgerow", Kind::Plain, &["lib", "engine"]),
+    ("hedgerow-sync", Kind::Models, &["loom"]),
+    ("hedgerow", Kind::Models, &["loom"]),
+];
 /// How often the compiler is asked at most.
 const TRIES: usize = 40;
 
@@ -28,6 +39,8 @@ pub struct Program {
     pub path: PathBuf,
     /// Where its tests are run.
     pub folder: PathBuf,
+    /// The folder of the crate whose models they are, if they are any.
+    pub models_of: Option<&'static str>,
 }
 
 /// Builds them in the copy at `place`, or those alone that are of the libraries themselves; what does not compile is noted in `mutants`.
@@ -46,44 +59,46 @@ pub fn build(
     if let Some(known) = remembered(&memory, mutants.mark()) {
         mutants.unviable = known;
     }
-    for (package, _) in PROGRAMS {
-        let options: &[&str] = &["check", "--lib", "-p", package];
-        until_content(place, mutants, options)?;
+    let programs_of = PROGRAMS.iter().filter(|(_, kind, _)| *kind == Kind::Plain || !units_alone);
+    for (package, kind, _) in programs_of.clone() {
+        until_content(place, mutants, *kind, &["check", "--lib", "-p", package])?;
     }
     let lines: Vec<String> = mutants.unviable.iter().map(u32::to_string).collect();
     let text = format!("{}\n{}\n", mutants.mark(), lines.join("\n"));
     copy::write(&memory, text.as_bytes())?;
     let mut programs = Vec::new();
-    for (package, names) in PROGRAMS {
-        let built = test_programs::build_tests(
-            cargo(place),
-            package,
-            names.iter().copied().take(if units_alone { UNITS } else { names.len() }),
-            // With the features of all, what both need is built once.
-            &[],
-        )?;
-        let folder = match package {
-            "hedgerow-sync" => "crates/sync",
-            _ => "crates/hedgerow",
+    for (package, kind, names) in programs_of {
+        let names = names.iter().copied().filter(|name| *name == "lib" || !units_alone);
+        // With the features of all, what both need is built once.
+        let options: &[&str] = if *kind == Kind::Models { &["--release"] } else { &[] };
+        let built = test_programs::build_tests(cargo(place, *kind), package, names, options)?;
+        let folder = match *package {
+            "hedgerow-sync" => "crates/sync/",
+            _ => "crates/hedgerow/",
         };
-        let programs_of = built.into_iter().map(|(name, path)| Program {
+        programs.extend(built.into_iter().map(|(name, path)| Program {
             name: format!("{package}/{name}"),
             path,
             folder: tree.join(folder),
-        });
-        programs.extend(programs_of);
+            models_of: (*kind == Kind::Models).then_some(folder),
+        }));
     }
     Ok(programs)
 }
 
 /// Writes the files, has the compiler look at them, and leaves out what it complains of, until there is nothing.
-fn until_content(place: &Path, mutants: &mut Mutants, options: &[&str]) -> Result<(), String> {
+fn until_content(
+    place: &Path,
+    mutants: &mut Mutants,
+    kind: Kind,
+    options: &[&str],
+) -> Result<(), String> {
     for _ in 0..TRIES {
         let rewritten = mutants.rewritten();
         for (path, file) in &rewritten {
             copy::write(&place.join("tree").join(path), file.text.as_bytes())?;
         }
-        let output = cargo(place)
+        let output = cargo(place, kind)
             .args(options)
             .args(["--locked", "--quiet", "--message-format=json,json-diagnostic-short"])
             .stderr(Stdio::piped())
@@ -115,12 +130,14 @@ fn until_content(place: &Path, mutants: &mut Mutants, options: &[&str]) -> Resul
     Err(format!("the copy does not build after {TRIES} tries"))
 }
 
-fn cargo(place: &Path) -> Command {
-    let mut cargo = test_programs::plain_cargo(&place.join("tree"));
+fn cargo(place: &Path, kind: Kind) -> Command {
+    // What a mutant makes of a constant is no reason not to build it.
+    let (folder, flags) = match kind {
+        Kind::Plain => ("build", "--cap-lints=allow"),
+        Kind::Models => ("build-models", "--cap-lints=allow --cfg loom"),
+    };
+    let mut cargo = test_programs::cargo(&place.join("tree"), &place.join(folder), Some(flags));
     cargo
-        .env("CARGO_TARGET_DIR", place.join("build"))
-        // What a mutant makes of a constant is no reason not to build it.
-        .env("RUSTFLAGS", "--cap-lints=allow")
         .env("RUSTC_BOOTSTRAP", SWITCH_PACKAGE)
         // A build that was broken off leaves nothing half behind.
         .env("CARGO_INCREMENTAL", "0")

@@ -2,8 +2,9 @@
 //!
 //! All of them are in one build: the files of the parts are rewritten in a copy of the workspace so that a variable of
 //! the environment chooses one (`points`, `rewrite`, `copy`, `build`). Each test is run once to see which of them it comes to
-//! (`reach`), and of each mutant those alone that come to it, until one notices it (`run`). Run are the unit tests and those of the
-//! engine; models and schedules are not, so that what nothing but they notice counts as missed. Starts cargo and tests; one at a time.
+//! (`reach`), and of each mutant those alone that come to it, until one notices it (`run`). Run are the unit tests, those of the
+//! engine and loom's models; schedules are not, so that what nothing but they notice counts as missed. Starts cargo and tests; one
+//! at a time.
 
 mod build;
 mod cfg;

@@ -138,7 +138,8 @@ mod tests {
         let script = "#!/bin/sh\ncase \"$2\" in good) test -d \"$TMPDIR\";; slow) sleep 60;; *) exit 3;; esac\n";
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        let programs = [Program { name: "p".into(), path, folder: place.clone() }];
+        let folder = place.clone();
+        let programs = [Program { name: "p".into(), path, folder, models_of: None }];
         let end = |name: &str| {
             let test = Test { program: 0, name: name.into() };
             let (folder, limit) = (place.join("files"), Duration::from_millis(500));

@@ -23,6 +23,8 @@ pub struct Reach {
     pub tests: Vec<(Test, f64)>,
     /// Of each mutant, by its number, the tests that come to it, as indices of `tests`.
     of: Vec<Vec<u32>>,
+    /// Of each program the folder of the crate whose models it has, if it has any.
+    models_of: Vec<Option<&'static str>>,
 }
 
 impl Reach {
@@ -63,11 +65,16 @@ impl Reach {
             }
         }
         copy::write(&memory, write(&passed, mark).as_bytes())?;
-        Ok(Reach::of(passed, mutants.len()))
+        let models_of = programs.iter().map(|program| program.models_of).collect();
+        Ok(Reach::of(passed, mutants.len(), models_of))
     }
 
-    fn of(found: Vec<(Test, f64, Vec<u32>)>, mutants: usize) -> Reach {
-        let mut reach = Reach { tests: Vec::new(), of: vec![Vec::new(); mutants] };
+    fn of(
+        found: Vec<(Test, f64, Vec<u32>)>,
+        mutants: usize,
+        models_of: Vec<Option<&'static str>>,
+    ) -> Reach {
+        let mut reach = Reach { tests: Vec::new(), of: vec![Vec::new(); mutants], models_of };
         for (test, seconds, numbers) in found {
             let index = u32::try_from(reach.tests.len()).unwrap_or(u32::MAX);
             for number in numbers {
@@ -81,7 +88,8 @@ impl Reach {
     }
 
     /// The tests that come to a mutant, those first that are likely to notice it soon: fast ones, and before them those of the
-    /// module that it is in, unless they take ten times as long, or of its folder, unless three times.
+    /// module that it is in and the models of its crate, unless they take ten times as long, or those of its folder, unless three
+    /// times.
     pub fn to(&self, mutant: &Mutant) -> Vec<&(Test, f64)> {
         let module = module_of(&mutant.path);
         let reached = self.of.get(mutant.number as usize);
@@ -90,11 +98,17 @@ impl Reach {
         let folder = module.rsplit_once("::").and_then(|(own, _)| own.rsplit_once("::"));
         let cost = |of: &(Test, f64)| match &of.0.name {
             name if name.starts_with(&module) => of.1 / 10.0,
+            _ if self.is_model_of(&of.0, mutant) => of.1 / 10.0,
             name if folder.is_some_and(|(folder, _)| name.starts_with(folder)) => of.1 / 3.0,
             _ => of.1,
         };
         tests.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         tests
+    }
+
+    fn is_model_of(&self, test: &Test, mutant: &Mutant) -> bool {
+        let folder = self.models_of.get(test.program).copied().flatten();
+        folder.is_some_and(|folder| mutant.path.starts_with(folder))
     }
 }
 
@@ -165,12 +179,13 @@ mod tests {
             (test("wal::ring::tests::a"), 0.9, vec![0, 2]),
             (test("tree::fast"), 0.1, vec![0]),
             (test("none"), 0.1, vec![]),
+            (Test { program: 0, name: "a_model".into() }, 0.95, vec![0]),
         ]
     }
 
     #[test]
-    fn fast_tests_and_those_of_the_module_come_first() {
-        let reach = Reach::of(found(), 3);
+    fn fast_tests_those_of_the_module_and_models_of_the_crate_come_first() {
+        let reach = |models_of| Reach::of(found(), 3, vec![Some(models_of), None]);
         let mutant = |number: u32| Mutant {
             number,
             path: "crates/hedgerow/src/wal/ring.rs".into(),
@@ -178,12 +193,19 @@ mod tests {
             part: 1,
             words: String::new(),
         };
-        let names = |number: u32| {
-            reach.to(&mutant(number)).iter().map(|of| &*of.0.name).collect::<Vec<_>>()
+        let names = |reach: &Reach, number: u32| {
+            let tests = reach.to(&mutant(number));
+            tests.iter().map(|of| of.0.name.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(names(0), ["wal::ring::tests::a", "tree::fast", "tree::slow"]);
-        assert_eq!(names(1), [""; 0]);
-        assert_eq!(names(2), ["wal::ring::tests::a"]);
+        let own = reach("crates/hedgerow/");
+        assert_eq!(names(&own, 0), ["wal::ring::tests::a", "a_model", "tree::fast", "tree::slow"]);
+        assert_eq!(names(&own, 1), [""; 0]);
+        assert_eq!(names(&own, 2), ["wal::ring::tests::a"]);
+        let another = reach("crates/sync/");
+        assert_eq!(
+            names(&another, 0),
+            ["wal::ring::tests::a", "tree::fast", "a_model", "tree::slow"]
+        );
         assert_eq!(module_of("crates/sync/src/latch/mod.rs"), "latch::");
     }
 
