@@ -408,6 +408,7 @@ const SCHEDULES: Row = Row {
     asked: &[asked("schedules", &["schedules"], [20_000, 1_000_000])],
     suites: &[
         shuttle("changes_beside_a_checkpoint", 300),
+        shuttle("what_is_allowed_and_seldom_due_is_forced", 300),
         shuttle("three_threads_with_evictions", 300),
         shuttle("keyspaces_come_and_go_beside_changes", 300),
         shuttle("adapt::readers_adapt_leaves_beside_checkpoints", 600),
@@ -417,6 +418,7 @@ const SCHEDULES: Row = Row {
         shuttle("linear::answers_beside_splits_and_merges_have_an_order", 1000),
         shuttle("linear::answers_beside_evictions_have_an_order", 300),
         shuttle("log::what_was_acknowledged_survives_the_power_and_the_rest_is_a_beginning", 800),
+        shuttle("log::what_was_acknowledged_survives_a_disk_that_fails_and_the_power", 300),
         shuttle("log::a_batch_is_there_whole_or_not_at_all", 300),
         shuttle("log::what_is_put_into_a_keyspace_in_the_making_survives", 2000),
         shuttle("log::a_close_beside_writers_keeps_what_it_has_let_them_change", 800),

@@ -15,6 +15,7 @@ use crate::types::PageId;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use hedgerow_sync::primitive::buggify::{Point, buggify};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
@@ -221,7 +222,8 @@ impl BufferPool {
             .take_if_idle(self.preferred(id))
             .or_else(|| self.pop_free())
             .or_else(|| self.evict_some_clean())?;
-        if self.slots.is_some() && self.free.count() < self.free_target() {
+        let is_short = self.free.count() < self.free_target() || buggify(Point::Evict);
+        if self.slots.is_some() && is_short {
             self.request_frames();
         }
         Some(taken)
@@ -404,7 +406,10 @@ impl BufferPool {
     ///
     /// After an error clean pages have been evicted all the same, so that reads go on.
     fn evict_ahead(&self) -> Result<bool> {
-        let goal = 2 * self.free_target();
+        let goal = match buggify(Point::Evict) {
+            true => self.frames() as usize / 2,
+            false => 2 * self.free_target(),
+        };
         let batch = self.budget().batch_pages();
         let mut progress = false;
         loop {

@@ -16,6 +16,7 @@ use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use hedgerow_sync::primitive::buggify::{Point, buggify};
 
 /// The page in the frame is newer than its slot.
 const DIRTY: u16 = 1;
@@ -49,7 +50,10 @@ impl FrameHeader {
     /// The header of a frame without a page.
     pub fn new() -> FrameHeader {
         FrameHeader {
-            latch: HybridLatch::new(),
+            latch: match buggify(Point::Version) {
+                true => HybridLatch::with_version(u64::MAX - 1),
+                false => HybridLatch::new(),
+            },
             page: AtomicU32::new(PageId::NONE.0),
             flags: AtomicU16::new(0),
             used: AtomicU8::new(0),

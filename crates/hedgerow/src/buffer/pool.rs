@@ -44,6 +44,7 @@ use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic::{self, RacingBytes};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use hedgerow_sync::primitive::buggify::{Point, buggify};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, OnceLock};
 
@@ -251,7 +252,8 @@ impl BufferPool {
     #[inline]
     fn request_checkpoint_at(&self, dirty: usize) {
         if let Some(slots) = &self.slots
-            && dirty as u64 + slots.images_for_next() >= self.checkpoint_pages
+            && (dirty as u64 + slots.images_for_next() >= self.checkpoint_pages
+                || buggify(Point::Checkpoint))
         {
             slots.request_unless_running();
         }

@@ -17,6 +17,7 @@ use crate::page::pool::{FrameHead, FrameId, PagePool};
 use crate::types::{Epoch, PageId};
 use hedgerow_sync::latch::{ExclusiveGuard, SharedGuard, Version};
 use hedgerow_sync::optimistic::{self, RacingBytes};
+use hedgerow_sync::primitive::buggify::{Point, buggify};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::linger::linger;
 
@@ -157,7 +158,11 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
     /// Confirms that nothing read through this value so far was changed meanwhile.
     #[inline(always)]
     pub fn validate(&self) -> Result<(), Restart> {
-        if self.head.latch().validate(self.version) { Ok(()) } else { Err(Restart::Conflict) }
+        if self.head.latch().validate(self.version) && !buggify(Point::Restart) {
+            Ok(())
+        } else {
+            Err(Restart::Conflict)
+        }
     }
 
     /// Latches the page exclusively, to change it, if it has not changed since; never waits. The caller is

@@ -16,6 +16,7 @@ use crate::page::header::KIND;
 use crate::page::{FrameId, OptimisticPage, PagePool, Tally};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::buggify::{Point, buggify};
 use hedgerow_sync::primitive::sample::{Event, two_in};
 
 /// Look-ups and changes of which two are sampled, on average: 5 %.
@@ -37,7 +38,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Notes a look-up or a change in a leaf, of which this is the version that was read.
     #[inline(always)]
     pub(super) fn note_point(&self, leaf: &OptimisticPage<'_, P>) {
-        if L::HINTS && two_in(POINTS_TO_TWO_SAMPLES, Event::Point) {
+        if L::HINTS && (two_in(POINTS_TO_TWO_SAMPLES, Event::Point) || buggify(Point::Convert)) {
             self.note_sample(leaf, false);
         }
     }
@@ -46,7 +47,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// layout by that, and with it another version.
     #[inline(always)]
     pub(super) fn note_scan(&self, leaf: &OptimisticPage<'_, P>) -> bool {
-        L::HINTS && two_in(SCANS_TO_TWO_SAMPLES, Event::Scan) && self.note_sample(leaf, true)
+        L::HINTS
+            && (two_in(SCANS_TO_TWO_SAMPLES, Event::Scan) || buggify(Point::Convert))
+            && self.note_sample(leaf, true)
     }
 
     /// Whether the leaf was converted.
@@ -67,7 +70,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             },
             known => known,
         };
-        let now = before.after(scan);
+        let now = match (buggify(Point::Convert), scan) {
+            (false, _) => before.after(scan),
+            (true, true) => Tally::MOST,
+            (true, false) => Tally::LEAST,
+        };
         tally.set(now);
         let wanted = match (now, layout) {
             (Tally::MOST, LeafLayout::Fingerprint) => LeafLayout::Comparison,

@@ -23,6 +23,7 @@ use crate::page::header;
 use crate::page::{EpochStay, OptimisticPage, PagePool, Restart};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
+use hedgerow_sync::primitive::buggify::{Point, is_drawn};
 
 /// How often a merge starts over because others interfered, before it is left to a later removal.
 const TRIES: u32 = 4;
@@ -87,7 +88,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return if is_chain { self.collapse(page, child, level) } else { Ok(Outcome::Nothing) };
         };
         let leaf = Leaf::<_, L>::new(page.bytes());
-        let sparse = is_sparse(&leaf);
+        let sparse = is_sparse(&leaf) || is_drawn(Point::Merge);
         let worth_reading = record_bytes(&leaf) < leaf.free_bytes() / FAULT_PART
             || node.count().is_multiple_of(FAULT_EVERY);
         let inner = Node::<_, L>::new(parent.page.bytes());

@@ -22,6 +22,7 @@ use crate::page::header::{self, PageKind};
 use crate::page::{EpochStay, ExclusivePage, PagePool, PoolSession, Restart};
 use crate::types::{Epoch, Purpose};
 use hedgerow_sync::optimistic::PageBytes;
+use hedgerow_sync::primitive::buggify::{Point, is_drawn};
 
 /// What there has to be room for.
 #[derive(Clone, Copy)]
@@ -36,6 +37,9 @@ pub(super) enum Room<'k> {
     /// A separator of so many bytes in an inner node.
     Separator(usize),
 }
+
+/// A node with fewer keys is not split for nothing.
+pub(super) const LEAST_FORCED: usize = 4;
 
 /// Part of a page that a fence ahead has to gain if its range is narrow.
 const GAIN_PART: usize = 8;
@@ -124,12 +128,13 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         epoch: Epoch,
         session: &mut P::Session<'p>,
     ) -> Result<Outcome, Stop> {
-        if has_room::<L>(latched.page.bytes(), room) {
+        let leaf = plain_leaf::<L>(latched.page.bytes());
+        let is_forced = leaf.count() >= LEAST_FORCED && is_drawn(Point::Split);
+        if has_room::<L>(latched.page.bytes(), room) && !is_forced {
             latched.release();
             return Ok(Outcome::Done);
         }
         // Only bytes from outside can be like this: a node with so few keys always has space.
-        let leaf = plain_leaf::<L>(latched.page.bytes());
         let enough = if level > 0 { 1 } else { 2 };
         if leaf.count() < enough && !leaf.layout().is_dense() {
             let id = latched.page.id();

@@ -10,13 +10,14 @@
 use super::Tree;
 use super::change::{Change, Decision};
 use super::retry::{Patience, Retry, Stop};
-use super::split::Room;
+use super::split::{LEAST_FORCED, Room};
 use super::stored::put_record;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool};
 use crate::wal::{RECORD_HEADER_BYTES, Record};
 use hedgerow_sync::optimistic::PageBytes;
+use hedgerow_sync::primitive::buggify::{Point, buggify};
 
 /// How a try to change a leaf came out.
 enum Written<O> {
@@ -147,6 +148,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         match decision {
             Decision::Keep(outcome) | Decision::Note(outcome) => Written::Done(outcome),
+            Decision::Put(_) if leaf.as_leaf().count() >= LEAST_FORCED && buggify(Point::Split) => {
+                Written::NoSpace
+            }
             Decision::Put(outcome) => {
                 let result = match at.found {
                     true => leaf.update(at.index, value),
@@ -161,7 +165,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             }
             Decision::Remove(outcome) => {
                 leaf.remove(at.index);
-                let sparse = is_sparse(&leaf.as_leaf()) && is_turn(leaf.as_leaf().count());
+                let sparse = is_sparse(&leaf.as_leaf()) && is_turn(leaf.as_leaf().count())
+                    || buggify(Point::Merge);
                 log(Record::Remove { tree, key });
                 if stored_forms {
                     self.note_stored_forms(stay, &old, &[]);

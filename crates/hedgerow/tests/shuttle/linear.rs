@@ -5,7 +5,9 @@
 //! whole and was right once: of a leaf that was left behind by a split, of a frame that was given away, of a copy that
 //! is too old.
 
+use crate::log::logged;
 use crate::{assert_sound, check, image_of, options, path};
+use hedgerow::Database;
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::SimState;
 use hedgerow::store::OpenHow;
@@ -48,7 +50,8 @@ fn image() -> &'static SimState {
 /// Runs three clients for `steps` steps each on `field`, and looks for an order of what they were told, and of what
 /// is there in the end. Tells how many operations overlapped.
 fn run(steps: u64, field: Field) -> u64 {
-    let options = options();
+    let is_logged = thread_rng().gen_bool(0.5);
+    let options = if is_logged { logged() } else { options() };
     let disk = SimDisk::with_state(image().clone(), thread_rng().next_u64());
     let db = options.on_disk(&disk, path(), OpenHow::Existing).unwrap();
     let keyspace = db.keyspace("k").unwrap();
@@ -81,6 +84,23 @@ fn run(steps: u64, field: Field) -> u64 {
         Err(violation) => panic!("{violation}"),
     };
     assert_sound(&db);
+    if is_logged {
+        // And what is durable is there after the power went.
+        let records = |db: &Database| {
+            let (mut cursor, mut records) = (db.keyspace("k").unwrap().cursor(), Vec::new());
+            while let Some((key, value)) = cursor.next_record().unwrap() {
+                records.push((key.to_vec(), value.to_vec()));
+            }
+            records
+        };
+        let expected = records(&db);
+        db.sync().unwrap();
+        let left = disk.state().crash_at_random(thread_rng().next_u64());
+        let survivor = SimDisk::with_state(left, thread_rng().next_u64());
+        let survived = options.on_disk(&survivor, path(), OpenHow::Existing).unwrap();
+        assert_sound(&survived);
+        assert_eq!(records(&survived), expected);
+    }
     db.close().unwrap();
     tally.overlaps
 }

@@ -2,8 +2,12 @@
 //! there, and of each thread's other changes a first part, in their order; of a batch all or nothing. And the store that
 //! is closed beside writers: all that they could change is there.
 
-use crate::{KEYS, State, assert_sound, check, contents, key_of, open, options, path, value_of};
+use crate::{
+    KEYS, State, assert_ordered, assert_sound, check, contents, key_of, open, options, path,
+    value_of,
+};
 use hedgerow::storage::SimDisk;
+use hedgerow::storage::sim::{CallKind, Effect, Fault};
 use hedgerow::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, Keyspace, Options, Result, WriteBatch};
 use hedgerow_sync::primitive::Arc;
@@ -14,8 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const WRITERS: u64 = 2;
 const CHANGES: u64 = 8;
+/// What whoever meets a failing disk may be told.
+const MAY_FAIL: &[ErrorKind] = &[ErrorKind::Io, ErrorKind::Poisoned, ErrorKind::Unknown];
 
-fn logged() -> Options {
+pub(crate) fn logged() -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(crate::PAGE_BYTES);
     options().memory_limit_bytes(limit).log(true).log_segment_blocks(6)
 }
@@ -42,59 +48,106 @@ fn after(writer: u64, changes: u64) -> State {
 #[test]
 fn what_was_acknowledged_survives_the_power_and_the_rest_is_a_beginning() {
     check(|| {
-        let (disk, db, keyspace) = open(&logged());
-        let progress: Arc<[Progress; WRITERS as usize]> = Arc::default();
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
-                let (keyspace, progress) = (keyspace.clone(), progress.clone());
-                spawn_named("writer", move || {
-                    let progress = &progress[writer as usize];
-                    for change in 0..CHANGES {
-                        let sync = thread_rng().gen_bool(0.4);
-                        let durability = if sync { Durability::Sync } else { Durability::Buffered };
-                        let key = key_of(number_of(writer, change));
-                        progress.begun.store(change + 1, Ordering::Relaxed);
-                        let handle = keyspace.clone().with_durability(durability);
-                        handle.put(&key, &value_of(&key, change + 2)).unwrap();
-                        if sync {
-                            progress.durable.store(change + 1, Ordering::Relaxed);
-                        }
-                    }
-                })
-                .unwrap()
-            })
-            .collect();
-        for _ in 0..thread_rng().gen_range(0..60) {
-            yield_now();
-        }
-        if thread_rng().gen_bool(0.3) {
-            db.checkpoint().unwrap();
-        }
-        let of = |part: fn(&Progress) -> &AtomicU64| {
-            [0, 1].map(|writer| part(&progress[writer]).load(Ordering::Relaxed))
-        };
-        let durable = of(|progress| &progress.durable);
-        let left = disk.state();
-        let begun = of(|progress| &progress.begun);
-        for writer in writers {
-            writer.join().unwrap();
-        }
-        drop((db, keyspace));
-        let left = left.crash_at_random(thread_rng().next_u64());
-        let survivor = SimDisk::with_state(left, thread_rng().next_u64());
-        let db = logged().on_disk(&survivor, path(), OpenHow::Existing).unwrap();
-        assert_sound(&db);
-        let found = contents(&db);
-        assert_eq!(found.len() as u64, KEYS);
-        for writer in 0..WRITERS {
-            let (durable, begun) = (durable[writer as usize], begun[writer as usize]);
-            let is = |changes: u64| after(writer, changes).iter().all(|(n, g)| found[n] == *g);
-            assert!(
-                (durable..=begun).any(is),
-                "writer {writer}: {durable} of {begun} were durable, and this is left: {found:?}"
-            );
-        }
+        acknowledged(None);
     });
+}
+
+/// Whoever waits when a write or a sync of the log fails is told that nobody knows, and nobody after him is told
+/// that his change is durable, unless it is.
+#[test]
+fn what_was_acknowledged_survives_a_disk_that_fails_and_the_power() {
+    /// Schedules in which somebody was told of the failure.
+    static TOLD: AtomicU64 = AtomicU64::new(0);
+    check(|| {
+        let (kind, most) = match thread_rng().gen_bool(0.5) {
+            true => (CallKind::Write, 16),
+            false => (CallKind::SyncData, 8),
+        };
+        let fault = Fault::once(kind, thread_rng().gen_range(0..most), Fault::EIO);
+        let fault = if thread_rng().gen_bool(0.3) { fault.sticky() } else { fault };
+        let fault = match thread_rng().gen_range(0..3) {
+            0 => fault.with_effect(Effect::Nothing),
+            1 => fault.with_effect(Effect::Lost),
+            _ => fault,
+        };
+        TOLD.fetch_add(u64::from(acknowledged(Some(fault))), Ordering::Relaxed);
+    });
+    let told = TOLD.load(Ordering::Relaxed);
+    println!("somebody was told of a failure in {told} schedules");
+    assert!(told > 0, "the schedules are too few to tell anything");
+}
+
+/// Writers that wait for some of their changes, and a power cut: at any moment, or when a call to the disk has failed
+/// and they have ended. Whether somebody was told of the failure.
+fn acknowledged(fault: Option<Fault>) -> bool {
+    let (disk, db, keyspace) = open(&logged());
+    if let Some(fault) = fault {
+        disk.inject(fault);
+    }
+    let progress: Arc<[Progress; WRITERS as usize]> = Arc::default();
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (keyspace, progress) = (keyspace.clone(), progress.clone());
+            spawn_named("writer", move || {
+                let progress = &progress[writer as usize];
+                for change in 0..CHANGES {
+                    let sync = thread_rng().gen_bool(0.4);
+                    let durability = if sync { Durability::Sync } else { Durability::Buffered };
+                    let key = key_of(number_of(writer, change));
+                    progress.begun.store(change + 1, Ordering::Relaxed);
+                    let handle = keyspace.clone().with_durability(durability);
+                    if let Err(error) = handle.put(&key, &value_of(&key, change + 2)) {
+                        assert!(fault.is_some(), "{error:?}");
+                        assert_ordered(&error, MAY_FAIL);
+                        return true;
+                    }
+                    if sync {
+                        progress.durable.store(change + 1, Ordering::Relaxed);
+                    }
+                }
+                false
+            })
+            .unwrap()
+        })
+        .collect();
+    for _ in 0..thread_rng().gen_range(0..60) {
+        yield_now();
+    }
+    if thread_rng().gen_bool(0.3)
+        && let Err(error) = db.checkpoint()
+    {
+        assert!(fault.is_some(), "{error:?}");
+        assert_ordered(&error, MAY_FAIL);
+    }
+    let of = |part: fn(&Progress) -> &AtomicU64| {
+        [0, 1].map(|writer| part(&progress[writer]).load(Ordering::Relaxed))
+    };
+    let (mut durable, mut left) = (of(|progress| &progress.durable), disk.state());
+    let mut begun = of(|progress| &progress.begun);
+    let mut told = false;
+    for writer in writers {
+        told |= writer.join().unwrap();
+    }
+    if told {
+        (durable, begun) = (of(|progress| &progress.durable), of(|progress| &progress.begun));
+        left = disk.state();
+    }
+    drop((db, keyspace));
+    let left = left.crash_at_random(thread_rng().next_u64());
+    let survivor = SimDisk::with_state(left, thread_rng().next_u64());
+    let db = logged().on_disk(&survivor, path(), OpenHow::Existing).unwrap();
+    assert_sound(&db);
+    let found = contents(&db);
+    assert_eq!(found.len() as u64, KEYS);
+    for writer in 0..WRITERS {
+        let (durable, begun) = (durable[writer as usize], begun[writer as usize]);
+        let is = |changes: u64| after(writer, changes).iter().all(|(n, g)| found[n] == *g);
+        assert!(
+            (durable..=begun).any(is),
+            "writer {writer}: {durable} of {begun} were durable, and this is left: {found:?}"
+        );
+    }
+    told
 }
 
 /// Keys that each batch of a writer changes, and the last one it removes: it is put by itself in between.

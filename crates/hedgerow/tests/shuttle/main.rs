@@ -40,9 +40,10 @@ use hedgerow::store::OpenHow;
 use hedgerow::testing::count;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Result};
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::buggify::{POINTS, draw_points, forced};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::{JoinHandle, spawn_named};
-use shuttle::rand::{RngCore, thread_rng};
+use shuttle::rand::{Rng, RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
 use std::collections::BTreeMap;
@@ -77,16 +78,17 @@ fn check(model: impl Fn() + Copy + Send + Sync + 'static) {
 
 /// As [`check`], `times` as many schedules.
 fn check_often(times: usize, model: impl Fn() + Copy + Send + Sync + 'static) {
-    count(run_often(times, model), "schedules");
+    count(run_often(times, true, model), "schedules");
+    count(POINTS.map(forced).iter().sum(), "forced moments");
 }
 
-/// As [`check_often`], of a model of a part of the engine.
+/// As [`check_often`], of a model of a part of the engine, which is directed: nothing is forced.
 fn check_small(times: usize, model: impl Fn() + Copy + Send + Sync + 'static) {
-    count(run_often(times, model), "schedules of small models");
+    count(run_often(times, false, model), "schedules of small models");
 }
 
 /// Runs them, and tells how many came to their end.
-fn run_often(times: usize, model: impl Fn() + Copy + Send + Sync + 'static) -> u64 {
+fn run_often(times: usize, forces: bool, model: impl Fn() + Copy + Send + Sync + 'static) -> u64 {
     image();
     let seed = std::env::var("HEDGEROW_SEED").map_or(1, |text| text.parse().expect("a number"));
     println!("seed {seed}");
@@ -95,6 +97,10 @@ fn run_often(times: usize, model: impl Fn() + Copy + Send + Sync + 'static) -> u
     let counted = |ended: &std::sync::Arc<AtomicU64>| {
         let ended = std::sync::Arc::clone(ended);
         move || {
+            // Of four schedules one has no such moments: it goes further in what it is about.
+            if forces && thread_rng().gen_range(0..4) > 0 {
+                draw_points();
+            }
             model();
             ended.fetch_add(1, Ordering::Relaxed);
         }
@@ -343,6 +349,16 @@ fn start(
         .collect()
 }
 
+/// Every point comes, or it shows nothing.
+#[test]
+fn what_is_allowed_and_seldom_due_is_forced() {
+    check(|| run(2, 15, |db| db.checkpoint().unwrap()));
+    for point in POINTS {
+        println!("{point:?}: {}", forced(point));
+        assert!(forced(point) > 0, "{point:?} was never forced");
+    }
+}
+
 fn join(workers: Vec<JoinHandle<Vec<Changed>>>) -> Vec<Vec<Changed>> {
     workers.into_iter().map(|worker| worker.join().unwrap()).collect()
 }
@@ -378,17 +394,31 @@ fn assert_sound(db: &Database) {
 }
 
 /// Runs `threads` workers for `steps` operations each beside what `meanwhile` does, and checks
-/// everything: before the store is closed, and on what a power loss after that leaves of it.
+/// everything: before the store is closed, or its log is synced, and on what a power loss after that leaves of it.
 fn run(threads: u64, steps: u64, meanwhile: impl FnOnce(&Database)) {
-    let (disk, db, keyspace) = open(&options());
+    let is_logged = thread_rng().gen_bool(0.5);
+    let options = if is_logged { log::logged() } else { options() };
+    let (disk, db, keyspace) = open(&options);
     let workers = start(&keyspace, threads, steps, SPREAD, &Clock::default(), &[]);
     meanwhile(&db);
     let expected = after(join(workers).iter().flatten());
     assert_sound(&db);
     assert_eq!(contents(&db), expected);
-    db.close().unwrap();
-    let disk = disk.crash(thread_rng().next_u64());
-    let db = options().on_disk(&disk, path(), OpenHow::Existing).unwrap();
+    let left = match is_logged {
+        true => {
+            db.sync().unwrap();
+            let left = disk.state();
+            drop((db, keyspace));
+            left
+        }
+        false => {
+            db.close().unwrap();
+            disk.state()
+        }
+    };
+    let left = left.crash_at_random(thread_rng().next_u64());
+    let disk = SimDisk::with_state(left, thread_rng().next_u64());
+    let db = options.on_disk(&disk, path(), OpenHow::Existing).unwrap();
     assert_sound(&db);
     assert_eq!(contents(&db), expected);
     db.close().unwrap();

@@ -34,6 +34,7 @@ use super::word::{
 use crate::parking::{self, Parked, Wish};
 use crate::primitive::asymmetric;
 use crate::primitive::atomic::{AtomicU64, Ordering, fence};
+use crate::primitive::buggify::{Point, buggify};
 use crate::primitive::canary::leaves_out;
 use crate::primitive::hint::spin_loop;
 use std::fmt;
@@ -130,6 +131,9 @@ impl HybridLatch {
     /// waits. On success everything read since `version` is valid.
     #[inline]
     pub fn try_upgrade(&self, version: Version) -> Option<ExclusiveGuard<'_>> {
+        if buggify(Point::Busy) {
+            return None;
+        }
         // Relaxed: a guess at the parked bit, which the exchange below checks.
         let parked = self.word.load(Ordering::Relaxed) & PARKED;
         let expected = version.0 | parked;
@@ -152,7 +156,7 @@ impl HybridLatch {
     pub fn try_shared(&self) -> Option<SharedGuard<'_>> {
         // Relaxed: only a guess, which the exchange checks.
         let word = self.word.load(Ordering::Relaxed);
-        if self.share_from(word, word::newcomer_may_share) {
+        if !buggify(Point::Busy) && self.share_from(word, word::newcomer_may_share) {
             Some(SharedGuard::new(self))
         } else {
             None
@@ -164,7 +168,11 @@ impl HybridLatch {
     pub fn try_exclusive(&self) -> Option<ExclusiveGuard<'_>> {
         // Relaxed: only a guess, which the exchange checks.
         let word = self.word.load(Ordering::Relaxed);
-        if self.exclude_from(word) { Some(self.entered_exclusively()) } else { None }
+        if !buggify(Point::Busy) && self.exclude_from(word) {
+            Some(self.entered_exclusively())
+        } else {
+            None
+        }
     }
 
     /// Takes the latch shared, waiting for ever.
@@ -352,13 +360,13 @@ impl HybridLatch {
         }
     }
 
-    fn address(&self) -> usize {
+    pub(super) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
     /// The crowd that waits for this latch or for others.
     #[inline]
-    fn crowd(&self) -> &Crowd {
+    pub(super) fn crowd(&self) -> &Crowd {
         #[cfg(not(any(loom, shuttle)))]
         return super::crowd::crowd_of(self.address());
         #[cfg(any(loom, shuttle))]

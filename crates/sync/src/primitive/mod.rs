@@ -10,6 +10,7 @@
 //! fixed, so that a run is a function of its schedule alone.
 
 pub mod asymmetric;
+pub mod buggify;
 pub mod canary;
 pub mod linger;
 mod lock;
