@@ -90,6 +90,20 @@ mod imp {
             );
         }
     }
+
+    #[cfg(test)]
+    pub(super) fn sleepers(address: usize) -> usize {
+        let mut number = 0;
+        let count = |_| {
+            number += 1;
+            FilterOp::Skip
+        };
+        // SAFETY:
+        // - the key is the address of a latch that the caller borrows;
+        // - neither callback panics or calls into the lot.
+        unsafe { parking_lot_core::unpark_filter(address, count, |_| UnparkToken(0)) };
+        number
+    }
 }
 
 #[cfg(any(loom, shuttle))]
@@ -197,5 +211,77 @@ pub(crate) fn park(
 /// that follows. `before_wake` runs under the queue's lock, before anybody wakes, and is told
 /// whether threads are left in the queue. It may neither panic nor call into the lot.
 pub(crate) fn unpark(address: usize, before_wake: impl FnOnce(bool)) {
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    CALLS.with(|calls| calls.set(calls.get() + 1));
     imp::unpark(address, before_wake);
+}
+
+/// How many threads sleep at an address.
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(crate) fn sleepers(address: usize) -> usize {
+    imp::sleepers(address)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+thread_local! {
+    /// Calls of [`unpark`] by this thread: a release that nobody waits for makes none.
+    pub(crate) static CALLS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::primitive::Mutex;
+    use std::thread;
+    use {Wish::Exclusive, Wish::Shared};
+
+    fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            thread::yield_now();
+        }
+    }
+
+    /// Who is woken by the first call, by the second and so on, of threads that have gone to sleep in this order, until nobody is left.
+    fn woken_together(wishes: &[Wish]) -> Vec<Vec<usize>> {
+        let place = 0_u64;
+        let address = (&raw const place).addr();
+        let awake = Mutex::new(Vec::new());
+        let mut groups = Vec::new();
+        thread::scope(|scope| {
+            for (at, &wish) in wishes.iter().enumerate() {
+                let awake = &awake;
+                scope.spawn(move || {
+                    assert_eq!(park(address, wish, || true, |_| {}, None), Parked::Woken);
+                    awake.lock().push(at);
+                });
+                until(|| sleepers(address) == at + 1);
+            }
+            let mut left = wishes.len();
+            while left > 0 {
+                let mut is_somebody_left = false;
+                unpark(address, |more| is_somebody_left = more);
+                let woken = left - sleepers(address);
+                left -= woken;
+                assert_eq!(is_somebody_left, left > 0);
+                assert!(woken > 0, "{left} sleep on");
+                until(|| awake.lock().len() == woken);
+                let mut group = std::mem::take(&mut *awake.lock());
+                group.sort_unstable();
+                groups.push(group);
+            }
+        });
+        groups
+    }
+
+    #[test]
+    fn readers_are_woken_together_and_a_writer_alone() {
+        for (wishes, groups) in [
+            (&[Exclusive, Exclusive][..], &[&[0][..], &[1]][..]),
+            (&[Shared, Shared, Shared], &[&[0, 1, 2]]),
+            (&[Exclusive, Shared, Shared, Exclusive], &[&[0], &[1, 2], &[3]]),
+            (&[Shared, Exclusive, Shared, Exclusive, Shared], &[&[0, 2, 4], &[1], &[3]]),
+        ] {
+            assert_eq!(woken_together(wishes), groups, "{wishes:?}");
+        }
+    }
 }

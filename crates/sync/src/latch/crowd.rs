@@ -91,3 +91,27 @@ pub(super) fn crowd_of(address: usize) -> &'static Crowd {
     let mixed = (address as u64 >> 5).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     &ALL[(mixed >> 58) as usize]
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_is_quiet_when_nobody_is_in_it_and_it_has_cooled_down() {
+        if !asymmetric::is_available() {
+            return;
+        }
+        let crowd = Crowd(AtomicU32::new(0));
+        assert!(crowd.is_quiet());
+        crowd.enter();
+        crowd.enter();
+        for _ in 0..2 {
+            crowd.cool();
+            assert!(!crowd.is_quiet(), "somebody is in it");
+            crowd.leave();
+        }
+        assert!(!crowd.is_quiet(), "it is hot");
+        crowd.cool();
+        assert!(crowd.is_quiet());
+    }
+}

@@ -7,6 +7,8 @@ use crate::primitive::time::Moment;
 use std::thread;
 use std::time::Duration;
 
+mod waiting;
+
 /// Waits until `condition` holds; a test that hangs here has found a lost wake-up.
 fn until(condition: impl Fn() -> bool) {
     while !condition() {
