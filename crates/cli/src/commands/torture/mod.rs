@@ -16,6 +16,7 @@ mod left;
 mod scenario;
 mod script;
 mod simulate;
+mod states;
 mod sync;
 mod writer;
 

@@ -3,8 +3,8 @@
 //! A seed decides on everything: geometry of the store, its memory, what is done to it, which call to the disk fails, when
 //! the power goes and what of the writes that were not synced outlives that, and when it goes again during the recovery.
 //! After each power cut and each kill the store must hold the first of the changes that were made, in their order, and
-//! among them all that were said to be durable; it must verify; and it must be so again however often the recovery is
-//! cut short.
+//! among them all that were said to be durable; it must verify; and it must be the same again however often the recovery is
+//! cut short. Some of these stores are then closed, opened, worked with, closed and opened: what they held is there each time.
 //!
 //! Invariant: what a round does to its disks is a function of its seed alone, so that the seed of a finding brings it
 //! back, however many threads there were: they share nothing but when to end, and no seed is drawn twice. So no clock and no real file take part, there are no background checkpoints, and a store fits into its memory
@@ -12,6 +12,7 @@
 
 use super::scenario::{Dice, Scenario};
 use super::script::{mix, random_seed};
+use super::states::{Contents, History, Name, bring_in, key, read, words};
 use crate::args::{Common, Format};
 use crate::failure::Failure;
 use crate::interrupt;
@@ -26,7 +27,6 @@ use hedgerow::{Database, Durability, Error, ErrorKind, WriteBatch};
 use serde_json::json;
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -50,7 +50,11 @@ pub struct SimulateArgs {
 }
 
 const SECONDS: u64 = 10;
-const KEYSPACES: [&str; 2] = ["robins", "wrens"];
+pub(super) const KEYSPACES: [&str; 2] = ["robins", "wrens"];
+/// What is done after a recovery is done here, and gone in the end.
+const WORK: &str = "work after a recovery";
+/// Of so many stores that have recovered one is worked with: that takes as long as four recoveries.
+const USED_AGAIN: u64 = 16;
 /// Power cuts within power cuts.
 const DEPTH: u32 = 2;
 
@@ -63,6 +67,8 @@ struct Tally {
     kills: u64,
     /// Of these, during a recovery.
     nested: u64,
+    /// Stores that were worked with after a recovery.
+    reused: u64,
     failures: u64,
 }
 
@@ -78,6 +84,7 @@ impl Tally {
         self.cuts += other.cuts;
         self.kills += other.kills;
         self.nested += other.nested;
+        self.reused += other.reused;
         self.failures += other.failures;
     }
 }
@@ -203,13 +210,14 @@ pub fn run(common: &Common, args: &SimulateArgs) -> Result<(), Failure> {
     match common.format {
         Format::Human => out.line(&format!(
             "torture: {} stores, {} changes, {} failing calls, {} power cuts and {} kills, {} of them during a \
-             recovery: all is there",
+             recovery; {} stores were used again: all is there",
             show_count(tally.stores),
             show_count(tally.changes),
             show_count(tally.failures),
             show_count(tally.cuts),
             show_count(tally.kills),
             show_count(tally.nested),
+            show_count(tally.reused),
         ))?,
         Format::Json => out.json(&json!({
             "seed": first,
@@ -219,6 +227,7 @@ pub fn run(common: &Common, args: &SimulateArgs) -> Result<(), Failure> {
             "power_cuts": tally.cuts,
             "kills": tally.kills,
             "during_recovery": tally.nested,
+            "used_again": tally.reused,
         }))?,
     }
     out.finish()
@@ -228,68 +237,6 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<&str>().copied();
     let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("a panic: {}", words.unwrap_or("of no words"))
-}
-
-/// A keyspace's number, and a key in it.
-type Name = (usize, Vec<u8>);
-type Contents = BTreeMap<Name, Vec<u8>>;
-
-/// What one record adds to the hash of a state, so that a change of one record is a change of one term.
-fn hash_of(name: &Name, value: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (name, value).hash(&mut hasher);
-    hasher.finish()
-}
-
-fn hash_of_all(contents: &Contents) -> u64 {
-    contents.iter().fold(0, |hash, (name, value)| hash ^ hash_of(name, value))
-}
-
-/// The states that a store went through since it was opened.
-struct History {
-    now: Contents,
-    /// The hash of each state, the first one included.
-    hashes: Vec<u64>,
-    /// The last state that is known to be durable.
-    durable: usize,
-}
-
-impl History {
-    fn new(now: Contents) -> History {
-        let hashes = vec![hash_of_all(&now)];
-        History { now, hashes, durable: 0 }
-    }
-
-    fn newest(&self) -> usize {
-        self.hashes.len() - 1
-    }
-
-    /// A change at one stroke.
-    fn push(&mut self, changes: Vec<(Name, Option<Vec<u8>>)>) {
-        let mut hash = self.hashes[self.newest()];
-        for (name, value) in changes {
-            if let Some(old) = self.now.remove(&name) {
-                hash ^= hash_of(&name, &old);
-            }
-            if let Some(value) = value {
-                hash ^= hash_of(&name, &value);
-                self.now.insert(name, value);
-            }
-        }
-        self.hashes.push(hash);
-    }
-
-    /// Whether a store may hold this where everything up to `least` was durable.
-    fn check(&self, found: &Contents, least: usize) -> Result<(), String> {
-        let hash = hash_of_all(found);
-        match self.hashes.iter().rposition(|state| *state == hash) {
-            Some(at) if at >= least => Ok(()),
-            at => Err(format!(
-                "the state after change {at:?} is there, where only those from {least} to {} may be",
-                self.newest()
-            )),
-        }
-    }
 }
 
 /// How a process ends.
@@ -378,7 +325,7 @@ impl<'a> Round<'a> {
                 let may_kill = struck.is_none_or(|at| at > step);
                 let is_kill = may_kill && self.dice.below(4) == 0;
                 let end = if is_kill { End::Kill } else { End::Cut };
-                self.recover(state, end, history, durable_before, DEPTH)?;
+                self.recover(state, end, history, durable_before, DEPTH, None)?;
             }
             if done.is_err() {
                 // What is possible after an error differs from one to the other; what is there does not.
@@ -437,8 +384,7 @@ impl<'a> Round<'a> {
             }
         });
         self.tally.changes += 1;
-        // Where it failed nobody knows whether it is there: it may be, as the last one.
-        if value.is_some() || was_there {
+        if may_be_there(&done) && (value.is_some() || was_there) {
             history.push(vec![(name, value)]);
         }
         match done {
@@ -469,7 +415,9 @@ impl<'a> Round<'a> {
         }
         self.tally.changes += changes.len() as u64;
         let done = db.write(&batch);
-        history.push(changes);
+        if may_be_there(&done) {
+            history.push(changes);
+        }
         done
     }
 
@@ -502,7 +450,8 @@ impl<'a> Round<'a> {
         Ok(Ok(()))
     }
 
-    /// Opens what an end at this state leaves, and the same once more after an end at some moment of that.
+    /// Opens what an end at this state leaves, and the same once more after an end at some moment of that. `firm` is what an
+    /// opening before this one has found, if nothing of it can be gone.
     fn recover(
         &mut self,
         state: &SimState,
@@ -510,6 +459,7 @@ impl<'a> Round<'a> {
         history: &History,
         least: usize,
         depth: u32,
+        firm: Option<&Contents>,
     ) -> Result<(), String> {
         let left = match end {
             End::Cut => state.crash_at_random(self.dice.roll()),
@@ -527,62 +477,91 @@ impl<'a> Round<'a> {
         let states = disk.take_states();
         let found = read(&db).map_err(after)?;
         history.check(&found, least).map_err(after)?;
-        drop(db);
+        if firm.is_some_and(|firm| *firm != found) {
+            return Err(after("it is another state than the opening before has found".into()));
+        }
+        match self.dice.below(USED_AGAIN) {
+            0 => self.use_again(&disk, db, &found).map_err(after)?,
+            _ => drop(db),
+        }
         if depth > 0 && !states.is_empty() {
             let state = &states[self.dice.below(states.len() as u64) as usize];
-            let end = if self.dice.below(4) == 0 { End::Kill } else { End::Cut };
-            self.recover(state, end, history, least, depth - 1)?;
+            let next = if self.dice.below(4) == 0 { End::Kill } else { End::Cut };
+            // What was left by a power cut is on the disk, and a kill takes nothing.
+            let is_firm = firm.is_some() || end == End::Cut || next == End::Kill;
+            self.recover(state, next, history, least, depth - 1, is_firm.then_some(&found))?;
         }
         Ok(())
     }
-}
 
-/// All records of a store, which verifies.
-fn read(db: &Database) -> Result<Contents, String> {
-    let found = contents(db)?;
-    let report = db.verify(|_| ()).map_err(words("verify the store"))?;
-    match report.findings.first() {
-        Some(first) => Err(format!("the store is damaged: {first}")),
-        None => Ok(found),
+    /// Closes a store that has recovered and opens it, works with it, closes it and opens it: what it held is there, and
+    /// the work goes as it should.
+    fn use_again(
+        &mut self,
+        disk: &SimDisk,
+        db: Database,
+        expected: &Contents,
+    ) -> Result<(), String> {
+        let same = |db: &Database, when: &str| match read(db) {
+            Ok(found) if found == *expected => Ok(()),
+            Ok(_) => Err(format!("{when} it holds something else")),
+            Err(words) => Err(format!("{when}: {words}")),
+        };
+        db.close().map_err(words("close the store"))?;
+        let db = self.open(disk)?;
+        same(&db, "closed and opened again")?;
+        self.work(&db)?;
+        same(&db, "after more work")?;
+        db.close().map_err(words("close the store after more work"))?;
+        same(&self.open(disk)?, "closed and opened after more work")?;
+        self.tally.reused += 1;
+        Ok(())
     }
-}
 
-/// Looks all records up, one by one.
-fn bring_in(db: &Database, contents: &Contents) -> Result<(), String> {
-    for ((number, key), value) in contents {
-        let keyspace = db.keyspace(KEYSPACES[*number]).map_err(words("read the store"))?;
-        let found = keyspace.get(key).map_err(words("read the store"))?;
-        if found.as_deref() != Some(value.as_slice()) {
-            return Err("a look-up has another answer than a scan".into());
+    /// Changes that must go well, in a keyspace of their own.
+    fn work(&mut self, db: &Database) -> Result<(), String> {
+        let what = words("work after a recovery");
+        let keyspace = db.keyspace(WORK).map_err(&what)?;
+        let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        for number in 0..40 {
+            let (key, value) = (key(self.dice.below(16)), self.value());
+            let was_there = expected.contains_key(&key);
+            let said = match number % 4 {
+                3 => {
+                    expected.remove(&key);
+                    keyspace.remove(&key).map_err(&what)?
+                }
+                _ => {
+                    let said = keyspace.put(&key, &value).map_err(&what)?;
+                    expected.insert(key, value);
+                    said
+                }
+            };
+            if said != was_there {
+                return Err("a change after a recovery is wrong about what was there".into());
+            }
+            if number == 20 {
+                db.checkpoint().map_err(&what)?;
+            }
+        }
+        for number in 0..16 {
+            let key = key(number);
+            let found = keyspace.get(&key).map_err(&what)?;
+            if found.as_deref() != expected.get(&key).map(Vec::as_slice) {
+                return Err("a look-up after a recovery has a wrong answer".into());
+            }
+        }
+        drop(keyspace);
+        match db.drop_keyspace(WORK).map_err(&what)? {
+            true => Ok(()),
+            false => Err("the keyspace of more work is gone".into()),
         }
     }
-    Ok(())
 }
 
-fn words(doing: &str) -> impl Fn(Error) -> String {
-    move |error| format!("cannot {doing}: {error}")
-}
-
-fn key(n: u64) -> Vec<u8> {
-    // Numbers in half of the keys: leaves of all layouts are to be had.
-    match n % 2 {
-        0 => n.to_be_bytes().to_vec(),
-        _ => format!("bird/{n:06}").into_bytes(),
-    }
-}
-
-/// All records of a store.
-fn contents(db: &Database) -> Result<Contents, String> {
-    let mut contents = Contents::new();
-    for (number, name) in KEYSPACES.iter().enumerate() {
-        let keyspace = db.open_keyspace(name).map_err(words("read the store"))?;
-        let keyspace = keyspace.ok_or_else(|| format!("there is no keyspace {name}"))?;
-        for record in keyspace.iter() {
-            let (key, value) = record.map_err(words("read the store"))?;
-            contents.insert((number, key.to_vec()), value.to_vec());
-        }
-    }
-    Ok(contents)
+/// Whether a change may be there afterwards: what was refused is not.
+fn may_be_there<T>(done: &Result<T, Error>) -> bool {
+    done.as_ref().err().is_none_or(|error| *error.kind() == ErrorKind::Unknown)
 }
 
 #[cfg(test)]
@@ -623,18 +602,5 @@ mod tests {
         assert!(until.is_reached(Duration::from_secs(5), 0));
         assert!(until.is_reached(Duration::ZERO, 100));
         assert!(!Until::Either(None, Some(100)).is_reached(Duration::MAX, 99));
-    }
-
-    #[test]
-    fn a_history_knows_its_states_and_no_others() {
-        let name = |n: u8| (0, vec![n]);
-        let mut history = History::new(Contents::new());
-        history.push(vec![(name(1), Some(vec![1]))]);
-        history.push(vec![(name(2), Some(vec![2])), (name(1), None)]);
-        let found: Contents = [(name(2), vec![2])].into();
-        assert_eq!(history.check(&found, 2), Ok(()));
-        assert_eq!(history.check(&Contents::new(), 0), Ok(()));
-        assert!(history.check(&Contents::new(), 1).is_err());
-        assert!(history.check(&[(name(2), vec![3])].into(), 0).is_err());
     }
 }
