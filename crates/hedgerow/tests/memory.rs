@@ -7,6 +7,7 @@
 #![allow(missing_docs, clippy::disallowed_methods, reason = "a test measures its process")]
 
 use hedgerow::Options;
+use hedgerow::testing::environment::positive;
 use std::path::PathBuf;
 
 const LIMIT_BYTES: u64 = 4 << 20;
@@ -23,7 +24,7 @@ fn key(n: u64) -> [u8; 16] {
 }
 
 fn limit_bytes() -> u64 {
-    std::env::var("HEDGEROW_MEMORY_LIMIT").map_or(LIMIT_BYTES, |text| text.parse().unwrap())
+    positive("HEDGEROW_MEMORY_LIMIT").unwrap_or(LIMIT_BYTES)
 }
 
 /// Loads in parallel, in runs of ascending keys so that it is quick, reads at random, scans, deletes.

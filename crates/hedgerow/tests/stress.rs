@@ -20,6 +20,7 @@
     reason = "a test of the whole is outside of the seams"
 )]
 
+use hedgerow::testing::environment::{number, positive};
 use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options, smallest_memory_limit_bytes};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -369,10 +370,6 @@ fn cpu_time(since: Instant) -> Duration {
         .unwrap_or_else(|| since.elapsed())
 }
 
-fn from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
 /// How leaves get their layouts: any policy, by the seed.
 fn policy(seed: u64) -> LeafPolicy {
     let layout = LeafLayout::ALL.get(Random(!seed).below(6) as usize);
@@ -435,9 +432,9 @@ impl Drop for Ended<'_> {
 
 #[test]
 fn eight_threads_on_sixty_four_frames() {
-    let seed = from_environment("HEDGEROW_STRESS_SEED")
-        .unwrap_or_else(hedgerow_sync::primitive::random::seed);
-    let budget = Duration::from_secs(from_environment("HEDGEROW_STRESS_CPU_SECONDS").unwrap_or(4));
+    let seed =
+        number("HEDGEROW_STRESS_SEED").unwrap_or_else(hedgerow_sync::primitive::random::seed);
+    let budget = Duration::from_secs(positive("HEDGEROW_STRESS_CPU_SECONDS").unwrap_or(4));
     let leaves = policy(seed);
     println!("HEDGEROW_STRESS_SEED={seed}, {leaves:?}");
     let directory = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 //! crates of the workspace alone, so that everything else is as it is without. Starts cargo; one caller at a time.
 
 use super::bugs::{Build, Suite};
+use super::names;
 use crate::test_programs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -72,6 +73,8 @@ fn cargo(root: &Path, build: Build) -> Result<Command, String> {
     };
     let mut cargo = test_programs::cargo(root, &place, flags);
     cargo.env("RUSTC_WORKSPACE_WRAPPER", &wrapper);
+    // What is there to be chosen: a program that is told to leave out something else refuses to run.
+    cargo.env("HEDGEROW_CANARIES", names().collect::<Vec<_>>().join(","));
     Ok(cargo)
 }
 

@@ -8,6 +8,7 @@ pub mod session;
 
 use hedgerow::storage::{Disk, SimDisk};
 use hedgerow::store::OpenHow;
+pub use hedgerow::testing::environment::{effort, part, seed};
 use hedgerow::testing::history;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Result};
 use std::path::Path;
@@ -152,30 +153,6 @@ pub fn read_all(db: &Database, model: &Model, context: &str) -> u64 {
 pub fn assert_sound(db: &Database, context: &str) {
     let report = db.verify(|_| {}).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert!(report.is_clean(), "{context}: {:#?}", report.findings);
-}
-
-/// The seed of a test's dice: its own, or what `HEDGEROW_SEED` says.
-pub fn seed(own: u64) -> u64 {
-    let seed =
-        std::env::var("HEDGEROW_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(own);
-    println!("seed {seed}");
-    seed
-}
-
-/// How many times as much as usual the long tests are to do (`HEDGEROW_EFFORT`).
-pub fn effort() -> u64 {
-    std::env::var("HEDGEROW_EFFORT").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
-}
-
-/// Which part of its cases a test that shares them with other processes takes, from 0, and of how many: `HEDGEROW_PART=2/8`
-/// is the second of eight parts.
-pub fn part() -> (usize, usize) {
-    let Ok(text) = std::env::var("HEDGEROW_PART") else { return (0, 1) };
-    let parts = text.split_once('/').map(|(part, of)| (part.parse::<usize>(), of.parse::<usize>()));
-    match parts {
-        Some((Ok(part), Ok(of))) if (1..=of).contains(&part) => (part - 1, of),
-        _ => panic!("HEDGEROW_PART={text} is no part such as 2/8"),
-    }
 }
 
 /// SplitMix64: all that a test needs of dice.

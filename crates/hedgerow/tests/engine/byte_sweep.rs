@@ -357,6 +357,7 @@ impl Sound {
         }
         let Counts { cases, named, equal, shorter, .. } = counts;
         assert_eq!((cases, named + equal + shorter), (asked, asked), "{counts:?}");
+        assert!(asked > 0, "part {} of {parts} has no cases", part + 1);
         let read = self.is_read.iter().filter(|is_read| **is_read).count();
         println!("{} bytes, {read} of them read; {counts:?}", self.bytes.len());
         count(cases, "swept bytes");

@@ -375,6 +375,7 @@ impl World {
         assert_eq!(words.len(), word_count(longest));
         let mine = words.iter().skip(part).step_by(parts);
         let expected = mine.len();
+        assert!(expected > 0, "part {} of {parts} has no words", part + 1);
         for word in mine {
             self.try_word(word);
         }

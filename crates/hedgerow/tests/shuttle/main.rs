@@ -38,6 +38,7 @@ use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::SimState;
 use hedgerow::store::OpenHow;
 use hedgerow::testing::count;
+use hedgerow::testing::environment::{positive, seed};
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Result};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::buggify::{POINTS, draw_points, forced};
@@ -67,8 +68,7 @@ fn runner<S: Scheduler + 'static>(scheduler: S) -> Runner<S> {
 }
 
 fn iterations() -> usize {
-    let text = std::env::var("HEDGEROW_SHUTTLE_ITERATIONS");
-    text.map_or(ITERATIONS, |text| text.parse().expect("a number"))
+    positive("HEDGEROW_SHUTTLE_ITERATIONS").map_or(ITERATIONS, |number| number as usize)
 }
 
 /// Random schedules of the whole engine, and schedules with a few priority changes (which find rarer orders).
@@ -90,8 +90,7 @@ fn check_small(times: usize, model: impl Fn() + Copy + Send + Sync + 'static) {
 /// Runs them, and tells how many came to their end.
 fn run_often(times: usize, forces: bool, model: impl Fn() + Copy + Send + Sync + 'static) -> u64 {
     image();
-    let seed = std::env::var("HEDGEROW_SEED").map_or(1, |text| text.parse().expect("a number"));
-    println!("seed {seed}");
+    let seed = seed(1);
     // The standard library's: counting is no step of a schedule.
     let ended = std::sync::Arc::new(AtomicU64::new(0));
     let counted = |ended: &std::sync::Arc<AtomicU64>| {

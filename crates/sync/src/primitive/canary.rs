@@ -2,13 +2,29 @@
 //!
 //! A build with `--cfg hedgerow_canaries` has them all, and the environment variable `HEDGEROW_CANARY` names the one
 //! that is left out: one build for all of them, where a flag for each would be a build for each. In any other build
-//! none is, and the question costs nothing. `Send + Sync`.
+//! none is, and the question costs nothing.
+//!
+//! A name that no line has must not pass for a bug that nobody noticed. Which there are, whoever builds says
+//! (`cargo xtask seeded-bugs`, in `HEDGEROW_CANARIES`, separated by commas): a list here would be a second one of the
+//! same. `Send + Sync`.
 
-/// Whether the line of this name is left out.
+#[cfg(hedgerow_canaries)]
+use std::io::Write;
+
+/// Whether the line of this name is left out. Ends the process, as for wrong arguments, if the environment names none that
+/// there is.
 #[cfg(hedgerow_canaries)]
 pub fn leaves_out(name: &str) -> bool {
     static CHOSEN: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    CHOSEN.get_or_init(|| std::env::var("HEDGEROW_CANARY").unwrap_or_default()) == name
+    let chosen = CHOSEN.get_or_init(|| {
+        if let Some(words) = refusal() {
+            // Not by a macro: what those say a harness keeps to itself.
+            let _ = std::io::stderr().write_all(format!("\n{words}\n").as_bytes());
+            std::process::exit(2);
+        }
+        std::env::var(CHOICE).unwrap_or_default()
+    });
+    chosen == name
 }
 
 /// Whether the line of this name is left out.
@@ -16,4 +32,23 @@ pub fn leaves_out(name: &str) -> bool {
 #[inline(always)]
 pub const fn leaves_out(_: &str) -> bool {
     false
+}
+
+/// The environment's word for the line that is left out; empty for none.
+const CHOICE: &str = "HEDGEROW_CANARY";
+
+/// The words for a choice that there is not: of a line that is unknown, or of any in a build that has none.
+pub fn refusal() -> Option<String> {
+    let chosen = std::env::var_os(CHOICE).filter(|chosen| !chosen.is_empty())?;
+    let known = chosen.to_str().is_some_and(is_known);
+    (!known)
+        .then(|| format!("WRONG ARGUMENT: {CHOICE}={chosen:?}, which this build cannot leave out"))
+}
+
+fn is_known(name: &str) -> bool {
+    #[cfg(hedgerow_canaries)]
+    let known = env!("HEDGEROW_CANARIES", "build with `cargo xtask seeded-bugs`");
+    #[cfg(not(hedgerow_canaries))]
+    let known = "";
+    known.split(',').any(|known| known == name)
 }

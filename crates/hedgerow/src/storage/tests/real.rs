@@ -236,8 +236,8 @@ fn no_permission_is_an_error_that_names_the_path() {
     let path = Path::new("/sys/kernel/uevent_seqnum");
     let disk = RealDisk::new(IoEngine::Sync).unwrap();
     if !disk.exists(path).unwrap() {
-        println!("not tested: there is no {}", path.display());
-        return;
+        let why = format!("there is no {}", path.display());
+        return crate::testing::not_run("a file that nobody may write", &why);
     }
     let error = disk.open(path, OpenMode::ReadWrite, DirectIo::Never).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Io);
@@ -261,8 +261,8 @@ fn direct_files_tell_their_block_and_refuse_what_is_not_aligned() {
     let file = place.create("f");
     let block = file.block_bytes();
     if block == 1 {
-        println!("not tested: the temporary directory takes no direct I/O");
-        return;
+        let why = "the temporary directory takes no direct I/O";
+        return crate::testing::not_run("direct I/O", why);
     }
     assert!(block.is_power_of_two() && (512..=4096).contains(&block));
     file.write_at(0, &AlignedBuffer::zeroed(8192).unwrap()).unwrap();

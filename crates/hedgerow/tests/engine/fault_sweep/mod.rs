@@ -28,6 +28,7 @@ mod steps;
 
 use crate::common::{Dice, effort, part, seed};
 use hedgerow::testing::count;
+use hedgerow::testing::environment::variable;
 use kinds::{Case, KINDS};
 use run::{Beginning, Run};
 use scripts::{SCRIPTS, Script, Start};
@@ -136,8 +137,7 @@ fn plan(log: bool, beginnings: &Beginnings, dice: &mut Dice) -> Vec<Case> {
 
 /// The only run that is asked for.
 fn only() -> Option<Case> {
-    let text = std::env::var("HEDGEROW_ONLY").ok()?;
-    Some(Case::parse(&text).unwrap_or_else(|| panic!("there is no run {text:?}")))
+    variable("HEDGEROW_ONLY", "a run such as `splits write-enospc 17 sticky log`", Case::parse)
 }
 
 /// What became of the runs of one kind.
@@ -155,10 +155,11 @@ fn sweep(log: bool) {
     let beginnings = Beginnings::make(log);
     let cases = match only() {
         Some(case) if case.log == log => vec![case],
-        Some(_) => return,
+        Some(case) => return println!("{case} is a run of the other test"),
         None => plan(log, &beginnings, &mut dice),
     };
-    let (part, parts) = part();
+    // Of one run there are no parts.
+    let (part, parts) = if only().is_some() { (0, 1) } else { part() };
     let watch = Watch::begin();
     let mut sums = vec![Sum::default(); KINDS.len()];
     let mut failures: Vec<String> = Vec::new();
@@ -202,6 +203,7 @@ fn sweep(log: bool) {
         assert!(sum.hits >= sum.runs, "{}: {} of {} runs", kind.name, sum.hits, sum.runs);
     }
     let runs: u64 = sums.iter().map(|sum| sum.runs).sum();
+    assert!(runs > 0, "part {} of {parts} has no runs", part + 1);
     let missed: u64 = sums.iter().map(|sum| sum.missed).sum();
     assert!(missed * 50 <= runs, "{missed} of {runs} runs met no failure: counts are off");
     count(runs - missed, "faulty runs");

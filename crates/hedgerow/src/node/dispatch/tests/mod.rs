@@ -15,6 +15,7 @@ use crate::node::records::Records;
 use crate::node::write::NoSpace;
 use crate::node::{check, load_check, max_record_bytes};
 use crate::page::header::{NEWEST_LSN, epoch, initialise, set_epoch};
+use crate::testing::environment;
 use crate::types::{Epoch, PageId, TreeId};
 use hedgerow_sync::primitive::random::{self, SplitMix64};
 use std::collections::BTreeMap;
@@ -50,10 +51,7 @@ struct Random(SplitMix64);
 
 /// The dice of a test: a seed of their own, or what `HEDGEROW_SEED` says.
 fn dice() -> Random {
-    let given = std::env::var("HEDGEROW_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(random::seed);
-    println!("seed {seed}");
-    Random(SplitMix64::new(seed))
+    Random(SplitMix64::new(environment::seed(random::seed())))
 }
 
 impl Random {
