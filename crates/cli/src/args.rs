@@ -18,7 +18,7 @@ Keys and values on the command line and in the output are text with these escape
 Exit codes:
   0 success   1 error   2 wrong arguments   3 key not found   4 damage found, in a store or a dump
   5 the store is open elsewhere   6 store or dump needs a newer version of this tool
-  7 torture has found something   130 interrupted
+  7 torture has found something   8 a seed of another version of torture   130 interrupted
 
 load, put and del write to a store, and tour and torture to one of their own; the others open it
 read-only (backup only if it was closed, else it replays the log first). backup, restore and repair

@@ -22,6 +22,8 @@ pub enum Failure {
     NewerInput(String),
     /// Verification found this much damage; it has been printed.
     Damage(u64),
+    /// A seed from which this tool would draw something else.
+    OtherVersion(String),
     /// A test of the machine or of the engine has found this; it is told where to look.
     Found(String),
     /// Whoever read the output has gone: no failure to complain about.
@@ -43,7 +45,8 @@ impl Failure {
             | Failure::Usage(words)
             | Failure::DamagedInput(words)
             | Failure::Found(words)
-            | Failure::NewerInput(words) => words.clone(),
+            | Failure::NewerInput(words)
+            | Failure::OtherVersion(words) => words.clone(),
             Failure::KeyNotFound => "key not found".to_owned(),
             Failure::Damage(1) => "1 defect found".to_owned(),
             Failure::Damage(count) => format!("{count} defects found"),
@@ -69,6 +72,7 @@ impl Failure {
             Failure::Damage(_) | Failure::DamagedInput(_) => 4,
             Failure::NewerInput(_) => 6,
             Failure::Found(_) => 7,
+            Failure::OtherVersion(_) => 8,
             Failure::PipeClosed => 0,
             Failure::Interrupted(_) => 130,
         }

@@ -26,7 +26,7 @@ fn what_was_acknowledged_outlives_kills_and_nothing_stays_behind() {
     let scratch = Scratch::new("torture-kill");
     let disk = disk(&scratch);
     let done = run(&["torture", "kill", &disk, "--cycles", "6", "--seed", "5"]).code(0).silent();
-    assert!(done.text().starts_with("torture: seed 5\n"), "{}", done.text());
+    assert!(done.text().starts_with("torture: seed 1.5\n"), "{}", done.text());
     assert!(done.text().contains("fsync of 4096 bytes: median "), "{}", done.text());
     let last = done.text().lines().last().unwrap();
     assert!(last.starts_with("torture: 6 kills, ") && last.ends_with(": all is there"), "{last}");
@@ -104,7 +104,8 @@ fn mounted(disk: &str, size: &str, script: &str) -> Option<std::process::Output>
     };
     let probe = shell("true");
     if !probe.as_ref().is_ok_and(|output| output.status.success()) {
-        println!("skipped: no file system can be mounted here: {probe:?}");
+        let why = format!("no file system can be mounted here: {probe:?}");
+        hedgerow::testing::not_run("a disk of a size of its own", &why);
         return None;
     }
     Some(shell(script).unwrap())
@@ -137,20 +138,37 @@ fn a_disk_with_much_room_is_not_filled_unasked() {
 
 #[test]
 fn a_seed_brings_a_simulation_back() {
-    let once = || run(&["torture", "simulate", "--seed", "7"]).code(0).silent();
-    let first = once();
-    assert!(first.text().starts_with("torture: seed 7\ntorture: Scenario { seed: 7, "));
+    let with = |seed: &str| run(&["torture", "simulate", "--seed", seed]).code(0).silent();
+    let first = with("7");
+    assert!(first.text().starts_with("torture: seed 1.7\ntorture: Scenario { seed: 7, "));
     assert!(first.text().contains("torture: 1 stores, "), "{}", first.text());
-    once().stdout(first.text());
+    // Alone, or as it was printed.
+    with("1.7").stdout(first.text());
     let args = ["torture", "simulate", "--seed", "7", "--seconds", "1", "--format", "json"];
     let json = run(&args).code(0).silent().json();
-    assert_eq!(json["seed"], 7);
+    assert_eq!(json["seed"], "1.7");
     assert!(json["stores"].as_u64().unwrap() >= 1, "{json}");
     let args = ["torture", "simulate", "--cuts", "300", "--threads", "2", "--format", "json"];
     let json = run(&args).code(0).silent().json();
     let number = |name: &str| json[name].as_u64().unwrap();
     assert!(number("power_cuts") + number("kills") >= 300, "{json}");
     assert!(number("stores") >= 2, "{json}");
+}
+
+#[test]
+fn a_seed_of_another_version_is_refused_before_anything_is_done() {
+    let scratch = Scratch::new("torture-seeds");
+    let disk = disk(&scratch);
+    let store = format!("{disk}/none.hrow");
+    for (args, what) in [
+        (&["torture", "simulate", "--seed", "999.7"][..], "version 999 of the scenarios"),
+        (&["torture", "kill", &disk, "--seed", "999.7"], "version 999 of the scripts"),
+        (&["torture", "look", &store, "999.7"], "version 999 of the scripts"),
+    ] {
+        run(args).code(8).stdout("").stderr_has(what);
+    }
+    run(&["torture", "simulate", "--seed", "v1"]).code(2).stderr_has("such as 1.12345");
+    assert!(names(&disk).is_empty(), "{:?}", names(&disk));
 }
 
 #[test]

@@ -12,7 +12,8 @@
 use super::Place;
 use super::latency::{Latency, Where};
 use super::left::Left;
-use super::script::{Clock, mix, random_seed};
+use super::script::{Clock, SCRIPTS, mix, random_seed};
+use super::seed::Seed;
 use crate::args::{Common, Format};
 use crate::failure::Failure;
 use crate::output::Out;
@@ -36,9 +37,9 @@ pub struct KillArgs {
     /// Begin no further cycle after this time
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// Of what is written, and of the moments [default: random]
+    /// Of what is written, and of the moments, as it was printed [default: random]
     #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    seed: Option<Seed>,
 }
 
 /// Kills, if nothing is said of them.
@@ -63,12 +64,12 @@ struct Known {
 
 /// Runs all cycles, and reports.
 pub fn run(common: &Common, args: &KillArgs) -> Result<(), Failure> {
-    let seed = args.seed.unwrap_or_else(random_seed);
+    let seed = args.seed.map_or_else(|| Ok(random_seed()), |seed| SCRIPTS.number(seed))?;
     let mut place = Place::new(&args.directory, "kill")?;
     let latency = Latency::measure(place.path(), Where::Same)?;
     let mut out = Out::new();
     if common.format == Format::Human {
-        out.line(&format!("torture: seed {seed}"))?;
+        out.line(&format!("torture: seed {}", SCRIPTS.seed(seed)))?;
         out.line(&format!("torture: {}", latency.sentence()))?;
         if let Some(warning) = latency.warning() {
             out.line(&format!("torture: {warning}"))?;
@@ -93,7 +94,7 @@ pub fn run(common: &Common, args: &KillArgs) -> Result<(), Failure> {
             ))?;
         }
         Format::Json => out.json(&json!({
-            "seed": seed,
+            "seed": SCRIPTS.seed(seed).to_string(),
             "kills": known.kills,
             "changes": changes,
             "acknowledged": known.acknowledged,
@@ -133,7 +134,8 @@ impl Torture<'_> {
             });
             let outcome = outcome.map_err(|failure| match failure {
                 Failure::Found(words) => {
-                    Failure::Found(format!("cycle {cycle}, seed {}: {words}", self.seed))
+                    let seed = SCRIPTS.seed(self.seed);
+                    Failure::Found(format!("cycle {cycle}, seed {seed}: {words}"))
                 }
                 other => other,
             });
@@ -145,7 +147,8 @@ impl Torture<'_> {
             bar.set_position(known.kills);
             if interrupt::requested() {
                 bar.finish_and_clear();
-                let done = format!("{} kills, seed {}: all was there", known.kills, self.seed);
+                let seed = SCRIPTS.seed(self.seed);
+                let done = format!("{} kills, seed {seed}: all was there", known.kills);
                 return Err(Failure::Interrupted(done));
             }
         }

@@ -6,7 +6,10 @@
 //! Invariant: `states` is what the first `there` changes of each thread make of its keys; a check only goes forward from
 //! there. Single-threaded.
 
-use super::script::{Change, Clock, KEYSPACE, State, THREADS, change, options, read_value};
+use super::script::{
+    Change, Clock, KEYSPACE, SCRIPTS, State, THREADS, change, options, read_value,
+};
+use super::seed::Seed;
 use super::{unexpected, verify_to_the_byte};
 use crate::args::Common;
 use crate::failure::Failure;
@@ -23,7 +26,7 @@ pub struct LookArgs {
     /// Store file
     store: PathBuf,
     /// The seed that was printed
-    seed: u64,
+    seed: Seed,
 }
 
 /// Arguments of `torture check`.
@@ -174,7 +177,7 @@ fn thread_of(key: &[u8]) -> usize {
 
 /// Says which keys of each thread differ from what its changes up to the newest one make of them.
 pub fn look(common: &Common, args: &LookArgs) -> Result<(), Failure> {
-    let seed = args.seed;
+    let seed = SCRIPTS.number(args.seed)?;
     let options = options(common.memory_limit);
     let db = options.open_read_only(&args.store).map_err(unexpected("cannot open the store"))?;
     let mut out = Out::new();

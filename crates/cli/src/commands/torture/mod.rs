@@ -5,7 +5,8 @@
 //! - `simulate`: power cuts, kills and failing calls on a simulated disk.
 //! - `sync`: how long the disk takes to make something durable, and whether a real power cut finds it there.
 //!
-//! What holds for all: everything random follows from a seed that is printed; what the user's directory gets is in one
+//! What holds for all: everything random follows from a seed that is printed, and refused with exit code 8 if it is one of
+//! another version; what the user's directory gets is in one
 //! of its own, which goes away, on failures and on Ctrl-C too, unless something was found: then it is kept and named,
 //! and the exit code is 7. What the machine cannot do is an error like any other, and no finding.
 
@@ -15,6 +16,7 @@ mod latency;
 mod left;
 mod scenario;
 mod script;
+mod seed;
 mod simulate;
 mod states;
 mod sync;

@@ -5,10 +5,14 @@
 //! began. So what is left can be checked across threads: if a change is there, all are that were done before it
 //! began. Plain functions; no state.
 
+use super::seed::Drawn;
 use hedgerow::Options;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
+
+/// To be raised whenever a seed leads to other changes.
+pub const SCRIPTS: Drawn = Drawn { what: "scripts", version: 1 };
 
 /// Threads of a child.
 pub const THREADS: usize = 3;
@@ -101,4 +105,24 @@ pub fn read_value(value: &[u8]) -> Option<(u64, Clock)> {
         *done = word(thread + 1)?;
     }
     (value == self::value(number, &clock, value.len())).then_some((number, clock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::seed::digest;
+    use super::*;
+
+    #[test]
+    fn whoever_changes_what_a_seed_leads_to_raises_the_version() {
+        let numbers = || (1..200).chain(4_900..5_100);
+        let of = |thread: usize| numbers().map(move |number| change(7, thread, number));
+        let drawn: Vec<Change> = (0..THREADS).flat_map(of).collect();
+        let value = value(9, &[1, 2, 3], 50);
+        let pinned = (SCRIPTS.version, digest(&format!("{drawn:?} {value:?}")));
+        assert_eq!(
+            pinned,
+            (1, 6_287_187_768_179_909_462),
+            "raise `SCRIPTS`, then pin the new digest"
+        );
+    }
 }

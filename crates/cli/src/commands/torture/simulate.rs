@@ -10,8 +10,9 @@
 //! back, however many threads there were: they share nothing but when to end, and no seed is drawn twice. So no clock and no real file take part, there are no background checkpoints, and a store fits into its memory
 //! and is brought in by look-ups, for what the engine's threads evict and read ahead follows no seed.
 
-use super::scenario::{Dice, Scenario};
+use super::scenario::{Dice, SCENARIOS, Scenario};
 use super::script::{mix, random_seed};
+use super::seed::Seed;
 use super::states::{Contents, History, Name, bring_in, key, read, words};
 use crate::args::{Common, Format};
 use crate::failure::Failure;
@@ -35,9 +36,9 @@ use std::time::{Duration, Instant};
 /// Arguments of `torture simulate`.
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
-    /// Seed of the first store; alone, of the only one [default: random]
+    /// Seed of the first store, as it was printed; alone, of the only one [default: random]
     #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    seed: Option<Seed>,
     /// Begin no further store after this time [default: 10, or one store if --seed is given; none with --cuts]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
@@ -147,6 +148,7 @@ impl Shared {
             let before = tally.ends();
             let round = catch_unwind(AssertUnwindSafe(|| Round::new(&scenario, &mut tally).run()));
             if let Err(words) = round.unwrap_or_else(|panic| Err(words_of(&*panic))) {
+                let seed = SCENARIOS.seed(seed);
                 return Err(Failure::Found(format!(
                     "seed {seed}: {words}; {scenario:?}; `hedgerow torture simulate --seed {seed}` does it again"
                 )));
@@ -186,12 +188,12 @@ fn simulate(shared: &Shared) -> Result<Tally, Failure> {
 
 /// Runs rounds until there were enough, and reports.
 pub fn run(common: &Common, args: &SimulateArgs) -> Result<(), Failure> {
-    let first = args.seed.unwrap_or_else(random_seed);
+    let first = args.seed.map_or_else(|| Ok(random_seed()), |seed| SCENARIOS.number(seed))?;
     let until = Until::of(args);
     let is_replay = matches!(until, Until::One);
     let mut out = Out::new();
     if common.format == Format::Human {
-        out.line(&format!("torture: seed {first}"))?;
+        out.line(&format!("torture: seed {}", SCENARIOS.seed(first)))?;
         if is_replay {
             out.line(&format!("torture: {:?}", Scenario::draw(first)))?;
         }
@@ -220,7 +222,7 @@ pub fn run(common: &Common, args: &SimulateArgs) -> Result<(), Failure> {
             show_count(tally.reused),
         ))?,
         Format::Json => out.json(&json!({
-            "seed": first,
+            "seed": SCENARIOS.seed(first).to_string(),
             "stores": tally.stores,
             "changes": tally.changes,
             "failing_calls": tally.failures,
@@ -566,6 +568,7 @@ fn may_be_there<T>(done: &Result<T, Error>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::seed::digest;
     use super::*;
 
     #[test]
@@ -580,6 +583,31 @@ mod tests {
             };
             assert_eq!(figures(), figures(), "{scenario:?}");
         }
+    }
+
+    #[test]
+    fn whoever_changes_how_the_steps_roll_their_dice_raises_the_version() {
+        let mut drawn = Vec::new();
+        for seed in 0..4 {
+            // No call fails and no power goes: what is drawn is no matter of how often the engine calls the disk.
+            let scenario = Scenario { cut_every: u64::MAX, fault: None, ..Scenario::draw(seed) };
+            let mut tally = Tally::default();
+            let mut round = Round::new(&scenario, &mut tally);
+            let disk = SimDisk::new(round.dice.roll());
+            let db = scenario.open(&disk, OpenHow::New).unwrap();
+            for name in KEYSPACES {
+                db.keyspace(name).unwrap();
+            }
+            let mut history = History::new(Contents::new());
+            round.session(&disk, &db, &mut history, false).unwrap();
+            drawn.push(format!("{:?}", history.now));
+        }
+        let pinned = (SCENARIOS.version, digest(&drawn.join("\n")));
+        assert_eq!(
+            pinned,
+            (1, 15_378_255_955_203_188_254),
+            "raise `SCENARIOS`, then pin the new digest"
+        );
     }
 
     #[test]
