@@ -26,7 +26,7 @@ tasks:
   tidy                check ranks, lengths, SAFETY comments, file heads, dead files, leftovers
   matrix --keys DIR   compare the engine with a sorted map on real key sets; long
   power-cuts          cut the power under real file systems, and check what is left; Linux, as root
-  torture kill        kill a process that writes, again and again, and check what is left
+  torture HOW         kill a process that writes, simulate, fill a disk, sync, cut the power; and check what is left
   seeded-bugs         seed one known bug after the other, and see which test notices it
   proof [ROW...]      run the suites of a row until as much was tried as is asked for, and record it
   coverage            which branches of the engine the tests take
@@ -38,9 +38,7 @@ fn main() -> ExitCode {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&workspace_root()),
         ["matrix", ..] => program::run(&workspace_root(), "hedgerow-matrix", &args[1..]),
-        ["power-cuts", ..] => {
-            program::run_beside(&workspace_root(), "hedgerow-powercut", "hedgerow-cli", &args[1..])
-        }
+        ["power-cuts", ..] => torture::power_cuts(&workspace_root(), &args[1..]),
         ["torture", ..] => torture::run(&workspace_root(), &args[1..]),
         ["seeded-bugs", ..] => seeded::run(&workspace_root(), &args[1..]),
         ["proof", ..] => proof::run(&workspace_root(), &args[1..]),

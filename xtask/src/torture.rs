@@ -1,8 +1,9 @@
-//! `cargo xtask torture`: `hedgerow torture kill` and `look`, built optimised, as `xtask/torture/record/` has its
-//! figures.
+//! `cargo xtask torture`: all that `hedgerow torture` does, built optimised, as `xtask/torture/record/` has its figures, and
+//! power cuts under real file systems, which are a program of their own.
 //!
-//! The tool asks where to put the store, on the disk that is to be tested; here that is an option, and by itself the
-//! directory for temporary files. Its exit code is ours: 7 if something was found.
+//! For its kills the tool asks where to put the store, on the disk that is to be tested; here that is an option, and by itself the
+//! directory for temporary files. Everything else is handed on as it is. The exit code is that of who has done it: 7 if the
+//! tool has found something.
 
 use crate::program;
 use std::path::Path;
@@ -11,6 +12,9 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask torture kill [--cycles N] [--seconds S] [--seed N] [--dir DIR]
        cargo xtask torture look STORE SEED   say what is wrong with a store that was kept
+       cargo xtask torture simulate|full-disk|sync ...
+                                             as `hedgerow torture` does, which --help tells more about
+       cargo xtask torture power-cuts ...    as `cargo xtask power-cuts`; Linux, as root
 
   --cycles N   how often the writer is killed [default: 200, or as often as --seconds allows]
   --seconds S  begin no further cycle after this time
@@ -19,6 +23,9 @@ usage: cargo xtask torture kill [--cycles N] [--seconds S] [--seed N] [--dir DIR
 
 /// Runs the tool with what these arguments stand for.
 pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
+    if let Some((_, rest)) = arguments.split_first().filter(|(how, _)| *how == "power-cuts") {
+        return power_cuts(root, rest);
+    }
     match translate(arguments, &std::env::temp_dir()) {
         Some(arguments) => program::run(root, "hedgerow-cli", &arguments),
         None => {
@@ -26,6 +33,11 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Cuts the power under file systems, with the tool as the writer.
+pub fn power_cuts(root: &Path, arguments: &[String]) -> ExitCode {
+    program::run_beside(root, "hedgerow-powercut", "hedgerow-cli", arguments)
 }
 
 /// The arguments of the tool; `None` if these are wrong.
@@ -49,6 +61,7 @@ fn translate(arguments: &[String], temporary: &Path) -> Option<Vec<String>> {
             }
             translated.extend(["--", directory]);
         }
+        ["simulate" | "full-disk" | "sync", ..] => translated.extend(words),
         ["look", store, seed] => translated.extend(["look", "--", *store, *seed]),
         _ => return None,
     }
@@ -71,6 +84,13 @@ mod tests {
         assert_eq!(kill.as_deref(), Some("torture kill --cycles 5 --seed 7 -- disk"));
         assert_eq!(translated("kill").as_deref(), Some("torture kill -- tmp"));
         assert_eq!(translated("look a.hrow 7").as_deref(), Some("torture look -- a.hrow 7"));
+    }
+
+    #[test]
+    fn what_needs_no_translation_is_handed_on() {
+        for line in ["simulate --seed 1.7", "full-disk disk --yes", "sync --check 7 disk", "sync"] {
+            assert_eq!(translated(line), Some(format!("torture {line}")));
+        }
     }
 
     #[test]
