@@ -22,6 +22,7 @@ mod scripts;
 
 use common::{Dice, Model, assert_sound, bytes, contents, effort, get, key, part, seed};
 use hedgerow::testing::count;
+use hedgerow::testing::environment::variable;
 use hedgerow::{Database, Durability, ErrorKind, IoEngine, Options, Result, WriteBatch};
 use scripts::{SCRIPTS, SONG, Script, Start, Step};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -512,6 +513,19 @@ fn sample(count: u64, dice: &mut Dice) -> Vec<u64> {
         .collect()
 }
 
+/// The only run that is asked for: script, allocation and sort.
+fn only() -> Option<(&'static str, u64, &'static str)> {
+    variable("HEDGEROW_ONLY", "a run such as `puts 17` or `puts 17 blocks`", |text| {
+        let mut words = text.split_whitespace();
+        let name = words.next()?;
+        let name = NAMES.into_iter().find(|known| *known == name)?;
+        let refused = words.next()?.parse().ok()?;
+        let of = words.next().unwrap_or(EVERYTHING);
+        let of = [BLOCKS, EVERYTHING].into_iter().find(|known| *known == of)?;
+        words.next().is_none().then_some((name, refused, of))
+    })
+}
+
 /// What a child is told: the script, the allocation, of which sort, and the folder.
 fn be_the_child(told: &str) {
     let mut words = told.splitn(4, ' ');
@@ -539,11 +553,8 @@ fn a_refused_allocation_is_an_error_or_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().join("base.hrow");
     let before = make_base(&base);
-    if let Ok(text) = std::env::var("HEDGEROW_ONLY") {
-        let mut words = text.split_whitespace();
-        let name = words.next().expect("a script");
-        let refused = words.next().expect("a number").parse().expect("a number");
-        println!("{:?}", run(&base, &before, name, refused, words.next().unwrap_or(EVERYTHING)));
+    if let Some((name, refused, of)) = only() {
+        println!("{:?}", run(&base, &before, name, refused, of));
         return;
     }
     let mut dice = Dice(seed(41));
@@ -567,7 +578,8 @@ fn a_refused_allocation_is_an_error_or_a_kill() {
     let [aborted, refused, unnoticed] = sums;
     println!("{aborted} ended the process, {refused} were an error, {unnoticed} did no harm");
     // The others may have been none: a child may make fewer allocations than the first one.
-    count(aborted + refused, "refused allocations");
+    count(aborted, "allocations whose refusal ended the process");
+    count(refused, "allocations whose refusal was a typed error");
     assert!(aborted + refused > unnoticed, "hardly any allocation was refused");
 }
 
@@ -576,7 +588,7 @@ fn a_refused_allocation_is_an_error_or_a_kill() {
 #[test]
 fn a_checkpoint_that_gets_no_memory_can_be_taken_again() {
     // One run is asked for, which is the other test's.
-    if std::env::var("HEDGEROW_ONLY").is_ok() {
+    if only().is_some() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

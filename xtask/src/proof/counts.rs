@@ -27,6 +27,11 @@ impl Counts {
         }
     }
 
+    /// Whether one of these was counted, be it that there was none.
+    pub fn has(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.0.contains_key(*name))
+    }
+
     /// All of these together.
     pub fn sum(&self, names: &[&str]) -> u64 {
         names.iter().filter_map(|name| self.0.get(*name)).sum()
@@ -103,6 +108,8 @@ pub fn of_power_cuts(said: &str) -> Result<Counts, String> {
         ("power_cuts", "power cuts in all"),
         ("failed_calls", "failing calls under a file system"),
         ("acknowledged", "acknowledged changes"),
+        ("lost_writes", "writes that a cut has lost"),
+        ("torn_writes", "writes that a cut has torn"),
     ] {
         counts.add(what, number_of(said, name).ok_or_else(|| format!("it says no {name}"))?);
     }
@@ -195,6 +202,15 @@ mod tests {
         let counts = of_kills("{\"seed\":7,\"kills\":200,\"acknowledged\":9}").unwrap();
         assert_eq!(counts.sum(&["kills"]), 200);
         assert!(of_kills("killed\n").is_err());
+        let said = "{\"cycles\":5,\"power_cuts\":8,\"faulty\":1,\"failed_calls\":0,\"acknowledged\":9,\
+                    \"flushes\":3,\"lost_writes\":70,\"torn_writes\":6,\"file_systems\":{\"ext4\":{}}}";
+        let counts = of_power_cuts(said).unwrap();
+        assert_eq!(counts.sum(&["power cuts under a writer"]), 5);
+        assert_eq!(counts.sum(&["writes that a cut has lost"]), 70);
+        let failing = ["failing calls under a file system"];
+        assert!(counts.has(&failing) && counts.sum(&failing) == 0);
+        assert!(!counts.has(&["kills"]));
+        assert!(of_power_cuts(&said.replace("torn", "worn")).is_err());
     }
 
     #[test]

@@ -31,8 +31,8 @@ usage: cargo xtask proof [ROW...] [--scale ci|long] [--share K/N] [--seed N] [--
        cargo xtask proof [ROW...] --list
        cargo xtask proof --table [FILE.jsonl...]
 
-  ROW            crash-states, enumeration, faults, schedules, hostile, seeded-bugs, histories, kills,
-                 power-cuts [default: all]
+  ROW            crash-states, enumeration, faults, lies, schedules, hostile, seeded-bugs, histories,
+                 kills, power-cuts [default: all]
   --scale SCALE  how much is asked for [default: ci]
   --share K/N    the K-th of N parts, for as many machines: an N-th is asked for, of cases and seeds of its own
   --seed N       of all that is random [default: random; it is printed]

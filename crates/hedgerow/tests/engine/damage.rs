@@ -16,6 +16,7 @@ use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::{CallKind, Effect, Fault};
 use hedgerow::store::OpenHow;
 use hedgerow::store::superblock::{POSITIONS, SUPERBLOCK_BYTES, positions_of};
+use hedgerow::testing::count;
 use std::collections::BTreeMap;
 
 fn assert_noticed(aged: &Aged, damaged: &[u8], context: &str) {
@@ -41,7 +42,8 @@ fn a_write_that_was_lost_is_noticed() {
         assert_noticed(&aged, &with(&aged.bytes, image.start, &there), &context);
         lost += 1;
     }
-    println!("{lost} lost writes were noticed, {passed} could not be");
+    println!("{passed} lost writes could not be noticed");
+    count(lost, "damaged images");
     assert!(lost > 20 && passed < 3);
 }
 
@@ -73,6 +75,7 @@ fn an_older_image_of_the_same_page_or_part_is_noticed() {
         }
     }
     println!("{parts} older parts and {pages} older pages were noticed, {passed} could not be");
+    count(parts + pages, "damaged images");
     assert!(parts >= 5 && pages > 40 && passed < 3);
 }
 
@@ -97,6 +100,7 @@ fn two_writes_that_went_to_each_others_places_are_noticed() {
         doubled += 1;
     }
     println!("{swapped} swapped, {doubled} in the place of another");
+    count(swapped + doubled, "damaged images");
     assert!(swapped > 40 && doubled > 40);
 }
 
@@ -123,6 +127,7 @@ fn an_image_that_is_zeros_wholly_or_in_part_is_noticed() {
         }
     }
     println!("{whole} whole images, {torn} pieces");
+    count(whole + torn, "damaged images");
     assert!(whole > 40 && torn > 30);
 }
 
@@ -171,6 +176,7 @@ fn wrong_blocks(bytes: &[u8], before: &[u8], at: u64) -> Vec<Vec<u8>> {
 #[test]
 fn a_wrong_copy_of_the_newest_superblock_is_healed_by_opening_for_writing() {
     let (bytes, before, model) = small_store(&mut Dice(seed(105)));
+    let mut healed = 0;
     for at in positions_of(newest_pair(&bytes)) {
         for (case, damaged) in wrong_blocks(&bytes, &before, at).into_iter().enumerate() {
             let context = format!("case {case} of the block at {at}");
@@ -185,14 +191,17 @@ fn a_wrong_copy_of_the_newest_superblock_is_healed_by_opening_for_writing() {
             assert!(contents(&db).unwrap() == model, "{context}");
             assert_sound(&db, &context);
             db.close().unwrap();
+            healed += 1;
         }
     }
+    count(healed, "damaged superblocks");
 }
 
 #[test]
 fn a_wrong_copy_of_the_older_superblock_is_in_nobodys_way() {
     let mut dice = Dice(seed(106));
     let (bytes, before, model) = small_store(&mut dice);
+    let mut replaced = 0;
     for at in positions_of(1 - newest_pair(&bytes)) {
         for (case, damaged) in wrong_blocks(&bytes, &before, at).into_iter().enumerate() {
             let context = format!("case {case} of the block at {at}");
@@ -209,8 +218,10 @@ fn a_wrong_copy_of_the_older_superblock_is_in_nobodys_way() {
             assert!(block(POSITIONS[1]) == block(POSITIONS[3]), "{context}");
             let db = open(&options(), &disk, OpenHow::ReadOnly).unwrap();
             assert!(contents(&db).unwrap() == changed, "{context}");
+            replaced += 1;
         }
     }
+    count(replaced, "damaged superblocks");
 }
 
 /// Going back to the checkpoint before in silence would lose what was acknowledged. Copies that are zeros are left out:
@@ -220,7 +231,8 @@ fn two_wrong_copies_of_the_newest_superblock_are_damage() {
     let (bytes, _, model) = small_store(&mut Dice(seed(109)));
     let [first, second] = positions_of(newest_pair(&bytes)).map(|at| at as usize);
     let spoil = |block: usize, at: usize| with(&bytes, block + at, &[bytes[block + at] ^ 0x10]);
-    for (a, b) in [(0, 0), (8, 8), (64, 100), (20, 0), (2_000, 191)] {
+    let pairs = [(0, 0), (8, 8), (64, 100), (20, 0), (2_000, 191)];
+    for (a, b) in pairs {
         let context = format!("byte {a} of one, byte {b} of the other");
         let damaged = with(&spoil(first, a), second + b, &[bytes[second + b] ^ 0x10]);
         assert!(read_damaged(&options(), &damaged, &model, &context), "{context}");
@@ -233,6 +245,7 @@ fn two_wrong_copies_of_the_newest_superblock_are_damage() {
         }
         assert!(disk.state().contents(path()).unwrap() == damaged, "{context}: left alone");
     }
+    count(pairs.len() as u64, "damaged superblocks");
 }
 
 /// What a crash or a failure in the middle of the healing has left is the same store, and is healed by the next opening.
@@ -273,7 +286,7 @@ fn a_crash_at_any_call_of_the_healing_leaves_the_store_as_it_was() {
             }
         }
     }
-    println!("{tried} crashes");
+    count(tried, "healings cut short");
 }
 
 #[test]
@@ -306,7 +319,7 @@ fn a_call_of_the_healing_that_fails_leaves_the_store_as_it_was() {
             }
         }
     }
-    println!("{failed} failures");
+    count(failed, "healings cut short");
     assert!(failed > 50);
 }
 
@@ -362,5 +375,6 @@ fn a_damaged_keyspace_that_is_dropped_keeps_nobody_from_opening_the_store() {
         }
     }
     println!("{closed} closed, {crashed} crashed");
+    count(closed + crashed, "damaged images");
     assert!(closed > 5 && crashed > 5, "{closed}, {crashed}");
 }

@@ -4,6 +4,7 @@
 use crate::common::{Dice, Model, assert_sound, bytes, contents, effort, key, open, seed, tiny};
 use hedgerow::storage::SimDisk;
 use hedgerow::store::OpenHow;
+use hedgerow::testing::count;
 use hedgerow::{Database, Durability, ErrorKind, Options, Result, WriteBatch};
 
 fn logged() -> Options {
@@ -106,6 +107,7 @@ fn make(db: &Database, change: impl Fn() -> Result<bool>) {
 #[test]
 fn a_full_disk_has_room_for_the_recovery_after_a_power_cut() {
     let mut dice = Dice(seed(24));
+    let mut recovered = 0;
     for _ in 0..2 * effort() {
         let disk = SimDisk::new(dice.roll());
         let db = open(&logged(), &disk, OpenHow::New).unwrap();
@@ -126,8 +128,10 @@ fn a_full_disk_has_room_for_the_recovery_after_a_power_cut() {
             let survivor = SimDisk::with_state(state.crash_at_random(dice.roll()), dice.roll());
             survivor.set_capacity(Some(capacity));
             work_on_a_full_disk(&survivor, &history, n);
+            recovered += 1;
         }
     }
+    count(recovered, "recoveries on a full disk");
 }
 
 #[test]
@@ -158,6 +162,7 @@ fn the_zone_of_a_large_value_has_room_for_the_recovery() {
         assert!(contents(&opened).unwrap() == contents(&db).unwrap(), "{crashes}");
         crashes += 1;
     }
+    count(crashes, "recoveries on a full disk");
     assert!(crashes > 10, "the disk was full after {crashes} changes");
 }
 

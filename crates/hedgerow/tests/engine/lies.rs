@@ -21,6 +21,7 @@ use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::{Age, Deceit, Lie};
 use hedgerow::store::OpenHow;
 use hedgerow::store::superblock::{POSITIONS, SUPERBLOCK_BYTES};
+use hedgerow::testing::count;
 use std::ops::Range;
 
 const HOWS: [OpenHow; 2] = [OpenHow::ReadOnly, OpenHow::Existing];
@@ -136,6 +137,7 @@ fn what_is_read_wrongly_for_good_is_named_and_the_rest_is_read() {
         }
     }
     println!("{noticed} lies were noticed, {passed} could not be; {readable} of {pages} left most");
+    count(noticed, "wrong reads");
     assert!(noticed > 200 && passed < 3);
     assert!(readable * 4 > pages * 3, "{readable} of {pages}");
 }
@@ -177,6 +179,7 @@ fn what_is_read_wrongly_once_is_named_at_most_once() {
         }
     }
     println!("{noticed} of {told} lies were noticed, {passed} left out");
+    count(told, "wrong reads");
     // What is read ahead of need is read again when it is wrong.
     assert!(told > 150 && noticed * 8 > told && passed < 3, "{noticed} of {told}");
 }
@@ -215,7 +218,7 @@ fn one_block_of_a_superblock_that_is_read_wrongly_changes_nothing() {
             }
         }
     }
-    println!("{differed} lies about superblocks");
+    count(differed, "wrong reads");
     assert!(differed > 150);
 }
 
@@ -224,6 +227,7 @@ fn one_block_of_a_superblock_that_is_read_wrongly_changes_nothing() {
 #[test]
 fn a_newest_superblock_that_was_never_written_leaves_the_checkpoint_before() {
     let mut dice = Dice(seed(124));
+    let mut lost = 0;
     for _ in 0..20 {
         let disk = SimDisk::new(dice.roll());
         let db = open(&options(), &disk, OpenHow::New).unwrap();
@@ -242,10 +246,13 @@ fn a_newest_superblock_that_was_never_written_leaves_the_checkpoint_before() {
         }
         disk.inject_lie(Lie::once(Deceit::WriteLost, 0).within(0..HEADER_REGION_BYTES).sticky());
         db.close().unwrap();
-        assert!(disk.lies_told().len() >= 2, "both blocks");
+        let told = disk.lies_told().len();
+        assert!(told >= 2, "both blocks");
+        lost += told as u64;
         disk.clear_lies();
         for how in HOWS {
             open_and_look(&disk, how, &before, &format!("{how:?}, without the last superblock"));
         }
     }
+    count(lost, "wrong writes");
 }

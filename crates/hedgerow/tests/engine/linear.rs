@@ -28,6 +28,8 @@ const KEYS: u64 = 1_600;
 const HOT: u64 = 4;
 /// Operations of each of them in a round, about.
 const OPERATIONS: u64 = 100;
+/// With fewer it is no history that counts.
+const LEAST_OPERATIONS: u64 = OPERATIONS / 2;
 /// Steps of all clients for this: somewhat more than half of a client's steps are at a hot key.
 const STEPS: u64 = HOT * OPERATIONS * 100 / 64;
 /// How far records come and go on both sides of the hot keys.
@@ -64,8 +66,9 @@ impl World {
         Client::new(&self.db, &self.keyspace, self.records, thread, clock, seed).after(self.steps)
     }
 
-    /// Lets some clients run on a few keys, and checks what they were told.
-    fn round(&mut self, dice: &mut Dice) -> Tally {
+    /// Lets some clients run on a few keys, and checks what they were told. Also tells on how many of these keys that was
+    /// enough for a history.
+    fn round(&mut self, dice: &mut Dice) -> (Tally, u64) {
         let clock = Clock::default();
         let threads = 2 + dice.below(3);
         let steps = STEPS / threads;
@@ -110,18 +113,46 @@ impl World {
         let last = history.scans.last().expect("the reader's");
         self.contents = last.found.iter().copied().collect();
         self.steps += steps;
-        tally
+        let is_history = |key: &u64| {
+            let operations = history.operations.iter().filter(|operation| operation.key == *key);
+            operations.count() as u64 >= LEAST_OPERATIONS
+        };
+        (tally, (hot..hot + HOT).filter(is_history).count() as u64)
     }
 
-    /// Runs so many rounds. Tells how many operations there were, and how many of them overlapped.
-    fn run(&mut self, rounds: u64, dice: &mut Dice) -> (u64, u64) {
-        let tallies: Vec<_> = (0..rounds).map(|_| self.round(dice)).collect();
+    /// Runs so many rounds.
+    fn run(&mut self, rounds: u64, dice: &mut Dice) -> Checked {
+        let mut checked = Checked::default();
+        for _ in 0..rounds {
+            let (tally, histories) = self.round(dice);
+            checked.add(Checked {
+                histories,
+                operations: tally.operations,
+                overlaps: tally.overlaps,
+            });
+        }
         assert_sound(&self.db, &self.what);
-        let operations: u64 = tallies.iter().map(|tally| tally.operations).sum();
-        let overlaps: u64 = tallies.iter().map(|tally| tally.overlaps).sum();
-        println!("{}: {operations} operations, {overlaps} overlaps", self.what);
+        println!("{}: {checked:?}", self.what);
         println!("    {:?}", self.db.stats().unwrap().adaptation);
-        (operations, overlaps)
+        checked
+    }
+}
+
+/// What was found to have an order.
+#[derive(Clone, Copy, Default, Debug)]
+struct Checked {
+    /// Of hot keys, with [`LEAST_OPERATIONS`] or more.
+    histories: u64,
+    /// Of all keys.
+    operations: u64,
+    overlaps: u64,
+}
+
+impl Checked {
+    fn add(&mut self, other: Checked) {
+        self.histories += other.histories;
+        self.operations += other.operations;
+        self.overlaps += other.overlaps;
     }
 }
 
@@ -141,17 +172,16 @@ fn policies(dice: &mut Dice) -> Vec<(LeafPolicy, Records)> {
 }
 
 /// Runs each policy in a store of its own, and prints what came of it.
-fn run_all(mut world: impl FnMut(LeafPolicy, Records, &mut Dice) -> (u64, u64), dice: &mut Dice) {
-    let (mut operations, mut overlaps) = (0, 0);
+fn run_all(mut world: impl FnMut(LeafPolicy, Records, &mut Dice) -> Checked, dice: &mut Dice) {
+    let mut all = Checked::default();
     for (leaves, records) in policies(dice) {
-        let (more_operations, more_overlaps) = world(leaves, records, dice);
-        operations += more_operations;
-        overlaps += more_overlaps;
+        all.add(world(leaves, records, dice));
     }
-    let histories = rounds() * HOT * 6;
-    println!("they have an order: {operations} operations, {overlaps} overlaps");
-    count(histories, "histories");
-    assert!(overlaps > 0, "the threads ran one after the other");
+    println!("they have an order: {all:?}");
+    count(all.histories, "histories");
+    assert!(all.overlaps > 0, "the threads ran one after the other");
+    let due = rounds() * HOT * 6;
+    assert!(all.histories * 10 > due * 9, "{} histories of {due} are short", due - all.histories);
 }
 
 /// Rounds with each of the six policies.

@@ -20,6 +20,7 @@ use hedgerow::space::HEADER_REGION_BYTES;
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::{CallKind, Change, Deceit, FileNumber, Lie, SimState};
 use hedgerow::store::{OpenHow, log_path};
+use hedgerow::testing::count;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -189,6 +190,7 @@ fn after_syncs_that_were_ignored_a_power_cut_leaves_what_once_was_or_damage() {
         }
     }
     println!("{tried} power cuts, {mistaken} runs left out");
+    count(tried, "power cuts after ignored syncs");
     assert!(tried > 100 && mistaken * 10 < tried, "{tried} tried, {mistaken} left out");
 }
 
@@ -209,4 +211,5 @@ fn ignored_syncs_lose_nothing_when_only_the_process_dies() {
     let db = open(&options(true), &killed, OpenHow::Existing).unwrap();
     assert!(contents(&db).unwrap() == *script.now());
     assert_sound(&db, "killed");
+    count(1, "kills after ignored syncs");
 }
