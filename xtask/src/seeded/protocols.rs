@@ -18,6 +18,10 @@ const EPOCHS: Suite = loom("epochs::a_checkpoint_sees_changes_whole_or_not_at_al
 const COPIES: Suite = loom("copies::a_checkpoint_gets_a_page_as_it_was_when_its_epoch_ended");
 const SLOTS: Suite = loom("slots::a_slot_that_a_checkpoint_needs_is_not_written_again");
 const BATCH: Suite = shuttle("log::a_batch_is_there_whole_or_not_at_all");
+const CUT_BATCHES: Suite = plain(
+    "lib",
+    "store::batch::tests::of_two_batches_at_a_cut_one_is_in_the_checkpoint_and_the_other_is_finished",
+);
 const POWER_LOSS: Suite = shuttle("failures::a_power_loss_leaves_a_checkpoint");
 const LARGE_VALUES: Suite = plain(
     "engine",
@@ -162,8 +166,13 @@ pub const LINES: &[Bug] = &[
         &[shuttle("pool::a_frame_that_becomes_page_table_deceives_no_reader")],
     ),
     // Batches, checkpoints and large values.
-    line("P36", "a cut keeps the log of batches", "cut_forgets_batches", &[BATCH]),
-    line("P37", "a replay leaves out what is in the checkpoint", "replay_before_the_cut", &[BATCH]),
+    line("P36", "a cut keeps the log of batches", "cut_forgets_batches", &[BATCH, CUT_BATCHES]),
+    line(
+        "P37",
+        "a replay leaves out what is in the checkpoint",
+        "replay_before_the_cut",
+        &[BATCH, CUT_BATCHES],
+    ),
     line("P38", "a replay ends what was begun", "batches_left_unfinished", &[BATCH]),
     line("P39", "the record of a key that was not there", "absence_unlogged", &[BATCH]),
     line("P40", "the sync before a superblock", "publish_without_sync", &[POWER_LOSS]),
@@ -229,7 +238,13 @@ pub const LINES: &[Bug] = &[
         "P51",
         "a load that cannot be made durable poisons",
         "load_forgets_failure",
-        &[plain("engine", "fault_sweep::every_call_fails_under_a_store_with_a_log")],
+        &[
+            plain(
+                "engine",
+                "crash_bulk_load::a_load_that_cannot_be_made_durable_lets_nobody_build_on_it",
+            ),
+            plain("engine", "fault_sweep::every_call_fails_under_a_store_with_a_log"),
+        ],
     ),
     line(
         "P52",
@@ -296,5 +311,227 @@ pub const LINES: &[Bug] = &[
             "lib",
             "store::verify::tests::of_as_many_ids_as_the_file_has_room_for_a_bit_is_kept_and_the_others_are_known_as_well",
         )],
+    ),
+    line(
+        "P61",
+        "what a sweep finds in the tree stays",
+        "sweep_frees_what_is_reached",
+        &[plain(
+            "engine",
+            "crash_bulk_load::what_others_put_during_a_load_stays_after_a_crash_and_the_load_leaves_nothing",
+        )],
+    ),
+    line(
+        "P62",
+        "one block of a superblock is durable before the other is healed",
+        "both_blocks_at_once",
+        &[plain(
+            "engine",
+            "damage::while_one_block_of_a_superblock_is_healed_the_other_is_durable",
+        )],
+    ),
+    line(
+        "P63",
+        "a large value is not written any more once its store is closed",
+        "extent_written_after_close",
+        &[plain(
+            "lib",
+            "store::tests::large_values::nothing_of_a_large_value_is_written_once_the_store_was_closed",
+        )],
+    ),
+    line(
+        "P64",
+        "the large values of half a batch without a log stay where they are",
+        "half_a_batch_is_given_back",
+        &[plain(
+            "lib",
+            "store::tests::large_values::the_large_values_of_half_a_batch_without_a_log_keep_their_room",
+        )],
+    ),
+    line(
+        "P65",
+        "a writer of a large value that has failed takes nothing more",
+        "failed_write_is_forgotten",
+        &[plain(
+            "engine",
+            "crash_large_values::after_a_failed_write_a_value_cannot_be_finished_and_nobody_panics",
+        )],
+    ),
+    line(
+        "P66",
+        "a large value that a replay puts again has not been left",
+        "put_again_and_left",
+        &[plain(
+            "lib",
+            "store::replay::tests::a_large_value_that_is_put_again_over_itself_is_counted_once",
+        )],
+    ),
+    line(
+        "P67",
+        "a swap gives back what it has read with before it writes",
+        "swap_keeps_its_memory",
+        &[plain(
+            "engine",
+            "large_values::a_swap_of_large_values_needs_no_more_memory_than_reading_or_writing_one",
+        )],
+    ),
+    line(
+        "P68",
+        "repair looks for no page in a large value",
+        "values_taken_for_pages",
+        &[plain(
+            "lib",
+            "store::tests::repair::what_users_have_put_into_large_values_is_not_taken_for_pages",
+        )],
+    ),
+    line(
+        "P69",
+        "who removes a reference that cannot be followed goes on",
+        "lost_reference_poisons",
+        &[plain(
+            "lib",
+            "space::tests::slots::an_extent_that_cannot_be_of_this_file_is_never_noted",
+        )],
+    ),
+    line(
+        "P70",
+        "a large value is not moved to more runs than a reference has",
+        "runs_without_end",
+        &[plain(
+            "engine",
+            "large_values::a_value_that_fits_into_more_gaps_than_it_can_have_runs_stays_where_it_is",
+        )],
+    ),
+    line(
+        "P71",
+        "a damaged large value is no matter of the checkpoint",
+        "damage_ends_the_moves",
+        &[plain(
+            "lib",
+            "store::tests::large_move::a_damaged_value_stays_where_it_is_and_the_others_are_moved",
+        )],
+    ),
+    line(
+        "P72",
+        "whoever fails beside a flush leaves the flusher its role",
+        "failure_takes_the_role",
+        &[plain(
+            "lib",
+            "wal::tests::stopping::a_log_that_fails_beside_a_flush_is_not_stopped_before_that_has_ended",
+        )],
+    ),
+    line(
+        "P73",
+        "a log that cannot be trimmed takes nothing from a checkpoint",
+        "trimming_needs_room",
+        &[plain(
+            "lib",
+            "store::tests::checkpoint::a_log_that_cannot_be_trimmed_takes_nothing_from_the_checkpoint",
+        )],
+    ),
+    line(
+        "P74",
+        "verify counts the images that evictions have under way",
+        "images_under_way_are_lost",
+        &[plain(
+            "lib",
+            "store::tests::verify::slots_that_an_eviction_has_under_way_are_not_taken_for_lost_ones",
+        )],
+    ),
+    line(
+        "P75",
+        "verify waits for none of those that wait for it",
+        "verify_queues",
+        &[plain("lib", "buffer::admission::tests::one_thread_goes_ahead_of_a_full_house")],
+    ),
+    line(
+        "P76",
+        "what is split gets the layout of the options",
+        "split_keeps_the_layout",
+        &[plain(
+            "lib",
+            "tree::tests::dense_edges::a_fixed_policy_is_heeded_where_dense_leaves_are_split",
+        )],
+    ),
+    line(
+        "P77",
+        "who is woken in vain waits on",
+        "rounds_without_patience",
+        &[plain("lib", "buffer::evict::tests::rounds_that_were_cut_short_use_up_no_patience")],
+    ),
+    line(
+        "P78",
+        "who waits for a frame is seen by the thread that frees them",
+        "asks_before_it_waits",
+        &[plain(
+            "lib",
+            "buffer::evict::tests::whoever_waits_for_frames_has_asked_since_the_background_has_looked",
+        )],
+    ),
+    line(
+        "P79",
+        "a part of a batch that was finished before the cut is none",
+        "part_before_the_cut_is_damage",
+        &[CUT_BATCHES],
+    ),
+    line(
+        "P80",
+        "zeros where a superblock was are damage",
+        "zeros_are_an_empty_place",
+        &[plain(
+            "lib",
+            "store::superblock::tests::zeros_where_a_block_was_are_damage_as_any_other",
+        )],
+    ),
+    line(
+        "P81",
+        "a log that came after the store is not thrown away",
+        "later_log_is_thrown_away",
+        &[plain(
+            "engine",
+            "log_files::a_log_that_came_after_this_copy_of_the_store_is_not_thrown_away",
+        )],
+    ),
+    line(
+        "P82",
+        "a change that is slowed down pays all that is owed",
+        "debts_are_left",
+        &[plain("lib", "wal::tests::room::a_change_that_waits_pays_all_that_is_owed")],
+    ),
+    line(
+        "P83",
+        "batches that change nothing are a reason for a checkpoint",
+        "idle_batches_want_no_cut",
+        &[plain(
+            "lib",
+            "store::tests::checkpoint::batches_that_change_nothing_are_a_reason_for_a_checkpoint",
+        )],
+    ),
+    line(
+        "P84",
+        "verify keeps so many findings and counts the rest",
+        "findings_without_end",
+        &[plain("lib", "store::verify::tests::findings_beyond_the_most_are_counted_and_not_kept")],
+    ),
+    line(
+        "P85",
+        "a log that is shorter than any is cut",
+        "cut_log_passes",
+        &[plain(
+            "engine",
+            "durability::a_log_that_was_cut_off_is_refused_and_the_store_is_left_alone",
+        )],
+    ),
+    line(
+        "P86",
+        "repair goes on where the disk cannot read",
+        "unreadable_ends_the_repair",
+        &[plain("engine", "repair::a_place_that_cannot_be_read_is_lost_and_the_rest_is_not")],
+    ),
+    line(
+        "P87",
+        "repair takes the images that the checkpoint refers to",
+        "images_of_no_checkpoint_pass",
+        &[plain("engine", "repair::of_a_damaged_page_only_its_own_records_are_lost_and_named")],
     ),
 ];

@@ -106,7 +106,11 @@ impl Iterator for Rounds {
         let round = self.next;
         self.next += 1;
         // A model's clock hardly moves.
-        let is_long = || cfg!(any(loom, shuttle)) || self.since.elapsed() >= self.patience;
+        let is_long = || {
+            cfg!(any(loom, shuttle))
+                || leaves_out("rounds_without_patience")
+                || self.since.elapsed() >= self.patience
+        };
         (round < self.least || !is_long()).then_some(round)
     }
 }
@@ -139,6 +143,9 @@ impl BufferPool {
 
     #[cold]
     fn wait_for_cleaning(&self) -> Result<()> {
+        if leaves_out("asks_before_it_waits") {
+            self.request_frames();
+        }
         let failures = self.evictor.shared.lock().failures;
         for round in Rounds::begin() {
             {
@@ -153,6 +160,9 @@ impl BufferPool {
                 self.wait_for_frames(&mut shared, round);
             }
             self.check_open()?;
+            if leaves_out("asks_before_it_waits") {
+                self.request_frames();
+            }
         }
         match self.is_too_dirty() {
             true => Err(Error::new(
@@ -183,6 +193,9 @@ impl BufferPool {
         let failures = self.evictor.shared.lock().failures;
         let mut failing = None;
         for round in Rounds::begin() {
+            if leaves_out("asks_before_it_waits") {
+                self.request_frames();
+            }
             {
                 let mut shared = self.evictor.shared.lock();
                 if let Some(error) = shared.failed_since(failures) {
@@ -322,7 +335,7 @@ impl BufferPool {
         // It sees who waits before it goes to sleep, so that nobody waits for what nobody does.
         shared.waiting += 1;
         // What it could not do a moment ago for those who wait, it cannot do now either.
-        let is_asked = self.evictor.wanted.swap(true, AcqRel);
+        let is_asked = leaves_out("asks_before_it_waits") || self.evictor.wanted.swap(true, AcqRel);
         let wakes = if shared.dozes { round == 0 } else { !is_asked };
         if wakes {
             self.evictor.wake.notify_one();
@@ -464,5 +477,64 @@ impl BufferPool {
                 return;
             }
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::buffer::tests::pool;
+
+    /// The background looks whether anybody waits before it goes to sleep. Who had asked before he took the lock, and
+    /// began to wait after that look, waited for what nobody did.
+    #[test]
+    fn whoever_waits_for_frames_has_asked_since_the_background_has_looked() {
+        let pool = pool(0);
+        let dirty = pool.dirty_limit();
+        pool.dirty.fetch_add(dirty, Relaxed);
+        let turn = pool.evictor.shared.lock();
+        let ended = Arc::new(AtomicBool::new(false));
+        let waiting = {
+            let (pool, ended) = (pool.clone(), ended.clone());
+            let wait = move || {
+                let waited = pool.wait_until_cleaner();
+                ended.store(true, Release);
+                waited
+            };
+            thread::spawn_named("waits", wait).unwrap()
+        };
+        // Time to ask for whoever asks while the background has its turn, at whose end nobody waits yet.
+        thread::sleep(Duration::from_millis(30));
+        pool.evictor.wanted.store(false, Release);
+        drop(turn);
+        let (mut seen, mut missed) = (0, 0);
+        while seen < 100 && !ended.load(Acquire) {
+            let shared = pool.evictor.shared.lock();
+            let is_awaited = shared.waiting > 0;
+            if is_awaited {
+                seen += 1;
+                missed += u32::from(!pool.evictor.wanted.load(Acquire));
+                pool.evictor.freed.notify_all();
+            }
+            // As at the end of each turn of the background.
+            pool.evictor.wanted.store(is_awaited, Release);
+            drop(shared);
+            thread::yield_now();
+        }
+        pool.dirty.fetch_sub(dirty, Relaxed);
+        waiting.join().unwrap().ok();
+        println!("seen waiting {seen} times");
+        assert_eq!(missed, 0);
+    }
+
+    #[test]
+    fn rounds_that_were_cut_short_use_up_no_patience() {
+        let patience = Duration::from_secs(1 << 20);
+        let mut rounds = Rounds { least: 3, patience, ..Rounds::begin() };
+        for round in 0..1000 {
+            assert_eq!(rounds.next(), Some(round));
+        }
+        let rounds = Rounds { least: 3, patience: Duration::ZERO, ..Rounds::begin() };
+        assert_eq!(rounds.collect::<Vec<_>>(), [0, 1, 2], "whoever has no patience looks as often");
     }
 }

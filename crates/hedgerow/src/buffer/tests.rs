@@ -22,7 +22,7 @@ const PAGE_BYTES: usize = 512;
 
 /// A pool of the smallest size, and `extra_bytes` more, over a file in memory; its background thread
 /// does not run.
-fn pool(extra_bytes: u64) -> Arc<BufferPool> {
+pub(super) fn pool(extra_bytes: u64) -> Arc<BufferPool> {
     let file = RamDisk::new().open(Path::new("pool"), OpenMode::CreateNew, DirectIo::Never);
     let state = SpaceState {
         zones: Zones::create(Geometry::for_new_store(PAGE_BYTES as u32, 1).unwrap()),

@@ -42,7 +42,7 @@ struct Batch<'p> {
 }
 
 /// Images whose slots are taken, and which nothing refers to yet.
-struct UnderWay<'p> {
+pub struct UnderWay<'p> {
     count: &'p AtomicUsize,
     images: usize,
 }
@@ -103,6 +103,12 @@ enum Manner {
 }
 
 impl BufferPool {
+    /// As if an eviction had so many under way, until the value is dropped.
+    #[cfg(test)]
+    pub fn with_images_under_way(&self, images: usize) -> UnderWay<'_> {
+        UnderWay::new(&self.images_under_way, images)
+    }
+
     /// Writes cold pages and evicts them, as far as nobody uses them meanwhile.
     pub(super) fn write_back_cold(&self, mut frames: Vec<FrameId>) -> Result<()> {
         frames.sort_unstable();

@@ -228,7 +228,9 @@ impl Zones {
         let extents = &mut self.extents;
         for run in &extent.runs {
             let units = u64::from(run.units);
-            let is_left = is_replay && extents.left_in_replay.remove(run);
+            let is_left = is_replay
+                && extents.left_in_replay.remove(run)
+                && !leaves_out("put_again_and_left");
             let left = || extents.left.iter().rposition(|(_, left)| left == run);
             if let Some(at) = is_left.then(left).flatten() {
                 extents.left.remove(at);

@@ -104,7 +104,7 @@ impl Batches {
     pub(super) fn want_cut(&self, begun: u64, newest: &Superblock) -> bool {
         let table = self.table.lock();
         let is_pinned = newest.replay_start < newest.log_end;
-        table.begun != begun
+        table.begun != begun && !leaves_out("idle_batches_want_no_cut")
             || is_pinned && table.oldest().is_none_or(|start| start > newest.replay_start)
     }
 
@@ -215,6 +215,17 @@ fn fit(changes: &[BatchChange<'_>]) -> (usize, usize) {
     (changes.len(), bytes)
 }
 
+/// Appends the records of `changes` to those that are to go into one.
+fn encode(changes: &[BatchChange<'_>], records: &mut Vec<u8>) {
+    for change in changes {
+        let record = change.record();
+        let (header, [key, value]) = record.encode();
+        records.extend_from_slice(&header);
+        records.extend_from_slice(key);
+        records.extend_from_slice(value);
+    }
+}
+
 /// Bytes that a batch takes in the log.
 fn log_bytes(changes: &[BatchChange<'_>]) -> u64 {
     let mut bytes = changes.len() as u64 * MADE_BYTES as u64;
@@ -244,14 +255,20 @@ impl Store {
         self.shared.read_before(changes)?;
         match log {
             Some(log) => self.shared.write_logged(log, changes, bytes, made),
-            None => changes.iter().try_for_each(|change| {
-                match change.value {
-                    Some(value) => change.tree.put(change.key, value)?,
-                    None => change.tree.remove(change.key)?,
-                };
-                *made += 1;
-                Ok(())
-            }),
+            None => {
+                let written = changes.iter().try_for_each(|change| {
+                    match change.value {
+                        Some(value) => change.tree.put(change.key, value)?,
+                        None => change.tree.remove(change.key)?,
+                    };
+                    *made += 1;
+                    Ok(())
+                });
+                if written.is_err() && leaves_out("half_a_batch_is_given_back") {
+                    *made = 0;
+                }
+                written
+            }
         }
     }
 }
@@ -290,13 +307,7 @@ impl Shared {
         while !left.is_empty() {
             let (count, _) = fit(left);
             records.clear();
-            for change in &left[..count] {
-                let record = change.record();
-                let (header, [key, value]) = record.encode();
-                records.extend_from_slice(&header);
-                records.extend_from_slice(key);
-                records.extend_from_slice(value);
-            }
+            encode(&left[..count], &mut records);
             left = &left[count..];
             let record = Record::Batch { batch, changes: changes.len() as u32, records: &records };
             let len = record.len_bytes() as u64;
@@ -360,7 +371,7 @@ impl Shared {
 mod tests {
     use super::super::{OpenHow, Store, StoreOptions};
     use super::*;
-    use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+    use crate::storage::{DirectIo, Disk, OpenMode, RamDisk, SimDisk};
     use hedgerow_sync::primitive::Arc;
     use std::path::Path;
     use std::sync::mpsc::channel;
@@ -443,6 +454,85 @@ mod tests {
         assert!(shared.pool.check_poison().is_err(), "it would be overtaken");
         drop(shared.batches.hold_off());
         shared.batches.close();
+    }
+
+    /// What [`Shared::write_logged`] does, a step at a time.
+    struct Steps<'s> {
+        store: &'s Store,
+        log: &'s Log,
+        underway: Underway<'s>,
+        changes: Vec<BatchChange<'s>>,
+    }
+
+    impl<'s> Steps<'s> {
+        fn begin(store: &'s Store, tree: &'s PoolTree, keys: &'s [&'s [u8]]) -> Steps<'s> {
+            let log = store.log().unwrap();
+            let change = |key: &&'s [u8]| BatchChange { tree, key, value: Some(b"sings") };
+            let underway = Underway::begin(&store.shared).unwrap();
+            underway.start(log);
+            Steps { store, log, underway, changes: keys.iter().map(change).collect() }
+        }
+
+        /// Logs some of its changes in one record.
+        fn log(&mut self, some: std::ops::Range<usize>) {
+            let mut records = Vec::new();
+            encode(&self.changes[some.clone()], &mut records);
+            let (batch, changes) = (self.underway.id, self.changes.len() as u32);
+            let record = Record::Batch { batch, changes, records: &records };
+            let (pool, len) = (&self.store.shared.pool, record.len_bytes() as u64);
+            let reservation = pool.reserve_log(self.log, len).unwrap();
+            let stay = pool.enter_to_append(len, Purpose::Finish).unwrap();
+            self.underway.is_logged = some.end == self.changes.len();
+            pool.append(&stay, &record);
+            reservation.used(len);
+        }
+
+        fn make(&self, at: usize) {
+            let bytes = MADE_BYTES as u64;
+            let reservation = self.store.shared.pool.reserve_log(self.log, bytes).unwrap();
+            let (change, batch) = (&self.changes[at], self.underway.id);
+            let part = Part { batch, change: at as u32, value: change.value };
+            self.store.shared.make_part(change, &part).unwrap();
+            reservation.used(bytes);
+        }
+    }
+
+    /// The log is needed from where the later batch began, behind the first record of the earlier one: of that one a part is
+    /// found, which is in the checkpoint whole.
+    #[test]
+    fn of_two_batches_at_a_cut_one_is_in_the_checkpoint_and_the_other_is_finished() {
+        for ends in [false, true] {
+            let (disk, path) = (SimDisk::new(1), Path::new("birds.hrow"));
+            let options = StoreOptions {
+                background: false,
+                log: true,
+                ..StoreOptions::without_log(16 << 20)
+            };
+            let store = Store::open(&options, &disk, path, OpenHow::New).unwrap();
+            let wrens = store.create_keyspace("wrens").unwrap();
+            let mut earlier = Steps::begin(&store, &wrens, &[b"a", b"b"]);
+            earlier.log(0..1);
+            let mut later = Steps::begin(&store, &wrens, &[b"c", b"d"]);
+            later.log(0..2);
+            earlier.log(1..2);
+            later.make(0);
+            (0..2).for_each(|at| earlier.make(at));
+            earlier.underway.finish();
+            store.checkpoint().unwrap();
+            if ends {
+                later.make(1);
+            }
+            store.flush_log().unwrap();
+            let left = disk.crash(1);
+            later.underway.finish();
+            let again = Store::open(&options, &left, path, OpenHow::Existing).unwrap();
+            let wrens = again.keyspace("wrens").unwrap();
+            for key in [b"a", b"b", b"c", b"d"] {
+                let found = wrens.get(key).unwrap();
+                assert_eq!(found.as_deref(), Some(&b"sings"[..]), "{key:?}, {ends}");
+            }
+            assert!(again.verify(|_| {}).unwrap().is_clean());
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::error::{ErrorKind, Result};
 use crate::space::extent::{Extent, MAX_RUNS, Stored, chunk_bytes, read_stored, reference_bytes};
 use crate::space::slot_store::SlotStore;
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
@@ -73,6 +74,9 @@ impl Shared {
                 Ok(false) => {}
                 Err(error) => match error.kind() {
                     // Whoever reads it, or verifies the store, is told.
+                    ErrorKind::Corrupted { .. } if leaves_out("damage_ends_the_moves") => {
+                        return Err(error);
+                    }
                     ErrorKind::KeyspaceDropped | ErrorKind::Corrupted { .. } => {}
                     ErrorKind::DiskFull | ErrorKind::MemoryLimit | ErrorKind::Timeout => {
                         in_vain = false;
@@ -128,7 +132,8 @@ impl Shared {
             return Ok(false);
         }
         let room = far.tree.max_record_bytes().saturating_sub(far.key.len());
-        let max_runs = (room.saturating_sub(reference_bytes(0)) / 8).min(MAX_RUNS);
+        let most = if leaves_out("runs_without_end") { usize::MAX } else { MAX_RUNS };
+        let max_runs = (room.saturating_sub(reference_bytes(0)) / 8).min(most);
         let units = far.extent.runs.iter().map(|run| u64::from(run.units)).sum();
         // Where it should go to, or else anywhere further towards the start than its end is.
         let mut runs = self.pool.allocate_extent_below(slots, end_zone, units, max_runs)?;

@@ -576,7 +576,9 @@ fn settle_superblocks(file: &dyn File, chosen: &superblock::Chosen) -> Result<()
     let is_settled = !leaves_out("superblock_not_settled");
     for offset in is_settled.then_some(whole).iter().chain(&chosen.repair) {
         file.write_at(*offset, &buffer)?;
-        file.sync_data()?;
+        if !leaves_out("both_blocks_at_once") {
+            file.sync_data()?;
+        }
     }
-    Ok(())
+    if leaves_out("both_blocks_at_once") { file.sync_data() } else { Ok(()) }
 }

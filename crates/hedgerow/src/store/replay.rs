@@ -157,7 +157,8 @@ impl<'s> Replay<'s> {
                         Err(damage(at, "it belongs to a batch that the log does not have"))
                     };
                 };
-                if is_in_checkpoint && !found.is_whole() {
+                let is_part = is_in_checkpoint && !found.is_whole();
+                if is_part && !leaves_out("part_before_the_cut_is_damage") {
                     // It began before the oldest that was not finished at the cut, and so was finished there itself.
                     return Ok(());
                 }

@@ -15,6 +15,7 @@ use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Resta
 use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, ReadRequest};
 use crate::types::{PageId, Slot};
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::BTreeSet;
 
 /// Pages read with one submission.
@@ -66,9 +67,9 @@ impl Shared {
         let end = self.pool.ids().lock().next_id();
         let mut next = Some(PageId::CATALOGUE_ROOT);
         while let Some(id) = next.filter(|id| end.is_none_or(|end| *id < end)) {
-            if !reached.contains(&id)
-                && let Some(slot) = self.pool.slot_of(id)?
-            {
+            let is_swept = !reached.contains(&id)
+                || leaves_out("sweep_frees_what_is_reached") && id != tree.root();
+            if is_swept && let Some(slot) = self.pool.slot_of(id)? {
                 batch.push((id, slot));
             }
             next = id.next();

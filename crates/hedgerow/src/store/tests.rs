@@ -5,6 +5,7 @@ mod catalogue;
 mod checkpoint;
 mod creation;
 mod large_move;
+mod large_values;
 mod opening;
 mod repair;
 mod verify;

@@ -45,6 +45,9 @@ impl Log {
         // Before those who wait go on: what they do next finds that nothing can be changed any more.
         (self.on_failure)(&error);
         let mut state = self.state.lock();
+        if leaves_out("failure_takes_the_role") {
+            state.flushing = false;
+        }
         if state.failed.is_none() {
             state.failed = Some(Error::new(
                 ErrorKind::Poisoned,

@@ -6,7 +6,7 @@ use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::{CallKind, Fault};
 use hedgerow::store::OpenHow;
 use hedgerow::testing::count;
-use hedgerow::{Database, Error, ErrorKind, Options};
+use hedgerow::{Database, Durability, Error, ErrorKind, Options};
 
 fn options(log: bool) -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);
@@ -266,4 +266,41 @@ fn a_load_whose_write_fails_is_an_error_and_nothing_of_it_is_there_afterwards() 
         assert!(count == 60 || count == 0 && loaded.is_err(), "{count} records, {loaded:?}");
         assert_sound(&db, "after a write that failed");
     }
+}
+
+/// Its records can be seen by then, and the log has nothing of them: what was put after that survived a crash without them.
+#[test]
+fn a_load_that_cannot_be_made_durable_lets_nobody_build_on_it() {
+    let mut dice = Dice(seed(6));
+    let options = options(true);
+    let (mut failed, mut seen) = (0, 0);
+    for failing in 0.. {
+        let disk = SimDisk::new(dice.roll());
+        let db = open(&options, &disk, OpenHow::New).unwrap();
+        db.create_keyspace("loaded").unwrap();
+        db.close().unwrap();
+        let db = open(&options, &disk, OpenHow::Existing).unwrap();
+        let keyspace = db.keyspace("loaded").unwrap().with_durability(Durability::Sync);
+        let all = records(&mut dice, 60);
+        disk.inject(Fault::once(CallKind::Read, failing, Fault::EIO));
+        let loaded = keyspace.bulk_load(&all, 90);
+        let struck = disk.take_faults().is_empty();
+        let is_seen = keyspace.count().is_ok_and(|count| count == 60);
+        failed += u64::from(loaded.is_err());
+        seen += u64::from(loaded.is_err() && is_seen);
+        let late = keyspace.put(b"late", b"after the load");
+        let survivor = disk.crash(dice.roll());
+        let again = open(&options, &survivor, OpenHow::Existing).unwrap();
+        let mut found = contents(&again).unwrap().remove("loaded").unwrap();
+        let is_late_there = found.remove(&b"late"[..]).is_some();
+        assert!(is_late_there || late.is_err(), "call {failing}: acknowledged, and lost");
+        assert!(found == all || found.is_empty(), "call {failing}: {} records", found.len());
+        let builds_on_nothing = is_seen && is_late_there && found.is_empty();
+        assert!(!builds_on_nothing, "call {failing}: without what it was put beside");
+        if !struck {
+            break;
+        }
+    }
+    println!("{failed} loads failed, {seen} of them with their records there");
+    assert!(seen > 0);
 }

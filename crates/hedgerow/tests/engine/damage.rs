@@ -13,7 +13,7 @@ use crate::common::{
 };
 use hedgerow::ErrorKind;
 use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Effect, Fault};
+use hedgerow::storage::sim::{CallKind, Change, Effect, Fault, SimState};
 use hedgerow::store::OpenHow;
 use hedgerow::store::superblock::{POSITIONS, SUPERBLOCK_BYTES, positions_of};
 use hedgerow::testing::count;
@@ -377,4 +377,44 @@ fn a_damaged_keyspace_that_is_dropped_keeps_nobody_from_opening_the_store() {
     println!("{closed} closed, {crashed} crashed");
     count(closed + crashed, "damaged images");
     assert!(closed > 5 && crashed > 5, "{closed}, {crashed}");
+}
+
+/// Whoever published it was killed before its first block was durable. If the second went to the disk beside that, a power
+/// cut could tear both.
+#[test]
+fn while_one_block_of_a_superblock_is_healed_the_other_is_durable() {
+    let mut dice = Dice(seed(109));
+    let disk = SimDisk::new(dice.roll());
+    let db = open(&options(), &disk, OpenHow::New).unwrap();
+    let keyspace = db.keyspace("wrens").unwrap();
+    keyspace.put(b"wren", b"1").unwrap();
+    db.checkpoint().unwrap();
+    keyspace.put(b"wren", b"2").unwrap();
+    disk.record_states(true);
+    db.checkpoint().unwrap();
+    let pending = |state: &SimState, pair: u32| {
+        let is_pending = |at: &u64| {
+            state.pending().iter().any(
+                |change| matches!(change, Change::Write { offset_bytes, .. } if offset_bytes == at),
+            )
+        };
+        positions_of(pair).iter().filter(|at| is_pending(at)).count()
+    };
+    let mut healed = 0;
+    for state in disk.take_states() {
+        let killed = SimDisk::with_state(state, dice.roll()).kill(dice.roll());
+        if (0..2).all(|pair| pending(&killed.state(), pair) == 0) {
+            continue;
+        }
+        killed.record_states(true);
+        drop(open(&options(), &killed, OpenHow::Existing).unwrap());
+        for (call, state) in killed.take_states().iter().enumerate() {
+            for pair in 0..2 {
+                assert!(pending(state, pair) < 2, "both blocks of pair {pair} before call {call}");
+            }
+        }
+        healed += 1;
+    }
+    println!("{healed} openings");
+    assert!(healed > 0);
 }

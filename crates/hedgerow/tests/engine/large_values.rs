@@ -546,3 +546,23 @@ fn a_value_that_fits_into_more_gaps_than_it_can_have_runs_stays_where_it_is() {
     }
     assert_sound(&db, "after values were moved to many gaps");
 }
+
+/// Two threads that swapped large values kept what they had read them into, and waited for memory to write the new ones.
+#[test]
+fn a_swap_of_large_values_needs_no_more_memory_than_reading_or_writing_one() {
+    let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);
+    let options = Options::new().page_bytes(512).memory_limit_bytes(limit).zone_bytes(32 << 10);
+    let directory = tempfile::tempdir().unwrap();
+    let db = options.create(directory.path().join("birds.hrow")).unwrap();
+    let keyspace = db.keyspace("songs").unwrap();
+    let (old, new) = (vec![1; 100_000], vec![2; 100_000]);
+    for name in [b"open", b"swap"] {
+        keyspace.put(name, &old).unwrap();
+    }
+    // One of two chunks that there is memory for.
+    let mut reader = keyspace.value_reader(b"open").unwrap().unwrap();
+    assert_eq!(reader.read_at(0, &mut [0; 100]).unwrap(), 100);
+    let swapped = keyspace.compare_and_swap(b"swap", Some(&old), Some(&new)).unwrap();
+    assert_eq!(swapped, Swap::Swapped);
+    assert!(get(&keyspace, b"swap").unwrap() == new);
+}

@@ -328,3 +328,34 @@ fn a_group_is_full_of_changes_or_of_bytes_and_not_before() {
         assert_eq!(group.trees(), BTreeSet::from([TreeId(7)]));
     }
 }
+
+/// The checkpoint refers to the later of two large values, which the log puts one after the other once more: one is superseded
+/// and entered again, and the books still balance, though nothing is written.
+#[test]
+fn a_large_value_that_is_put_again_over_itself_is_counted_once() {
+    let (disk, store) = store();
+    let wrens = store.keyspace("wrens").unwrap();
+    store.expect_stored_forms();
+    let mut stored = Vec::new();
+    for _ in 0..2 {
+        let mut writer = store.write_large(5000, 200).unwrap();
+        writer.write(&[7; 5000]).unwrap();
+        writer.finish().unwrap();
+        stored.push(writer.stored_form());
+        wrens.put(b"song", &stored[stored.len() - 1]).unwrap();
+        writer.keep();
+    }
+    store.checkpoint().unwrap();
+    for value in &stored {
+        forge(&store, &Record::Extent { tree: FIRST, key: b"song", value });
+    }
+    for how in [OpenHow::ReadOnly, OpenHow::Existing] {
+        let again = open(&disk.crash(1), how).unwrap();
+        let found = again.keyspace("wrens").unwrap().get(b"song").unwrap().unwrap();
+        assert_eq!(found.as_bytes(), stored[1]);
+        let report = again.verify(|_| {}).unwrap();
+        assert!(report.is_clean(), "{how:?}: {:?}", report.findings);
+        let space = again.space_report().unwrap();
+        assert_eq!(space.accounted_bytes(), space.file_bytes, "{how:?}: {space:?}");
+    }
+}

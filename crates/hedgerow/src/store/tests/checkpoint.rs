@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::storage::sim::{CallKind, Fault};
-use crate::store::PoolTree;
+use crate::store::{BatchChange, PoolTree};
 
 fn key(n: usize) -> Vec<u8> {
     format!("key {n:05}").into_bytes()
@@ -159,4 +159,22 @@ fn a_checkpoint_of_what_has_not_changed_is_not_taken() {
     fill(&wrens, 10..11);
     store.checkpoint().unwrap();
     assert!(store.durable_checkpoint() > durable);
+}
+
+/// They fill the log, which nothing else would empty.
+#[test]
+fn batches_that_change_nothing_are_a_reason_for_a_checkpoint() {
+    let disk = SimDisk::new(1);
+    let store = open(&logged(), &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for _ in 0..3 {
+        store.checkpoint().unwrap();
+    }
+    let before = store.durable_checkpoint();
+    store.checkpoint().unwrap();
+    assert_eq!(store.durable_checkpoint(), before, "there is nothing to do");
+    let nothing = BatchChange { tree: &wrens, key: b"not there", value: None };
+    store.write_batch(&[nothing], &mut 0).unwrap();
+    store.checkpoint().unwrap();
+    assert!(store.durable_checkpoint() > before);
 }

@@ -1,6 +1,7 @@
 //! Large values that are moved so that the file can become shorter: what is in the way, and calls that fail meanwhile.
 
 use super::*;
+use crate::space::extent::{Extent, Run, Stored, read_stored};
 use crate::storage::sim::{CallKind, Fault};
 use crate::store::PoolTree;
 
@@ -42,8 +43,14 @@ fn assert_has_all(store: &Store) {
 
 /// A store whose last large values keep the file long; all is durable, and none has been moved.
 fn long() -> (SimDisk, Store, PoolTree) {
+    long_with(|_| {})
+}
+
+/// The same, with something in the keyspace that is there before there are large values.
+fn long_with(first: impl FnOnce(&PoolTree)) -> (SimDisk, Store, PoolTree) {
     let (disk, store) = new_store();
     let wrens = store.create_keyspace("wrens").unwrap();
+    first(&wrens);
     for n in 0..COUNT {
         put(&store, &wrens, n);
     }
@@ -145,4 +152,46 @@ fn whatever_write_fails_while_values_are_moved_none_is_lost() {
         }
     }
     assert!(full > 0 && failed > 5, "{full} moves had no room, {failed} calls failed");
+}
+
+/// Where the large value of a key lies.
+fn extent(tree: &PoolTree, key: &[u8]) -> Extent {
+    let stored = tree.get(key).unwrap().unwrap();
+    let Stored::Extent(extent) = read_stored(stored.as_bytes()) else { panic!("it is large") };
+    extent
+}
+
+/// Whoever reads it is told; the checkpoint is none of its business.
+#[test]
+fn a_damaged_value_stays_where_it_is_and_the_others_are_moved() {
+    let (disk, store, wrens) = long();
+    let (damaged, other) = (key(COUNT - 1), key(COUNT - 2));
+    let before = [extent(&wrens, &damaged), extent(&wrens, &other)];
+    let geometry = store.shared.slots.as_ref().unwrap().state().zones.geometry();
+    let at = geometry.unit_offset(before[0].runs[0].unit) as usize + 100;
+    disk.change_state(|state| {
+        let mut bytes = state.contents(path()).unwrap();
+        bytes[at] ^= 1;
+        state.set_contents(path(), &bytes)
+    })
+    .unwrap();
+    shrink(&store).unwrap();
+    assert_eq!(extent(&wrens, &damaged), before[0]);
+    assert_ne!(extent(&wrens, &other), before[1]);
+    let report = store.verify(|_| {}).unwrap();
+    assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+}
+
+#[test]
+fn a_reference_that_cannot_be_of_this_file_is_not_followed() {
+    let runs = [Run { unit: 1 << 39, units: 20 }];
+    let forged = Extent { len_bytes: BYTES as u64, seed: 1, runs: runs.to_vec().into() };
+    let (_, store, wrens) = long_with(|wrens| {
+        wrens.put(b"nowhere", &forged.encode()).unwrap();
+    });
+    let before = extent(&wrens, &key(COUNT - 1));
+    shrink(&store).unwrap();
+    assert_eq!(extent(&wrens, b"nowhere"), forged);
+    assert_ne!(extent(&wrens, &key(COUNT - 1)), before);
+    assert_has_all(&store);
 }

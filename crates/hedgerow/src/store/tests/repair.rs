@@ -4,10 +4,12 @@
 use super::*;
 use crate::checksum::page_checksum;
 use crate::page::header;
+use crate::space::extent::CHUNK_HEADER_BYTES;
+use crate::space::slot_store::PartFile;
 use crate::storage::{DirectIo, File, OpenMode};
 use crate::store::{PoolTree, RepairReport, log_path};
 use crate::tree::Tree;
-use crate::types::{PageId, TreeId};
+use crate::types::{PART_WORDS, PageId, TreeId};
 use crate::wal::{Promised, Record};
 use hedgerow_sync::primitive::Arc;
 use std::ops::ControlFlow;
@@ -280,4 +282,61 @@ fn large_values_of_the_log_are_copied_and_those_that_are_damaged_are_named() {
     assert_eq!(report.defects.len(), 1, "{report:?}");
     assert_eq!(read_large(&store, "wrens", b"song"), Some(song));
     assert_eq!(records(&store, "wrens").len(), 2);
+}
+
+/// Images of pages that a user has put into a large value, each at the beginning of a unit.
+fn as_a_value(images: &[Vec<u8>]) -> Vec<u8> {
+    let mut value = vec![0; 512 - CHUNK_HEADER_BYTES];
+    images.iter().for_each(|image| value.extend_from_slice(image));
+    value
+}
+
+#[test]
+fn what_users_have_put_into_large_values_is_not_taken_for_pages() {
+    let (disk, store, _) = with(&options(), &["wrens", "terns"]);
+    // Another part of the map than that of the first keyspace.
+    let terns = store.keyspace("terns").unwrap();
+    for n in 0..3600 {
+        terns.put(format!("{n:04}").as_bytes(), &[b't'; 80]).unwrap();
+        if n % 500 == 0 {
+            store.checkpoint().unwrap();
+        }
+    }
+    let (mut name, mut root) = (String::new(), PageId(0));
+    while root.0 as usize <= PART_WORDS {
+        name = format!("gulls {}", root.0);
+        root = store.create_keyspace(&name).unwrap().root();
+    }
+    store.keyspace(&name).unwrap().put(b"key", b"gone").unwrap();
+    store.checkpoint().unwrap();
+    let at = store.pool().slot_of(root).unwrap().unwrap().offset_bytes() as usize;
+    let image = disk.state().contents(path()).unwrap()[at..at + 512].to_vec();
+    store.drop_keyspace(&name).unwrap();
+    let names = store.keyspaces().unwrap();
+    put_large(&store, &store.keyspace("wrens").unwrap(), b"song", &as_a_value(&[image]));
+    for _ in 0..3 {
+        store.checkpoint().unwrap();
+    }
+    let slots = store.shared.slots.as_ref().unwrap();
+    let view = slots.state().map_view();
+    let mut lost = None;
+    view.for_each_part(&mut PartFile::new(slots).unwrap(), &mut |level, index, slot, _| {
+        if level == 0 && index as usize == root.0 as usize / PART_WORDS {
+            lost = Some(slot.offset_bytes() as usize);
+        }
+        Ok(())
+    })
+    .unwrap();
+    let left = disk.crash(1);
+    left.change_state(|state| {
+        let mut bytes = state.contents(path()).unwrap();
+        bytes[lost.unwrap() + 100] ^= 1;
+        state.set_contents(path(), &bytes)
+    })
+    .unwrap();
+    drop(store);
+    let (report, store) = repaired(&left);
+    assert!(has_defect(&report, "were looked for in the whole file"), "{report:?}");
+    assert_eq!(store.keyspaces().unwrap(), names);
+    assert!(read_large(&store, "wrens", b"song").is_some());
 }

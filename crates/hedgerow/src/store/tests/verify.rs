@@ -52,3 +52,19 @@ fn a_live_keyspace_whose_root_is_not_in_use_is_found() {
     assert_eq!((finding.page, finding.keyspace.as_deref()), (Some(wrens.root()), Some("wrens")));
     assert!(finding.what.contains("the root is not in use"), "{finding}");
 }
+
+/// An eviction that goes over what the checkpoint has written takes slots, and gives them back soon.
+#[test]
+fn slots_that_an_eviction_has_under_way_are_not_taken_for_lost_ones() {
+    let (_, store) = new_store();
+    store.create_keyspace("wrens").unwrap().put(b"key", b"value").unwrap();
+    store.checkpoint().unwrap();
+    assert!(is_clean(&store));
+    let slots = store.shared.slots.as_ref().unwrap();
+    let under_way = store.pool().with_images_under_way(1);
+    let taken = slots.allocate(1, 512).unwrap();
+    assert!(is_clean(&store));
+    slots.state().zones.give_back(taken[0], 512);
+    drop(under_way);
+    assert!(is_clean(&store));
+}

@@ -257,3 +257,18 @@ fn a_log_that_is_nearly_full_asks_for_a_checkpoint_though_the_last_one_has_all_o
     log.checkpointed(CHECKPOINT, log.tail(), log.tail());
     assert_eq!(log.growth().fresh_bytes, 0);
 }
+
+/// What was left would have been paid by changes that nothing slows down any more.
+#[test]
+fn a_change_that_waits_pays_all_that_is_owed() {
+    let disk = SimDisk::new(58);
+    let header = FileHeader { segment: SegmentSize { blocks: 40 }, ..header() };
+    let options = LogOptions { on_growth: Box::new(|_| 2.0), ring_blocks: 64, ..options() };
+    let log = begin_as(&disk, &header, options);
+    log.look();
+    for n in 0..5 {
+        put(&log, n, 10).unwrap();
+        assert_eq!(log.owed_ns.load(SeqCst), 0, "change {n}");
+    }
+    assert_eq!(log.held_up(), 5);
+}

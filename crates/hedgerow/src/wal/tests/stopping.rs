@@ -122,3 +122,40 @@ fn what_is_appended_wakes_the_thread_that_sleeps_because_everything_is_durable()
     log.stop();
     running.join().unwrap();
 }
+
+/// Whoever prepares a segment, and cannot, is not who flushes.
+#[test]
+fn a_log_that_fails_beside_a_flush_is_not_stopped_before_that_has_ended() {
+    let disk = SimDisk::new(46);
+    let (begun, begins) = channel();
+    let (goes_on, go_on) = channel();
+    let go_on = Mutex::new(go_on);
+    let before_write = Box::new(move || {
+        begun.send(()).unwrap();
+        go_on.lock().recv().unwrap();
+        Ok(())
+    });
+    let log = begin_as(&disk, &header(), LogOptions { before_write, ..options() });
+    let end = put(&log, 0, 100).unwrap();
+    let flusher = {
+        let log = log.clone();
+        thread::spawn_named("flusher", move || log.wait_durable(end)).unwrap()
+    };
+    begins.recv().unwrap();
+    log.fail(Error::new(ErrorKind::Io, "no segment can be prepared"));
+    let (stopped, stops) = channel();
+    let stopping = {
+        let (log, disk) = (log.clone(), disk.clone());
+        let stop = move || {
+            log.stop();
+            stopped.send(disk.calls(CallKind::Write)).unwrap();
+        };
+        thread::spawn_named("stopping", stop).unwrap()
+    };
+    assert!(stops.recv_timeout(Duration::from_millis(30)).is_err(), "a flush is under way");
+    goes_on.send(()).unwrap();
+    let writes = stops.recv().unwrap();
+    stopping.join().unwrap();
+    drop(flusher.join().unwrap());
+    assert_eq!(disk.calls(CallKind::Write), writes);
+}

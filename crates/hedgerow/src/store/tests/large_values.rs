@@ -1,0 +1,69 @@
+//! Large values beside what ends or fails: nothing is written where somebody else's may be, or come to be.
+
+use super::*;
+use crate::storage::sim::CallKind;
+use crate::store::{BatchChange, ExtentWriter};
+
+/// The next one to open the file may have given the places to somebody else.
+#[test]
+fn nothing_of_a_large_value_is_written_once_the_store_was_closed() {
+    let (disk, store) = new_store();
+    let mut writer = store.write_large(200_000, 200).unwrap();
+    writer.write(&[9; 100_000]).unwrap();
+    store.close().unwrap();
+    let writes = disk.calls(CallKind::Write);
+    let refused = writer.write(&[9; 100_000]).and_then(|()| writer.finish()).unwrap_err();
+    assert_eq!(*refused.kind(), ErrorKind::Closed);
+    assert_eq!(disk.calls(CallKind::Write), writes);
+    drop(writer);
+    let refused = store.write_large(200_000, 200).map(drop).unwrap_err();
+    assert_eq!(*refused.kind(), ErrorKind::Closed);
+}
+
+fn read(store: &Store, tree: &PoolTree, key: &[u8]) -> Vec<u8> {
+    let mut reader = store.read_large(tree, key).unwrap().unwrap().expect("it is large");
+    let mut bytes = vec![0; reader.len_bytes() as usize];
+    let mut done = 0;
+    while done < bytes.len() {
+        done += reader.read_at(done as u64, &mut bytes[done..]).unwrap();
+    }
+    bytes
+}
+
+/// Without a log a batch is no more than its changes. Whoever writes one keeps the values of as many as were made, and gives
+/// the room of the others back.
+#[test]
+fn the_large_values_of_half_a_batch_without_a_log_keep_their_room() {
+    let (_, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    store.expect_stored_forms();
+    let prepare = |byte: u8| {
+        let mut writer = store.write_large(5000, 200).unwrap();
+        writer.write(&[byte; 5000]).unwrap();
+        writer.finish().unwrap();
+        writer
+    };
+    let prepared: Vec<ExtentWriter> = (1..=3).map(prepare).collect();
+    let stored: Vec<Vec<u8>> = prepared.iter().map(ExtentWriter::stored_form).collect();
+    let too_long = [0; 600];
+    let values = [&stored[0], &stored[1], &too_long[..], &stored[2]];
+    let keys: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+    let changes: Vec<BatchChange<'_>> = keys
+        .iter()
+        .zip(values)
+        .map(|(key, value)| BatchChange { tree: &wrens, key, value: Some(value) })
+        .collect();
+    let mut made = 0;
+    let refused = store.write_batch(&changes, &mut made).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");
+    prepared.into_iter().take(made).for_each(ExtentWriter::keep);
+    for n in 0..3 {
+        put_large(&store, &wrens, format!("later {n}").as_bytes(), 5000);
+    }
+    for (key, byte) in [(b"a", 1), (b"b", 2)] {
+        assert!(read(&store, &wrens, key) == [byte; 5000], "{key:?}");
+    }
+    store.checkpoint().unwrap();
+    assert!(is_clean(&store));
+    assert_eq!(made, 2);
+}
