@@ -360,7 +360,8 @@ mod tests {
         let line = table.lines().find(|line| line.contains("proof histories`")).unwrap();
         assert!(line.contains("| ci: failed, 9 histories ("), "{line}");
         assert!(line.contains("; long: passed, 50,001 histories ("), "{line}");
-        assert!(line.contains("| 50,000 histories | 5,000,000 histories |"), "{line}");
+        let asked = "| 50,000 histories, 50,000 transactions | 5,000,000 histories, 5,000,000 transactions |";
+        assert!(line.contains(asked), "{line}");
         assert_eq!(table.matches("| none |").count(), ROWS.len() - 1, "{table}");
         let again = table_of(&[entry(&failed, "2026-11-24"), entry(&passed, "2026-11-24")]);
         assert!(again.contains("ci: passed, 50,001"), "{again}");

@@ -477,6 +477,7 @@ const SCHEDULES: Row = Row {
         shuttle("checkpoints::a_checkpoint_beside_writers_is_a_cut", 300),
         shuttle("failures::a_power_loss_leaves_a_checkpoint", 300),
         shuttle("failures::a_failed_call_fails_whom_it_concerns", 300),
+        shuttle("isolation::scans_of_one_leaf_are_strictly_serializable", 1000),
         shuttle("linear::answers_beside_splits_and_merges_have_an_order", 1000),
         shuttle("linear::answers_beside_evictions_have_an_order", 300),
         shuttle("log::what_was_acknowledged_survives_the_power_and_the_rest_is_a_beginning", 800),
@@ -550,11 +551,25 @@ const SEEDED: Row = Row {
 
 const HISTORIES: Row = Row {
     name: "histories",
-    what: "histories of about a hundred operations of real threads on a key, which have an order",
-    asked: &[asked("histories", &["histories"], [50_000, 5_000_000])],
+    what: "histories of about a hundred operations of real threads on a key, which have an order; transactions of real threads, which keep the isolation that is promised",
+    asked: &[
+        asked("histories", &["histories"], [50_000, 5_000_000]),
+        asked("transactions", &["transactions"], [50_000, 5_000_000]),
+    ],
     suites: &[
         test("engine", "linear::answers_of_a_store_in_memory_have_an_order", [5, 100]),
         test("engine", "linear::answers_beside_evictions_and_checkpoints_have_an_order", [5, 100]),
+        test(
+            "engine",
+            "isolation::transactions_of_a_store_in_memory_are_strictly_serializable",
+            [2, 100],
+        ),
+        test(
+            "engine",
+            "isolation::transactions_beside_evictions_and_checkpoints_are_strictly_serializable",
+            [2, 100],
+        ),
+        test("engine", "isolation::what_a_power_cut_leaves_has_every_transaction_whole", [2, 100]),
     ],
     is_alone: true,
 };

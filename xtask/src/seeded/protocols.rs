@@ -23,6 +23,15 @@ const CUT_BATCHES: Suite = plain(
     "store::batch::tests::of_two_batches_at_a_cut_one_is_in_the_checkpoint_and_the_other_is_finished",
 );
 const POWER_LOSS: Suite = shuttle("failures::a_power_loss_leaves_a_checkpoint");
+const ONE_LEAF: Suite =
+    plain("engine", "isolation::transactions_of_a_store_in_memory_are_strictly_serializable");
+const ONE_LEAF_EVICTED: Suite = plain(
+    "engine",
+    "isolation::transactions_beside_evictions_and_checkpoints_are_strictly_serializable",
+);
+const ONE_LEAF_MODEL: Suite = shuttle("isolation::scans_of_one_leaf_are_strictly_serializable");
+const WHOLE_OR_NOT: Suite =
+    plain("engine", "isolation::what_a_power_cut_leaves_has_every_transaction_whole");
 const LARGE_VALUES: Suite = plain(
     "engine",
     "crash_large_values::a_crash_at_any_call_leaves_whole_values_and_leaks_nothing",
@@ -173,7 +182,7 @@ pub const LINES: &[Bug] = &[
         "replay_before_the_cut",
         &[BATCH, CUT_BATCHES],
     ),
-    line("P38", "a replay ends what was begun", "batches_left_unfinished", &[BATCH]),
+    line("P38", "a replay ends what was begun", "batches_left_unfinished", &[BATCH, WHOLE_OR_NOT]),
     line("P39", "the record of a key that was not there", "absence_unlogged", &[BATCH]),
     line("P40", "the sync before a superblock", "publish_without_sync", &[POWER_LOSS]),
     line("P41", "the sync of a large value", "extent_without_sync", &[LARGE_VALUES]),
@@ -533,5 +542,22 @@ pub const LINES: &[Bug] = &[
         "repair takes the images that the checkpoint refers to",
         "images_of_no_checkpoint_pass",
         &[plain("engine", "repair::of_a_damaged_page_only_its_own_records_are_lost_and_named")],
+    ),
+    // What isolation rests on.
+    line(
+        "P88",
+        "a scan has the records of a leaf from one copy of it",
+        "cursor_for_all_records",
+        &[ONE_LEAF, ONE_LEAF_EVICTED, ONE_LEAF_MODEL],
+    ),
+    line(
+        "P89",
+        "a swap compares what it changes, under the same latch",
+        "swap_compares_in_its_leaf",
+        &[
+            ONE_LEAF,
+            ONE_LEAF_MODEL,
+            plain("engine", "linear::answers_of_a_store_in_memory_have_an_order"),
+        ],
     ),
 ];

@@ -11,6 +11,7 @@ use crate::space::extent::{Stored, is_stored_form, read_stored};
 use crate::store::PoolTree;
 use crate::tree::{self, Passed, Value};
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 
@@ -258,6 +259,9 @@ impl Range {
         }
         let record = (Value::from(key), Value::from(value));
         exclude(if forward { &mut self.lower } else { &mut self.upper }, key);
+        if leaves_out("cursor_for_all_records") {
+            *end = None;
+        }
         Ok(Some(record))
     }
 

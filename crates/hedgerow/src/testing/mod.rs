@@ -7,6 +7,7 @@
 pub mod environment;
 pub mod examine;
 pub mod history;
+pub mod islands;
 pub mod isolation;
 pub mod linear;
 pub mod memory_pool;

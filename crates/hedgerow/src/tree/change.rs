@@ -110,6 +110,18 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Swap> {
+        if leaves_out("swap_compares_in_its_leaf") {
+            let found = self.get(key)?;
+            if found.as_deref() != expected {
+                return Ok(Swap::Differs(found));
+            }
+            hedgerow_sync::primitive::thread::yield_now();
+            match new {
+                Some(new) => self.put(key, new)?,
+                None => self.remove(key)?,
+            };
+            return Ok(Swap::Swapped);
+        }
         self.write(key, &CompareAndSwap { expected, new })
     }
 }

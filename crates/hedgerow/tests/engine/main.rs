@@ -28,6 +28,7 @@ mod fault_sweep;
 mod faults;
 mod faults_logged;
 mod full_disk_logged;
+mod isolation;
 mod large_values;
 mod lies;
 mod lies_logged;

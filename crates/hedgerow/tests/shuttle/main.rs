@@ -12,8 +12,8 @@
 //! Time is logical and a timed wait ends after giving way once. `failures.rs` lets calls to the disk
 //! fail and the power go; `checkpoints.rs` has writers on the pages that a checkpoint
 //! writes; `adapt.rs` has readers that convert and sort leaves; `linear.rs` has threads that all change the
-//! same keys, and looks for an order of what they were told; `pins.rs` copies and verifies beside writers;
-//! `pool.rs` has small models of the buffer pool alone.
+//! same keys, and looks for an order of what they were told; `isolation.rs` has scans beside them, which are to be
+//! transactions; `pins.rs` copies and verifies beside writers; `pool.rs` has small models of the buffer pool alone.
 //!
 //! `HEDGEROW_SHUTTLE_ITERATIONS` sets how many schedules each test tries, `HEDGEROW_SEED` which.
 //! `cargo xtask seeded-bugs` proves that these tests can fail.
@@ -28,6 +28,7 @@
 mod adapt;
 mod checkpoints;
 mod failures;
+mod isolation;
 mod linear;
 mod log;
 mod pins;

@@ -1,0 +1,86 @@
+//! What threads are told in random interleavings keeps the isolation that is promised: `testing::isolation` looks at it.
+//!
+//! `linear.rs` looks at each key by itself. Here scans of keyspaces of one leaf each are transactions of several reads:
+//! what they have found was there at one moment, and that moment has a place between the changes of all threads.
+
+use crate::{assert_sound, check, image_of, options, path};
+use hedgerow::storage::SimDisk;
+use hedgerow::storage::sim::SimState;
+use hedgerow::store::OpenHow;
+use hedgerow::testing::islands::{Client, ISLAND_KEYS, Place};
+use hedgerow::testing::isolation::{History, Level, Transaction};
+use hedgerow::testing::linear::Clock;
+use hedgerow::testing::recorded::Records;
+use hedgerow_sync::primitive::linger::let_threads_linger;
+use hedgerow_sync::primitive::thread::spawn_named;
+use shuttle::rand::{RngCore, thread_rng};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const THREADS: u32 = 3;
+const ISLANDS: u64 = 2;
+const STEPS: u64 = 14;
+const RECORDS: Records = Records { dense: false, one_size: true };
+
+/// The disk of a closed store with empty keyspaces.
+fn image() -> &'static SimState {
+    static IMAGE: OnceLock<SimState> = OnceLock::new();
+    IMAGE.get_or_init(|| {
+        image_of(options(), |db| {
+            for at in 0..ISLANDS {
+                db.keyspace(&format!("island {at}")).unwrap();
+            }
+        })
+    })
+}
+
+#[test]
+fn scans_of_one_leaf_are_strictly_serializable() {
+    static DEPENDENCIES: AtomicU64 = AtomicU64::new(0);
+    image();
+    check(|| {
+        let disk = SimDisk::with_state(image().clone(), thread_rng().next_u64());
+        let db = options().on_disk(&disk, path(), OpenHow::Existing).unwrap();
+        let place = |at| Place {
+            keyspace: db.keyspace(&format!("island {at}")).unwrap(),
+            first: at * 2 * ISLAND_KEYS,
+        };
+        let places: Vec<Place> = (0..ISLANDS).map(place).collect();
+        let clock = Clock::default();
+        // A reader between two looks is to meet whole changes.
+        let_threads_linger();
+        let running: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let seed = thread_rng().next_u64();
+                let mut client = Client::new(&db, RECORDS, thread, &clock, seed);
+                let places = places.clone();
+                let work = move || {
+                    for step in 0..STEPS {
+                        client.step(&places[(seed >> step) as usize % places.len()]);
+                    }
+                    client.take()
+                };
+                spawn_named(&format!("client {thread}"), work).unwrap()
+            })
+            .collect();
+        let mut transactions: Vec<Transaction> = Vec::new();
+        for client in running {
+            transactions.extend(client.join().unwrap());
+        }
+        let mut reader = Client::new(&db, RECORDS, THREADS, &clock, 0);
+        places.iter().for_each(|place| reader.scan_all(place));
+        transactions.extend(reader.take());
+        let history = History { before: BTreeMap::new(), transactions };
+        match history.check(Level::StrictSerializable) {
+            Ok(tally) => DEPENDENCIES.fetch_add(tally.dependencies, Ordering::Relaxed),
+            Err(violation) => panic!("{violation}"),
+        };
+        assert_sound(&db);
+        drop(places);
+        db.close().unwrap();
+    });
+    let dependencies = DEPENDENCIES.load(Ordering::Relaxed);
+    println!("{dependencies} dependencies");
+    assert!(dependencies > 0, "the schedules are too few to tell anything");
+}
