@@ -2,42 +2,65 @@
 
 use super::*;
 use hedgerow_sync::primitive::Mutex;
+use hedgerow_sync::primitive::thread::JoinHandle;
 use hedgerow_sync::primitive::time::Moment;
 use std::sync::mpsc::channel;
+
+/// A flush that has begun and does not write before it is told to.
+struct HeldFlush {
+    log: Arc<Log>,
+    flusher: JoinHandle<Result<()>>,
+    go_on: Box<dyn FnOnce()>,
+}
+
+impl HeldFlush {
+    fn begin(disk: &SimDisk) -> HeldFlush {
+        let (begun, begins) = channel();
+        let (goes_on, told) = channel();
+        let told = Mutex::new(told);
+        let before_write = Box::new(move || {
+            begun.send(()).unwrap();
+            told.lock().recv().unwrap();
+            Ok(())
+        });
+        let log = begin_as(disk, &header(), LogOptions { before_write, ..options() });
+        let end = put(&log, 0, 100).unwrap();
+        let flusher = {
+            let log = log.clone();
+            thread::spawn_named("flusher", move || log.wait_durable(end)).unwrap()
+        };
+        begins.recv().unwrap();
+        HeldFlush { log, flusher, go_on: Box::new(move || goes_on.send(()).unwrap()) }
+    }
+
+    /// Stops the log, which has to wait for the flush, and lets that go on. Nothing is written when the log is stopped. Gives
+    /// what the flusher was told.
+    fn stop(self, disk: &SimDisk) -> Result<()> {
+        let (stopped, stops) = channel();
+        let stopping = {
+            let (log, disk) = (self.log, disk.clone());
+            let stop = move || {
+                log.stop();
+                stopped.send(disk.calls(CallKind::Write)).unwrap();
+            };
+            thread::spawn_named("stopping", stop).unwrap()
+        };
+        assert!(stops.recv_timeout(Duration::from_millis(30)).is_err(), "a flush is under way");
+        (self.go_on)();
+        let writes = stops.recv().unwrap();
+        stopping.join().unwrap();
+        let told = self.flusher.join().unwrap();
+        assert_eq!(disk.calls(CallKind::Write), writes);
+        told
+    }
+}
 
 #[test]
 fn stopping_waits_for_a_flush_under_way_and_nothing_is_written_when_it_returns() {
     let disk = SimDisk::new(40);
-    let (begun, begins) = channel();
-    let (goes_on, go_on) = channel();
-    let go_on = Mutex::new(go_on);
-    let before_write = Box::new(move || {
-        begun.send(()).unwrap();
-        go_on.lock().recv().unwrap();
-        Ok(())
-    });
-    let log = begin_as(&disk, &header(), LogOptions { before_write, ..options() });
-    let end = put(&log, 0, 100).unwrap();
-    let flusher = {
-        let log = log.clone();
-        thread::spawn_named("flusher", move || log.wait_durable(end)).unwrap()
-    };
-    begins.recv().unwrap();
-    let (stopped, stops) = channel();
-    let stopping = {
-        let (log, disk) = (log.clone(), disk.clone());
-        let stop = move || {
-            log.stop();
-            stopped.send(disk.calls(CallKind::Write)).unwrap();
-        };
-        thread::spawn_named("stopping", stop).unwrap()
-    };
-    assert!(stops.recv_timeout(Duration::from_millis(30)).is_err(), "a flush is under way");
-    goes_on.send(()).unwrap();
-    let writes = stops.recv().unwrap();
-    stopping.join().unwrap();
-    flusher.join().unwrap().unwrap();
-    assert_eq!(disk.calls(CallKind::Write), writes);
+    let held = HeldFlush::begin(&disk);
+    let log = held.log.clone();
+    held.stop(&disk).unwrap();
     assert_eq!(log.durable(), start_of(SEGMENT.first_block(header().first_segment) + 1));
     assert_eq!(read(&disk.crash(1), &from()).unwrap(), [0]);
 }
@@ -127,35 +150,7 @@ fn what_is_appended_wakes_the_thread_that_sleeps_because_everything_is_durable()
 #[test]
 fn a_log_that_fails_beside_a_flush_is_not_stopped_before_that_has_ended() {
     let disk = SimDisk::new(46);
-    let (begun, begins) = channel();
-    let (goes_on, go_on) = channel();
-    let go_on = Mutex::new(go_on);
-    let before_write = Box::new(move || {
-        begun.send(()).unwrap();
-        go_on.lock().recv().unwrap();
-        Ok(())
-    });
-    let log = begin_as(&disk, &header(), LogOptions { before_write, ..options() });
-    let end = put(&log, 0, 100).unwrap();
-    let flusher = {
-        let log = log.clone();
-        thread::spawn_named("flusher", move || log.wait_durable(end)).unwrap()
-    };
-    begins.recv().unwrap();
-    log.fail(Error::new(ErrorKind::Io, "no segment can be prepared"));
-    let (stopped, stops) = channel();
-    let stopping = {
-        let (log, disk) = (log.clone(), disk.clone());
-        let stop = move || {
-            log.stop();
-            stopped.send(disk.calls(CallKind::Write)).unwrap();
-        };
-        thread::spawn_named("stopping", stop).unwrap()
-    };
-    assert!(stops.recv_timeout(Duration::from_millis(30)).is_err(), "a flush is under way");
-    goes_on.send(()).unwrap();
-    let writes = stops.recv().unwrap();
-    stopping.join().unwrap();
-    drop(flusher.join().unwrap());
-    assert_eq!(disk.calls(CallKind::Write), writes);
+    let held = HeldFlush::begin(&disk);
+    held.log.fail(Error::new(ErrorKind::Io, "no segment can be prepared"));
+    held.stop(&disk).ok();
 }
