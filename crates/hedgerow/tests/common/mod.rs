@@ -35,6 +35,14 @@ pub fn tiny() -> Options {
         .log(false)
 }
 
+/// The smallest store with a log, which takes checkpoints by itself, and often: nearly every operation meets an eviction.
+pub fn crowded() -> Options {
+    Options::new()
+        .page_bytes(512)
+        .memory_limit_bytes(hedgerow::smallest_memory_limit_bytes(512))
+        .checkpoint_bytes(32 << 10)
+}
+
 /// Opens the store of a simulated disk.
 pub fn open(options: &Options, disk: &SimDisk, how: OpenHow) -> Result<Database> {
     options.on_disk(disk as &dyn Disk, path(), how)

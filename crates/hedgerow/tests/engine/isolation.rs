@@ -11,7 +11,7 @@
 //! run's choices (not its interleaving).
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
-use crate::common::{Dice, assert_sound, effort, open, seed};
+use crate::common::{Dice, assert_sound, crowded, effort, open, seed};
 use hedgerow::storage::SimDisk;
 use hedgerow::store::OpenHow;
 use hedgerow::testing::count;
@@ -213,12 +213,7 @@ fn transactions_of_a_store_in_memory_are_strictly_serializable() {
 fn transactions_beside_evictions_and_checkpoints_are_strictly_serializable() {
     run_all(|leaves, records, transactions, dice| {
         let log = dice.below(2) == 0;
-        let options = Options::new()
-            .page_bytes(PAGE_BYTES)
-            .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
-            .checkpoint_bytes(32 << 10)
-            .leaves(leaves)
-            .log(log);
+        let options = crowded().leaves(leaves).log(log);
         let disk = SimDisk::new(dice.roll());
         let what = format!("on a disk, log {log}, {leaves:?}");
         let db = open(&options, &disk, OpenHow::New).unwrap();

@@ -10,13 +10,13 @@
 //! choices (not its interleaving).
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
-use crate::common::{Dice, assert_sound, effort, open, seed};
+use crate::common::{Dice, assert_sound, crowded, effort, open, seed};
 use hedgerow::storage::SimDisk;
 use hedgerow::store::OpenHow;
 use hedgerow::testing::count;
 use hedgerow::testing::linear::{Clock, History, Tally};
 use hedgerow::testing::recorded::{Client, Field, Records};
-use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options, smallest_memory_limit_bytes};
+use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options};
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::thread;
@@ -206,12 +206,7 @@ fn answers_beside_evictions_and_checkpoints_have_an_order() {
     let mut dice = Dice(seed(hedgerow_sync::primitive::random::seed()));
     let world = |leaves: LeafPolicy, records: Records, dice: &mut Dice| {
         let log = dice.below(2) == 0;
-        let options = Options::new()
-            .page_bytes(PAGE_BYTES)
-            .memory_limit_bytes(smallest_memory_limit_bytes(PAGE_BYTES))
-            .checkpoint_bytes(32 << 10)
-            .leaves(leaves)
-            .log(log);
+        let options = crowded().leaves(leaves).log(log);
         let disk = SimDisk::new(dice.roll());
         let what = format!("on a disk, log {log}, {leaves:?}, {records:?}");
         let db = open(&options, &disk, OpenHow::New).unwrap();
