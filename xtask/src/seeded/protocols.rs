@@ -560,4 +560,13 @@ pub const LINES: &[Bug] = &[
             plain("engine", "linear::answers_of_a_store_in_memory_have_an_order"),
         ],
     ),
+    line(
+        "P90",
+        "a chunk to which a leaf refers that was found is no page",
+        "found_leaves_claim_nothing",
+        &[plain(
+            "lib",
+            "store::tests::repair::nor_if_the_leaf_that_refers_to_the_value_was_lost_as_well",
+        )],
+    ),
 ];

@@ -5,13 +5,13 @@
 //! map of a checkpoint names are in use. So a damaged page costs its own records, and a damaged inner node none. What a
 //! damaged page held is told by the separators of its parent, if that is whole.
 //!
-//! Where a part of the map is damaged, the pages that it named are looked for in all units of the file that the zone table
-//! says are in use: a page that names an id of that part, whose checksum is right, no newer than the checkpoint. Where
-//! that part of the zone table is damaged as well, of several the newest. Such a page may have been freed since, so that
-//! what was removed may come back; the report says that the table cannot be read. A place that cannot be read is damage.
+//! Where a part of the map is damaged, the pages that it named are looked for in the whole file (`search.rs`). A place that
+//! cannot be read is damage.
 //!
 //! Then the log is replayed, as far as it can be read. The new store is written like any (`create.rs`): after a failure or a
 //! crash there is nothing at its path. Memory: some 50 bytes for each page beside the limit of the new store. One thread.
+
+mod search;
 
 use super::backup::{Progress, cancelled, refuse_what_is_there};
 use super::catalogue::{self, PoolTree, decode_entry, is_leftover};
@@ -22,18 +22,16 @@ use super::repair_report::{DamagedPage, LostKeys, RepairReport};
 use super::replay::{Keyspaces, Replay};
 use super::superblock::Superblock;
 use super::{Store, create};
-use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Hints, plain_leaf};
 use crate::page::header::{self, PageKind};
-use crate::space::extent::{Stored, is_stored_form, read_stored};
-use crate::space::geometry::PART_CONTENT_WORDS;
-use crate::space::map::{MapRoot, MapView};
+use crate::space::extent::is_stored_form;
+use crate::space::map::MapRoot;
 use crate::space::part;
-use crate::space::slot_store::{PartFile, SlotStore, SpaceState};
+use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::{Deltas, Zones};
 use crate::storage::{AlignedBuffer, Disk, File, OpenMode, ReadRequest};
-use crate::types::{Epoch, PART_HEADER_WORDS, PART_WORDS, PageId, Slot, TreeId};
+use crate::types::{Epoch, PageId, Slot, TreeId};
 use crate::wal::{ScanFrom, scan};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -152,154 +150,6 @@ impl<'p> Repair<'p> {
             progress,
             done: 0,
         })
-    }
-
-    /// Finds all pages that are in use: by the map, and where that is damaged in the whole file.
-    fn find_pages(&mut self) -> Result<()> {
-        let view = MapView {
-            root: self.superblock.map,
-            checkpoint: self.superblock.checkpoint,
-            geometry: self.superblock.geometry,
-            zones: self.superblock.table.zones,
-        };
-        let (pages, mut lost) = (&mut self.pages, Vec::new());
-        view.for_each_sound_part(
-            &mut PartFile::new(&self.slots)?,
-            &mut |level, index, _, bytes| {
-                let first = u64::from(index) * PART_WORDS as u64 + PART_HEADER_WORDS as u64;
-                for word in 0..if level == 0 { PART_WORDS - PART_HEADER_WORDS } else { 0 } {
-                    let slot = Slot::from_word(part::word(bytes, word));
-                    if let Ok(id) = u32::try_from(first + word as u64)
-                        && !slot.is_none()
-                    {
-                        pages.insert(PageId(id), slot);
-                    }
-                }
-                Ok(())
-            },
-            &mut |level, index, error| {
-                if !is_loss(&error) {
-                    return Err(error);
-                }
-                let span = (PART_CONTENT_WORDS as u64).pow(u32::from(level)) * PART_WORDS as u64;
-                lost.push((u64::from(index) * span, span, error.to_string()));
-                Ok(())
-            },
-        )?;
-        if lost.is_empty() {
-            return Ok(());
-        }
-        for (first, span, what) in &lost {
-            self.report.defects.push(format!(
-                "{what}; pages {first} to {} were looked for in the whole file",
-                first + span - 1
-            ));
-        }
-        // What users have put into large values may look like pages.
-        let large = self.units_of_large_values()?;
-        self.look_everywhere(&large, &|id| {
-            lost.iter().any(|(first, span, _)| (*first..first + span).contains(&u64::from(id.0)))
-        })
-    }
-
-    /// Where large values lie, by the leaves that were found so far: first units, and those behind the last.
-    fn units_of_large_values(&mut self) -> Result<BTreeMap<u64, u64>> {
-        let pages: Vec<(PageId, Slot)> = self.pages.iter().map(|(&id, &slot)| (id, slot)).collect();
-        let mut units = BTreeMap::new();
-        self.read(&pages, &mut |_, _, _, image, defect| {
-            let is_leaf =
-                !matches!(header::kind(image), None | Some(PageKind::Free | PageKind::Inner));
-            if defect.is_some() || !is_leaf {
-                return Ok(());
-            }
-            for_each_record(image, &mut |_, value| {
-                if let Stored::Extent(extent) = read_stored(value) {
-                    let runs = extent.runs.iter();
-                    units.extend(runs.map(|run| (run.unit, run.unit + u64::from(run.units))));
-                }
-                Ok(())
-            })
-        })?;
-        Ok(units)
-    }
-
-    /// Finds the image of each page whose id is wanted, in all units of the file that the checkpoint refers to. Where
-    /// the zone table does not tell which those are, the newest image up to the checkpoint is taken, which may be older, or
-    /// of a page that was removed.
-    fn look_everywhere(
-        &mut self,
-        large: &BTreeMap<u64, u64>,
-        wanted: &dyn Fn(PageId) -> bool,
-    ) -> Result<()> {
-        let geometry = self.superblock.geometry;
-        let page_bytes = u64::from(geometry.page_bytes());
-        let unit_bytes = u64::from(geometry.unit_bytes());
-        let file_bytes = self.slots.file().len_bytes()?;
-        let mut buffer = AlignedBuffer::zeroed(geometry.page_bytes().max(4096) as usize)?;
-        // Those that the checkpoint refers to come before all others.
-        let mut newest: BTreeMap<PageId, (bool, Epoch)> = BTreeMap::new();
-        let mut unreadable = 0_u64;
-        for zone in 0..geometry.zones_in(file_bytes) {
-            let zone_offset = geometry.zone_offset(zone);
-            let place = |offset| Slot::new(offset, page_bytes, 0);
-            if let Some(first) = place(zone_offset) {
-                self.load_table_of(zone, first)?;
-            }
-            for unit in 0..u64::from(geometry.units_per_zone()) {
-                let offset = zone_offset + unit * unit_bytes;
-                if offset + page_bytes > zone_offset + u64::from(geometry.zone_bytes()) {
-                    continue;
-                }
-                let unit = geometry.unit_at(offset).unwrap_or(u64::MAX);
-                let is_large = large.range(..=unit).next_back().is_some_and(|(_, end)| unit < *end);
-                if is_large && !leaves_out("values_taken_for_pages") {
-                    continue;
-                }
-                let referenced =
-                    place(offset).and_then(|slot| self.slots.state().zones.is_referenced(slot));
-                if referenced == Some(false) && !leaves_out("images_of_no_checkpoint_pass") {
-                    continue;
-                }
-                let image = &mut buffer[..page_bytes as usize];
-                match self.slots.file().read_at(offset, image) {
-                    Err(error) if is_loss(&error) => {
-                        unreadable += 1;
-                        continue;
-                    }
-                    other => other?,
-                }
-                let (id, epoch) = (header::page_id(image), header::epoch(image));
-                let checksum = checksum_in(image);
-                let is_one = id.is_usable()
-                    && wanted(id)
-                    && epoch <= self.superblock.checkpoint
-                    && checksum == page_checksum(id, image)
-                    && newest.get(&id).is_none_or(|found| *found < (referenced.is_some(), epoch));
-                if let Some(slot) = Slot::new(offset, page_bytes, checksum).filter(|_| is_one) {
-                    newest.insert(id, (referenced.is_some(), epoch));
-                    self.pages.insert(id, slot);
-                }
-            }
-            self.go_on(0)?;
-        }
-        if unreadable > 0 {
-            self.report.defects.push(format!("{unreadable} units of the file cannot be read"));
-        }
-        Ok(())
-    }
-
-    /// Brings the part of the zone table that a zone is in into memory, if it is whole.
-    fn load_table_of(&mut self, zone: u32, first: Slot) -> Result<()> {
-        let wanted = self.slots.state().zones.group_to_load(first);
-        let loaded = wanted.and_then(|group| group.map_or(Ok(()), |g| self.slots.load_group(g)));
-        match loaded {
-            Err(error) if is_loss(&error) => {
-                let what = format!("which slots of zone {zone} are in use is not known: {error}");
-                self.report.defects.push(what);
-                Ok(())
-            }
-            other => other,
-        }
     }
 
     /// Reads the images of some pages and shows each, with what is wrong with it.

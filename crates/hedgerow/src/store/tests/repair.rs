@@ -291,19 +291,19 @@ fn as_a_value(images: &[Vec<u8>]) -> Vec<u8> {
     value
 }
 
-#[test]
-fn what_users_have_put_into_large_values_is_not_taken_for_pages() {
+/// A keyspace is dropped whose root was page `least` or one behind it, and its image is put into a large value of another
+/// keyspace; then the part of the map that the root was in is lost. It must not come back.
+fn a_value_that_looks_like_a_root(least: usize, pages: u32) {
     let (disk, store, _) = with(&options(), &["wrens", "terns"]);
-    // Another part of the map than that of the first keyspace.
     let terns = store.keyspace("terns").unwrap();
-    for n in 0..3600 {
+    for n in 0..pages {
         terns.put(format!("{n:04}").as_bytes(), &[b't'; 80]).unwrap();
         if n % 500 == 0 {
             store.checkpoint().unwrap();
         }
     }
     let (mut name, mut root) = (String::new(), PageId(0));
-    while root.0 as usize <= PART_WORDS {
+    while (root.0 as usize) < least {
         name = format!("gulls {}", root.0);
         root = store.create_keyspace(&name).unwrap().root();
     }
@@ -339,4 +339,16 @@ fn what_users_have_put_into_large_values_is_not_taken_for_pages() {
     assert!(has_defect(&report, "were looked for in the whole file"), "{report:?}");
     assert_eq!(store.keyspaces().unwrap(), names);
     assert!(read_large(&store, "wrens", b"song").is_some());
+}
+
+/// The leaf that refers to the value is in another part of the map.
+#[test]
+fn what_users_have_put_into_large_values_is_not_taken_for_pages() {
+    a_value_that_looks_like_a_root(PART_WORDS + 1, 3600);
+}
+
+/// It has to be looked for as well, and may be found after the root.
+#[test]
+fn nor_if_the_leaf_that_refers_to_the_value_was_lost_as_well() {
+    a_value_that_looks_like_a_root(1, 36);
 }
