@@ -4,7 +4,7 @@
 use super::script::mix;
 use super::seed::Drawn;
 use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
+use hedgerow::storage::sim::{CallKind, Effect, Fault};
 use hedgerow::store::OpenHow;
 use hedgerow::{Database, Error, LeafLayout, LeafPolicy, Options};
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// To be raised whenever a seed leads to another scenario, or the steps of `simulate.rs` roll their dice in another order.
 /// What then happens to a store is also a matter of the engine: which call to the disk is the fortieth, say. So the digests that tests
 /// have pinned are those of scenarios and steps; what is rolled in a recovery nobody notices but who changes it.
-pub const SCENARIOS: Drawn = Drawn { what: "scenarios", version: 1 };
+pub const SCENARIOS: Drawn = Drawn { what: "scenarios", version: 2 };
 
 /// Where the store lies on its disk.
 const PATH: &str = "/simulated/store.hrow";
@@ -67,7 +67,7 @@ pub struct Scenario {
     pub steps: u64,
     /// After one step in so many the power goes.
     pub cut_every: u64,
-    /// A call that fails, in the last session.
+    /// A call that fails, once or from then on, in the last session, and what it does all the same.
     pub fault: Option<Fault>,
 }
 
@@ -93,9 +93,23 @@ impl Scenario {
             (CallKind::Write, Fault::ENOSPC),
             (CallKind::Allocate, Fault::ENOSPC),
             (CallKind::SyncData, Fault::EIO),
+            (CallKind::SetLen, Fault::EIO),
+            (CallKind::SetLen, Fault::ENOSPC),
+            (CallKind::PunchHole, Fault::EIO),
+            (CallKind::SyncAll, Fault::EIO),
         ];
         let (kind, errno) = dice.pick(&kinds);
-        let fault = Fault::once(kind, dice.below(60), errno);
+        // The others are rare, and few.
+        let most = if matches!(kind, CallKind::Write | CallKind::SyncData) { 60 } else { 3 };
+        let fault = Fault::once(kind, dice.below(most), errno);
+        let fault = if dice.below(3) == 0 { fault.sticky() } else { fault };
+        let effects =
+            [None, None, Some(Effect::Nothing), Some(Effect::Partly), Some(Effect::Fully)];
+        let fault = match dice.pick(&effects) {
+            Some(effect) => fault.with_effect(effect),
+            // The worst that there is: a sync that fails loses what it should have made durable.
+            None => fault,
+        };
         Scenario {
             seed,
             page_bytes,
@@ -145,7 +159,7 @@ mod tests {
         let pinned = (SCENARIOS.version, digest(&drawn.join("\n")));
         assert_eq!(
             pinned,
-            (1, 16_581_826_293_590_547_423),
+            (2, 70_068_415_693_962_166),
             "raise `SCENARIOS`, then pin the new digest"
         );
     }
