@@ -14,10 +14,11 @@ use std::process::Command;
 use std::time::Duration;
 
 /// What suites look at, and what is not set for one of them has to be away.
-const ENVIRONMENT: [&str; 9] = [
+const ENVIRONMENT: [&str; 10] = [
     "HEDGEROW_CANARY",
     "HEDGEROW_EFFORT",
     "HEDGEROW_FUZZ_RUNS",
+    "HEDGEROW_FUZZ_SANITIZER",
     "HEDGEROW_FUZZ_SEED",
     "HEDGEROW_ONLY",
     "HEDGEROW_OOM_CHILD",
@@ -42,6 +43,18 @@ pub struct Programs {
 const POWER_CUTS_CANNOT: i32 = 3;
 /// What its last cycle may take when its time is up.
 const POWER_CUTS_END_SECONDS: u64 = 120;
+
+/// A sanitizer as `.ci/fuzz` names it.
+const WITHOUT: &str = "none";
+
+/// With which sanitizers fuzz targets run, and how many tenths of the inputs with each. Without one, two to four times as many
+/// run in a second: of the long run that is most of them, and the rest is twenty times as many as in CI.
+fn sanitizers(scale: Scale) -> Vec<(&'static str, u64)> {
+    match scale {
+        Scale::Ci => vec![("address", 10)],
+        Scale::Long => vec![("address", 2), (WITHOUT, 8)],
+    }
+}
 
 /// Where everything of these runs lies, below the target directory.
 pub fn place(root: &Path) -> PathBuf {
@@ -105,10 +118,14 @@ pub fn build(root: &Path, rows: &[&Row], scale: Scale) -> Result<Programs, Strin
     }
     if needs_fuzz {
         println!("proof: building the fuzz targets");
-        let status = Command::new(root.join(".ci/fuzz")).arg("--build").current_dir(root).status();
-        let status = status.map_err(|error| format!("cannot start .ci/fuzz: {error}"))?;
-        if !status.success() {
-            return Err(format!("the fuzz targets do not build: {status}"));
+        for (sanitizer, _) in sanitizers(scale) {
+            let mut command = Command::new(root.join(".ci/fuzz"));
+            command.arg("--build").current_dir(root).env("HEDGEROW_FUZZ_SANITIZER", sanitizer);
+            let status = command.status();
+            let status = status.map_err(|error| format!("cannot start .ci/fuzz: {error}"))?;
+            if !status.success() {
+                return Err(format!("the fuzz targets do not build: {status}"));
+            }
         }
     }
     Ok(programs)
@@ -153,7 +170,11 @@ impl Setting<'_> {
                     jobs.push(self.power_cuts(self.scale.pick(cycles), self.scale.pick(kinds))?);
                 }
                 Suite::Kill(cycles) => jobs.push(self.kills(self.scale.pick(cycles), goals)?),
-                Suite::Fuzz(target, part) => jobs.push(self.fuzz(target, part, goals)?),
+                Suite::Fuzz(target, part) => {
+                    for (sanitizer, tenths) in sanitizers(self.scale) {
+                        jobs.push(self.fuzz(target, sanitizer, part * tenths, goals)?);
+                    }
+                }
             }
         }
         Ok(jobs)
@@ -224,12 +245,18 @@ impl Setting<'_> {
         })
     }
 
-    /// A target that runs so many thousandths of what is asked for, and fails if it has run fewer when its time is up.
-    fn fuzz(&self, target: &'static str, part: u64, goals: &[Goal]) -> Result<Job, String> {
+    /// A target that runs so many ten-thousandths of what is asked for, and fails if it has run fewer when its time is up.
+    fn fuzz(
+        &self,
+        target: &'static str,
+        sanitizer: &'static str,
+        part: u64,
+        goals: &[Goal],
+    ) -> Result<Job, String> {
         let name = format!("inputs of {target}");
         let goal = goals.iter().find(|goal| goal.of.contains(&name.as_str()));
         let goal = goal.ok_or_else(|| format!("nobody asks for {name}"))?;
-        let inputs = (goal.asked * part).div_ceil(1_000);
+        let inputs = (goal.asked * part).div_ceil(10_000);
         let root = self.root.to_owned();
         let command = move |seed: u64, limit: Duration| {
             let seconds = limit.as_secs().saturating_sub(FUZZ_END_SECONDS).max(1);
@@ -238,11 +265,14 @@ impl Setting<'_> {
             clear(&mut command);
             command.arg(seconds.to_string()).arg(target);
             command.env("HEDGEROW_FUZZ_RUNS", inputs.to_string());
+            command.env("HEDGEROW_FUZZ_SANITIZER", sanitizer);
+            // The same seed would be the same inputs once more.
+            let seed = seed + u64::from(sanitizer == WITHOUT);
             command.env("HEDGEROW_FUZZ_SEED", (seed % FUZZ_SEEDS).max(1).to_string());
             command
         };
         Ok(Job {
-            name: format!("fuzz target {target}"),
+            name: format!("fuzz target {target}, sanitizer {sanitizer}"),
             command: Box::new(command),
             counted: counts::of_lines,
             is_repeated: true,
@@ -375,7 +405,17 @@ mod tests {
         // Of what `cargo test` has anyway nothing else.
         assert_eq!(states.len(), 1, "{states:?}");
         let hostile = commands_of("hostile", Scale::Ci, Share::ALL);
-        let told = "HEDGEROW_FUZZ_RUNS=50000 HEDGEROW_FUZZ_SEED=7 /root-of-it/.ci/fuzz 70 log_file";
+        let told = "HEDGEROW_FUZZ_RUNS=50000 HEDGEROW_FUZZ_SANITIZER=address HEDGEROW_FUZZ_SEED=7 \
+                    /root-of-it/.ci/fuzz 70 log_file";
         assert!(hostile.iter().any(|command| command == told), "{hostile:?}");
+        assert!(!hostile.iter().any(|command| command.contains("SANITIZER=none")), "{hostile:?}");
+        let hostile = commands_of("hostile", Scale::Long, Share::parse("1/10").unwrap());
+        for (runs, sanitizer, seed) in [(60_000, "address", 7), (240_000, "none", 8)] {
+            let told = format!(
+                "HEDGEROW_FUZZ_RUNS={runs} HEDGEROW_FUZZ_SANITIZER={sanitizer} HEDGEROW_FUZZ_SEED={seed} \
+                 /root-of-it/.ci/fuzz 70 log_file"
+            );
+            assert!(hostile.contains(&told), "{told}: {hostile:?}");
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Runs the suites of a row, several at a time, again and again, until enough was counted.
 //!
 //! A [`Job`] is a process that can be started with a seed. Threads take jobs in turn: each once, then those that add to a
-//! goal that is not reached yet, each time with a new seed. Nobody begins anything after a failure, when all goals are
-//! reached, or when the time is up; a process that goes on then is killed. Invariants: a job counts only if its process has
+//! goal that neither is reached nor will be by what runs now, each time with a new seed. Nobody begins anything after a failure,
+//! when all goals are reached, or when the time is up; a process that goes on then is killed. Invariants: a job counts only if its process has
 //! ended well and has said what it counted; what failed is named with the command that does it again. All state is behind
 //! one lock, which nobody holds while a process runs.
 
@@ -67,9 +67,22 @@ struct State {
     turn: usize,
     /// What each job has counted so far, and in how many runs.
     gave: Vec<(Counts, u64)>,
+    /// How often each job runs at the moment.
+    running: Vec<u64>,
 }
 
 impl State {
+    /// What will be counted when all that runs has ended, if each job counts as much as it did on average.
+    fn foreseen(&self) -> Counts {
+        let mut counts = self.done.counts.clone();
+        for ((gave, runs), running) in self.gave.iter().zip(&self.running) {
+            for (what, number) in gave.iter().filter(|_| *runs > 0) {
+                counts.add(what, number / runs * running);
+            }
+        }
+        counts
+    }
+
     /// Which job to run next, in which round; `None` if nothing is to be begun any more.
     fn take(&mut self, jobs: &[Job], goals: &[Goal], is_time_up: bool) -> Option<(usize, u64)> {
         let done = &self.done;
@@ -77,8 +90,8 @@ impl State {
             return None;
         }
         let first_round = self.turn < jobs.len();
-        let wanted: Vec<&Goal> =
-            goals.iter().filter(|goal| !goal.is_reached(&self.done.counts)).collect();
+        let foreseen = self.foreseen();
+        let wanted: Vec<&Goal> = goals.iter().filter(|goal| !goal.is_reached(&foreseen)).collect();
         if !first_round && wanted.is_empty() {
             return None;
         }
@@ -98,6 +111,7 @@ impl State {
                     return None;
                 }
                 self.turn = turn + 1;
+                self.running[at] += 1;
                 return Some((at, (turn / jobs.len()) as u64));
             }
         }
@@ -105,6 +119,7 @@ impl State {
     }
 
     fn put(&mut self, at: usize, outcome: Outcome) {
+        self.running[at] -= 1;
         match outcome {
             Outcome::Counted(counts) => {
                 self.done.runs += 1;
@@ -134,7 +149,8 @@ enum Outcome {
 /// Runs all jobs, and some again, until all goals are reached.
 pub fn run(jobs: &[Job], goals: &[Goal], terms: &Terms<'_>) -> Done {
     let gave = vec![Default::default(); jobs.len()];
-    let state = Mutex::new(State { done: Done::default(), turn: 0, gave });
+    let running = vec![0; jobs.len()];
+    let state = Mutex::new(State { done: Done::default(), turn: 0, gave, running });
     std::thread::scope(|scope| {
         for worker in 0..terms.workers.max(1) {
             let state = &state;
@@ -259,6 +275,17 @@ mod tests {
         // Rounds 0 to 4 at least, each with a seed of its own.
         assert!(done.counts.sum(&["seeds"]) >= 10 + 11 + 12 + 13 + 14, "{done:?}");
         assert_eq!(done.counts.sum(&["nests"]), 1, "{done:?}");
+    }
+
+    #[test]
+    fn nothing_is_begun_that_what_runs_makes_needless() {
+        let jobs = [shell("birds", "echo counted: 10 birds; sleep 0.1", true)];
+        let done = run_for("enough", &jobs, &[goal(&["birds"], 41)], LONG);
+        assert_eq!((done.runs, done.counts.sum(&["birds"])), (5, 50), "{done:?}");
+        // The first counts more than the others, of which there have to be more than was foreseen.
+        let fewer = r#"echo "counted: $((HEDGEROW_SEED == 10 ? 30 : 10)) birds""#;
+        let done = run_for("more", &[shell("fewer", fewer, true)], &[goal(&["birds"], 70)], LONG);
+        assert_eq!(done.counts.sum(&["birds"]), 70, "{done:?}");
     }
 
     #[test]
