@@ -35,6 +35,7 @@ pub const PARTS: &[Part] = &[
             "crates/hedgerow/src/store/named.rs",
             "crates/hedgerow/src/store/reclaim.rs",
             "crates/hedgerow/src/store/checkpoint.rs",
+            "crates/hedgerow/src/store/sweep.rs",
         ],
     },
     Part { name: "latch", paths: &["crates/sync/src/latch/", "crates/sync/src/parking.rs"] },

@@ -12,16 +12,20 @@ use std::process::Command;
 /// The first state of the generator that draws the order.
 const SEED: u64 = 0x6865_6467_6572_6f77;
 
-/// Those of a part, of lines that were changed, and of a share, in the order in which they are tried.
+/// Those of a part, of files whose paths begin so (any if there are none), of lines that were changed, and of a share, in the order in which they are tried.
 pub fn choose<'m>(
     mutants: &'m [Mutant],
     part: Option<&str>,
+    paths: &[String],
     changed: Option<&Changed>,
     share: Share,
 ) -> Vec<&'m Mutant> {
     let mut order: Vec<&Mutant> = mutants
         .iter()
         .filter(|mutant| part.is_none_or(|name| PARTS[mutant.part].name == name))
+        .filter(|mutant| {
+            paths.is_empty() || paths.iter().any(|begin| mutant.path.starts_with(begin))
+        })
         .filter(|mutant| changed.is_none_or(|changed| changed.has(&mutant.path, mutant.line)))
         .collect();
     let mut state = SEED;
@@ -102,13 +106,16 @@ mod tests {
         let mutants = mutants();
         let mut all: Vec<u32> = Vec::new();
         for index in 0..3 {
-            let share = choose(&mutants, None, None, Share { index, of: 3 });
+            let share = choose(&mutants, None, &[], None, Share { index, of: 3 });
             all.extend(share.iter().map(|mutant| mutant.number));
         }
         assert_ne!(all[..10], (0..10).collect::<Vec<u32>>());
         all.sort_unstable();
         assert_eq!(all, (0..100).collect::<Vec<u32>>());
-        assert_eq!(choose(&mutants, Some("map"), None, Share::ALL).len(), 20);
+        assert_eq!(choose(&mutants, Some("map"), &[], None, Share::ALL).len(), 20);
+        for (path, chosen) in [("a", 100), ("b", 0)] {
+            assert_eq!(choose(&mutants, None, &[path.into()], None, Share::ALL).len(), chosen);
+        }
     }
 
     #[test]
@@ -117,7 +124,7 @@ mod tests {
             "--- a/a.rs\n+++ b/a.rs\n@@ -1,2 +3,2 @@ fn f() {\n+x\n+y\n@@ -9 +10 @@\n+z\n@@ -20,3 +19,0 @@\n-w\n",
         );
         let mutants = mutants();
-        let chosen = choose(&mutants, None, Some(&changed), Share::ALL);
+        let chosen = choose(&mutants, None, &[], Some(&changed), Share::ALL);
         let mut lines: Vec<usize> = chosen.iter().map(|mutant| mutant.line).collect();
         lines.sort_unstable();
         assert_eq!(lines, [3, 4, 10]);

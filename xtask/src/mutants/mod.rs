@@ -29,12 +29,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: cargo xtask mutants [--share K/N] [--changed REVISION] [--part NAME] [--units] [--seconds N] [--out FILE]
-                           [--list]
+usage: cargo xtask mutants [--share K/N] [--changed REVISION] [--part NAME] [--path BEGIN...] [--units] [--seconds N]
+                           [--out FILE] [--list]
 
   --share K/N         every N-th of them, from the K-th on, in an order that is drawn
   --changed REVISION  those alone that are in lines changed since then
   --part NAME         those of one part alone: format, log, map, recovery or latch
+  --path BEGIN        those alone that are in files whose path begins so; may be said again for others
   --units             run the unit tests alone, which is a fifth of the work
   --seconds N         begin none when so much time has gone into trying them: what was tried is a fair sample
   --out FILE          append what was found, a line of JSON a part
@@ -48,6 +49,8 @@ struct Arguments {
     share: Option<Share>,
     changed: Option<String>,
     part: Option<&'static Part>,
+    /// How paths begin; none: all.
+    paths: Vec<String>,
     units_alone: bool,
     seconds: Option<u64>,
     out: Option<PathBuf>,
@@ -91,6 +94,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
                 let part = PARTS.iter().find(|part| part.name == name);
                 parsed.part = Some(part.ok_or_else(|| format!("no part `{name}`"))?);
             }
+            "--path" => parsed.paths.push(value()?.clone()),
             "--seconds" => {
                 let text = value()?;
                 parsed.seconds = Some(text.parse().map_err(|_| format!("no number `{text}`"))?);
@@ -114,7 +118,7 @@ fn find(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let share = arguments.share.unwrap_or(Share::ALL);
     let part = arguments.part.map(|part| part.name);
     let all = mutants.all.clone();
-    let chosen = choose(&all, part, changed.as_ref(), share);
+    let chosen = choose(&all, part, &arguments.paths, changed.as_ref(), share);
     if arguments.is_list {
         let mut chosen = chosen;
         chosen.sort_by_key(|mutant| mutant.number);
@@ -162,11 +166,11 @@ mod tests {
     fn arguments_are_understood_or_named() {
         let parse =
             |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        let line =
-            "--share 2/40 --part log --changed HEAD~3 --seconds 60 --units --out a.jsonl --list";
+        let line = "--share 2/40 --part log --path a/ --path b.rs --changed HEAD~3 --seconds 60 --units --list";
         let parsed = parse(line).unwrap();
         assert_eq!(parsed.share, Some(Share { index: 1, of: 40 }));
         assert_eq!(parsed.part.map(|part| part.name), Some("log"));
+        assert_eq!(parsed.paths, ["a/", "b.rs"]);
         assert_eq!(parsed.changed.as_deref(), Some("HEAD~3"));
         assert_eq!((parsed.seconds, parsed.units_alone, parsed.is_list), (Some(60), true, true));
         for (line, words) in [

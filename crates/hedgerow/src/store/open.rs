@@ -196,7 +196,7 @@ impl Store {
             // They give space back, and take what they need for that from where recovery takes it.
             shared.pool.set_replaying(true);
             shared.catalogue.finish_drops()?;
-            shared.finish_loads()?;
+            shared.finish_loads(slots)?;
             shared.pool.set_replaying(false);
         }
         if let Some((file, header, named)) = found {

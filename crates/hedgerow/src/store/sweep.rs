@@ -23,8 +23,7 @@ const BATCH: usize = 64;
 
 impl Shared {
     /// Frees what bulk loads left behind, and lets their keyspaces be used again.
-    pub(super) fn finish_loads(&self) -> Result<()> {
-        let Some(slots) = &self.slots else { return Ok(()) };
+    pub(super) fn finish_loads(&self, slots: &SlotStore) -> Result<()> {
         for Load { name, tree } in self.catalogue.loading()? {
             let Some(name) = name else {
                 unless_damaged(self.finish_leftover(slots, &tree))?;
@@ -108,10 +107,7 @@ impl Shared {
     fn free_swept(&self, id: PageId, tree: &PoolTree) -> Result<()> {
         loop {
             let mut session = self.pool.session();
-            match session.fault(id, Access::Scan) {
-                Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(()),
-                other => other?,
-            }
+            session.fault(id, Access::Scan)?;
             let stay = self.pool.enter_to_free()?;
             // Nobody else uses a store that is being opened; the eviction thread may hold the page.
             match ExclusivePage::wait(&*self.pool, id, &mut || true) {

@@ -6,6 +6,7 @@ mod checkpoint;
 mod creation;
 mod large_move;
 mod large_values;
+mod loading;
 mod opening;
 mod repair;
 mod verify;

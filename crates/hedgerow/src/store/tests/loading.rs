@@ -1,0 +1,111 @@
+//! Openings after bulk loads that were cut short: notes of trees that are there, and damage in a tree that was being loaded.
+
+use super::*;
+use crate::storage::{DirectIo, OpenMode};
+use crate::store::catalogue::Load;
+use crate::tree::Tree;
+use crate::types::{PageId, TreeId};
+
+const RECORDS: u32 = 1000;
+
+/// A disk with a keyspace of many pages that is being loaded, and with pages of its tree that nothing refers to; and one beside it.
+fn cut_short() -> (SimDisk, PageId, TreeId) {
+    let (disk, store) = new_store();
+    store.create_keyspace("gulls").unwrap().put(b"key", b"value").unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..RECORDS {
+        wrens.put(&n.to_be_bytes(), &[7; 40]).unwrap();
+    }
+    store.shared.catalogue.begin_load("wrens", &wrens).unwrap();
+    let lost: PoolTree = Tree::create(store.pool().clone(), wrens.id()).unwrap();
+    for n in 0..RECORDS {
+        lost.put(&n.to_be_bytes(), &[8; 40]).unwrap();
+    }
+    store.checkpoint().unwrap();
+    (disk.crash(1), wrens.root(), wrens.id())
+}
+
+fn reopen(disk: &SimDisk) -> Store {
+    open(&options(), disk, OpenHow::Existing).unwrap()
+}
+
+fn is_loading(store: &Store) -> bool {
+    !store.shared.catalogue.loading().unwrap().is_empty()
+}
+
+fn assert_all_there(store: &Store, name: &str, records: u32) {
+    let tree = store.open_keyspace(name).unwrap().unwrap();
+    let mut cursor = tree.scan();
+    for n in 0..records {
+        let record = cursor.next_record().unwrap();
+        assert_eq!(record, Some((&n.to_be_bytes()[..], &[7; 40][..])));
+    }
+    assert_eq!(cursor.next_record().unwrap(), None);
+}
+
+/// Overwrites the image of a page, wherever it lies.
+fn damage(disk: &SimDisk, store: &Store, page: PageId) {
+    let file = disk.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap();
+    let slot = store.pool().slot_of(page).unwrap().unwrap();
+    file.write_at(slot.offset_bytes(), &[1; 512]).unwrap();
+    file.sync_data().unwrap();
+}
+
+#[test]
+fn what_a_load_has_left_goes_and_the_keyspace_stays() {
+    let (disk, ..) = cut_short();
+    let store = reopen(&disk);
+    assert!(!is_loading(&store));
+    assert!(is_clean(&store));
+    assert_all_there(&store, "wrens", RECORDS);
+}
+
+/// A drop that fails between its note of what a load leaves and the keyspace's own record leaves both.
+#[test]
+fn a_note_of_what_a_load_leaves_says_nothing_about_a_tree_that_is_there() {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..RECORDS {
+        wrens.put(&n.to_be_bytes(), &[7; 40]).unwrap();
+    }
+    let mut note = vec![1, 2];
+    note.extend_from_slice(&wrens.id().0.to_le_bytes());
+    note.extend_from_slice(&wrens.root().0.to_le_bytes());
+    let key = [&[0xff][..], &wrens.id().0.to_be_bytes()].concat();
+    store.shared.catalogue.tree().put(&key, &note).unwrap();
+    assert!(is_loading(&store));
+    store.checkpoint().unwrap();
+    let store = reopen(&disk.crash(1));
+    assert!(!is_loading(&store));
+    assert!(is_clean(&store));
+    assert_all_there(&store, "wrens", RECORDS);
+}
+
+#[test]
+fn nothing_is_freed_of_a_tree_that_is_damaged_and_others_are_not_kept_from_opening() {
+    for is_root in [true, false] {
+        let (disk, root, id) = cut_short();
+        let store = open(&options(), &SimDisk::with_state(disk.state(), 1), OpenHow::Existing);
+        // The same store, mended: there the map says where the page lies.
+        let mended = store.unwrap();
+        let mut page = root;
+        let tree = mended.open_keyspace("wrens").unwrap().unwrap();
+        tree.verify_with(&mut |visited, _| {
+            // The last one of all is a leaf.
+            if !is_root {
+                page = visited;
+            }
+        })
+        .unwrap();
+        damage(&disk, &mended, page);
+        let store = reopen(&disk);
+        let [Load { name, tree }] = &store.shared.catalogue.loading().unwrap()[..] else {
+            panic!("the load is forgotten");
+        };
+        assert_eq!((name.as_deref(), tree.id(), tree.root()), (Some("wrens"), id, root));
+        let gulls = store.open_keyspace("gulls").unwrap().unwrap();
+        assert_eq!(gulls.get(b"key").unwrap().unwrap().as_bytes(), b"value");
+        let report = store.verify(|_| {}).unwrap();
+        assert!(report.findings.iter().any(|one| one.page == Some(page)), "{:?}", report.findings);
+    }
+}
