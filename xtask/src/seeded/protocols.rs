@@ -569,4 +569,10 @@ pub const LINES: &[Bug] = &[
             "store::tests::repair::nor_if_the_leaf_that_refers_to_the_value_was_lost_as_well",
         )],
     ),
+    line(
+        "P91",
+        "a put that does not say that its value is in a stored form has none",
+        "plain_put_of_a_stored_form",
+        &[plain("lib", "store::replay::tests::a_plain_put_of_a_stored_form_is_damage")],
+    ),
 ];

@@ -5,14 +5,15 @@
 //! the next. So before anything is written to the file the log is read once, and their units are held.
 //!
 //! Only those of records behind the checkpoint's cut count, and of changes of batches that were not made before it:
-//! what was put before the cut may have been superseded there, and its units may be somebody else's since.
+//! what was put before the cut may have been superseded there, and its units may be somebody else's since. A plain put of
+//! what only a put of a stored form may have as its value is damage: it would be replayed, and its units would not be held.
 //!
 //! One caller, before anybody else uses the store.
 
 use super::Shared;
 use super::replay::{damage, for_each_change};
 use crate::error::Result;
-use crate::space::extent::{Extent, Run, Stored, read_stored};
+use crate::space::extent::{Extent, Run, Stored, is_stored_form, read_stored};
 use crate::space::extent_store::Reading;
 use crate::space::slot_store::SlotStore;
 use crate::storage::File;
@@ -75,6 +76,7 @@ impl Shared {
                     Some(extent) => hold(slots, &extent, &mut runs),
                     None => Ok(()),
                 },
+                Record::Put { value, .. } if at >= cut => expect_plain(value, at),
                 _ => Ok(()),
             }
         })?;
@@ -95,11 +97,14 @@ impl OfBatch {
     fn add(&mut self, slots: &SlotStore, records: &[u8], at: Lsn) -> Result<()> {
         let mut outcome = Ok(());
         for_each_change(records, &mut |_, record| {
-            if let Record::Extent { value, .. } = record {
-                match stored_extent(slots, value, at) {
-                    Ok(extent) => self.extents.extend(extent.map(|extent| (self.seen, extent))),
-                    Err(error) => outcome = Err(error),
-                }
+            let found = match record {
+                Record::Extent { value, .. } => stored_extent(slots, value, at),
+                Record::Put { value, .. } => expect_plain(value, at).map(|()| None),
+                _ => Ok(None),
+            };
+            match found {
+                Ok(extent) => self.extents.extend(extent.map(|extent| (self.seen, extent))),
+                Err(error) => outcome = Err(error),
             }
             self.seen += 1;
         })
@@ -116,6 +121,14 @@ fn stored_extent(slots: &SlotStore, value: &[u8], at: Lsn) -> Result<Option<Exte
         Stored::Plain(_) => Ok(None),
         Stored::Damaged => Err(damage(at, "its value is in no known form")),
     }
+}
+
+/// What a plain put has as its value is never in a stored form: the engine escapes what a user puts and begins like one.
+fn expect_plain(value: &[u8], at: Lsn) -> Result<()> {
+    if is_stored_form(value) && !leaves_out("plain_put_of_a_stored_form") {
+        return Err(damage(at, "it puts a stored form without saying so"));
+    }
+    Ok(())
 }
 
 fn hold(slots: &Arc<SlotStore>, extent: &Extent, runs: &mut Vec<Run>) -> Result<()> {
