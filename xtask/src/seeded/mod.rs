@@ -41,6 +41,8 @@ const MODELS: &[Program] = &[
 /// Random tests are tried with these until one notices: `cargo test` has a new one each time, and what one of them in twenty
 /// misses is noticed soon.
 const SEEDS: [&str; 4] = ["1", "2", "3", "4"];
+/// Schedules of a model with a bug, and without one: those the proof runs far more often.
+const ITERATIONS: [&str; 2] = ["200", "50"];
 /// The engine under shuttle, which the proof runs far more often.
 const ENGINE: Program = (Build::Shuttle, "hedgerow", "shuttle");
 
@@ -370,7 +372,7 @@ impl TestRun<'_> {
             .args(test.map(|test| ["--exact", test]).into_iter().flatten())
             .current_dir(directory)
             .env("HEDGEROW_CANARY", bug.unwrap_or_default())
-            .env("HEDGEROW_SHUTTLE_ITERATIONS", "200");
+            .env("HEDGEROW_SHUTTLE_ITERATIONS", ITERATIONS[usize::from(bug.is_none())]);
         // Shuttle has a seed of its own.
         if suite.build == Build::Plain {
             command.env("HEDGEROW_SEED", seed);

@@ -6,17 +6,18 @@
 use super::simulate::KEYSPACES;
 use hedgerow::{Database, Error};
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use twox_hash::XxHash3_64;
 
 /// A keyspace's number, and a key in it.
 pub(super) type Name = (usize, Vec<u8>);
 pub(super) type Contents = BTreeMap<Name, Vec<u8>>;
 
-/// What one record adds to the hash of a state, so that a change of one record is a change of one term.
+/// What one record adds to the hash of a state, so that a change of one record is a change of one term. Of a function in another crate, which
+/// is optimised in any build: every state is hashed whole.
 fn hash_of(name: &Name, value: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (name, value).hash(&mut hasher);
-    hasher.finish()
+    let (keyspace, key) = name;
+    let seed = XxHash3_64::oneshot_with_seed(*keyspace as u64, key);
+    XxHash3_64::oneshot_with_seed(seed, value)
 }
 
 fn hash_of_all(contents: &Contents) -> u64 {

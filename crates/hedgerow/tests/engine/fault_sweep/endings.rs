@@ -6,10 +6,12 @@
 //! on. Nothing that belonged to the log is left behind a close. One thread; see `run.rs`.
 
 use super::run::Run;
-use crate::common::{Dice, Model, assert_sound, contents, effort, get, open};
+use super::state::State;
+use crate::common::{Dice, assert_sound, effort, get, open};
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::SimState;
 use hedgerow::{Database, Durability, ErrorKind};
+use std::sync::Arc;
 
 /// The keyspace in which it is tried whether a store works.
 const TRIED: &str = "robins";
@@ -53,7 +55,7 @@ impl Run {
     /// Changes something in the running store, and closes it.
     fn work_on(&mut self, db: Database) {
         let mut after = self.now().clone();
-        after.entry(TRIED.into()).or_default().insert(b"tried".to_vec(), b"done".to_vec());
+        after.create(TRIED).insert(Arc::from(&b"tried"[..]), Arc::from(&b"done"[..]));
         let put = || {
             let keyspace = db.keyspace(TRIED)?.with_durability(Durability::Sync);
             keyspace.put(b"tried", b"done")
@@ -109,7 +111,7 @@ impl Run {
         let db = db.unwrap_or_else(|error| panic!("{}, the process died: {error:?}", self.case));
         let moments = disk.take_states();
         disk.record_states(false);
-        let found = contents(&db).unwrap_or_else(|error| panic!("{}: {error:?}", self.case));
+        let found = State::of(&db).unwrap_or_else(|error| panic!("{}: {error:?}", self.case));
         let after = disk.state().crash_at_random(seed + 1);
         drop(db);
         if !moments.is_empty() {
@@ -127,11 +129,11 @@ impl Run {
     }
 
     /// Opens what is left: it holds an allowed state, is sound, works on, and leaves nothing behind. Returns the state.
-    fn examine(&self, disk: &SimDisk, ended: &str) -> Model {
+    fn examine(&self, disk: &SimDisk, ended: &str) -> State {
         let context = format!("{}, {ended}", self.case);
         let db = open(&self.options, disk, self.how());
         let db = db.unwrap_or_else(|error| panic!("{context}: {error:?}"));
-        let found = contents(&db).unwrap_or_else(|error| panic!("{context}: {error:?}"));
+        let found = State::of(&db).unwrap_or_else(|error| panic!("{context}: {error:?}"));
         assert!(self.place_of(&found).is_some(), "{context}: {}", self.describe(&found));
         for (path, expected) in &self.copies {
             self.check_copy(&disk.state(), path, expected);

@@ -24,6 +24,7 @@ mod endings;
 mod kinds;
 mod run;
 mod scripts;
+mod state;
 mod steps;
 
 use crate::common::{Dice, effort, part, seed};

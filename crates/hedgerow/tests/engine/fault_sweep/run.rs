@@ -10,7 +10,8 @@
 
 use super::kinds::Case;
 use super::scripts::{SONG, Start};
-use crate::common::{Dice, Model, bytes, contents, key, open, tiny};
+use super::state::State;
+use crate::common::{Dice, bytes, key, open, tiny};
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::{Fault, SimState};
 use hedgerow::store::OpenHow;
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 
 /// A state that the store went through.
 pub struct Past {
-    pub model: Model,
+    pub model: State,
     /// A crash may leave it.
     pub is_kept: bool,
 }
@@ -40,13 +41,13 @@ pub struct Run {
     /// How far it was said to be durable.
     pub durable: usize,
     /// A bulk load that gave an error: it is not there, but a crash may leave it, as it may a checkpoint that failed.
-    pub doubtful: Vec<Model>,
+    pub doubtful: Vec<State>,
     /// The last change is a batch of which nobody knows, and the running store may show a part.
     pub is_in_parts: bool,
     /// The store has said that nothing can be changed any more.
     pub is_poisoned: bool,
     /// Copies that were said to be whole, and what is in them.
-    pub copies: Vec<(PathBuf, Model)>,
+    pub copies: Vec<(PathBuf, State)>,
     pub backups: u64,
     /// Keyspaces in the order in which they were created, as batches go through them.
     pub order: Vec<&'static str>,
@@ -56,7 +57,7 @@ pub struct Run {
 /// What a script may begin with.
 pub struct Beginning {
     pub state: SimState,
-    pub model: Model,
+    pub model: State,
 }
 
 /// With a log or without one: as little memory as large values work with.
@@ -70,7 +71,7 @@ impl Beginning {
     pub fn make(start: Start, log: bool) -> Beginning {
         let disk = SimDisk::new(1);
         if start == Start::Nothing {
-            return Beginning { state: disk.state(), model: Model::new() };
+            return Beginning { state: disk.state(), model: State::default() };
         }
         let mut dice = Dice(2);
         let db = open(&options(log), &disk, OpenHow::New).unwrap();
@@ -84,7 +85,7 @@ impl Beginning {
             }
         }
         if start == Start::Closed {
-            let model = contents(&db).unwrap();
+            let model = State::of(&db).unwrap();
             db.close().unwrap();
             return Beginning { state: disk.state(), model };
         }
@@ -106,7 +107,7 @@ impl Beginning {
         if !log {
             db.checkpoint().unwrap();
         }
-        let model = contents(&db).unwrap();
+        let model = State::of(&db).unwrap();
         robins.put(&key(7), b"neither synced nor in a checkpoint").unwrap();
         let state = disk.state().crash(&[], None);
         Beginning { state, model }
@@ -154,12 +155,12 @@ impl Run {
     }
 
     /// What is there now.
-    pub fn now(&self) -> &Model {
+    pub fn now(&self) -> &State {
         &self.history.last().expect("a history has a beginning").model
     }
 
     /// Notes a state that the store has come to.
-    pub fn push(&mut self, model: Model) {
+    pub fn push(&mut self, model: State) {
         // Without a log it is nowhere until there is a checkpoint.
         self.history.push(Past { model, is_kept: self.case.log });
     }
@@ -186,7 +187,7 @@ impl Run {
     }
 
     /// Notes what became of a change that leaves `after`, and that is durable when it returns if it is `sync`.
-    pub fn changed(&mut self, what: &str, done: Result<()>, after: Model, sync: bool) {
+    pub fn changed(&mut self, what: &str, done: Result<()>, after: State, sync: bool) {
         match done {
             Ok(()) => {
                 if after != *self.now() {
@@ -272,7 +273,7 @@ impl Run {
 
     /// Where in the history a crash may have left the store, the number behind the last for a load that had failed;
     /// `None`: it may not have left that.
-    pub fn place_of(&self, found: &Model) -> Option<usize> {
+    pub fn place_of(&self, found: &State) -> Option<usize> {
         let at = self.history.iter().rposition(|past| past.is_kept && past.model == *found);
         match at.filter(|at| *at >= self.durable) {
             None if self.doubtful.contains(found) => Some(self.history.len()),
@@ -281,7 +282,7 @@ impl Run {
     }
 
     /// Says for people what was found that may not be there.
-    pub fn describe(&self, found: &Model) -> String {
+    pub fn describe(&self, found: &State) -> String {
         let same: Vec<usize> =
             (0..self.history.len()).filter(|&at| self.history[at].model == *found).collect();
         let kept: Vec<usize> =
@@ -294,10 +295,10 @@ impl Run {
     }
 
     /// What the store shows while no call fails. Calls that this makes do not count.
-    pub fn look(&self) -> Model {
+    pub fn look(&self) -> State {
         let put_off = self.disk.take_faults();
         let db = self.db.as_ref().expect("it is open");
-        let found = contents(db).unwrap_or_else(|error| panic!("{}: {error:?}", self.case));
+        let found = State::of(db).unwrap_or_else(|error| panic!("{}: {error:?}", self.case));
         put_off.into_iter().for_each(|fault| self.disk.inject(fault));
         found
     }

@@ -6,13 +6,15 @@
 
 use super::run::Run;
 use super::scripts::{Part, Step};
-use crate::common::{Model, assert_sound, bytes, contents, key};
+use super::state::{Bytes, State};
+use crate::common::{assert_sound, bytes, key};
 use hedgerow::storage::sim::SimState;
 use hedgerow::storage::{Disk, SimDisk};
 use hedgerow::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, WriteBatch};
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 impl Run {
     /// Makes one step; nothing if the store is not open.
@@ -100,10 +102,10 @@ impl Run {
         let value = len.map(|len| bytes(&mut self.dice, len));
         let key = key(n);
         let mut after = self.now().clone();
-        let Some(records) = after.get_mut(name) else { return };
+        let Some(records) = after.records_mut(name) else { return };
         let before = match &value {
-            Some(value) => records.insert(key.clone(), value.clone()),
-            None => records.remove(&key),
+            Some(value) => records.insert(key.as_slice().into(), value.as_slice().into()),
+            None => records.remove(key.as_slice()),
         };
         let keyspace = db.keyspace(name).map(|keyspace| keyspace.with_durability(durability));
         let done = keyspace.and_then(|keyspace| match &value {
@@ -125,7 +127,7 @@ impl Run {
         let mut drawn = Vec::new();
         for &(name, n, len) in parts {
             let value = len.map(|len| bytes(&mut self.dice, len));
-            if !self.now().contains_key(name) {
+            if self.now().records(name).is_none() {
                 continue;
             }
             let keyspace = match db.keyspace(name) {
@@ -144,10 +146,10 @@ impl Run {
         let mut states = vec![self.now().clone()];
         for (name, key, value) in drawn {
             let mut after = states[states.len() - 1].clone();
-            let records = after.get_mut(name).expect("it has a keyspace");
+            let records = after.records_mut(name).expect("it has a keyspace");
             match value {
-                Some(value) => records.insert(key, value),
-                None => records.remove(&key),
+                Some(value) => records.insert(key.into(), value.into()),
+                None => records.remove(key.as_slice()),
             };
             states.push(after);
         }
@@ -174,9 +176,11 @@ impl Run {
     /// Removes a range. After an error a first part of it is gone: which one the store shows.
     fn remove_range(&mut self, db: &Database, name: &str, from: u64, to: u64) {
         let mut left = self.now().clone();
-        let Some(records) = left.get(name) else { return };
-        let range = records.range(key(from)..key(to));
-        let inside: Vec<Vec<u8>> = range.map(|(key, _)| key.clone()).collect();
+        let Some(records) = left.records(name) else { return };
+        let (first, behind) = (key(from), key(to));
+        let bounds = (Bound::Included(&first[..]), Bound::Excluded(&behind[..]));
+        let range = records.range::<[u8], _>(bounds);
+        let inside: Vec<Bytes> = range.map(|(key, _)| Arc::clone(key)).collect();
         let keyspace = db.keyspace(name);
         let found = match keyspace.and_then(|keyspace| keyspace.remove_range(key(from)..key(to))) {
             Ok(removed) => {
@@ -198,7 +202,7 @@ impl Run {
                 return;
             }
             // Leaf by leaf: a crash may leave any first part of it.
-            left.get_mut(name).expect("it has a keyspace").remove(key);
+            left.records_mut(name).expect("it has a keyspace").remove(key);
             self.push(left.clone());
         }
         let is_first_part = found.is_none_or(|found| found == left);
@@ -207,11 +211,11 @@ impl Run {
 
     fn load(&mut self, db: &Database, name: &str, count: u64, len: usize) {
         let mut after = self.now().clone();
-        let Some(records) = after.get_mut(name) else { return };
+        let Some(records) = after.records_mut(name) else { return };
         let is_empty = records.is_empty();
         for n in 0..count {
             let len = if n % 5 == 4 { 700 } else { len };
-            records.insert(key(n), bytes(&mut self.dice, len));
+            records.insert(key(n).into(), bytes(&mut self.dice, len).into());
         }
         let records = records.clone();
         let keyspace = db.keyspace(name);
@@ -242,11 +246,11 @@ impl Run {
     }
 
     fn create(&mut self, db: &Database, name: &'static str) {
-        if self.now().contains_key(name) {
+        if self.now().records(name).is_some() {
             return;
         }
         let mut after = self.now().clone();
-        after.insert(name.into(), Default::default());
+        after.create(name);
         let done = db.create_keyspace(name).map(drop);
         self.order.retain(|known| *known != name);
         self.order.push(name);
@@ -256,7 +260,7 @@ impl Run {
     /// Drops a keyspace. After an error it may be there or not: half of it is nowhere to be seen.
     fn drop_keyspace(&mut self, db: &Database, name: &str) {
         let mut after = self.now().clone();
-        let was_there = after.remove(name).is_some();
+        let was_there = after.drop_keyspace(name);
         let done = db.drop_keyspace(name);
         match &done {
             Ok(found) => assert!(*found == was_there, "{}: was {name} there?", self.case),
@@ -273,13 +277,15 @@ impl Run {
     }
 
     fn get(&mut self, db: &Database, name: &str, n: u64) {
-        if !self.now().contains_key(name) {
+        if self.now().records(name).is_none() {
             return;
         }
         match db.keyspace(name).and_then(|keyspace| keyspace.get(&key(n))) {
             Ok(found) => {
-                let expected = self.now()[name].get(&key(n)).map(Vec::as_slice);
-                let is_right = self.is_in_parts || found.as_deref() == expected;
+                let records = self.now().records(name);
+                let expected = records.and_then(|records| records.get(key(n).as_slice()));
+                let is_right =
+                    self.is_in_parts || found.as_deref() == expected.map(|value| &**value);
                 assert!(is_right, "{}: another value of {n}", self.case);
             }
             Err(error) => self.refused("a get", &error, false),
@@ -288,9 +294,9 @@ impl Run {
 
     /// Reads all records. What comes before an error is right, and nothing comes after it.
     fn scan(&mut self, db: &Database, name: &str, backwards: bool) {
-        let Some(records) = self.now().get(name) else { return };
-        let mut expected: Vec<(Vec<u8>, Vec<u8>)> =
-            records.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let Some(records) = self.now().records(name) else { return };
+        let mut expected: Vec<(Bytes, Bytes)> =
+            records.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value))).collect();
         if backwards {
             expected.reverse();
         }
@@ -304,7 +310,9 @@ impl Run {
         loop {
             match if backwards { range.next_back() } else { range.next() } {
                 None => break,
-                Some(Ok((key, value))) => found.push((key.to_vec(), value.to_vec())),
+                Some(Ok((key, value))) => {
+                    found.push((Bytes::from(&key[..]), Bytes::from(&value[..])))
+                }
                 Some(Err(error)) => {
                     failure = Some(error);
                     let ended = range.next().is_none() && range.next_back().is_none();
@@ -344,12 +352,12 @@ impl Run {
     }
 
     /// Opens a copy to read, on a disk of its own.
-    pub fn check_copy(&self, state: &SimState, path: &Path, expected: &Model) {
+    pub fn check_copy(&self, state: &SimState, path: &Path, expected: &State) {
         let disk = SimDisk::with_state(state.clone(), 1);
         let options = self.options.clone().log(false);
         let copy = options.on_disk(&disk as &dyn Disk, path, OpenHow::ReadOnly);
         let copy = copy.unwrap_or_else(|error| panic!("{}: a copy: {error:?}", self.case));
-        let found = contents(&copy);
+        let found = State::of(&copy);
         let found = found.unwrap_or_else(|error| panic!("{}: a copy: {error:?}", self.case));
         assert!(found == *expected, "{}: a copy has something else", self.case);
         assert_sound(&copy, &format!("{}: a copy", self.case));
