@@ -1,6 +1,7 @@
 //! Openings after bulk loads that were cut short: notes of trees that are there, and damage in a tree that was being loaded.
 
 use super::*;
+use crate::storage::sim::{CallKind, Fault};
 use crate::storage::{DirectIo, OpenMode};
 use crate::store::catalogue::Load;
 use crate::tree::Tree;
@@ -58,6 +59,27 @@ fn what_a_load_has_left_goes_and_the_keyspace_stays() {
     assert!(!is_loading(&store));
     assert!(is_clean(&store));
     assert_all_there(&store, "wrens", RECORDS);
+}
+
+/// What cannot be read is not taken for damage, with which a store is opened.
+#[test]
+fn an_opening_that_cannot_read_what_a_load_has_left_fails() {
+    let mut refused = 0;
+    for nth in 0.. {
+        let (disk, ..) = cut_short();
+        disk.inject(Fault::once(CallKind::Read, nth, Fault::EIO));
+        match open(&options(), &disk, OpenHow::Existing) {
+            Err(error) => {
+                assert_eq!(*error.kind(), ErrorKind::Io, "read {nth}: {error:?}");
+                refused += 1;
+            }
+            Ok(store) => assert!(!is_loading(&store), "read {nth}"),
+        }
+        if !disk.take_faults().is_empty() {
+            break;
+        }
+    }
+    assert!(refused > 50, "{refused} openings were refused");
 }
 
 /// A drop that fails between its note of what a load leaves and the keyspace's own record leaves both.

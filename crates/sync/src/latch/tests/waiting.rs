@@ -101,6 +101,8 @@ fn a_release_wakes_who_waits_for_this_latch() {
     thread::scope(|scope| {
         let [held, released] = latches.each_ref().map(|latch| Some(latch.exclusive()));
         let waiters = latches.each_ref().map(|latch| {
+            // Whoever sleeps by now waits for the other one.
+            assert_eq!(sleepers(latch), 0);
             let waiter = scope.spawn(move || drop(latch.exclusive()));
             until(|| sleepers(latch) == 1);
             waiter
@@ -135,5 +137,21 @@ fn readers_who_were_woken_do_not_queue_up_behind_a_writer() {
         drop(guard);
         writer.join().unwrap();
         assert_eq!(inside.load(Ordering::Relaxed), READERS);
+    });
+}
+
+/// A reader who comes while others read does not overtake a writer who sleeps: a stream of them would keep him out for ever.
+#[test]
+fn a_reader_who_comes_late_queues_up_behind_a_writer_who_sleeps() {
+    let latch = HybridLatch::new();
+    thread::scope(|scope| {
+        let reading = latch.shared();
+        let writer = scope.spawn(|| drop(latch.exclusive()));
+        until(|| sleepers(&latch) == 1);
+        let late = scope.spawn(|| drop(latch.shared()));
+        until(|| sleepers(&latch) == 2);
+        drop(reading);
+        writer.join().unwrap();
+        late.join().unwrap();
     });
 }
