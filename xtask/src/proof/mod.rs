@@ -229,10 +229,9 @@ impl Proving<'_> {
             Ok(jobs) => jobs,
             Err(words) => return (goals, Counts::default(), Outcome::Failed(words)),
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let seconds = self.arguments.seconds.unwrap_or(scale.pick(ROW_SECONDS));
         let terms = Terms {
-            workers: if row.is_alone { 1 } else { cores },
+            workers: if row.is_alone { 1 } else { process::workers() },
             seed_of: &|round: u64| seed_of(self.seed, share, round),
             deadline: Instant::now() + Duration::from_secs(seconds),
             longest: Duration::from_secs(scale.pick(PROCESS_SECONDS)),

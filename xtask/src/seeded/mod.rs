@@ -2,7 +2,7 @@
 //!
 //! One build a kind of suite ([`bugs::Build`]) has all bugs; the environment says which one is there. Each test runs by
 //! itself: first without a bug, when it has to pass, then with each that it is said to notice, when it has to fail, by a
-//! panic or because it never ends. Processor time is that of the test's process; as many run at a time as there are
+//! panic or because it never ends. Processor time is that of the test's process; half as many again run at a time as there are
 //! processors. Starts cargo; one caller at a time.
 
 mod bugs;
