@@ -48,11 +48,11 @@ const POWER_CUTS_END_SECONDS: u64 = 120;
 const WITHOUT: &str = "none";
 
 /// With which sanitizers fuzz targets run, and how many tenths of the inputs with each. Without one, two to four times as many
-/// run in a second: of the long run that is most of them, and the rest is twenty times as many as in CI.
+/// run in a second: of the long run that is most of them, and the rest is ten times as many as in CI.
 fn sanitizers(scale: Scale) -> Vec<(&'static str, u64)> {
     match scale {
         Scale::Ci => vec![("address", 10)],
-        Scale::Long => vec![("address", 2), (WITHOUT, 8)],
+        Scale::Long => vec![("address", 1), (WITHOUT, 9)],
     }
 }
 
@@ -410,7 +410,7 @@ mod tests {
         assert!(hostile.iter().any(|command| command == told), "{hostile:?}");
         assert!(!hostile.iter().any(|command| command.contains("SANITIZER=none")), "{hostile:?}");
         let hostile = commands_of("hostile", Scale::Long, Share::parse("1/10").unwrap());
-        for (runs, sanitizer, seed) in [(60_000, "address", 7), (240_000, "none", 8)] {
+        for (runs, sanitizer, seed) in [(30_000, "address", 7), (270_000, "none", 8)] {
             let told = format!(
                 "HEDGEROW_FUZZ_RUNS={runs} HEDGEROW_FUZZ_SANITIZER={sanitizer} HEDGEROW_FUZZ_SEED={seed} \
                  /root-of-it/.ci/fuzz 70 log_file"

@@ -8,7 +8,7 @@
 
 use super::counts::{Counts, Goal};
 use crate::process::{self, Ended};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -158,7 +158,11 @@ pub fn run(jobs: &[Job], goals: &[Goal], terms: &Terms<'_>) -> Done {
                 loop {
                     let is_time_up = Instant::now() >= terms.deadline;
                     let taken = lock(state).take(jobs, goals, is_time_up);
-                    let Some((at, round)) = taken else { break };
+                    let Some((at, round)) = taken else {
+                        // There is none of a worker who had nothing to do.
+                        std::fs::remove_file(said(terms.place, worker)).ok();
+                        break;
+                    };
                     let outcome = run_one(&jobs[at], round, worker, terms);
                     lock(state).put(at, outcome);
                 }
@@ -177,7 +181,7 @@ fn run_one(job: &Job, round: u64, worker: usize, terms: &Terms<'_>) -> Outcome {
     let left = terms.deadline.saturating_duration_since(Instant::now());
     let limit = left.min(terms.longest);
     let mut command = (job.command)((terms.seed_of)(round), limit);
-    let log = terms.place.join(format!("{worker}.said"));
+    let log = said(terms.place, worker);
     let started = Instant::now();
     let ended = process::run(&mut command, &log, limit);
     let how = match &ended {
@@ -212,6 +216,11 @@ fn run_one(job: &Job, round: u64, worker: usize, terms: &Terms<'_>) -> Outcome {
     Outcome::Failed(format!("{}: {how}\n{said}again: {}", job.name, process::show(&command)))
 }
 
+/// Where a worker's processes write what they say: nobody else, not even another proof beside this one.
+fn said(place: &Path, worker: usize) -> PathBuf {
+    place.join(format!("{}-{worker}.said", std::process::id()))
+}
+
 /// Counts as a line has them.
 pub fn list(counts: &Counts) -> String {
     let parts: Vec<String> =
@@ -229,7 +238,6 @@ fn last_lines(said: &str) -> String {
 mod tests {
     use super::super::counts::of_lines;
     use super::*;
-    use std::path::PathBuf;
 
     fn shell(name: &str, script: &'static str, is_repeated: bool) -> Job {
         let command = move |seed: u64, _: Duration| {

@@ -501,7 +501,7 @@ const SANITIZED: &str = "inputs under AddressSanitizer";
 
 const HOSTILE: Row = Row {
     name: "hostile",
-    what: "fuzzed pages, stores and logs, under AddressSanitizer (of a long run a fifth), and bytes of small stores changed one by one",
+    what: "fuzzed pages, stores and logs, under AddressSanitizer (of a long run a tenth), and bytes of small stores changed one by one",
     asked: &[
         asked(
             "hostile pages",
@@ -522,7 +522,7 @@ const HOSTILE: Row = Row {
         asked("hostile logs", &["inputs of log_file"], [50_000, 3_000_000]),
         asked("hostile dumps", &["inputs of dump_text"], [2_000, 200_000]),
         asked("scripts of a fuzzer", &["inputs of operations"], [500, 100_000]),
-        asked(SANITIZED, &[SANITIZED], [1_000_000, 20_000_000]),
+        asked(SANITIZED, &[SANITIZED], [1_000_000, 10_000_000]),
         asked("swept bytes", &["swept bytes"], [8_000, 150_000]),
     ],
     suites: &[
