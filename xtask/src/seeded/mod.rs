@@ -24,7 +24,7 @@ const USAGE: &str = "\
 usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--seconds N] [--out FILE.jsonl]
 
   --only IDS     these alone
-  --share K/N    every N-th of them, from the K-th on
+  --share K/N    the K-th of N parts of them, in each of which few programs have to be built
   --list         print the list, and run nothing
   --seconds N    how long a test may take with a bug before it counts as hung, if it takes less than a third
                  of that without one [default: 60]
@@ -62,12 +62,34 @@ impl Default for Arguments {
 }
 
 impl Arguments {
-    fn chosen(&self) -> Vec<&'static Bug> {
-        let (first, step) = self.share;
-        match &self.only {
-            Some(only) => everything().filter(|bug| only.contains(bug.id)).collect(),
-            None => everything().skip(first).step_by(step).collect(),
-        }
+    /// Those that are asked for by name, or all.
+    fn bugs(&self) -> impl Iterator<Item = &'static Bug> {
+        everything().filter(|bug| self.only.as_ref().is_none_or(|only| only.contains(bug.id)))
+    }
+
+    /// Of these the share that is asked for: each is a part of all in the order of the programs that notice them, and two programs
+    /// of the engine's tests are half of what a share costs.
+    fn chosen(&self) -> Vec<Case> {
+        let mut cases: Vec<Case> = self.bugs().flat_map(cases_of).collect();
+        cases.sort_by_key(|case| case.suite.program());
+        let (which, of) = self.share;
+        let begin = |part: usize| cases.len() * part / of;
+        cases[begin(which)..begin(which + 1)].to_vec()
+    }
+}
+
+/// A bug that is seeded, by its name, with a test that is said to notice it.
+#[derive(Clone, Copy)]
+struct Case {
+    bug: &'static Bug,
+    name: &'static str,
+    suite: &'static Suite,
+}
+
+fn cases_of(bug: &'static Bug) -> Vec<Case> {
+    match &bug.seeded {
+        Seeded::As(name, suites) => suites.iter().map(|suite| Case { bug, name, suite }).collect(),
+        Seeded::Not(_) => Vec::new(),
     }
 }
 
@@ -138,11 +160,9 @@ pub fn shuttle_programs(
     Ok(programs.into_iter().map(|((_, _, target), path)| (target, path)).collect())
 }
 
-/// How many there are to be noticed in the share of the bugs that begins with number `share.0`, from 0, and has every
-/// `share.1`-th.
+/// How many there are to be noticed in the part of number `share.0`, from 0, of `share.1`.
 pub fn expected(share: (usize, usize)) -> usize {
-    let arguments = Arguments { share, ..Arguments::default() };
-    cases(&arguments.chosen()).len()
+    Arguments { share, ..Arguments::default() }.chosen().len()
 }
 
 /// Seeds the bugs of a share one after the other.
@@ -162,16 +182,15 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let wanted = arguments.chosen();
     if arguments.list {
-        list(&wanted);
+        list(&arguments);
         return ExitCode::SUCCESS;
     }
     let models = match arguments.only {
         Some(_) => Vec::new(),
         None => MODELS.iter().copied().chain([ENGINE]).collect(),
     };
-    match seed_all(root, &wanted, &arguments, &models) {
+    match seed_all(root, &arguments.chosen(), &arguments, &models) {
         Ok(Tally { missed: 0, .. }) => ExitCode::SUCCESS,
         Ok(Tally { missed, .. }) => {
             eprintln!("seeded-bugs: {missed} were not noticed");
@@ -222,16 +241,19 @@ fn share_of(text: &str) -> Option<(usize, usize)> {
     (1..=of).contains(&which).then(|| (which - 1, of))
 }
 
-fn list(wanted: &[&Bug]) {
-    for bug in wanted {
-        println!("{} {}", bug.id, bug.what);
+fn list(arguments: &Arguments) {
+    let chosen = arguments.chosen();
+    for bug in arguments.bugs() {
+        let mine: Vec<&Case> = chosen.iter().filter(|case| case.bug.id == bug.id).collect();
         match bug.seeded {
-            Seeded::As(name, suites) => {
-                for suite in suites {
-                    println!("    {name}: {}", show(suite));
-                }
-            }
-            Seeded::Not(reason) => println!("    not seeded: {reason}"),
+            Seeded::As(..) if mine.is_empty() => continue,
+            _ => println!("{} {}", bug.id, bug.what),
+        }
+        for Case { name, suite, .. } in mine {
+            println!("    {name}: {}", show(suite));
+        }
+        if let Seeded::Not(reason) = bug.seeded {
+            println!("    not seeded: {reason}");
         }
     }
 }
@@ -240,26 +262,14 @@ fn show(suite: &Suite) -> String {
     format!("{} {} {}::{}", suite.build.name(), suite.package, suite.target, suite.test)
 }
 
-/// Each bug that is seeded, by its name, with each test that is said to notice it.
-fn cases<'a>(wanted: &[&'a Bug]) -> Vec<(&'a Bug, &'a str, &'a Suite)> {
-    let mut cases = Vec::new();
-    for &bug in wanted {
-        if let Seeded::As(name, suites) = &bug.seeded {
-            cases.extend(suites.iter().map(|suite| (bug, *name, suite)));
-        }
-    }
-    cases
-}
-
 /// Runs these models whole, and what is to notice the bugs without one, and then seeds one after the other.
 fn seed_all(
     root: &Path,
-    chosen: &[&Bug],
+    cases: &[Case],
     arguments: &Arguments,
     models: &[Program],
 ) -> Result<Tally, String> {
-    let cases = cases(chosen);
-    let suites: BTreeSet<Suite> = cases.iter().map(|case| *case.2).collect();
+    let suites: BTreeSet<Suite> = cases.iter().map(|case| *case.suite).collect();
     let mut wanted: BTreeSet<Program> = suites.iter().map(Suite::program).collect();
     wanted.extend(models);
     let programs = build_all(root, &wanted)?;
@@ -274,7 +284,7 @@ fn seed_all(
         )),
         None => None,
     };
-    let runs = process::each_in_parallel(&cases, |&(bug, name, suite), worker| {
+    let runs = process::each_in_parallel(cases, |&Case { bug, name, suite }, worker| {
         let program = &programs[&suite.program()];
         let limit = arguments.limit.max(3 * took[&suite.program()]);
         let run = TestRun { root, program, suite, test: Some(suite.test), limit, worker };
@@ -468,17 +478,21 @@ mod tests {
         let parse =
             |text: &str| parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let parsed = parse("--only B01,P31 --seconds 7 --out f").unwrap();
-        assert_eq!(parsed.chosen().len(), 2);
+        let ids: BTreeSet<&str> = parsed.chosen().iter().map(|case| case.bug.id).collect();
+        assert_eq!(ids, BTreeSet::from(["B01", "P31"]));
         assert_eq!(parsed.limit, Duration::from_secs(7));
         assert!(parse("").is_ok_and(|parsed| parsed.only.is_none() && !parsed.list));
-        let all: Vec<_> = parse("").unwrap().chosen().iter().map(|bug| bug.id).collect();
-        let mut shares = BTreeSet::new();
-        for which in 1..=4 {
-            let share = parse(&format!("--share {which}/4")).unwrap().chosen();
-            assert!(share.len() < all.len());
-            shares.extend(share.iter().map(|bug| bug.id));
-        }
-        assert_eq!(shares.len(), all.len());
+        let cases = |line: &str| -> Vec<(&str, Suite)> {
+            let chosen = parse(line).unwrap().chosen();
+            chosen.iter().map(|case| (case.bug.id, *case.suite)).collect()
+        };
+        let shares = (1..=8).map(|which| cases(&format!("--share {which}/8")));
+        assert_eq!(shares.flatten().collect::<BTreeSet<_>>(), cases("").into_iter().collect());
+        let programs = |which| {
+            let share = cases(&format!("--share {which}/8"));
+            share.iter().map(|(_, suite)| suite.program()).collect::<BTreeSet<_>>().len()
+        };
+        assert!((1..=8).all(|which| programs(which) <= 3));
         for (line, words) in [
             ("--only B46,B01", "no bug `B46`"),
             ("--seconds", "--seconds needs a value"),
