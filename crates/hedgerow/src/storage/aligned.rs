@@ -13,10 +13,16 @@ use std::ptr::NonNull;
 /// What each [`AlignedBuffer`] is aligned to.
 pub const ALIGNMENT_BYTES: usize = 4096;
 
+/// From so many bytes on a buffer is asked for without alignment, longer by one, and begins where it is aligned: what allocators
+/// have from the system is zero, and stays untouched, but an aligned block is zeroed byte by byte.
+const LARGE_BYTES: usize = 128 << 10;
+
 /// Heap bytes that start at a multiple of [`ALIGNMENT_BYTES`].
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     len: usize,
+    /// How far into its block it starts.
+    skipped: usize,
 }
 
 // SAFETY: the buffer owns its bytes alone and hands them out by the rules of `&` and `&mut`.
@@ -30,16 +36,21 @@ impl AlignedBuffer {
     /// Errors: `MemoryLimit` if there is no such memory to be had.
     pub fn zeroed(len_bytes: usize) -> Result<AlignedBuffer> {
         if len_bytes == 0 {
-            return Ok(AlignedBuffer { start: NonNull::dangling(), len: 0 });
+            return Ok(AlignedBuffer { start: NonNull::dangling(), len: 0, skipped: 0 });
         }
         let refused =
             || Error::new(ErrorKind::MemoryLimit, format!("cannot allocate {len_bytes} bytes"));
         let layout = Self::layout(len_bytes).ok_or_else(refused)?;
         // SAFETY: `alloc_zeroed` asks for a layout of non-zero size; the length is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) });
-        assert!(start.is_some() || !leaves_out("no_memory_is_a_panic"));
-        let start = start.ok_or_else(refused)?;
-        Ok(AlignedBuffer { start, len: len_bytes })
+        let block = NonNull::new(unsafe { alloc_zeroed(layout) });
+        assert!(block.is_some() || !leaves_out("no_memory_is_a_panic"));
+        let block = block.ok_or_else(refused)?;
+        let skipped = block.align_offset(ALIGNMENT_BYTES);
+        debug_assert!(skipped < ALIGNMENT_BYTES && skipped + len_bytes <= layout.size());
+        // SAFETY: `add` asks for a place in the same block: one that is not aligned is longer by an alignment, and fewer bytes are
+        // skipped.
+        let start = unsafe { block.add(skipped) };
+        Ok(AlignedBuffer { start, len: len_bytes, skipped })
     }
 
     /// The first byte, for those who hand out parts of the buffer to several threads by rules of their own.
@@ -48,8 +59,12 @@ impl AlignedBuffer {
         self.start.as_ptr()
     }
 
+    /// Of the block in which a buffer of this length lies.
     fn layout(len: usize) -> Option<Layout> {
-        Layout::from_size_align(len, ALIGNMENT_BYTES).ok()
+        match len < LARGE_BYTES {
+            true => Layout::from_size_align(len, ALIGNMENT_BYTES).ok(),
+            false => Layout::from_size_align(len.checked_add(ALIGNMENT_BYTES)?, 1).ok(),
+        }
     }
 }
 
@@ -60,8 +75,9 @@ impl Drop for AlignedBuffer {
         }
         if let Some(layout) = Self::layout(self.len) {
             // SAFETY: `dealloc` asks for a block of this allocator and the layout that it was
-            // allocated with: `zeroed` did so with the same length, which never changes.
-            unsafe { dealloc(self.start.as_ptr(), layout) }
+            // allocated with: `zeroed` did so with the same length, which never changes, and `sub` goes
+            // back to where that block begins.
+            unsafe { dealloc(self.start.sub(self.skipped).as_ptr(), layout) }
         }
     }
 }
@@ -96,7 +112,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_zeroed_and_of_the_asked_length() {
-        for len in [0, 1, 512, 4095, 4096, 4097, 1 << 20] {
+        for len in [0, 1, 512, 4095, 4096, 4097, LARGE_BYTES - 1, LARGE_BYTES, 1 << 20] {
             let mut buffer = AlignedBuffer::zeroed(len).unwrap();
             assert_eq!(buffer.len(), len);
             assert!(buffer.iter().all(|&b| b == 0));
@@ -106,6 +122,23 @@ mod tests {
                 assert_eq!(buffer[len - 1], 7);
             }
         }
+    }
+
+    /// They were written from end to end.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "only the system knows what the process has")]
+    fn large_buffers_cost_no_memory_until_they_are_touched() {
+        let resident_pages = || -> usize {
+            let said = std::fs::read_to_string("/proc/self/statm").unwrap();
+            said.split(' ').nth(1).unwrap().parse().unwrap()
+        };
+        let before = resident_pages();
+        // Other tests take memory, too, and far less.
+        let mut buffer = AlignedBuffer::zeroed(1 << 30).unwrap();
+        buffer[1 << 29] = 7;
+        let pages = resident_pages().saturating_sub(before);
+        assert!(pages < (1 << 28) / 4096, "{pages} pages");
     }
 
     #[test]
