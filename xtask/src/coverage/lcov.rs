@@ -2,7 +2,7 @@
 //!
 //! A record has a section for each file and, if several programs were merged, may name a branch more than once: it is taken if any of
 //! them has taken it. Left out: files of tests, and in others what stands below `#[cfg(test)]` at the end; assertions, of which no
-//! test can take the other side; and lines that ask for a seeded bug, which is a constant there. Invariant: what cannot be read is an
+//! test can take the other side; and lines that ask for a seeded bug or a forced moment, which is a constant there. Invariant: what cannot be read is an
 //! error. Reads sources; plain values otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,7 +133,7 @@ impl Counted {
                 open += line.matches('(').count() as i64 - line.matches(')').count() as i64;
                 left_out.insert(number);
             }
-            if line.contains("leaves_out(\"") {
+            if line.contains("leaves_out(\"") || line.contains("buggify(Point::") {
                 left_out.insert(number);
             }
         }
@@ -176,11 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn assertions_and_questions_for_seeded_bugs_are_left_out() {
+    fn assertions_and_questions_for_seeded_bugs_and_forced_moments_are_left_out() {
         let text = "if a {}\nassert!(b && c);\nif d {}\ndebug_assert_eq!(\n  f(a && b),\n  c,\n);\n\
-                    if e && !leaves_out(\"x\") {}\nasserted(a && b);\n";
+                    if e && !leaves_out(\"x\") {}\nasserted(a && b);\n\
+                    if f && !buggify(Point::Busy) {}\n";
         let counted = Counted::of(text);
-        let has: Vec<u32> = (1..=9).filter(|&line| counted.has(line)).collect();
+        let has: Vec<u32> = (1..=10).filter(|&line| counted.has(line)).collect();
         assert_eq!(has, [1, 3, 9]);
     }
 
