@@ -118,6 +118,10 @@ fn find(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let share = arguments.share.unwrap_or(Share::ALL);
     let part = arguments.part.map(|part| part.name);
     let all = mutants.all.clone();
+    let is_there = |begin: &&String| all.iter().any(|mutant| mutant.path.starts_with(*begin));
+    if let Some(begin) = arguments.paths.iter().find(|begin| !is_there(begin)) {
+        return Err(format!("nothing can be changed in files that begin with `{begin}`"));
+    }
     let chosen = choose(&all, part, &arguments.paths, changed.as_ref(), share);
     if arguments.is_list {
         let mut chosen = chosen;
