@@ -2,6 +2,7 @@
 //!
 //! A run keeps every state that its store went through, and each differs from the one before by a record or two: copied whole,
 //! they were two fifths of what the sweep costs. A change copies the places of one keyspace's records, and no bytes.
+//! Invariant: no copy sees what is changed in another. Plain values, of which threads may have copies.
 
 use crate::common::{Model, contents};
 use hedgerow::{Database, Result};
