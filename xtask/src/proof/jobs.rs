@@ -3,7 +3,7 @@
 //! Everything that a suite takes from the environment is set here or taken away, so that what a shell happens to have does
 //! not decide how much is run. Starts cargo; one caller at a time.
 
-use super::counts::{self, Goal};
+use super::counts::{self, Counts, Goal};
 use super::pool::Job;
 use super::rows::{Build, Row, Scale, Share, Size, Suite};
 use crate::seeded;
@@ -196,6 +196,7 @@ impl Setting<'_> {
             name: "hedgerow torture simulate".into(),
             command: Box::new(command),
             counted: counts::of_simulation,
+            expects: Counts::default(),
             is_repeated: true,
             cannot: None,
         })
@@ -216,6 +217,7 @@ impl Setting<'_> {
             name: "hedgerow torture kill".into(),
             command: Box::new(command),
             counted: counts::of_kills,
+            expects: Counts::default(),
             is_repeated: true,
             cannot: None,
         })
@@ -240,6 +242,7 @@ impl Setting<'_> {
             name: "power cuts".into(),
             command: Box::new(command),
             counted: counts::of_power_cuts,
+            expects: Counts::default(),
             is_repeated: true,
             cannot: Some(POWER_CUTS_CANNOT),
         })
@@ -257,6 +260,8 @@ impl Setting<'_> {
         let goal = goals.iter().find(|goal| goal.of.contains(&name.as_str()));
         let goal = goal.ok_or_else(|| format!("nobody asks for {name}"))?;
         let inputs = (goal.asked * part).div_ceil(10_000);
+        let mut expects = Counts::default();
+        expects.add(&name, inputs);
         let root = self.root.to_owned();
         let command = move |seed: u64, limit: Duration| {
             let seconds = limit.as_secs().saturating_sub(FUZZ_END_SECONDS).max(1);
@@ -275,6 +280,7 @@ impl Setting<'_> {
             name: format!("fuzz target {target}, sanitizer {sanitizer}"),
             command: Box::new(command),
             counted: counts::of_lines,
+            expects,
             is_repeated: true,
             cannot: None,
         })
@@ -315,7 +321,8 @@ impl TestOf<'_> {
             command
         };
         let command = Box::new(command);
-        Job { name, command, counted: counts::of_test, is_repeated, cannot: None }
+        let expects = Counts::default();
+        Job { name, command, counted: counts::of_test, expects, is_repeated, cannot: None }
     }
 }
 

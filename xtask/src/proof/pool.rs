@@ -26,6 +26,8 @@ pub struct Job {
     pub command: Box<dyn Fn(u64, Duration) -> Command + Send + Sync>,
     /// What it has counted, by what it has said.
     pub counted: fn(&str) -> Result<Counts, String>,
+    /// What it is going to count, as far as that is known before its first run has ended.
+    pub expects: Counts,
     /// Whether another seed makes it do something else; if not, it is run once.
     pub is_repeated: bool,
     /// The exit code by which it says that this machine cannot run it, if it has one.
@@ -72,11 +74,12 @@ struct State {
 }
 
 impl State {
-    /// What will be counted when all that runs has ended, if each job counts as much as it did on average.
-    fn foreseen(&self) -> Counts {
+    /// What will be counted when all that runs has ended, if each job counts as much as it did on average, or as it expects.
+    fn foreseen(&self, jobs: &[Job]) -> Counts {
         let mut counts = self.done.counts.clone();
-        for ((gave, runs), running) in self.gave.iter().zip(&self.running) {
-            for (what, number) in gave.iter().filter(|_| *runs > 0) {
+        for ((gave, runs), (running, job)) in self.gave.iter().zip(self.running.iter().zip(jobs)) {
+            let (gave, runs) = if *runs > 0 { (gave, *runs) } else { (&job.expects, 1) };
+            for (what, number) in gave.iter() {
                 counts.add(what, number / runs * running);
             }
         }
@@ -90,7 +93,7 @@ impl State {
             return None;
         }
         let first_round = self.turn < jobs.len();
-        let foreseen = self.foreseen();
+        let foreseen = self.foreseen(jobs);
         let wanted: Vec<&Goal> = goals.iter().filter(|goal| !goal.is_reached(&foreseen)).collect();
         if !first_round && wanted.is_empty() {
             return None;
@@ -246,7 +249,8 @@ mod tests {
             command
         };
         let command = Box::new(command);
-        Job { name: name.into(), command, counted: of_lines, is_repeated, cannot: Some(9) }
+        let expects = Counts::default();
+        Job { name: name.into(), command, counted: of_lines, expects, is_repeated, cannot: Some(9) }
     }
 
     fn goal(of: &'static [&'static str], asked: u64) -> Goal {
@@ -290,6 +294,12 @@ mod tests {
         let jobs = [shell("birds", "echo counted: 10 birds; sleep 0.1", true)];
         let done = run_for("enough", &jobs, &[goal(&["birds"], 41)], LONG);
         assert_eq!((done.runs, done.counts.sum(&["birds"])), (5, 50), "{done:?}");
+        // Who knows what is to come need not have ended once.
+        let slow = shell("slow", "sleep 0.5; echo counted: 10 birds", true);
+        let slow = Job { expects: of_lines("counted: 10 birds").unwrap(), ..slow };
+        let jobs = [slow, shell("fast", "echo counted: 1 birds", true)];
+        let done = run_for("expected", &jobs, &[goal(&["birds"], 11)], LONG);
+        assert_eq!((done.runs, done.counts.sum(&["birds"])), (2, 11), "{done:?}");
         // The first counts more than the others, of which there have to be more than was foreseen; or fewer, if it ends late.
         let fewer = r#"echo "counted: $((HEDGEROW_SEED == 10 ? 30 : 10)) birds""#;
         let done = run_for("more", &[shell("fewer", fewer, true)], &[goal(&["birds"], 70)], LONG);
