@@ -48,6 +48,7 @@ pub fn tells_of_damage(error: &Error) -> bool {
             | ErrorKind::NotAStore
             | ErrorKind::UpgradeRequired { .. }
             | ErrorKind::NotFound
+            | ErrorKind::LogMissing
             | ErrorKind::AlreadyExists
             | ErrorKind::KeyspaceDropped
             | ErrorKind::Poisoned

@@ -39,7 +39,7 @@ pub struct Cli {
 /// Options that every command takes.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Keyspace to work on [default: `default`; of a dump, all]
+    /// Keyspace to work on [default: `default`, or the only one there is; of a dump, all]
     #[arg(long, global = true, value_name = "NAME")]
     pub keyspace: Option<String>,
     /// Most memory that the store may use, such as 64MiB or 2GB [default: a quarter of the memory
@@ -52,7 +52,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// The keyspace to work on, for commands that work on one.
+    /// The keyspace to work on, for commands that may create it.
     pub fn keyspace(&self) -> &str {
         self.keyspace.as_deref().unwrap_or("default")
     }
@@ -138,6 +138,20 @@ pub enum Command {
     Repair(repair::RepairArgs),
     /// Test this machine and its disk: kills, a full disk, simulated power cuts, a disk that lies
     Torture(torture::TortureArgs),
+}
+
+impl Command {
+    /// The name of a command that knows nothing of keyspaces.
+    pub fn of_whole_stores(&self) -> Option<&'static str> {
+        Some(match self {
+            Command::Verify(_) => "verify",
+            Command::Backup(_) => "backup",
+            Command::Restore(_) => "restore",
+            Command::Repair(_) => "repair",
+            Command::Torture(_) => "torture",
+            _ => return None,
+        })
+    }
 }
 
 /// The part of a keyspace that `scan` and `count` work on.

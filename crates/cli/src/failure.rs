@@ -92,6 +92,9 @@ fn hint(kind: &ErrorKind) -> &'static str {
         ErrorKind::Locked { .. } => "; close it there first",
         ErrorKind::UpgradeRequired { .. } => "; use a newer version of this tool",
         ErrorKind::DiskFull => "; make room and run the command again",
+        ErrorKind::LogMissing => {
+            "; put it back, or take out what the store has without it: hedgerow repair"
+        }
         _ => "",
     }
 }

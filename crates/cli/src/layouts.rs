@@ -85,8 +85,8 @@ mod tests {
     fn every_layout_is_counted_under_its_own_name() {
         let mut tree = TreeStats::default();
         for (number, layout) in LeafLayout::ALL.into_iter().enumerate() {
-            let (pages, records) = (number as u64, 10 * number as u64);
-            tree.leaves[layout as usize] = LayoutStats { pages, records };
+            let leaves = &mut tree.leaves[layout as usize];
+            (leaves.pages, leaves.records) = (number as u64, 10 * number as u64);
         }
         let json = as_json(&tree);
         assert_eq!(json["comparison"]["leaves"], 0);

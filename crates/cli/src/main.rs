@@ -38,6 +38,12 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<(), Failure> {
     let common = &cli.common;
+    if let Some(command) = cli.command.of_whole_stores()
+        && common.keyspace.is_some()
+    {
+        let words = format!("{command} works on whole stores, and takes no --keyspace");
+        return Err(Failure::Usage(words));
+    }
     match &cli.command {
         Command::Tour(args) => commands::tour::run(common, args),
         Command::Load(args) => commands::load::run(common, args),

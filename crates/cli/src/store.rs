@@ -79,8 +79,13 @@ pub fn create(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database
     writing(common, leaves).create(path).map_err(failed("create", path))
 }
 
-/// The keyspace of the arguments, which must exist.
+/// The keyspace of the arguments, which must exist; if they name none, and there is no `default`, the only one.
 pub fn keyspace(db: &Database, common: &Common, path: &Path) -> Result<Keyspace, Failure> {
+    if common.keyspace.is_none()
+        && let [only] = &db.keyspaces().map_err(failed("read", path))?[..]
+    {
+        return keyspace_named(db, only, path);
+    }
     keyspace_named(db, common.keyspace(), path)
 }
 
@@ -91,7 +96,9 @@ pub fn keyspace_named(db: &Database, name: &str, path: &Path) -> Result<Keyspace
         let names = db.keyspaces().unwrap_or_default().join("`, `");
         let there = if names.is_empty() { "none".to_owned() } else { format!("`{names}`") };
         let path = path.display();
-        Failure::Other(format!("{path} has no keyspace `{name}`; there is {there}"))
+        Failure::Other(format!(
+            "{path} has no keyspace `{name}`; there is {there} (--keyspace NAME)"
+        ))
     })
 }
 
@@ -134,19 +141,17 @@ fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// Visits records until `limit`, the end, or Ctrl-C.
-pub fn for_each_record(
-    range: Range,
+/// Visits records, or keys, until `limit`, the end, or Ctrl-C.
+pub fn for_each<T>(
+    mut range: impl DoubleEndedIterator<Item = hedgerow::Result<T>>,
     reverse: bool,
     limit: u64,
     path: &Path,
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
+    mut visit: impl FnMut(T) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut range = range;
     for _ in 0..limit {
-        let Some(record) = (if reverse { range.next_back() } else { range.next() }) else { break };
-        let (key, value) = record.map_err(failed("read", path))?;
-        visit(&key, &value)?;
+        let Some(item) = (if reverse { range.next_back() } else { range.next() }) else { break };
+        visit(item.map_err(failed("read", path))?)?;
         interrupt::check()?;
     }
     Ok(())

@@ -35,9 +35,13 @@ pub enum ErrorKind {
         /// Process that holds it, where the system tells.
         holder_pid: Option<u32>,
     },
-    /// There is no store at that path, or no keyspace of that name.
+    /// There is no store at that path, no directory for it, or no keyspace of that name.
     NotFound,
-    /// `create` was asked for, and there is one already.
+    /// The store was not closed, and the log beside it, which has its last changes, is not there. Put it back; what the
+    /// store has without it [`Options::repair`](crate::Options::repair) takes out.
+    LogMissing,
+    /// Something is there already: what was to be created, records where a bulk load goes, or at the log's name what is
+    /// not this store's log, or is that of a later copy of its file.
     AlreadyExists,
     /// The keyspace was dropped while this handle was held.
     KeyspaceDropped,

@@ -60,8 +60,9 @@ pub mod types;
 #[doc(hidden)]
 pub mod wal;
 
+pub use buffer::CounterValues;
 pub use database::{
-    Cursor, Database, Durability, Keyspace, MemoryStats, Options, Range, Stats, ValueReader,
+    Cursor, Database, Durability, Keys, Keyspace, MemoryStats, Options, Range, Stats, ValueReader,
     ValueWriter, WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};

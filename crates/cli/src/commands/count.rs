@@ -18,14 +18,14 @@ pub struct CountArgs {
     range: RangeArgs,
 }
 
-/// Counts by scanning, so that the answer is what a scan would print.
+/// Counts by scanning keys, so that the answer is what a scan would print.
 pub fn run(common: &Common, args: &CountArgs) -> Result<(), Failure> {
     let db = store::open_read_only(common, &args.store)?;
     let keyspace = store::keyspace(&db, common, &args.store)?;
-    let range = store::range(&keyspace, &args.range);
+    let keys = store::range(&keyspace, &args.range).keys();
     let bar = progress::counter("counting");
     let mut count = 0u64;
-    let counted = store::for_each_record(range, false, u64::MAX, &args.store, |_, _| {
+    let counted = store::for_each(keys, false, u64::MAX, &args.store, |_| {
         count += 1;
         if count.is_multiple_of(4096) {
             bar.set_position(count);

@@ -1,7 +1,8 @@
 //! `hedgerow scan STORE`: records in key order, one a line.
 //!
 //! In human format a line is key, tab, value, with escapes: `load --escaped` reads it back. Records
-//! that change during the scan may or may not show; each leaf is seen at one moment.
+//! that change during the scan may or may not show; each leaf is seen at one moment. For keys alone large values are
+//! not read.
 
 use crate::args::{Common, Format, RangeArgs};
 use crate::escape;
@@ -39,24 +40,31 @@ pub fn run(common: &Common, args: &ScanArgs) -> Result<(), Failure> {
     let limit = args.limit.unwrap_or(u64::MAX);
     let mut out = Out::new();
     let mut line = String::new();
-    let scanned = store::for_each_record(range, args.reverse, limit, &args.store, |key, value| {
-        line.clear();
-        match common.format {
-            Format::Human => {
-                escape::escape_into(key, &mut line);
-                if !args.keys_only {
-                    line.push('\t');
-                    escape::escape_into(value, &mut line);
-                }
-                out.line(&line)
+    let mut print = |key: &[u8], value: Option<&[u8]>| match common.format {
+        Format::Human => {
+            line.clear();
+            escape::escape_into(key, &mut line);
+            if let Some(value) = value {
+                line.push('\t');
+                escape::escape_into(value, &mut line);
             }
-            Format::Json if args.keys_only => out.json(&json!({ "key": escape::escape(key) })),
-            Format::Json => {
-                let (key, value) = (escape::escape(key), escape::escape(value));
-                out.json(&json!({ "key": key, "value": value }))
-            }
+            out.line(&line)
         }
-    });
+        Format::Json => {
+            let mut record = json!({ "key": escape::escape(key) });
+            if let Some(value) = value {
+                record["value"] = escape::escape(value).into();
+            }
+            out.json(&record)
+        }
+    };
+    let (reverse, path) = (args.reverse, &args.store);
+    let scanned = match args.keys_only {
+        true => store::for_each(range.keys(), reverse, limit, path, |key| print(&key, None)),
+        false => {
+            store::for_each(range, reverse, limit, path, |(key, value)| print(&key, Some(&value)))
+        }
+    };
     // What was read before a failure is still worth having.
     scanned.and(out.finish())
 }

@@ -47,7 +47,7 @@ pub fn run(common: &Common, args: &StatArgs) -> Result<(), Failure> {
         let stats = db.stats()?;
         // A page that was evicted before the walk came to it was read twice.
         let hits = tree.pages().saturating_sub(stats.pool.faults - read_before);
-        let keyspace = common.keyspace().to_owned();
+        let keyspace = keyspace.name().to_owned();
         let space = db.space_report()?;
         let mut trees = Vec::with_capacity(keyspaces.len());
         for name in &keyspaces {
@@ -232,6 +232,7 @@ fn as_json(figures: &Figures) -> Json {
             "table_bytes": memory.table_bytes,
             "write_buffer_bytes": memory.write_buffer_bytes,
             "delta_bytes": memory.delta_bytes,
+            "log_bytes": memory.log_bytes,
             "space_bytes": memory.space_bytes,
         },
         "cache": {

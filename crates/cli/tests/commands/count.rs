@@ -1,6 +1,6 @@
 //! `count`: of everything, of a part, of nothing.
 
-use crate::harness::{Scratch, run};
+use crate::harness::{Scratch, run, run_with_input};
 
 #[test]
 fn the_count_is_exact() {
@@ -12,4 +12,23 @@ fn the_count_is_exact() {
     run(&["count", &store, "--from", "2", "--to", "1"]).code(0).stdout("0\n");
     let json = run(&["count", &store, "--format", "json"]).code(0).json();
     assert_eq!(json, serde_json::json!({ "count": 5000 }));
+}
+
+/// What is in the file of a large value is of no matter to who asks for keys.
+#[test]
+fn large_values_are_neither_read_for_a_count_nor_for_keys() {
+    let scratch = Scratch::new("count-large");
+    let store = scratch.store();
+    run(&["put", &store, "before", "short"]).code(0);
+    let large = vec![b'x'; 1 << 20];
+    run_with_input(&["put", &store, "large", "--file", "-"], &large).code(0);
+    let mut bytes = std::fs::read(&store).unwrap();
+    let at = bytes.windows(4096).rposition(|window| window.iter().all(|&byte| byte == b'x'));
+    bytes[at.unwrap()] = b'y';
+    std::fs::write(&store, bytes).unwrap();
+    run(&["get", &store, "large"]).code(4);
+    run(&["count", &store]).code(0).stdout("2\n").silent();
+    run(&["scan", &store, "--keys-only"]).code(0).stdout("before\nlarge\n").silent();
+    run(&["scan", &store, "--keys-only", "--reverse"]).code(0).stdout("large\nbefore\n").silent();
+    run(&["scan", &store]).code(4).stdout("before\tshort\n");
 }

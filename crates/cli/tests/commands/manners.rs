@@ -170,3 +170,24 @@ fn ctrl_c_stops_a_load_and_leaves_a_valid_store() {
     let count: u64 = run(&["count", &store]).code(0).text().trim().parse().unwrap();
     assert!(count <= 50_000);
 }
+
+#[test]
+fn who_names_no_keyspace_gets_the_only_one_or_hears_which_there_are() {
+    let scratch = Scratch::new("only-keyspace");
+    let store = scratch.store();
+    run(&["put", &store, "wren", "Troglodytes", "--keyspace", "birds"]).code(0);
+    run(&["get", &store, "wren"]).code(0).stdout("Troglodytes\n").silent();
+    let stat = run(&["stat", &store, "--format", "json"]).code(0).json();
+    assert_eq!(stat["keyspace"], "birds");
+    run(&["put", &store, "newt", "Triturus", "--keyspace", "amphibians"]).code(0);
+    let which = "has no keyspace `default`; there is `amphibians`, `birds` (--keyspace NAME)";
+    run(&["get", &store, "wren"]).code(1).stdout("").stderr_has(which);
+    run(&["get", &store, "wren", "--keyspace", "birds"]).code(0).stdout("Troglodytes\n");
+    // What knows nothing of keyspaces does not take one and do everything.
+    let copy = scratch.path("copy.hrow");
+    for whole in [&["verify", &store][..], &["backup", &store, &copy], &["repair", &store, &copy]] {
+        let args = [whole, &["--keyspace", "birds"]].concat();
+        run(&args).code(2).stdout("").stderr_has("takes no --keyspace");
+        assert!(!std::path::Path::new(&copy).exists());
+    }
+}

@@ -37,7 +37,10 @@ pub struct WriteBatch {
     /// Keys and values.
     bytes: Vec<u8>,
     changes: Vec<Change>,
+    /// What was said of the batch itself.
     durability: Option<Durability>,
+    /// Whether one of the handles that changes came through makes durable changes.
+    through_sync: bool,
 }
 
 #[derive(Clone)]
@@ -75,8 +78,8 @@ impl WriteBatch {
         self.push(keyspace, key, None)
     }
 
-    /// When the changes are durable. Unless this is said it is as [`Options::durability`](crate::Options::durability)
-    /// says, whatever [`Keyspace::with_durability`] has said of the keyspaces.
+    /// When the changes are durable. Unless this is said a batch is written with [`Durability::Sync`] if one of its
+    /// keyspaces' handles is, by [`Options::durability`](crate::Options::durability) or [`Keyspace::with_durability`].
     pub fn set_durability(&mut self, durability: Durability) {
         self.durability = Some(durability);
     }
@@ -91,16 +94,19 @@ impl WriteBatch {
         self.changes.is_empty()
     }
 
-    /// Forgets the changes, and keeps the memory.
+    /// Forgets the changes, and keeps the memory and what [`Self::set_durability`] has said.
     pub fn clear(&mut self) {
         self.keyspaces.clear();
+        self.through_sync = false;
         self.bytes.clear();
         self.changes.clear();
     }
 
     fn push(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         keyspace.check_put(key, value.unwrap_or(&[]))?;
+        let is_sync = keyspace.durability() == Durability::Sync;
         let keyspace = self.place_of(keyspace)?;
+        self.through_sync |= is_sync;
         let mut copy = |part: &[u8]| {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(part);
@@ -164,7 +170,8 @@ impl WriteBatch {
         drop(changes);
         prepared.into_iter().take(made).flatten().for_each(Prepared::keep);
         written?;
-        if self.durability.unwrap_or(inner.durability) == Durability::Sync {
+        let wants_sync = self.durability.map_or(self.through_sync, |said| said == Durability::Sync);
+        if wants_sync {
             inner.store.flush_log()?;
         }
         Ok(())

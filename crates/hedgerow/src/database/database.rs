@@ -1,13 +1,7 @@
 //! A database: one file, one pool, many keyspaces.
 //!
-//! Rank 7. [`Database`] is an owned handle; cloning it is cheap, and `Send + Sync`: any number of
-//! threads use it. The file is locked while any handle (of the database, a keyspace, a cursor) lives or
-//! until [`Database::close`].
-//!
-//! What survives: every change that was durable ([`Durability`]), in the order in which they were made. The log
-//! beside the file (its name and `-log`) has what came after the last checkpoint; [`Database::checkpoint`] and
-//! [`Database::close`] take one, and one is taken by itself when enough has changed. After `close` there is no
-//! log. Dropping the last handle without `close` is like a crash: opening replays the log.
+//! Rank 7. What users need to know of it, its life and its threads stands with [`Database`]. Invariant: all handles share
+//! one `Inner`, and whoever closes it is the one who sets `closed` first. `Send + Sync`.
 
 use crate::database::batch::WriteBatch;
 use crate::database::keyspace::Keyspace;
@@ -50,7 +44,21 @@ impl Inner {
     }
 }
 
-/// See the head of the file.
+/// A database: one file with any number of [keyspaces](Keyspace), opened by [`Options`] or [`Database::open`].
+///
+/// An owned handle without lifetimes; cloning it is cheap. `Send + Sync`: any number of threads use one, or clones of it.
+/// The file is locked while any handle (of the database, a keyspace, a cursor, a range) lives, or until
+/// [`Database::close`].
+///
+/// **What survives a crash**: every change that was durable, and of those after it a first part, in the order in which
+/// they were made, as [`Durability`] says. The log beside the file (its name and `-log`) has what came after the last
+/// checkpoint; [`Database::checkpoint`] and [`Database::close`] take one, and one is taken by itself when enough has
+/// changed. After `close` there is no log.
+///
+/// **Close it.** To drop the last handle without [`Database::close`] is like a crash of the process: it waits for nothing
+/// and writes nothing, because there is nobody whom it could tell that this failed. Buffered changes that the log's
+/// thread has not written yet, those of the last [`Options::log_interval`] (100 ms), are lost then; opening
+/// replays the others. Where `close` is not at hand, [`Database::sync`] makes everything durable.
 #[derive(Clone)]
 pub struct Database {
     inner: Arc<Inner>,
@@ -65,8 +73,10 @@ impl fmt::Debug for Database {
 impl Options {
     /// Opens the database at `path`, which must exist.
     ///
-    /// Errors: `NotFound`; `Locked`, naming the holder; `NotAStore` for any other file, an empty one,
-    /// or a directory; `UpgradeRequired`; `Corrupted`; `InvalidOption`; `Io`.
+    /// Errors: `NotFound`; `LogMissing` if the store needs one and it is gone; `Locked`, naming the holder;
+    /// `NotAStore` for any other file, an empty one, or a directory; `AlreadyExists` if something that is not
+    /// this store's log lies at the log's name; `UpgradeRequired`; `Corrupted`; `InvalidOption`; `DiskFull`,
+    /// `MemoryLimit` and `Unknown` when what the log has cannot be replayed; `Io`.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::Existing)
     }
@@ -92,12 +102,16 @@ impl Options {
     }
 
     /// A database that lives in memory alone, inside of the memory limit; it ends with its handles.
+    ///
+    /// Errors: `InvalidOption`; `Io` when a thread cannot be started.
     pub fn in_memory(&self) -> Result<Database> {
         Database::new(self, Store::in_memory(&self.store_options())?, None)
     }
 
     /// A database in a file of its own in the system's directory for temporary files, which may grow
     /// beyond the memory limit; it ends with its handles.
+    ///
+    /// Errors: `InvalidOption`; `NotFound` without that directory; `DiskFull`; `Io`.
     pub fn temporary(&self) -> Result<Database> {
         let disk = self.real_disk()?;
         let (path, file) = crate::storage::create_temporary(&disk, &std::env::temp_dir())?;
@@ -200,7 +214,8 @@ impl Database {
         Ok(Database { inner: Arc::new(Inner { store, disk, durability, closed }) })
     }
 
-    /// Opens the database at `path` with default options, or creates it.
+    /// Opens the database at `path` with default options, or creates it: `Options::new().open_or_create(path)`.
+    /// [`Options::open`] opens only what there is. Errors: as for [`Options::open_or_create`].
     pub fn open(path: impl AsRef<Path>) -> Result<Database> {
         Options::new().open_or_create(path)
     }
@@ -210,7 +225,8 @@ impl Database {
         Options::new()
     }
 
-    /// The keyspace `name`; it is created if there is none and the database is writable.
+    /// The keyspace `name`; it is created if there is none and the database is writable, which waits for one sync
+    /// of the log. [`Database::open_keyspace`] creates nothing.
     ///
     /// Errors: `InvalidOption` for a name that is empty or longer than 255 bytes; `NotFound` in a
     /// read-only database; those of changes.
@@ -314,7 +330,9 @@ impl Database {
     }
 
     /// Takes a checkpoint, stops background work and releases the file. All other handles get `Closed`
-    /// from then on. Errors: those of [`Database::checkpoint`]; the database is closed all the same.
+    /// from then on, and a second `close` does nothing. Without it the last changes may be lost: see [`Database`].
+    ///
+    /// Errors: those of [`Database::checkpoint`]; the database is closed all the same.
     pub fn close(self) -> Result<()> {
         if self.inner.closed.swap(true, AcqRel) {
             return Ok(());
@@ -348,6 +366,7 @@ impl Database {
         self.inner.check_open()?;
         self.inner.store.verify(progress)
     }
+
     /// Copies everything that was changed before this call to a new file at `path`, while everybody else goes on. The
     /// copy is a database like any other, without free space between its pages; it needs no log. `progress` is told
     /// the number of pages copied so far, now and then, and says whether to go on.

@@ -1,11 +1,7 @@
 //! A named, ordered map from byte strings to byte strings.
 //!
-//! Rank 7. A [`Keyspace`] is an owned handle: it keeps its database open, and cloning it is cheap.
-//! `Send + Sync`: any number of threads use one handle, or clones of it.
-//!
-//! Each single operation is linearizable. A range or a cursor sees each leaf as it was at one moment;
-//! the whole is not a snapshot: a record that is there for the whole of the iteration is seen exactly
-//! once, one that comes or goes meanwhile may be seen or not.
+//! Rank 7. What users need to know of it stands with [`Keyspace`]. Invariant: `tree` is a tree of the store in `inner`.
+//! `Send + Sync`.
 
 use crate::database::database::Inner;
 use crate::database::large::is_too_large;
@@ -20,7 +16,15 @@ use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-/// See the head of the file.
+/// A named, ordered map from byte strings to byte strings; of a [`Database`](crate::Database), which has any number of them.
+///
+/// An owned handle without lifetimes: it keeps its database open, and cloning it is cheap. `Send + Sync`: any number of
+/// threads use one handle, or clones of it. Keys are ordered byte by byte.
+///
+/// Each single operation is linearizable. A range or a cursor sees each leaf as it was at one moment;
+/// the whole is not a snapshot: a record that is there for the whole of the iteration is seen exactly
+/// once, one that comes or goes meanwhile may be seen or not. Several changes that a crash keeps or loses together
+/// are a [`WriteBatch`](crate::WriteBatch).
 #[derive(Clone)]
 pub struct Keyspace {
     pub(super) inner: Arc<Inner>,
@@ -45,11 +49,16 @@ impl Keyspace {
         Keyspace { inner, tree, name: Arc::from(name), durability }
     }
 
-    /// The same keyspace, the changes through which are durable as `durability` says.
+    /// The same keyspace, the changes through which are durable as `durability` says. Of a batch see
+    /// [`WriteBatch::set_durability`](crate::WriteBatch::set_durability).
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Keyspace {
         self.durability = durability;
         self
+    }
+
+    pub(super) fn durability(&self) -> Durability {
+        self.durability
     }
 
     pub(super) fn tree(&self) -> &PoolTree {
@@ -148,12 +157,13 @@ impl Keyspace {
     ///
     /// Key and value together are in a leaf up to [`Keyspace::max_record_bytes`]. A longer value, up to 4 GiB, is
     /// written to a place of its own in the file, and is durable there before its record is; the memory that this
-    /// takes does not depend on its length. [`Keyspace::value_writer`] puts one that is not in memory. In a database
+    /// takes does not depend on its length (a value whose first eight bytes are those of such a place counts nine more). [`Keyspace::value_writer`] puts one that is not in memory. In a database
     /// that lives in memory alone, or with a key that leaves less than 40 bytes of a record, a longer value is
     /// `RecordTooLarge`.
     ///
     /// Errors of all changes, after which nothing has changed but after the last one: those of reads; `KeyTooLong`,
-    /// `RecordTooLarge`; `ReadOnly`; `Poisoned` after a failed write; `DiskFull` when room can only be
+    /// `RecordTooLarge`; `MemoryLimit` for a longer value if the limit is within 128 KiB of
+    /// [the smallest](crate::smallest_memory_limit_bytes); `ReadOnly`; `Poisoned` after a failed write; `DiskFull` when room can only be
     /// made by writing, and there is none; with [`Durability::Sync`] also `Unknown`.
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -271,7 +281,7 @@ impl Keyspace {
         Cursor::new(self.inner.clone(), self.tree.clone())
     }
 
-    /// Number of records: walks all leaves.
+    /// Number of records: walks all leaves. Large values are not read.
     pub fn count(&self) -> Result<u64> {
         self.inner.check_open()?;
         let mut count = 0;
@@ -290,7 +300,8 @@ impl Keyspace {
     /// With a log this returns once the records are durable. What others put into the keyspace after the records have
     /// become visible, and before that, a crash may leave without them.
     ///
-    /// Errors: those of changes; `NotSorted`; `AlreadyExists` if the keyspace holds a record. After an
+    /// Errors: those of changes; `InvalidOption` for another `fill_percent`; `NotSorted`; `AlreadyExists` if the
+    /// keyspace holds a record. After an
     /// error the keyspace is as it was; or the records are there, the store is poisoned, and when it is opened again the
     /// keyspace is as it was.
     pub fn bulk_load<K, V>(

@@ -1,4 +1,4 @@
-//! The public nouns: [`Database`], [`Keyspace`], [`WriteBatch`], [`Cursor`], [`Range`], [`Options`], [`Stats`].
+//! The public nouns: [`Database`], [`Keyspace`], [`WriteBatch`], [`Cursor`], [`Range`], [`Keys`], [`Options`], [`Stats`].
 //!
 //! Rank 7: everything here is thin; the work is done by the layers below.
 
@@ -16,5 +16,5 @@ pub use database::Database;
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
 pub use options::{Durability, Options, smallest_memory_limit_bytes};
-pub use range::{Cursor, Range};
+pub use range::{Cursor, Keys, Range};
 pub use stats::{MemoryStats, Stats};

@@ -15,7 +15,10 @@ use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 
-/// A position between two records of a keyspace, which moves both ways.
+/// A position between two records of a keyspace, which moves both ways. See [`crate::Keyspace::cursor`].
+///
+/// It owns what it needs and keeps the database open. `Send`; used by one thread at a time. After an error it stays
+/// failed: every further call that reads returns it again, wherever the cursor is sent.
 pub struct Cursor {
     inner: Arc<Inner>,
     tree: PoolTree,
@@ -176,6 +179,8 @@ impl Cursor {
 }
 
 /// An iterator over records in bounds, from both ends. See [`crate::Keyspace::range`].
+///
+/// It owns what it needs and keeps the database open. `Send`. After an error it has ended.
 #[must_use]
 pub struct Range {
     inner: Arc<Inner>,
@@ -265,11 +270,30 @@ impl Range {
         Ok(Some(record))
     }
 
-    fn next_item(&mut self, forward: bool) -> Option<Result<(Value, Value)>> {
+    /// The keys alone: large values are not read.
+    ///
+    /// ```
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// # let birds = db.keyspace("birds")?;
+    /// # birds.put(b"robin", b"Erithacus rubecula")?;
+    /// for key in birds.prefix(b"r").keys() {
+    ///     assert_eq!(key?, b"robin");
+    /// }
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    pub fn keys(self) -> Keys {
+        Keys(self)
+    }
+
+    /// What `step` comes to, unless the iterator has ended.
+    fn next_item<T>(
+        &mut self,
+        step: impl FnOnce(&mut Range) -> Result<Option<T>>,
+    ) -> Option<Result<T>> {
         if self.ended {
             return None;
         }
-        let item = self.step(forward).transpose();
+        let item = step(self).transpose();
         self.ended = !matches!(item, Some(Ok(_)));
         item
     }
@@ -279,14 +303,42 @@ impl Iterator for Range {
     type Item = Result<(Value, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_item(true)
+        self.next_item(|range| range.step(true))
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.next_item(false)
+        self.next_item(|range| range.step(false))
     }
 }
 
 impl std::iter::FusedIterator for Range {}
+
+/// An iterator over keys in bounds, from both ends. See [`Range::keys`].
+#[derive(Debug)]
+#[must_use]
+pub struct Keys(Range);
+
+impl Keys {
+    fn next_key(&mut self, forward: bool) -> Option<Result<Value>> {
+        let item = self.0.next_item(|range| range.step_in_leaves(forward));
+        item.map(|record| record.map(|(key, _)| key))
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Value>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_key(true)
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.next_key(false)
+    }
+}
+
+impl std::iter::FusedIterator for Keys {}

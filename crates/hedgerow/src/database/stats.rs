@@ -1,13 +1,14 @@
 //! Figures of a running database: what memory is used for, and what has been done.
 //!
-//! Rank 7. Plain data, gathered from relaxed counters: each figure is right, all of them together may
-//! belong to slightly different moments.
+//! Rank 7. Plain data without invariants between the figures, as [`Stats`] says.
 
 use crate::buffer::CounterValues;
 use crate::page::AdaptationValues;
 use crate::store::Store;
 
-/// See the head of the file.
+/// Figures of a running database: what memory is used for, and what has been done.
+///
+/// Gathered from relaxed counters: each figure is right, all of them together may belong to slightly different moments.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {

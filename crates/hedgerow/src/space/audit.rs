@@ -11,6 +11,7 @@ use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 
 /// Where every byte of the file is, all figures in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct SpaceReport {
     /// The header region.
     pub header_bytes: u64,

@@ -81,6 +81,7 @@ pub enum DirectIo {
 
 /// How [`RealDisk`] carries out batches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum IoEngine {
     /// io_uring if the kernel lets us, else as [`IoEngine::Sync`].
     #[default]

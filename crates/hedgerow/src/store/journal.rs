@@ -66,7 +66,7 @@ impl Journal {
     ///
     /// Opened in `mode`.
     ///
-    /// Errors: `NotFound` if the log is missing; `Corrupted` if it is another store's, an earlier one's, or
+    /// Errors: `LogMissing`; `Corrupted` if it is another store's, an earlier one's, or
     /// damaged; `AlreadyExists` if none is needed and there is a later one, with changes; `NotAStore` if the one that is
     /// needed is a link or no file; `Io`.
     pub(super) fn find(
@@ -88,7 +88,7 @@ impl Journal {
                      checkpoint would be lost",
                     log_path.display()
                 );
-                return Err(Error::new(ErrorKind::NotFound, what));
+                return Err(Error::new(ErrorKind::LogMissing, what));
             }
             other => other?,
         };
@@ -180,7 +180,11 @@ impl Journal {
         // What was there before is of no use but for its room.
         let most = header.segment.place_offset_bytes(PREPARED_SEGMENTS);
         if file.len_bytes()? > most {
-            file.set_len(most)?;
+            match file.set_len(most) {
+                // Some file systems need room to give some back.
+                Err(error) if *error.kind() == ErrorKind::DiskFull => {}
+                cut => cut?,
+            }
         }
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES)?;
         block.copy_from_slice(&*header.encode());

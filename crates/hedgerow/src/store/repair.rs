@@ -420,7 +420,7 @@ impl<'p> Repair<'p> {
             self.report.defects.push(what);
         }
         match outcome {
-            Err(error) if is_loss(&error) || *error.kind() == ErrorKind::NotFound => {
+            Err(error) if is_loss(&error) || *error.kind() == ErrorKind::LogMissing => {
                 let what = format!("of the log {replayed} changes could be replayed: {error}");
                 self.report.defects.push(what);
                 Ok(())

@@ -26,6 +26,7 @@ use std::ops::Range;
 
 /// What opening has replayed.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Replayed {
     /// Changes that were made again.
     pub records: u64,

@@ -15,6 +15,7 @@ pub const FILL_CLASSES: usize = 10;
 
 /// The pages of one level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LevelStats {
     /// Number of pages.
     pub pages: u64,
@@ -31,6 +32,7 @@ pub struct LevelStats {
 
 /// A tree in figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TreeStats {
     /// Bytes of a page.
     pub page_bytes: usize,
@@ -42,6 +44,7 @@ pub struct TreeStats {
 
 /// The leaves of one layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LayoutStats {
     /// Number of leaves.
     pub pages: u64,

@@ -4,7 +4,10 @@
 
 use hedgerow_sync::optimistic::Copied;
 pub use hedgerow_sync::optimistic::INLINE_BYTES;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 /// A copy of a value. Up to [`INLINE_BYTES`] bytes it is held without an allocation.
@@ -65,14 +68,91 @@ impl PartialEq for Value {
 
 impl Eq for Value {}
 
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Value) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Byte by byte, as keys are ordered.
+impl Ord for Value {
+    fn cmp(&self, other: &Value) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+/// As of the bytes.
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+impl Borrow<[u8]> for Value {
+    fn borrow(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
 impl PartialEq<[u8]> for Value {
     fn eq(&self, other: &[u8]) -> bool {
         self.as_bytes() == other
     }
 }
 
+impl PartialEq<&[u8]> for Value {
+    fn eq(&self, other: &&[u8]) -> bool {
+        self.as_bytes() == *other
+    }
+}
+
+impl<const N: usize> PartialEq<[u8; N]> for Value {
+    fn eq(&self, other: &[u8; N]) -> bool {
+        self.as_bytes() == other
+    }
+}
+
+impl<const N: usize> PartialEq<&[u8; N]> for Value {
+    fn eq(&self, other: &&[u8; N]) -> bool {
+        self.as_bytes() == *other
+    }
+}
+
+impl PartialEq<Vec<u8>> for Value {
+    fn eq(&self, other: &Vec<u8>) -> bool {
+        self.as_bytes() == other.as_slice()
+    }
+}
+
+/// As a byte string literal: most keys and values are text, or begin with some.
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.as_bytes(), f)
+        write!(f, "b\"{}\"", self.as_bytes().escape_ascii())
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeSet, HashSet};
+
+    #[test]
+    fn a_value_is_compared_hashed_and_shown_as_its_bytes() {
+        let long = vec![b'x'; INLINE_BYTES + 1];
+        for bytes in [&b""[..], b"wren", b"\0\xff\"", &long] {
+            let value = Value::from(bytes);
+            assert_eq!(value, bytes);
+            assert_eq!(value, *bytes);
+            assert_eq!(value, bytes.to_vec());
+            assert_eq!(Value::from(bytes.to_vec()), value);
+            assert!(HashSet::from([value.clone()]).contains(bytes));
+            assert!(BTreeSet::from([value]).contains(bytes));
+        }
+        assert_eq!(Value::from(&b"wren"[..]), b"wren");
+        assert_eq!(Value::from(&b"wren"[..]), *b"wren");
+        assert_ne!(Value::from(&b"wren"[..]), b"wrens");
+        let (high, low) = (Value::from(&b"\xff"[..]), Value::from(long));
+        assert!(high > low);
+        assert_eq!(format!("{:?}", Value::from(&b"a\0\"\xff"[..])), r#"b"a\x00\"\xff""#);
     }
 }

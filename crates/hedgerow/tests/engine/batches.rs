@@ -58,6 +58,27 @@ fn the_last_change_of_a_key_counts_in_all_keyspaces_and_in_memory_too() {
 }
 
 #[test]
+fn a_batch_is_as_durable_as_the_strictest_of_its_handles_unless_it_says_otherwise() {
+    let disk = SimDisk::new(1);
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    let buffered = db.keyspace("robins").unwrap();
+    let durable = buffered.clone().with_durability(Durability::Sync);
+    let write = |batch: &WriteBatch| {
+        db.write(batch).unwrap();
+        db.durable_position() == db.log_position()
+    };
+    let mut batch = WriteBatch::new();
+    batch.put(&buffered, b"a", b"1").unwrap();
+    batch.put(&durable, b"b", b"2").unwrap();
+    batch.put(&buffered, b"c", b"3").unwrap();
+    assert!(write(&batch), "one is enough, and need not be the last");
+    batch.clear();
+    batch.set_durability(Durability::Sync);
+    batch.put(&buffered, b"a", b"1").unwrap();
+    assert!(write(&batch));
+}
+
+#[test]
 fn a_durable_batch_is_there_after_a_crash_and_a_buffered_one_whole_or_not_at_all() {
     for seed in 0..20 {
         let disk = SimDisk::new(seed);

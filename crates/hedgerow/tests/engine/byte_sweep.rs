@@ -260,7 +260,7 @@ impl Sound {
                 error.kind(),
                 ErrorKind::Corrupted { .. }
                     | ErrorKind::NotAStore
-                    | ErrorKind::NotFound
+                    | ErrorKind::LogMissing
                     | ErrorKind::AlreadyExists
                     | ErrorKind::UpgradeRequired { .. }
             );

@@ -370,7 +370,7 @@ fn a_log_that_is_missing_is_named_and_put_back_it_is_replayed() {
     disk.unlink(&log).unwrap();
     let store = disk.state().contents(path());
     let refused = open(&logged(), &disk, OpenHow::Existing).map(drop).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::NotFound);
+    assert_eq!(*refused.kind(), ErrorKind::LogMissing);
     assert!(refused.to_string().contains("-log is missing"), "{refused}");
     assert!(disk.state().contents(path()) == store, "the store was written");
     assert!(!disk.exists(&log).unwrap(), "nothing takes the place of what is missing");
