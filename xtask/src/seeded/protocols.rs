@@ -575,4 +575,67 @@ pub const LINES: &[Bug] = &[
         "plain_put_of_a_stored_form",
         &[plain("lib", "store::replay::tests::a_plain_put_of_a_stored_form_is_damage")],
     ),
+    line(
+        "P92",
+        "after a sync of the store's file that failed nobody's succeeds",
+        "sync_beside_a_failing_one",
+        &[plain(
+            "lib",
+            "store::tests::large_values::a_sync_of_the_file_that_failed_for_one_has_failed_for_all",
+        )],
+    ),
+    line(
+        "P93",
+        "who waits for room in the log hears that no checkpoint will make any",
+        "waits_for_nobody",
+        &[plain(
+            "lib",
+            "wal::tests::room::who_waits_for_room_that_no_checkpoint_will_make_is_told",
+        )],
+    ),
+    line(
+        "P94",
+        "direct I/O has to fit pages, and not only the units that they lie in",
+        "blocks_of_pages",
+        &[plain(
+            "lib",
+            "store::tests::opening::pages_smaller_than_the_blocks_of_direct_io_are_refused_and_made_without_it",
+        )],
+    ),
+    line(
+        "P95",
+        "there is a last checkpoint, behind whose number none is written",
+        "checkpoints_without_end",
+        &[plain(
+            "lib",
+            "store::tests::checkpoint::a_store_that_has_no_number_left_for_a_checkpoint_says_so_and_is_read_as_before",
+        )],
+    ),
+    line(
+        "P96",
+        "no large value is moved while a load is not durable, which the log has nothing of",
+        "moves_beside_loads",
+        &[plain(
+            "lib",
+            "store::tests::large_move::a_value_that_was_found_before_a_load_is_not_moved_beside_it",
+        )],
+    ),
+    line(
+        "P97",
+        "an opening does not fail for space that it cannot give back",
+        "opening_needs_room_to_shrink",
+        &[plain(
+            "lib",
+            "store::tests::checkpoint::a_file_that_gives_no_room_back_is_opened_after_a_crash_all_the_same",
+        )],
+    ),
+    line(
+        "P98",
+        "a frame whose page is changed all the time is emptied for the page table all the same",
+        "vacates_only_between_changes",
+        &[plain(
+            "lib",
+            "buffer::tests::hot::a_page_that_is_changed_all_the_time_makes_room_for_the_page_table",
+        )],
+    ),
 ];

@@ -1,7 +1,9 @@
 //! How many operations may fault at a time.
 //!
-//! An operation that faults keeps up to six frames (the pages of its path, and those it reserved).
-//! The pool lets in as many as it has frames for: sixteen frames for everybody, and six for each.
+//! An operation that faults keeps up to eight frames: six pages of its path are pinned, and a split has reserved two.
+//! The pool lets in as many as it has frames for: sixteen frames for everybody, and six for each, because the paths of
+//! two operations have their upper pages in common. Were it ever too few, a reservation would wait its ten seconds, with
+//! nothing latched but what it has reserved, and fail.
 //! Frames that went to the page table since do not count.
 //! The others wait with nothing held, so that two operations on a tiny pool cannot take each other's
 //! pages for ever. An operation that never faults is never counted.
@@ -13,7 +15,7 @@
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Condvar, Mutex, thread};
 
-/// Frames that an operation may keep at a time.
+/// Frames that an operation may keep at a time, beside what it shares with others.
 pub const FRAMES_EACH: usize = 6;
 /// Frames that are left for everybody.
 pub const FRAMES_SHARED: usize = 16;

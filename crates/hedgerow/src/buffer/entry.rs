@@ -119,6 +119,8 @@ impl BufferPool {
         let purpose = if self.replaying.load(Relaxed) { Purpose::Replay } else { purpose };
         let mut checkpoints = 0;
         loop {
+            // The file may be about to be somebody else's.
+            self.check_open()?;
             let map_pages = self.ids.lock().next_id().map_or(u32::MAX, |id| id.0);
             let made = slots.make_room(|| self.images_to_write(), u64::from(map_pages), purpose);
             match made {

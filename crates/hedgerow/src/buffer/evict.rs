@@ -367,6 +367,7 @@ impl BufferPool {
             self.evictor.wake.notify_all();
             shared.running.take()
         };
+        self.wait_for_parts();
         if let Some(running) = running {
             let ended = running.join();
             assert!(ended.is_ok(), "the eviction thread does not panic");

@@ -148,7 +148,7 @@ impl BufferPool {
     /// Writes all that the checkpoint under way is owed. Afterwards none is under way; if this failed, what it was
     /// owed is the next one's.
     ///
-    /// Errors: `DiskFull`, and nothing is lost; after any other the pool is poisoned.
+    /// Errors: those of finding slots, and `DiskFull`, after which nothing is lost; after any other the pool is poisoned.
     pub fn settle_owed(&self, slots: &SlotStore) -> Result<()> {
         let settled = self.write_owed(slots);
         let mut slabs = self.handed.slabs.lock();
@@ -284,7 +284,12 @@ impl BufferPool {
                 Ok(offsets) => ready.push(Ready::new(slab, offsets, self.page_bytes)),
                 Err(error) => {
                     self.give_slab_back(slab);
-                    return Err(self.give_slabs_up(slots, ready, error));
+                    // Nothing was written, so nobody is in doubt about the file.
+                    for Ready { slab, images, .. } in ready {
+                        self.discard_slots(slots, images);
+                        self.give_slab_back(slab);
+                    }
+                    return Err(error);
                 }
             }
         }

@@ -9,7 +9,8 @@
 //! - who holds a frame's exclusive latch is the only one who changes its header, its bytes and the
 //!   table word of the page in it (the words' transitions: `table.rs`);
 //! - a dirty page is never moved between frames, and never evicted before its image is in a slot;
-//! - no latch is held across I/O but that of a frame in state *faulting*, which no traversal holds;
+//! - no latch is held across I/O but that of a frame in state *faulting* or without a page, which no traversal holds, and
+//!   for a write of a page that cannot be written otherwise (`retire.rs`);
 //! - frames, headers, table, write buffers and deltas together stay inside of the memory limit.
 //!
 //! `Send + Sync`: the pool is shared by all threads of a database. One background thread (`evict.rs`)
@@ -297,13 +298,14 @@ impl BufferPool {
     /// After this, nothing is written any more and every change fails; reads go on.
     pub fn set_poisoned(&self, error: &Error) {
         let mut poison = self.poison.lock();
-        if poison.is_none() {
-            *poison = Some(Error::new(
-                ErrorKind::Poisoned,
-                format!("nothing can be written any more since an earlier failure: {error}"),
-            ));
-        }
+        let poison = poison.get_or_insert_with(|| {
+            let what = format!("nothing can be written any more since an earlier failure: {error}");
+            Error::new(ErrorKind::Poisoned, what)
+        });
         self.poisoned.store(true, Release);
+        if let Some(log) = self.log() {
+            log.refuse_to_wait(poison);
+        }
     }
 
     /// The error that every change gets since a write failed, if one did.

@@ -7,8 +7,8 @@
 //! pages pays for few parts. At data of 64 times the pool, an eighth of the frames goes this way.
 //!
 //! Invariants: frames below `top` hold pages, the others never again; a part is made by one thread at a
-//! time (`part_space`), which holds no page and no latch but that of the frame it is emptying, and
-//! whose waits are bounded. `Send + Sync`.
+//! time (`part_space`), which holds no page and no latch but that of the frame it is emptying, while it writes
+//! the page that lies there if that is changed all the time, and whose waits are bounded. `Send + Sync`.
 
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,8 +20,8 @@ use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Frames that are never given up.
 const FRAMES_KEPT: u32 = 32;
-/// How often a page that keeps being changed is written before we give up on its frame.
-const VACATE_ATTEMPTS: usize = 1000;
+/// How often a page that keeps being changed is written before nobody may change it meanwhile.
+const VACATE_ATTEMPTS: usize = 4;
 
 /// The rest of the frames that were given up last.
 pub struct PartSpace {
@@ -67,6 +67,11 @@ impl BufferPool {
         unsafe { self.table.install(part, memory, &durable) };
         space.parts += 1;
         Ok(())
+    }
+
+    /// Waits for whoever is emptying frames; once the pool is closed nobody writes a page for that any more.
+    pub(super) fn wait_for_parts(&self) {
+        drop(self.part_space.lock());
     }
 
     /// Number of table parts loaded.
@@ -139,7 +144,7 @@ impl BufferPool {
 
     /// Empties a frame and returns its latch; it counts as free.
     fn vacate(&self, frame: FrameId) -> Result<ExclusiveGuard<'_>> {
-        for _ in 0..VACATE_ATTEMPTS {
+        for attempt in 0..=VACATE_ATTEMPTS {
             let mut waits = 0;
             let guard = self.header(frame).latch.exclusive_while(&mut || {
                 waits += 1;
@@ -154,6 +159,16 @@ impl BufferPool {
                 self.evict_latched(frame);
                 self.free.count_up();
                 return Ok(guard);
+            }
+            // Whoever closes takes the lock of `part_space` before the file is unlocked and somebody else's.
+            self.check_open()?;
+            if attempt == VACATE_ATTEMPTS && !leaves_out("vacates_only_between_changes") {
+                self.write_back_held(frame)?;
+                if !header.is_dirty() {
+                    self.evict_latched(frame);
+                    self.free.count_up();
+                    return Ok(guard);
+                }
             }
             guard.release_unchanged();
             self.write_back_now(&[frame])?;

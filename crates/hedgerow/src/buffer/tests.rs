@@ -1,5 +1,7 @@
 //! Interleavings of the pool that once went wrong, each forced by hand.
 
+mod hot;
+
 use super::{BufferPool, PoolOptions, smallest_limit_bytes};
 use crate::error::ErrorKind;
 use crate::page::pool::EpochStay;
@@ -8,7 +10,7 @@ use crate::space::geometry::Geometry;
 use crate::space::map::MapRoot;
 use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::{Deltas, PageIds, Zones};
-use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+use crate::storage::{DirectIo, Disk, File, OpenMode, RamDisk};
 use crate::types::{Epoch, PART_WORDS, PageId, TreeId};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::AtomicBool;
@@ -24,6 +26,11 @@ const PAGE_BYTES: usize = 512;
 /// does not run.
 pub(super) fn pool(extra_bytes: u64) -> Arc<BufferPool> {
     let file = RamDisk::new().open(Path::new("pool"), OpenMode::CreateNew, DirectIo::Never);
+    pool_over(file.unwrap(), extra_bytes)
+}
+
+/// The same over this file.
+fn pool_over(file: Arc<dyn File>, extra_bytes: u64) -> Arc<BufferPool> {
     let state = SpaceState {
         zones: Zones::create(Geometry::for_new_store(PAGE_BYTES as u32, 1).unwrap()),
         deltas: Deltas::new(96 << 10),
@@ -31,7 +38,7 @@ pub(super) fn pool(extra_bytes: u64) -> Arc<BufferPool> {
         map: MapRoot::EMPTY,
         checkpoint: Epoch(0),
     };
-    let slots = Arc::new(SlotStore::new(file.unwrap(), PAGE_BYTES, |_| Ok(()), state));
+    let slots = Arc::new(SlotStore::new(file, PAGE_BYTES, |_| Ok(()), state));
     let options = PoolOptions {
         memory_limit_bytes: smallest_limit_bytes(PAGE_BYTES) + extra_bytes,
         page_bytes: PAGE_BYTES,

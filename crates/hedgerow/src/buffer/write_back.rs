@@ -9,7 +9,7 @@
 //! half of its buffer.
 //!
 //! Callers: the eviction thread (cold pages, and only try-latches), the page table's growth (one
-//! page), and a checkpoint (all that it is owed, waiting for latches; see `hand_over.rs`). Each page of a
+//! page, which it latches for the write if it is changed too often), and a checkpoint (all that it is owed, waiting for latches; see `hand_over.rs`). Each page of a
 //! batch is independent, so an error in the middle loses nothing: what was not marked clean is dirty.
 
 use crate::buffer::pool::BufferPool;
@@ -29,7 +29,8 @@ use hedgerow_sync::primitive::canary::leaves_out;
 struct Copied {
     id: PageId,
     frame: FrameId,
-    version: Version,
+    /// `None` if its latch is held all the while.
+    version: Option<Version>,
 }
 
 /// Pages that were copied, and the images that are to be theirs.
@@ -100,6 +101,8 @@ enum Manner {
     Evict,
     /// Wait for latches; keep the pages.
     Flush,
+    /// The caller has latched the pages exclusively, and keeps them so.
+    Held,
 }
 
 impl BufferPool {
@@ -124,6 +127,14 @@ impl BufferPool {
         let mut frames = frames.to_vec();
         let mut buffer = self.flush_buffer.lock();
         self.write_batch(slots, &mut frames, &mut buffer, Manner::Flush).map(|_| ())
+    }
+
+    /// Writes a page that the caller has latched exclusively, as if it were to be read in: for one that is changed so often
+    /// that no image is as new as the page. Waits for nobody's latch or buffer meanwhile.
+    pub(super) fn write_back_held(&self, frame: FrameId) -> Result<()> {
+        let Some(slots) = &self.slots else { return Ok(()) };
+        let mut buffer = AlignedBuffer::zeroed(self.page_bytes)?;
+        self.write_batch(slots, &mut [frame], &mut buffer, Manner::Held).map(|_| ())
     }
 
     /// Writes every page that is dirty now, in the order of page ids. Returns the number of images.
@@ -336,16 +347,21 @@ impl BufferPool {
         images: impl IntoIterator<Item = Slot>,
         error: Error,
     ) -> Error {
-        for slot in images {
-            if !leaves_out("images_not_discarded") {
-                slots.discard(slot);
-            }
-        }
+        self.discard_slots(slots, images);
         // A full disk is a state that passes; anything else leaves us in doubt about the file.
         if *error.kind() != ErrorKind::DiskFull {
             self.set_poisoned(&error);
         }
         error
+    }
+
+    /// Gives back slots into which nothing was written that anybody refers to.
+    pub(super) fn discard_slots(&self, slots: &SlotStore, images: impl IntoIterator<Item = Slot>) {
+        for slot in images {
+            if !leaves_out("images_not_discarded") {
+                slots.discard(slot);
+            }
+        }
     }
 
     fn copy_pages(
@@ -366,17 +382,20 @@ impl BufferPool {
                 Manner::Flush => header
                     .latch
                     .shared_while(&mut || header.is_dirty() || leaves_out("flush_waits_for_ever")),
+                Manner::Held => None,
             };
-            let Some(guard) = guard else { continue };
+            if guard.is_none() && manner != Manner::Held {
+                continue;
+            }
             let id = header.page();
             if id == PageId::NONE || !header.is_dirty() || header.epoch() > last {
                 continue;
             }
             let image = images.next().expect("a batch has at most as many pages as its buffer");
-            // SAFETY: `as_slice` asks that nobody writes meanwhile: the shared latch is held.
+            // SAFETY: `as_slice` asks that nobody writes meanwhile: the latch is held, shared here or exclusively by the caller.
             image.copy_from_slice(unsafe { self.bytes(*frame).as_slice() });
             debug_assert_eq!(header::page_id(image), id, "a page knows its own name");
-            let version = guard.version();
+            let version = guard.as_ref().map(|guard| guard.version());
             copied.push(Copied { id, frame: *frame, version });
             drop(guard);
         }
@@ -391,15 +410,30 @@ impl BufferPool {
             Manner::Flush => {
                 header.latch.exclusive_while(&mut || header.is_dirty() && header.page() == page.id)
             }
+            Manner::Held => return self.mark_latched_clean(page, slot),
         };
         let Some(guard) = guard else { return false };
         // The version covers the page's identity as well: a frame changes its page under its latch.
-        let is_same = guard.version() == page.version
+        let is_same = Some(guard.version()) == page.version
             || leaves_out("clean_without_version") && header.page() == page.id;
-        if !is_same || !header.is_dirty() {
+        if !is_same || !header.is_dirty() || !self.mark_latched_clean(page, slot) {
             guard.release_unchanged();
             return false;
         }
+        let side = self.side(page.frame);
+        if manner == Manner::Evict && !header.is_used() && !side.is_pinned() {
+            self.evict_latched(page.frame);
+            self.release_frame(page.frame, guard);
+        } else {
+            // The bytes are what they were: readers need not start over.
+            guard.release_unchanged();
+        }
+        true
+    }
+
+    /// Records the image of a page that is latched exclusively, dirty, and what was copied.
+    fn mark_latched_clean(&self, page: &Copied, slot: Slot) -> bool {
+        let header = self.header(page.frame);
         debug_assert_eq!(header.page(), page.id);
         // As it is now: it may have been handed over since it was copied, and not changed.
         let epoch = header.epoch();
@@ -411,18 +445,9 @@ impl BufferPool {
             && let Err(error) = slots.image_written(page.id, epoch, slot, old, old_epoch, count)
         {
             self.set_poisoned(&error);
-            guard.release_unchanged();
             return false;
         }
         header.set_clean(slot, epoch);
-        let side = self.side(page.frame);
-        if manner == Manner::Evict && !header.is_used() && !side.is_pinned() {
-            self.evict_latched(page.frame);
-            self.release_frame(page.frame, guard);
-        } else {
-            // The bytes are what they were: readers need not start over.
-            guard.release_unchanged();
-        }
         true
     }
 }

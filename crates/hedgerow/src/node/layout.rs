@@ -62,7 +62,7 @@ pub(super) const INNER_SLOT_BYTES: usize = 8;
 /// Bits of a leaf slot's third field that hold the value's length; the others are reserved.
 pub(super) const VALUE_LEN_MASK: u16 = 0x3fff;
 /// Highest level that a node may have.
-pub(super) const MAX_LEVEL: u8 = 15;
+pub(super) const MAX_LEVEL: u8 = 31;
 /// Heads that one block of a search covers.
 pub(super) const BLOCK_HEADS: usize = 16;
 

@@ -255,7 +255,7 @@ impl SlotStore {
     pub fn sync_extents(&self) -> Result<()> {
         let is_due = self.extents.unsynced.swap(false, AcqRel);
         if is_due && !leaves_out("extent_without_sync") {
-            self.file().sync_data()?;
+            self.sync_data()?;
         }
         Ok(())
     }

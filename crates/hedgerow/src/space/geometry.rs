@@ -41,7 +41,8 @@ pub struct Geometry {
 
 impl Geometry {
     /// The geometry of a new store: zones of 512 pages, but 2 to 16 MiB; units of a page, but at
-    /// most 4 KiB and at least the file's block (`block_bytes`, 1 where there is none).
+    /// most 4 KiB and at least the file's block (`block_bytes`, 1 where there is none). Of a block that is larger than a
+    /// page that does not make a store: pages are read and written by themselves.
     ///
     /// Errors: `InvalidOption` for a page size that is no power of two from 512 bytes to 64 KiB, or
     /// a block that is larger than 64 KiB or no power of two.

@@ -11,7 +11,7 @@
 //!   [`table`] and [`checkpoint`] make its bitmaps durable; [`shrink`] gives space back to the file
 //!   system.
 //! - [`room`]: what writers may change, so that the next checkpoint has room for all of it.
-//! - [`audit`]: accounts for every byte.
+//! - [`audit`]: accounts for every byte. `file_sync`: who syncs the file, and whether anybody may.
 //! - [`delta`]: what changed in the map, by epoch, until a checkpoint takes it; [`owed`]: what has to be in it yet.
 //! - [`page_ids`]: which page ids are free.
 //!
@@ -24,6 +24,7 @@ pub mod delta;
 pub mod extent;
 pub mod extent_space;
 pub mod extent_store;
+mod file_sync;
 pub mod geometry;
 pub mod map;
 pub mod owed;

@@ -8,16 +8,14 @@
 //! Invariants: what is recorded for a page (its image's slot) is already written, though not synced; the
 //! delta of an epoch, the quarantine and the bitmaps change together.
 
+use super::{extent_store::ExtentIo, file_sync::FileSync, owed::Owed, room::Room};
 use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
 use crate::space::audit::SpaceReport;
 use crate::space::delta::{Deltas, TakenDelta};
-use crate::space::extent_store::ExtentIo;
 use crate::space::map::{MapRoot, MapView, PartIo};
-use crate::space::owed::Owed;
 use crate::space::part::{self, PartBytes};
-use crate::space::room::Room;
 use crate::space::table::LoadGroup;
 use crate::space::zones::{Growth, Want, Zones};
 use crate::storage::{AlignedBuffer, File};
@@ -72,6 +70,7 @@ impl SpaceState {
 /// See the head of the file.
 pub struct SlotStore {
     file: Arc<dyn File>,
+    pub(super) syncs: FileSync,
     page_bytes: usize,
     check: PageCheck,
     state: Mutex<SpaceState>,
@@ -128,6 +127,7 @@ impl SlotStore {
     ) -> SlotStore {
         SlotStore {
             file,
+            syncs: FileSync::default(),
             page_bytes,
             check,
             room: Room::new(&state.zones),

@@ -18,7 +18,7 @@ use crate::storage::{
     ReadSource, WriteRequest, assert_aligned, ends_early, locks, opened_read_only,
 };
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, Ordering};
-use hedgerow_sync::primitive::{Arc, RwLock};
+use hedgerow_sync::primitive::{Arc, Mutex, RwLock};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::io::{IoSlice, IoSliceMut};
@@ -67,7 +67,7 @@ impl RealDisk {
         IoEngine::Sync
     }
 
-    fn open_file(
+    pub(super) fn open_file(
         &self,
         path: &Path,
         mode: OpenMode,
@@ -113,6 +113,7 @@ impl RealDisk {
             writable: mode != OpenMode::ReadOnly,
             direct: AtomicBool::new(direct),
             block_bytes,
+            extending: Mutex::new(()),
             locked_by: AtomicU32::new(0),
             #[cfg(target_os = "linux")]
             rings: self.rings.clone(),
@@ -123,7 +124,7 @@ impl RealDisk {
 
 /// What becomes of a symbolic link at a path that is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Links {
+pub(super) enum Links {
     Follow,
     Refuse,
 }
@@ -253,7 +254,7 @@ fn block_bytes(fd: &OwnedFd) -> usize {
     SAFE_BLOCK_BYTES
 }
 
-struct RealFile {
+pub(super) struct RealFile {
     fd: OwnedFd,
     /// For the words of errors.
     path: RwLock<PathBuf>,
@@ -262,6 +263,8 @@ struct RealFile {
     /// changed before it, are what counts.
     direct: AtomicBool,
     block_bytes: usize,
+    /// Held from a look at the length to what makes it longer.
+    extending: Mutex<()>,
     /// The process that locked the file through this value; zero for none.
     locked_by: AtomicU32,
     #[cfg(target_os = "linux")]
@@ -296,6 +299,13 @@ impl RealFile {
 
     fn require_writable(&self) -> Result<()> {
         if self.writable { Ok(()) } else { Err(opened_read_only()) }
+    }
+
+    /// Makes the file so long, unless it is longer. One at a time: who has looked before another made it longer would cut
+    /// off what that one has written since.
+    pub(super) fn extend_to(&self, end_bytes: u64) -> Result<()> {
+        let _extending = self.extending.lock();
+        if end_bytes > self.len_bytes()? { self.set_len(end_bytes) } else { Ok(()) }
     }
 
     /// Makes a call, and makes it again through the page cache if it was refused as a direct one.
@@ -508,8 +518,7 @@ impl File for RealFile {
                 Err(errno) => return Err(self.failed("allocate room in", errno)),
             }
         }
-        let end = offset_bytes.saturating_add(len_bytes);
-        if end > self.len_bytes()? { self.set_len(end) } else { Ok(()) }
+        self.extend_to(offset_bytes.saturating_add(len_bytes))
     }
 
     fn punch_hole(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool> {

@@ -17,7 +17,7 @@
 
 use super::journal::log_path;
 use super::large_copy::LargeCopy;
-use super::open::{StoreOptions, check_page, lock};
+use super::open::{StoreOptions, check_blocks, check_page, lock};
 use super::pin::Pin;
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, positions_of};
 use super::{OpenHow, Shared, Store, create};
@@ -73,10 +73,11 @@ impl Shared {
         let held_off = self.batches.hold_off();
         let pin = self.pin()?;
         drop(held_off);
-        let unit_bytes = pin.superblock().geometry.unit_bytes();
+        let geometry = pin.superblock().geometry;
+        let smallest = geometry.unit_bytes().min(geometry.page_bytes());
         let direct = match pin.slots().file().block_bytes() {
             // No file system wants more than a part for a block; some want more than a small page.
-            2.. if unit_bytes as usize >= PART_BYTES => DirectIo::WherePossible,
+            2.. if smallest as usize >= PART_BYTES => DirectIo::WherePossible,
             _ => DirectIo::Never,
         };
         create::file_at(direct, disk, path, |file| {
@@ -149,10 +150,7 @@ pub(super) fn cancelled() -> Error {
 /// Writes the store that `file`, which is empty, becomes; durable but for its second superblock.
 fn copy(pin: &Pin, file: &Arc<dyn File>, progress: Progress<'_>) -> Result<BackupReport> {
     let from = *pin.superblock();
-    if file.block_bytes() > from.geometry.unit_bytes() as usize {
-        let what = "the file system of the backup has larger blocks than the store has units";
-        return Err(Error::new(ErrorKind::InvalidOption, what));
-    }
+    check_blocks(&**file, from.geometry)?;
     let mut copy = Copy::new(pin, file.clone())?;
     let mut parts = PartFile::new(pin.slots())?;
     pin.map_view().for_each_part(&mut parts, &mut |level, index, _, part| match level {

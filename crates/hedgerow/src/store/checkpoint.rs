@@ -16,7 +16,7 @@
 //! Before step 6 a failure costs nothing but the parts written: the delta goes back, and the next
 //! checkpoint takes it. A failed sync, or a failure in step 6, poisons: nobody knows what is on disk.
 
-use super::superblock::{EXTENTS, SUPERBLOCK_BYTES, Superblock, positions_of};
+use super::superblock::{EXTENTS, LAST_CHECKPOINT, SUPERBLOCK_BYTES, Superblock, positions_of};
 use super::{Newest, Shared};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::delta::TakenDelta;
@@ -102,8 +102,14 @@ impl Shared {
         let taken = self.take(slots, &mut newest, true);
         slots.checkpoint_ended(taken.as_ref().map(|_| ()));
         taken?;
-        self.truncate(slots)?;
-        slots.file().sync_all()
+        match self.truncate(slots) {
+            // Some file systems need room to give some back; who opens the store next may have it.
+            Err(error)
+                if *error.kind() == ErrorKind::DiskFull
+                    && !leaves_out("opening_needs_room_to_shrink") => {}
+            other => other?,
+        }
+        slots.sync_all()
     }
 
     /// Whether there is anything that the next checkpoint would change. While the file shrinks there is:
@@ -137,6 +143,14 @@ impl Shared {
         let needs_log = may_need_log && (!settled || self.batches.need_log());
         if !self.has_changes(slots, newest) && newest.superblock.needs_log == needs_log {
             return Ok(Taken::default());
+        }
+        if self.pool.epochs().current() > LAST_CHECKPOINT && !leaves_out("checkpoints_without_end")
+        {
+            let what = "the store has taken the last checkpoint that it has a number for: dump it, and load that into \
+                        a new one";
+            let error = Error::new(ErrorKind::Poisoned, what);
+            self.pool.set_poisoned(&error);
+            return Err(error);
         }
         // Before anything has happened: whoever has no memory for it may try again.
         let block = superblock_memory()?;
@@ -342,13 +356,13 @@ fn publish(
     let grows = superblock.table.zones > newest.superblock.table.zones;
     let early = grows && leaves_out("growth_without_sync");
     if !early && !leaves_out("publish_without_sync") {
-        file.sync_data()?;
+        slots.sync_data()?;
     }
     let pair = 1 - newest.pair;
     block.copy_from_slice(&*superblock.encode(pair));
     let [first, second] = positions_of(pair);
     file.write_at(first, &block)?;
-    file.sync_data()?;
+    slots.sync_data()?;
     file.write_at(second, &block)?;
     newest.superblock = superblock;
     newest.pair = pair;

@@ -27,7 +27,7 @@ const SPARE_PART: u64 = 32;
 const SPARE_ZONES: u64 = 2;
 
 /// A value that lies too far behind.
-struct Far {
+pub(super) struct Far {
     tree: PoolTree,
     key: Vec<u8>,
     extent: Extent,
@@ -51,7 +51,7 @@ impl Shared {
             return Ok(false);
         };
         let Some(end_zone) = wanted_end(slots) else { return Ok(false) };
-        // A load that was not finished has no log.
+        // A load that was not finished has no log; one that begins later is met by each value (`copy_and_swap`).
         if !self.catalogue.loading()?.is_empty() {
             return Ok(false);
         }
@@ -94,7 +94,7 @@ impl Shared {
     }
 
     /// Values of which a part lies at `end_zone` or behind.
-    fn far_values(&self, slots: &SlotStore, end_zone: u32) -> Result<Vec<Far>> {
+    pub(super) fn far_values(&self, slots: &SlotStore, end_zone: u32) -> Result<Vec<Far>> {
         let per_zone = u64::from(slots.state().zones.geometry().units_per_zone());
         let end_unit = u64::from(end_zone) * per_zone;
         let mut all = Vec::new();
@@ -124,7 +124,12 @@ impl Shared {
     }
 
     /// Moves one value below `end_zone`, or at least away from the end; false if there is no room for it there, or it has changed.
-    fn move_value(&self, slots: &Arc<SlotStore>, far: &Far, end_zone: u32) -> Result<bool> {
+    pub(super) fn move_value(
+        &self,
+        slots: &Arc<SlotStore>,
+        far: &Far,
+        end_zone: u32,
+    ) -> Result<bool> {
         let reading = slots.read_extents(self.pool.epochs().current());
         let reference = far.extent.encode();
         let is_there = far.tree.get(&far.key)?.is_some_and(|value| value.as_bytes() == reference);
@@ -180,6 +185,11 @@ impl Shared {
             next += count as u64;
         }
         slots.extent_written();
+        // The log must have nothing of a load before the load itself is durable.
+        let loads = self.loads.lock();
+        if *loads > 0 && !leaves_out("moves_beside_loads") {
+            return Ok(false);
+        }
         let swapped = far.tree.compare_and_swap(&far.key, Some(reference), Some(&copy.encode()))?;
         Ok(swapped.is_swapped())
     }

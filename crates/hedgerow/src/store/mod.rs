@@ -88,6 +88,8 @@ struct Shared {
     checkpointing: Mutex<Newest>,
     /// The checkpoint, and the zone before which the file was to end, when no large value could be moved last.
     large_in_vain: Mutex<Option<(Epoch, u32)>>,
+    /// Bulk loads that have begun and are not durable. Held while a large value is moved that may be of one.
+    loads: Mutex<usize>,
     read_only: bool,
 }
 
@@ -98,6 +100,22 @@ struct Newest {
     /// Batches that had begun at its cut, in this session.
     batches: u64,
     reclaim: Reclaim,
+}
+
+/// A bulk load, from before it begins until it is durable or given up.
+struct LoadUnderWay<'s>(&'s Mutex<usize>);
+
+impl LoadUnderWay<'_> {
+    fn begin(loads: &Mutex<usize>) -> LoadUnderWay<'_> {
+        *loads.lock() += 1;
+        LoadUnderWay(loads)
+    }
+}
+
+impl Drop for LoadUnderWay<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() -= 1;
+    }
 }
 
 /// Passes in which one call moves large values at most: others may write as fast as it moves.
@@ -233,6 +251,7 @@ impl Store {
         tree: &PoolTree,
         load: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
+        let _under_way = LoadUnderWay::begin(&self.shared.loads);
         /// Whoever calls may panic in the middle.
         struct Loading<'l>(Option<(&'l Catalogue, &'l str, &'l PoolTree)>);
         impl Loading<'_> {

@@ -237,7 +237,11 @@ impl Store {
             shared.pool.set_log(journal.log.clone());
             *self.journal.lock() = Some(journal);
             // Nobody may change anything before a superblock names the log.
-            shared.checkpoint(false)?;
+            // All is durable by then: space that cannot be given back keeps nobody from opening the store.
+            let (_, given_back) = shared.checkpoint_and_reclaim(false)?;
+            if leaves_out("opening_needs_room_to_shrink") {
+                given_back?;
+            }
         } else if needed && !shared.read_only {
             Journal::remove_old(disk, path)?;
         }
@@ -271,6 +275,7 @@ impl Store {
             geometry =
                 Geometry::from_sizes(geometry.page_bytes(), geometry.unit_bytes(), zone_bytes)?;
         }
+        check_blocks(&*file, geometry)?;
         let superblock = Superblock::first(geometry);
         let state = SpaceState {
             zones: Zones::create(geometry),
@@ -385,6 +390,7 @@ impl Store {
             batches: Batches::default(),
             checkpointing: Mutex::new(newest),
             large_in_vain: Mutex::new(None),
+            loads: Mutex::new(0),
             read_only,
         });
         let store = Store {
@@ -537,14 +543,15 @@ pub(super) fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
     unreachable!("the attempts end with a lock or an error")
 }
 
-/// Errors: `InvalidOption` if the units of a store cannot be read past the page cache here.
+/// Errors: `InvalidOption` if the pages or units of a store cannot be read and written past the page cache here.
 pub(super) fn check_blocks(file: &dyn File, geometry: Geometry) -> Result<()> {
-    if file.block_bytes() <= geometry.unit_bytes() as usize {
+    let (blocks, units, pages) = (file.block_bytes(), geometry.unit_bytes(), geometry.page_bytes());
+    let smallest = if leaves_out("blocks_of_pages") { units } else { units.min(pages) };
+    if blocks <= smallest as usize {
         return Ok(());
     }
-    let (units, blocks) = (geometry.unit_bytes(), file.block_bytes());
     let what = format!(
-        "the store has units of {units} bytes, and direct I/O here needs {blocks}: open it with \
+        "the store has pages of {pages} bytes in units of {units}, and direct I/O here needs {blocks}: use \
          direct_io(false)"
     );
     Err(Error::new(ErrorKind::InvalidOption, what))

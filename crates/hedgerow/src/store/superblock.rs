@@ -27,6 +27,10 @@ use crate::space::table::TableRoot;
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
 use hedgerow_sync::primitive::canary::leaves_out;
 
+/// The largest number of a checkpoint: frames keep 32 bits of it, and epochs go on behind it. A store that has come to it
+/// can only be read; its content goes into a new one.
+pub const LAST_CHECKPOINT: Epoch = Epoch((u32::MAX >> 1) as u64);
+
 /// Bytes of a superblock.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 /// The format version that this build writes, and the newest that it reads.
@@ -240,8 +244,7 @@ impl Superblock {
             return refuse("a tree id that cannot be");
         }
         let checkpoint = Epoch(u64_at(block, CHECKPOINT));
-        // The last numbers are left for the checkpoints to come; frames keep 32 bits of them.
-        if checkpoint.0 == 0 || checkpoint.0 > u64::from(u32::MAX >> 1) {
+        if checkpoint.0 == 0 || checkpoint > LAST_CHECKPOINT {
             return refuse("a checkpoint number that cannot be");
         }
         let (replay_start, log_end) = (u64_at(block, REPLAY_START), u64_at(block, LOG_END));

@@ -74,9 +74,10 @@ use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::Arc;
 use std::marker::PhantomData;
 
-/// No path from root to leaf is longer. A leaf splits into halves, so that a tree of this height
-/// would have more pages than there are ids; a deeper one is damage.
-pub const MAX_LEVELS: u8 = 16;
+/// No path from root to leaf is longer; a deeper one is damage. With keys of usual lengths a tree of eight levels has more
+/// pages than there are ids. Separators as long as the longest key leave room for two of them in an inner node, and a split
+/// of those may leave a node with one child: such keys, in an order made for it, come to twelve levels with a thousand.
+pub const MAX_LEVELS: u8 = 32;
 
 /// A handle to one tree of a pool. Cloning it copies a reference; `Send + Sync`.
 ///

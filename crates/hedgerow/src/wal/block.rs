@@ -150,6 +150,11 @@ impl SegmentSize {
         segment * self.blocks as u64
     }
 
+    /// The last segment that a log can have: addresses behind it would not fit.
+    pub const fn last_segment(self) -> u64 {
+        (1 << 62) / PAYLOAD_BYTES / self.blocks as u64
+    }
+
     /// Where the `place`-th segment of the file begins.
     pub const fn place_offset_bytes(self, place: u32) -> u64 {
         BLOCK_BYTES as u64 + place as u64 * self.file_bytes()
@@ -221,9 +226,6 @@ impl FileHeader {
     }
 }
 
-/// No log comes so far: addresses behind it would not fit.
-const MAX_SEGMENT: u64 = (1 << 62) / PAYLOAD_BYTES / MAX_SEGMENT_BLOCKS as u64;
-
 /// Larger segments than this (256 MiB) are damage.
 const MAX_SEGMENT_BLOCKS: u32 = 1 << 16;
 
@@ -237,9 +239,9 @@ pub fn name_segment(identity: &LogIdentity, segment: u64) -> Box<BlockBytes> {
 }
 
 /// The segment that a block names, if it names one of this log.
-pub fn named_segment(block: &BlockBytes, identity: &LogIdentity) -> Option<u64> {
+pub fn named_segment(block: &BlockBytes, identity: &LogIdentity, size: SegmentSize) -> Option<u64> {
     let segment = u64_at(block, 8);
-    let whole = segment <= MAX_SEGMENT
+    let whole = segment <= size.last_segment()
         && u64_at(block, 0) == block_checksum(identity.seed(SEGMENT_NUMBERS | segment), block)
         && block[16..].iter().all(|&byte| byte == 0);
     whole.then_some(segment)
@@ -262,6 +264,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
+    const SIZE: SegmentSize = SegmentSize { blocks: 127 };
     const LOG: LogIdentity = LogIdentity { store_id: [9; 16], incarnation: 4 };
 
     fn sealed(number: u64, used: u16) -> BlockBytes {
@@ -326,15 +329,15 @@ mod tests {
             block[at] ^= 0x40;
         }
         let mut name = *name_segment(&LOG, 8);
-        assert_eq!(named_segment(&name, &LOG), Some(8));
-        assert_eq!(named_segment(&name, &LogIdentity { incarnation: 3, ..LOG }), None);
+        assert_eq!(named_segment(&name, &LOG, SIZE), Some(8));
+        assert_eq!(named_segment(&name, &LogIdentity { incarnation: 3, ..LOG }, SIZE), None);
         for at in 0..BLOCK_BYTES {
             name[at] ^= 1;
-            assert_eq!(named_segment(&name, &LOG), None, "byte {at}");
+            assert_eq!(named_segment(&name, &LOG, SIZE), None, "byte {at}");
             name[at] ^= 1;
         }
         // No data block passes for a name, and the other way round.
-        assert_eq!(named_segment(&sealed(8, 0), &LOG), None);
+        assert_eq!(named_segment(&sealed(8, 0), &LOG, SIZE), None);
         assert_eq!(open(&name, &LOG, 8), None);
     }
 
@@ -404,15 +407,29 @@ mod tests {
 
     #[test]
     fn a_name_whose_checksum_is_right_is_refused_beyond_the_last_segment_and_with_more_in_it() {
-        let last = *name_segment(&LOG, MAX_SEGMENT);
-        assert_eq!(named_segment(&last, &LOG), Some(MAX_SEGMENT));
-        for beyond in [MAX_SEGMENT + 1, SEGMENT_NUMBERS, u64::MAX] {
-            assert_eq!(named_segment(&name_segment(&LOG, beyond), &LOG), None, "{beyond}");
+        // Of small segments there are more.
+        for blocks in [1, 127, MAX_SEGMENT_BLOCKS] {
+            let size = SegmentSize { blocks };
+            let last = size.last_segment();
+            let end = size.first_block(last + 1);
+            assert!(start_of(end).0 >= 1 << 61, "superblocks know addresses that far");
+            assert_eq!(named_segment(&name_segment(&LOG, last), &LOG, size), Some(last));
+            for beyond in [last + 1, SEGMENT_NUMBERS, u64::MAX] {
+                assert_eq!(
+                    named_segment(&name_segment(&LOG, beyond), &LOG, size),
+                    None,
+                    "{beyond}"
+                );
+            }
         }
         let (seed, name) = (LOG.seed(SEGMENT_NUMBERS | 8), name_segment(&LOG, 8));
-        assert_eq!(named_segment(&signed(*name, seed), &LOG), Some(8));
+        assert_eq!(named_segment(&signed(*name, seed), &LOG, SIZE), Some(8));
         for at in [16, BLOCK_BYTES - 1] {
-            assert_eq!(named_segment(&changed(&name, at, &[1], seed), &LOG), None, "byte {at}");
+            assert_eq!(
+                named_segment(&changed(&name, at, &[1], seed), &LOG, SIZE),
+                None,
+                "byte {at}"
+            );
         }
     }
 }

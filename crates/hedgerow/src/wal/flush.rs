@@ -39,6 +39,22 @@ impl Log {
         woken.wake();
     }
 
+    /// No checkpoint is going to make room any more: whoever waits for some gets this error, and whoever has to wait from
+    /// now on. What was appended is written as before.
+    pub fn refuse_to_wait(&self, error: &Error) {
+        let mut refusal = self.refusal.lock();
+        if !leaves_out("waits_for_nobody") {
+            refusal.get_or_insert_with(|| error.duplicate());
+        }
+        drop(refusal);
+        // Who is on the way to sleep looks again in a moment.
+        self.room.notify_all();
+    }
+
+    pub(super) fn check_refusal(&self) -> Result<()> {
+        self.refusal.lock().as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
+    }
+
     /// Nothing is written any more, and everybody who waits is told. Who flushes goes on being the flusher until it has
     /// returned: whoever stops the log waits for that.
     pub(super) fn fail(&self, error: Error) {
@@ -194,12 +210,17 @@ impl Log {
     /// What the log's thread does for who needs room, where there is no such thread.
     pub(super) fn make_room(&self) {
         self.widen();
+        let mut state = self.state.lock();
+        // The file may be somebody else's by now.
+        if state.stopped {
+            return;
+        }
         // If there is no room for one, a flush may do.
-        if self.wants_segment() && self.state.lock().no_room.is_none() {
+        if state.no_room.is_none() && self.wants_segment() {
+            drop(state);
             self.prepare_segment();
             return;
         }
-        let mut state = self.state.lock();
         if state.flushing {
             self.room.wait(&mut state);
             return;

@@ -111,6 +111,8 @@ pub struct Log {
     pub(super) pressed: AtomicBool,
     pub(super) places: Mutex<Places>,
     pub(super) state: Mutex<State>,
+    /// Why no checkpoint is going to make room. Comes last in the order of locks.
+    pub(super) refusal: Mutex<Option<Error>>,
     /// For the log's thread: there is something to do.
     pub(super) work: Condvar,
     /// For writers that wait for room.
@@ -183,6 +185,7 @@ impl Log {
                 stopped: false,
                 waiters: Waiters::new(),
             }),
+            refusal: Mutex::new(None),
             work: Condvar::new(),
             room: Condvar::new(),
         };
@@ -271,6 +274,7 @@ impl Log {
             if state.stopped {
                 return Err(Error::new(ErrorKind::Closed, "the database was closed"));
             }
+            self.check_refusal()?;
             // A flush may have ended, and not have said so yet.
             self.widen();
             if self.try_promise(len, how) {
@@ -566,7 +570,8 @@ pub(super) const ROOM_WAIT: Duration = Duration::from_millis(100);
 /// Segments that a log begins with.
 pub const PREPARED_SEGMENTS: u32 = 2;
 
-/// Writers that may be between promise and append at a time: as many as an epoch has room for.
+/// Blocks that flushes may skip of what writers were promised: more than there are writers between promise and append who
+/// flush at a time. Should there be more on a full disk, a flush finds no segment, and ends the log.
 const SPARE_BLOCKS: u64 = 128;
 
 const _: () = assert!(PAYLOAD_BYTES > 4000);

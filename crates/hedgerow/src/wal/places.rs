@@ -194,7 +194,7 @@ mod tests {
             let at = places.offset_bytes(size.first_block(segment));
             let mut name = [0; BLOCK_BYTES];
             file.read_unaligned(at - BLOCK_BYTES as u64, &mut name).unwrap();
-            assert_eq!(named_segment(&name, &LOG), Some(segment));
+            assert_eq!(named_segment(&name, &LOG, SegmentSize { blocks: 3 }), Some(segment));
             places.forget_below(segment);
             assert_eq!((places.first(), places.live()), (segment, 1));
         }
@@ -252,7 +252,7 @@ mod tests {
             let at = places.offset_bytes(size.first_block(segment));
             let mut name = [0; BLOCK_BYTES];
             file.read_unaligned(at - BLOCK_BYTES as u64, &mut name).unwrap();
-            assert_eq!(named_segment(&name, &LOG), Some(segment));
+            assert_eq!(named_segment(&name, &LOG, SegmentSize { blocks: 3 }), Some(segment));
         }
         assert_eq!(trim(&mut places, true), 11);
         assert_eq!(places.live(), 11);
@@ -293,7 +293,7 @@ mod tests {
         let name = places.offset_bytes(size.first_block(12)) - BLOCK_BYTES as u64;
         let mut block = [0; BLOCK_BYTES];
         file.read_unaligned(name, &mut block).unwrap();
-        assert_eq!(named_segment(&block, &LOG), Some(12));
+        assert_eq!(named_segment(&block, &LOG, SegmentSize { blocks: 3 }), Some(12));
     }
 
     /// A file of a file system that knows no holes.

@@ -93,6 +93,7 @@ impl Log {
         let most = self.limit_bytes / SHARE * SHARES;
         let since = Moment::now();
         while self.reserved.load(Acquire).saturating_add(len) > most {
+            self.check_refusal()?;
             if since.elapsed() > LONGEST_WAIT {
                 let what = "other batches have taken all room in the log for a minute";
                 return Err(Error::new(ErrorKind::Timeout, what));

@@ -189,7 +189,8 @@ fn segment_by_blocks(
         file.read_unaligned(first + index * BLOCK_BYTES as u64, bytes)?;
         let number = block::claimed_number(bytes);
         let segment = header.segment.segment_of(number);
-        let belongs = number.checked_sub(header.segment.first_block(segment)) == Some(index - 1);
+        let belongs = segment <= header.segment.last_segment()
+            && number.checked_sub(header.segment.first_block(segment)) == Some(index - 1);
         if belongs && block::open(bytes, &header.identity, number).is_some() {
             newest = newest.max(Some(segment));
         }
@@ -216,7 +217,7 @@ impl<'f> Blocks<'f> {
         let mut name = [0; BLOCK_BYTES];
         for place in 0..u32::try_from(whole).unwrap_or(u32::MAX) {
             file.read_unaligned(size.place_offset_bytes(place), &mut name)?;
-            let segment = match named_segment(&name, &header.identity) {
+            let segment = match named_segment(&name, &header.identity, size) {
                 Some(segment) => segment,
                 // One damaged block must not hide the others of its segment.
                 None => match segment_by_blocks(file, header, place, &mut name)? {

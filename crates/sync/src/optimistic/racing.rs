@@ -66,7 +66,8 @@ impl<'a> RacingBytes<'a> {
 
     /// Stores `from` into the bytes, from the start, by relaxed atomic words: what a writer does
     /// with its private copy where [`super::WRITERS_PUBLISH`]. The caller holds the page's latch
-    /// exclusively; if it does not, readers validate torn pages, but nothing is undefined.
+    /// exclusively, and nobody has a slice of them. If it does not, optimistic readers validate torn pages; to have a slice
+    /// meanwhile breaks what was promised for it ([`Self::as_slice`], [`Self::as_mut_slice`]).
     ///
     /// What is longer than the page is left out; a last part of a word is filled up with zeros.
     pub fn publish(self, from: &[u8]) {

@@ -46,7 +46,7 @@ fn every_defect_of_the_fixed_fields_is_named() {
     plant(leaf(), Defect::Kind(9), true, |page| page[KIND] = 9);
     plant(leaf(), Defect::Kind(0), true, |page| page[KIND] = 0);
     plant(leaf(), Defect::Level(1), true, |page| page[LEVEL] = 1);
-    plant(inner(), Defect::Level(16), true, |page| page[LEVEL] = 16);
+    plant(inner(), Defect::Level(32), true, |page| page[LEVEL] = 32);
     plant(leaf(), Defect::Flags(1), false, |page| page[FLAGS] = 1);
     plant(leaf(), Defect::Flags(8), true, |page| page[NODE_FLAGS] = 8);
     let heads = Defect::HeadsCapacity { capacity: 32, count: 40 };

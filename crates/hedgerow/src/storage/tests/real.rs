@@ -6,11 +6,12 @@
 #![allow(clippy::disallowed_methods, reason = "these tests look at files from outside")]
 
 use super::Place;
+use crate::storage::real::Links;
 use crate::storage::*;
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering};
 use hedgerow_sync::primitive::thread;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const CHILD_DIRECTORY: &str = "HEDGEROW_TEST_DIRECTORY";
@@ -288,4 +289,27 @@ fn the_engine_asked_for_is_the_engine_in_use() {
             assert_eq!(RealDisk::new(IoEngine::Auto).unwrap().engine(), IoEngine::Sync);
         }
     }
+}
+
+/// Where the file system cannot allocate, a file is made longer by its length alone.
+#[test]
+fn of_several_who_make_a_file_longer_nobody_makes_it_shorter() {
+    let place = tempfile::tempdir().unwrap();
+    let disk = RealDisk::new(IoEngine::Sync).unwrap();
+    let path = place.path().join("grows");
+    let file = disk.open_file(&path, OpenMode::CreateNew, DirectIo::Never, Links::Follow);
+    let file = Arc::new(file.unwrap());
+    let grow = |first: u64| {
+        let file = file.clone();
+        let grow = move || {
+            for end in (first..20_000).step_by(4) {
+                file.extend_to(end).unwrap();
+                assert!(file.len_bytes().unwrap() >= end);
+            }
+        };
+        thread::spawn_named("grows", grow).unwrap()
+    };
+    let threads: Vec<_> = (0..4).map(grow).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(file.len_bytes().unwrap(), 19_999);
 }

@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::storage::sim::{CallKind, Fault};
+use crate::storage::{DirectIo, OpenMode};
+use crate::store::open::read_superblocks;
+use crate::store::superblock::{self, LAST_CHECKPOINT, Superblock};
 use crate::store::{BatchChange, PoolTree};
+use crate::types::Epoch;
 
 fn key(n: usize) -> Vec<u8> {
     format!("key {n:05}").into_bytes()
@@ -177,4 +181,64 @@ fn batches_that_change_nothing_are_a_reason_for_a_checkpoint() {
     store.write_batch(&[nothing], &mut 0).unwrap();
     store.checkpoint().unwrap();
     assert!(store.durable_checkpoint() > before);
+}
+
+/// There is a number for every checkpoint up to the last, which a store that goes on without a log may come to.
+#[test]
+fn a_store_that_has_no_number_left_for_a_checkpoint_says_so_and_is_read_as_before() {
+    let (disk, store) = new_store();
+    store.create_keyspace("wrens").unwrap().put(b"key", b"old").unwrap();
+    store.close().unwrap();
+    drop(store);
+    let file = disk.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap();
+    let chosen = read_superblocks(&*file).unwrap();
+    let late = Superblock { checkpoint: Epoch(LAST_CHECKPOINT.0 - 1), ..chosen.superblock };
+    for offset in superblock::positions_of(chosen.pair) {
+        file.write_at(offset, &*late.encode(chosen.pair)).unwrap();
+    }
+    drop(file);
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    wrens.put(b"key", b"last").unwrap();
+    store.checkpoint().unwrap();
+    wrens.put(b"key", b"beyond").unwrap();
+    let refused = store.checkpoint().unwrap_err();
+    assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+    assert!(refused.to_string().contains("dump"), "{refused}");
+    assert_eq!(*wrens.put(b"key", b"later").unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"beyond");
+    store.close().unwrap_err();
+    drop(store);
+    for how in [OpenHow::ReadOnly, OpenHow::Existing] {
+        let store = open(&options(), &disk, how).unwrap();
+        let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+        assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"last", "{how:?}");
+        assert!(is_clean(&store), "{how:?}");
+    }
+}
+
+/// What an opening could not give back of a file the next checkpoints may; what was replayed is durable all the same.
+#[test]
+fn a_file_that_gives_no_room_back_is_opened_after_a_crash_all_the_same() {
+    let (disk, store) = {
+        let disk = SimDisk::new(1);
+        let store = open(&logged(), &disk, OpenHow::New).unwrap();
+        (disk, store)
+    };
+    let wrens = store.create_keyspace("wrens").unwrap();
+    fill(&wrens, 0..20_000);
+    store.checkpoint().unwrap();
+    for n in 10..20_000 {
+        wrens.remove(&key(n)).unwrap();
+    }
+    store.flush_log().unwrap();
+    let left = disk.kill(1);
+    left.inject(Fault::once(CallKind::SetLen, 0, Fault::ENOSPC).sticky());
+    let store = open(&logged(), &left, OpenHow::Existing).unwrap();
+    assert!(left.calls(CallKind::SetLen) > 1, "log and file are longer than what is in them");
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    assert_eq!(wrens.stats().unwrap().records(), 10);
+    left.clear_faults();
+    store.checkpoint().unwrap();
+    assert!(is_clean(&store));
 }

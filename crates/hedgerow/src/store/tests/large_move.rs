@@ -96,6 +96,28 @@ fn nothing_is_moved_while_a_load_is_under_way_which_no_log_has() {
     assert_is_short(&store, "when it was loaded");
 }
 
+/// The walk that finds values ends before a load begins, and moves them while the load is under way, or after its mark was
+/// taken away and before it is durable.
+#[test]
+fn a_value_that_was_found_before_a_load_is_not_moved_beside_it() {
+    let (_, store, _) = long();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let found = store.shared.far_values(slots, 1).unwrap();
+    assert!(!found.is_empty());
+    let robins = store.create_keyspace("robins").unwrap();
+    let loaded: Result<()> = store.bulk_load("robins", &robins, || {
+        for far in &found {
+            assert!(!store.shared.move_value(slots, far, 1)?, "while it is loaded");
+        }
+        Ok(())
+    });
+    loaded.unwrap();
+    let moved = |far| store.shared.move_value(slots, far, 1).unwrap();
+    assert!(found.iter().any(moved), "when it was loaded");
+    assert_has_all(&store);
+    assert!(is_clean(&store));
+}
+
 #[test]
 fn what_is_being_dropped_is_not_moved() {
     let (_, store, wrens) = long();

@@ -1,8 +1,9 @@
 //! Large values beside what ends or fails: nothing is written where somebody else's may be, or come to be.
 
 use super::*;
-use crate::storage::sim::CallKind;
+use crate::storage::sim::{CallKind, Fault};
 use crate::store::{BatchChange, ExtentWriter};
+use std::time::Duration;
 
 /// The next one to open the file may have given the places to somebody else.
 #[test]
@@ -66,4 +67,29 @@ fn the_large_values_of_half_a_batch_without_a_log_keep_their_room() {
     store.checkpoint().unwrap();
     assert!(is_clean(&store));
     assert_eq!(made, 2);
+}
+
+/// A checkpoint and the log's flusher sync the same file, and a system tells one of them alone of what it has lost.
+#[test]
+fn a_sync_of_the_file_that_failed_for_one_has_failed_for_all() {
+    let options = StoreOptions { log_interval: Duration::from_secs(3600), ..logged() };
+    for flusher_first in [false, true] {
+        let disk = SimDisk::new(1);
+        let store = open(&options, &disk, OpenHow::New).unwrap();
+        let wrens = store.create_keyspace("wrens").unwrap();
+        put_large(&store, &wrens, b"robin", 5000);
+        let slots = store.shared.slots.as_ref().unwrap();
+        disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO));
+        if flusher_first {
+            slots.sync_extents().unwrap_err();
+            // A checkpoint that was beyond its last look at the pool.
+            slots.sync_data().unwrap_err();
+            store.checkpoint().unwrap_err();
+        } else {
+            // As a checkpoint does that has taken what the log had before.
+            slots.sync_data().unwrap_err();
+            let refused = store.flush_log().unwrap_err();
+            assert_eq!(*refused.kind(), ErrorKind::Unknown, "{refused}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use crate::storage::{DirectIo, File, LockOutcome, OpenMode, ReadRequest, WriteRe
 use crate::store::open::{lock, read_superblocks};
 use crate::store::superblock::{self, Superblock};
 use hedgerow_sync::primitive::Mutex;
+use std::ops::ControlFlow;
 
 /// A file that somebody else has locked; only its lock is asked for.
 #[derive(Debug)]
@@ -115,6 +116,30 @@ fn a_store_of_smaller_units_than_the_blocks_of_direct_io_is_opened_without_it() 
         let store = open(&through, &disk, how).unwrap();
         let wrens = store.open_keyspace("wrens").unwrap().unwrap();
         assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"value");
+    }
+}
+
+#[test]
+fn pages_smaller_than_the_blocks_of_direct_io_are_refused_and_made_without_it() {
+    for page_bytes in [512, 2048] {
+        let disk = SimDisk::new(1);
+        disk.set_block_bytes(4096);
+        let options = StoreOptions { page_bytes: Some(page_bytes), zone_bytes: None, ..options() };
+        let error = open(&options, &disk, OpenHow::New).map(drop).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::InvalidOption, "{error}");
+        assert!(error.to_string().contains("direct_io(false)"), "{error}");
+        let through = StoreOptions { direct_io: false, ..options };
+        let store = open(&through, &disk, OpenHow::New).unwrap();
+        store.create_keyspace("wrens").unwrap().put(b"key", b"value").unwrap();
+        store.close().unwrap();
+        drop(store);
+        // Its units would do; its pages do not.
+        let error = open(&options, &disk, OpenHow::Existing).map(drop).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::InvalidOption, "{error}");
+        let store = open(&through, &disk, OpenHow::Existing).unwrap();
+        let error =
+            store.backup(&disk, Path::new("/data/copy"), &mut |_| ControlFlow::Continue(()));
+        assert!(error.is_ok(), "{error:?}");
     }
 }
 

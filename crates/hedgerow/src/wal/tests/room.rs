@@ -272,3 +272,34 @@ fn a_change_that_waits_pays_all_that_is_owed() {
     }
     assert_eq!(log.held_up(), 5);
 }
+
+/// After a page could not be written there are no checkpoints any more, and nobody empties the log.
+#[test]
+fn who_waits_for_room_that_no_checkpoint_will_make_is_told() {
+    let disk = SimDisk::new(58);
+    let limit_bytes = 8 * BLOCK_BYTES as u64;
+    let log = begin_as(&disk, &header(), LogOptions { limit_bytes, threaded: true, ..options() });
+    let flusher = run(&log);
+    let (tell, told) = channel();
+    let writer = {
+        let log = log.clone();
+        let write = move || {
+            let refused = (0..).find_map(|n| put(&log, n, 900).err()).unwrap();
+            tell.send(refused.kind().clone()).unwrap();
+        };
+        thread::spawn_named("writer", write).unwrap()
+    };
+    while !log.pressed.load(SeqCst) {
+        thread::yield_now();
+    }
+    log.refuse_to_wait(&Error::new(ErrorKind::Poisoned, "the disk has failed"));
+    // It would wait for a minute.
+    let refused = told.recv_timeout(Duration::from_secs(20)).expect("it is told at once");
+    assert_eq!(refused, ErrorKind::Poisoned);
+    assert_eq!(*log.reserve(3000).map(drop).unwrap_err().kind(), ErrorKind::Poisoned);
+    log.flush().unwrap();
+    assert_eq!(log.durable(), log.tail(), "what was appended is written all the same");
+    log.stop();
+    flusher.join().unwrap();
+    writer.join().unwrap();
+}
