@@ -638,4 +638,10 @@ pub const LINES: &[Bug] = &[
             "buffer::tests::hot::a_page_that_is_changed_all_the_time_makes_room_for_the_page_table",
         )],
     ),
+    line(
+        "P99",
+        "an inner node that a split leaves with one child goes to a neighbour that has room",
+        "lonely_nodes_stay",
+        &[plain("lib", "tree::tests::height::of_two_neighbours_one_has_more_than_a_single_child")],
+    ),
 ];

@@ -41,6 +41,13 @@ const FAULT_PART: usize = 4;
 /// reads, and what is deleted still gives back its pages.
 const FAULT_EVERY: usize = 8;
 
+/// A neighbour of a node, under the same parent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Left,
+    Right,
+}
+
 /// How a look at a node and its neighbours came out.
 enum Outcome {
     /// There is nothing to gain, or no longer.
@@ -60,7 +67,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let mut level = 0;
         let mut tries = 0;
         while level < MAX_LEVELS && tries < TRIES {
-            match self.merge_at(key, level) {
+            match self.merge_at(key, level, None) {
                 Ok(Outcome::Nothing | Outcome::Collapsed) => return,
                 Ok(Outcome::Merged) => level += 1,
                 Err(stop) => {
@@ -74,7 +81,34 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
     }
 
-    fn merge_at(&self, key: &[u8], level: u8) -> Result<Outcome, Stop> {
+    /// A split has left a single child to the inner node for `key`: the neighbour that it was not split from, on `side`,
+    /// takes it in if it has room. So of two neighbours one has more children than one, which bounds the height; without,
+    /// separators so long that a node has room for two of them could be put in an order that leaves a chain of such nodes,
+    /// and a level more with each few hundred records.
+    ///
+    /// As for a removal, it is given up on interference and on errors.
+    #[cold]
+    pub(super) fn merge_lonely<'p>(
+        &'p self,
+        key: &[u8],
+        level: u8,
+        side: Side,
+        retry: &mut Retry<'p, P>,
+    ) {
+        for _ in 0..TRIES {
+            match self.merge_at(key, level, Some(side)) {
+                Ok(_) => return,
+                Err(stop) => {
+                    if retry.after(stop).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks at both sides, or of a node with a single child at one.
+    fn merge_at(&self, key: &[u8], level: u8, only: Option<Side>) -> Result<Outcome, Stop> {
         let reached = self.reach(Target::Key(key), level)?;
         if reached.level != level {
             return Ok(Outcome::Nothing);
@@ -87,6 +121,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             page.validate()?;
             return if is_chain { self.collapse(page, child, level) } else { Ok(Outcome::Nothing) };
         };
+        let record_count = node.count();
         let leaf = Leaf::<_, L>::new(page.bytes());
         let sparse = is_sparse(&leaf) || is_drawn(Point::Merge);
         let worth_reading = record_bytes(&leaf) < leaf.free_bytes() / FAULT_PART
@@ -100,9 +135,17 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         ];
         page.validate()?;
         parent.page.validate()?;
-        if !sparse {
+        let is_lonely = level > 0 && record_count == 0;
+        let looks = if only.is_some() { is_lonely } else { sparse };
+        if !looks {
             return Ok(Outcome::Nothing);
         }
+        let [left, right] = sides;
+        let sides = match only {
+            None => [left, right],
+            Some(Side::Left) => [left, None],
+            Some(Side::Right) => [None, right],
+        };
         for (left_index, sibling) in sides.into_iter().flatten() {
             let sibling = match self.open_child(sibling, &parent.page, level) {
                 Ok(sibling) => sibling,

@@ -11,8 +11,9 @@
 
 use super::create::no_page;
 use super::descend::{LockedPair, Target, plain};
+use super::merge::Side;
 use super::retry::{Retry, Stop};
-use super::{MAX_LEVELS, Tree};
+use super::{MAX_LEVELS, Tree, successor};
 use crate::error::Result;
 use crate::node::{
     self, Ladder, Leaf, LeafMut, LeafSplit, NodeMut, Position, Remedy, SLOT_SLACK_BYTES, Split,
@@ -23,6 +24,7 @@ use crate::page::{EpochStay, ExclusivePage, PagePool, PoolSession, Restart};
 use crate::types::{Epoch, Purpose};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::buggify::{Point, is_drawn};
+use hedgerow_sync::primitive::canary::leaves_out;
 
 /// What there has to be room for.
 #[derive(Clone, Copy)]
@@ -51,6 +53,8 @@ const WIDE_LEAVES: u64 = 16;
 enum Outcome {
     /// There is room, or the tree has changed so much that the caller should look again.
     Done,
+    /// The same; the inner node for this key has a single child, and was not split from its neighbour on this side.
+    Lonely(Vec<u8>, Side),
     /// The parent has to be split first, for a separator of so many bytes.
     ParentFull(usize),
 }
@@ -71,6 +75,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             retry.session.reserve(2)?;
             match self.split(key, level, room, purpose, retry) {
                 Ok(Outcome::Done) => return Ok(()),
+                Ok(Outcome::Lonely(key, side)) => {
+                    self.merge_lonely(&key, level, side, retry);
+                    return Ok(());
+                }
                 Ok(Outcome::ParentFull(bytes)) => {
                     level += 1;
                     room = Room::Separator(bytes);
@@ -175,7 +183,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 NodeMut::<L>::new(parent.write(epoch))
                     .insert_child(*index, split.separator(), right.id())
                     .expect("the parent was seen to have room, and is latched since");
-                Ok(Outcome::Done)
+                let counts =
+                    [latched.page.bytes(), right.bytes()].map(|page| plain::<L>(page).count());
+                Ok(if level > 0 { lonely(counts, split.separator(), key) } else { Outcome::Done })
             }
             None => {
                 if level + 1 >= MAX_LEVELS {
@@ -238,6 +248,18 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 self.hand_tally_on([page.frame(), right.frame()], adapted);
             }
         }
+    }
+}
+
+/// What is left of an inner node that was split for `key` into two with so many separators. The side that the key goes to is
+/// about to get a child more.
+fn lonely(counts: [usize; 2], separator: &[u8], key: &[u8]) -> Outcome {
+    let goes_left = key <= separator;
+    match counts {
+        _ if leaves_out("lonely_nodes_stay") => Outcome::Done,
+        [0, _] if !goes_left => Outcome::Lonely(separator.to_vec(), Side::Left),
+        [_, 0] if goes_left => Outcome::Lonely(successor(separator), Side::Right),
+        _ => Outcome::Done,
     }
 }
 

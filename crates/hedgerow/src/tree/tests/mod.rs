@@ -6,6 +6,7 @@ mod concurrent;
 mod cursors;
 mod damage;
 mod dense_edges;
+mod height;
 mod layouts;
 mod model;
 mod windows;
