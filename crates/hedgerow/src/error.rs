@@ -134,6 +134,11 @@ impl Error {
         &self.0.kind
     }
 
+    /// The system's error behind this one, where there is one. What it says is a part of what this one says.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        self.0.source.as_ref()
+    }
+
     /// The system's error number behind this error, where there is one.
     pub fn os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(io::Error::raw_os_error)
@@ -183,7 +188,58 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {
+    /// What is behind the system's error: that one is in the words of this one already, and whoever prints all errors of a
+    /// chain would have it twice. [`Error::io_error`] has it.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|e| e as _)
+        self.0.source.as_ref().and_then(|error| error.source())
+    }
+}
+
+/// As who works with files expects it: of the system's kind where there was a call that failed.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match error.kind() {
+            ErrorKind::NotFound => io::ErrorKind::NotFound,
+            ErrorKind::AlreadyExists => io::ErrorKind::AlreadyExists,
+            ErrorKind::DiskFull => io::ErrorKind::StorageFull,
+            ErrorKind::Corrupted { .. } | ErrorKind::NotAStore => io::ErrorKind::InvalidData,
+            ErrorKind::InvalidOption => io::ErrorKind::InvalidInput,
+            ErrorKind::Timeout => io::ErrorKind::TimedOut,
+            _ => error.io_error().map_or(io::ErrorKind::Other, io::Error::kind),
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn a_chain_of_errors_has_each_once_and_the_system_s_can_be_had() {
+        let error = Error::io("cannot read the file", io::Error::from_raw_os_error(5));
+        assert!(error.to_string().starts_with("cannot read the file: "), "{error}");
+        assert!(error.to_string().ends_with("(os error 5)"), "{error}");
+        assert!(error.source().is_none(), "it has been said");
+        assert_eq!(error.io_error().and_then(io::Error::raw_os_error), Some(5));
+        assert_eq!(error.os_error(), Some(5));
+        let behind = io::Error::other(Error::new(ErrorKind::Closed, "closed"));
+        assert!(Error::io("cannot read", behind).source().is_none());
+    }
+
+    #[test]
+    fn as_an_error_of_the_system_it_keeps_its_kind_and_its_words() {
+        for (kind, expected) in [
+            (ErrorKind::NotFound, io::ErrorKind::NotFound),
+            (ErrorKind::DiskFull, io::ErrorKind::StorageFull),
+            (ErrorKind::NotAStore, io::ErrorKind::InvalidData),
+            (ErrorKind::Closed, io::ErrorKind::Other),
+        ] {
+            let error = io::Error::from(Error::new(kind, "what was said"));
+            assert_eq!((error.kind(), error.to_string()), (expected, "what was said".to_owned()));
+        }
+        let refused = Error::io("cannot open", io::ErrorKind::PermissionDenied.into());
+        assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::PermissionDenied);
     }
 }

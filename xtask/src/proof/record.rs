@@ -206,18 +206,23 @@ impl Entry {
         })
     }
 
-    /// This one and the last of each other share of the same run, which is a matter of their revision, in one: passed if all have.
+    /// This one and the last of each other share, in one: passed if all have. Their revisions may be others, and are all
+    /// shown; what has counted other things is of an earlier kind of run.
     fn with_other_shares(&self, entries: &[&Entry]) -> Entry {
         let mut all = self.clone();
         for index in (0..self.share.of).filter(|index| *index != self.share.index) {
             let share = Share { index, ..self.share };
-            let is_of_run =
-                |entry: &&&Entry| entry.share == share && entry.revision == self.revision;
+            let names = |entry: &Entry| {
+                entry.done.iter().map(|(name, _)| name.clone()).collect::<Vec<String>>()
+            };
+            let is_of_run = |entry: &&&Entry| entry.share == share && names(entry) == names(self);
             let Some(other) = entries.iter().rev().find(is_of_run) else { continue };
             all.shares += 1;
+            if !all.revision.split(", ").any(|revision| revision == other.revision) {
+                all.revision = format!("{}, {}", all.revision, other.revision);
+            }
             all.cpu_seconds += other.cpu_seconds;
-            for ((name, sum), (other_name, number)) in all.done.iter_mut().zip(&other.done) {
-                debug_assert_eq!(name, other_name, "shares of a row do the same");
+            for ((_, sum), (_, number)) in all.done.iter_mut().zip(&other.done) {
                 *sum += number;
             }
             if other.outcome != Outcome::Passed.name() {
@@ -237,7 +242,8 @@ impl Entry {
             (shares, of) if shares == of => format!(", {of} shares"),
             (shares, of) => format!(", {shares} of {of} shares"),
         };
-        let Entry { date, revision, seed, outcome, .. } = self;
+        let Entry { date, seed, outcome, .. } = self;
+        let revision = self.revision.replace(", ", "`, `");
         let seconds = grouped(self.cpu_seconds);
         format!(
             "{}{share}: {outcome}, {} ({seconds} s of processors, {date}, `{revision}`, seed {seed})",
@@ -383,8 +389,16 @@ mod tests {
         let failed = |index| share(index, Outcome::Failed("no".into()), "ab");
         let one = cell(&[passed(1)]);
         assert!(one.starts_with(", share 2/3: passed, 60,000 histories (1,234 s"), "{one}");
-        let two = cell(&[share(0, Outcome::Passed, "cd"), passed(2), passed(1)]);
+        let two = cell(&[passed(2), passed(1)]);
         assert!(two.starts_with(", 2 of 3 shares: passed, 120,000 histories (2,468 s"), "{two}");
+        assert!(two.contains(", `ab`, seed"), "{two}");
+        // A run may go on at a later revision.
+        let later = cell(&[share(0, Outcome::Passed, "cd"), passed(2), passed(1)]);
+        assert!(later.starts_with(", 3 shares: passed, 180,000 histories (3,702 s"), "{later}");
+        assert!(later.contains(", `ab`, `cd`, seed"), "{later}");
+        // But not with what counted something else.
+        let other = Entry { done: vec![("others".to_owned(), 7)], ..passed(0) };
+        assert_eq!(cell(&[other, passed(2), passed(1)]), two);
         let all = cell(&[failed(0), passed(2), passed(0), passed(1)]);
         assert!(all.starts_with(", 3 shares: passed, 180,000 histories (3,702 s"), "{all}");
         let wrong = cell(&[passed(0), failed(2), passed(1)]);
