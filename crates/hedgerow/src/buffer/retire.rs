@@ -155,20 +155,17 @@ impl BufferPool {
             if header.is_free() {
                 return Ok(guard);
             }
+            if header.is_dirty() {
+                // Whoever closes takes the lock of `part_space` before the file is unlocked and somebody else's.
+                self.check_open()?;
+                if attempt == VACATE_ATTEMPTS && !leaves_out("vacates_only_between_changes") {
+                    self.write_back_held(frame)?;
+                }
+            }
             if !header.is_dirty() {
                 self.evict_latched(frame);
                 self.free.count_up();
                 return Ok(guard);
-            }
-            // Whoever closes takes the lock of `part_space` before the file is unlocked and somebody else's.
-            self.check_open()?;
-            if attempt == VACATE_ATTEMPTS && !leaves_out("vacates_only_between_changes") {
-                self.write_back_held(frame)?;
-                if !header.is_dirty() {
-                    self.evict_latched(frame);
-                    self.free.count_up();
-                    return Ok(guard);
-                }
             }
             guard.release_unchanged();
             self.write_back_now(&[frame])?;

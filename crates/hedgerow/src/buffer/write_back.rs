@@ -1,4 +1,4 @@
-//! Writing dirty pages to fresh slots: in sorted batches, with nothing latched during the write.
+//! Writing dirty pages to fresh slots: in sorted batches, with nothing latched during the write (but for `Manner::Held`).
 //!
 //! For each page of a batch: copy it under a shared latch and remember the latch's version; checksum
 //! the copy; write all copies to fresh slots, one after another in the file; then, under an exclusive
@@ -9,8 +9,9 @@
 //! half of its buffer.
 //!
 //! Callers: the eviction thread (cold pages, and only try-latches), the page table's growth (one
-//! page, which it latches for the write if it is changed too often), and a checkpoint (all that it is owed, waiting for latches; see `hand_over.rs`). Each page of a
-//! batch is independent, so an error in the middle loses nothing: what was not marked clean is dirty.
+//! page, which it keeps latched for the write if it is changed too often), and a checkpoint (all that it
+//! is owed, waiting for latches; see `hand_over.rs`). Each page of a batch is independent, so an error in
+//! the middle loses nothing: what was not marked clean is dirty.
 
 use crate::buffer::pool::BufferPool;
 use crate::checksum::page_checksum;

@@ -11,9 +11,11 @@ mod opening;
 mod repair;
 mod verify;
 
+use super::open::read_superblocks;
+use super::superblock::{self, Superblock};
 use super::{OpenHow, PoolTree, Store, StoreOptions};
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::{Disk, SimDisk};
+use crate::storage::{DirectIo, Disk, OpenMode, SimDisk};
 use std::path::Path;
 
 fn path() -> &'static Path {
@@ -42,6 +44,16 @@ fn new_store() -> (SimDisk, Store) {
     let disk = SimDisk::new(1);
     let store = open(&options(), &disk, OpenHow::New).unwrap();
     (disk, store)
+}
+
+/// Changes the newest superblock of a closed store, and writes both of its blocks as if it had always been so.
+fn forge_superblock(disk: &SimDisk, change: impl FnOnce(&mut Superblock)) {
+    let file = disk.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap();
+    let mut chosen = read_superblocks(&*file).unwrap();
+    change(&mut chosen.superblock);
+    for offset in superblock::positions_of(chosen.pair) {
+        file.write_at(offset, &*chosen.superblock.encode(chosen.pair)).unwrap();
+    }
 }
 
 fn is_damage(error: &Error) -> bool {

@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::storage::sim::{CallKind, Fault};
-use crate::storage::{DirectIo, OpenMode};
-use crate::store::open::read_superblocks;
-use crate::store::superblock::{self, LAST_CHECKPOINT, Superblock};
+use crate::store::superblock::LAST_CHECKPOINT;
 use crate::store::{BatchChange, PoolTree};
 use crate::types::Epoch;
 
@@ -190,13 +188,7 @@ fn a_store_that_has_no_number_left_for_a_checkpoint_says_so_and_is_read_as_befor
     store.create_keyspace("wrens").unwrap().put(b"key", b"old").unwrap();
     store.close().unwrap();
     drop(store);
-    let file = disk.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap();
-    let chosen = read_superblocks(&*file).unwrap();
-    let late = Superblock { checkpoint: Epoch(LAST_CHECKPOINT.0 - 1), ..chosen.superblock };
-    for offset in superblock::positions_of(chosen.pair) {
-        file.write_at(offset, &*late.encode(chosen.pair)).unwrap();
-    }
-    drop(file);
+    forge_superblock(&disk, |superblock| superblock.checkpoint = Epoch(LAST_CHECKPOINT.0 - 1));
     let store = open(&options(), &disk, OpenHow::Existing).unwrap();
     let wrens = store.open_keyspace("wrens").unwrap().unwrap();
     wrens.put(b"key", b"last").unwrap();

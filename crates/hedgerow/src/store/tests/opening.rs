@@ -1,9 +1,9 @@
 //! What keeps a store from being opened: locks, sizes of pages and blocks, features of later builds.
 
 use super::*;
-use crate::storage::{DirectIo, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
-use crate::store::open::{lock, read_superblocks};
-use crate::store::superblock::{self, Superblock};
+use crate::storage::{File, LockOutcome, ReadRequest, WriteRequest};
+use crate::store::open::lock;
+use crate::store::superblock;
 use hedgerow_sync::primitive::Mutex;
 use std::ops::ControlFlow;
 
@@ -149,13 +149,7 @@ fn a_store_with_features_that_can_only_be_read_is_not_written() {
     store.create_keyspace("wrens").unwrap().put(b"key", b"value").unwrap();
     store.close().unwrap();
     drop(store);
-    let file = disk.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap();
-    let chosen = read_superblocks(&*file).unwrap();
-    let newer = Superblock { read_only_compat: 1 << 9, ..chosen.superblock };
-    for offset in superblock::positions_of(chosen.pair) {
-        file.write_at(offset, &*newer.encode(chosen.pair)).unwrap();
-    }
-    drop(file);
+    forge_superblock(&disk, |superblock| superblock.read_only_compat = 1 << 9);
     let before = disk.state().contents(path());
     for how in [OpenHow::Existing, OpenHow::ExistingOrNew] {
         let error = open(&options(), &disk, how).map(drop).unwrap_err();
