@@ -39,7 +39,8 @@ pub struct Cli {
 /// Options that every command takes.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Keyspace to work on [default: `default`, or the only one there is; of a dump, all]
+    /// Keyspace to work on [default: `default`; to read or to remove, the only one there is if that is another; to dump and to
+    /// load a dump, all]
     #[arg(long, global = true, value_name = "NAME")]
     pub keyspace: Option<String>,
     /// Most memory that the store may use, such as 64MiB or 2GB [default: a quarter of the memory

@@ -195,17 +195,20 @@ impl std::error::Error for Error {
     }
 }
 
-/// As who works with files expects it: of the system's kind where there was a call that failed.
+/// As who works with files expects it: of the system's kind where there was a call that failed, and of the nearest where not.
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
-        let kind = match error.kind() {
-            ErrorKind::NotFound => io::ErrorKind::NotFound,
-            ErrorKind::AlreadyExists => io::ErrorKind::AlreadyExists,
-            ErrorKind::DiskFull => io::ErrorKind::StorageFull,
-            ErrorKind::Corrupted { .. } | ErrorKind::NotAStore => io::ErrorKind::InvalidData,
-            ErrorKind::InvalidOption => io::ErrorKind::InvalidInput,
-            ErrorKind::Timeout => io::ErrorKind::TimedOut,
-            _ => error.io_error().map_or(io::ErrorKind::Other, io::Error::kind),
+        let kind = match (error.kind(), error.io_error().map(io::Error::kind)) {
+            (ErrorKind::Corrupted { .. } | ErrorKind::NotAStore, _) => io::ErrorKind::InvalidData,
+            // Who reads on through `io` would do so for ever.
+            (_, Some(io::ErrorKind::Interrupted)) => io::ErrorKind::Other,
+            (_, Some(kind)) => kind,
+            (ErrorKind::NotFound, _) => io::ErrorKind::NotFound,
+            (ErrorKind::AlreadyExists, _) => io::ErrorKind::AlreadyExists,
+            (ErrorKind::DiskFull, _) => io::ErrorKind::StorageFull,
+            (ErrorKind::InvalidOption, _) => io::ErrorKind::InvalidInput,
+            (ErrorKind::Timeout, _) => io::ErrorKind::TimedOut,
+            _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
     }
@@ -239,7 +242,12 @@ mod tests {
             let error = io::Error::from(Error::new(kind, "what was said"));
             assert_eq!((error.kind(), error.to_string()), (expected, "what was said".to_owned()));
         }
-        let refused = Error::io("cannot open", io::ErrorKind::PermissionDenied.into());
-        assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::PermissionDenied);
+        for (system, expected) in [
+            (io::ErrorKind::PermissionDenied, io::ErrorKind::PermissionDenied),
+            (io::ErrorKind::QuotaExceeded, io::ErrorKind::QuotaExceeded),
+            (io::ErrorKind::Interrupted, io::ErrorKind::Other),
+        ] {
+            assert_eq!(io::Error::from(Error::io("cannot write", system.into())).kind(), expected);
+        }
     }
 }

@@ -34,7 +34,8 @@ usage: cargo xtask proof [ROW...] [--scale ci|long] [--share K/N] [--seed N] [--
   ROW            crash-states, enumeration, faults, lies, schedules, hostile, seeded-bugs, histories,
                  kills, power-cuts [default: all]
   --scale SCALE  how much is asked for [default: ci]
-  --share K/N    the K-th of N parts, for as many machines: an N-th is asked for, of cases and seeds of its own
+  --share K/N    the K-th of N parts, for as many machines: an N-th is asked for, with seeds of its own;
+                 of suites that know parts, cases of its own, and a sample that other shares have as well
   --seed N       of all that is random [default: random; it is printed]
   --seconds N    how long a row may take before what is left of it is killed [default: 3600, in a long run 172800]
   --out FILE     append what each row came to, a line of JSON [default: proof/record.jsonl in the target directory]

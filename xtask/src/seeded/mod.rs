@@ -70,7 +70,10 @@ impl Arguments {
     /// Of these the share that is asked for: each is a part of all in the order of the programs that notice them, and two programs
     /// of the engine's tests are half of what a share costs.
     fn chosen(&self) -> Vec<Case> {
-        let mut cases: Vec<Case> = self.bugs().flat_map(cases_of).collect();
+        // Two of the classes of bugs are lines of the latch as well.
+        let mut seen = BTreeSet::new();
+        let new = |case: &Case| seen.insert((case.name, *case.suite));
+        let mut cases: Vec<Case> = self.bugs().flat_map(cases_of).filter(new).collect();
         cases.sort_by_key(|case| case.suite.program());
         let (which, of) = self.share;
         let begin = |part: usize| cases.len() * part / of;

@@ -644,4 +644,37 @@ pub const LINES: &[Bug] = &[
         "lonely_nodes_stay",
         &[plain("lib", "tree::tests::height::of_two_neighbours_one_has_more_than_a_single_child")],
     ),
+    line(
+        "P100",
+        "a close waits for a writer who makes the file longer",
+        "grows_after_close",
+        &[plain("lib", "buffer::tests::hot::a_close_waits_for_a_writer_who_makes_the_file_longer")],
+    ),
+    line(
+        "P101",
+        "a close that takes no checkpoint writes the log to its end",
+        "failed_close_keeps_records_back",
+        &[plain(
+            "lib",
+            "store::tests::checkpoint::a_close_that_takes_no_checkpoint_writes_the_log_all_the_same",
+        )],
+    ),
+    line(
+        "P102",
+        "nodes that the merge of a lonely one has made neighbours are looked at, too",
+        "seams_are_left_as_they_are",
+        &[plain(
+            "lib",
+            "tree::tests::height::of_two_that_became_neighbours_one_has_more_than_a_single_child",
+        )],
+    ),
+    line(
+        "P103",
+        "a file grows by all that is missing at once",
+        "grows_zone_by_zone",
+        &[plain(
+            "lib",
+            "store::tests::checkpoint::a_store_that_claims_most_page_ids_makes_room_in_one_step",
+        )],
+    ),
 ];

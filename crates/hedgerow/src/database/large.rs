@@ -376,7 +376,7 @@ impl ValueReader {
 
 impl Read for ValueReader {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let count = self.read_at(self.at, to).map_err(io::Error::other)?;
+        let count = self.read_at(self.at, to)?;
         self.at += count as u64;
         Ok(count)
     }
@@ -463,7 +463,7 @@ impl ValueWriter {
 
 impl Write for ValueWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_bytes(bytes).map_err(io::Error::other)?;
+        self.write_bytes(bytes)?;
         Ok(bytes.len())
     }
 

@@ -81,7 +81,7 @@ impl Zones {
         if self.room.load(Relaxed) < keep_slots {
             // Pages that were let in need that room: there has to be more of it first.
             self.discard_extent(&runs);
-            return Err(self.want_room(growth));
+            return Err(self.want_room(growth, 1));
         }
         Ok(runs)
     }

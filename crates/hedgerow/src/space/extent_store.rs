@@ -222,11 +222,11 @@ impl SlotStore {
         self.extents.stored_forms.store(true, Release);
     }
 
-    /// Lets the caller write to the file for an extent. Nobody is let in any more when the store is being closed: somebody
-    /// else may have the file then.
+    /// Lets the caller write to the file for an extent, or make it longer, beside checkpoints and the pool. Nobody is let in
+    /// any more when the store is being closed: somebody else may have the file then.
     ///
     /// Errors: `Closed`.
-    pub fn write_extents(&self) -> Result<ExtentWrite<'_>> {
+    pub fn enter_file(&self) -> Result<ExtentWrite<'_>> {
         let mut writing = self.extents.writing.lock();
         if writing.closed && !leaves_out("extent_written_after_close") {
             return Err(Error::new(ErrorKind::Closed, "the database was closed"));
@@ -235,8 +235,8 @@ impl SlotStore {
         Ok(ExtentWrite(&self.extents))
     }
 
-    /// Lets nobody write for an extent any more, and waits for those who do.
-    pub fn close_extents(&self) {
+    /// Lets nobody in any more, and waits for those who are.
+    pub fn close_file(&self) {
         let mut writing = self.extents.writing.lock();
         writing.closed = true;
         while writing.count > 0 && !leaves_out("extent_written_after_close") {
@@ -273,7 +273,7 @@ impl SlotStore {
         let (mut growth, mut refusal) = (Growth::Allowed, None);
         loop {
             let keep = keep_slots();
-            let _writing = self.write_extents()?;
+            let _writing = self.enter_file()?;
             let want = self.state().zones.allocate_extent(units, max_runs, keep, growth);
             match want {
                 Ok(runs) => return Ok(runs),
@@ -296,7 +296,7 @@ impl SlotStore {
         // A hole that cannot be filled is tried no more.
         while growth == Growth::Allowed {
             let keep = keep_slots();
-            let _writing = self.write_extents()?;
+            let _writing = self.enter_file()?;
             let want = self.state().zones.allocate_extent_below(end_zone, units, max_runs, keep);
             match want {
                 Ok(runs) => return Ok(runs),

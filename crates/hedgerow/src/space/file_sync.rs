@@ -34,14 +34,14 @@ impl FileSync {
 }
 
 impl SlotStore {
-    /// Makes what is written to the file durable, but for its length.
+    /// Makes what is written to the file durable, and what it takes to read it again.
     ///
     /// Errors: those of the sync, or of an earlier one that has failed: nothing more can be made durable then.
     pub fn sync_data(&self) -> Result<()> {
         self.syncs.run(|| self.file().sync_data())
     }
 
-    /// The same, with the file's length.
+    /// The same, with all that is known of the file.
     pub fn sync_all(&self) -> Result<()> {
         self.syncs.run(|| self.file().sync_all())
     }

@@ -79,6 +79,11 @@ impl SlotStore {
         dirty + parts + admitted + eighths * self.room.eighth + self.room.kept.load(Relaxed)
     }
 
+    /// Slots of a page that there are too few.
+    fn missing(&self, dirty: usize, purpose: Purpose) -> u64 {
+        self.needed(dirty, purpose).saturating_sub(self.room.solid.load(Relaxed))
+    }
+
     /// Slots that shrinking has to leave in solid zones: what writers were let in for, or may be just now.
     pub fn slots_to_leave(&self, dirty: usize) -> u64 {
         // When nothing is dirty, whoever comes makes room first.
@@ -102,11 +107,14 @@ impl SlotStore {
     ) -> Result<()> {
         self.keep_for(map_pages);
         let (mut growth, mut refusal) = (Growth::Allowed, None);
-        while !self.has_room(dirty(), purpose) {
-            let want = self.state().zones.want_room(growth);
+        loop {
+            let dirty = dirty();
+            if self.has_room(dirty, purpose) {
+                return Ok(());
+            }
+            let want = self.state().zones.want_room(growth, self.missing(dirty, purpose));
             self.provide(want, &mut growth, &mut refusal)?;
         }
-        Ok(())
     }
 
     /// From now on `pages` pages are set aside for a batch, until the value is dropped; that there is room for them is
@@ -123,7 +131,8 @@ impl SlotStore {
     pub fn make_room_ahead(&self, to_write: usize, ahead: usize) -> Result<()> {
         let (mut growth, mut refusal) = (Growth::Allowed, None);
         while growth == Growth::Allowed && !self.has_room(to_write + ahead, Purpose::Take) {
-            let want = self.state().zones.want_room(growth);
+            let missing = self.missing(to_write + ahead, Purpose::Take);
+            let want = self.state().zones.want_room(growth, missing);
             if want == Want::Full || want == Want::Truncating {
                 break;
             }

@@ -32,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::types::{Epoch, PART_BYTES, Slot};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use std::collections::BTreeSet;
 
@@ -328,7 +329,7 @@ impl Zones {
             }
         }
         if growth == Growth::Allowed
-            && let Some(want) = self.want_growth()
+            && let Some(want) = self.want_growth(1)
         {
             return Err(want);
         }
@@ -476,12 +477,13 @@ impl Zones {
         self.quarantine.unpin(checkpoint)
     }
 
-    /// What to do for more room in solid zones, before it is needed. [`Want::Full`]: nothing can be done.
-    pub fn want_room(&mut self, growth: Growth) -> Want {
+    /// What to do for room for so many pages more in solid zones, before it is needed. [`Want::Full`]: nothing can be done.
+    /// The file grows by all of it at once: each step looks at every free zone.
+    pub fn want_room(&mut self, growth: Growth, pages: u64) -> Want {
         let last = if growth == Growth::Refused { 0 } else { WORTHWHILE as u64 };
         if let Some(group) = self.group_with_room(last) {
             return match self.load_or_want(group) {
-                Ok(()) => self.want_room(growth),
+                Ok(()) => self.want_room(growth, pages),
                 Err(want) => want,
             };
         }
@@ -491,19 +493,23 @@ impl Zones {
         if growth == Growth::Refused {
             return Want::Full;
         }
-        let want = self.want_growth().unwrap_or(Want::Full);
+        let zone_pages = self.geometry.zone_bytes() / self.geometry.page_bytes();
+        let pages = if leaves_out("grows_zone_by_zone") { 1 } else { pages };
+        let zones = pages.div_ceil(u64::from(zone_pages).max(1)).max(1);
+        let want = self.want_growth(zones).unwrap_or(Want::Full);
         self.growing += u32::from(matches!(want, Want::Grow { .. }));
         want
     }
 
-    fn want_growth(&self) -> Option<Want> {
+    fn want_growth(&self, by_zones: u64) -> Option<Want> {
         if self.count >= self.geometry.max_zones() {
             return None;
         }
         if self.truncating.is_some() {
             return Some(Want::Truncating);
         }
-        let zones = self.count + 1;
+        let by_zones = u32::try_from(by_zones).unwrap_or(u32::MAX);
+        let zones = self.count.saturating_add(by_zones).min(self.geometry.max_zones());
         Some(Want::Grow { zones, file_bytes: self.geometry.zone_offset(zones) })
     }
 

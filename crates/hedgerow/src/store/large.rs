@@ -145,7 +145,7 @@ impl ExtentWriter {
 
     fn try_write_out(&mut self) -> Result<()> {
         let Some(loan) = &mut self.loan else { return Ok(()) };
-        let _writing = self.slots.write_extents()?;
+        let _writing = self.slots.enter_file()?;
         self.pool.check_poison()?;
         let chunk = chunk_bytes(self.geometry) as usize;
         let count = self.full + usize::from(self.part_bytes > 0);

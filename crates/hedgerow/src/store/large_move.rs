@@ -130,6 +130,10 @@ impl Shared {
         far: &Far,
         end_zone: u32,
     ) -> Result<bool> {
+        // As below, before anything is copied in vain.
+        if *self.loads.lock() > 0 && !leaves_out("moves_beside_loads") {
+            return Ok(false);
+        }
         let reading = slots.read_extents(self.pool.epochs().current());
         let reference = far.extent.encode();
         let is_there = far.tree.get(&far.key)?.is_some_and(|value| value.as_bytes() == reference);
@@ -174,7 +178,7 @@ impl Shared {
             let file = slots.file();
             let (count, len) =
                 read_chunks(&**file, geometry, &far.extent, next, &mut loan[..most])?;
-            let _writing = slots.write_extents()?;
+            let _writing = slots.enter_file()?;
             self.pool.check_poison()?;
             let written = file.write_at(copy.place(geometry, next).offset_bytes, &loan[..len]);
             written.inspect_err(|error| {

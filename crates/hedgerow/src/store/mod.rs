@@ -368,9 +368,16 @@ impl Store {
         // Before the last checkpoint: a change that comes too late for it must not be accepted.
         self.shared.pool.set_closed();
         if let Some(slots) = &self.shared.slots {
-            slots.close_extents();
+            slots.close_file();
         }
         let closed = if self.shared.read_only { Ok(()) } else { self.shared.settle() };
+        if closed.is_err()
+            && let Some(log) = self.shared.pool.log()
+            && !leaves_out("failed_close_keeps_records_back")
+        {
+            // No checkpoint has them, and the log may be sound. What failed first is what is told.
+            log.flush().ok();
+        }
         // In any case before the file is unlocked: somebody else may make a log then.
         let is_settled = closed.is_ok() && !self.shared.batches.need_log();
         let ended = self.end_journal(is_settled || leaves_out("log_removed_whatever_failed"));

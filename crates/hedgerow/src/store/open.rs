@@ -242,6 +242,8 @@ impl Store {
             if leaves_out("opening_needs_room_to_shrink") {
                 given_back?;
             }
+            // A checkpoint that moves what is in the way may fail in other ways, after which nothing can be changed.
+            shared.pool.check_poison()?;
         } else if needed && !shared.read_only {
             Journal::remove_old(disk, path)?;
         }

@@ -7,7 +7,9 @@
 //! leaves of the parent is looked at next, and a root with a single child takes over the child's
 //! contents, so that its id stays.
 //!
-//! A merge is never needed: on interference it is given up, and a later removal looks again. So it
+//! An inner node that a split leaves with a single child goes to a neighbour as well ([`Tree::merge_lonely`]).
+//!
+//! A merge is never needed: on interference it is given up, and a later removal or split looks again. So it
 //! uses upgrades alone, and waits for nothing but a page fault, with nothing held.
 //!
 //! Invariants: parent, left and right are latched in this order and all at once before anything
@@ -24,6 +26,7 @@ use crate::page::{EpochStay, OptimisticPage, PagePool, Restart};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::buggify::{Point, is_drawn};
+use hedgerow_sync::primitive::canary::leaves_out;
 
 /// How often a merge starts over because others interfered, before it is left to a later removal.
 const TRIES: u32 = 4;
@@ -58,6 +61,11 @@ enum Outcome {
     Collapsed,
 }
 
+/// Whether somebody else was in the way; a page that was not in memory is there the next time.
+fn is_interference(stop: &Stop) -> bool {
+    !matches!(stop, Stop::Restart(Restart::Absent(_) | Restart::Owed))
+}
+
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Looks at the leaf for `key`, and at what a merge leaves above it. The record that was removed
     /// is gone whatever happens here, so that an error is not reported: a page that cannot be read is
@@ -71,8 +79,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 Ok(Outcome::Nothing | Outcome::Collapsed) => return,
                 Ok(Outcome::Merged) => level += 1,
                 Err(stop) => {
-                    let others = matches!(stop, Stop::Restart(Restart::Absent(_) | Restart::Owed));
-                    tries += u32::from(!others);
+                    tries += u32::from(is_interference(&stop));
                     if retry.after(stop).is_err() {
                         return;
                     }
@@ -82,8 +89,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// A split has left a single child to the inner node for `key`: the neighbour that it was not split from, on `side`,
-    /// takes it in if it has room. So of two neighbours one has more children than one, which bounds the height; without,
-    /// separators so long that a node has room for two of them could be put in an order that leaves a chain of such nodes,
+    /// takes it in if it has room; what become neighbours below are looked at likewise. So of two neighbours one has more
+    /// children than one, which bounds the height; without, separators so long that a node has room for two of them could be put in an order that leaves a chain of such nodes,
     /// and a level more with each few hundred records.
     ///
     /// As for a removal, it is given up on interference and on errors.
@@ -95,10 +102,14 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         side: Side,
         retry: &mut Retry<'p, P>,
     ) {
-        for _ in 0..TRIES {
+        let (mut level, mut tries) = (level, 0);
+        while level > 0 && tries < TRIES {
             match self.merge_at(key, level, Some(side)) {
+                // The child that it brought has a neighbour now.
+                Ok(Outcome::Merged) if !leaves_out("seams_are_left_as_they_are") => level -= 1,
                 Ok(_) => return,
                 Err(stop) => {
+                    tries += u32::from(is_interference(&stop));
                     if retry.after(stop).is_err() {
                         return;
                     }

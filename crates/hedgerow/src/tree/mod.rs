@@ -76,9 +76,9 @@ use std::marker::PhantomData;
 
 /// No path from root to leaf is longer; a deeper one is damage. With keys of usual lengths a tree of eight levels has more
 /// pages than there are ids. Separators as long as the longest key leave room for two of them in an inner node, and a split
-/// of those leaves a node with one child, which a neighbour takes in if it can (`merge.rs`): in the worst order five children
-/// come to three nodes, so that a million leaves of such keys may have 27 levels above them.
-pub const MAX_LEVELS: u8 = 32;
+/// of those leaves a node with one child, which a neighbour takes in if it can (`merge.rs`): three children come to two nodes
+/// at least, but for what others were in the way of, and 56 levels of those have more pages than there are ids.
+pub const MAX_LEVELS: u8 = 64;
 
 /// A handle to one tree of a pool. Cloning it copies a reference; `Send + Sync`.
 ///

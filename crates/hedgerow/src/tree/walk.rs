@@ -17,7 +17,7 @@ use crate::page::header::{self, PageKind};
 use crate::page::{Access, OptimisticPage, PageMark, PagePool, PoolSession, Restart};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A page as a walk shows it.
 pub(super) struct Visit<'v> {
@@ -68,14 +68,13 @@ struct Done {
     /// A child that was found impossible when it was opened.
     impossible: Option<PageId>,
     /// The page that was shown last on each level: after a restart it is on the way again.
-    shown: [Option<PageId>; MAX_LEVELS as usize],
+    shown: BTreeMap<u8, PageId>,
 }
 
 impl Done {
     /// Notes that a page is shown; true if it was before.
     fn shows(&mut self, id: PageId, level: u8) -> bool {
-        let last = &mut self.shown[usize::from(level)];
-        last.replace(id) == Some(id)
+        self.shown.insert(level, id) == Some(id)
     }
 }
 

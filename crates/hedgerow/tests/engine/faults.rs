@@ -104,10 +104,10 @@ fn sweep(kind: CallKind, errno: i32, most: u64) {
             // Each call at the start, where things differ, and every few calls later.
             let after = k + k * k / 16;
             let fault = Fault::once(kind, after, errno);
-            runs += 1;
             if !run(if sticky { fault.sticky() } else { fault }, dice_seed + after) {
                 break;
             }
+            runs += 1;
         }
     }
     count(runs, "faulty runs");

@@ -191,7 +191,7 @@ fn the_table_gets_higher_and_lower_with_the_file() {
         again.verify().unwrap();
         let kept: BTreeSet<u64> = offsets.iter().copied().collect();
         let mut fresh = Vec::new();
-        while let Want::Fill(fill) = again.want_room(Growth::Allowed) {
+        while let Want::Fill(fill) = again.want_room(Growth::Allowed, 1) {
             again.filled(fill.zone, true);
         }
         while again.allocate(long, 1, Growth::Refused, &mut fresh).is_ok() {}
@@ -377,7 +377,7 @@ fn a_hole_that_cannot_be_filled_does_not_hide_zones_that_have_blocks() {
     assert_eq!(out, [geometry.zone_offset(2)]);
     // And so for room that is made ahead.
     let mut zones = open();
-    while let Want::Fill(fill) = zones.want_room(Growth::Refused) {
+    while let Want::Fill(fill) = zones.want_room(Growth::Refused, 1) {
         assert!(!fill.is_hole);
         zones.filled(fill.zone, !is_hole(fill.zone));
     }

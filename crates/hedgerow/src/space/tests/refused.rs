@@ -77,7 +77,7 @@ fn a_file_as_long_as_slots_can_name_is_not_asked_to_grow() {
     for growth in [Growth::Allowed, Growth::Refused] {
         let mut out = Vec::new();
         assert_eq!(zones.allocate(65536, 1, growth, &mut out), Err(Want::Full));
-        assert_eq!(zones.want_room(growth), Want::Full);
+        assert_eq!(zones.want_room(growth, 1), Want::Full);
         let zone = u64::from(geometry.units_per_zone());
         assert_eq!(zones.allocate_extent(1, 8, 0, growth), Err(Want::Full));
         assert_eq!(zones.allocate_extent(zone + 1, 8, 0, growth), Err(Want::Full));
@@ -100,7 +100,7 @@ fn while_the_file_is_cut_nobody_makes_it_longer_or_cuts_it_again() {
         assert_eq!(zones.allocate_extent(3, 8, 0, growth), Err(Want::Truncating));
         assert_eq!(zones.allocate_extent(30, 8, 0, growth), Err(Want::Truncating));
     }
-    assert_eq!(zones.want_room(Growth::Allowed), Want::Truncating);
+    assert_eq!(zones.want_room(Growth::Allowed, 1), Want::Truncating);
     assert_eq!(zones.tail_zones_to_clean(u64::MAX, 0), []);
     assert_eq!(zones.report(), before);
     // The cut failed, and what it was to cut may be written again; a second report changes nothing.

@@ -183,7 +183,7 @@ fn an_extent_finds_no_room_below_where_holes_cannot_be_filled() {
     disk.inject(Fault::once(CallKind::Allocate, 0, Fault::EIO));
     let failed = slots.allocate_extent_below(2, 10, 8, || 0).unwrap_err();
     assert_eq!(*failed.kind(), ErrorKind::Io);
-    slots.close_extents();
+    slots.close_file();
     let closed = slots.allocate_extent_below(2, 10, 8, || 0).unwrap_err();
     assert_eq!(*closed.kind(), ErrorKind::Closed);
 }

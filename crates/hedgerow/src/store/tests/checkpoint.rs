@@ -4,7 +4,7 @@ use super::*;
 use crate::storage::sim::{CallKind, Fault};
 use crate::store::superblock::LAST_CHECKPOINT;
 use crate::store::{BatchChange, PoolTree};
-use crate::types::Epoch;
+use crate::types::{Epoch, PageId};
 
 fn key(n: usize) -> Vec<u8> {
     format!("key {n:05}").into_bytes()
@@ -209,22 +209,46 @@ fn a_store_that_has_no_number_left_for_a_checkpoint_says_so_and_is_read_as_befor
     }
 }
 
-/// What an opening could not give back of a file the next checkpoints may; what was replayed is durable all the same.
+/// Room is set aside for the parts of a page map that has so many pages: tens of thousands of zones. Each was asked for by itself, and
+/// for each one all others were looked at: a first change took minutes.
 #[test]
-fn a_file_that_gives_no_room_back_is_opened_after_a_crash_all_the_same() {
-    let (disk, store) = {
-        let disk = SimDisk::new(1);
-        let store = open(&logged(), &disk, OpenHow::New).unwrap();
-        (disk, store)
-    };
+fn a_store_that_claims_most_page_ids_makes_room_in_one_step() {
+    let (disk, store) = new_store();
+    store.create_keyspace("wrens").unwrap().put(b"key", b"old").unwrap();
+    store.close().unwrap();
+    drop(store);
+    forge_superblock(&disk, |superblock| superblock.next_page = Some(PageId((1 << 26) + 100)));
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    let before = disk.calls(CallKind::Allocate);
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    wrens.put(b"key", b"new").unwrap();
+    let calls = disk.calls(CallKind::Allocate) - before;
+    assert!((1..10).contains(&calls), "{calls}");
+    store.checkpoint().unwrap();
+    assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"new");
+}
+
+/// A store that was killed when all but ten of its records were removed, by what its log has. The page of another keyspace lies
+/// at the end of its file.
+fn killed_when_too_long() -> SimDisk {
+    let disk = SimDisk::new(1);
+    let store = open(&logged(), &disk, OpenHow::New).unwrap();
     let wrens = store.create_keyspace("wrens").unwrap();
     fill(&wrens, 0..20_000);
+    store.checkpoint().unwrap();
+    fill(&store.create_keyspace("robins").unwrap(), 0..10);
     store.checkpoint().unwrap();
     for n in 10..20_000 {
         wrens.remove(&key(n)).unwrap();
     }
     store.flush_log().unwrap();
-    let left = disk.kill(1);
+    disk.kill(1)
+}
+
+/// What an opening could not give back of a file the next checkpoints may; what was replayed is durable all the same.
+#[test]
+fn a_file_that_gives_no_room_back_is_opened_after_a_crash_all_the_same() {
+    let left = killed_when_too_long();
     left.inject(Fault::once(CallKind::SetLen, 0, Fault::ENOSPC).sticky());
     let store = open(&logged(), &left, OpenHow::Existing).unwrap();
     assert!(left.calls(CallKind::SetLen) > 1, "log and file are longer than what is in them");
@@ -233,4 +257,42 @@ fn a_file_that_gives_no_room_back_is_opened_after_a_crash_all_the_same() {
     left.clear_faults();
     store.checkpoint().unwrap();
     assert!(is_clean(&store));
+}
+
+/// The checkpoints that move what is in the way of a shorter file may fail as any other.
+#[test]
+fn an_opening_in_which_a_sync_fails_is_an_error_or_gives_a_store_that_can_be_changed() {
+    let killed = killed_when_too_long();
+    let mut refused = 0;
+    for k in 0.. {
+        let left = killed.kill(1);
+        left.inject(Fault::once(CallKind::SyncData, k, Fault::EIO));
+        let opened = open(&logged(), &left, OpenHow::Existing);
+        let Ok(store) = opened else {
+            refused += 1;
+            continue;
+        };
+        let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+        wrens.put(b"key", b"value").unwrap();
+        if left.calls(CallKind::SyncData) <= k {
+            break;
+        }
+    }
+    println!("{refused} openings refused");
+    assert!(refused > 4, "{refused}");
+}
+
+#[test]
+fn a_close_that_takes_no_checkpoint_writes_the_log_all_the_same() {
+    let disk = SimDisk::new(1);
+    let store = open(&logged(), &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    store.checkpoint().unwrap();
+    wrens.put(b"key", b"value").unwrap();
+    store.shared.pool.set_poisoned(&Error::new(ErrorKind::Io, "a page could not be written"));
+    store.close().unwrap_err();
+    drop(store);
+    let store = open(&logged(), &disk, OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"value");
 }

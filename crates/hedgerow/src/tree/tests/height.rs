@@ -1,7 +1,7 @@
 //! How high a tree gets of keys that are as long as can be.
 
-use super::super::walk::Go;
-use super::super::{Tree, descend::plain};
+use super::super::walk::{Go, Visit};
+use super::super::{MAX_LEVELS, Tree, descend::plain};
 use super::{TINY_PAGE, assert_clean};
 use crate::node::{Hints, LeafLayout, LeafPolicy};
 use crate::testing::MemoryPool;
@@ -9,9 +9,17 @@ use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
 
+/// Orders in which groups of keys come.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Random,
+    /// Ascending or descending, in so many places by turns.
+    Runs(usize),
+}
+
 /// Keys of which three neighbours share all but the last bytes, and others nothing: separators are as long as keys, and an
 /// inner node has room for two.
-fn keys(count: usize, len: usize, random: &mut SplitMix64) -> Vec<Vec<u8>> {
+fn keys(count: usize, len: usize, order: Order, random: &mut SplitMix64) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for _ in 0..count / 3 {
         let group: Vec<u8> = (0..len - 2).map(|_| random.next_u64() as u8).collect();
@@ -19,25 +27,41 @@ fn keys(count: usize, len: usize, random: &mut SplitMix64) -> Vec<Vec<u8>> {
             keys.push([group.as_slice(), &last].concat());
         }
     }
-    for at in (1..keys.len()).rev() {
-        keys.swap(at, random.below(at as u64 + 1) as usize);
+    match order {
+        Order::Random => {
+            for at in (1..keys.len()).rev() {
+                keys.swap(at, random.below(at as u64 + 1) as usize);
+            }
+            keys
+        }
+        Order::Runs(runs) => {
+            keys.sort();
+            let of_one = keys.len().div_ceil(runs);
+            let mut runs: Vec<Vec<Vec<u8>>> = keys.chunks(of_one).map(<[_]>::to_vec).collect();
+            for run in runs.iter_mut().step_by(2) {
+                run.reverse();
+            }
+            let mut mixed = Vec::new();
+            while !runs.is_empty() {
+                let which = random.below(runs.len() as u64) as usize;
+                for _ in 0..=random.below(4) {
+                    mixed.extend(runs[which].pop());
+                }
+                if runs[which].is_empty() {
+                    runs.swap_remove(which);
+                }
+            }
+            mixed
+        }
     }
-    keys
 }
 
-#[test]
-fn of_two_neighbours_one_has_more_than_a_single_child() {
-    let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
-    let tree: Tree<MemoryPool, Hints> = Tree::create(pool, TreeId(7)).unwrap();
-    let tree = tree.with_policy(LeafPolicy::Fixed(LeafLayout::Comparison));
-    let mut random = SplitMix64::new(7);
-    for key in keys(20_000, tree.max_record_bytes(), &mut random) {
-        tree.put(&key, b"").unwrap();
-    }
-    assert_clean(&tree);
-    let (mut lonely, mut inner, mut pairs) = (0, 0, 0);
-    let mut before = [false; 64];
-    let mut look = |visit: super::super::walk::Visit<'_>| {
+/// Inner nodes: with a single child, all, and of the former those whose neighbour on the left, under the same parent, is
+/// another.
+fn lonely(tree: &Tree<MemoryPool, Hints>) -> [usize; 3] {
+    let [mut lonely, mut inner, mut pairs] = [0; 3];
+    let mut before = [false; MAX_LEVELS as usize];
+    let mut look = |visit: Visit<'_>| {
         let node = plain::<Hints>(visit.bytes);
         let level = usize::from(node.level());
         if level > 0 {
@@ -52,10 +76,39 @@ fn of_two_neighbours_one_has_more_than_a_single_child() {
         Go::Down
     };
     tree.walk(&mut look, &mut |_, error| Err(error)).unwrap();
+    [lonely, inner, pairs]
+}
+
+/// Gives how many inner nodes had a single child.
+fn grow(order: Order, seed: u64, count: usize) -> usize {
+    let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
+    let tree: Tree<MemoryPool, Hints> = Tree::create(pool, TreeId(7)).unwrap();
+    let tree = tree.with_policy(LeafPolicy::Fixed(LeafLayout::Comparison));
+    let mut random = SplitMix64::new(seed);
+    for key in keys(count, tree.max_record_bytes(), order, &mut random) {
+        tree.put(&key, b"").unwrap();
+    }
+    assert_clean(&tree);
+    let [lonely, inner, pairs] = lonely(&tree);
     let height = tree.stats().unwrap().levels.len();
     println!(
-        "{lonely} of {inner} inner nodes have one child, {pairs} beside another; height {height}"
+        "{order:?}, seed {seed}: {lonely} of {inner} inner nodes have one child, {pairs} beside another; height {height}"
     );
-    assert!(lonely > 0, "the keys are as they should be");
-    assert_eq!(pairs, 0);
+    assert_eq!(pairs, 0, "{order:?}, seed {seed}");
+    lonely
+}
+
+#[test]
+fn of_two_neighbours_one_has_more_than_a_single_child() {
+    assert!(grow(Order::Random, 7, 20_000) > 0, "the keys are as they should be");
+}
+
+/// Such a merge has made nodes below neighbours that had none before.
+#[test]
+fn of_two_that_became_neighbours_one_has_more_than_a_single_child() {
+    for seed in 70..100 {
+        for runs in [2, 20] {
+            grow(Order::Runs(runs), seed, 300);
+        }
+    }
 }
