@@ -371,17 +371,18 @@ impl Store {
             slots.close_file();
         }
         let closed = if self.shared.read_only { Ok(()) } else { self.shared.settle() };
-        if closed.is_err()
-            && let Some(log) = self.shared.pool.log()
-            && !leaves_out("failed_close_keeps_records_back")
-        {
-            // No checkpoint has them, and the log may be sound. What failed first is what is told.
-            log.flush().ok();
-        }
+        // No checkpoint has what is in the log, which may be sound.
+        let written = match self.shared.pool.log() {
+            Some(log) if closed.is_err() && !leaves_out("failed_close_keeps_records_back") => {
+                log.flush().map(|_| ())
+            }
+            _ => Ok(()),
+        };
         // In any case before the file is unlocked: somebody else may make a log then.
         let is_settled = closed.is_ok() && !self.shared.batches.need_log();
         let ended = self.end_journal(is_settled || leaves_out("log_removed_whatever_failed"));
-        let closed = closed.and(ended);
+        // What failed first is told.
+        let closed = closed.and(written).and(ended);
         self.shared.pool.stop();
         if let Some(slots) = &self.shared.slots {
             slots.file().unlock()?;
