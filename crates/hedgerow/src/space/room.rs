@@ -9,6 +9,8 @@
 //!
 //! What holds, in pages: dirty + what batches were let in for + parts of the map and the table + a share <= room, when a
 //! writer has been let in.
+//! The map has at most a part for every so many page ids, and no more than there are images for it to name; the ids alone are no
+//! measure, because a store that has shrunk keeps them, and a superblock may say anything.
 //! Writers are not kept from each other between the look and the change; the share, half a zone (256 pages in most
 //! stores), is for that. Those who give space back are let in as long as an eighth of a zone is left; a replay, which
 //! does again what was let in before, and a batch that was let in as a whole, as long as there is room at all.
@@ -24,11 +26,18 @@ use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 
+/// Parts of the map from one that names pages up to the root, both included: as many as all page ids need.
+const PARTS_TO_THE_ROOT: u64 = 4;
+const _: () = assert!((PART_CONTENT_WORDS as u64).pow(PARTS_TO_THE_ROOT as u32) > 1 << 32);
+
 /// See the head of the file.
 pub(super) struct Room {
     solid: Arc<Figure>,
     /// Slots for parts of map and table.
     kept: Figure,
+    /// Parts that the map does not have for certain, though there are page ids for them: at most one comes with each image. None in
+    /// a store whose pages lie close together.
+    parts_to_come: Figure,
     /// Pages that batches were let in for.
     admitted: Figure,
     /// An eighth of a zone, in pages.
@@ -41,7 +50,7 @@ impl Room {
         let geometry = zones.geometry();
         let eighth = u64::from(geometry.zone_bytes() / geometry.page_bytes()).div_ceil(8);
         let (kept, admitted) = (Figure::new(u64::MAX / 2), Figure::new(0));
-        Room { solid: zones.room(), kept, admitted, eighth }
+        Room { solid: zones.room(), kept, parts_to_come: Figure::new(0), admitted, eighth }
     }
 }
 
@@ -69,7 +78,12 @@ impl SlotStore {
     pub fn needed(&self, dirty: usize, purpose: Purpose) -> u64 {
         let dirty = dirty as u64;
         // And the parts of the map that there will be more of than when they were counted.
-        let parts = (dirty + self.images_since_checkpoint()) / 128;
+        let mut parts = (dirty + self.images_since_checkpoint()) / 128;
+        let to_come = self.room.parts_to_come.load(Relaxed);
+        if to_come != 0 {
+            let images = dirty + self.images_not_durable();
+            parts += images.min(to_come) * PARTS_TO_THE_ROOT * self.slots_of_a_part();
+        }
         // What batches were let in for is theirs alone.
         let (eighths, admitted) = match purpose {
             Purpose::Take => (4, self.room.admitted.load(Relaxed)),
@@ -105,7 +119,7 @@ impl SlotStore {
         map_pages: u64,
         purpose: Purpose,
     ) -> Result<()> {
-        self.keep_for(map_pages);
+        self.keep_for(map_pages, dirty());
         let (mut growth, mut refusal) = (Growth::Allowed, None);
         loop {
             let dirty = dirty();
@@ -142,13 +156,31 @@ impl SlotStore {
     }
 
     /// Works out what is to be kept beside dirty pages. Map and table have a part for so many pages or groups
-    /// of zones, and the levels above have a few; all of them may have to be written at once.
-    pub fn keep_for(&self, map_pages: u64) {
-        let groups = self.state().zones.groups();
-        let leaves = map_pages / PART_CONTENT_WORDS as u64 + groups + 2;
-        let above = if leaves < PART_CONTENT_WORDS as u64 / 2 { 2 } else { leaves / 64 };
-        let slots_of_a_part = (PART_BYTES as u64).div_ceil(self.page_bytes() as u64);
-        let parts = (leaves + above) * slots_of_a_part;
-        self.room.kept.store(parts, Relaxed);
+    /// of zones, and the levels above have a few; all of them may have to be written at once. `to_write` images are to be
+    /// written yet.
+    pub fn keep_for(&self, map_pages: u64, to_write: usize) {
+        let (groups, held_units) = {
+            let state = self.state();
+            (state.zones.groups(), state.zones.held_units())
+        };
+        let for_all_ids = map_pages.div_ceil(PART_CONTENT_WORDS as u64);
+        // Each names an image at least, and each image takes a unit.
+        let there = match leaves_out("room_for_all_page_ids") {
+            true => for_all_ids,
+            false => for_all_ids.min(held_units + to_write as u64),
+        };
+        let leaves = there + groups + 2;
+        // Of parts that lie far from each other, each may have its own above it.
+        let far_apart = (PARTS_TO_THE_ROOT - 1) * there + 2;
+        let above = match for_all_ids + groups + 2 {
+            all if all < PART_CONTENT_WORDS as u64 / 2 => 2,
+            all => (all / 64).min(far_apart + groups / 64),
+        };
+        self.room.kept.store((leaves + above) * self.slots_of_a_part(), Relaxed);
+        self.room.parts_to_come.store(for_all_ids - there, Relaxed);
+    }
+
+    fn slots_of_a_part(&self) -> u64 {
+        (PART_BYTES as u64).div_ceil(self.page_bytes() as u64)
     }
 }

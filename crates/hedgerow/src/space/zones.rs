@@ -401,6 +401,11 @@ impl Zones {
         Some(LoadGroup { group: index, slot: self.groups[index as usize].part.slot })
     }
 
+    /// Units that are not free: at least as many as there are images.
+    pub(super) fn held_units(&self) -> u64 {
+        self.held_units
+    }
+
     /// Zones of a group that lie in the file.
     pub(super) fn zones_in_group(&self, group: u32) -> u32 {
         let per_group = self.geometry.zones_per_group();

@@ -256,7 +256,8 @@ impl Shared {
         let ids = self.pool.ids().lock();
         let (next_page, free_pages) = (ids.next_id(), ids.free_count());
         drop(ids);
-        slots.keep_for(next_page.map_or(u64::from(u32::MAX), |id| u64::from(id.0)));
+        let map_pages = next_page.map_or(u64::from(u32::MAX), |id| u64::from(id.0));
+        slots.keep_for(map_pages, self.pool.images_to_write());
         let next_tree = self.catalogue.next_tree();
         // Nobody is inside of an epoch, so nobody is between a change and its record.
         let log = self.pool.log().map(|log| self.batches.cut(log));

@@ -318,7 +318,7 @@ fn nobody_waits_for_checkpoints_while_somebody_keeps_them_from_beginning() {
 #[test]
 fn room_made_ahead_waits_for_no_truncation_and_takes_a_full_file_for_what_it_is() {
     let slots = store_over(new_file(&RamDisk::new()), Zones::create(small()), 1 << 20);
-    slots.keep_for(0);
+    slots.keep_for(0, 0);
     let offset = slots.allocate(1, 4096).unwrap()[0];
     slots.discard(part::slot_at(offset, 0));
     slots.state().zones.begin_truncate(0).unwrap();
@@ -338,7 +338,7 @@ fn room_made_ahead_waits_for_no_truncation_and_takes_a_full_file_for_what_it_is(
         group.referenced_units = geometry.units_per_group();
     }
     let slots = store_over(new_file(&RamDisk::new()), zones, 1 << 20);
-    slots.keep_for(0);
+    slots.keep_for(0, 0);
     slots.make_room_ahead(2, 10).unwrap();
     assert!(!slots.has_room(12, Purpose::Take));
     assert_eq!(slots.file().len_bytes().unwrap(), 0);
@@ -346,24 +346,65 @@ fn room_made_ahead_waits_for_no_truncation_and_takes_a_full_file_for_what_it_is(
     assert_eq!(*full.kind(), ErrorKind::DiskFull);
 }
 
+/// The file grew zone by zone, and for each one all others were looked at.
+#[test]
+fn room_for_many_pages_is_made_in_one_step() {
+    let disk = SimDisk::new(1);
+    let slots = store_over(new_file(&disk), Zones::create(small()), 1 << 20);
+    let before = disk.calls(CallKind::Allocate);
+    slots.make_room(|| 16_000, 0, Purpose::Take).unwrap();
+    assert!(slots.state().zones.zone_count() >= 1000);
+    let calls = disk.calls(CallKind::Allocate) - before;
+    assert!((1..10).contains(&calls), "{calls}");
+}
+
+/// Parts of a map of which `row` name pages, where there are ids for `most` of them, with as many above as there may be.
+fn parts_of_map(mut row: u64, mut most: u64) -> u64 {
+    let mut parts = row;
+    while most > 1 {
+        most = most.div_ceil(508);
+        row = row.min(most);
+        parts += row;
+    }
+    parts
+}
+
 #[test]
 fn what_is_kept_for_the_map_is_enough_for_all_of_its_parts() {
     for page_bytes in [512_u32, 4096, 65536] {
         let geometry = Geometry::for_new_store(page_bytes, 1).unwrap();
         let slots = store_over(new_file(&RamDisk::new()), Zones::create(geometry), 1 << 20);
+        let needed = |dirty| slots.needed(dirty, Purpose::Finish) * u64::from(page_bytes);
         for pages in [0, 1, 508, 508 * 200, 508 * 252, 508 * 300, 508 * 508 * 3, 1 << 32] {
-            slots.keep_for(pages);
-            let kept = slots.needed(0, Purpose::Finish) * u64::from(page_bytes);
-            let (mut parts, mut row) = (0, pages.div_ceil(508));
-            while row > 1 {
-                parts += row;
-                row = row.div_ceil(508);
+            let leaves = u64::div_ceil(pages, 508);
+            // As many images as ids, and pages that lie close together or far apart.
+            for images in [1 << 30, leaves, leaves / 2, leaves / 300, 9, 1, 0] {
+                slots.keep_for(pages, images as usize);
+                let parts = parts_of_map(leaves.min(images), leaves);
+                let (kept, asked) = (needed(0), parts * PART_BYTES as u64);
+                assert!(kept >= asked, "{pages} {images} {page_bytes}: {kept} of {asked}");
+                // And those that come with more.
+                for more in [1, 7, 300] {
+                    let parts = parts_of_map(leaves.min(images + more), leaves);
+                    let asked = parts * PART_BYTES as u64 + more * u64::from(page_bytes);
+                    let kept = needed(more as usize);
+                    assert!(kept >= asked, "{pages} {images} {page_bytes}: {kept} of {asked}");
+                }
             }
-            parts += row;
-            let needed = parts * PART_BYTES as u64;
-            assert!(kept >= needed, "{pages} pages of {page_bytes}: {kept} of {needed} bytes");
         }
     }
+}
+
+/// Where all pages lie close together it is what they need and little more; where a few lie anywhere, as many parts as they may need.
+#[test]
+fn what_is_kept_for_the_map_is_not_what_page_ids_alone_would_need() {
+    let geometry = Geometry::for_new_store(4096, 1).unwrap();
+    let slots = store_over(new_file(&RamDisk::new()), Zones::create(geometry), 1 << 20);
+    slots.keep_for(508 * 1000, 508 * 1000);
+    assert!(slots.needed(0, Purpose::Finish) < 1030);
+    slots.keep_for(1 << 32, 10);
+    assert!(slots.needed(0, Purpose::Finish) < 50);
+    assert!(slots.needed(100, Purpose::Finish) < 50 + 600);
 }
 
 #[test]
