@@ -35,9 +35,9 @@ pub(super) struct Room {
     solid: Arc<Figure>,
     /// Slots for parts of map and table.
     kept: Figure,
-    /// Parts that the map does not have for certain, though there are page ids for them: at most one comes with each image. None in
-    /// a store whose pages lie close together.
-    parts_to_come: Figure,
+    /// Slots for parts that the map does not have, though there are page ids for them: they may come with images. None in a
+    /// store whose pages lie close together.
+    to_come: Figure,
     /// Pages that batches were let in for.
     admitted: Figure,
     /// An eighth of a zone, in pages.
@@ -50,7 +50,7 @@ impl Room {
         let geometry = zones.geometry();
         let eighth = u64::from(geometry.zone_bytes() / geometry.page_bytes()).div_ceil(8);
         let (kept, admitted) = (Figure::new(u64::MAX / 2), Figure::new(0));
-        Room { solid: zones.room(), kept, parts_to_come: Figure::new(0), admitted, eighth }
+        Room { solid: zones.room(), kept, to_come: Figure::new(0), admitted, eighth }
     }
 }
 
@@ -79,10 +79,10 @@ impl SlotStore {
         let dirty = dirty as u64;
         // And the parts of the map that there will be more of than when they were counted.
         let mut parts = (dirty + self.images_since_checkpoint()) / 128;
-        let to_come = self.room.parts_to_come.load(Relaxed);
+        let to_come = self.room.to_come.load(Relaxed);
         if to_come != 0 {
             let images = dirty + self.images_not_durable();
-            parts += images.min(to_come) * PARTS_TO_THE_ROOT * self.slots_of_a_part();
+            parts += (images * PARTS_TO_THE_ROOT * self.slots_of_a_part()).min(to_come);
         }
         // What batches were let in for is theirs alone.
         let (eighths, admitted) = match purpose {
@@ -159,25 +159,27 @@ impl SlotStore {
     /// of zones, and the levels above have a few; all of them may have to be written at once. `to_write` images are to be
     /// written yet.
     pub fn keep_for(&self, map_pages: u64, to_write: usize) {
-        let (groups, held_units) = {
-            let state = self.state();
-            (state.zones.groups(), state.zones.held_units())
-        };
+        // Two who do this at a time leave the figures of one of them.
+        let state = self.state();
+        let groups = state.zones.groups();
         let for_all_ids = map_pages.div_ceil(PART_CONTENT_WORDS as u64);
         // Each names an image at least, and each image takes a unit.
         let there = match leaves_out("room_for_all_page_ids") {
             true => for_all_ids,
-            false => for_all_ids.min(held_units + to_write as u64),
+            false => for_all_ids.min(state.zones.held_units() + to_write as u64),
         };
-        let leaves = there + groups + 2;
-        // Of parts that lie far from each other, each may have its own above it.
-        let far_apart = (PARTS_TO_THE_ROOT - 1) * there + 2;
-        let above = match for_all_ids + groups + 2 {
-            all if all < PART_CONTENT_WORDS as u64 / 2 => 2,
-            all => (all / 64).min(far_apart + groups / 64),
+        let slots_for = |parts: u64| {
+            // Of parts that lie far from each other, each may have its own above it.
+            let far_apart = (PARTS_TO_THE_ROOT - 1) * parts + groups / 64 + 2;
+            let above = match for_all_ids + groups + 2 {
+                all if all < PART_CONTENT_WORDS as u64 / 2 => 2,
+                all => (all / 64).min(far_apart),
+            };
+            (parts + groups + 2 + above) * self.slots_of_a_part()
         };
-        self.room.kept.store((leaves + above) * self.slots_of_a_part(), Relaxed);
-        self.room.parts_to_come.store(for_all_ids - there, Relaxed);
+        let (kept, most) = (slots_for(there), slots_for(for_all_ids));
+        self.room.kept.store(kept, Relaxed);
+        self.room.to_come.store(most - kept, Relaxed);
     }
 
     fn slots_of_a_part(&self) -> u64 {

@@ -405,6 +405,15 @@ fn what_is_kept_for_the_map_is_not_what_page_ids_alone_would_need() {
     slots.keep_for(1 << 32, 10);
     assert!(slots.needed(0, Purpose::Finish) < 50);
     assert!(slots.needed(100, Purpose::Finish) < 50 + 600);
+    // Never more than the map of all ids would take.
+    for pages in [508 * 100, 508 * 10_000] {
+        for dirty in [0, 10, 1_000, 100_000] {
+            slots.keep_for(pages, 1 << 30);
+            let most = slots.needed(dirty, Purpose::Finish);
+            slots.keep_for(pages, 3);
+            assert!(slots.needed(dirty, Purpose::Finish) <= most, "{pages} {dirty}");
+        }
+    }
 }
 
 #[test]
