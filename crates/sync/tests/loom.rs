@@ -18,10 +18,13 @@ use hedgerow_sync::primitive::canary::leaves_out;
 use loom::sync::Arc;
 use loom::thread;
 
-/// Checks every execution with at most `preemptions` involuntary switches.
+/// Checks every execution with at most `preemptions` involuntary switches, or `HEDGEROW_PREEMPTIONS`, if that is fewer.
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
+    let fewer =
+        std::env::var("HEDGEROW_PREEMPTIONS").map(|number| number.parse().expect("a number"));
+    builder.preemption_bound =
+        Some(fewer.map_or(preemptions, |fewer: usize| fewer.min(preemptions)));
     builder.check(model);
 }
 

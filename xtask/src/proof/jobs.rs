@@ -32,7 +32,7 @@ const FUZZ_END_SECONDS: u64 = 30;
 const FUZZ_SEEDS: u64 = u32::MAX as u64;
 
 /// What was built.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Programs {
     tests: BTreeMap<(Build, &'static str), PathBuf>,
     tool: Option<PathBuf>,
@@ -74,20 +74,20 @@ pub fn hindrance(row: &Row) -> Option<String> {
     }
 }
 
-/// Builds what these rows run. In CI that is what is built there anyway: the programs of `cargo test`, those of
-/// `seeded-bugs` for shuttle, with no bug chosen, and the tool.
+/// Builds what these rows run, but for what [`Programs::with_others_of`] does. In CI that is what is built there anyway: the programs of
+/// `cargo test`, and the tool.
 ///
 /// Errors: in words.
 pub fn build(root: &Path, rows: &[&Row], scale: Scale) -> Result<Programs, String> {
     let mut targets: BTreeMap<Build, BTreeSet<&'static str>> = BTreeMap::new();
-    let (mut needs_tool, mut needs_fuzz, mut needs_power_cuts) = (false, false, false);
+    let (mut needs_tool, mut needs_power_cuts) = (false, false);
     for suite in rows.iter().flat_map(|row| row.suites).filter(|suite| suite.is_of(scale)) {
         match *suite {
+            Suite::Test { build: Build::Shuttle, .. } | Suite::Fuzz(..) => {}
             Suite::Test { build, target, .. } => {
                 targets.entry(build).or_default().insert(target);
             }
             Suite::Simulate(_) | Suite::Kill(_) => needs_tool = true,
-            Suite::Fuzz(..) => needs_fuzz = true,
             Suite::PowerCuts(..) => (needs_tool, needs_power_cuts) = (true, true),
         }
     }
@@ -95,7 +95,7 @@ pub fn build(root: &Path, rows: &[&Row], scale: Scale) -> Result<Programs, Strin
     for (build, targets) in targets {
         println!("proof: building programs of tests: {targets:?}");
         let found = match (build, scale) {
-            (Build::Shuttle, _) => seeded::shuttle_programs(root, targets)?,
+            (Build::Shuttle, _) => continue,
             (Build::Plain, Scale::Ci) => {
                 let cargo = test_programs::plain_cargo(root);
                 test_programs::build_tests(cargo, "hedgerow", targets, &["--workspace"])?
@@ -116,19 +116,45 @@ pub fn build(root: &Path, rows: &[&Row], scale: Scale) -> Result<Programs, Strin
         let (cargo, package) = (test_programs::plain_cargo(root), "hedgerow-powercut");
         programs.power_cuts = Some(test_programs::build_program(cargo, package, package)?);
     }
-    if needs_fuzz {
-        println!("proof: building the fuzz targets");
-        for (sanitizer, _) in sanitizers(scale) {
-            let mut command = Command::new(root.join(".ci/fuzz"));
-            command.arg("--build").current_dir(root).env("HEDGEROW_FUZZ_SANITIZER", sanitizer);
-            let status = command.status();
-            let status = status.map_err(|error| format!("cannot start .ci/fuzz: {error}"))?;
-            if !status.success() {
-                return Err(format!("the fuzz targets do not build: {status}"));
+    Ok(programs)
+}
+
+impl Programs {
+    /// These, and what a row needs that has a target directory of its own, so that it is built beside other rows: programs of
+    /// schedules, which `seeded-bugs` has as well, with no bug chosen here, and fuzz targets.
+    ///
+    /// Errors: in words.
+    pub fn with_others_of(&self, root: &Path, row: &Row, scale: Scale) -> Result<Programs, String> {
+        let mut programs = self.clone();
+        let mut shuttle = BTreeSet::new();
+        let mut needs_fuzz = false;
+        for suite in row.suites.iter().filter(|suite| suite.is_of(scale)) {
+            match *suite {
+                Suite::Test { build: Build::Shuttle, target, .. } => _ = shuttle.insert(target),
+                Suite::Fuzz(..) => needs_fuzz = true,
+                _ => {}
             }
         }
+        if !shuttle.is_empty() {
+            println!("proof: building programs of schedules: {shuttle:?}");
+            let found = seeded::shuttle_programs(root, shuttle)?;
+            let found = found.into_iter().map(|(target, path)| ((Build::Shuttle, target), path));
+            programs.tests.extend(found);
+        }
+        if needs_fuzz {
+            println!("proof: building the fuzz targets");
+            for (sanitizer, _) in sanitizers(scale) {
+                let mut command = Command::new(root.join(".ci/fuzz"));
+                command.arg("--build").current_dir(root).env("HEDGEROW_FUZZ_SANITIZER", sanitizer);
+                let status = command.status();
+                let status = status.map_err(|error| format!("cannot start .ci/fuzz: {error}"))?;
+                if !status.success() {
+                    return Err(format!("the fuzz targets do not build: {status}"));
+                }
+            }
+        }
+        Ok(programs)
     }
-    Ok(programs)
 }
 
 /// What decides on the processes of a row.

@@ -2,14 +2,16 @@
 //!
 //! A row ([`rows`]) is a promise about how much is tried. Its suites say what they have done ([`counts`]), and are run in
 //! processes of their own, several at a time ([`pool`], [`jobs`]); a row passes only if nothing failed and the sums are
-//! there. Each run is a line of a record, of which the documentation's table is made ([`record`]). One row after the other,
-//! so that the processor time of a row is that of its processes. Starts cargo, git, and what was built.
+//! there. Each run is a line of a record, of which the documentation's table is made ([`record`]). Rows run beside each other,
+//! with so many processes at a time in all ([`turns`]), and `seeded-bugs`, which has an order of its own, after them. Starts
+//! cargo, git, and what was built.
 
 mod counts;
 mod jobs;
 mod pool;
 mod record;
 mod rows;
+mod turns;
 
 use crate::process;
 use crate::seeded;
@@ -24,7 +26,9 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use turns::Turns;
 
 const USAGE: &str = "\
 usage: cargo xtask proof [ROW...] [--scale ci|long] [--share K/N] [--seed N] [--seconds N] [--out FILE.jsonl]
@@ -53,6 +57,8 @@ const PROCESS_SECONDS: [u64; 2] = [30 * 60, 12 * 60 * 60];
 const SEEDS_OF_A_ROUND: u64 = 1 << 20;
 /// Of the seeded bugs, one in so many is tried in CI.
 const SEEDED_SAMPLE: u64 = 8;
+/// Involuntary switches in an execution of a model of loom, by scale: by itself up to three, which costs eight times as much.
+const PREEMPTIONS: [Option<u64>; 2] = [Some(2), None];
 
 const SKIPPED: u8 = 3;
 
@@ -182,30 +188,57 @@ fn prove_all(root: &Path, arguments: &Arguments) -> Result<Vec<Report>, String> 
     let programs = jobs::build(root, &able.collect::<Vec<_>>(), scale)?;
     let revision = record::revision(root);
     let out = arguments.out.clone().unwrap_or_else(|| place.join("record.jsonl"));
-    let mut reports = Vec::new();
-    for row in &arguments.rows {
-        let (before, began) = (process::children_seconds(), Instant::now());
-        let goals = row.goals(scale, share);
-        let (goals, counts, outcome) = match jobs::hindrance(row) {
-            Some(words) => (goals, Counts::default(), Outcome::Skipped(words)),
+    let turns = Turns::new(process::workers());
+    let reports = Mutex::new(Vec::new());
+    let prove = |rank: usize, row: &Row| -> Result<(), String> {
+        let began = Instant::now();
+        let proving = Proving { root, programs: &programs, arguments, seed, place: &place };
+        let proof = match jobs::hindrance(row) {
+            Some(words) => Proof::of(row.goals(scale, share), Outcome::Skipped(words)),
             None => {
                 println!("proof: {}", row.name);
-                let prove = Proving { root, programs: &programs, arguments, seed, place: &place };
-                prove.row(row, goals)
+                proving.row(row, &turns, rank)
             }
         };
+        let Proof { goals, counts, cpu_seconds, outcome } = proof;
         if let Some(reason) = outcome.reason() {
             eprintln!("proof: {} {}: {reason}", row.name, outcome.name().to_uppercase());
         }
-        let cpu_seconds = process::children_seconds() - before;
         let (row, elapsed) = (row.name, began.elapsed());
         let report =
             Report { row, scale, share, seed, goals, counts, cpu_seconds, elapsed, outcome };
+        // A record's lines are whole.
+        let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
         report.append(&out, &revision)?;
-        reports.push(report);
+        reports.push((rank, report));
+        Ok(())
+    };
+    let ranked = arguments.rows.iter().copied().enumerate();
+    let (last, beside): (Vec<_>, Vec<_>) = ranked.partition(|(_, row)| row.suites.is_empty());
+    process::each_on(beside.len(), &beside, |&(rank, row), _| prove(rank, row))?;
+    for (rank, row) in last {
+        prove(rank, row)?;
     }
     println!("proof: recorded in {}", out.display());
-    Ok(reports)
+    let mut reports = reports.into_inner().unwrap_or_else(PoisonError::into_inner);
+    reports.sort_by_key(|&(rank, _)| rank);
+    Ok(reports.into_iter().map(|(_, report)| report).collect())
+}
+
+/// What came of a row.
+struct Proof {
+    /// What was asked for: of seeded bugs the list itself says how many there are.
+    goals: Vec<Goal>,
+    counts: Counts,
+    cpu_seconds: f64,
+    outcome: Outcome,
+}
+
+impl Proof {
+    /// Of a row of which nothing has run.
+    fn of(goals: Vec<Goal>, outcome: Outcome) -> Proof {
+        Proof { goals, counts: Counts::default(), cpu_seconds: 0.0, outcome }
+    }
 }
 
 /// What all rows are run with.
@@ -218,41 +251,57 @@ struct Proving<'a> {
 }
 
 impl Proving<'_> {
-    /// Runs a row. Its goals come back, since the list of seeded bugs itself says how many there are.
-    fn row(&self, row: &Row, goals: Vec<Goal>) -> (Vec<Goal>, Counts, Outcome) {
-        if row.suites.is_empty() { self.seeded(goals) } else { self.suites(row, goals) }
+    fn row(&self, row: &Row, turns: &Turns, rank: usize) -> Proof {
+        let goals = row.goals(self.arguments.scale, self.arguments.share);
+        match row.suites.is_empty() {
+            true => self.seeded(goals),
+            false => self.suites(row, goals, turns, rank),
+        }
     }
 
-    fn suites(&self, row: &Row, goals: Vec<Goal>) -> (Vec<Goal>, Counts, Outcome) {
+    fn suites(&self, row: &Row, goals: Vec<Goal>, turns: &Turns, rank: usize) -> Proof {
         let Arguments { scale, share, .. } = *self.arguments;
-        let setting = Setting { root: self.root, programs: self.programs, scale, share };
-        let jobs = match setting.jobs(row, &goals) {
+        let programs = {
+            // A compiler is a process as well.
+            let _turn = turns.take(rank);
+            self.programs.with_others_of(self.root, row, scale)
+        };
+        let jobs = programs.and_then(|programs| {
+            Setting { root: self.root, programs: &programs, scale, share }.jobs(row, &goals)
+        });
+        let jobs = match jobs {
             Ok(jobs) => jobs,
-            Err(words) => return (goals, Counts::default(), Outcome::Failed(words)),
+            Err(words) => return Proof::of(goals, Outcome::Failed(words)),
         };
         let seconds = self.arguments.seconds.unwrap_or(scale.pick(ROW_SECONDS));
         let terms = Terms {
             workers: if row.is_alone { 1 } else { process::workers() },
+            turns,
+            rank,
             seed_of: &|round: u64| seed_of(self.seed, share, round),
             deadline: Instant::now() + Duration::from_secs(seconds),
             longest: Duration::from_secs(scale.pick(PROCESS_SECONDS)),
             place: self.place,
         };
         let done = pool::run(&jobs, &goals, &terms);
+        let (counts, cpu_seconds) = (done.counts, done.cpu_seconds);
         if let (true, Some(words)) = (done.failures.is_empty(), done.hindrances.first()) {
-            return (goals, done.counts, Outcome::Skipped(words.clone()));
+            let outcome = Outcome::Skipped(words.clone());
+            return Proof { goals, counts, cpu_seconds, outcome };
         }
         let mut reasons = done.failures;
         if done.is_late {
             reasons.push(format!("its {seconds} s were up"));
         }
-        reasons.extend(refusal(&goals, &done.counts));
+        reasons.extend(refusal(&goals, &counts));
         println!("proof: {}: {} processes", row.name, done.runs);
-        (goals, done.counts, outcome_of(&reasons))
+        Proof { goals, counts, cpu_seconds, outcome: outcome_of(&reasons) }
     }
 
     /// The bugs of the list that are this share's turn; in CI, of everything a part that the seed chooses.
-    fn seeded(&self, mut goals: Vec<Goal>) -> (Vec<Goal>, Counts, Outcome) {
+    fn seeded(&self, mut goals: Vec<Goal>) -> Proof {
+        // Nothing runs beside it.
+        let before = process::children_seconds();
         let share = match (self.arguments.scale, self.arguments.share) {
             (Scale::Ci, Share::ALL) => {
                 ((self.seed % SEEDED_SAMPLE) as usize, SEEDED_SAMPLE as usize)
@@ -264,12 +313,13 @@ impl Proving<'_> {
         }
         let mut counts = Counts::default();
         let mut reasons = Vec::new();
-        match seeded::prove(self.root, share) {
+        match seeded::prove(self.root, share, self.arguments.scale.pick(PREEMPTIONS)) {
             Ok(tally) => counts.add("seeded bugs", (tally.seeded - tally.missed) as u64),
             Err(words) => reasons.push(words),
         }
         reasons.extend(refusal(&goals, &counts));
-        (goals, counts, outcome_of(&reasons))
+        let cpu_seconds = process::children_seconds() - before;
+        Proof { goals, counts, cpu_seconds, outcome: outcome_of(&reasons) }
     }
 }
 

@@ -7,6 +7,7 @@
 //! one lock, which nobody holds while a process runs.
 
 use super::counts::{Counts, Goal};
+use super::turns::Turns;
 use crate::process::{self, Ended};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,8 +37,12 @@ pub struct Job {
 
 /// How, and how long.
 pub struct Terms<'a> {
-    /// How many processes at a time.
+    /// How many processes of the row at a time, at most.
     pub workers: usize,
+    /// And how many of all rows; of those who wait the row with the lowest rank is next. No two rows have the same.
+    pub turns: &'a Turns,
+    /// See above.
+    pub rank: usize,
     /// The seed of all that is done in a round, from 0.
     pub seed_of: &'a (dyn Fn(u64) -> u64 + Sync),
     /// Nothing goes on after it.
@@ -55,6 +60,8 @@ pub struct Done {
     pub counts: Counts,
     /// Processes that were run to their end.
     pub runs: u64,
+    /// Processor time of all processes.
+    pub cpu_seconds: f64,
     /// What failed, in words.
     pub failures: Vec<String>,
     /// What this machine cannot run, in words.
@@ -121,8 +128,9 @@ impl State {
         None
     }
 
-    fn put(&mut self, at: usize, outcome: Outcome) {
+    fn put(&mut self, at: usize, (outcome, cpu_seconds): (Outcome, f64)) {
         self.running[at] -= 1;
+        self.done.cpu_seconds += cpu_seconds;
         match outcome {
             Outcome::Counted(counts) => {
                 self.done.runs += 1;
@@ -159,11 +167,12 @@ pub fn run(jobs: &[Job], goals: &[Goal], terms: &Terms<'_>) -> Done {
             let state = &state;
             scope.spawn(move || {
                 loop {
+                    let _turn = terms.turns.take(terms.rank);
                     let is_time_up = Instant::now() >= terms.deadline;
                     let taken = lock(state).take(jobs, goals, is_time_up);
                     let Some((at, round)) = taken else {
                         // There is none of a worker who had nothing to do.
-                        std::fs::remove_file(said(terms.place, worker)).ok();
+                        std::fs::remove_file(said(terms, worker)).ok();
                         break;
                     };
                     let outcome = run_one(&jobs[at], round, worker, terms);
@@ -180,16 +189,20 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run_one(job: &Job, round: u64, worker: usize, terms: &Terms<'_>) -> Outcome {
+/// What came of a process, and its processor time.
+fn run_one(job: &Job, round: u64, worker: usize, terms: &Terms<'_>) -> (Outcome, f64) {
     let left = terms.deadline.saturating_duration_since(Instant::now());
     let limit = left.min(terms.longest);
     let mut command = (job.command)((terms.seed_of)(round), limit);
-    let log = said(terms.place, worker);
+    let log = said(terms, worker);
     let started = Instant::now();
     let ended = process::run(&mut command, &log, limit);
+    let cpu_seconds = ended.as_ref().map_or(0.0, |ended| ended.cpu_seconds);
     let how = match &ended {
         Err(words) => words.clone(),
-        Ok(Ended { status: None, .. }) if left <= terms.longest => return Outcome::Late,
+        Ok(Ended { status: None, .. }) if left <= terms.longest => {
+            return (Outcome::Late, cpu_seconds);
+        }
         Ok(Ended { status: None, .. }) => {
             format!("it has not ended within {} s", started.elapsed().as_secs())
         }
@@ -197,7 +210,7 @@ fn run_one(job: &Job, round: u64, worker: usize, terms: &Terms<'_>) -> Outcome {
             if job.cannot.is_some() && status.code() == job.cannot =>
         {
             let why = said.lines().last().unwrap_or("it does not say why");
-            return Outcome::Hindered(format!("{}: {why}", job.name));
+            return (Outcome::Hindered(format!("{}: {why}", job.name)), cpu_seconds);
         }
         Ok(Ended { status: Some(status), said, .. }) => {
             match (status.success(), (job.counted)(said)) {
@@ -208,7 +221,7 @@ fn run_one(job: &Job, round: u64, worker: usize, terms: &Terms<'_>) -> Outcome {
                         started.elapsed().as_secs_f64(),
                         list(&counts)
                     );
-                    return Outcome::Counted(counts);
+                    return (Outcome::Counted(counts), cpu_seconds);
                 }
                 (true, Err(words)) => words,
                 (false, _) => status.to_string(),
@@ -216,12 +229,13 @@ fn run_one(job: &Job, round: u64, worker: usize, terms: &Terms<'_>) -> Outcome {
         }
     };
     let said = ended.map(|ended| last_lines(&ended.said)).unwrap_or_default();
-    Outcome::Failed(format!("{}: {how}\n{said}again: {}", job.name, process::show(&command)))
+    let words = format!("{}: {how}\n{said}again: {}", job.name, process::show(&command));
+    (Outcome::Failed(words), cpu_seconds)
 }
 
 /// Where a worker's processes write what they say: nobody else, not even another proof beside this one.
-fn said(place: &Path, worker: usize) -> PathBuf {
-    place.join(format!("{}-{worker}.said", std::process::id()))
+fn said(terms: &Terms<'_>, worker: usize) -> PathBuf {
+    terms.place.join(format!("{}-{}-{worker}.said", std::process::id(), terms.rank))
 }
 
 /// Counts as a line has them.
@@ -265,9 +279,11 @@ mod tests {
         let deadline = Instant::now() + limit;
         let longest = Duration::from_secs(60);
         let seed_of = |round: u64| 10 + round;
-        let terms = Terms { workers: 2, seed_of: &seed_of, deadline, longest, place: &place };
+        let turns = &Turns::new(2);
+        let (workers, rank, seed_of, place) = (2, 0, &seed_of, &place);
+        let terms = Terms { workers, turns, rank, seed_of, deadline, longest, place };
         let done = run(jobs, goals, &terms);
-        std::fs::remove_dir_all(&place).unwrap();
+        std::fs::remove_dir_all(place).unwrap();
         done
     }
 

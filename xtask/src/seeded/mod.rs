@@ -51,13 +51,16 @@ struct Arguments {
     share: (usize, usize),
     list: bool,
     limit: Duration,
+    /// Involuntary switches in an execution of a model that is run whole, if fewer than it asks for.
+    preemptions: Option<u64>,
     out: Option<PathBuf>,
 }
 
 impl Default for Arguments {
     fn default() -> Arguments {
         let limit = Duration::from_secs(60);
-        Arguments { only: None, share: (0, 1), list: false, limit, out: None }
+        let (only, share, list, preemptions, out) = (None, (0, 1), false, None, None);
+        Arguments { only, share, list, limit, preemptions, out }
     }
 }
 
@@ -168,11 +171,16 @@ pub fn expected(share: (usize, usize)) -> usize {
     Arguments { share, ..Arguments::default() }.chosen().len()
 }
 
-/// Seeds the bugs of a share one after the other.
+/// Seeds the bugs of a share one after the other. Models that are run whole have at most so many preemptions in an execution,
+/// if they are given.
 ///
 /// Errors: in words, if a program does not build, or a test fails without a bug.
-pub fn prove(root: &Path, share: (usize, usize)) -> Result<Tally, String> {
-    let arguments = Arguments { share, ..Arguments::default() };
+pub fn prove(
+    root: &Path,
+    share: (usize, usize),
+    preemptions: Option<u64>,
+) -> Result<Tally, String> {
+    let arguments = Arguments { share, preemptions, ..Arguments::default() };
     seed_all(root, &arguments.chosen(), &arguments, MODELS)
 }
 
@@ -276,7 +284,7 @@ fn seed_all(
     let mut wanted: BTreeSet<Program> = suites.iter().map(Suite::program).collect();
     wanted.extend(models);
     let programs = build_all(root, &wanted)?;
-    let took = run_without(root, &programs, &suites, models)?;
+    let took = run_without(root, &programs, &suites, models, arguments.preemptions)?;
     let out = match &arguments.out {
         Some(path) => Some(Mutex::new(
             fs::OpenOptions::new()
@@ -290,7 +298,8 @@ fn seed_all(
     let runs = process::each_in_parallel(cases, |&Case { bug, name, suite }, worker| {
         let program = &programs[&suite.program()];
         let limit = arguments.limit.max(3 * took[&suite.program()]);
-        let run = TestRun { root, program, suite, test: Some(suite.test), limit, worker };
+        let (test, preemptions) = (Some(suite.test), None);
+        let run = TestRun { root, program, suite, test, limit, preemptions, worker };
         let found = run.with_seeds(name)?;
         let (how, seconds) = (found.outcome.name(), found.cpu_seconds);
         println!("{} {name}: {how} by {} ({seconds:.1} s)", bug.id, show(suite));
@@ -320,6 +329,7 @@ fn run_without(
     programs: &Programs,
     suites: &BTreeSet<Suite>,
     models: &[Program],
+    preemptions: Option<u64>,
 ) -> Result<BTreeMap<Program, Duration>, String> {
     let whole = models
         .iter()
@@ -330,7 +340,9 @@ fn run_without(
         whole.chain(single.map(|suite| (*suite, Some(suite.test)))).collect();
     let seconds = process::each_in_parallel(&all, |(suite, test), worker| {
         let (program, begun) = (&programs[&suite.program()], Instant::now());
-        let run = TestRun { root, program, suite, test: *test, limit: SOUND_LIMIT, worker };
+        let (test, limit, is_whole) = (*test, SOUND_LIMIT, test.is_none());
+        let preemptions = preemptions.filter(|_| is_whole);
+        let run = TestRun { root, program, suite, test, limit, preemptions, worker };
         let sound = run.with(None, SEEDS[0])?;
         if sound.outcome != Outcome::Passed {
             let (how, said) = (sound.outcome, sound.said);
@@ -354,6 +366,8 @@ struct TestRun<'a> {
     suite: &'a Suite,
     test: Option<&'a str>,
     limit: Duration,
+    /// See [`Arguments`].
+    preemptions: Option<u64>,
     /// What runs at the same time has another number.
     worker: usize,
 }
@@ -375,7 +389,7 @@ impl TestRun<'_> {
 
     /// Runs it with a bug, or without.
     fn with(&self, bug: Option<&str>, seed: &str) -> Result<Run, String> {
-        let TestRun { root, program, suite, test, limit, worker } = *self;
+        let TestRun { root, program, suite, test, limit, preemptions, worker } = *self;
         let directory = match suite.package {
             "hedgerow-sync" => root.join("crates/sync"),
             package => root.join("crates").join(package),
@@ -386,6 +400,10 @@ impl TestRun<'_> {
             .current_dir(directory)
             .env("HEDGEROW_CANARY", bug.unwrap_or_default())
             .env("HEDGEROW_SHUTTLE_ITERATIONS", ITERATIONS[usize::from(bug.is_none())]);
+        command.env_remove("HEDGEROW_PREEMPTIONS");
+        if let Some(preemptions) = preemptions {
+            command.env("HEDGEROW_PREEMPTIONS", preemptions.to_string());
+        }
         // Shuttle has a seed of its own.
         if suite.build == Build::Plain {
             command.env("HEDGEROW_SEED", seed);
