@@ -218,11 +218,13 @@ impl Setting<'_> {
             command.args(["--cuts", &cuts.to_string(), "--seed", &seed.to_string()]);
             command
         };
+        let mut expects = Counts::default();
+        expects.add("crash states", cuts);
         Ok(Job {
             name: "hedgerow torture simulate".into(),
             command: Box::new(command),
             counted: counts::of_simulation,
-            expects: Counts::default(),
+            expects,
             is_repeated: true,
             cannot: None,
         })

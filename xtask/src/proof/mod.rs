@@ -318,6 +318,9 @@ impl Proving<'_> {
             Err(words) => reasons.push(words),
         }
         reasons.extend(refusal(&goals, &counts));
+        if goals.iter().all(|goal| goal.asked == 0) {
+            reasons.push("there is no bug in this share".to_owned());
+        }
         let cpu_seconds = process::children_seconds() - before;
         Proof { goals, counts, cpu_seconds, outcome: outcome_of(&reasons) }
     }

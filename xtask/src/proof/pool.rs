@@ -11,13 +11,15 @@ use super::turns::Turns;
 use crate::process::{self, Ended};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The last lines of what a process has said, if it failed.
 const SHOWN_LINES: usize = 60;
 /// Runs in which a job may have counted none of something before nobody waits for it any more.
 const MOST_IN_VAIN: u64 = 8;
+/// Who waits for a process that may be the one that is wanted looks again after so long, at the clock above all.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// A process that proves something.
 pub struct Job {
@@ -93,39 +95,47 @@ impl State {
         counts
     }
 
-    /// Which job to run next, in which round; `None` if nothing is to be begun any more.
-    fn take(&mut self, jobs: &[Job], goals: &[Goal], is_time_up: bool) -> Option<(usize, u64)> {
+    /// What to do next.
+    fn take(&mut self, jobs: &[Job], goals: &[Goal], is_time_up: bool) -> Next {
         let done = &self.done;
         if !done.failures.is_empty() || !done.hindrances.is_empty() || done.is_late {
-            return None;
+            return Next::End;
         }
         let first_round = self.turn < jobs.len();
         let foreseen = self.foreseen(jobs);
         let wanted: Vec<&Goal> = goals.iter().filter(|goal| !goal.is_reached(&foreseen)).collect();
         if !first_round && wanted.is_empty() {
-            return None;
+            return Next::End;
         }
-        // As many turns as there are jobs meet each of them.
-        for turn in self.turn..self.turn + jobs.len() {
+        let adds = |turn: usize| {
             let at = turn % jobs.len();
             let (gave, runs) = &self.gave[at];
-            let may_add = |goal: &&Goal| match goal.done(gave) {
+            let may_add = |goal: &&Goal| match (goal.done(gave), *runs) {
+                (_, 0) => goal.done(&jobs[at].expects) > 0,
                 // What is rare may come with another seed.
-                0 => *runs < MOST_IN_VAIN && gave.has(goal.of),
+                (0, _) => *runs < MOST_IN_VAIN && gave.has(goal.of),
                 _ => true,
             };
-            let helps = *runs == 0 || wanted.iter().any(may_add);
-            if turn < jobs.len() || (jobs[at].is_repeated && helps) {
-                if is_time_up {
-                    self.done.is_late = true;
-                    return None;
-                }
-                self.turn = turn + 1;
-                self.running[at] += 1;
-                return Some((at, (turn / jobs.len()) as u64));
-            }
+            turn < jobs.len() || (jobs[at].is_repeated && wanted.iter().any(may_add))
+        };
+        // As many turns as there are jobs meet each of them.
+        let Some(turn) = (self.turn..self.turn + jobs.len()).find(|&turn| adds(turn)) else {
+            // What has not ended once may add to what is wanted, or leave it to others.
+            let is_open = self
+                .running
+                .iter()
+                .zip(&self.gave)
+                .any(|(&running, (_, runs))| running > 0 && *runs == 0);
+            return if is_open && !is_time_up { Next::Wait } else { Next::End };
+        };
+        if is_time_up {
+            self.done.is_late = true;
+            return Next::End;
         }
-        None
+        self.turn = turn + 1;
+        let at = turn % jobs.len();
+        self.running[at] += 1;
+        Next::Run(at, (turn / jobs.len()) as u64)
     }
 
     fn put(&mut self, at: usize, (outcome, cpu_seconds): (Outcome, f64)) {
@@ -146,6 +156,16 @@ impl State {
     }
 }
 
+/// What a worker does next.
+enum Next {
+    /// This job, in this round.
+    Run(usize, u64),
+    /// Ask again when a process has ended.
+    Wait,
+    /// Nothing any more.
+    End,
+}
+
 /// How a process ended.
 #[derive(Debug)]
 enum Outcome {
@@ -162,21 +182,34 @@ pub fn run(jobs: &[Job], goals: &[Goal], terms: &Terms<'_>) -> Done {
     let gave = vec![Default::default(); jobs.len()];
     let running = vec![0; jobs.len()];
     let state = Mutex::new(State { done: Done::default(), turn: 0, gave, running });
+    let ended = Condvar::new();
     std::thread::scope(|scope| {
         for worker in 0..terms.workers.max(1) {
-            let state = &state;
+            let (state, ended) = (&state, &ended);
             scope.spawn(move || {
                 loop {
-                    let _turn = terms.turns.take(terms.rank);
+                    let turn = terms.turns.take(terms.rank);
                     let is_time_up = Instant::now() >= terms.deadline;
-                    let taken = lock(state).take(jobs, goals, is_time_up);
-                    let Some((at, round)) = taken else {
-                        // There is none of a worker who had nothing to do.
-                        std::fs::remove_file(said(terms, worker)).ok();
-                        break;
-                    };
-                    let outcome = run_one(&jobs[at], round, worker, terms);
-                    lock(state).put(at, outcome);
+                    let mut taken = lock(state);
+                    match taken.take(jobs, goals, is_time_up) {
+                        Next::Run(at, round) => {
+                            drop(taken);
+                            let outcome = run_one(&jobs[at], round, worker, terms);
+                            lock(state).put(at, outcome);
+                            ended.notify_all();
+                        }
+                        Next::Wait => {
+                            // Others have the turn meanwhile.
+                            drop(turn);
+                            let waited = ended.wait_timeout(taken, LONGEST_WAIT);
+                            drop(waited.unwrap_or_else(PoisonError::into_inner));
+                        }
+                        Next::End => {
+                            // There is none of a worker who had nothing to do.
+                            std::fs::remove_file(said(terms, worker)).ok();
+                            break;
+                        }
+                    }
                 }
             });
         }
@@ -316,6 +349,11 @@ mod tests {
         let jobs = [slow, shell("fast", "echo counted: 1 birds", true)];
         let done = run_for("expected", &jobs, &[goal(&["birds"], 11)], LONG);
         assert_eq!((done.runs, done.counts.sum(&["birds"])), (2, 11), "{done:?}");
+        // Nor is what has not ended yet begun again while another is known to add.
+        let unknown = shell("unknown", "sleep 2; echo counted: 1 owls", true);
+        let jobs = [unknown, shell("known", "echo counted: 1 birds; sleep 0.05", true)];
+        let done = run_for("unknown", &jobs, &[goal(&["birds"], 9), goal(&["owls"], 1)], LONG);
+        assert_eq!((done.counts.sum(&["birds"]), done.counts.sum(&["owls"])), (9, 1), "{done:?}");
         // The first counts more than the others, of which there have to be more than was foreseen; or fewer, if it ends late.
         let fewer = r#"echo "counted: $((HEDGEROW_SEED == 10 ? 30 : 10)) birds""#;
         let done = run_for("more", &[shell("fewer", fewer, true)], &[goal(&["birds"], 70)], LONG);

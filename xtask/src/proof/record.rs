@@ -5,7 +5,7 @@
 //! the same run: nobody types a result. A line that cannot be read is an error. Plain functions; starts git.
 
 use super::counts::{Counts, Goal, number_of};
-use super::rows::{ROWS, Scale, Share, grouped};
+use super::rows::{ROWS, Row, Scale, Share, grouped};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -232,6 +232,17 @@ impl Entry {
         all
     }
 
+    /// What is asked for now and nobody counted then.
+    fn show_uncounted(&self, row: &Row) -> String {
+        let goals = row.goals(self.scale, self.share);
+        let is_new = |goal: &&Goal| self.done.iter().all(|(what, _)| what != goal.name);
+        let new: Vec<&str> = goals.iter().filter(is_new).map(|goal| goal.name).collect();
+        match new.is_empty() {
+            true => String::new(),
+            false => format!(", not counted then: {}", new.join(", ")),
+        }
+    }
+
     /// A cell of the table.
     fn show(&self) -> String {
         let done: Vec<String> =
@@ -287,7 +298,8 @@ fn table_of(entries: &[Entry]) -> String {
             let of_row: Vec<&Entry> = of_row.collect();
             // Of one day the line that was appended last.
             let last = of_row.iter().max_by(|one, other| one.date.cmp(&other.date))?;
-            Some(last.with_other_shares(&of_row).show())
+            let all = last.with_other_shares(&of_row);
+            Some(all.show() + &all.show_uncounted(row))
         };
         let results: Vec<String> = [Scale::Ci, Scale::Long].into_iter().filter_map(last).collect();
         let results = if results.is_empty() { "none".to_owned() } else { results.join("; ") };
@@ -366,6 +378,8 @@ mod tests {
         let line = table.lines().find(|line| line.contains("proof histories`")).unwrap();
         assert!(line.contains("| ci: failed, 9 histories ("), "{line}");
         assert!(line.contains("; long: passed, 50,001 histories ("), "{line}");
+        // What was asked for later is missing, and that is said.
+        assert!(line.ends_with("seed 77), not counted then: transactions |"), "{line}");
         let asked = "| 50,000 histories, 50,000 transactions | 5,000,000 histories, 5,000,000 transactions |";
         assert!(line.contains(asked), "{line}");
         assert_eq!(table.matches("| none |").count(), ROWS.len() - 1, "{table}");
