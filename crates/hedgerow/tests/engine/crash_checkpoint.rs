@@ -392,7 +392,7 @@ fn a_crash_at_any_write_leaves_the_old_checkpoint_or_the_new_one() {
 fn a_crash_in_any_of_many_scripts_leaves_a_checkpoint() {
     let mut seeds = Dice(seed(3));
     let mut tried = 0;
-    for _ in 0..2 * effort() {
+    for _ in 0..effort() {
         let mut explorer = Explorer::new(seeds.roll(), tiny());
         explorer.samples = 4;
         explorer.nested_every = 101;
@@ -416,7 +416,7 @@ fn a_crash_in_any_of_many_scripts_leaves_a_checkpoint() {
         tried += run.explorer.tried;
         run.explorer.report();
     }
-    assert!(tried > 1_000, "only {tried} crashes tried");
+    assert!(tried > 500, "only {tried} crashes tried");
 }
 
 #[test]
