@@ -232,7 +232,7 @@ impl Entry {
         all
     }
 
-    /// What is asked for now and nobody counted then.
+    /// What is asked for today, and nobody counted then.
     fn show_uncounted(&self, row: &Row) -> String {
         let goals = row.goals(self.scale, self.share);
         let is_new = |goal: &&Goal| self.done.iter().all(|(what, _)| what != goal.name);
