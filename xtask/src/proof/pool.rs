@@ -1,7 +1,8 @@
 //! Runs the suites of a row, several at a time, again and again, until enough was counted.
 //!
 //! A [`Job`] is a process that can be started with a seed. Threads take jobs in turn: each once, then those that add to a
-//! goal that neither is reached nor will be by what runs now, each time with a new seed. Nobody begins anything after a failure,
+//! goal that neither is reached nor will be by what runs now, each time with a new seed. While nobody knows yet what a job adds, it is
+//! waited for, and not begun again. Each process needs one of the turns that all rows share. Nobody begins anything after a failure,
 //! when all goals are reached, or when the time is up; a process that goes on then is killed. Invariants: a job counts only if its process has
 //! ended well and has said what it counted; what failed is named with the command that does it again. All state is behind
 //! one lock, which nobody holds while a process runs.
