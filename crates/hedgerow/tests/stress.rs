@@ -437,6 +437,9 @@ fn eight_threads_on_sixty_four_frames() {
     let budget = Duration::from_secs(positive("HEDGEROW_STRESS_CPU_SECONDS").unwrap_or(4));
     let leaves = policy(seed);
     println!("HEDGEROW_STRESS_SEED={seed}, {leaves:?}");
+    // As in any other build, whatever a fuzzer would rather have.
+    #[cfg(fuzzing)]
+    hedgerow::checksum::set_covering(true);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stress.hrow");
     let db = options(leaves).create(&path).unwrap();

@@ -14,9 +14,10 @@ use std::process::Command;
 use std::time::Duration;
 
 /// What suites look at, and what is not set for one of them has to be away.
-const ENVIRONMENT: [&str; 10] = [
+const ENVIRONMENT: [&str; 11] = [
     "HEDGEROW_CANARY",
     "HEDGEROW_EFFORT",
+    "HEDGEROW_FUZZ_KEEP",
     "HEDGEROW_FUZZ_RUNS",
     "HEDGEROW_FUZZ_SANITIZER",
     "HEDGEROW_FUZZ_SEED",
@@ -48,10 +49,11 @@ const POWER_CUTS_END_SECONDS: u64 = 120;
 const WITHOUT: &str = "none";
 
 /// With which sanitizers fuzz targets run, and how many tenths of the inputs with each. Without one, two to four times as many
-/// run in a second: of the long run that is most of them, and the rest is ten times as many as in CI.
+/// run in a second, and they are built in half the time: so in CI, where `.ci/sanitizers inputs` runs those that have come to new
+/// code once more, and most of the long run.
 fn sanitizers(scale: Scale) -> Vec<(&'static str, u64)> {
     match scale {
-        Scale::Ci => vec![("address", 10)],
+        Scale::Ci => vec![(WITHOUT, 10)],
         Scale::Long => vec![("address", 1), (WITHOUT, 9)],
     }
 }
@@ -197,8 +199,10 @@ impl Setting<'_> {
                 }
                 Suite::Kill(cycles) => jobs.push(self.kills(self.scale.pick(cycles), goals)?),
                 Suite::Fuzz(target, part) => {
-                    for (sanitizer, tenths) in sanitizers(self.scale) {
-                        jobs.push(self.fuzz(target, sanitizer, part * tenths, goals)?);
+                    // The same seed would be the same inputs once more.
+                    for ((sanitizer, tenths), later) in sanitizers(self.scale).into_iter().zip(0..)
+                    {
+                        jobs.push(self.fuzz(target, sanitizer, later, part * tenths, goals)?);
                     }
                 }
             }
@@ -276,11 +280,13 @@ impl Setting<'_> {
         })
     }
 
-    /// A target that runs so many ten-thousandths of what is asked for, and fails if it has run fewer when its time is up.
+    /// A target that runs so many ten-thousandths of what is asked for, and fails if it has run fewer when its time is up; with a
+    /// seed so much later than that of the row.
     fn fuzz(
         &self,
         target: &'static str,
         sanitizer: &'static str,
+        later: u64,
         part: u64,
         goals: &[Goal],
     ) -> Result<Job, String> {
@@ -291,6 +297,8 @@ impl Setting<'_> {
         let mut expects = Counts::default();
         expects.add(&name, inputs);
         let root = self.root.to_owned();
+        // Nobody wants those of a long run, in which a target may run several times at once.
+        let is_kept = self.scale == Scale::Ci;
         let command = move |seed: u64, limit: Duration| {
             let seconds = limit.as_secs().saturating_sub(FUZZ_END_SECONDS).max(1);
             let mut command = Command::new(root.join(".ci/fuzz"));
@@ -299,9 +307,10 @@ impl Setting<'_> {
             command.arg(seconds.to_string()).arg(target);
             command.env("HEDGEROW_FUZZ_RUNS", inputs.to_string());
             command.env("HEDGEROW_FUZZ_SANITIZER", sanitizer);
-            // The same seed would be the same inputs once more.
-            let seed = seed + u64::from(sanitizer == WITHOUT);
-            command.env("HEDGEROW_FUZZ_SEED", (seed % FUZZ_SEEDS).max(1).to_string());
+            if is_kept {
+                command.env("HEDGEROW_FUZZ_KEEP", place(&root).join("inputs"));
+            }
+            command.env("HEDGEROW_FUZZ_SEED", ((seed + later) % FUZZ_SEEDS).max(1).to_string());
             command
         };
         Ok(Job {
@@ -440,10 +449,14 @@ mod tests {
         // Of what `cargo test` has anyway nothing else.
         assert_eq!(states.len(), 1, "{states:?}");
         let hostile = commands_of("hostile", Scale::Ci, Share::ALL);
-        let told = "HEDGEROW_FUZZ_RUNS=50000 HEDGEROW_FUZZ_SANITIZER=address HEDGEROW_FUZZ_SEED=7 \
-                    /root-of-it/.ci/fuzz 70 log_file";
-        assert!(hostile.iter().any(|command| command == told), "{hostile:?}");
-        assert!(!hostile.iter().any(|command| command.contains("SANITIZER=none")), "{hostile:?}");
+        let keep = place(Path::new("/root-of-it")).join("inputs");
+        let keep = format!("HEDGEROW_FUZZ_KEEP={} ", keep.display());
+        let told = format!(
+            "{keep}HEDGEROW_FUZZ_RUNS=50000 HEDGEROW_FUZZ_SANITIZER=none HEDGEROW_FUZZ_SEED=7 \
+             /root-of-it/.ci/fuzz 70 log_file"
+        );
+        assert!(hostile.contains(&told), "{told}: {hostile:?}");
+        assert!(!hostile.iter().any(|command| command.contains("=address")), "{hostile:?}");
         let hostile = commands_of("hostile", Scale::Long, Share::parse("1/10").unwrap());
         for (runs, sanitizer, seed) in [(30_000, "address", 7), (270_000, "none", 8)] {
             let told = format!(

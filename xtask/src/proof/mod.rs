@@ -56,7 +56,7 @@ const PROCESS_SECONDS: [u64; 2] = [30 * 60, 12 * 60 * 60];
 /// Seeds between the rounds of all shares: a suite may use up as many, one after the other.
 const SEEDS_OF_A_ROUND: u64 = 1 << 20;
 /// Of the seeded bugs, one in so many is tried in CI.
-const SEEDED_SAMPLE: u64 = 8;
+const SEEDED_SAMPLE: u64 = 16;
 /// Involuntary switches in an execution of a model of loom, by scale: by itself up to three, which costs eight times as much.
 const PREEMPTIONS: [Option<u64>; 2] = [Some(2), None];
 

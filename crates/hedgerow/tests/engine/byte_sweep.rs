@@ -29,11 +29,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Of bytes that are read and have something that is not zero near them, one case in so many is taken.
-const ONE_IN_USED: u64 = 20;
+const ONE_IN_USED: u64 = 40;
 /// Of zeros among zeros that are read.
-const ONE_IN_BLANK: u64 = 60;
+const ONE_IN_BLANK: u64 = 120;
 /// Of bytes that nobody reads.
-const ONE_IN_UNREAD: u64 = 160;
+const ONE_IN_UNREAD: u64 = 320;
 /// Cases of which one is opened for writing as well.
 const ONE_IN_WRITES: u64 = 8;
 /// Values that each byte is given.
