@@ -2,7 +2,8 @@
 //!
 //! A background thread keeps some frames free ahead of demand: it turns the clock, evicts clean pages
 //! that were not used since the hand last passed, and writes dirty ones back in sorted batches
-//! (`write_back.rs`) before it evicts them too. A foreground thread takes what is free, or evicts a
+//! (`write_back.rs`) before it evicts them too. It is started when it is first asked for: a store that fits into
+//! its pool has none, and opens without. A foreground thread takes what is free, or evicts a
 //! clean page itself; it never writes, and waits (bounded) only when there is nothing clean.
 //!
 //! Invariants: eviction only try-latches; a pinned page is passed over; a frame is handed out latched
@@ -18,7 +19,7 @@ use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Relea
 use hedgerow_sync::primitive::buggify::{Point, buggify};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, Weak, thread};
 use std::time::Duration;
 
 /// Waits of [`WAIT_MS`] each before an operation gives up on getting a frame: ten seconds, if nobody wakes it.
@@ -42,6 +43,8 @@ pub struct EvictorState {
 
 #[derive(Default)]
 struct Shared {
+    /// Whose frames they are, from when the thread may be started.
+    pool: Weak<BufferPool>,
     shutdown: bool,
     /// The background thread found nothing to do, and looks again in a moment.
     dozes: bool,
@@ -52,6 +55,11 @@ struct Shared {
 }
 
 impl Shared {
+    fn failed(&mut self, error: Error) {
+        self.failures += 1;
+        self.last_error = Some(error);
+    }
+
     /// Why the last attempt to make room failed, if there was one since `failures` were counted.
     fn failed_since(&self, failures: u64) -> Option<Error> {
         self.last_error.as_ref().filter(|_| self.failures != failures).map(Error::duplicate)
@@ -318,12 +326,30 @@ impl BufferPool {
         None
     }
 
+    /// Starts the background thread if it does not run. False: it cannot be started, which counts as an attempt to make room
+    /// that failed, and whoever asks next tries again.
+    fn background_runs(&self, shared: &mut Shared) -> bool {
+        if shared.running.is_some() || shared.shutdown {
+            return true;
+        }
+        // Whoever asks before `start`, or behind the end, asks nobody.
+        let Some(pool) = shared.pool.upgrade() else { return true };
+        match thread::spawn_named("hedgerow-evict", move || pool.evict_until_shutdown()) {
+            Ok(running) => shared.running = Some(running),
+            Err(error) => {
+                shared.failed(Error::io("cannot start the eviction thread", error));
+                self.evictor.wanted.store(false, Release);
+            }
+        }
+        shared.running.is_some()
+    }
+
     /// Asks the background thread for free frames.
     fn request_frames(&self) {
         if !self.evictor.wanted.swap(true, AcqRel) {
-            let shared = self.evictor.shared.lock();
-            // It looks again in a moment, and nobody waits for it.
-            if !shared.dozes {
+            let mut shared = self.evictor.shared.lock();
+            // Else it looks again in a moment, and nobody waits for it.
+            if self.background_runs(&mut shared) && !shared.dozes {
                 self.evictor.wake.notify_one();
             }
         }
@@ -337,24 +363,21 @@ impl BufferPool {
         // What it could not do a moment ago for those who wait, it cannot do now either.
         let is_asked = leaves_out("asks_before_it_waits") || self.evictor.wanted.swap(true, AcqRel);
         let wakes = if shared.dozes { round == 0 } else { !is_asked };
-        if wakes {
+        // If it cannot be started, whoever waits finds out in a moment.
+        if self.background_runs(shared) && wakes {
             self.evictor.wake.notify_one();
         }
         self.evictor.freed.wait_for(shared, Duration::from_millis(WAIT_MS));
         shared.waiting -= 1;
     }
 
-    /// Starts the background thread, and allows those that read ahead.
-    pub fn start(self: &Arc<Self>) -> Result<()> {
-        if self.slots.is_none() {
-            return Ok(());
+    /// Allows the background threads to be started: the one that makes room, and those that read ahead. Each is when it is
+    /// first wanted.
+    pub fn start(self: &Arc<Self>) {
+        if self.slots.is_some() {
+            self.evictor.shared.lock().pool = Arc::downgrade(self);
+            self.ahead.start(self);
         }
-        let pool = self.clone();
-        let running = thread::spawn_named("hedgerow-evict", move || pool.evict_until_shutdown())
-            .map_err(|e| Error::io("cannot start the eviction thread", e))?;
-        self.evictor.shared.lock().running = Some(running);
-        self.ahead.start(self);
-        Ok(())
     }
 
     /// Ends the background threads and waits for them. Idempotent.
@@ -393,8 +416,7 @@ impl BufferPool {
                     !progress
                 }
                 Err(error) => {
-                    shared.failures += 1;
-                    shared.last_error = Some(error);
+                    shared.failed(error);
                     true
                 }
             };

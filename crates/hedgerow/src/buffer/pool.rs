@@ -13,8 +13,8 @@
 //!   for a write of a page that cannot be written otherwise (`retire.rs`);
 //! - frames, headers, table, write buffers and deltas together stay inside of the memory limit.
 //!
-//! `Send + Sync`: the pool is shared by all threads of a database. One background thread (`evict.rs`)
-//! keeps frames free ahead of demand; others read for scans (`read_ahead.rs`).
+//! `Send + Sync`: the pool is shared by all threads of a database. One background thread (`evict.rs`), once
+//! it is wanted, keeps frames free ahead of demand; others read for scans (`read_ahead.rs`).
 
 use crate::buffer::admission::{Admission, Ahead};
 use crate::buffer::arena::Arena;

@@ -383,7 +383,7 @@ impl Store {
         newest: Newest,
         read_only: bool,
     ) -> Result<Store> {
-        pool.start()?;
+        pool.start();
         let slots = pool.slots().cloned();
         let shared = Arc::new(Shared {
             pool,

@@ -1,0 +1,68 @@
+//! A system that starts no threads any more: the one that makes room in the pool is started when it is first wanted, and
+//! whoever waits for it is told. The child is this very test binary, whose threads want more stack than there can be.
+#![allow(clippy::disallowed_methods, reason = "a test that starts processes")]
+#![cfg(target_os = "linux")]
+
+use crate::common::key;
+use hedgerow::storage::SimDisk;
+use hedgerow::store::OpenHow;
+use hedgerow::{ErrorKind, Options, Result};
+use std::path::Path;
+use std::process::Command;
+
+const CHILD: &str = "HEDGEROW_NO_THREADS_CHILD";
+/// Of which the smallest pool holds a small part.
+const RECORDS: u64 = 4_000;
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_changes_and_reads_without_threads() {
+    assert!(std::env::var_os(CHILD).is_some(), "without threads, which only its parent sees to");
+    std::thread::Builder::new().spawn(|| ()).expect_err("a thread, which there is not to be");
+    let options = Options::new()
+        .page_bytes(4096)
+        .memory_limit_bytes(hedgerow::smallest_memory_limit_bytes(4096) + (128 << 10))
+        .checkpoint_bytes(1 << 30)
+        .background_checkpoints(false)
+        .log(false);
+    let disk = SimDisk::new(1);
+    let path = Path::new("/data/lonely.hrow");
+    let db = options.on_disk(&disk, path, OpenHow::New).unwrap();
+    let keyspace = db.keyspace("larks").unwrap();
+    let put = |n: u64| -> Result<bool> { keyspace.put(&key(n), &[n as u8; 200]) };
+    // Pages that are dirty only that thread writes, when there are too many.
+    let refused = (0..RECORDS).find_map(|n| put(n).err().map(|error| (n, error)));
+    let (there, error) = refused.expect("a pool that holds more than its limit");
+    assert!(matches!(error.kind(), ErrorKind::Io), "{error:?}");
+    assert!(error.to_string().contains("eviction thread"), "{error}");
+    assert!(there > 50, "refused after {there}");
+    // A checkpoint makes them clean, and what is clean is anybody's to evict.
+    let mut written = there;
+    while written < RECORDS {
+        db.checkpoint().unwrap();
+        match put(written) {
+            Ok(_) => written += 1,
+            Err(error) => panic!("{written}: {error:?}"),
+        }
+    }
+    for n in 0..RECORDS {
+        let found = keyspace.get(&key(n)).unwrap();
+        assert_eq!(found.as_deref(), Some(&[n as u8; 200][..]), "{n}");
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn without_threads_a_store_opens_and_reads_and_says_why_it_holds_no_more() {
+    let name = format!("{}::child_changes_and_reads_without_threads", module_path!());
+    let name = name.split_once("::").expect("the program's name comes first").1;
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--ignored", "--nocapture"])
+        .env("RUST_MIN_STACK", (1_u64 << 46).to_string())
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{errors}");
+}
