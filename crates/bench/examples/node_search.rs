@@ -2,7 +2,7 @@
 //! 70 % full as random insertions leave them, and looks every seventh key up from the root.
 //!
 //! ```text
-//! cargo build --release -p hedgerow --example node_search
+//! cargo build --release -p hedgerow-bench --example node_search
 //! valgrind --tool=callgrind --toggle-collect='*measured*' target/release/examples/node_search KEYS hints
 //! ```
 //!
