@@ -478,9 +478,9 @@ const SCHEDULES: Row = Row {
         shuttle("checkpoints::a_checkpoint_beside_writers_is_a_cut", 300),
         shuttle("failures::a_power_loss_leaves_a_checkpoint", 300),
         shuttle("failures::a_failed_call_fails_whom_it_concerns", 300),
-        shuttle("isolation::scans_of_one_leaf_are_strictly_serializable", 1000),
-        shuttle("linear::answers_beside_splits_and_merges_have_an_order", 250),
-        shuttle("linear::answers_beside_evictions_have_an_order", 150),
+        shuttle("isolation::scans_of_one_leaf_are_strictly_serializable", 1200),
+        shuttle("linear::answers_beside_splits_and_merges_have_an_order", 200),
+        shuttle("linear::answers_beside_evictions_have_an_order", 100),
         shuttle("log::what_was_acknowledged_survives_the_power_and_the_rest_is_a_beginning", 800),
         shuttle("log::what_was_acknowledged_survives_a_disk_that_fails_and_the_power", 200),
         shuttle("log::a_batch_is_there_whole_or_not_at_all", 300),
@@ -576,7 +576,7 @@ const HISTORIES: Row = Row {
         ),
         test("engine", "isolation::what_a_power_cut_leaves_has_every_transaction_whole", [2, 100]),
     ],
-    is_alone: true,
+    is_alone: false,
 };
 
 const KILLS: Row = Row {

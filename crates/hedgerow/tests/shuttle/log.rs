@@ -307,7 +307,7 @@ const BESIDE_CLOSE: u64 = 4;
 const BATCHES: u64 = 2;
 
 fn beside_close(writer: u64, change: u64) -> u64 {
-    writer + BESIDE_CLOSE * (change % 5) * 37
+    writer + BESIDE_CLOSE * (change % 5) * 29
 }
 
 /// What a writer's keys hold after its first `changes`.

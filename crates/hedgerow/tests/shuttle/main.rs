@@ -5,7 +5,7 @@
 //! RUSTFLAGS="--cfg shuttle" cargo test -p hedgerow --release --test shuttle
 //! ```
 //!
-//! The store holds a few times more pages than the pool has frames, so that each operation meets
+//! The store holds nearly twice as many pages as the pool has frames, so that operations meet
 //! faults and evictions. Each thread knows what must be there under the keys that it owns; the others'
 //! values say whose they are. A deadlock, a wrong answer, an error that nobody ordered and a thread
 //! that waits for ever are failures; a failure prints the schedule, which `shuttle::replay` runs again.
@@ -55,8 +55,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const ITERATIONS: usize = 500;
 const PAGE_BYTES: usize = 512;
-/// Enough for some 150 pages on 48 frames.
-const KEYS: u64 = 900;
+/// Enough for some 80 pages on 48 frames. More would make each look at all of them longer, of which a schedule has several.
+const KEYS: u64 = 500;
 /// Keys that workers change, where they are to split and merge leaves and to meet evictions.
 const SPREAD: usize = 60;
 
@@ -126,6 +126,10 @@ fn key_of(number: u64) -> Vec<u8> {
     keys().by_number[number as usize].clone()
 }
 
+fn made_of(number: u64) -> Vec<u8> {
+    format!("key/{:04}", number * 7919 % 10_000).into_bytes()
+}
+
 /// All keys, made once: to write them anew for each comparison was a good part of a schedule.
 struct Keys {
     by_number: Vec<Vec<u8>>,
@@ -136,8 +140,7 @@ struct Keys {
 fn keys() -> &'static Keys {
     static ALL: OnceLock<Keys> = OnceLock::new();
     ALL.get_or_init(|| {
-        let key = |number| format!("key/{:04}", number * 7919 % 10_000).into_bytes();
-        let by_number: Vec<_> = (0..KEYS).map(key).collect();
+        let by_number: Vec<_> = (0..KEYS).map(made_of).collect();
         let mut in_order: Vec<u64> = (0..KEYS).collect();
         in_order.sort_by_key(|number| &by_number[*number as usize]);
         Keys { by_number, in_order }
@@ -178,16 +181,17 @@ fn image_of(options: Options, fill: fn(&Database)) -> SimState {
     made.lock().unwrap().take().expect("the model has made it")
 }
 
-/// The disk of a closed store with all keys in generation 1.
+/// Loads the first keys, in generation 1.
+fn load(db: &Database, keys: u64) {
+    let records: BTreeMap<_, _> =
+        (0..keys).map(made_of).map(|key| (key.clone(), value_of(&key, 1))).collect();
+    db.keyspace("k").unwrap().bulk_load(records, 80).unwrap();
+}
+
+/// The disk of a closed store with all keys.
 fn image() -> &'static SimState {
     static IMAGE: OnceLock<SimState> = OnceLock::new();
-    IMAGE.get_or_init(|| {
-        image_of(options(), |db| {
-            let records: BTreeMap<_, _> =
-                (0..KEYS).map(key_of).map(|key| (key.clone(), value_of(&key, 1))).collect();
-            db.keyspace("k").unwrap().bulk_load(records, 80).unwrap();
-        })
-    })
+    IMAGE.get_or_init(|| image_of(options(), |db| load(db, KEYS)))
 }
 
 /// The store of [`image`] on a disk of its own, open, its pool full.

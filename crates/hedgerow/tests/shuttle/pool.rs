@@ -1,7 +1,7 @@
 //! The buffer pool under shuttle, without a tree: three pages that share one frame, and a thread or two
 //! for each side of a rule. A few hundred steps, so that a window of one step is hit often.
 
-use crate::{PAGE_BYTES, check_small, image, path};
+use crate::{PAGE_BYTES, check_small, image_of, load, options, path};
 use hedgerow::Result;
 use hedgerow::buffer::BufferPool;
 use hedgerow::buffer::smallest_limit_without_log_bytes;
@@ -10,6 +10,7 @@ use hedgerow::page::{
     Restart, header,
 };
 use hedgerow::storage::SimDisk;
+use hedgerow::storage::sim::SimState;
 use hedgerow::store::{OpenHow, Store, StoreOptions};
 use hedgerow::types::{PART_BYTES, PART_WORDS, PageId};
 use hedgerow_sync::optimistic::PageBytes as _;
@@ -18,9 +19,23 @@ use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::thread::spawn_named;
 use shuttle::rand::{Rng, thread_rng};
+use std::sync::OnceLock;
 
 /// A schedule takes half a millisecond: there can be so many times more of them.
 const TIMES: usize = 10;
+/// In some 150 pages: three of them prefer the same of 64 frames.
+const KEYS: u64 = 900;
+
+/// The disk of a closed store with so many keys.
+fn image() -> &'static SimState {
+    static IMAGE: OnceLock<SimState> = OnceLock::new();
+    IMAGE.get_or_init(|| image_of(options(), |db| load(db, KEYS)))
+}
+
+fn check(model: impl Fn() + Copy + Send + Sync + 'static) {
+    image();
+    check_small(TIMES, model);
+}
 
 /// Opens the store, none of whose pages is in memory then, and picks three that prefer one frame.
 fn three_of_a_frame() -> (Store, [PageId; 3]) {
@@ -92,7 +107,7 @@ fn run(threads: Vec<Act>, pool: &Arc<BufferPool>) {
 
 #[test]
 fn a_frame_that_changes_its_page_deceives_no_reader() {
-    check_small(TIMES, || {
+    check(|| {
         let (store, [a, b, c]) = three_of_a_frame();
         fault(store.pool(), a);
         let reader = move |pool: &BufferPool| (0..4).for_each(|_| read(pool, a));
@@ -108,7 +123,7 @@ const ELSEWHERE: PageId = PageId(PART_WORDS as u32 + 100);
 
 #[test]
 fn a_frame_that_becomes_page_table_deceives_no_reader() {
-    check_small(TIMES, || {
+    check(|| {
         let (store, _) = three_of_a_frame();
         let pool = store.pool();
         let frames = pool.frames();
@@ -127,7 +142,7 @@ fn a_frame_that_becomes_page_table_deceives_no_reader() {
 
 #[test]
 fn a_frame_that_is_changed_keeps_its_page() {
-    check_small(TIMES, || {
+    check(|| {
         let (store, [a, b, c]) = three_of_a_frame();
         fault(store.pool(), a);
         let epoch = store.pool().epochs().current();
@@ -155,7 +170,7 @@ fn a_frame_that_is_changed_keeps_its_page() {
 
 #[test]
 fn a_page_that_several_ask_for_is_in_one_frame() {
-    check_small(TIMES, || {
+    check(|| {
         let (store, [a, b, _]) = three_of_a_frame();
         let asker = move |pool: &BufferPool| {
             fault(pool, a);
@@ -191,7 +206,7 @@ impl PageSource for Wanted<'_> {
 
 #[test]
 fn streams_that_want_the_same_pages_in_other_orders_end() {
-    check_small(TIMES, || {
+    check(|| {
         let (store, [a, b, c]) = three_of_a_frame();
         let stream = |ids: [PageId; 3]| {
             move |pool: &BufferPool| {
