@@ -8,6 +8,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// By which cargo is told what to start in place of the compiler for the workspace's crates. `.ci/run` has set it for what
+/// `cargo test` builds; what is built otherwise is built without.
+pub const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
+
 /// The workspace's target directory.
 pub fn target_directory(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
@@ -25,6 +29,7 @@ pub fn plain_cargo(root: &Path) -> Command {
 pub fn cargo(root: &Path, place: &Path, flags: Option<&str>) -> Command {
     let mut cargo = plain_cargo(root);
     cargo
+        .env_remove(WRAPPER)
         .env("CARGO_TARGET_DIR", place)
         // There are many programs, and linking matters more than the last bit of speed.
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
@@ -75,7 +80,12 @@ pub fn build_tests<'a>(
 ///
 /// Errors: in words.
 pub fn build_program(mut cargo: Command, package: &str, name: &str) -> Result<PathBuf, String> {
-    cargo.arg("build").args(["--release", "--locked", "--quiet", "--message-format=json"]);
+    cargo.env_remove(WRAPPER).arg("build").args([
+        "--release",
+        "--locked",
+        "--quiet",
+        "--message-format=json",
+    ]);
     cargo.args(["-p", package, "--bin", name]);
     let said = output_of(&mut cargo, package)?;
     executable(&said, "bin", name).ok_or_else(|| format!("cargo built no {name} of {package}"))

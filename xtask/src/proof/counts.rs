@@ -5,6 +5,8 @@
 //! what nobody has counted is not there. Plain values.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 /// Begins what a test says that it has counted; the harness may have begun the line.
 const COUNTED: &str = "counted: ";
@@ -42,6 +44,12 @@ impl Counts {
         self.0.values().all(|number| *number == 0)
     }
 
+    /// Those of them that are wanted.
+    pub fn only(&self, wanted: impl Fn(&str) -> bool) -> Counts {
+        let kept = self.0.iter().filter(|(what, _)| wanted(what));
+        Counts(kept.map(|(what, number)| (what.clone(), *number)).collect())
+    }
+
     /// Names and sums, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(what, number)| (what.as_str(), *number))
@@ -66,6 +74,14 @@ pub fn of_lines(said: &str) -> Result<Counts, String> {
         true => Err("it has counted nothing".into()),
         false => Ok(counts),
     }
+}
+
+/// What tests have counted in the file that `HEDGEROW_COUNTED` named.
+///
+/// Errors: as [`of_lines`], or it cannot be read.
+pub fn of_file(path: &Path) -> Result<Counts, String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string());
+    text.and_then(|text| of_lines(&text)).map_err(|words| format!("{}: {words}", path.display()))
 }
 
 /// What one test that was run by itself says that it has counted.
@@ -159,6 +175,19 @@ pub fn refusal(goals: &[Goal], counts: &Counts) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_tests_have_counted_is_read_whole_or_not_at_all() {
+        let path = std::env::temp_dir().join(format!("xtask-counted-{}", std::process::id()));
+        fs::write(&path, "counted: 3 eggs\ncounted: 4 birds\ncounted: 5 eggs\n").unwrap();
+        let counts = of_file(&path).unwrap();
+        let eggs = counts.only(|what| what == "eggs");
+        assert_eq!((counts.sum(&["eggs", "birds"]), eggs.sum(&["eggs", "birds"])), (12, 8));
+        fs::write(&path, "counted: 3 eggs\ncounted: many birds\n").unwrap();
+        assert!(of_file(&path).unwrap_err().ends_with("`counted: many birds` counts nothing"));
+        fs::remove_file(&path).unwrap();
+        assert!(of_file(&path).unwrap_err().starts_with(&path.display().to_string()));
+    }
 
     const GOAL: Goal =
         Goal { name: "crash states", of: &["crash states", "nested crash states"], asked: 100 };

@@ -14,8 +14,9 @@ use std::process::Command;
 use std::time::Duration;
 
 /// What suites look at, and what is not set for one of them has to be away.
-const ENVIRONMENT: [&str; 11] = [
+const ENVIRONMENT: [&str; 12] = [
     "HEDGEROW_CANARY",
+    "HEDGEROW_COUNTED",
     "HEDGEROW_EFFORT",
     "HEDGEROW_FUZZ_KEEP",
     "HEDGEROW_FUZZ_RUNS",
@@ -169,6 +170,9 @@ pub struct Setting<'a> {
     pub scale: Scale,
     /// Which part of it.
     pub share: Share,
+    /// Whether `cargo test` has run its tests, and has counted: those that do the same each time are not run again, and others
+    /// of the same size only for what is missing.
+    pub is_tested: bool,
 }
 
 impl Setting<'_> {
@@ -179,11 +183,13 @@ impl Setting<'_> {
         let mut jobs = Vec::new();
         for suite in row.suites.iter().filter(|suite| suite.is_of(self.scale)) {
             match *suite {
+                Suite::Test { build: Build::Plain, is_repeated: false, .. } if self.is_tested => {}
                 Suite::Test { build, target, test, size, is_repeated } => {
                     let program = self.programs.tests.get(&(build, target));
                     let program = program.ok_or_else(|| format!("{target} was not built"))?;
                     let size = self.scale.pick(size);
-                    let of_test = TestOf { root: self.root, program, target, test };
+                    let is_tested = self.is_tested && build == Build::Plain;
+                    let of_test = TestOf { root: self.root, is_tested, program, target, test };
                     let (mine, parts) = self.share.parts(size.parts);
                     jobs.extend(mine.map(|part| of_test.job(size, Some((part + 1, parts)), false)));
                     if size.parts == 0 {
@@ -230,6 +236,7 @@ impl Setting<'_> {
             counted: counts::of_simulation,
             expects,
             is_repeated: true,
+            is_tested: false,
             cannot: None,
         })
     }
@@ -251,6 +258,7 @@ impl Setting<'_> {
             counted: counts::of_kills,
             expects: Counts::default(),
             is_repeated: true,
+            is_tested: false,
             cannot: None,
         })
     }
@@ -276,6 +284,7 @@ impl Setting<'_> {
             counted: counts::of_power_cuts,
             expects: Counts::default(),
             is_repeated: true,
+            is_tested: false,
             cannot: Some(POWER_CUTS_CANNOT),
         })
     }
@@ -319,6 +328,7 @@ impl Setting<'_> {
             counted: counts::of_lines,
             expects,
             is_repeated: true,
+            is_tested: false,
             cannot: None,
         })
     }
@@ -327,6 +337,8 @@ impl Setting<'_> {
 /// A test, and the program that it is in.
 struct TestOf<'a> {
     root: &'a Path,
+    /// `cargo test` has run it.
+    is_tested: bool,
     program: &'a Path,
     target: &'static str,
     test: &'static str,
@@ -358,8 +370,10 @@ impl TestOf<'_> {
             command
         };
         let command = Box::new(command);
-        let expects = Counts::default();
-        Job { name, command, counted: counts::of_test, expects, is_repeated, cannot: None }
+        let (expects, counted) = (Counts::default(), counts::of_test);
+        // Of another size it does something else.
+        let is_tested = self.is_tested && size.effort == 1;
+        Job { name, command, counted, expects, is_repeated, is_tested, cannot: None }
     }
 }
 
@@ -389,9 +403,13 @@ mod tests {
     }
 
     fn commands_of(name: &str, scale: Scale, share: Share) -> Vec<String> {
+        commands_after(false, name, scale, share)
+    }
+
+    fn commands_after(is_tested: bool, name: &str, scale: Scale, share: Share) -> Vec<String> {
         let (programs, root) = (programs(), Path::new("/root-of-it"));
         let row = ROWS.iter().find(|row| row.name == name).unwrap();
-        let setting = Setting { root, programs: &programs, scale, share };
+        let setting = Setting { root, programs: &programs, scale, share, is_tested };
         let jobs = setting.jobs(row, &row.goals(scale, share)).unwrap();
         let limit = Duration::from_secs(100);
         jobs.iter().map(|job| process::show(&(job.command)(7, limit))).collect()
@@ -432,6 +450,18 @@ mod tests {
         let words = commands_of("enumeration", Scale::Ci, Share::ALL);
         assert_eq!(words.len(), 2);
         assert!(words.iter().all(|command| command.contains("HEDGEROW_PART=1/1 ")), "{words:?}");
+    }
+
+    #[test]
+    fn what_cargo_test_has_run_is_run_again_if_that_is_something_else() {
+        let after = |name| commands_after(true, name, Scale::Ci, Share::ALL);
+        assert!(after("enumeration").is_empty());
+        let faults = after("faults");
+        assert_eq!(faults.len(), 3, "{faults:?}");
+        assert!(faults.iter().all(|command| command.contains("HEDGEROW_SEED=7 ")), "{faults:?}");
+        // Nobody else runs models under shuttle.
+        let all = commands_of("schedules", Scale::Ci, Share::ALL);
+        assert_eq!(after("schedules"), all);
     }
 
     #[test]

@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 use turns::Turns;
 
 const USAGE: &str = "\
-usage: cargo xtask proof [ROW...] [--scale ci|long] [--share K/N] [--seed N] [--seconds N] [--out FILE.jsonl]
+usage: cargo xtask proof [ROW...] [--scale ci|long] [--share K/N] [--seed N] [--seconds N] [--tested FILE]
+                         [--out FILE.jsonl]
        cargo xtask proof [ROW...] --list
        cargo xtask proof --table [FILE.jsonl...]
 
@@ -42,6 +43,8 @@ usage: cargo xtask proof [ROW...] [--scale ci|long] [--share K/N] [--seed N] [--
                  of suites that know parts, cases of its own, and a sample that other shares have as well
   --seed N       of all that is random [default: random; it is printed]
   --seconds N    how long a row may take before what is left of it is killed [default: 3600, in a long run 172800]
+  --tested FILE  what `cargo test` has counted here in the file that HEDGEROW_COUNTED named: it is part of what is asked for,
+                 and what would only do the same again is left out
   --out FILE     append what each row came to, a line of JSON [default: proof/record.jsonl in the target directory]
   --list         print rows and their suites, and run nothing
   --table        print the last results of these records as a table, and run nothing
@@ -70,6 +73,7 @@ struct Arguments {
     share: Share,
     seed: Option<u64>,
     seconds: Option<u64>,
+    tested: Option<PathBuf>,
     out: Option<PathBuf>,
     is_list: bool,
     /// Records of which a table is to be printed.
@@ -120,6 +124,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
         share: Share::ALL,
         seed: None,
         seconds: None,
+        tested: None,
         out: None,
         is_list: false,
         table: None,
@@ -138,6 +143,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
             }
             "--seed" => parsed.seed = Some(number(value()?)?),
             "--seconds" => parsed.seconds = Some(number(value()?)?.max(1)),
+            "--tested" => parsed.tested = Some(value()?.into()),
             "--out" => parsed.out = Some(value()?.into()),
             "--list" => parsed.is_list = true,
             "--table" => parsed.table = Some(rest.by_ref().map(PathBuf::from).collect()),
@@ -181,6 +187,7 @@ fn prove_all(root: &Path, arguments: &Arguments) -> Result<Vec<Report>, String> 
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
     let (scale, share) = (arguments.scale, arguments.share);
     println!("proof: seed {seed}, scale {}, share {}", scale.name(), share.show());
+    let tested = arguments.tested.as_deref().map(counts::of_file).transpose()?;
     let place = jobs::place(root);
     fs::create_dir_all(&place)
         .map_err(|error| format!("cannot create {}: {error}", place.display()))?;
@@ -192,7 +199,8 @@ fn prove_all(root: &Path, arguments: &Arguments) -> Result<Vec<Report>, String> 
     let reports = Mutex::new(Vec::new());
     let prove = |rank: usize, row: &Row| -> Result<(), String> {
         let began = Instant::now();
-        let proving = Proving { root, programs: &programs, arguments, seed, place: &place };
+        let (programs, tested, place) = (&programs, tested.as_ref(), place.as_path());
+        let proving = Proving { root, programs, arguments, tested, seed, place };
         let proof = match jobs::hindrance(row) {
             Some(words) => Proof::of(row.goals(scale, share), Outcome::Skipped(words)),
             None => {
@@ -200,13 +208,23 @@ fn prove_all(root: &Path, arguments: &Arguments) -> Result<Vec<Report>, String> 
                 proving.row(row, &turns, rank)
             }
         };
-        let Proof { goals, counts, cpu_seconds, outcome } = proof;
+        let Proof { goals, tested, counts, cpu_seconds, outcome } = proof;
         if let Some(reason) = outcome.reason() {
             eprintln!("proof: {} {}: {reason}", row.name, outcome.name().to_uppercase());
         }
         let (row, elapsed) = (row.name, began.elapsed());
-        let report =
-            Report { row, scale, share, seed, goals, counts, cpu_seconds, elapsed, outcome };
+        let report = Report {
+            row,
+            scale,
+            share,
+            seed,
+            goals,
+            tested,
+            counts,
+            cpu_seconds,
+            elapsed,
+            outcome,
+        };
         // A record's lines are whole.
         let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
         report.append(&out, &revision)?;
@@ -229,6 +247,8 @@ fn prove_all(root: &Path, arguments: &Arguments) -> Result<Vec<Report>, String> 
 struct Proof {
     /// What was asked for: of seeded bugs the list itself says how many there are.
     goals: Vec<Goal>,
+    /// Of the counts, what `cargo test` had counted before.
+    tested: Counts,
     counts: Counts,
     cpu_seconds: f64,
     outcome: Outcome,
@@ -237,7 +257,8 @@ struct Proof {
 impl Proof {
     /// Of a row of which nothing has run.
     fn of(goals: Vec<Goal>, outcome: Outcome) -> Proof {
-        Proof { goals, counts: Counts::default(), cpu_seconds: 0.0, outcome }
+        let (tested, counts) = Default::default();
+        Proof { goals, tested, counts, cpu_seconds: 0.0, outcome }
     }
 }
 
@@ -246,6 +267,7 @@ struct Proving<'a> {
     root: &'a Path,
     programs: &'a Programs,
     arguments: &'a Arguments,
+    tested: Option<&'a Counts>,
     seed: u64,
     place: &'a Path,
 }
@@ -267,7 +289,9 @@ impl Proving<'_> {
             self.programs.with_others_of(self.root, row, scale)
         };
         let jobs = programs.and_then(|programs| {
-            Setting { root: self.root, programs: &programs, scale, share }.jobs(row, &goals)
+            let is_tested = self.tested.is_some();
+            Setting { root: self.root, programs: &programs, scale, share, is_tested }
+                .jobs(row, &goals)
         });
         let jobs = match jobs {
             Ok(jobs) => jobs,
@@ -283,11 +307,13 @@ impl Proving<'_> {
             longest: Duration::from_secs(scale.pick(PROCESS_SECONDS)),
             place: self.place,
         };
-        let done = pool::run(&jobs, &goals, &terms);
+        let wanted = |what: &str| goals.iter().any(|goal| goal.of.contains(&what));
+        let tested = self.tested.map(|tested| tested.only(wanted)).unwrap_or_default();
+        let done = pool::run(&jobs, &goals, &tested, &terms);
         let (counts, cpu_seconds) = (done.counts, done.cpu_seconds);
         if let (true, Some(words)) = (done.failures.is_empty(), done.hindrances.first()) {
             let outcome = Outcome::Skipped(words.clone());
-            return Proof { goals, counts, cpu_seconds, outcome };
+            return Proof { goals, tested, counts, cpu_seconds, outcome };
         }
         let mut reasons = done.failures;
         if done.is_late {
@@ -295,7 +321,7 @@ impl Proving<'_> {
         }
         reasons.extend(refusal(&goals, &counts));
         println!("proof: {}: {} processes", row.name, done.runs);
-        Proof { goals, counts, cpu_seconds, outcome: outcome_of(&reasons) }
+        Proof { goals, tested, counts, cpu_seconds, outcome: outcome_of(&reasons) }
     }
 
     /// The bugs of the list that are this share's turn; in CI, of everything a part that the seed chooses.
@@ -322,7 +348,8 @@ impl Proving<'_> {
             reasons.push("there is no bug in this share".to_owned());
         }
         let cpu_seconds = process::children_seconds() - before;
-        Proof { goals, counts, cpu_seconds, outcome: outcome_of(&reasons) }
+        let tested = Counts::default();
+        Proof { goals, tested, counts, cpu_seconds, outcome: outcome_of(&reasons) }
     }
 }
 
@@ -401,21 +428,21 @@ mod tests {
         let (elapsed, cpu_seconds) = (Duration::from_secs(5), 9.6);
         let (scale, share, seed) = (Scale::Ci, Share::ALL, 7);
         let goals = vec![goal(50_000), goal(10)];
-        Report { row, scale, share, seed, goals, counts, cpu_seconds, elapsed, outcome }
+        let tested = Counts::default();
+        Report { row, scale, share, seed, goals, tested, counts, cpu_seconds, elapsed, outcome }
     }
 
     #[test]
     fn arguments_are_understood() {
         let all = parsed("").unwrap();
         assert_eq!((all.rows.len(), all.scale, all.share), (ROWS.len(), Scale::Ci, Share::ALL));
-        let line =
-            "faults kills faults --scale long --share 2/4 --seed 9 --seconds 60 --out a.jsonl";
+        let line = "faults kills faults --scale long --share 2/4 --seed 9 --seconds 60 --tested t --out a.jsonl";
         let some = parsed(line).unwrap();
         let names: Vec<&str> = some.rows.iter().map(|row| row.name).collect();
         assert_eq!(names, ["faults", "kills"]);
         assert_eq!((some.scale, some.share), (Scale::Long, Share { index: 1, of: 4 }));
         assert_eq!((some.seed, some.seconds), (Some(9), Some(60)));
-        assert_eq!(some.out, Some(PathBuf::from("a.jsonl")));
+        assert_eq!((some.tested, some.out), (Some("t".into()), Some("a.jsonl".into())));
         let table = parsed("--table a.jsonl b.jsonl").unwrap().table.unwrap();
         assert_eq!(table, [PathBuf::from("a.jsonl"), PathBuf::from("b.jsonl")]);
         assert!(parsed("--list").unwrap().is_list);

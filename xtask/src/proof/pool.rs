@@ -1,6 +1,6 @@
 //! Runs the suites of a row, several at a time, again and again, until enough was counted.
 //!
-//! A [`Job`] is a process that can be started with a seed. Threads take jobs in turn: each once, then those that add to a
+//! A [`Job`] is a process that can be started with a seed. Threads take jobs in turn: each once, if it was not run before, then those that add to a
 //! goal that neither is reached nor will be by what runs now, each time with a new seed. While nobody knows yet what a job adds, it is
 //! waited for, and not begun again. Each process needs one of the turns that all rows share. Nobody begins anything after a failure,
 //! when all goals are reached, or when the time is up; a process that goes on then is killed. Invariants: a job counts only if its process has
@@ -34,6 +34,8 @@ pub struct Job {
     pub expects: Counts,
     /// Whether another seed makes it do something else; if not, it is run once.
     pub is_repeated: bool,
+    /// It was run before, and what it has counted is known: it is run if it adds to what is missing.
+    pub is_tested: bool,
     /// The exit code by which it says that this machine cannot run it, if it has one.
     pub cannot: Option<i32>,
 }
@@ -112,12 +114,16 @@ impl State {
             let at = turn % jobs.len();
             let (gave, runs) = &self.gave[at];
             let may_add = |goal: &&Goal| match (goal.done(gave), *runs) {
-                (_, 0) => goal.done(&jobs[at].expects) > 0,
+                // Nobody knows what it counts before it has run here.
+                (_, 0) => {
+                    goal.done(&jobs[at].expects) > 0 || jobs[at].is_tested && self.running[at] == 0
+                }
                 // What is rare may come with another seed.
                 (0, _) => *runs < MOST_IN_VAIN && gave.has(goal.of),
                 _ => true,
             };
-            turn < jobs.len() || (jobs[at].is_repeated && wanted.iter().any(may_add))
+            let is_first = turn < jobs.len() && !jobs[at].is_tested;
+            is_first || (jobs[at].is_repeated && wanted.iter().any(may_add))
         };
         // As many turns as there are jobs meet each of them.
         let Some(turn) = (self.turn..self.turn + jobs.len()).find(|&turn| adds(turn)) else {
@@ -178,11 +184,12 @@ enum Outcome {
     Hindered(String),
 }
 
-/// Runs all jobs, and some again, until all goals are reached.
-pub fn run(jobs: &[Job], goals: &[Goal], terms: &Terms<'_>) -> Done {
+/// Runs all jobs, and some again, until all goals are reached, of which so much was done before.
+pub fn run(jobs: &[Job], goals: &[Goal], before: &Counts, terms: &Terms<'_>) -> Done {
+    let done = Done { counts: before.clone(), ..Done::default() };
     let gave = vec![Default::default(); jobs.len()];
     let running = vec![0; jobs.len()];
-    let state = Mutex::new(State { done: Done::default(), turn: 0, gave, running });
+    let state = Mutex::new(State { done, turn: 0, gave, running });
     let ended = Condvar::new();
     std::thread::scope(|scope| {
         for worker in 0..terms.workers.max(1) {
@@ -297,8 +304,9 @@ mod tests {
             command
         };
         let command = Box::new(command);
-        let expects = Counts::default();
-        Job { name: name.into(), command, counted: of_lines, expects, is_repeated, cannot: Some(9) }
+        let (name, expects) = (name.into(), Counts::default());
+        let (is_tested, cannot) = (false, Some(9));
+        Job { name, command, counted: of_lines, expects, is_repeated, is_tested, cannot }
     }
 
     fn goal(of: &'static [&'static str], asked: u64) -> Goal {
@@ -307,6 +315,17 @@ mod tests {
 
     /// Runs jobs in a directory of their own, for at most so long.
     fn run_for(name: &str, jobs: &[Job], goals: &[Goal], limit: Duration) -> Done {
+        run_after(&Counts::default(), name, jobs, goals, limit)
+    }
+
+    /// The same, if so much was done before.
+    fn run_after(
+        before: &Counts,
+        name: &str,
+        jobs: &[Job],
+        goals: &[Goal],
+        limit: Duration,
+    ) -> Done {
         let place: PathBuf =
             std::env::temp_dir().join(format!("xtask-pool-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&place).unwrap();
@@ -316,12 +335,31 @@ mod tests {
         let turns = &Turns::new(2);
         let (workers, rank, seed_of, place) = (2, 0, &seed_of, &place);
         let terms = Terms { workers, turns, rank, seed_of, deadline, longest, place };
-        let done = run(jobs, goals, &terms);
+        let done = run(jobs, goals, before, &terms);
         std::fs::remove_dir_all(place).unwrap();
         done
     }
 
     const LONG: Duration = Duration::from_secs(120);
+
+    #[test]
+    fn what_was_done_before_is_part_of_what_is_asked_for() {
+        let mut before = Counts::default();
+        before.add("birds", 25);
+        let jobs = [shell("birds", "echo counted: 10 birds", true)];
+        let done = run_after(&before, "before", &jobs, &[goal(&["birds"], 40)], LONG);
+        assert_eq!((done.runs, done.counts.sum(&["birds"])), (2, 45));
+        // What was run before is run again as often as something is missing.
+        let tested = |name, script| [Job { is_tested: true, ..shell(name, script, true) }];
+        for (asked, runs) in [(20, 0), (25, 0), (40, 2)] {
+            let jobs = tested("birds", "echo counted: 10 birds");
+            let done = run_after(&before, "tested", &jobs, &[goal(&["birds"], asked)], LONG);
+            assert_eq!(done.runs, runs, "{asked}");
+        }
+        // There is nothing that could do more.
+        let done = run_after(&before, "alone", &[], &[goal(&["birds"], 40)], LONG);
+        assert_eq!((done.runs, done.counts.sum(&["birds"])), (0, 25));
+    }
 
     #[test]
     fn jobs_are_done_again_with_new_seeds_until_there_is_enough() {

@@ -56,9 +56,11 @@ pub struct Report {
     pub seed: u64,
     /// What was asked for.
     pub goals: Vec<Goal>,
+    /// Of what was done, what `cargo test` had done before.
+    pub tested: Counts,
     /// What was done.
     pub counts: Counts,
-    /// Processor time of all that was run.
+    /// Processor time of all that was run for it.
     pub cpu_seconds: f64,
     /// How long it took.
     pub elapsed: Duration,
@@ -80,6 +82,9 @@ impl Report {
         let done = self.goals.iter().map(|goal| (goal.name, goal.done(&self.counts)));
         line.push_str(&object("done", done));
         line.push_str(&object("counted", self.counts.iter()));
+        if !self.tested.is_nothing() {
+            line.push_str(&object("counted_by_cargo_test", self.tested.iter()));
+        }
         let seconds = self.elapsed.as_secs_f64();
         // Writing to a string cannot fail.
         let _ = write!(line, ",\"cpu_seconds\":{cpu_seconds:.1},\"seconds\":{seconds:.1}");
@@ -323,12 +328,14 @@ mod tests {
         counts.add("histories", number);
         counts.add("others", 3);
         let goals = vec![Goal { name: "histories", of: &["histories"], asked: 50_000 }];
+        let tested = Counts::default();
         Report {
             row: "histories",
             scale: Scale::Ci,
             share: Share::ALL,
             seed: 77,
             goals,
+            tested,
             counts,
             cpu_seconds: 1234.56,
             elapsed: Duration::from_millis(700_500),
@@ -346,7 +353,16 @@ mod tests {
              \"counted\":{\"histories\":50424,\"others\":3},\"cpu_seconds\":1234.6,\"seconds\":700.5,\
              \"outcome\":\"passed\"}"
         );
-        let entry = Entry::parse(&line).unwrap();
+        let mut tested = Counts::default();
+        tested.add("histories", 424);
+        let after = Report { tested, ..report(50_424, Outcome::Passed) };
+        let after = after.line("2026-11-23", "0123456789ab");
+        assert_eq!(
+            after.replace(",\"counted_by_cargo_test\":{\"histories\":424}", ""),
+            line,
+            "{after}"
+        );
+        let entry = Entry::parse(&after).unwrap();
         assert_eq!(entry.done, [("histories".to_owned(), 50_424)]);
         assert_eq!(
             entry.show(),

@@ -1,15 +1,20 @@
 //! Builds test programs that have all seeded bugs, of which the environment chooses one.
 //!
 //! A directory of its own for each kind of build, below the target directory: the compiler's wrapper gives the flag to the
-//! crates of the workspace alone, so that everything else is as it is without. Starts cargo; one caller at a time.
+//! crates of the workspace alone, so that everything else is as it is without. Whoever has built everything with that flag
+//! already, as `.ci/run` has, says so by the same environment, and the programs of `cargo test` are taken. Starts cargo; one
+//! caller at a time.
 
 use super::bugs::{Build, Suite};
-use super::names;
-use crate::test_programs;
+use super::joined_names;
+use crate::test_programs::{self, WRAPPER};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// What there is to be chosen: a program that is told to leave out something else refuses to run.
+const NAMES: &str = "HEDGEROW_CANARIES";
 
 /// A test program: the kind of its build, its package, and its name.
 pub type Program = (Build, &'static str, &'static str);
@@ -34,8 +39,9 @@ pub fn build_all(root: &Path, wanted: &BTreeSet<Program>) -> Result<Programs, St
         targets.entry((build, package)).or_default().insert(target);
     }
     for ((build, package), names) in targets {
-        let mut cargo = cargo(root, build)?;
+        let mut cargo = cargo(root, build);
         let options: &[&str] = match build {
+            Build::Plain if is_built_by_the_caller(root) => &["--workspace"],
             Build::Plain => &[],
             // Of the engine's models most of the time goes into loom itself, and of building them into what is checked.
             Build::Loom if package == "hedgerow" => {
@@ -58,33 +64,27 @@ pub fn build_all(root: &Path, wanted: &BTreeSet<Program>) -> Result<Programs, St
     Ok(programs)
 }
 
+/// The compiler's wrapper, which adds the flag.
+fn wrapper(root: &Path) -> PathBuf {
+    root.join(".ci/all-bugs")
+}
+
+/// Whether whoever called this builds the workspace with all bugs by himself.
+fn is_built_by_the_caller(root: &Path) -> bool {
+    env::var_os(WRAPPER).is_some_and(|own| Path::new(&own) == wrapper(root))
+        && env::var(NAMES).is_ok_and(|own| own == joined_names())
+}
+
 /// Cargo, with what all programs of a kind are built with.
-fn cargo(root: &Path, build: Build) -> Result<Command, String> {
-    let place = test_programs::target_directory(root).join("seeded").join(build.name());
-    let wrapper = place.join("all-bugs");
-    fs::create_dir_all(&place)
-        .and_then(|()| fs::write(&wrapper, "#!/bin/sh\nexec \"$@\" --cfg hedgerow_canaries\n"))
-        .and_then(|()| make_executable(&wrapper))
-        .map_err(|error| format!("cannot write {}: {error}", wrapper.display()))?;
+fn cargo(root: &Path, build: Build) -> Command {
     let flags = match build {
+        Build::Plain if is_built_by_the_caller(root) => return test_programs::plain_cargo(root),
         Build::Plain => None,
         Build::Loom => Some("--cfg loom"),
         Build::Shuttle => Some("--cfg shuttle"),
     };
+    let place = test_programs::target_directory(root).join("seeded").join(build.name());
     let mut cargo = test_programs::cargo(root, &place, flags);
-    cargo.env("RUSTC_WORKSPACE_WRAPPER", &wrapper);
-    // What is there to be chosen: a program that is told to leave out something else refuses to run.
-    cargo.env("HEDGEROW_CANARIES", names().collect::<Vec<_>>().join(","));
-    Ok(cargo)
-}
-
-#[cfg(unix)]
-fn make_executable(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-}
-
-#[cfg(not(unix))]
-fn make_executable(_: &Path) -> std::io::Result<()> {
-    Err(std::io::Error::other("wrappers of the compiler are shell scripts"))
+    cargo.env(WRAPPER, wrapper(root)).env(NAMES, joined_names());
+    cargo
 }

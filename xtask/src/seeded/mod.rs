@@ -21,11 +21,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--seconds N] [--out FILE.jsonl]
+usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--names] [--seconds N] [--out FILE.jsonl]
 
   --only IDS     these alone
   --share K/N    the K-th of N parts of them, in each of which few programs have to be built
   --list         print the list, and run nothing
+  --names        print what a build with all bugs is to have in HEDGEROW_CANARIES, and run nothing
   --seconds N    how long a test may take with a bug before it counts as hung, if it takes less than a third
                  of that without one [default: 60]
   --out FILE     append what was found, a line of JSON each";
@@ -38,8 +39,8 @@ const MODELS: &[Program] = &[
     (Build::Loom, "hedgerow-sync", "loom"),
     (Build::Shuttle, "hedgerow-sync", "shuttle"),
 ];
-/// Random tests are tried with these until one notices: `cargo test` has a new one each time, and what one of them in twenty
-/// misses is noticed soon.
+/// Random tests, and schedules, are tried with these until one notices: others have new ones each time, and what one of them in
+/// twenty misses is noticed soon.
 const SEEDS: [&str; 4] = ["1", "2", "3", "4"];
 /// Schedules of a model with a bug, and without one: those the proof runs far more often.
 const ITERATIONS: [&str; 2] = ["200", "50"];
@@ -50,6 +51,7 @@ struct Arguments {
     only: Option<BTreeSet<String>>,
     share: (usize, usize),
     list: bool,
+    names: bool,
     limit: Duration,
     /// Involuntary switches in an execution of a model that is run whole, if fewer than it asks for.
     preemptions: Option<u64>,
@@ -59,8 +61,8 @@ struct Arguments {
 impl Default for Arguments {
     fn default() -> Arguments {
         let limit = Duration::from_secs(60);
-        let (only, share, list, preemptions, out) = (None, (0, 1), false, None, None);
-        Arguments { only, share, list, limit, preemptions, out }
+        let (only, preemptions, out) = (None, None, None);
+        Arguments { only, share: (0, 1), list: false, names: false, limit, preemptions, out }
     }
 }
 
@@ -109,6 +111,11 @@ fn names() -> impl Iterator<Item = &'static str> {
         Seeded::As(name, _) => Some(name),
         Seeded::Not(_) => None,
     })
+}
+
+/// The same in one word, as a build is told them.
+fn joined_names() -> String {
+    names().collect::<Vec<_>>().join(",")
 }
 
 /// How a test ended.
@@ -193,6 +200,10 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if arguments.names {
+        println!("{}", joined_names());
+        return ExitCode::SUCCESS;
+    }
     if arguments.list {
         list(&arguments);
         return ExitCode::SUCCESS;
@@ -222,6 +233,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
         let mut value = || rest.next().ok_or_else(|| format!("{argument} needs a value"));
         match argument.as_str() {
             "--list" => parsed.list = true,
+            "--names" => parsed.names = true,
             "--only" => {
                 let ids: BTreeSet<String> = value()?.split(',').map(str::to_owned).collect();
                 if let Some(id) = ids.iter().find(|id| everything().all(|bug| bug.id != **id)) {
@@ -377,7 +389,8 @@ impl TestRun<'_> {
     fn with_seeds(&self, bug: &str) -> Result<Run, String> {
         let mut run = self.with(Some(bug), SEEDS[0])?;
         for seed in &SEEDS[1..] {
-            if run.outcome != Outcome::Passed || self.suite.build != Build::Plain {
+            // A model that is run whole has no dice.
+            if run.outcome != Outcome::Passed || self.suite.build == Build::Loom {
                 break;
             }
             let before = run.cpu_seconds;
@@ -404,10 +417,7 @@ impl TestRun<'_> {
         if let Some(preemptions) = preemptions {
             command.env("HEDGEROW_PREEMPTIONS", preemptions.to_string());
         }
-        // Shuttle has a seed of its own.
-        if suite.build == Build::Plain {
-            command.env("HEDGEROW_SEED", seed);
-        }
+        command.env("HEDGEROW_SEED", seed);
         let log = program.with_extension(format!("{worker}.said"));
         let Ended { status, said, cpu_seconds } = process::run(&mut command, &log, limit)?;
         let outcome = match status {
@@ -503,6 +513,7 @@ mod tests {
         assert_eq!(ids, BTreeSet::from(["B01", "P31"]));
         assert_eq!(parsed.limit, Duration::from_secs(7));
         assert!(parse("").is_ok_and(|parsed| parsed.only.is_none() && !parsed.list));
+        assert!(parse("--names").is_ok_and(|parsed| parsed.names));
         let cases = |line: &str| -> Vec<(&str, Suite)> {
             let chosen = parse(line).unwrap().chosen();
             chosen.iter().map(|case| (case.bug.id, *case.suite)).collect()

@@ -10,11 +10,25 @@
 
 #[cfg(hedgerow_canaries)]
 use std::io::Write;
+// The standard library's: the question is no step of a model.
+#[cfg(hedgerow_canaries)]
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Somebody has asked, and nothing is left out: the rest need not look at names, in loops that are run for each byte.
+#[cfg(hedgerow_canaries)]
+static IS_WHOLE: AtomicBool = AtomicBool::new(false);
 
 /// Whether the line of this name is left out. Ends the process, as for wrong arguments, if the environment names none that
 /// there is.
 #[cfg(hedgerow_canaries)]
+#[inline(always)]
 pub fn leaves_out(name: &str) -> bool {
+    !IS_WHOLE.load(Relaxed) && is_chosen(name)
+}
+
+#[cfg(hedgerow_canaries)]
+#[cold]
+fn is_chosen(name: &str) -> bool {
     static CHOSEN: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     let chosen = CHOSEN.get_or_init(|| {
         if let Some(words) = refusal() {
@@ -22,7 +36,9 @@ pub fn leaves_out(name: &str) -> bool {
             let _ = std::io::stderr().write_all(format!("\n{words}\n").as_bytes());
             std::process::exit(2);
         }
-        std::env::var(CHOICE).unwrap_or_default()
+        let chosen = std::env::var(CHOICE).unwrap_or_default();
+        IS_WHOLE.store(chosen.is_empty(), Relaxed);
+        chosen
     });
     chosen == name
 }
