@@ -143,7 +143,8 @@ impl BufferPool {
     /// Waits until there are clean frames enough for a writer to come. The caller holds no latch of a
     /// page.
     ///
-    /// Errors: what hinders the background thread (`DiskFull`, `Poisoned`); `Timeout` after ten seconds.
+    /// Errors: what hinders the background thread (`DiskFull`, `Poisoned`, `MemoryLimit` if it cannot be started); `Timeout` after
+    /// ten seconds.
     #[inline]
     pub(super) fn wait_until_cleaner(&self) -> Result<()> {
         if self.slots.is_none() || !self.is_too_dirty() { Ok(()) } else { self.wait_for_cleaning() }
@@ -155,11 +156,16 @@ impl BufferPool {
             self.request_frames();
         }
         let failures = self.evictor.shared.lock().failures;
+        let mut failing = None;
         for round in Rounds::begin() {
             {
                 let mut shared = self.evictor.shared.lock();
                 if let Some(error) = shared.failed_since(failures) {
-                    return Err(error);
+                    // A thread that cannot be started may be in a moment.
+                    let waits = failing.get_or_insert_with(Rounds::of_a_failure);
+                    if shared.running.is_some() || waits.next().is_none() {
+                        return Err(error);
+                    }
                 }
                 // Under the lock: what the background does is told under it, too, and would be missed.
                 if !self.is_too_dirty() {
@@ -183,7 +189,7 @@ impl BufferPool {
 
     /// A frame for page `id`; waits if there is none.
     ///
-    /// Errors: what hinders the background thread (`DiskFull`, `Poisoned`), or `MemoryLimit` when no
+    /// Errors: what hinders the background thread (`DiskFull`, `Poisoned`), or `MemoryLimit` when it cannot be started, or no
     /// frame became free within ten seconds, or at all in a store without a file.
     pub(super) fn obtain_frame(&self, id: PageId) -> Result<(FrameId, ExclusiveGuard<'_>)> {
         if let Some(taken) = self.try_obtain_frame(id) {
@@ -207,8 +213,12 @@ impl BufferPool {
             {
                 let mut shared = self.evictor.shared.lock();
                 if let Some(error) = shared.failed_since(failures) {
+                    let runs = shared.running.is_some();
                     drop(shared);
-                    // It cannot write, but it has evicted what is clean.
+                    // It cannot write, but it has evicted what is clean. If there is none, that is done here.
+                    if !runs {
+                        self.evict_clean(1);
+                    }
                     if let Some(taken) = self.try_obtain_frame(id) {
                         return Ok(taken);
                     }
@@ -327,7 +337,8 @@ impl BufferPool {
     }
 
     /// Starts the background thread if it does not run. False: it cannot be started, which counts as an attempt to make room
-    /// that failed, and whoever asks next tries again.
+    /// that failed, and whoever waits next tries again. The error is one of want of memory, which passes, and of which whoever made
+    /// a part of a batch tries again: nothing is wrong with the disk.
     fn background_runs(&self, shared: &mut Shared) -> bool {
         if shared.running.is_some() || shared.shutdown {
             return true;
@@ -335,10 +346,13 @@ impl BufferPool {
         // Whoever asks before `start`, or behind the end, asks nobody.
         let Some(pool) = shared.pool.upgrade() else { return true };
         match thread::spawn_named("hedgerow-evict", move || pool.evict_until_shutdown()) {
-            Ok(running) => shared.running = Some(running),
+            Ok(running) => {
+                shared.running = Some(running);
+                shared.last_error = None;
+            }
             Err(error) => {
-                shared.failed(Error::io("cannot start the eviction thread", error));
-                self.evictor.wanted.store(false, Release);
+                let words = format!("cannot start the eviction thread: {error}");
+                shared.failed(Error::new(ErrorKind::MemoryLimit, words));
             }
         }
         shared.running.is_some()
@@ -375,6 +389,8 @@ impl BufferPool {
     /// first wanted.
     pub fn start(self: &Arc<Self>) {
         if self.slots.is_some() {
+            // Whoever asked before has asked nobody.
+            self.evictor.wanted.store(false, Release);
             self.evictor.shared.lock().pool = Arc::downgrade(self);
             self.ahead.start(self);
         }
@@ -469,10 +485,7 @@ impl BufferPool {
             if found > 0
                 && let Err(error) = self.write_back_cold(dirty)
             {
-                self.turn_clock(goal, |frame| {
-                    self.header(frame).take_use();
-                    self.free.count() < goal
-                });
+                self.evict_clean(goal);
                 return Err(error);
             }
             if self.free.count() <= before && found == 0 {
@@ -480,6 +493,14 @@ impl BufferPool {
             }
             progress = true;
         }
+    }
+
+    /// Evicts clean pages, used or not, until so many frames are free.
+    fn evict_clean(&self, goal: usize) {
+        self.turn_clock(goal, |frame| {
+            self.header(frame).take_use();
+            self.free.count() < goal
+        });
     }
 
     /// Two turns of the clock: the first takes second chances away. Evicts clean pages as long as less

@@ -103,7 +103,7 @@ impl Options {
 
     /// A database that lives in memory alone, inside of the memory limit; it ends with its handles.
     ///
-    /// Errors: `InvalidOption`; `Io` when a thread cannot be started.
+    /// Errors: `InvalidOption`.
     pub fn in_memory(&self) -> Result<Database> {
         Database::new(self, Store::in_memory(&self.store_options())?, None)
     }
