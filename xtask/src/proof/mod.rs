@@ -73,7 +73,8 @@ struct Arguments {
     share: Share,
     seed: Option<u64>,
     seconds: Option<u64>,
-    tested: Option<PathBuf>,
+    /// What `cargo test` has counted.
+    tested: Option<Counts>,
     out: Option<PathBuf>,
     is_list: bool,
     /// Records of which a table is to be printed.
@@ -143,7 +144,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
             }
             "--seed" => parsed.seed = Some(number(value()?)?),
             "--seconds" => parsed.seconds = Some(number(value()?)?.max(1)),
-            "--tested" => parsed.tested = Some(value()?.into()),
+            "--tested" => parsed.tested = Some(counts::of_file(Path::new(value()?))?),
             "--out" => parsed.out = Some(value()?.into()),
             "--list" => parsed.is_list = true,
             "--table" => parsed.table = Some(rest.by_ref().map(PathBuf::from).collect()),
@@ -187,7 +188,6 @@ fn prove_all(root: &Path, arguments: &Arguments) -> Result<Vec<Report>, String> 
     let seed = arguments.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
     let (scale, share) = (arguments.scale, arguments.share);
     println!("proof: seed {seed}, scale {}, share {}", scale.name(), share.show());
-    let tested = arguments.tested.as_deref().map(counts::of_file).transpose()?;
     let place = jobs::place(root);
     fs::create_dir_all(&place)
         .map_err(|error| format!("cannot create {}: {error}", place.display()))?;
@@ -199,7 +199,7 @@ fn prove_all(root: &Path, arguments: &Arguments) -> Result<Vec<Report>, String> 
     let reports = Mutex::new(Vec::new());
     let prove = |rank: usize, row: &Row| -> Result<(), String> {
         let began = Instant::now();
-        let (programs, tested, place) = (&programs, tested.as_ref(), place.as_path());
+        let (programs, tested, place) = (&programs, arguments.tested.as_ref(), place.as_path());
         let proving = Proving { root, programs, arguments, tested, seed, place };
         let proof = match jobs::hindrance(row) {
             Some(words) => Proof::of(row.goals(scale, share), Outcome::Skipped(words)),
@@ -436,13 +436,14 @@ mod tests {
     fn arguments_are_understood() {
         let all = parsed("").unwrap();
         assert_eq!((all.rows.len(), all.scale, all.share), (ROWS.len(), Scale::Ci, Share::ALL));
-        let line = "faults kills faults --scale long --share 2/4 --seed 9 --seconds 60 --tested t --out a.jsonl";
+        let line =
+            "faults kills faults --scale long --share 2/4 --seed 9 --seconds 60 --out a.jsonl";
         let some = parsed(line).unwrap();
         let names: Vec<&str> = some.rows.iter().map(|row| row.name).collect();
         assert_eq!(names, ["faults", "kills"]);
         assert_eq!((some.scale, some.share), (Scale::Long, Share { index: 1, of: 4 }));
         assert_eq!((some.seed, some.seconds), (Some(9), Some(60)));
-        assert_eq!((some.tested, some.out), (Some("t".into()), Some("a.jsonl".into())));
+        assert_eq!((some.tested, some.out), (None, Some("a.jsonl".into())));
         let table = parsed("--table a.jsonl b.jsonl").unwrap().table.unwrap();
         assert_eq!(table, [PathBuf::from("a.jsonl"), PathBuf::from("b.jsonl")]);
         assert!(parsed("--list").unwrap().is_list);
@@ -450,6 +451,8 @@ mod tests {
 
     #[test]
     fn wrong_arguments_are_named() {
+        let words = parsed("--tested no-such-file").unwrap_err();
+        assert!(words.starts_with("no-such-file: "), "{words}");
         for (line, words) in [
             ("moons", "no row `moons`"),
             ("--scale weekly", "no scale `weekly`"),
