@@ -103,8 +103,8 @@ const BLOCKS: &str = "blocks";
 const EVERYTHING: &str = "everything";
 /// Begins what the child says: the harness may have begun the line.
 const SAYS: &str = "#child ";
-/// Runs of each script in a sample.
-const SAMPLE: u64 = 20;
+/// Runs of each script in a sample: each is a process, and they run one after the other.
+const SAMPLE: u64 = 8;
 /// Nothing waits that long for memory.
 const LONGEST_RUN: Duration = Duration::from_secs(120);
 const NAMES: [&str; 10] = [

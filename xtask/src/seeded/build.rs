@@ -13,6 +13,19 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// How models are built: most of their time goes into loom itself, and into the latch, and of building them into everything else.
+const LOOM: [&str; 9] = [
+    "--release",
+    "--config",
+    "profile.release.opt-level=0",
+    "--config",
+    "profile.release.package.hedgerow-sync.opt-level=3",
+    "--config",
+    "profile.release.package.loom.opt-level=3",
+    "--config",
+    "profile.release.package.generator.opt-level=3",
+];
+
 /// What there is to be chosen: a program that is told to leave out something else refuses to run.
 const NAMES: &str = "HEDGEROW_CANARIES";
 
@@ -39,22 +52,12 @@ pub fn build_all(root: &Path, wanted: &BTreeSet<Program>) -> Result<Programs, St
         targets.entry((build, package)).or_default().insert(target);
     }
     for ((build, package), names) in targets {
-        let mut cargo = cargo(root, build);
+        let cargo = cargo(root, build);
         let options: &[&str] = match build {
             Build::Plain if is_built_by_the_caller(root) => &["--workspace"],
             Build::Plain => &[],
-            // Of the engine's models most of the time goes into loom itself, and of building them into what is checked.
-            Build::Loom if package == "hedgerow" => {
-                cargo.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
-                &[
-                    "--release",
-                    "--config",
-                    "profile.release.package.loom.opt-level=3",
-                    "--config",
-                    "profile.release.package.generator.opt-level=3",
-                ]
-            }
-            Build::Loom | Build::Shuttle => &["--release"],
+            Build::Loom => &LOOM,
+            Build::Shuttle => &["--release"],
         };
         println!("building {package} for {}", build.name());
         let found = test_programs::build_tests(cargo, package, names, options)
