@@ -4,7 +4,7 @@
 //! that the tree sees; the store above drives [`BufferPool::flush`] at a checkpoint.
 
 mod admission;
-mod arena;
+pub(crate) mod arena;
 mod budget;
 mod counters;
 mod entry;

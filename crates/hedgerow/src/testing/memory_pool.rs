@@ -12,6 +12,7 @@
 //! free list, in a session's reservation, or given out, never in two of these; `given_out` counts
 //! the last. Thread-safety: `Send + Sync`; bytes follow the rules of [`crate::page::guard`].
 
+use crate::buffer::arena::Arena;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
 use crate::page::{
@@ -24,8 +25,6 @@ use hedgerow_sync::optimistic::RacingBytes;
 use hedgerow_sync::primitive::Mutex;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use hedgerow_sync::primitive::random::SplitMix64;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ptr::NonNull;
 
 /// What the pool keeps beside the bytes of a frame.
 pub struct Frame {
@@ -54,20 +53,13 @@ struct Ids {
 /// A heap of pages; see the head of this file.
 pub struct MemoryPool {
     page_bytes: usize,
-    memory: NonNull<u8>,
-    layout: Layout,
+    memory: Arena,
     frames: Box<[Frame]>,
     ids: Mutex<Ids>,
     given_out: AtomicU64,
     absences: Option<Absences>,
     adaptation: Adaptation,
 }
-
-// SAFETY: `memory` is owned by the pool alone; its bytes are reached only through `RacingBytes` and
-// the latches that go with them, which are made for many threads. All other fields are `Send + Sync`.
-unsafe impl Send for MemoryPool {}
-// SAFETY: as above.
-unsafe impl Sync for MemoryPool {}
 
 impl MemoryPool {
     /// A pool of at most `capacity_pages` pages of `page_bytes` each.
@@ -83,10 +75,7 @@ impl MemoryPool {
         );
         // Ids below the first usable word and the header words of each part stay without a page.
         let frames = capacity_pages + capacity_pages / 64 + 16;
-        let layout = Layout::from_size_align(frames * page_bytes, 64).expect("a size that exists");
-        // SAFETY: `alloc_zeroed` asks for a layout of non-zero size: there are 16 frames at least.
-        let memory = unsafe { alloc_zeroed(layout) };
-        let memory = NonNull::new(memory).expect("memory for the pool");
+        let memory = Arena::reserve(frames * page_bytes).expect("memory for the pool");
         let frame = |_| Frame {
             latch: HybridLatch::new(),
             page: AtomicU32::new(PageId::NONE.0),
@@ -96,7 +85,6 @@ impl MemoryPool {
         MemoryPool {
             page_bytes,
             memory,
-            layout,
             frames: (0..frames).map(frame).collect(),
             ids: Mutex::new(Ids { free: Vec::new(), next: PageId::CATALOGUE_ROOT }),
             given_out: AtomicU64::new(0),
@@ -170,14 +158,6 @@ impl MemoryPool {
         absences.absent[at].store(true, Ordering::Release);
         drop(guard);
         true
-    }
-}
-
-impl Drop for MemoryPool {
-    fn drop(&mut self) {
-        // SAFETY: `dealloc` asks for the pointer and layout of one allocation that still lives:
-        // both come from `new`, and nobody else frees it.
-        unsafe { dealloc(self.memory.as_ptr(), self.layout) }
     }
 }
 
@@ -265,10 +245,10 @@ impl PagePool for MemoryPool {
         assert!((frame.0 as usize) < self.frames.len());
         // SAFETY: `RacingBytes::new` asks for an aligned pointer to `len` bytes that live as long as
         // the view and are accessed by the optimistic module's rules only: the frame lies inside
-        // of the allocation (checked above), frames are multiples of 512 bytes from a start that is
-        // aligned to 64, the view borrows the pool, and every access goes through a view.
+        // of the reservation (checked above), frames are multiples of 512 bytes from the start of one of the
+        // system's pages, the view borrows the pool, and every access goes through a view.
         unsafe {
-            let start = self.memory.as_ptr().add(frame.0 as usize * self.page_bytes);
+            let start = self.memory.base().add(frame.0 as usize * self.page_bytes);
             RacingBytes::new(start, self.page_bytes)
         }
     }
