@@ -91,6 +91,20 @@ pub fn build_program(mut cargo: Command, package: &str, name: &str) -> Result<Pa
     executable(&said, "bin", name).ok_or_else(|| format!("cargo built no {name} of {package}"))
 }
 
+/// The program of a package that its test `test` starts, which `cargo test` has built, and which is built with the same features.
+///
+/// Errors: in words.
+pub fn build_tested_program(
+    mut cargo: Command,
+    package: &str,
+    name: &str,
+    test: &str,
+) -> Result<PathBuf, String> {
+    cargo.args(["test", "--workspace", "--locked", "--quiet", "--no-run", "--message-format=json"]);
+    let said = output_of(cargo.args(["--test", test]), package)?;
+    executable(&said, "bin", name).ok_or_else(|| format!("cargo built no {name} of {package}"))
+}
+
 /// What cargo says on standard output when it has built.
 fn output_of(cargo: &mut Command, package: &str) -> Result<String, String> {
     let output = cargo

@@ -116,8 +116,11 @@ pub fn build(root: &Path, rows: &[&Row], scale: Scale) -> Result<Programs, Strin
         programs.tool = Some(test_programs::build_program(cargo, "hedgerow-cli", "hedgerow")?);
     }
     if needs_power_cuts {
-        let (cargo, package) = (test_programs::plain_cargo(root), "hedgerow-powercut");
-        programs.power_cuts = Some(test_programs::build_program(cargo, package, package)?);
+        let (cargo, name) = (test_programs::plain_cargo(root), "hedgerow-powercut");
+        programs.power_cuts = Some(match scale {
+            Scale::Ci => test_programs::build_tested_program(cargo, name, name, "program")?,
+            Scale::Long => test_programs::build_program(cargo, name, name)?,
+        });
     }
     Ok(programs)
 }

@@ -21,12 +21,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--names] [--seconds N] [--out FILE.jsonl]
+usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--names] [--build] [--seconds N] [--out FILE.jsonl]
 
   --only IDS     these alone
   --share K/N    the K-th of N parts of them, in each of which few programs have to be built
   --list         print the list, and run nothing
   --names        print what a build with all bugs is to have in HEDGEROW_CANARIES, and run nothing
+  --build        build models and schedules, of which each share runs some, and run nothing
   --seconds N    how long a test may take with a bug before it counts as hung, if it takes less than a third
                  of that without one [default: 60]
   --out FILE     append what was found, a line of JSON each";
@@ -52,6 +53,7 @@ struct Arguments {
     share: (usize, usize),
     list: bool,
     names: bool,
+    build: bool,
     limit: Duration,
     /// Involuntary switches in an execution of a model that is run whole, if fewer than it asks for.
     preemptions: Option<u64>,
@@ -62,7 +64,8 @@ impl Default for Arguments {
     fn default() -> Arguments {
         let limit = Duration::from_secs(60);
         let (only, preemptions, out) = (None, None, None);
-        Arguments { only, share: (0, 1), list: false, names: false, limit, preemptions, out }
+        let (list, names, build) = (false, false, false);
+        Arguments { only, share: (0, 1), list, names, build, limit, preemptions, out }
     }
 }
 
@@ -208,21 +211,27 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
         list(&arguments);
         return ExitCode::SUCCESS;
     }
+    let models = || MODELS.iter().copied().chain([ENGINE]);
+    if arguments.build {
+        return match build_all(root, &models().collect()) {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(words) => failure(&words),
+        };
+    }
     let models = match arguments.only {
         Some(_) => Vec::new(),
-        None => MODELS.iter().copied().chain([ENGINE]).collect(),
+        None => models().collect(),
     };
     match seed_all(root, &arguments.chosen(), &arguments, &models) {
         Ok(Tally { missed: 0, .. }) => ExitCode::SUCCESS,
-        Ok(Tally { missed, .. }) => {
-            eprintln!("seeded-bugs: {missed} were not noticed");
-            ExitCode::FAILURE
-        }
-        Err(words) => {
-            eprintln!("seeded-bugs: {words}");
-            ExitCode::FAILURE
-        }
+        Ok(Tally { missed, .. }) => failure(&format!("{missed} were not noticed")),
+        Err(words) => failure(&words),
     }
+}
+
+fn failure(words: &str) -> ExitCode {
+    eprintln!("seeded-bugs: {words}");
+    ExitCode::FAILURE
 }
 
 /// Errors: what is wrong with them.
@@ -234,6 +243,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
         match argument.as_str() {
             "--list" => parsed.list = true,
             "--names" => parsed.names = true,
+            "--build" => parsed.build = true,
             "--only" => {
                 let ids: BTreeSet<String> = value()?.split(',').map(str::to_owned).collect();
                 if let Some(id) = ids.iter().find(|id| everything().all(|bug| bug.id != **id)) {
@@ -514,6 +524,7 @@ mod tests {
         assert_eq!(parsed.limit, Duration::from_secs(7));
         assert!(parse("").is_ok_and(|parsed| parsed.only.is_none() && !parsed.list));
         assert!(parse("--names").is_ok_and(|parsed| parsed.names));
+        assert!(parse("--build").is_ok_and(|parsed| parsed.build));
         let cases = |line: &str| -> Vec<(&str, Suite)> {
             let chosen = parse(line).unwrap().chosen();
             chosen.iter().map(|case| (case.bug.id, *case.suite)).collect()
