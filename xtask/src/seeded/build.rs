@@ -33,11 +33,6 @@ const LOOM: [&str; 15] = [
     "profile.release.package.regex-syntax.opt-level=0",
 ];
 
-/// How schedules are built: the engine at level 1 takes less time to build, and a fourth less to run, than at level 3, as almost all
-/// it does is to ask shuttle who goes on.
-const SHUTTLE: [&str; 3] =
-    ["--release", "--config", "profile.release.package.hedgerow.opt-level=1"];
-
 /// What there is to be chosen: a program that is told to leave out something else refuses to run.
 const NAMES: &str = "HEDGEROW_CANARIES";
 
@@ -69,7 +64,7 @@ pub fn build_all(root: &Path, wanted: &BTreeSet<Program>) -> Result<Programs, St
             Build::Plain if is_built_by_the_caller(root) => &["--workspace"],
             Build::Plain => &[],
             Build::Loom => &LOOM,
-            Build::Shuttle => &SHUTTLE,
+            Build::Shuttle => &["--release"],
         };
         println!("building {package} for {}", build.name());
         let found = test_programs::build_tests(cargo, package, names, options)
