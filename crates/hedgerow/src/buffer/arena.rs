@@ -36,8 +36,7 @@ impl Arena {
         Self::map(len_bytes, len_bytes >= HUGE_FROM_BYTES)
     }
 
-    /// Reserves `len_bytes` of zeroed memory of which little will ever be touched.
-    #[cfg(not(any(loom, shuttle)))]
+    /// Reserves `len_bytes` of zeroed memory of which little may ever be touched: huge pages are not asked for.
     pub fn reserve_sparse(len_bytes: usize) -> Result<Arena> {
         Self::map(len_bytes, false)
     }

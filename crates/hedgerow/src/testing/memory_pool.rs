@@ -1,8 +1,9 @@
 //! A heap of pages: the simplest [`PagePool`], without files and without eviction.
 //!
 //! It serves the tree's tests, and measurements as a yardstick: whatever a buffer pool costs is the
-//! difference to this. Page `id` lives in frame `id` for good. One reservation holds all frames;
-//! the system commits their memory as it is touched.
+//! difference to this, but for huge pages, for which a large buffer pool asks and this does not. Page
+//! `id` lives in frame `id` for good. One reservation holds all frames; the system commits their
+//! memory as it is touched.
 //!
 //! [`MemoryPool::with_absences`] makes it *pretend* evictions: now and then a translation fails, the
 //! frame's version moves on, and the page stays absent until it is faulted. What a living session
@@ -75,7 +76,7 @@ impl MemoryPool {
         );
         // Ids below the first usable word and the header words of each part stay without a page.
         let frames = capacity_pages + capacity_pages / 64 + 16;
-        let memory = Arena::reserve(frames * page_bytes).expect("memory for the pool");
+        let memory = Arena::reserve_sparse(frames * page_bytes).expect("memory for the pool");
         let frame = |_| Frame {
             latch: HybridLatch::new(),
             page: AtomicU32::new(PageId::NONE.0),
