@@ -497,6 +497,34 @@ mod tests {
         }
     }
 
+    /// A checkpoint may be cut as soon as the first record is in the log, and it keeps the log from where the batch says that it
+    /// began. The log's end after that record would be too late.
+    #[test]
+    fn a_batch_has_noted_where_it_begins_before_its_first_record_is_in_the_log() {
+        let (disk, path) = (SimDisk::new(1), Path::new("birds.hrow"));
+        let options =
+            StoreOptions { background: false, log: true, ..StoreOptions::without_log(16 << 20) };
+        let store = Store::open(&options, &disk, path, OpenHow::New).unwrap();
+        let wrens = store.keyspace("wrens").unwrap();
+        let value = vec![b'x'; 600];
+        let keys: Vec<Vec<u8>> =
+            (0..41).map(|n| vec![n; if n == 0 { 5000 } else { 300 }]).collect();
+        let change = |key| BatchChange { tree: &wrens, key, value: Some(&value[..]) };
+        let changes: Vec<BatchChange<'_>> = keys.iter().map(|key| change(&key[..])).collect();
+        let (count, _) = fit(&changes);
+        assert!(count < changes.len(), "the batch has more than one record");
+        // A key that no page has room for ends the batch after it was logged, so that it stays under way.
+        let (log, mut made) = (store.log().unwrap(), 0);
+        let begin = log.tail();
+        let bytes = log_bytes(&changes);
+        let left = store.shared.write_logged(log, &changes, bytes, &mut made).unwrap_err();
+        assert_eq!(*left.kind(), ErrorKind::Unknown, "{left}");
+        assert!(store.shared.batches.need_log());
+        assert!(log.tail() > begin);
+        let (start, end) = store.shared.batches.cut(log);
+        assert_eq!((start, end), (begin, log.tail()));
+    }
+
     /// The log is needed from where the later batch began, behind the first record of the earlier one: of that one a part is
     /// found, which is in the checkpoint whole.
     #[test]

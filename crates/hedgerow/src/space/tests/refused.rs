@@ -114,6 +114,35 @@ fn while_the_file_is_cut_nobody_makes_it_longer_or_cuts_it_again() {
     zones.verify().unwrap();
 }
 
+/// Whoever makes the file longer has looked at its length, and does so with nothing locked. A cut meanwhile would take away what
+/// it has just reported.
+#[test]
+fn while_the_file_grows_it_is_not_cut() {
+    for done in [true, false] {
+        for extent in [false, true] {
+            let mut zones = free_zones(3);
+            zones.allocate(4096, 1, Growth::Refused, &mut Vec::new()).unwrap();
+            let all = 4 * zones.geometry().units_per_zone();
+            let want = match extent {
+                true => zones.allocate_extent(u64::from(all), 8, 0, Growth::Allowed).unwrap_err(),
+                false => zones.want_room(Growth::Allowed, 4),
+            };
+            let Want::Grow { zones: count, .. } = want else { panic!("{want:?}") };
+            let before = zones.report();
+            assert_eq!(zones.begin_truncate(0), None, "{want:?}");
+            assert_eq!(zones.report(), before);
+            match done {
+                true => zones.grown(count),
+                false => zones.growth_failed(),
+            }
+            let left = zones.begin_truncate(0).map(|cut| cut.zones);
+            assert_eq!(left, Some(1), "{want:?}, done: {done}");
+            zones.end_truncate(true);
+            zones.verify().unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_zone_at_the_end_that_is_being_punched_is_neither_cut_off_nor_cleaned() {
     let mut zones = free_zones(2);
