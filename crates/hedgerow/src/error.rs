@@ -87,6 +87,9 @@ pub enum ErrorKind {
     Cancelled,
     /// The handle was closed.
     Closed,
+    /// The handle was opened by another process, and this one was forked from it. Nothing was done, and the parent's store is
+    /// untouched. A child opens its own stores.
+    ForkedProcess,
 }
 
 struct Inner {
@@ -115,6 +118,14 @@ impl Error {
             _ => ErrorKind::Io,
         };
         Error(Box::new(Inner { kind, message: what.into(), source: Some(source) }))
+    }
+
+    /// A handle of a parent process.
+    #[cold]
+    pub fn forked() -> Error {
+        let what =
+            "the database was opened by a process from which this one was forked; open it here";
+        Error::new(ErrorKind::ForkedProcess, what)
     }
 
     /// Damage in a page.

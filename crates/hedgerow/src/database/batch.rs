@@ -67,7 +67,7 @@ impl WriteBatch {
     /// Puts a record, over an earlier one of the same key. A large value, as [`Keyspace::put`] takes it, is written to
     /// its place in the file when the batch is; until then it is in memory.
     ///
-    /// Errors: `KeyTooLong`, `RecordTooLarge`; `InvalidOption` for a keyspace of another database than the earlier
+    /// Errors: `KeyTooLong`, `RecordTooLarge`; `ForkedProcess`; `InvalidOption` for a keyspace of another database than the earlier
     /// ones. The batch is as it was then.
     pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.push(keyspace, key, Some(value))
@@ -103,6 +103,7 @@ impl WriteBatch {
     }
 
     fn push(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        keyspace.inner().check_process()?;
         keyspace.check_put(key, value.unwrap_or(&[]))?;
         let is_sync = keyspace.durability() == Durability::Sync;
         let keyspace = self.place_of(keyspace)?;

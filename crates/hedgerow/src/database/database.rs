@@ -16,6 +16,7 @@ use crate::store::{
 use crate::types::Lsn;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
+use hedgerow_sync::primitive::process::Process;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -30,17 +31,35 @@ pub(super) struct Inner {
     /// Where the store lies; `None` in memory.
     disk: Option<Arc<dyn Disk>>,
     closed: AtomicBool,
+    /// The process that opened it.
+    process: Process,
 }
 
 impl Inner {
-    /// Whether the database has not been closed.
+    /// Whether the database has not been closed, and this is the process that opened it. Each public call asks this before it
+    /// takes a lock.
     #[inline]
     pub(super) fn check_open(&self) -> Result<()> {
         // Relaxed: a hint that spares a later surprise; what is not in memory is refused by the pool.
-        if self.closed.load(Relaxed) {
-            return Err(Error::new(ErrorKind::Closed, "the database was closed"));
+        if self.closed.load(Relaxed) || !self.process.is_current() {
+            return Err(self.refusal());
         }
         Ok(())
+    }
+
+    /// Whether this is the process that opened the database: to be asked when a function of the caller's has returned, which
+    /// may have forked.
+    #[inline]
+    pub(super) fn check_process(&self) -> Result<()> {
+        if self.process.is_current() { Ok(()) } else { Err(Error::forked()) }
+    }
+
+    #[cold]
+    fn refusal(&self) -> Error {
+        match self.process.is_current() {
+            true => Error::new(ErrorKind::Closed, "the database was closed"),
+            false => Error::forked(),
+        }
     }
 }
 
@@ -54,6 +73,10 @@ impl Inner {
 /// they were made, as [`Durability`] says. The log beside the file (its name and `-log`) has what came after the last
 /// checkpoint; [`Database::checkpoint`] and [`Database::close`] take one, and one is taken by itself when enough has
 /// changed. After `close` there is no log.
+///
+/// **Fork.** A process that was forked from the one that opened the database cannot use its handles: each call is
+/// [`ErrorKind::ForkedProcess`], dropping them does nothing, and the parent goes on undisturbed. A child opens its own stores,
+/// and the parent's when that has closed it.
 ///
 /// **Close it.** To drop the last handle without [`Database::close`] is like a crash of the process: it waits for nothing
 /// and writes nothing, because there is nobody whom it could tell that this failed. Buffered changes that the log's
@@ -210,8 +233,9 @@ impl Options {
 
 impl Database {
     fn new(options: &Options, store: Store, disk: Option<Arc<dyn Disk>>) -> Result<Database> {
-        let (durability, closed) = (options.durability, AtomicBool::new(false));
-        Ok(Database { inner: Arc::new(Inner { store, disk, durability, closed }) })
+        let (durability, closed, process) =
+            (options.durability, AtomicBool::new(false), store.process());
+        Ok(Database { inner: Arc::new(Inner { store, disk, durability, closed, process }) })
     }
 
     /// Opens the database at `path` with default options, or creates it: `Options::new().open_or_create(path)`.
@@ -324,16 +348,20 @@ impl Database {
         log.wait_durable(position)
     }
 
-    /// What opening has replayed from the log: nothing, unless the database had not been closed.
+    /// What opening has replayed from the log: nothing, unless the database had not been closed. Nothing in a forked process.
     pub fn replayed(&self) -> Replayed {
+        if self.inner.check_process().is_err() {
+            return Replayed::default();
+        }
         self.inner.store.replayed()
     }
 
     /// Takes a checkpoint, stops background work and releases the file. All other handles get `Closed`
     /// from then on, and a second `close` does nothing. Without it the last changes may be lost: see [`Database`].
     ///
-    /// Errors: those of [`Database::checkpoint`]; the database is closed all the same.
+    /// Errors: those of [`Database::checkpoint`]; the database is closed all the same. `ForkedProcess`; nothing is closed then.
     pub fn close(self) -> Result<()> {
+        self.inner.check_process()?;
         if self.inner.closed.swap(true, AcqRel) {
             return Ok(());
         }
@@ -364,7 +392,8 @@ impl Database {
     /// Errors: those of [`Database::checkpoint`]; `Closed` if it is closed meanwhile; `Io`.
     pub fn verify(&self, progress: impl FnMut(u64)) -> Result<VerifyReport> {
         self.inner.check_open()?;
-        self.inner.store.verify(progress)
+        let report = self.inner.store.verify(progress);
+        self.inner.check_process().and(report)
     }
 
     /// Copies everything that was changed before this call to a new file at `path`, while everybody else goes on. The
@@ -389,6 +418,7 @@ impl Database {
             let what = "a database in memory has no pages in a file to copy";
             return Err(Error::new(ErrorKind::InvalidOption, what));
         };
-        self.inner.store.backup(&**disk, path.as_ref(), &mut progress)
+        let copied = self.inner.store.backup(&**disk, path.as_ref(), &mut progress);
+        self.inner.check_process().and(copied)
     }
 }

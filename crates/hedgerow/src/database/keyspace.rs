@@ -333,7 +333,15 @@ impl Keyspace {
         self.inner.check_open()?;
         self.inner.store.bulk_load(&self.name, &self.tree, || {
             let mut load = self.tree.bulk_load(fill_percent)?;
-            for record in records {
+            let mut records = records.into_iter();
+            loop {
+                let record = records.next();
+                if let Err(forked) = self.inner.check_process() {
+                    // What is loaded is the parent's.
+                    std::mem::forget(load);
+                    return Err(forked.into());
+                }
+                let Some(record) = record else { break };
                 let (key, value) = record?;
                 let (key, value) = (key.as_ref(), value.as_ref());
                 let prepared = self.inner.prepare(&self.tree, key, value)?;

@@ -374,6 +374,18 @@ impl ValueReader {
     }
 }
 
+impl Drop for ValueReader {
+    /// In a forked process it leaves alone what it shares with others, whose locks may be held for ever.
+    fn drop(&mut self) {
+        if self.inner.check_process().is_err() {
+            std::mem::forget(std::mem::replace(
+                &mut self.source,
+                Source::Memory(Value::from(&[][..])),
+            ));
+        }
+    }
+}
+
 impl Read for ValueReader {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let count = self.read_at(self.at, to)?;
@@ -437,9 +449,9 @@ impl ValueWriter {
     /// Puts the record, over an earlier one of the same key. Tells whether there was one.
     ///
     /// Errors: those of [`Keyspace::put`]; `InvalidOption` if bytes are missing.
-    pub fn finish(self) -> Result<bool> {
+    pub fn finish(mut self) -> Result<bool> {
         self.keyspace.inner.check_open()?;
-        match self.sink {
+        match std::mem::replace(&mut self.sink, Sink::Memory(Vec::new())) {
             Sink::Memory(value) if value.len() as u64 == self.len_bytes => {
                 self.keyspace.put(&self.key, &value)
             }
@@ -457,6 +469,15 @@ impl ValueWriter {
                     Ok(was_there)
                 })
             }
+        }
+    }
+}
+
+impl Drop for ValueWriter {
+    /// In a forked process nothing is given back: it is the parent's.
+    fn drop(&mut self) {
+        if self.keyspace.inner.check_process().is_err() {
+            std::mem::forget(std::mem::replace(&mut self.sink, Sink::Memory(Vec::new())));
         }
     }
 }

@@ -123,17 +123,26 @@ impl Cursor {
     ) -> Result<ControlFlow<B>> {
         self.inner.check_open()?;
         let (inner, tree) = (&self.inner, &self.tree);
+        let mut each = |key: &[u8], value: &[u8]| {
+            let step = each(key, value).map_break(Ok);
+            inner.check_process().map_or_else(|forked| ControlFlow::Break(Err(forked)), |()| step)
+        };
         let ended = self.cursor.visit(|key, value| {
             if !inner.store.has_stored_forms() || !is_stored_form(value) {
-                return each(key, value).map_break(Ok);
+                return each(key, value);
             }
             match inner.resolve(tree, key, value) {
-                Ok(Some(value)) => each(key, &value).map_break(Ok),
+                Ok(Some(value)) => each(key, &value),
                 // It has gone meanwhile.
                 Ok(None) => ControlFlow::Continue(()),
                 Err(error) => ControlFlow::Break(Err(error)),
             }
         })?;
+        self.visited(ended)
+    }
+
+    /// What a visit has come to: after an error the cursor stays failed.
+    fn visited<B>(&mut self, ended: ControlFlow<Result<B>>) -> Result<ControlFlow<B>> {
         match ended {
             ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
             ControlFlow::Break(with) => {
@@ -150,7 +159,11 @@ impl Cursor {
     ) -> Result<ControlFlow<B>> {
         self.inner.check_open()?;
         let inner = &self.inner;
-        self.cursor.visit(|key, value| {
+        let mut each = |key: &[u8], value: Option<&[u8]>| {
+            let step = each(key, value).map_break(Ok);
+            inner.check_process().map_or_else(|forked| ControlFlow::Break(Err(forked)), |()| step)
+        };
+        let ended = self.cursor.visit(|key, value| {
             if !inner.store.has_stored_forms() {
                 return each(key, Some(value));
             }
@@ -159,7 +172,8 @@ impl Cursor {
                 // What is wrong with a damaged one whoever reads it is told.
                 Stored::Extent(_) | Stored::Damaged => each(key, None),
             }
-        })
+        })?;
+        self.visited(ended)
     }
 
     /// Goes before the first record whose key is not below `key`. Reads nothing yet.

@@ -5,6 +5,9 @@
 //! for its owner alone. `Send + Sync`: each request names its offset, so threads share nothing but the
 //! descriptor; the only state is whether the file is (still) open for direct I/O.
 //!
+//! A child that was forked has the same descriptors and shares the rings: there every call is `ForkedProcess` and touches
+//! nothing, so that no path through the engine can change the parent's files.
+//!
 //! Some file systems take `O_DIRECT` when a file is opened and refuse the first read with `EINVAL`,
 //! so the way back to the page cache exists at both places.
 
@@ -17,7 +20,8 @@ use crate::storage::{
     AlignedBuffer, DirectIo, Disk, File, IoEngine, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest,
     ReadSource, WriteRequest, assert_aligned, ends_early, locks, opened_read_only,
 };
-use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, Ordering};
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering};
+use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, RwLock};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -31,6 +35,8 @@ use crate::storage::uring::Rings;
 /// The file system of this machine. Clones share their io_uring rings.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
+    /// Whose it is.
+    process: Process,
     #[cfg(target_os = "linux")]
     rings: Option<Arc<Rings>>,
     /// For where there are no rings.
@@ -42,6 +48,7 @@ impl RealDisk {
     ///
     /// Errors: `InvalidOption` if io_uring was demanded and the kernel does not let us have it.
     pub fn new(engine: IoEngine) -> Result<RealDisk> {
+        let process = this_process()?;
         #[cfg(target_os = "linux")]
         {
             let rings = match engine {
@@ -49,11 +56,13 @@ impl RealDisk {
                 IoEngine::Auto => Rings::new().ok(),
                 IoEngine::Uring => Some(Rings::new().map_err(|source| no_uring(&source))?),
             };
-            Ok(RealDisk { rings: rings.map(Arc::new), readers: Arc::new(Readers::new()) })
+            Ok(RealDisk { process, rings: rings.map(Arc::new), readers: Arc::new(Readers::new()) })
         }
         #[cfg(not(target_os = "linux"))]
         match engine {
-            IoEngine::Sync | IoEngine::Auto => Ok(RealDisk { readers: Arc::new(Readers::new()) }),
+            IoEngine::Sync | IoEngine::Auto => {
+                Ok(RealDisk { process, readers: Arc::new(Readers::new()) })
+            }
             IoEngine::Uring => Err(no_uring(&"only Linux has it")),
         }
     }
@@ -74,6 +83,7 @@ impl RealDisk {
         direct: DirectIo,
         links: Links,
     ) -> Result<RealFile> {
+        check_here(self.process)?;
         let access = match mode {
             OpenMode::ReadOnly => OFlags::RDONLY,
             OpenMode::ReadWrite => OFlags::RDWR,
@@ -114,7 +124,8 @@ impl RealDisk {
             direct: AtomicBool::new(direct),
             block_bytes,
             extending: Mutex::new(()),
-            locked_by: AtomicU32::new(0),
+            process: self.process,
+            is_locked: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
             rings: self.rings.clone(),
             readers: Arc::clone(&self.readers),
@@ -127,6 +138,18 @@ impl RealDisk {
 pub(super) enum Links {
     Follow,
     Refuse,
+}
+
+/// This process, for whoever keeps what a child must not use.
+fn this_process() -> Result<Process> {
+    let untold = |source| Error::io("cannot tell a forked process from its parent", source);
+    Process::current().map_err(untold)
+}
+
+/// Errors: `ForkedProcess` in a process that is not the one that opened what is asked for.
+#[inline]
+fn check_here(process: Process) -> Result<()> {
+    if process.is_current() { Ok(()) } else { Err(Error::forked()) }
 }
 
 fn no_uring(why: &dyn std::fmt::Display) -> Error {
@@ -187,6 +210,7 @@ impl Disk for RealDisk {
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
+        check_here(self.process)?;
         match retry_on_intr(|| rustix::fs::stat(path)) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
@@ -195,6 +219,7 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        check_here(self.process)?;
         if let Ok(stat) = retry_on_intr(|| rustix::fs::stat(to)) {
             retry_on_intr(|| rustix::fs::chmod(from, Mode::from_raw_mode(stat.st_mode)))
                 .map_err(|errno| failed_on_path("set the permissions of", from, errno))?;
@@ -204,6 +229,7 @@ impl Disk for RealDisk {
     }
 
     fn rename_new(&self, from: &Path, to: &Path) -> Result<()> {
+        check_here(self.process)?;
         rename_new(from, to)
     }
 
@@ -216,11 +242,13 @@ impl Disk for RealDisk {
     }
 
     fn unlink(&self, path: &Path) -> Result<()> {
+        check_here(self.process)?;
         retry_on_intr(|| rustix::fs::unlink(path))
             .map_err(|errno| failed_on_path("remove", path, errno))
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
+        check_here(self.process)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(|errno| failed_on_path("open", path, errno))?;
@@ -265,8 +293,10 @@ pub(super) struct RealFile {
     block_bytes: usize,
     /// Held from a look at the length to what makes it longer.
     extending: Mutex<()>,
-    /// The process that locked the file through this value; zero for none.
-    locked_by: AtomicU32,
+    /// The process that opened it.
+    process: Process,
+    /// Locked through this value.
+    is_locked: AtomicBool,
     #[cfg(target_os = "linux")]
     rings: Option<Arc<Rings>>,
     readers: Arc<Readers>,
@@ -277,7 +307,7 @@ impl Drop for RealFile {
     /// and that has not yet come to its `exec`, holds a copy of the descriptor. Such a copy in turn
     /// must not take the lock away from the process that it was copied from.
     fn drop(&mut self) {
-        if self.locked_by.load(Ordering::Relaxed) == std::process::id() {
+        if self.is_locked.load(Ordering::Relaxed) && self.process.is_current() {
             // A failure has nobody to be told to, and closing, which follows, unlocks as well.
             retry_on_intr(|| rustix::fs::flock(&self.fd, FlockOperation::Unlock)).ok();
         }
@@ -298,6 +328,7 @@ impl RealFile {
     }
 
     fn require_writable(&self) -> Result<()> {
+        check_here(self.process)?;
         if self.writable { Ok(()) } else { Err(opened_read_only()) }
     }
 
@@ -331,6 +362,7 @@ impl RealFile {
 
     /// Reads until at least `wanted` bytes of `buf` are there.
     fn read(&self, offset: u64, buf: &mut [u8], wanted: usize) -> Result<()> {
+        check_here(self.process)?;
         let block = self.block_bytes();
         let end = transfer::read_fully(offset, buf, wanted, block, |buf, at| self.pread(buf, at));
         match end {
@@ -343,7 +375,7 @@ impl RealFile {
     /// Reads the requests of a run with one call if that works, else (a short read, a bad sector,
     /// the end of the file) one by one, so that each has its own outcome.
     fn read_run(&self, run: &Run, requests: &mut [ReadRequest<'_>]) {
-        if requests.len() > 1 {
+        if requests.len() > 1 && self.process.is_current() {
             let mut slices: Vec<IoSliceMut<'_>> =
                 requests.iter_mut().map(|r| IoSliceMut::new(r.buf)).collect();
             if rustix::io::preadv(&self.fd, &mut slices, run.offset_bytes) == Ok(run.len_bytes) {
@@ -430,8 +462,10 @@ impl File for RealFile {
             request.result = Ok(());
         }
         let runs = transfer::runs(requests.iter().map(|r| (r.offset_bytes, r.buf.len())));
+        // A child has each of them refused by the plain call.
         #[cfg(target_os = "linux")]
         if requests.len() > 1
+            && self.process.is_current()
             && let Some(rings) = &self.rings
         {
             let mut slices: Vec<IoSliceMut<'_>> =
@@ -445,7 +479,7 @@ impl File for RealFile {
             return;
         }
         // A few long runs are few calls; many short ones need not wait for each other.
-        if runs.len() > 1 && 2 * runs.len() > requests.len() {
+        if self.process.is_current() && runs.len() > 1 && 2 * runs.len() > requests.len() {
             return self.read_stream(&mut BatchSource::new(requests));
         }
         for run in &runs {
@@ -457,6 +491,13 @@ impl File for RealFile {
         let again = |read: &mut ReadRequest<'a>| {
             read.result = self.read_at(read.offset_bytes, read.buf);
         };
+        if !self.process.is_current() {
+            while let Some((number, mut read)) = source.next_read() {
+                again(&mut read);
+                source.end_read(number, read);
+            }
+            return;
+        }
         #[cfg(target_os = "linux")]
         if let Some(rings) = &self.rings
             && let Some(mut reader) = rings.stream(&self.fd)
@@ -540,6 +581,7 @@ impl File for RealFile {
     }
 
     fn sync_data(&self) -> Result<()> {
+        check_here(self.process)?;
         // A sync is never tried again but for an interruption before it began: after a failure the
         // kernel may count the lost pages as clean.
         retry_on_intr(|| rustix::fs::fdatasync(&self.fd))
@@ -547,6 +589,7 @@ impl File for RealFile {
     }
 
     fn sync_all(&self) -> Result<()> {
+        check_here(self.process)?;
         retry_on_intr(|| rustix::fs::fsync(&self.fd)).map_err(|errno| self.failed("sync", errno))
     }
 
@@ -560,6 +603,7 @@ impl File for RealFile {
     }
 
     fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> {
+        check_here(self.process)?;
         let operation = if exclusive {
             FlockOperation::NonBlockingLockExclusive
         } else {
@@ -567,7 +611,7 @@ impl File for RealFile {
         };
         match retry_on_intr(|| rustix::fs::flock(&self.fd, operation)) {
             Ok(()) => {
-                self.locked_by.store(std::process::id(), Ordering::Relaxed);
+                self.is_locked.store(true, Ordering::Relaxed);
                 Ok(LockOutcome::Held)
             }
             Err(Errno::WOULDBLOCK) => {
@@ -591,6 +635,7 @@ impl File for RealFile {
     }
 
     fn unlock(&self) -> Result<()> {
+        check_here(self.process)?;
         retry_on_intr(|| rustix::fs::flock(&self.fd, FlockOperation::Unlock))
             .map_err(|errno| self.failed("unlock", errno))
     }

@@ -60,6 +60,7 @@ use crate::types::Epoch;
 use crate::wal::Log;
 use batch::Batches;
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use journal::Journal;
 use reclaim::Reclaim;
@@ -91,6 +92,8 @@ struct Shared {
     /// Bulk loads that have begun and are not durable. Held while a large value is moved that may be of one.
     loads: Mutex<usize>,
     read_only: bool,
+    /// The process that opened the store. Its children do nothing with it.
+    process: Process,
 }
 
 /// The newest durable superblock, and what shrinking the file needs to know of earlier checkpoints.
@@ -241,6 +244,16 @@ impl Store {
         }
     }
 
+    /// The process that opened the store.
+    pub fn process(&self) -> Process {
+        self.shared.process
+    }
+
+    /// Errors: `ForkedProcess` in a child of the process that opened the store.
+    pub fn check_process(&self) -> Result<()> {
+        if self.shared.process.is_current() { Ok(()) } else { Err(Error::forked()) }
+    }
+
     /// Runs a bulk load of the keyspace, so that a crash in the middle leaves nothing behind.
     ///
     /// Errors: those of `load`, which has left nothing then; why the load, which is done, could not be made durable: then
@@ -251,7 +264,7 @@ impl Store {
         tree: &PoolTree,
         load: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
-        let _under_way = LoadUnderWay::begin(&self.shared.loads);
+        let under_way = LoadUnderWay::begin(&self.shared.loads);
         /// Whoever calls may panic in the middle.
         struct Loading<'l>(Option<(&'l Catalogue, &'l str, &'l PoolTree)>);
         impl Loading<'_> {
@@ -269,6 +282,11 @@ impl Store {
         self.shared.catalogue.begin_load(name, tree)?;
         let mut loading = Loading(Some((&self.shared.catalogue, name, tree)));
         let loaded = load();
+        if !self.shared.process.is_current() {
+            // The caller's records have forked, and this is the child. The parent goes on with the load.
+            std::mem::forget((loading, under_way));
+            return Err(Error::forked().into());
+        }
         let ended = loading.end();
         let loaded = loaded?;
         // The log has nothing of it, and what is changed from now on builds on it. There is room for all dirty pages, so a
@@ -299,6 +317,7 @@ impl Store {
         })?;
         // The mark alone costs a look at the file when the store is opened next.
         ended.ok();
+        drop(under_way);
         Ok(loaded)
     }
 
@@ -362,6 +381,7 @@ impl Store {
     /// Takes a checkpoint, ends the threads, and refuses everything from then on. The file's lock goes
     /// with the last handle to the file, which is here.
     pub fn close(&self) -> Result<()> {
+        self.check_process()?;
         // While there are checkpoints, which they may need.
         self.shared.batches.close();
         let taken = self.stop_checkpointer();
@@ -414,6 +434,12 @@ impl Store {
 impl Drop for Store {
     /// Ends the threads; takes no checkpoint. What the thread had to say goes nowhere, as in a crash.
     fn drop(&mut self) {
+        if !self.shared.process.is_current() {
+            // A child has none of the threads that it would wait for, and locks as they were held at the fork. What all
+            // parts share is left as it is, and so is everything below.
+            std::mem::forget(self.shared.clone());
+            return;
+        }
         let stopped = self.stop_checkpointer();
         debug_assert!(stopped.is_ok() || std::thread::panicking());
         self.shared.pool.set_closed();

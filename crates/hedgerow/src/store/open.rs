@@ -30,6 +30,7 @@ use crate::storage::{
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
 use crate::wal::write_tail_again;
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, random, thread};
 use std::path::Path;
 use std::time::Duration;
@@ -383,6 +384,8 @@ impl Store {
         newest: Newest,
         read_only: bool,
     ) -> Result<Store> {
+        let process = Process::current()
+            .map_err(|source| Error::io("cannot tell a forked process from its parent", source))?;
         pool.start();
         let slots = pool.slots().cloned();
         let shared = Arc::new(Shared {
@@ -394,6 +397,7 @@ impl Store {
             large_in_vain: Mutex::new(None),
             loads: Mutex::new(0),
             read_only,
+            process,
         });
         let store = Store {
             shared,

@@ -14,6 +14,7 @@ pub mod buggify;
 pub mod canary;
 pub mod linger;
 mod lock;
+pub mod process;
 pub mod random;
 pub mod sample;
 #[cfg(all(test, not(any(loom, shuttle))))]

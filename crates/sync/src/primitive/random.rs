@@ -2,15 +2,15 @@
 //!
 //! Nothing here is fit for secrets.
 
-/// A seed that differs from call to call and from process to process; under a model always the same.
+/// A seed that differs from call to call and from process to process, forked ones included; under a model always the same.
 #[allow(clippy::disallowed_methods, reason = "this is the seam")]
 pub fn seed() -> u64 {
     #[cfg(not(any(loom, shuttle)))]
     {
         use std::hash::{BuildHasher, RandomState};
-        // The standard library draws these keys from the system once for each thread and counts
-        // them up; hashing nothing makes 64 bits of them.
-        RandomState::new().hash_one(())
+        // The standard library draws these keys from the system once for each thread and counts them up. A child that was
+        // forked goes on with the keys of its parent, so its number is hashed with them.
+        RandomState::new().hash_one(std::process::id())
     }
     #[cfg(any(loom, shuttle))]
     {
