@@ -14,12 +14,14 @@ use crate::store::{
     repair, restore,
 };
 use crate::types::Lsn;
+use crate::wal::Log;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
 use hedgerow_sync::primitive::process::Process;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::task::{Context, Poll};
 
 /// A log of less would stop for a checkpoint all the time.
 const MIN_LOG_LIMIT_BYTES: u64 = 4 << 20;
@@ -339,13 +341,45 @@ impl Database {
     /// Waits until the log is durable up to `position`, one that [`Database::log_position`] has told. Errors: as
     /// for [`Database::sync`]; `InvalidOption` for a position that the log has not reached.
     pub fn wait_durable(&self, position: Lsn) -> Result<()> {
+        self.log_up_to(position)?.map_or(Ok(()), |log| log.wait_durable(position))
+    }
+
+    /// [`Database::wait_durable`] for tasks: ready when the log is durable up to `position`. Else the task is woken when it is, or
+    /// when it cannot become so. Does not block; the log's own thread flushes, within [`Options::log_interval`].
+    ///
+    /// ```
+    /// # fn main() -> hedgerow::Result<()> {
+    /// # let directory = tempfile::tempdir().map_err(|error| hedgerow::Error::io("no directory", error))?;
+    /// # let path = directory.path().join("birds.hrow");
+    /// let db = hedgerow::Options::new().memory_limit_bytes(16 << 20).create(path)?;
+    /// db.keyspace("birds")?.put(b"wren", b"Troglodytes troglodytes")?;
+    /// let position = db.log_position();
+    /// let durable = std::future::poll_fn(|context| db.poll_durable(position, context));
+    /// # let mut durable = std::pin::pin!(durable);
+    /// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// # while std::future::Future::poll(durable.as_mut(), &mut context).is_pending() {}
+    /// # assert!(db.durable_position() >= position);
+    /// # db.close() }
+    /// ```
+    ///
+    /// Errors: as for [`Database::wait_durable`].
+    pub fn poll_durable(&self, position: Lsn, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match self.log_up_to(position) {
+            Ok(Some(log)) => log.poll_durable(position, context),
+            Ok(None) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// The log, if it has come to `position`; `None` without a log.
+    fn log_up_to(&self, position: Lsn) -> Result<Option<&Arc<Log>>> {
         self.inner.check_open()?;
-        let Some(log) = self.inner.store.log() else { return Ok(()) };
+        let Some(log) = self.inner.store.log() else { return Ok(None) };
         if position > log.tail() {
             let what = format!("position {} is beyond the end of the log", position.0);
             return Err(Error::new(ErrorKind::InvalidOption, what));
         }
-        log.wait_durable(position)
+        Ok(Some(log))
     }
 
     /// What opening has replayed from the log: nothing, unless the database had not been closed. Nothing in a forked process.

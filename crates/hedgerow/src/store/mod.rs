@@ -404,10 +404,11 @@ impl Store {
         // What failed first is told.
         let closed = closed.and(written).and(ended);
         self.shared.pool.stop();
-        if let Some(slots) = &self.shared.slots {
-            slots.file().unlock()?;
-        }
-        taken.and(closed)
+        let unlocked = match &self.shared.slots {
+            Some(slots) => slots.file().unlock(),
+            None => Ok(()),
+        };
+        taken.and(closed).and(unlocked)
     }
 
     /// Ends the log; `remove`: nobody will need its file.

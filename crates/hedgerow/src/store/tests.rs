@@ -15,7 +15,12 @@ use super::open::read_superblocks;
 use super::superblock::{self, Superblock};
 use super::{OpenHow, PoolTree, Store, StoreOptions};
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::{DirectIo, Disk, OpenMode, SimDisk};
+use crate::space::slot_store::SlotStore;
+use crate::storage::{
+    DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, SimDisk, WriteRequest,
+};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use hedgerow_sync::primitive::{Arc, Mutex, Weak};
 use std::path::Path;
 
 fn path() -> &'static Path {
@@ -74,4 +79,70 @@ fn put_large(store: &Store, tree: &PoolTree, key: &[u8], len: usize) -> Vec<u8> 
     tree.put(key, &stored).unwrap();
     writer.keep();
     stored
+}
+
+/// A file beside which the log makes extents durable, just before each write, and which may fail to be unlocked.
+#[derive(Debug)]
+struct Watched {
+    file: Arc<dyn File>,
+    slots: Mutex<Weak<SlotStore>>,
+    syncs: AtomicU64,
+    stays_locked: AtomicBool,
+}
+
+#[rustfmt::skip]
+impl File for Watched {
+    fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()> {
+        let slots = self.slots.lock().upgrade();
+        slots.map_or(Ok(()), |slots| slots.sync_extents())?;
+        self.file.write_at(offset_bytes, buf)
+    }
+    fn sync_data(&self) -> Result<()> {
+        self.syncs.fetch_add(1, SeqCst);
+        self.file.sync_data()
+    }
+    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.file.read_at(offset_bytes, buf) }
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) { self.file.read_batch(requests); }
+    fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> { self.file.write_batch(requests) }
+    fn allocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()> { self.file.allocate(offset_bytes, len_bytes) }
+    fn len_bytes(&self) -> Result<u64> { self.file.len_bytes() }
+    fn set_len(&self, len_bytes: u64) -> Result<()> { self.file.set_len(len_bytes) }
+    fn punch_hole(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool> { self.file.punch_hole(offset_bytes, len_bytes) }
+    fn sync_all(&self) -> Result<()> { self.file.sync_all() }
+    fn allocated_bytes(&self) -> Result<u64> { self.file.allocated_bytes() }
+    fn block_bytes(&self) -> usize { self.file.block_bytes() }
+    fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> { self.file.try_lock(exclusive) }
+    fn is_at(&self, path: &Path) -> Result<bool> { self.file.is_at(path) }
+    fn unlock(&self) -> Result<()> {
+        match self.stays_locked.load(SeqCst) {
+            true => Err(Error::new(ErrorKind::Io, "a test does not unlock it")),
+            false => self.file.unlock(),
+        }
+    }
+    fn read_unaligned(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.file.read_unaligned(offset_bytes, buf) }
+}
+
+impl Watched {
+    /// What was written last is not durable yet, and becomes so by one sync.
+    fn assert_is_due(&self, slots: &SlotStore) {
+        *self.slots.lock() = Weak::new();
+        let before = self.syncs.load(SeqCst);
+        slots.sync_extents().unwrap();
+        assert_eq!(self.syncs.load(SeqCst), before + 1, "it is not durable");
+        slots.sync_extents().unwrap();
+        assert_eq!(self.syncs.load(SeqCst), before + 1, "nothing was written since");
+    }
+}
+
+/// A store over such a file, which does nothing of that yet.
+fn watched() -> (Arc<Watched>, Store) {
+    let file = SimDisk::new(1).open(path(), OpenMode::CreateNew, DirectIo::Never).unwrap();
+    let file = Arc::new(Watched {
+        file,
+        slots: Mutex::new(Weak::new()),
+        syncs: 0.into(),
+        stays_locked: false.into(),
+    });
+    let store = Store::create_in(&options(), file.clone()).unwrap();
+    (file, store)
 }

@@ -21,6 +21,7 @@ use super::leaf_copy::Trail;
 use super::read_ahead::ReadAhead;
 use super::window::Window;
 use crate::error::{Error, Result};
+use crate::key::after_prefix;
 use crate::node::{Hints, Ladder, plain_leaf};
 use crate::page::PagePool;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -115,14 +116,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             error: None,
         }
     }
-}
-
-/// The smallest key above all keys that begin with `prefix`; none if there is no such key.
-fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
-    let mut key = prefix[..=last].to_vec();
-    key[last] += 1;
-    Some(key)
 }
 
 fn is_empty(lower: &Bound<Box<[u8]>>, upper: &Bound<Box<[u8]>>) -> bool {

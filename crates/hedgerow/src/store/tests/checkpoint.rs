@@ -284,6 +284,22 @@ fn an_opening_in_which_a_sync_fails_is_an_error_or_gives_a_store_that_can_be_cha
 }
 
 #[test]
+fn a_close_tells_what_failed_first_whatever_becomes_of_the_lock() {
+    for is_poisoned in [true, false] {
+        let (file, store) = watched();
+        store.create_keyspace("wrens").unwrap().put(b"key", b"value").unwrap();
+        if is_poisoned {
+            let error = Error::new(ErrorKind::Io, "a page could not be written");
+            store.shared.pool.set_poisoned(&error);
+        }
+        file.stays_locked.store(true, SeqCst);
+        let told = store.close().unwrap_err().to_string();
+        let first = if is_poisoned { "a page could not be written" } else { "does not unlock" };
+        assert!(told.contains(first), "{told}");
+    }
+}
+
+#[test]
 fn a_close_that_takes_no_checkpoint_writes_the_log_all_the_same() {
     let disk = SimDisk::new(1);
     let store = open(&logged(), &disk, OpenHow::New).unwrap();

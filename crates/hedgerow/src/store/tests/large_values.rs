@@ -1,12 +1,9 @@
 //! Large values beside what ends or fails: nothing is written where somebody else's may be, or come to be.
 
 use super::*;
-use crate::space::slot_store::SlotStore;
 use crate::storage::sim::{CallKind, Fault};
-use crate::storage::{File, LockOutcome, ReadRequest, WriteRequest};
 use crate::store::{BatchChange, ExtentWriter};
-use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::SeqCst};
-use hedgerow_sync::primitive::{Arc, Mutex, Weak};
+use hedgerow_sync::primitive::Arc;
 use std::time::Duration;
 
 /// The next one to open the file may have given the places to somebody else.
@@ -98,67 +95,12 @@ fn a_sync_of_the_file_that_failed_for_one_has_failed_for_all() {
     }
 }
 
-/// A file beside which the log makes extents durable, just before each write.
-#[derive(Debug)]
-struct Flushed {
-    file: Arc<dyn File>,
-    slots: Mutex<Weak<SlotStore>>,
-    syncs: AtomicU64,
-}
-
-#[rustfmt::skip]
-impl File for Flushed {
-    fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()> {
-        let slots = self.slots.lock().upgrade();
-        slots.map_or(Ok(()), |slots| slots.sync_extents())?;
-        self.file.write_at(offset_bytes, buf)
-    }
-    fn sync_data(&self) -> Result<()> {
-        self.syncs.fetch_add(1, SeqCst);
-        self.file.sync_data()
-    }
-    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.file.read_at(offset_bytes, buf) }
-    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) { self.file.read_batch(requests); }
-    fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> { self.file.write_batch(requests) }
-    fn allocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()> { self.file.allocate(offset_bytes, len_bytes) }
-    fn len_bytes(&self) -> Result<u64> { self.file.len_bytes() }
-    fn set_len(&self, len_bytes: u64) -> Result<()> { self.file.set_len(len_bytes) }
-    fn punch_hole(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool> { self.file.punch_hole(offset_bytes, len_bytes) }
-    fn sync_all(&self) -> Result<()> { self.file.sync_all() }
-    fn allocated_bytes(&self) -> Result<u64> { self.file.allocated_bytes() }
-    fn block_bytes(&self) -> usize { self.file.block_bytes() }
-    fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> { self.file.try_lock(exclusive) }
-    fn is_at(&self, path: &Path) -> Result<bool> { self.file.is_at(path) }
-    fn unlock(&self) -> Result<()> { self.file.unlock() }
-    fn read_unaligned(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.file.read_unaligned(offset_bytes, buf) }
-}
-
-impl Flushed {
-    /// What was written last is not durable yet, and becomes so by one sync.
-    fn assert_is_due(&self, slots: &SlotStore) {
-        *self.slots.lock() = Weak::new();
-        let before = self.syncs.load(SeqCst);
-        slots.sync_extents().unwrap();
-        assert_eq!(self.syncs.load(SeqCst), before + 1, "it is not durable");
-        slots.sync_extents().unwrap();
-        assert_eq!(self.syncs.load(SeqCst), before + 1, "nothing was written since");
-    }
-}
-
-/// A store over such a file, which does not do so yet.
-fn flushed() -> (Arc<Flushed>, Store) {
-    let file = SimDisk::new(1).open(path(), OpenMode::CreateNew, DirectIo::Never).unwrap();
-    let file = Arc::new(Flushed { file, slots: Mutex::new(Weak::new()), syncs: 0.into() });
-    let store = Store::create_in(&options(), file.clone()).unwrap();
-    (file, store)
-}
-
 /// The log syncs the store's file before it writes a record that refers to a large value. A sync that began before the last of
 /// the value was written does not count.
 #[test]
 fn a_sync_beside_the_last_write_of_a_large_value_does_not_make_it_durable() {
     for len in [700, 5_000, 200_000, 5 << 20] {
-        let (file, store) = flushed();
+        let (file, store) = watched();
         let slots = store.shared.slots.as_ref().unwrap();
         *file.slots.lock() = Arc::downgrade(slots);
         let mut writer = store.write_large(len, 200).unwrap();
@@ -170,7 +112,7 @@ fn a_sync_beside_the_last_write_of_a_large_value_does_not_make_it_durable() {
 
 #[test]
 fn a_sync_beside_the_last_write_of_a_large_value_that_is_moved_does_not_make_it_durable() {
-    let (file, store) = flushed();
+    let (file, store) = watched();
     let slots = store.shared.slots.as_ref().unwrap();
     let wrens = store.create_keyspace("wrens").unwrap();
     for n in 0..40 {
