@@ -24,8 +24,11 @@
 
 pub mod aligned;
 #[cfg(unix)]
+mod directory;
+#[cfg(unix)]
 mod locks;
 mod memory;
+pub mod names;
 pub mod ram;
 #[cfg(unix)]
 mod readers;
@@ -162,8 +165,19 @@ pub trait Disk: Send + Sync + Debug {
         self.open(path, mode, direct)
     }
 
-    /// Whether something has that path.
+    /// Whether something has that path: a symbolic link that leads to no file has it, too.
     fn exists(&self, path: &Path) -> Result<bool>;
+
+    /// Whether a symbolic link has that path, and leads to no file.
+    fn is_dangling(&self, _path: &Path) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// The path in a form that means the same after the process has changed its directory; as it is where
+    /// the system does not tell the directory. The file need not exist.
+    fn locate(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
 
     /// Gives a file another path, atomically replacing what was there, whose permissions it takes over
     /// where there are any. Durable after [`Disk::sync_dir`] of the new path's directory.
@@ -179,6 +193,27 @@ pub trait Disk: Send + Sync + Debug {
 
     /// Takes the path away; who has the file open keeps it. Errors: `NotFound`.
     fn unlink(&self, path: &Path) -> Result<()>;
+
+    /// Takes the path away if it names `file` itself, and not a link to it. `Ok(false)`: it names something
+    /// else or nothing, and was left alone. The caller has the lock of `file`: see [`names`].
+    fn unlink_own(&self, path: &Path, file: &dyn File) -> Result<bool> {
+        names::unlink_own(self, path, file)
+    }
+
+    /// Renames `from` to `to` if `from` names `file` itself; with `over` only if `to` names that one, and
+    /// else only if nothing has the path `to`. `Ok(false)`: one of the names leads elsewhere, and nothing
+    /// was changed. The caller has the locks of both: see [`names`].
+    ///
+    /// Errors: `AlreadyExists` if something is at `to` and `over` is `None`; those of [`Disk::rename`].
+    fn rename_own(
+        &self,
+        from: &Path,
+        file: &dyn File,
+        to: &Path,
+        over: Option<&dyn File>,
+    ) -> Result<bool> {
+        names::rename_own(self, from, file, to, over)
+    }
 
     /// Makes the entries of the directory at `path` durable (see [`parent_directory`]).
     fn sync_dir(&self, path: &Path) -> Result<()>;
@@ -261,8 +296,13 @@ pub trait File: Send + Sync + Debug {
     /// open file: another one conflicts with it in the same process as in any other.
     fn try_lock(&self, exclusive: bool) -> Result<LockOutcome>;
 
-    /// Whether `path` names this very file now.
+    /// Whether `path` leads to this very file now, by symbolic links or without.
     fn is_at(&self, path: &Path) -> Result<bool>;
+
+    /// Whether `path` names this very file now; a symbolic link that leads to it does not.
+    fn is_named(&self, path: &Path) -> Result<bool> {
+        self.is_at(path)
+    }
 
     /// Tells the file that it was renamed, for the words of errors to come.
     fn set_path(&self, _path: &Path) {}

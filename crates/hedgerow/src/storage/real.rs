@@ -12,13 +12,14 @@
 //! so the way back to the page cache exists at both places.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::storage::directory::{self, DirectoryLock};
 use crate::storage::readers::Readers;
 use crate::storage::rename::rename_new;
 use crate::storage::stream::{self, BatchSource};
 use crate::storage::transfer::{self, ReadEnd, Run};
 use crate::storage::{
     AlignedBuffer, DirectIo, Disk, File, IoEngine, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest,
-    ReadSource, WriteRequest, assert_aligned, ends_early, locks, opened_read_only,
+    ReadSource, WriteRequest, assert_aligned, ends_early, locks, names, opened_read_only,
 };
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering};
 use hedgerow_sync::primitive::process::Process;
@@ -95,7 +96,10 @@ impl RealDisk {
                 Links::Follow => rustix::fs::stat(path),
                 Links::Refuse => rustix::fs::lstat(path),
             };
-            let stat = retry_on_intr(look).map_err(|errno| failed_on_path("open", path, errno))?;
+            let stat = retry_on_intr(look).map_err(|errno| match errno {
+                Errno::NOENT if directory::is_dangling(path) => directory::leads_nowhere(path),
+                errno => failed_on_path("open", path, errno),
+            })?;
             require_regular(path, FileType::from_raw_mode(stat.st_mode))?;
         }
         // Non-blocking, because opening a pipe that took the file's place meanwhile would wait.
@@ -211,11 +215,20 @@ impl Disk for RealDisk {
 
     fn exists(&self, path: &Path) -> Result<bool> {
         check_here(self.process)?;
-        match retry_on_intr(|| rustix::fs::stat(path)) {
+        match retry_on_intr(|| rustix::fs::lstat(path)) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
             Err(errno) => Err(failed("examine", path, errno)),
         }
+    }
+
+    fn is_dangling(&self, path: &Path) -> Result<bool> {
+        check_here(self.process)?;
+        Ok(directory::is_dangling(path))
+    }
+
+    fn locate(&self, path: &Path) -> PathBuf {
+        std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
@@ -245,6 +258,24 @@ impl Disk for RealDisk {
         check_here(self.process)?;
         retry_on_intr(|| rustix::fs::unlink(path))
             .map_err(|errno| failed_on_path("remove", path, errno))
+    }
+
+    fn unlink_own(&self, path: &Path, file: &dyn File) -> Result<bool> {
+        check_here(self.process)?;
+        let _locked = DirectoryLock::of(path);
+        names::unlink_own(self, path, file)
+    }
+
+    fn rename_own(
+        &self,
+        from: &Path,
+        file: &dyn File,
+        to: &Path,
+        over: Option<&dyn File>,
+    ) -> Result<bool> {
+        check_here(self.process)?;
+        let _locked = DirectoryLock::of(to);
+        names::rename_own(self, from, file, to, over)
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
@@ -623,11 +654,12 @@ impl File for RealFile {
 
     fn is_at(&self, path: &Path) -> Result<bool> {
         let this = rustix::fs::fstat(&self.fd).map_err(|errno| self.failed("examine", errno))?;
-        match retry_on_intr(|| rustix::fs::stat(path)) {
-            Ok(there) => Ok((this.st_dev, this.st_ino) == (there.st_dev, there.st_ino)),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
-            Err(errno) => Err(failed("examine", path, errno)),
-        }
+        directory::leads_to(path, &this)
+    }
+
+    fn is_named(&self, path: &Path) -> Result<bool> {
+        let this = rustix::fs::fstat(&self.fd).map_err(|errno| self.failed("examine", errno))?;
+        directory::names_file(path, &this)
     }
 
     fn set_path(&self, path: &Path) {

@@ -57,7 +57,15 @@ fn over_a_placeholder(from: &Path, to: &Path) -> rustix::io::Result<()> {
     if locked.is_err() || rustix::fs::fstat(&placeholder)?.st_size != 0 {
         return Err(Errno::EXIST);
     }
-    retry_on_intr(|| rustix::fs::rename(from, to))
+    retry_on_intr(|| rustix::fs::rename(from, to)).inspect_err(|_| {
+        let is_ours = match (rustix::fs::fstat(&placeholder), rustix::fs::lstat(to)) {
+            (Ok(this), Ok(there)) => (this.st_dev, this.st_ino) == (there.st_dev, there.st_ino),
+            _ => false,
+        };
+        if is_ours {
+            retry_on_intr(|| rustix::fs::unlink(to)).ok();
+        }
+    })
 }
 
 #[cfg(all(test, not(shuttle)))]
