@@ -7,6 +7,7 @@
 
 mod bugs;
 mod build;
+mod names;
 mod protocols;
 
 use crate::process::{self, Ended};
@@ -105,7 +106,7 @@ fn cases_of(bug: &'static Bug) -> Vec<Case> {
 }
 
 fn everything() -> impl Iterator<Item = &'static Bug> {
-    bugs::BUGS.iter().chain(protocols::LINES)
+    bugs::BUGS.iter().chain(protocols::LINES).chain(names::LINES)
 }
 
 /// The names of all that are seeded.
@@ -458,7 +459,7 @@ mod tests {
 
     #[test]
     fn bugs_are_numbered_without_a_gap_and_each_is_seeded_or_has_a_reason() {
-        for (letter, bugs) in [('B', bugs::BUGS), ('P', protocols::LINES)] {
+        for (letter, bugs) in [('B', bugs::BUGS), ('P', protocols::LINES), ('N', names::LINES)] {
             for (number, bug) in bugs.iter().enumerate() {
                 assert_eq!(bug.id, format!("{letter}{:02}", number + 1));
                 match bug.seeded {

@@ -37,7 +37,7 @@ const LARGE_VALUES: Suite = plain(
     "crash_large_values::a_crash_at_any_call_leaves_whole_values_and_leaks_nothing",
 );
 
-const fn line(
+pub(super) const fn line(
     id: &'static str,
     what: &'static str,
     name: &'static str,

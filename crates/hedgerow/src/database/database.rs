@@ -84,6 +84,10 @@ impl Inner {
 /// and writes nothing, because there is nobody whom it could tell that this failed. Buffered changes that the log's
 /// thread has not written yet, those of the last [`Options::log_interval`] (100 ms), are lost then; opening
 /// replays the others. Where `close` is not at hand, [`Database::sync`] makes everything durable.
+///
+/// **Names.** A database that is open may be renamed or removed, with its log or without, and another one may be made at
+/// its path: it goes on in its own files, and `close` touches nobody else's. After a crash the log has to lie beside the
+/// file again, under the file's name and `-log`.
 #[derive(Clone)]
 pub struct Database {
     inner: Arc<Inner>,
@@ -140,8 +144,9 @@ impl Options {
     pub fn temporary(&self) -> Result<Database> {
         let disk = self.real_disk()?;
         let (path, file) = crate::storage::create_temporary(&disk, &std::env::temp_dir())?;
+        // At once: whatever happens then, nothing is left.
+        disk.unlink_own(&path, &*file)?;
         let store = Store::create_in(&self.store_options(), file)?;
-        disk.unlink(&path)?;
         Database::new(self, store, Some(disk.share()))
     }
 

@@ -67,6 +67,7 @@ impl Shared {
                  writing once",
             ));
         }
+        let path = &disk.locate(path);
         // Before the checkpoint, which may take a while.
         refuse_what_is_there(disk, path)?;
         // A backup has no log that could finish a batch.
@@ -97,6 +98,7 @@ pub fn restore(
     path: &Path,
     progress: Progress<'_>,
 ) -> Result<BackupReport> {
+    let (backup, path) = (&disk.locate(backup), &disk.locate(path));
     refuse_what_is_there(disk, path)?;
     let store = Store::open(options, disk, backup, OpenHow::ReadOnly)?;
     let mut checked = 0;

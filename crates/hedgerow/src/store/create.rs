@@ -4,7 +4,8 @@
 //! name follows from the path, so that what a crash has left is found, and removed, by the next creation
 //! at that path; until then it is in nobody's way. The rule that keeps creators apart: *the entry of a
 //! temporary name is changed only by who holds the lock of the file that it names*. A lock says nothing
-//! about a name, so whoever has got one looks whether the name still names that file.
+//! about a name, so whoever has got one looks whether the name still names that file; `storage/names.rs`
+//! says how the look and the change stay together.
 //!
 //! An empty file at the path is replaced likewise, under its lock; where that cannot be done (a file that is a mount
 //! point; without a log, a directory that may not be written) the store is made in it, and then a crash
@@ -12,6 +13,7 @@
 //! No state; any number of threads and processes.
 
 use super::Store;
+use super::journal::check_nothing_beside;
 use super::open::{StoreOptions, lock};
 use crate::checksum::name_hash;
 use crate::error::{Error, ErrorKind, Result};
@@ -25,9 +27,12 @@ const CLAIMS: usize = 16;
 
 /// Makes a store where there is nothing.
 ///
-/// Errors: those of [`file_at`] and of [`Store::create_in`].
+/// Errors: those of [`file_at`], [`check_nothing_beside`] and [`Store::create_in`].
 pub(super) fn new(options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Result<Store> {
-    file_at(options.direct(), disk, path, |file| Store::create_in(options, file.clone()))
+    file_at(options.direct(), disk, path, |file| {
+        check_nothing_beside(options, disk, path)?;
+        Store::create_in(options, file.clone())
+    })
 }
 
 /// Lets `fill` write a file, and gives it the path then, where nothing may be. The file is locked until its last
@@ -43,11 +48,19 @@ pub(super) fn file_at<T>(
 ) -> Result<T> {
     // Before anything is written; the rename looks again.
     if disk.exists(path)? {
-        return Err(exists_already(path));
+        return Err(match disk.is_dangling(path)? {
+            true => leads_nowhere(path),
+            false => exists_already(path),
+        });
     }
     let (temporary, file) = claim(direct, disk, path)?;
     let withdraw = [&*temporary, path];
-    make(disk, &file, path, &withdraw, fill, || disk.rename_new(&temporary, path))
+    make(disk, &file, path, &withdraw, fill, || {
+        match disk.rename_own(&temporary, &*file, path, None)? {
+            true => Ok(()),
+            false => Err(taken_away(path)),
+        }
+    })
 }
 
 /// Makes a store in place of `empty`, a file of no bytes that is locked. `None` if the path no longer
@@ -64,14 +77,18 @@ pub(super) fn in_place_of(
         return Ok(None);
     }
     let path = disk.resolve(path)?;
-    let still_empty = || Ok(empty.is_at(&path)? && empty.len_bytes()? == 0);
-    let replace = |temporary: &Path| {
-        if still_empty()? { disk.rename(temporary, &path) } else { Err(exists_already(&path)) }
+    check_nothing_beside(options, disk, &path)?;
+    let still_empty = || Ok(empty.is_named(&path)? && empty.len_bytes()? == 0);
+    let replace = |temporary: &Path, file: &dyn File| match still_empty()?
+        && disk.rename_own(temporary, file, &path, Some(&*empty))?
+    {
+        true => Ok(()),
+        false => Err(exists_already(&path)),
     };
     let made = claim(options.direct(), disk, &path).and_then(|(temporary, file)| {
         // Once the empty file is gone, a whole store is better than nothing, whatever fails then.
         let fill = |file: &Arc<dyn File>| Store::create_in(options, file.clone());
-        make(disk, &file, &path, &[&*temporary], fill, || replace(&temporary))
+        make(disk, &file, &path, &[&*temporary], fill, || replace(&temporary, &*file))
     });
     match made {
         // Its log could not be made either.
@@ -102,7 +119,7 @@ fn claim(direct: DirectIo, disk: &dyn Disk, path: &Path) -> Result<(PathBuf, Arc
         let (file, fresh) = match disk.open(&temporary, OpenMode::CreateNew, direct) {
             Ok(file) => (file, true),
             Err(error) if *error.kind() == ErrorKind::AlreadyExists => {
-                match disk.open(&temporary, OpenMode::ReadWrite, DirectIo::Never) {
+                match disk.open_here(&temporary, OpenMode::ReadWrite, DirectIo::Never) {
                     Err(error) if *error.kind() == ErrorKind::NotFound => continue,
                     other => (other?, false),
                 }
@@ -116,20 +133,39 @@ fn claim(direct: DirectIo, disk: &dyn Disk, path: &Path) -> Result<(PathBuf, Arc
             }
         };
         lock(&*file, true)?;
-        if file.is_at(&temporary)? {
-            if fresh {
-                return Ok((temporary, file));
-            }
+        if !fresh {
             // A creation that was cut short has left it.
-            disk.unlink(&temporary)?;
+            disk.unlink_own(&temporary, &*file)?;
+        } else if file.is_named(&temporary)? {
+            return Ok((temporary, file));
         }
     }
     let what = format!("others are creating {} all the time", path.display());
     Err(Error::new(ErrorKind::Locked { holder_pid: None }, what))
 }
 
+/// The names that are taken from a file which does not become a store, while it is locked: nobody has begun
+/// to use it. If that fails as well, the next creation tidies up.
+struct Withdrawal<'w> {
+    disk: &'w dyn Disk,
+    file: &'w dyn File,
+    names: &'w [&'w Path],
+    is_due: bool,
+}
+
+impl Drop for Withdrawal<'_> {
+    fn drop(&mut self) {
+        if self.is_due {
+            for name in self.names {
+                // What failed first is the error to tell.
+                self.disk.unlink_own(name, self.file).ok();
+            }
+        }
+    }
+}
+
 /// Fills `file`, which is at a temporary name and locked, and lets `rename` give it its path.
-/// After a failure none of the names in `withdraw` names it.
+/// After a failure, or a panic of what the caller lets it do, none of the names in `withdraw` names it.
 fn make<T>(
     disk: &dyn Disk,
     file: &Arc<dyn File>,
@@ -138,6 +174,7 @@ fn make<T>(
     fill: impl FnOnce(&Arc<dyn File>) -> Result<T>,
     rename: impl FnOnce() -> Result<()>,
 ) -> Result<T> {
+    let mut withdrawal = Withdrawal { disk, file: &**file, names: withdraw, is_due: true };
     let made = fill(file).and_then(|made| {
         file.sync_all()?;
         rename()?;
@@ -145,15 +182,7 @@ fn make<T>(
         disk.sync_dir(parent_directory(path))?;
         Ok(made)
     });
-    if made.is_err() {
-        // `file` still has the lock, so nobody has begun to use it. If this fails as well, the next
-        // creation tidies up; the first error is the one to tell.
-        for name in withdraw {
-            if matches!(file.is_at(name), Ok(true)) {
-                disk.unlink(name).ok();
-            }
-        }
-    }
+    withdrawal.is_due = made.is_err();
     made
 }
 
@@ -183,6 +212,22 @@ fn is_forbidden(error: &Error) -> bool {
                 | io::ErrorKind::CrossesDevices
         )
     )
+}
+
+#[cold]
+fn leads_nowhere(path: &Path) -> Error {
+    let what =
+        format!("cannot create {}: a symbolic link that leads to no file is there", path.display());
+    Error::new(ErrorKind::AlreadyExists, what)
+}
+
+#[cold]
+fn taken_away(path: &Path) -> Error {
+    let what = format!(
+        "cannot create {}: somebody has removed or renamed the file that was to become it",
+        path.display()
+    );
+    Error::new(ErrorKind::Locked { holder_pid: None }, what)
 }
 
 #[cold]

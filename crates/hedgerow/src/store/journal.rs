@@ -13,11 +13,27 @@
 //!   on a full disk there may be no room for another. Whatever file has that name is ours: after a
 //!   crash there may be anything in it. Links are refused, and left alone.
 //! - A store that needs no log, beside one that came after it and has changes: the file is an older copy. It is not
-//!   opened, and the log stays.
+//!   opened, and the log stays. Nor is a store made where a log lies that another has left.
+//!
+//! **Names.** A session finds its log by its name once, when it opens. From then on it has the file, whatever becomes of
+//! the names: the user may remove or rename the store, the log, or their directory, and another process may make a
+//! store at the same path. A session whose names lead elsewhere goes on in its own files, and its close takes the
+//! checkpoint that needs no log. So a log that stays behind under another name is in nobody's way. What is guaranteed:
+//!
+//! - A log is locked as long as its session may write to it. The entry of a log's name is changed only by who has
+//!   the lock of the file that it names, and only after a look whether it still names that file. Both are done under the
+//!   lock of the directory (`storage/names.rs`). So a close never removes the log of another session, however long
+//!   it pauses between the look and the removal.
+//! - A log that is in use is not taken for one that was left, not even beside a copy of its own store.
+//! - Before a log gets its name, and again after that, its session looks whether the store's path still leads to the
+//!   store that it has locked. If not, it takes its log away and gives up: nothing is in it.
+//! - Only programs that know nothing of these rules can come in between the look and the change, for the time of a
+//!   system call. On a file system without locks of directories that holds for other sessions as well.
 //!
 //! What is in it is replayed by `replay.rs`. A crash during that changes nothing about the next.
 //! One caller at a time, before the store is used and after it has stopped.
 
+use super::open::lock;
 use super::preload::Pages;
 use super::{Shared, StoreOptions};
 use crate::buffer::BufferPool;
@@ -64,9 +80,9 @@ impl Journal {
     /// The log that a crash has left and that the store needs, and what is in its first block. `None`: there is
     /// nothing to replay.
     ///
-    /// Opened in `mode`.
+    /// Opened in `mode`, and locked if that is for writing.
     ///
-    /// Errors: `LogMissing`; `Corrupted` if it is another store's, an earlier one's, or
+    /// Errors: `LogMissing`; `Locked`; `Corrupted` if it is another store's, an earlier one's, or
     /// damaged; `AlreadyExists` if none is needed and there is a later one, with changes; `NotAStore` if the one that is
     /// needed is a link or no file; `Io`.
     pub(super) fn find(
@@ -92,6 +108,9 @@ impl Journal {
             }
             other => other?,
         };
+        if mode == OpenMode::ReadWrite {
+            lock_log(&*file, &log_path)?;
+        }
         let header = read_header(&*file)?;
         if header.identity.store_id != superblock.store_id {
             let what = format!("{} is the log of another store", log_path.display());
@@ -110,16 +129,20 @@ impl Journal {
     }
 
     /// Begins a log behind everything that the newest checkpoint says of earlier ones. The caller takes a
-    /// checkpoint before it lets anybody write.
+    /// checkpoint before it lets anybody write. `old` is the log that was replayed. `None`: the store's path leads
+    /// elsewhere by now.
     ///
-    /// Errors: `AlreadyExists` if something lies at its path that is not this store's; `DiskFull`; `Io`;
+    /// Errors: `AlreadyExists` if something lies at its path that is not this store's; `Locked`; `DiskFull`; `Io`;
     /// `MemoryLimit`.
     pub(super) fn begin(
         options: &StoreOptions,
         disk: &dyn Disk,
         path: &Path,
         shared: &Arc<Shared>,
-    ) -> Result<Journal> {
+        old: Option<Arc<dyn File>>,
+    ) -> Result<Option<Journal>> {
+        let slots = shared.slots.as_ref().expect("a store at a path has a file");
+        let (store, store_path) = (slots.file(), path);
         let superblock = shared.checkpointing.lock().superblock;
         let segment = SegmentSize { blocks: options.log_segment_blocks.unwrap_or(SEGMENT_BLOCKS) };
         let next_block = block_of(Lsn(superblock.log_end.0.next_multiple_of(start_of(1).0)));
@@ -135,19 +158,25 @@ impl Journal {
         };
         let path = log_path(path);
         let new = with_suffix(&path, "-new");
-        make_way(disk, &path, &new, &superblock)?;
-        let log = Arc::new(Journal::write_new(options, disk, &new, &header, shared)?);
-        disk.rename(&new, &path)?;
+        let direct = options.direct();
+        let file = match take_over(direct, disk, &path, &new, &superblock, old)? {
+            Some(file) => file,
+            None => claim(direct, disk, &new)?,
+        };
+        let log = Arc::new(Journal::write_new(options, file, &header, shared)?);
+        if !name_log(disk, &new, &**log.file(), &path, || store.is_named(store_path))? {
+            return Ok(None);
+        }
         log.file().set_path(&path);
         let journal = Journal { log, disk: disk.share(), path, running: Mutex::new(None) };
         journal.start(options.background).inspect_err(|_| {
             // Nothing is in it, and nobody needs it. If the store goes as well, whose creation this was, it would be in the
             // way of the next one's.
             if !leaves_out("log_outlives_creation") {
-                disk.unlink(&journal.path).ok();
+                disk.unlink_own(&journal.path, &**journal.log.file()).ok();
             }
         })?;
-        Ok(journal)
+        Ok(Some(journal))
     }
 
     /// Makes its name durable, and starts its thread.
@@ -166,17 +195,10 @@ impl Journal {
 
     fn write_new(
         options: &StoreOptions,
-        disk: &dyn Disk,
-        path: &Path,
+        file: Arc<dyn File>,
         header: &FileHeader,
         shared: &Arc<Shared>,
     ) -> Result<Log> {
-        let file = match disk.open_here(path, OpenMode::ReadWrite, options.direct()) {
-            Err(error) if *error.kind() == ErrorKind::NotFound => {
-                disk.open_here(path, OpenMode::CreateNew, options.direct())?
-            }
-            other => other?,
-        };
         // What was there before is of no use but for its room.
         let most = header.segment.place_offset_bytes(PREPARED_SEGMENTS);
         if file.len_bytes()? > most {
@@ -236,14 +258,19 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the file, which nobody needs after a proper close.
+    /// Removes the file, which nobody needs after a proper close. If its name leads elsewhere it stays, wherever it is.
     pub(super) fn remove(&self) -> Result<()> {
-        remove(&*self.disk, &self.path)
+        remove(&*self.disk, &self.path, &**self.log.file())
+    }
+
+    /// Gives back the lock of the file, to which nothing is written any more.
+    pub(super) fn unlock(&self) -> Result<()> {
+        self.log.file().unlock()
     }
 
     /// Removes the log that was replayed, of a store that is to have none.
-    pub(super) fn remove_old(disk: &dyn Disk, path: &Path) -> Result<()> {
-        remove(disk, &log_path(path))
+    pub(super) fn remove_old(disk: &dyn Disk, path: &Path, log: &dyn File) -> Result<()> {
+        remove(disk, &log_path(path), log)
     }
 }
 
@@ -295,27 +322,171 @@ const LEAST_TARGET_SECONDS: f64 = 0.3;
 /// So much more log there is before a checkpoint is asked for again that has not helped.
 const ASK_AGAIN_BYTES: u64 = 4 << 20;
 
-fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
-    disk.unlink(path)?;
-    disk.sync_dir(parent_directory(path))
+fn remove(disk: &dyn Disk, path: &Path, log: &dyn File) -> Result<()> {
+    let is_gone = match leaves_out("log_removed_by_name") {
+        true => disk.unlink(path).map(|()| true)?,
+        false => disk.unlink_own(path, log)?,
+    };
+    if !is_gone {
+        return Ok(());
+    }
+    match disk.sync_dir(parent_directory(path)) {
+        // The directory was renamed or removed in this moment. Nobody needs to know for long that the log is gone.
+        Err(error) if *error.kind() == ErrorKind::NotFound => Ok(()),
+        synced => synced,
+    }
 }
 
-/// Makes way for a new log: what is left of this store's old one becomes the file of the new.
-fn make_way(disk: &dyn Disk, path: &Path, new: &Path, superblock: &Superblock) -> Result<()> {
-    let Some(old) = open_if_there(disk, path)? else { return Ok(()) };
-    let is_ours = old.len_bytes()? == 0
-        || header_of(&*old)?.is_some_and(|header| header.identity.store_id == superblock.store_id);
-    if !is_ours {
+/// Locks a log for the session that is going to write to it.
+///
+/// Errors: `Locked`, by a session of a store that was at this path before, or of another copy of this one.
+fn lock_log(file: &dyn File, path: &Path) -> Result<()> {
+    if leaves_out("log_without_lock") {
+        return Ok(());
+    }
+    lock(file, true).map_err(|error| match error.kind() {
+        ErrorKind::Locked { .. } => {
+            let what = format!(
+                "{} is in use: a store that was at this path, or a copy of this one, is still open",
+                path.display()
+            );
+            Error::new(error.kind().clone(), what)
+        }
+        _ => error,
+    })
+}
+
+/// Makes way for a new log: what is left of this store's old one becomes the file of the new, named `new` and locked.
+/// `replayed` is locked already. `None`: there is none.
+fn take_over(
+    direct: DirectIo,
+    disk: &dyn Disk,
+    path: &Path,
+    new: &Path,
+    superblock: &Superblock,
+    replayed: Option<Arc<dyn File>>,
+) -> Result<Option<Arc<dyn File>>> {
+    let replayed = match replayed {
+        Some(file) if file.is_named(path)? => Some(file),
+        _ => None,
+    };
+    let old = match replayed {
+        Some(file) => file,
+        None => {
+            let Some(old) = open_to_write(disk, path, direct)? else { return Ok(None) };
+            let is_ours = old.len_bytes()? == 0
+                || header_of(&*old)?
+                    .is_some_and(|header| header.identity.store_id == superblock.store_id);
+            if !is_ours {
+                return Err(in_the_way(path));
+            }
+            lock_log(&*old, path)?;
+            // Until it was locked somebody may have written to it.
+            refuse_newer(&*old, path, superblock)?;
+            old
+        }
+    };
+    // A link or a directory is not written over.
+    let leftover = open_to_write(disk, new, DirectIo::Never)?;
+    if let Some(leftover) = &leftover {
+        lock_log(&**leftover, new)?;
+    }
+    match disk.rename_own(path, &*old, new, leftover.as_deref())? {
+        true => Ok(Some(old)),
+        false => Err(taken_away(path)),
+    }
+}
+
+/// Tries for the name of a new log, each of which fails only if somebody else has just removed or renamed it.
+const CLAIMS: usize = 16;
+
+/// The file of a new log, locked: one that a crash has left, or an empty one.
+fn claim(direct: DirectIo, disk: &dyn Disk, new: &Path) -> Result<Arc<dyn File>> {
+    for _ in 0..CLAIMS {
+        let file = match open_to_write(disk, new, direct)? {
+            Some(file) => file,
+            None => match disk.open_here(new, OpenMode::CreateNew, direct) {
+                Err(error) if *error.kind() == ErrorKind::AlreadyExists => continue,
+                other => other?,
+            },
+        };
+        lock_log(&*file, new)?;
+        if file.is_named(new)? {
+            return Ok(file);
+        }
+    }
+    Err(taken_away(new))
+}
+
+/// Gives a new log its name, unless the store's path leads elsewhere. If it fails, or does nothing, no name is left.
+fn name_log(
+    disk: &dyn Disk,
+    new: &Path,
+    log: &dyn File,
+    path: &Path,
+    store_has_its_name: impl Fn() -> Result<bool>,
+) -> Result<bool> {
+    let name = || {
+        if !store_has_its_name()? {
+            return Ok(false);
+        }
+        // Nothing has the name: what had it was taken over. If something has come since then, it is another session's.
+        if !disk.rename_own(new, log, path, None)? {
+            return Err(taken_away(new));
+        }
+        Ok(leaves_out("log_of_a_path_that_leads_elsewhere") || store_has_its_name()?)
+    };
+    let named = name();
+    if !matches!(named, Ok(true)) {
+        // What has failed, or who was faster, is what there is to tell.
+        for name in [new, path] {
+            disk.unlink_own(name, log).ok();
+        }
+    }
+    named
+}
+
+#[cold]
+fn in_the_way(path: &Path) -> Error {
+    let what = format!(
+        "{} is in the way of the store's log, and is not this store's: move it away",
+        path.display()
+    );
+    Error::new(ErrorKind::AlreadyExists, what)
+}
+
+#[cold]
+fn taken_away(path: &Path) -> Error {
+    let what = format!("somebody else removes or renames {} all the time", path.display());
+    Error::new(ErrorKind::Locked { holder_pid: None }, what)
+}
+
+/// Looks beside a path at which a store is to be made: nothing may be in the way of its log, and no changes may lie there
+/// of a store that was there before, even if this one is to have no log.
+///
+/// Errors: `AlreadyExists`; `NotAStore` for a link or a directory at the log's path; `Io`.
+pub(super) fn check_nothing_beside(
+    options: &StoreOptions,
+    disk: &dyn Disk,
+    path: &Path,
+) -> Result<()> {
+    let path = log_path(path);
+    let log = match open_if_there(disk, &path) {
+        // It is in nobody's way.
+        Err(_) if !options.log => return Ok(()),
+        log => log?,
+    };
+    let Some(log) = log else { return Ok(()) };
+    if let Some(header) = header_of(&*log)?
+        && has_blocks(&*log, &header)?
+    {
         let what = format!(
-            "{} is in the way of the store's log, and is not this store's: move it away",
+            "{} has changes of a store that was at this path: put its file back, or move the log away",
             path.display()
         );
         return Err(Error::new(ErrorKind::AlreadyExists, what));
     }
-    drop(old);
-    // A link or a directory is not written over.
-    drop(open_if_there(disk, new)?);
-    disk.rename(path, new)
+    if options.log && log.len_bytes()? > 0 { Err(in_the_way(&path)) } else { Ok(()) }
 }
 
 /// Whether beside a store that needs no log there is one that came after it: then the file is an older copy of the
@@ -324,12 +495,17 @@ fn make_way(disk: &dyn Disk, path: &Path, new: &Path, superblock: &Superblock) -
 /// Errors: `AlreadyExists`; `Io`.
 fn check_not_newer(disk: &dyn Disk, path: &Path, superblock: &Superblock) -> Result<()> {
     let Ok(Some(log)) = open_if_there(disk, path) else { return Ok(()) };
-    let Some(header) = header_of(&*log)? else { return Ok(()) };
+    refuse_newer(&*log, path, superblock)
+}
+
+/// See [`check_not_newer`].
+fn refuse_newer(log: &dyn File, path: &Path, superblock: &Superblock) -> Result<()> {
+    let Some(header) = header_of(log)? else { return Ok(()) };
     let LogIdentity { store_id, incarnation } = header.identity;
     let next = superblock.log_incarnation + 1;
     // A crash while a log is begun leaves the next one, with nothing in it.
     let is_newer = store_id == superblock.store_id
-        && (incarnation > next || incarnation == next && has_blocks(&*log, &header)?);
+        && (incarnation > next || incarnation == next && has_blocks(log, &header)?);
     if !is_newer || leaves_out("later_log_is_thrown_away") {
         return Ok(());
     }
@@ -351,6 +527,13 @@ fn header_of(file: &dyn File) -> Result<Option<FileHeader>> {
 
 fn open_if_there(disk: &dyn Disk, path: &Path) -> Result<Option<Arc<dyn File>>> {
     match disk.open_here(path, OpenMode::ReadOnly, DirectIo::Never) {
+        Err(error) if *error.kind() == ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+fn open_to_write(disk: &dyn Disk, path: &Path, direct: DirectIo) -> Result<Option<Arc<dyn File>>> {
+    match disk.open_here(path, OpenMode::ReadWrite, direct) {
         Err(error) if *error.kind() == ErrorKind::NotFound => Ok(None),
         other => other.map(Some),
     }

@@ -414,8 +414,11 @@ impl Store {
     /// Ends the log; `remove`: nobody will need its file.
     fn end_journal(&self, remove: bool) -> Result<()> {
         let Some(journal) = self.journal.lock().take() else { return Ok(()) };
-        journal.stop()?;
-        if remove { journal.remove() } else { Ok(()) }
+        let stopped = journal.stop();
+        let removed = if remove && stopped.is_ok() { journal.remove() } else { Ok(()) };
+        // Handles may live on that nobody uses; the next session's log may be this file.
+        let unlocked = journal.unlock();
+        stopped.and(removed).and(unlocked)
     }
 
     fn stop_checkpointer(&self) -> Result<()> {

@@ -101,6 +101,7 @@ impl Store {
         how: OpenHow,
     ) -> Result<Store> {
         options.check()?;
+        let path = &disk.locate(path);
         for attempt in 1.. {
             match Store::try_open(options, disk, path, how) {
                 // What was not there is there now, or the other way round.
@@ -110,7 +111,10 @@ impl Store {
                         && how == OpenHow::ExistingOrNew
                         && *error.kind() == ErrorKind::AlreadyExists => {}
                 Ok(None) => {
-                    let what = format!("{} is created and removed all the time", path.display());
+                    let what = format!(
+                        "{} is created and removed all the time, or renamed",
+                        path.display()
+                    );
                     return Err(Error::new(ErrorKind::Locked { holder_pid: None }, what));
                 }
                 Ok(Some(store)) => return Ok(store),
@@ -142,6 +146,10 @@ impl Store {
             None => Some(create::new(options, disk, path)?),
             Some(file) => {
                 lock(&*file, how != OpenHow::ReadOnly)?;
+                // Its log is found by its name: it has to be the file that has the name now.
+                if !file.is_at(path)? {
+                    return Ok(None);
+                }
                 // A file made by somebody for this very store.
                 if how == OpenHow::ExistingOrNew && file.len_bytes()? == 0 {
                     create::in_place_of(options, disk, path, file)?
@@ -151,40 +159,50 @@ impl Store {
             }
         };
         let Some(store) = store else { return Ok(None) };
-        if let Err(error) = store.recover(options, disk, path) {
-            if is_new {
-                store.undo_creation(disk, path);
+        match store.recover(options, disk, path) {
+            Ok(has_its_name) => Ok(has_its_name.then_some(store)),
+            Err(error) => {
+                if is_new {
+                    store.undo_creation(disk, path);
+                }
+                Err(error)
             }
-            return Err(error);
         }
-        Ok(Some(store))
     }
 
     /// Removes a store that was made just now and could not be used, while it is locked: nobody else has it
     /// open. What cannot be removed is an empty store.
     fn undo_creation(&self, disk: &dyn Disk, path: &Path) {
-        let file = self.shared.slots.as_ref().map(|slots| slots.file());
-        if file.is_some_and(|file| matches!(file.is_at(path), Ok(true))) {
+        let Some(file) = self.shared.slots.as_ref().map(|slots| slots.file()) else { return };
+        if matches!(file.is_named(path), Ok(true)) {
             // Without its log it can be opened as well: nothing is in it. If not even that can be written, the log goes
             // once the file has gone for good.
             if self.shared.settle().is_ok() || leaves_out("log_goes_before_creation") {
                 self.end_journal(true).ok();
             }
-            let unlinked = disk.unlink(path).and_then(|()| disk.sync_dir(parent_directory(path)));
+            let unlinked =
+                disk.unlink_own(path, &**file).and_then(|_| disk.sync_dir(parent_directory(path)));
             self.end_journal(unlinked.is_ok()).ok();
         }
     }
 
-    /// Replays what a crash has left in the log, and begins a log for what is to come.
-    fn recover(&self, options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Result<()> {
+    /// Replays what a crash has left in the log, and begins a log for what is to come. `Ok(false)`: `path` does not
+    /// lead to this store any more. Nothing was changed then that anybody else has, and it is not to be used.
+    fn recover(&self, options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Result<bool> {
         let shared = &self.shared;
         let slots = shared.slots.as_ref().expect("a store at a path has a file");
         let superblock = shared.checkpointing.lock().superblock;
         // Beside the file itself, whatever links lead to it.
-        let path = &disk.resolve(path)?;
+        let path = &match disk.resolve(path) {
+            Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(false),
+            resolved => resolved?,
+        };
+        if !slots.file().is_named(path)? {
+            return Ok(false);
+        }
         let mode = if shared.read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
         let found = Journal::find(options, disk, path, &superblock, mode)?;
-        let needed = found.is_some();
+        let replayed_log = found.as_ref().map(|(file, _)| file.clone());
         // Before anything is written: it must not go to where the log says that a large value lies.
         let found = match found {
             Some((file, header)) => {
@@ -234,7 +252,8 @@ impl Store {
             *self.replayed.lock() = replayed;
         }
         if options.log && !shared.read_only {
-            let journal = Journal::begin(options, disk, path, shared)?;
+            let begun = Journal::begin(options, disk, path, shared, replayed_log)?;
+            let Some(journal) = begun else { return Ok(false) };
             shared.pool.set_log(journal.log.clone());
             *self.journal.lock() = Some(journal);
             // Nobody may change anything before a superblock names the log.
@@ -245,10 +264,10 @@ impl Store {
             }
             // A checkpoint that moves what is in the way may fail in other ways, after which nothing can be changed.
             shared.pool.check_poison()?;
-        } else if needed && !shared.read_only {
-            Journal::remove_old(disk, path)?;
+        } else if let Some(log) = replayed_log.filter(|_| !shared.read_only) {
+            Journal::remove_old(disk, path, &*log)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Makes a store in memory alone.

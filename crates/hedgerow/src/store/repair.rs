@@ -57,6 +57,7 @@ pub fn repair(
     to: &Path,
     progress: Progress<'_>,
 ) -> Result<RepairReport> {
+    let (from, to) = (&disk.locate(from), &disk.locate(to));
     refuse_what_is_there(disk, to)?;
     let file = disk.open(from, OpenMode::ReadOnly, options.direct())?;
     lock(&*file, false)?;

@@ -36,6 +36,7 @@ mod linear;
 mod log_files;
 mod lying_syncs;
 mod many;
+mod names;
 mod no_threads;
 mod pages;
 mod pins;

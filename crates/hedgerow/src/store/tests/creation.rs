@@ -295,3 +295,104 @@ fn a_store_that_is_there_and_cannot_be_opened_is_not_made_anew() {
     assert_eq!(error.os_error(), Some(EACCES), "{error:?}");
     assert_only(&disk, &before);
 }
+
+/// Another store comes to the path, and the one that was there goes to another, once.
+fn replace_once(
+    when: impl Fn(Call, &Path) -> bool + Send + Sync + 'static,
+) -> (SimDisk, Shared, Vec<u8>) {
+    let disk = SimDisk::new(1);
+    let other = open(&logged(), &disk, OpenHow::New).unwrap();
+    other.create_keyspace("owls").unwrap();
+    other.close().unwrap();
+    let bytes = disk.state().contents(path()).unwrap();
+    disk.unlink(path()).unwrap();
+    let store = open(&logged(), &disk, OpenHow::New).unwrap();
+    store.create_keyspace("wrens").unwrap();
+    store.close().unwrap();
+    let done = AtomicUsize::new(0);
+    let put = bytes.clone();
+    let shared = Shared::new(&disk, move |disk, call, of| {
+        if when(call, of) && done.fetch_add(1, Ordering::Relaxed) == 0 {
+            disk.rename(path(), moved())?;
+            write(disk, path(), &put);
+        }
+        Ok(())
+    });
+    (disk, shared, bytes)
+}
+
+fn moved() -> &'static Path {
+    Path::new("/data/moved.hrow")
+}
+
+fn ends_with(of: &Path, what: &str) -> bool {
+    of.to_str().unwrap().ends_with(what)
+}
+
+#[test]
+fn a_store_that_is_replaced_while_it_is_opened_is_not_given_a_log_at_its_old_path() {
+    type When = fn(Call, &Path) -> bool;
+    let moments: [(&str, When); 4] = [
+        ("before it is locked", |call, of| call == Call::Opened && of == path()),
+        ("before its log is made", |call, of| call == Call::Create && ends_with(of, "-log-new")),
+        ("while its log is made", |call, of| call == Call::Opened && ends_with(of, "-log-new")),
+        ("when its log gets its name", |call, of| call == Call::Rename && ends_with(of, "-log")),
+    ];
+    for (moment, when) in moments {
+        let (disk, shared, _) = replace_once(when);
+        let found = open(&logged(), &shared, OpenHow::Existing).unwrap();
+        assert_eq!(found.keyspaces().unwrap(), ["owls"], "{moment}");
+        found.create_keyspace("tits").unwrap();
+        drop(found);
+        let left = disk.state().paths();
+        let names: Vec<&str> = left.iter().map(|path| path.to_str().unwrap()).collect();
+        let expected = ["/data/birds.hrow", "/data/birds.hrow-log", "/data/moved.hrow"];
+        assert_eq!(names, expected, "{moment}");
+        let found = open(&logged(), &disk, OpenHow::Existing).unwrap();
+        assert_eq!(found.keyspaces().unwrap(), ["owls", "tits"], "{moment}");
+        let other = Store::open(&logged(), &disk, moved(), OpenHow::Existing).unwrap();
+        assert_eq!(other.keyspaces().unwrap(), ["wrens"], "{moment}");
+    }
+}
+
+#[test]
+fn a_store_that_is_replaced_whenever_it_was_locked_is_given_up_and_every_one_of_them_is_whole() {
+    let disk = SimDisk::new(1);
+    open(&logged(), &disk, OpenHow::New).unwrap().close().unwrap();
+    let bytes = disk.state().contents(path()).unwrap();
+    let shared = Shared::new(&disk, move |disk, call, of| {
+        if call == Call::Rename && ends_with(of, "-log") {
+            disk.unlink(path())?;
+            write(disk, path(), &bytes);
+        }
+        Ok(())
+    });
+    let error = open(&logged(), &shared, OpenHow::Existing).map(drop).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
+    assert!(error.to_string().contains("all the time, or renamed"), "{error}");
+    assert_eq!(disk.state().paths(), [path().into()]);
+    open(&logged(), &disk, OpenHow::Existing).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_file_that_comes_to_the_name_of_a_log_when_the_log_gets_it_stays() {
+    let log = super::super::log_path(path());
+    for how in [OpenHow::New, OpenHow::Existing] {
+        let disk = SimDisk::new(1);
+        if how == OpenHow::Existing {
+            open(&logged(), &disk, OpenHow::New).unwrap().close().unwrap();
+        }
+        let name = log.clone();
+        let shared = Shared::new(&disk, move |disk, call, of| {
+            if call == Call::Rename && of == name {
+                write(disk, of, b"a letter");
+            }
+            Ok(())
+        });
+        let error = open(&logged(), &shared, how).map(drop).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::AlreadyExists, "{error:?}");
+        assert_eq!(disk.state().contents(&log).as_deref(), Some(&b"a letter"[..]));
+        assert!(!disk.exists(&log.with_extension("hrow-log-new")).unwrap());
+        assert_eq!(disk.exists(path()).unwrap(), how == OpenHow::Existing);
+    }
+}
