@@ -2,7 +2,7 @@
 //!
 //! The store is opened read-only, so that nobody changes it meanwhile: a dump is the store at one moment.
 //! Records go out as they are read. A dump that was cut short, by Ctrl-C, a full disk or a reader that has gone,
-//! has no line that ends it, and `load` refuses it; a file of such a dump is removed again.
+//! has no line that ends it, and `load` refuses it; a file of such a dump is removed again if it still has its name.
 
 use crate::args::{Common, Format};
 use crate::dump_format::{self, Section};
@@ -14,6 +14,7 @@ use hedgerow::{Database, Keyspace};
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::fs::{self, File};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -88,11 +89,34 @@ fn dump_to_file(keyspaces: &[Keyspace], store: &Path, path: &Path) -> Result<Wri
         Ok(written)
     });
     if written.is_err()
-        && let Err(error) = fs::remove_file(path)
+        && let Err(error) = remove_own(&file, path)
     {
         eprintln!("hedgerow: {name} is no whole dump, and cannot be removed: {error}");
     }
     written
+}
+
+/// Removes the file, unless its name leads elsewhere by now: then it is somebody else's to decide about.
+fn remove_own(file: &File, path: &Path) -> io::Result<()> {
+    match is_named(file, path) {
+        Ok(true) => fs::remove_file(path),
+        Ok(false) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(unix)]
+fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (this, there) = (file.metadata()?, fs::symlink_metadata(path)?);
+    Ok((this.dev(), this.ino()) == (there.dev(), there.ino()))
+}
+
+/// Elsewhere an open file keeps its name.
+#[cfg(not(unix))]
+fn is_named(_file: &File, _path: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 fn dump(keyspaces: &[Keyspace], store: &Path, out: &mut Out) -> Result<Written, Failure> {

@@ -12,6 +12,8 @@ mod full_disk;
 mod get;
 mod load;
 mod manners;
+#[cfg(unix)]
+mod names;
 mod pages;
 mod put;
 mod repair;

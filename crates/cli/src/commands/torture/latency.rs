@@ -38,12 +38,14 @@ impl Latency {
     /// Measures with a file of its own in a directory, and removes it.
     pub fn measure(directory: &Path, place: Where) -> Result<Latency, Failure> {
         let path = directory.join("fsync");
-        let times = times(&path, place);
+        let cannot = |error| {
+            Failure::Io(format!("cannot write and sync a file in {}", directory.display()), error)
+        };
+        let file = File::options().write(true).create_new(true).open(&path).map_err(cannot)?;
+        let times = times(file, place);
         // If that fails it goes with the directory.
         let _ = fs::remove_file(&path);
-        let mut times = times.map_err(|error| {
-            Failure::Io(format!("cannot write and sync a file in {}", directory.display()), error)
-        })?;
+        let mut times = times.map_err(cannot)?;
         times.sort_unstable();
         Ok(Latency(times))
     }
@@ -98,8 +100,7 @@ impl Latency {
     }
 }
 
-fn times(path: &Path, place: Where) -> io::Result<Vec<Duration>> {
-    let mut file = File::options().write(true).create_new(true).open(path)?;
+fn times(mut file: File, place: Where) -> io::Result<Vec<Duration>> {
     let mut block = [0; BLOCK_BYTES];
     file.write_all(&block)?;
     file.sync_all()?;

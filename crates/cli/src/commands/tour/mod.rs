@@ -51,11 +51,13 @@ const MIN_LIMIT_BYTES: u64 = 8 << 20;
 struct Place {
     path: PathBuf,
     is_temporary: bool,
+    /// Whether the file is the tour's: what was there before stays.
+    is_made: bool,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.is_temporary {
+        if self.is_temporary && self.is_made {
             // There is nobody to tell, and the system clears its temporary files.
             let _ = std::fs::remove_file(&self.path);
             let _ = std::fs::remove_file(hedgerow::store::log_path(&self.path));
@@ -68,14 +70,14 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
     if let Some(path) = &args.write_until_killed {
         return kill::write_until_killed(common, args.leaves, path);
     }
-    let place = match &args.store {
-        Some(path) => Place { path: path.clone(), is_temporary: false },
+    let mut place = match &args.store {
+        Some(path) => Place { path: path.clone(), is_temporary: false, is_made: false },
         None => {
             let name = format!("hedgerow-tour-{}.hrow", std::process::id());
-            Place { path: std::env::temp_dir().join(name), is_temporary: true }
+            Place { path: std::env::temp_dir().join(name), is_temporary: true, is_made: false }
         }
     };
-    let path = &place.path;
+    let path = &place.path.clone();
     let records = Records::unpack(args.records)?;
     let quarter = (records.data_bytes() / 4).max(MIN_LIMIT_BYTES);
     let limit_bytes = common.memory_limit.unwrap_or(quarter);
@@ -89,6 +91,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
     introduce(&mut report, &records, path, limit_bytes, threads)?;
 
     let db = store::create(&common, args.leaves, path)?;
+    place.is_made = true;
     let leaves = work(&db, &common, &records, threads, path, &mut report)?;
     let adapted = db.stats().map_err(store::failed("read", path))?.adaptation;
     report.step("close", || {
