@@ -261,7 +261,8 @@ fn validated_pages_are_never_torn() {
                         let value = (round as u8) << 1 | writer;
                         let guard = latch.exclusive();
                         if WRITERS_PUBLISH {
-                            view.publish(&[value; BYTES]);
+                            // SAFETY: this thread holds the latch exclusively; nobody has a slice.
+                            unsafe { view.publish(&[value; BYTES]) };
                         } else {
                             // SAFETY: this thread holds the latch exclusively; racing readers use
                             // the view.

@@ -65,19 +65,28 @@ impl<'a> RacingBytes<'a> {
     }
 
     /// Stores `from` into the bytes, from the start, by relaxed atomic words: what a writer does
-    /// with its private copy where [`super::WRITERS_PUBLISH`]. The caller holds the page's latch
-    /// exclusively, and nobody has a slice of them. If it does not, optimistic readers validate torn pages; to have a slice
-    /// meanwhile breaks what was promised for it ([`Self::as_slice`], [`Self::as_mut_slice`]).
+    /// with its private copy where [`super::WRITERS_PUBLISH`].
     ///
     /// What is longer than the page is left out; a last part of a word is filled up with zeros.
-    pub fn publish(self, from: &[u8]) {
+    ///
+    /// # Safety
+    /// During the call the caller is the only one that holds the page's latch, exclusively, and nobody
+    /// has a slice of these bytes ([`Self::as_slice`], [`Self::as_mut_slice`]).
+    ///
+    /// ```compile_fail,E0133
+    /// # use hedgerow_sync::optimistic::RacingBytes;
+    /// fn without_the_latch(page: RacingBytes<'_>) {
+    ///     page.publish(&[1; 64]); // needs `unsafe`
+    /// }
+    /// ```
+    pub unsafe fn publish(self, from: &[u8]) {
         let words = self.base.cast::<u64>();
         for (index, chunk) in from.chunks(8).take(self.len / 8).enumerate() {
             let mut bytes = [0; 8];
             bytes[..chunk.len()].copy_from_slice(chunk);
             // SAFETY: the word lies inside the view (`index < len / 8`), is aligned (`base` is a
             // multiple of 8), and racing accesses to it are atomic ones of the same size, or
-            // assembly.
+            // assembly: there is no slice of it (caller).
             let word = unsafe { AtomicU64::from_ptr(words.add(index)) };
             word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
         }

@@ -31,7 +31,9 @@ pub(super) fn lower_bound<V: View, const SLOT_BYTES: usize, const HEAD_BYTES: us
     const { assert!(SLOT_BYTES >= 4 && HEAD_BYTES <= 16 && usize::BITS == 64) };
     // No more than fields of 16 and 32 bits can say, and nothing overflows in 64. Compilers see that it is so.
     let (slots, mut high) = (slots.min(u32::MAX as usize), high.min(usize::from(u16::MAX)));
-    if slots + SLOT_BYTES * high > view.length() {
+    // Of slots that are longer than the fields allow not even the first is inside, and the product could overflow.
+    let is_too_long = const { SLOT_BYTES > u32::MAX as usize };
+    if is_too_long || slots + SLOT_BYTES * high > view.length() {
         high = slots_inside(view.length(), slots, SLOT_BYTES);
     }
     let array = view.base().wrapping_add(slots);
@@ -165,7 +167,7 @@ unsafe fn slot<V: View, const SLOT_BYTES: usize>(array: *const u8, index: usize)
     (slot & 0xffff, slot >> 16)
 }
 
-/// How many slots there are room for in `length` bytes.
+/// How many slots there is room for in `length` bytes.
 #[cold]
 #[inline(never)]
 fn slots_inside(length: usize, slots: usize, slot_bytes: usize) -> usize {

@@ -209,18 +209,45 @@ fn published_bytes_are_what_readers_see() {
     let view = page.racing();
     let mut copy = [0; PAGE_BYTES];
     random.fill(&mut copy);
-    view.publish(&copy);
+    publish(view, &copy);
     assert_eq!(unsafe_slice(view), copy);
 
     // Shorter: the rest of the last word becomes zero, and what follows stays.
-    view.publish(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    publish(view, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
     expected.copy_from_slice(&copy);
     expected[..16].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(unsafe_slice(view), expected);
 
     // Longer: nothing is stored beyond the end.
-    view.publish(&[7; PAGE_BYTES + 64]);
+    publish(view, &[7; PAGE_BYTES + 64]);
     assert_eq!(unsafe_slice(view), [7; PAGE_BYTES]);
+}
+
+/// Constants are a caller's as well: sums and products of them overflowed, and the loads left the page.
+#[test]
+fn fields_and_slots_at_wild_constants_are_outside_of_the_page() {
+    fn all(view: impl PageBytes, key: &[u8]) {
+        assert_eq!(view.field_u8::<{ usize::MAX }>(), 0);
+        assert_eq!(view.field_u16::<{ usize::MAX }>(), 0);
+        assert_eq!(view.field_u16::<{ usize::MAX - 1 }>(), 0);
+        assert_eq!(view.field_u32::<{ usize::MAX }>(), 0);
+        assert_eq!(view.field_u32::<{ usize::MAX - 3 }>(), 0);
+        // 16 of these slots are 2^64 bytes; and one is longer than any page.
+        assert_eq!(view.lower_bound::<{ 1 << 60 }, 4>(0, 0, 16, key), (0, false));
+        assert_eq!(view.lower_bound::<{ usize::MAX }, 4>(8, 0, 2, key), (0, false));
+        assert_eq!(view.lower_bound::<{ 1 << 32 }, 4>(usize::MAX, 0, usize::MAX, key), (0, false));
+    }
+    let mut page = Page::random(&mut SplitMix64::new(5));
+    for key in [&b"short"[..], &[7; 40]] {
+        all(PlainBytes(&page.0), key);
+        all(PlainBytes(&[]), key);
+        all(page.racing(), key);
+    }
+}
+
+fn publish(view: RacingBytes<'_>, bytes: &[u8]) {
+    // SAFETY: these tests have one thread, and no slice lives meanwhile.
+    unsafe { view.publish(bytes) };
 }
 
 fn unsafe_slice(view: RacingBytes<'_>) -> &[u8] {

@@ -32,6 +32,11 @@ pub(super) fn inside<const SIZE: usize>(view: impl View, offset: usize) -> bool 
     length >= SIZE && offset <= length - SIZE
 }
 
+/// Whether all of an access of `size` bytes is inside of the smallest view of its kind. A sum could overflow.
+const fn always_inside<V: View>(offset: usize, size: usize) -> bool {
+    V::MIN_LENGTH >= size && offset <= V::MIN_LENGTH - size
+}
+
 /// Where `len` bytes begin, if all of them are inside.
 #[inline(always)]
 fn run(view: impl View, offset: usize, len: usize) -> Option<*const u8> {
@@ -139,7 +144,7 @@ impl<V: View> PageBytes for V {
 
     #[inline(always)]
     fn field_u8<const OFFSET: usize>(self) -> u8 {
-        if const { OFFSET < V::MIN_LENGTH } {
+        if const { always_inside::<V>(OFFSET, 1) } {
             // SAFETY: the byte is inside the view.
             unsafe { V::Load::load1_const::<OFFSET>(self.base()) }
         } else {
@@ -149,7 +154,7 @@ impl<V: View> PageBytes for V {
 
     #[inline(always)]
     fn field_u16<const OFFSET: usize>(self) -> u16 {
-        if const { OFFSET + 2 <= V::MIN_LENGTH } {
+        if const { always_inside::<V>(OFFSET, 2) } {
             // SAFETY: the bytes are inside the view.
             unsafe { V::Load::load2_const::<OFFSET>(self.base()) }
         } else {
@@ -159,7 +164,7 @@ impl<V: View> PageBytes for V {
 
     #[inline(always)]
     fn field_u32<const OFFSET: usize>(self) -> u32 {
-        if const { OFFSET + 4 <= V::MIN_LENGTH } {
+        if const { always_inside::<V>(OFFSET, 4) } {
             // SAFETY: the bytes are inside the view.
             unsafe { V::Load::load4_const::<OFFSET>(self.base()) }
         } else {
