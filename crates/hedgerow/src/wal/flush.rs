@@ -85,34 +85,34 @@ impl Log {
             return Err(error);
         }
         let from = self.written.load(Acquire);
-        let (to, skipped) = self.ring.close();
+        let mut flusher = self.ring.flusher().expect("one flushes at a time");
+        let (to, skipped) = flusher.close();
         if from == to {
             return Ok(());
         }
         self.ensure_prepared(to)?;
         let durable = self.durable();
         let checkpoint = Epoch(self.checkpoint.load(Relaxed));
-        let mut blocks: Vec<&[u8]> = Vec::with_capacity((to - from) as usize);
         for number in from..to {
             let skipped = if number + 1 == to { skipped } else { 0 };
-            let block = self.ring.whole(number, skipped);
+            let block = flusher.whole(number, skipped);
             let used = (PAYLOAD_BYTES - skipped) as u16;
             seal(block, &self.identity, &BlockHeader { number, durable, checkpoint, used });
-            blocks.push(block);
         }
         let requests: Vec<WriteRequest<'_>> = {
             let places = self.places.lock();
-            let offset = |at: usize| places.offset_bytes(from + at as u64);
-            blocks
-                .iter()
-                .enumerate()
-                .map(|(at, block)| WriteRequest { offset_bytes: offset(at), buf: block })
-                .collect()
+            let request = |number| WriteRequest {
+                offset_bytes: places.offset_bytes(number),
+                buf: flusher.block(number),
+            };
+            (from..to).map(request).collect()
         };
         // Every record of these blocks is there, so what it refers to was written before.
         (self.before_write)()?;
         self.file.write_batch(&requests)?;
-        self.ring.release(from, to);
+        drop(requests);
+        flusher.release(to);
+        drop(flusher);
         self.written.store(to, Release);
         self.widen();
         Ok(())

@@ -493,7 +493,6 @@ impl Log {
 
     /// Lets promises go as far as ring, prepared segments and the limit allow.
     pub(super) fn widen(&self) {
-        let written = self.written.load(Acquire);
         // Held until the limits are set: nobody reserves meanwhile.
         let places = self.places.lock();
         let prepared = self.segment.first_block(places.end());
@@ -507,7 +506,7 @@ impl Log {
         let unreserved = Lsn(prepared.0.saturating_sub(kept));
         // Flushes skip the more, the longer a batch takes: half of what is kept for that.
         let reserved = Lsn(prepared.0 + start_of(self.spare_blocks() / 2).0);
-        self.ring.set_limits(written, unreserved.min(bound), reserved);
+        self.ring.set_limits(unreserved.min(bound), reserved);
     }
 
     /// Blocks at the end of what is prepared that are kept for what flushes skip.

@@ -7,14 +7,15 @@
 //! - [`Ring::append`], under the leaf's exclusive latch: one addition claims the addresses, so that the order
 //!   of claims is the order in which each key changed; then the bytes are copied, and the block is told how
 //!   many of its bytes are in place. It waits for nothing and cannot fail.
-//! - [`Ring::close`] to [`Ring::release`], by one flusher at a time: ends the block that is being filled,
-//!   waits until those who have claimed in it have copied, and lends the blocks out to be written.
+//! - [`Flusher::close`] to [`Flusher::release`]: ends the block that is being filled, waits until those who have claimed
+//!   in it have copied, and lends the blocks out to be written. There is one [`Flusher`] at a time.
 //!
 //! # Invariants
-//! - `tail <= promised`; `promised` never exceeds `limit` but for what [`Ring::close`] skips, for which
+//! - `tail <= promised`; `promised` never exceeds `limit` but for what [`Flusher::close`] skips, for which
 //!   [`Ring::promise`] leaves one block: there is one flusher at a time, and it skips less than a block.
-//! - Neither limit is ever more than the ring's length beyond the first block that is not written. So a place
-//!   is claimed again only after it was released.
+//! - Neither limit is ever beyond the *end*, which is the ring's length beyond the first block that was not released,
+//!   and nothing is copied to an address beyond the end, promised or not. So a place is written again only after it was
+//!   released.
 //! - There are two: promises that were *reserved* beforehand go as far as there are places in the file; all others
 //!   leave room for those.
 //! - A block is whole when as many bytes are in place as it has payload, skipped ones included. Each count is
@@ -28,12 +29,19 @@ use crate::error::Result;
 use crate::storage::AlignedBuffer;
 use crate::types::Lsn;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use hedgerow_sync::primitive::atomic::{AtomicU32, AtomicU64};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::witness::Witness;
 use hedgerow_sync::primitive::{hint, thread};
 
-/// See the head of the file.
+/// See the head of the file. It lends no blocks itself: whoever writes them is the one [`Flusher`].
+///
+/// ```compile_fail,E0599
+/// # use hedgerow::{types::Lsn, wal::ring::Ring};
+/// # let ring = Ring::new(8, Lsn(0)).unwrap();
+/// let (first, second) = (ring.whole(0, 0), ring.whole(0, 0));
+/// first[0] = second[0];
+/// ```
 pub struct Ring {
     /// Reached by its start alone: nobody may have a slice of all of it.
     bytes: AlignedBuffer,
@@ -47,6 +55,10 @@ pub struct Ring {
     limit: Line,
     /// And those that were reserved here.
     reserved_limit: Line,
+    /// Nothing is ever copied to here or beyond: the ring's length behind the first block that was not released.
+    end: Line,
+    /// Somebody has the [`Flusher`].
+    is_flushed: AtomicBool,
     /// Of each block in memory the bytes of payload that are in place.
     filled: Box<[AtomicU32]>,
     /// Of the bytes, for the model checker.
@@ -57,11 +69,49 @@ pub struct Ring {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-// SAFETY: the bytes are reached through `Ring` alone. Between a claim and the count that follows it a range
-// of addresses belongs to the one thread that claimed it, because claims do not overlap and a place is
-// claimed again only after it was released; a whole block belongs to the one flusher until it releases it.
+// SAFETY: the bytes are reached through `Ring` and `Flusher` alone. Between a claim and the count that follows it a
+// range of addresses belongs to the one thread that claimed it, because claims do not overlap and nothing is copied to a
+// place before it was released; a whole block belongs to the one flusher until it releases it.
 unsafe impl Sync for Ring {}
 
+/// The right to write the ring's blocks, of which there is one at a time: see [`Ring::flusher`].
+///
+/// ```compile_fail,E0499
+/// # use hedgerow::{types::Lsn, wal::ring::Ring};
+/// # let ring = Ring::new(8, Lsn(0)).unwrap();
+/// # let mut flusher = ring.flusher().unwrap();
+/// let first = flusher.whole(0, 0);
+/// let second = flusher.whole(0, 0); // `first` is borrowed
+/// first[0] = second[0];
+/// ```
+///
+/// ```compile_fail,E0502
+/// # use hedgerow::{types::Lsn, wal::ring::Ring};
+/// # let ring = Ring::new(8, Lsn(0)).unwrap();
+/// # let mut flusher = ring.flusher().unwrap();
+/// let block = flusher.block(0);
+/// flusher.release(1); // `block` is borrowed
+/// assert_eq!(block[0], 0);
+/// ```
+pub struct Flusher<'r> {
+    ring: &'r Ring,
+    /// The first block that was not released.
+    from: u64,
+    /// The first block that was not found whole; those before it, from `from` on, are lent out.
+    whole: u64,
+    /// The first block that was not closed.
+    to: u64,
+}
+
+impl Drop for Flusher<'_> {
+    fn drop(&mut self) {
+        // Release: the next flusher sees what this one has done.
+        self.ring.is_flushed.store(false, Release);
+    }
+}
+
+/// No log begins beyond this address. What is appended, a ring at a time, never gets to the last one.
+const MAX_START: u64 = 1 << 63;
 /// Blocks of the ring in memory at most, and at least.
 const MAX_RING_BLOCKS: u64 = 4096;
 const MIN_RING_BLOCKS: u64 = 8;
@@ -99,6 +149,7 @@ impl Ring {
     pub fn new(blocks: u32, start: Lsn) -> Result<Ring> {
         assert!(blocks.is_power_of_two() && blocks >= 2, "a ring has a power of two of blocks");
         assert!(start.0.is_multiple_of(PAYLOAD_BYTES), "a log begins with a block");
+        assert!(start.0 <= MAX_START, "addresses do not run out");
         Ok(Ring {
             bytes: AlignedBuffer::zeroed(blocks as usize * BLOCK_BYTES)?,
             blocks: u64::from(blocks),
@@ -106,6 +157,8 @@ impl Ring {
             promised: Line(AtomicU64::new(start.0)),
             limit: Line(AtomicU64::new(start.0)),
             reserved_limit: Line(AtomicU64::new(start.0)),
+            end: Line(AtomicU64::new(start.0 + u64::from(blocks) * PAYLOAD_BYTES)),
+            is_flushed: AtomicBool::new(false),
             filled: (0..blocks).map(|_| AtomicU32::new(0)).collect(),
             witness: Witness::default(),
         })
@@ -146,7 +199,7 @@ impl Ring {
 
     #[inline(always)]
     fn promise_up_to(&self, limit: &AtomicU64, len: u64) -> bool {
-        // Acquire: a block within the limit has been released, and its count is zero.
+        // Acquire: whoever appends within the limit sees the end that the limit is not beyond.
         let order = if leaves_out("limit_without_acquire") { Relaxed } else { Acquire };
         let limit = limit.load(order);
         let mut promised = self.promised.0.load(Relaxed);
@@ -176,6 +229,9 @@ impl Ring {
     }
 
     /// Appends a record for which there is a promise of its length.
+    ///
+    /// # Panics
+    /// If there is none, and no room either. What is claimed then stays a gap, and no flush gets past it.
     #[inline]
     pub fn append(&self, record: &Record<'_>) -> Appended {
         let (header, [key, value]) = record.encode();
@@ -184,6 +240,10 @@ impl Ring {
         // whoever goes to sleep because there is nothing to flush is seen, or sees this.
         let start = self.tail.0.fetch_add(len, SeqCst);
         debug_assert!(start + len <= self.promised.0.load(Relaxed));
+        // Acquire: what lies before the end was released, and its count is zero.
+        let order = if leaves_out("limit_without_acquire") { Relaxed } else { Acquire };
+        let room = self.end.0.load(order).saturating_sub(start);
+        assert!(len <= room, "nothing is appended that was not promised");
         let mut at = start;
         for part in [&header[..], key, value] {
             at = self.copy(at, part);
@@ -202,7 +262,7 @@ impl Ring {
             self.witness.touch(self.place_of(block_of(Lsn(at))) + within);
             // SAFETY: `copy_nonoverlapping` asks for both ranges to be valid and apart: `now` bytes of
             // payload from `within` on lie in one block of the buffer, and this thread alone has claimed
-            // their addresses, so nobody else reads or writes them before `say_filled`.
+            // their addresses, which lie before the end. So nobody else reads or writes them before `say_filled`.
             unsafe {
                 let to = to.add(HEADER_BYTES + within as usize);
                 to.copy_from_nonoverlapping(part.as_ptr(), now);
@@ -226,74 +286,22 @@ impl Ring {
         }
     }
 
-    /// Ends the block that is being filled, so that everything appended before lies in blocks below the one
-    /// that is returned. Also how many bytes of the last of them are skipped. The flusher alone.
-    pub fn close(&self) -> (u64, u64) {
-        let mut tail = self.tail.0.load(SeqCst);
-        loop {
-            let end = tail.next_multiple_of(PAYLOAD_BYTES);
-            let skipped = end - tail;
-            if skipped == 0 {
-                return (block_of(Lsn(end)), 0);
-            }
-            // The promise first, so that it is never behind the tail.
-            self.promised.0.fetch_add(skipped, Relaxed);
-            match self.tail.0.compare_exchange(tail, end, SeqCst, SeqCst) {
-                Ok(_) => {
-                    self.say_filled(tail, end);
-                    return (block_of(Lsn(end)), skipped);
-                }
-                Err(seen) => {
-                    self.promised.0.fetch_sub(skipped, Relaxed);
-                    tail = seen;
-                }
-            }
+    /// The right to write blocks; `None` while somebody has it.
+    pub fn flusher(&self) -> Option<Flusher<'_>> {
+        // Acquire: sees what the last flusher did.
+        if self.is_flushed.swap(true, Acquire) {
+            return None;
         }
-    }
-
-    /// Waits until all who have claimed addresses in a closed block have copied, and lends the block to the
-    /// flusher: header unwritten, `skipped` bytes at its end zeroed.
-    ///
-    /// The wait is for copies under way: a few hundred bytes each.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the block belongs to the one flusher until it is released"
-    )]
-    pub fn whole(&self, block: u64, skipped: u64) -> &mut [u8] {
-        let mut spins = 0_u32;
-        // Acquire: the bytes are seen as they were when they were counted.
-        while u64::from(self.filled(block).load(Acquire)) != PAYLOAD_BYTES
-            && !leaves_out("flush_without_waiting")
-        {
-            spins += 1;
-            if spins < 64 && !cfg!(any(loom, shuttle)) {
-                hint::spin_loop();
-            } else {
-                thread::yield_now();
-            }
-        }
-        self.witness.touch_all(self.place_of(block), self.place_of(block) + PAYLOAD_BYTES);
-        // SAFETY: `from_raw_parts_mut` asks for bytes that nobody else touches for the life of the slice:
-        // the block is whole, so all claims on it are done, and none can be made on its place before the
-        // flusher, who is the caller and borrows no block twice, releases it.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(self.block_start(block), BLOCK_BYTES) };
-        bytes[BLOCK_BYTES - skipped as usize..].fill(0);
-        bytes
-    }
-
-    /// Gives the places of the blocks from `from` to `to`, which are written, to new claims, up to `limit`.
-    /// The flusher alone.
-    pub fn release(&self, from: u64, to: u64) {
-        for block in from..to {
-            self.filled(block).store(0, Relaxed);
-        }
+        // Only a flusher moves the end.
+        let from = block_of(Lsn(self.end.0.load(Relaxed))) - self.blocks;
+        Some(Flusher { ring: self, from, whole: from, to: from })
     }
 
     /// Lets promises go up to `limit`, and those that were reserved up to `reserved`, but never beyond what the ring
-    /// holds when everything below block `written` is written. Never less than before.
-    pub fn set_limits(&self, written: u64, limit: Lsn, reserved: Lsn) {
-        let end = start_of(written + self.blocks);
-        // Release: the counts that `release` set to zero come before the limit that allows new claims.
+    /// holds when everything is written that was released. Never less than before.
+    pub fn set_limits(&self, limit: Lsn, reserved: Lsn) {
+        let end = Lsn(self.end.0.load(Acquire));
+        // Release: whoever sees the limit sees the end.
         self.limit.0.fetch_max(limit.min(end).0, Release);
         self.reserved_limit.0.fetch_max(reserved.min(end).0, Release);
     }
@@ -329,12 +337,104 @@ impl Ring {
     }
 }
 
+impl Flusher<'_> {
+    /// Ends the block that is being filled, so that everything appended before lies in blocks below the one
+    /// that is returned. Also how many bytes of the last of them are skipped.
+    pub fn close(&mut self) -> (u64, u64) {
+        let ring = self.ring;
+        let mut tail = ring.tail.0.load(SeqCst);
+        loop {
+            let end = tail.next_multiple_of(PAYLOAD_BYTES);
+            let skipped = end - tail;
+            if skipped > 0 {
+                // The promise first, so that it is never behind the tail.
+                ring.promised.0.fetch_add(skipped, Relaxed);
+                if let Err(seen) = ring.tail.0.compare_exchange(tail, end, SeqCst, SeqCst) {
+                    ring.promised.0.fetch_sub(skipped, Relaxed);
+                    tail = seen;
+                    continue;
+                }
+                ring.say_filled(tail, end);
+            }
+            self.to = block_of(Lsn(end));
+            return (self.to, skipped);
+        }
+    }
+
+    /// Waits until all who have claimed addresses in the next closed block have copied, and lends it out to be sealed:
+    /// header unwritten, `skipped` bytes at its end zeroed. Blocks come one after another, from the first that was not
+    /// released on; a second look at one that was lent before waits for nothing.
+    ///
+    /// The wait is for copies under way: a few hundred bytes each.
+    ///
+    /// # Panics
+    /// If the block is none of these.
+    pub fn whole(&mut self, block: u64, skipped: u64) -> &mut [u8] {
+        assert!(block <= self.whole, "blocks are lent one after another");
+        self.assert_closed(block);
+        let ring = self.ring;
+        let mut spins = 0_u32;
+        // Acquire: the bytes are seen as they were when they were counted.
+        while u64::from(ring.filled(block).load(Acquire)) != PAYLOAD_BYTES
+            && !leaves_out("flush_without_waiting")
+        {
+            spins += 1;
+            if spins < 64 && !cfg!(any(loom, shuttle)) {
+                hint::spin_loop();
+            } else {
+                thread::yield_now();
+            }
+        }
+        ring.witness.touch_all(ring.place_of(block), ring.place_of(block) + PAYLOAD_BYTES);
+        self.whole = self.whole.max(block + 1);
+        // SAFETY: `from_raw_parts_mut` asks for bytes that nobody else touches for the life of the slice:
+        // the block is closed and whole, so all claims on it are done, and nothing is copied to its place before it is
+        // released. That takes the one flusher, which the slice borrows mutably.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(ring.block_start(block), BLOCK_BYTES) };
+        bytes[BLOCK_BYTES - skipped as usize..].fill(0);
+        bytes
+    }
+
+    /// A block that was lent out by [`Self::whole`], as it was left.
+    ///
+    /// # Panics
+    /// If it was not, or was released.
+    pub fn block(&self, block: u64) -> &[u8] {
+        assert!(block < self.whole, "a block is whole before it is written");
+        self.assert_closed(block);
+        // SAFETY: `from_raw_parts` asks for bytes that nobody changes for the life of the slice: as in `whole`, and the slice
+        // borrows the flusher.
+        unsafe { std::slice::from_raw_parts(self.ring.block_start(block), BLOCK_BYTES) }
+    }
+
+    fn assert_closed(&self, block: u64) {
+        assert!(
+            self.from <= block && block < self.to,
+            "the flusher has closed and not released it"
+        );
+    }
+
+    /// Gives the places of the blocks below `to`, which are written, to new claims, as far as there are limits.
+    ///
+    /// # Panics
+    /// If one of them was not lent out by [`Self::whole`].
+    pub fn release(&mut self, to: u64) {
+        assert!(to <= self.whole, "a block is whole before it is released");
+        let ring = self.ring;
+        for block in self.from..to {
+            ring.filled(block).store(0, Relaxed);
+        }
+        self.from = self.from.max(to);
+        // Release: the counts, and what was done with the blocks, come before the end that allows new copies.
+        ring.end.0.store(start_of(self.from + ring.blocks).0, Release);
+    }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::types::TreeId;
     use hedgerow_sync::primitive::Arc;
-    use hedgerow_sync::primitive::atomic::AtomicBool;
 
     fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Record<'a> {
         Record::Put { tree: TreeId(2), key, value }
@@ -364,7 +464,7 @@ mod tests {
     fn promises_end_one_block_before_the_limit_and_go_back() {
         let ring = Ring::new(4, Lsn(0)).unwrap();
         assert!(!ring.promise(1), "nothing before there is a limit");
-        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
+        ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
         assert_eq!(ring.max_record_bytes(), 3 * PAYLOAD_BYTES);
         assert!(ring.promise(ring.max_record_bytes()));
         assert!(!ring.promise(1));
@@ -375,7 +475,7 @@ mod tests {
     #[test]
     fn more_than_half_of_the_ring_waits_or_not() {
         let ring = Ring::new(8, Lsn(0)).unwrap();
-        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
+        ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
         assert!(ring.promise(4 * PAYLOAD_BYTES));
         assert!(!ring.is_half_full(0));
         assert!(ring.promise(1));
@@ -395,7 +495,7 @@ mod tests {
     #[test]
     fn a_closed_block_is_zero_behind_its_records() {
         let ring = Ring::new(2, Lsn(0)).unwrap();
-        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
+        ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
         for lap in 0..5 {
             let record = put(b"key", b"value");
             let len = record.len_bytes() as u64;
@@ -403,16 +503,78 @@ mod tests {
             let place = ring.append(&record);
             assert_eq!(place.start, start_of(lap));
             assert_eq!(place.end.0, place.start.0 + len);
-            let (end, skipped) = ring.close();
+            let mut flusher = ring.flusher().unwrap();
+            let (end, skipped) = flusher.close();
             assert_eq!((end, skipped), (lap + 1, PAYLOAD_BYTES - len));
-            let block = ring.whole(lap, skipped);
+            let block = flusher.whole(lap, skipped);
             assert!(block[HEADER_BYTES + len as usize..].iter().all(|&b| b == 0));
             assert_eq!(&block[HEADER_BYTES + 12..][..8], b"keyvalue");
             block.fill(0xee);
-            ring.release(lap, end);
-            ring.set_limits(end, Lsn(u64::MAX), Lsn(u64::MAX));
-            assert_eq!(ring.close(), (end, 0), "nothing to close");
+            flusher.release(end);
+            ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
+            assert_eq!(flusher.close(), (end, 0), "nothing to close");
         }
+    }
+
+    fn panics<R>(what: impl FnOnce() -> R) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(what()))).is_err()
+    }
+
+    /// On 95ca20c each of these lent a block twice, or one that somebody was filling.
+    #[test]
+    fn blocks_are_lent_to_one_flusher_when_they_are_closed_and_until_they_are_released() {
+        let ring = Ring::new(4, Lsn(0)).unwrap();
+        ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
+        let record = put(b"key", b"value");
+        assert!(ring.promise(record.len_bytes() as u64));
+        ring.append(&record);
+        let mut flusher = ring.flusher().unwrap();
+        assert!(ring.flusher().is_none(), "there is one already");
+        assert!(panics(|| flusher.whole(0, 0)[0]), "it is being filled");
+        let (to, skipped) = flusher.close();
+        assert_eq!(to, 1);
+        assert!(panics(|| flusher.block(0)[0]), "somebody may be copying");
+        assert!(panics(|| flusher.release(1)), "somebody may be copying");
+        assert!(panics(|| flusher.whole(1, 0)[0]), "it is not closed");
+        assert!(panics(|| flusher.whole(4, 0)[0]), "it has the place of one that is");
+        assert!(panics(|| flusher.whole(0, BLOCK_BYTES as u64 + 1)[0]), "a block is not so long");
+        flusher.whole(0, skipped)[0] = 7;
+        assert_eq!((flusher.whole(0, skipped)[0], flusher.block(0)[0]), (7, 7));
+        assert!(panics(|| flusher.release(2)), "it is not closed");
+        flusher.release(1);
+        assert!(panics(|| flusher.whole(0, 0)[0]), "its place is somebody else's");
+        assert!(panics(|| flusher.block(0)[0]), "its place is somebody else's");
+        flusher.release(0);
+        drop(flusher);
+        let mut next = ring.flusher().unwrap();
+        assert!(panics(|| next.whole(0, 0)[0]), "it was released");
+        assert_eq!(next.close(), (1, 0));
+        // A flusher that was forgotten has the blocks for good.
+        std::mem::forget(next);
+        assert!(ring.flusher().is_none());
+    }
+
+    /// On 95ca20c what nobody was promised was copied into blocks that were being written.
+    #[test]
+    fn nothing_is_copied_beyond_the_blocks_that_were_released() {
+        let ring = Ring::new(2, Lsn(0)).unwrap();
+        ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
+        let value = vec![b'v'; PAYLOAD_BYTES as usize - super::super::record::RECORD_HEADER_BYTES];
+        let block_long = put(b"", &value);
+        assert!(ring.promise(PAYLOAD_BYTES));
+        ring.append(&block_long);
+        // More than was promised comes back, and the promises are in order as far as anybody can tell.
+        ring.promised.0.fetch_add(5 * PAYLOAD_BYTES, Relaxed);
+        ring.append(&block_long);
+        let mut flusher = ring.flusher().unwrap();
+        assert_eq!(flusher.close(), (2, 0));
+        flusher.whole(0, 0).fill(0xee);
+        flusher.whole(1, 0).fill(0xee);
+        assert!(panics(|| ring.append(&block_long)), "both blocks are being written");
+        for block in 0..2 {
+            assert!(flusher.block(block).iter().all(|&byte| byte == 0xee), "block {block}");
+        }
+        assert!(panics(|| Ring::new(2, Lsn(u64::MAX / PAYLOAD_BYTES * PAYLOAD_BYTES))));
     }
 
     #[test]
@@ -420,7 +582,7 @@ mod tests {
         const THREADS: u32 = 3;
         const RECORDS: u32 = 20_000;
         let ring = Arc::new(Ring::new(8, Lsn(0)).unwrap());
-        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
+        ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
         let done = Arc::new(AtomicBool::new(false));
         let writers: Vec<_> = (0..THREADS)
             .map(|writer| {
@@ -445,14 +607,16 @@ mod tests {
                 let (mut log, mut written) = (Vec::new(), 0);
                 loop {
                     let last = done.load(SeqCst);
-                    let (end, skipped) = ring.close();
+                    let mut flusher = ring.flusher().unwrap();
+                    let (end, skipped) = flusher.close();
                     for block in written..end {
                         let skipped = if block + 1 == end { skipped } else { 0 };
-                        let bytes = ring.whole(block, skipped);
+                        let bytes = flusher.whole(block, skipped);
                         log.push(bytes[HEADER_BYTES..BLOCK_BYTES - skipped as usize].to_vec());
                     }
-                    ring.release(written, end);
-                    ring.set_limits(end, Lsn(u64::MAX), Lsn(u64::MAX));
+                    flusher.release(end);
+                    drop(flusher);
+                    ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
                     written = end;
                     if last {
                         return log.concat();

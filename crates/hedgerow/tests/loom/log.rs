@@ -39,10 +39,11 @@ fn append_half(ring: &Ring, letter: u8) -> bool {
 /// Ends the block that is being filled, and writes what was not; returns the letters of the records.
 fn flush(ring: &Ring, written: &mut u64) -> Vec<u8> {
     let mut letters = Vec::new();
-    let (to, skipped) = ring.close();
+    let mut flusher = ring.flusher().expect("one flushes at a time");
+    let (to, skipped) = flusher.close();
     for number in *written..to {
         let skipped = if number + 1 == to { skipped } else { 0 };
-        let block = ring.whole(number, skipped);
+        let block = flusher.whole(number, skipped);
         let used = PAYLOAD_BYTES as usize - skipped as usize;
         for half in block[HEADER_BYTES..][..used].chunks(PAYLOAD_BYTES as usize / 2) {
             let letter = half[RECORD_HEADER_BYTES];
@@ -50,9 +51,10 @@ fn flush(ring: &Ring, written: &mut u64) -> Vec<u8> {
             letters.push(letter);
         }
     }
-    ring.release(*written, to);
+    flusher.release(to);
+    drop(flusher);
     *written = to;
-    ring.set_limits(to, Lsn(u64::MAX), Lsn(u64::MAX));
+    ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
     letters
 }
 
@@ -60,7 +62,7 @@ fn flush(ring: &Ring, written: &mut u64) -> Vec<u8> {
 fn a_block_that_is_written_is_whole() {
     check(3, || {
         let ring = Arc::new(Ring::new(4, Lsn(0)).unwrap());
-        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
+        ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
         let writers = [b'a', b'b'].map(|letter| {
             let ring = Arc::clone(&ring);
             thread::spawn(move || assert!(append_half(&ring, letter)))
@@ -80,7 +82,7 @@ fn a_block_that_is_written_is_whole() {
 fn a_place_is_filled_again_only_after_it_was_written() {
     check(3, || {
         let ring = Arc::new(Ring::new(4, Lsn(0)).unwrap());
-        ring.set_limits(0, Lsn(u64::MAX), Lsn(u64::MAX));
+        ring.set_limits(Lsn(u64::MAX), Lsn(u64::MAX));
         let filled = (0..10).take_while(|_| append_half(&ring, b'a')).count();
         assert_eq!(filled, 6, "one block is left for what is skipped");
         let writer = {
@@ -100,7 +102,7 @@ fn of_two_who_want_the_last_room_one_gets_it_and_there_is_more_only_after_a_flus
     check(3, || {
         let ring = Arc::new(Ring::new(4, Lsn(0)).unwrap());
         // Half a block, and the block that is left for what is skipped.
-        ring.set_limits(0, Lsn(PAYLOAD_BYTES / 2 + PAYLOAD_BYTES), Lsn(u64::MAX));
+        ring.set_limits(Lsn(PAYLOAD_BYTES / 2 + PAYLOAD_BYTES), Lsn(u64::MAX));
         let other = {
             let ring = Arc::clone(&ring);
             thread::spawn(move || append_half(&ring, b'a'))
