@@ -105,6 +105,8 @@ fn unsafe_needs_its_place_and_its_reason() {
     assert_rules(NODE, "unsafe fn g() {}\n", &[(2, "safety")]);
     assert_rules(NODE, "/// G.\n///\n/// # Safety\n/// None.\nunsafe fn g() {}\n", &[]);
     assert_rules(NODE, "impl<T> A for B<T> {\n    unsafe fn g() {}\n}\n", &[]);
+    let reasoned = "// SAFETY: as above.\nunsafe impl A for B {\n    unsafe fn g() {}\n}\n";
+    assert_rules(NODE, reasoned, &[]);
     assert_rules(NODE, "impl<T> B<T> {\n    unsafe fn g() {}\n}\n", &[(3, "safety")]);
     let stale = "// SAFETY: of the first only.\nlet a = unsafe { g() };\nunsafe { h() };\n";
     assert_rules(NODE, &format!("fn f() {{\n{stale}}}\n"), &[(5, "safety")]);

@@ -222,7 +222,7 @@ impl VmcachePool {
         let may_go = flags & RESIDENT == 0 || flags & DIRTY == 0 && !self.pins.is_pinned(id);
         // The place may have changed hands since the hand passed.
         if may_go && self.clock[place as usize].load(Relaxed) == id.0 {
-            victims.push((place, ExclusivePage::new(self, frame, id, guard)));
+            victims.push((place, ExclusivePage::latched(self, frame, id, guard)));
         } else {
             guard.release_unchanged();
         }

@@ -261,7 +261,9 @@ impl EpochStay for OneEpoch {
     }
 }
 
-impl PagePool for VmcachePool {
+// SAFETY: page `i` has the latch `i` of the states and the `i`-th page of the memory, and neither moves. Bytes are
+// reached as slices through pages alone, which hold that latch; so does whoever gives memory back.
+unsafe impl PagePool for VmcachePool {
     type Session<'p> = VmcacheSession<'p>;
     type Head<'p> = PageHead<'p>;
     type EpochGuard<'p> = OneEpoch;
@@ -304,7 +306,7 @@ impl PagePool for VmcachePool {
         Ok(OneEpoch)
     }
 
-    fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
+    unsafe fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
         if self.states.get(frame) & DIRTY == 0 {
             self.states.set(frame, DIRTY);
         }

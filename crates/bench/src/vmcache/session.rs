@@ -97,7 +97,7 @@ impl VmcachePool {
             return Latched::Free;
         }
         self.clock[place as usize].store(id.0, Relaxed);
-        Latched::Absent(Faulting { place, page: ExclusivePage::new(self, frame, id, guard) })
+        Latched::Absent(Faulting { place, page: ExclusivePage::latched(self, frame, id, guard) })
     }
 
     /// Makes a page that was read visible, or absent again. It is pinned if asked for.
@@ -253,7 +253,7 @@ impl<'p> PoolSession<'p, VmcachePool> for VmcacheSession<'p> {
         // gives back the memory that it had when it was freed.
         let guard = pool.states.latch(frame).exclusive();
         pool.clock[place as usize].store(id.0, Relaxed);
-        let mut page = ExclusivePage::new(pool, frame, id, guard);
+        let mut page = ExclusivePage::latched(pool, frame, id, guard);
         let bytes = page.bytes_mut();
         bytes.fill(0);
         header::initialise(bytes, id, tree);

@@ -86,7 +86,13 @@ impl<'p> ReadSource<'p> for Faults<'_, 'p> {
     }
 
     fn end_read(&mut self, number: usize, read: ReadRequest<'p>) {
-        let page = self.under_way[number].take().expect("a read ends once");
+        let page = self.under_way[number].as_ref().expect("a read ends once");
+        let pool = self.session.pool;
+        // A file that mixed reads up would go on writing into a page whose latch is released here.
+        let is_its_own =
+            read.buf.as_ptr() == pool.memory(page.frame) && read.buf.len() == pool.page_bytes;
+        assert!(is_its_own, "a read is handed back under its number, with all of its buffer");
+        let page = self.under_way[number].take().expect("it is there");
         self.vacant.push(number);
         let (id, frame) = (page.id, page.frame);
         // The slice of the frame's bytes ends here, and the latch after it.

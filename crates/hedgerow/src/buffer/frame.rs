@@ -25,11 +25,12 @@ const RETIRED: u16 = 2;
 /// A copy of the page was handed over to a checkpoint, and neither the copy nor anything newer is in a slot.
 const HANDED_OVER: u16 = 4;
 
-/// Header of a frame.
+/// Header of a frame. Whoever holds a pool can have one ([`PagePool::head`](crate::page::PagePool::head)), so what changes it
+/// is the pool's alone.
 #[repr(C)]
 pub struct FrameHeader {
     /// Protects the header and the bytes.
-    pub latch: HybridLatch,
+    pub(super) latch: HybridLatch,
     page: AtomicU32,
     flags: AtomicU16,
     used: AtomicU8,
@@ -48,7 +49,7 @@ fn short(epoch: Epoch) -> u32 {
 
 impl FrameHeader {
     /// The header of a frame without a page.
-    pub fn new() -> FrameHeader {
+    pub(super) fn new() -> FrameHeader {
         FrameHeader {
             latch: match buggify(Point::Version) {
                 true => HybridLatch::with_version(u64::MAX - 1),
@@ -65,50 +66,50 @@ impl FrameHeader {
 
     /// The page that the frame holds.
     #[inline(always)]
-    pub fn page(&self) -> PageId {
+    pub(super) fn page(&self) -> PageId {
         PageId(self.page.load(Relaxed))
     }
 
     /// Names the page that the frame holds.
-    pub fn set_page(&self, id: PageId) {
+    pub(super) fn set_page(&self, id: PageId) {
         self.page.store(id.0, Relaxed);
     }
 
     /// Whether the page is newer than its slot.
     #[inline]
-    pub fn is_dirty(&self) -> bool {
+    pub(super) fn is_dirty(&self) -> bool {
         self.flags.load(Relaxed) & DIRTY != 0
     }
 
     /// Whether the frame belongs to the page table now.
-    pub fn is_retired(&self) -> bool {
+    pub(super) fn is_retired(&self) -> bool {
         self.flags.load(Relaxed) & RETIRED != 0
     }
 
     /// Whether the frame can take a page.
-    pub fn is_free(&self) -> bool {
+    pub(super) fn is_free(&self) -> bool {
         self.page() == PageId::NONE && !self.is_retired()
     }
 
     /// Gives the frame to the page table for good.
-    pub fn retire(&self) {
+    pub(super) fn retire(&self) {
         self.flags.store(RETIRED, Relaxed);
     }
 
     /// Where the page's clean image lies, and the epoch of that image.
-    pub fn clean(&self) -> (Slot, Epoch) {
+    pub(super) fn clean(&self) -> (Slot, Epoch) {
         let slot = Slot::from_word(self.clean_slot.load(Relaxed));
         (slot, Epoch(u64::from(self.clean_epoch.load(Relaxed))))
     }
 
     /// Epoch of the last change of the page.
-    pub fn epoch(&self) -> Epoch {
+    pub(super) fn epoch(&self) -> Epoch {
         Epoch(u64::from(self.epoch.load(Relaxed)))
     }
 
     /// Notes that the page is dirty in `epoch`; true if it was clean before.
     #[inline]
-    pub fn set_dirty(&self, epoch: Epoch) -> bool {
+    pub(super) fn set_dirty(&self, epoch: Epoch) -> bool {
         let flags = self.flags.load(Relaxed);
         self.epoch.store(short(epoch), Relaxed);
         self.flags.store(flags | DIRTY, Relaxed);
@@ -116,7 +117,7 @@ impl FrameHeader {
     }
 
     /// Notes that `slot` holds the page as it is, with an image of `epoch`.
-    pub fn set_clean(&self, slot: Slot, epoch: Epoch) {
+    pub(super) fn set_clean(&self, slot: Slot, epoch: Epoch) {
         self.flags.store(self.flags.load(Relaxed) & !(DIRTY | HANDED_OVER), Relaxed);
         self.clean_slot.store(slot.word(), Relaxed);
         self.clean_epoch.store(short(epoch), Relaxed);
@@ -125,25 +126,25 @@ impl FrameHeader {
 
     /// Notes that a copy of the page was handed over to a checkpoint, and that the page, which stays dirty, is of
     /// `epoch` from now on.
-    pub fn set_handed_over(&self, epoch: Epoch) {
+    pub(super) fn set_handed_over(&self, epoch: Epoch) {
         self.flags.store(self.flags.load(Relaxed) | HANDED_OVER, Relaxed);
         self.epoch.store(short(epoch), Relaxed);
     }
 
     /// Whether the copy that was handed over is what comes next: nothing newer is in a slot.
-    pub fn is_handed_over(&self) -> bool {
+    pub(super) fn is_handed_over(&self) -> bool {
         self.flags.load(Relaxed) & HANDED_OVER != 0
     }
 
     /// Notes that `slot` holds the copy, the page as it was in `epoch`.
-    pub fn set_image(&self, slot: Slot, epoch: Epoch) {
+    pub(super) fn set_image(&self, slot: Slot, epoch: Epoch) {
         self.flags.store(self.flags.load(Relaxed) & !HANDED_OVER, Relaxed);
         self.clean_slot.store(slot.word(), Relaxed);
         self.clean_epoch.store(short(epoch), Relaxed);
     }
 
     /// Takes the second chance away; true if there was one.
-    pub fn take_use(&self) -> bool {
+    pub(super) fn take_use(&self) -> bool {
         if self.used.load(Relaxed) == 0 {
             return false;
         }
@@ -152,12 +153,12 @@ impl FrameHeader {
     }
 
     /// Whether the page has been used since the clock passed.
-    pub fn is_used(&self) -> bool {
+    pub(super) fn is_used(&self) -> bool {
         self.used.load(Relaxed) != 0
     }
 
     /// Empties the header: the frame holds no page.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.page.store(PageId::NONE.0, Relaxed);
         self.flags.store(0, Relaxed);
         self.clean_slot.store(Slot::NONE.word(), Relaxed);

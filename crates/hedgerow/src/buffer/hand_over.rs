@@ -201,8 +201,11 @@ impl BufferPool {
     }
 
     /// See [`crate::page::PagePool::let_change`].
+    ///
+    /// # Safety
+    /// The caller holds the frame's latch exclusively.
     #[cold]
-    pub(super) fn hand_over(&self, frame: FrameId) -> bool {
+    pub(super) unsafe fn hand_over(&self, frame: FrameId) -> bool {
         let (header, owed) = (self.header(frame), &self.handed.owed);
         if !header.is_dirty() || !owed.owes(header.epoch()) {
             return true;
@@ -215,7 +218,7 @@ impl BufferPool {
         self.handed.copies.fetch_add(1, Relaxed);
         let id = header.page();
         let at = slab.pages.len() * self.page_bytes;
-        // SAFETY: `as_slice` asks that nobody writes meanwhile: the caller holds the exclusive latch.
+        // SAFETY: `as_slice` asks that nobody writes meanwhile: the exclusive latch is held (caller).
         let page = unsafe { self.bytes(frame).as_slice() };
         if !leaves_out("hand_over_without_copy") {
             slab.bytes[at..at + self.page_bytes].copy_from_slice(page);

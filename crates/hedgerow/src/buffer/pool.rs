@@ -500,7 +500,9 @@ fn opaque(guess: u32) -> u32 {
     }
 }
 
-impl PagePool for BufferPool {
+// SAFETY: frame `i` has the latch of header `i`, and the `i`-th page of the arena, which does not move. Bytes are
+// reached as slices under that latch alone; a frame that becomes part of the table keeps its latch locked (`retire.rs`).
+unsafe impl PagePool for BufferPool {
     type Session<'p> = Session<'p>;
     type Head<'p> = &'p FrameHeader;
     type EpochGuard<'p> = Entered<'p>;
@@ -601,8 +603,9 @@ impl PagePool for BufferPool {
     }
 
     #[inline(always)]
-    fn let_change(&self, frame: FrameId) -> bool {
-        !self.handed.owed.is_under_way() || self.hand_over(frame)
+    unsafe fn let_change(&self, frame: FrameId) -> bool {
+        // SAFETY: `hand_over` asks for the exclusive latch of the frame, as this does.
+        !self.handed.owed.is_under_way() || unsafe { self.hand_over(frame) }
     }
 
     #[cold]
@@ -611,7 +614,7 @@ impl PagePool for BufferPool {
     }
 
     #[inline]
-    fn mark_dirty(&self, frame: FrameId, epoch: Epoch) {
+    unsafe fn mark_dirty(&self, frame: FrameId, epoch: Epoch) {
         let header = self.header(frame);
         if self.handed.owed.is_under_way() {
             self.assert_handed_over(frame);
@@ -628,6 +631,7 @@ impl PagePool for BufferPool {
         page.bytes_mut()[header::KIND] = PageKind::Free as u8;
         let (frame, id, guard) = page.into_guard();
         let header = self.header(frame);
+        assert!(std::ptr::eq(guard.latch(), &header.latch), "a page is freed by its own pool");
         if header.is_dirty() {
             self.dirty.fetch_sub(1, AcqRel);
         }

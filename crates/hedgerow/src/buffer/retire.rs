@@ -6,7 +6,8 @@
 //! table is inside of the memory limit without a share of its own, and a store that uses few of its
 //! pages pays for few parts. At data of 64 times the pool, an eighth of the frames goes this way.
 //!
-//! Invariants: frames below `top` hold pages, the others never again; a part is made by one thread at a
+//! Invariants: frames below `top` hold pages, the others never again: their latches stay locked exclusively for
+//! good, so that nobody can hold one as a page; a part is made by one thread at a
 //! time (`part_space`), which holds no page and no latch but that of the frame it is emptying, while it writes
 //! the page that lies there if that is changed all the time, and whose waits are bounded. `Send + Sync`.
 
@@ -63,7 +64,7 @@ impl BufferPool {
         let memory = self.part_memory(&mut space)?;
         // SAFETY: `install` asks for 4096 aligned bytes that nobody accesses from now on but optimistic
         // readers with an old version: the frames were emptied and retired under their exclusive
-        // latches, whose release gave them a new version, and no page is ever put into them again.
+        // latches, which are never released, so that nobody else gets them and no such reader validates.
         unsafe { self.table.install(part, memory, &durable) };
         space.parts += 1;
         Ok(())
@@ -129,7 +130,8 @@ impl BufferPool {
                 self.top.store(frame.0, Release);
                 match leaves_out("retire_without_version") {
                     true => guard.release_unchanged(),
-                    false => drop(guard),
+                    // Its bytes are the table's from now on, and no page's.
+                    false => std::mem::forget(guard),
                 }
             }
             space.next = self.memory(FrameId(top - count));
@@ -159,7 +161,7 @@ impl BufferPool {
                 // Whoever closes takes the lock of `part_space` before the file is unlocked and somebody else's.
                 self.check_open()?;
                 if attempt == VACATE_ATTEMPTS && !leaves_out("vacates_only_between_changes") {
-                    self.write_back_held(frame)?;
+                    self.write_back_held(frame, &guard)?;
                 }
             }
             if !header.is_dirty() {

@@ -29,7 +29,7 @@ struct Reserved<'p> {
     guard: ExclusiveGuard<'p>,
 }
 
-/// A page that is being read: its frame is latched, its word says *faulting*.
+/// A page that is being read: its frame is latched, its word says *faulting*. The guard is of the frame's latch.
 pub(super) struct Faulting<'p> {
     pub(super) id: PageId,
     slot: Slot,
@@ -165,13 +165,13 @@ impl<'p> Session<'p> {
         access: Access,
     ) -> Result<()> {
         let pool = self.pool;
-        let Faulting { id, slot, frame, guard, fault } = page;
         let checked = match leaves_out("failed_read_is_shown") {
             true => Ok(()),
-            false => read.and_then(|()| pool.check_image(id, slot, frame)),
+            false => read.and_then(|()| pool.check_image(&page)),
         };
+        let Faulting { id, slot, frame, guard, fault } = page;
         let epoch = || {
-            // SAFETY: `as_slice` asks that nobody writes meanwhile: we hold the exclusive latch.
+            // SAFETY: `as_slice` asks that nobody writes meanwhile: `guard` is of the frame's latch.
             let epoch = header::epoch(unsafe { pool.bytes(frame).as_slice() });
             match epoch <= pool.epochs().current() {
                 true => Ok(epoch),
@@ -208,7 +208,9 @@ impl BufferPool {
         if optimistic::WRITERS_PUBLISH {
             let mut copy = AlignedBuffer::zeroed(self.page_bytes)?;
             slots.file().read_at(page.slot.offset_bytes(), &mut copy)?;
-            self.bytes(page.frame).publish(&copy);
+            // SAFETY: `publish` asks for the one writer, without a slice of the bytes: the frame's exclusive
+            // latch lies in `page`.
+            unsafe { self.bytes(page.frame).publish(&copy) };
             return Ok(());
         }
         // SAFETY: `as_mut_slice` asks for the one writer: the frame's exclusive latch is held, and the
@@ -218,11 +220,11 @@ impl BufferPool {
     }
 
     /// Whether the frame's bytes are the image that the slot was made for, and a sound page.
-    fn check_image(&self, id: PageId, slot: Slot, frame: FrameId) -> Result<()> {
-        // SAFETY: `as_slice` asks that nobody writes meanwhile: the caller holds the exclusive latch.
-        let bytes = unsafe { self.bytes(frame).as_slice() };
+    fn check_image(&self, page: &Faulting<'_>) -> Result<()> {
+        // SAFETY: `as_slice` asks that nobody writes meanwhile: the frame's exclusive latch lies in `page`.
+        let bytes = unsafe { self.bytes(page.frame).as_slice() };
         let slots = self.slots.as_ref().expect("a page without a file is never evicted");
-        slots.check_image(id, slot, bytes)
+        slots.check_image(page.id, page.slot, bytes)
     }
 }
 
@@ -360,8 +362,9 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         pool.header(frame).clear();
         pool.header(frame).set_page(id);
         pool.side(frame).tally.forget();
-        pool.mark_dirty(frame, epoch);
-        let mut page = ExclusivePage::new(pool, frame, id, guard);
+        // SAFETY: `guard` is of the frame's latch.
+        unsafe { pool.mark_dirty(frame, epoch) };
+        let mut page = ExclusivePage::latched(pool, frame, id, guard);
         let bytes = page.bytes_mut();
         bytes.fill(0);
         header::initialise(bytes, id, tree);

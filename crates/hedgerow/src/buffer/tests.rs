@@ -1,6 +1,7 @@
 //! Interleavings of the pool that once went wrong, each forced by hand.
 
 mod hot;
+mod sound;
 
 use super::{BufferPool, PoolOptions, smallest_limit_bytes};
 use crate::error::ErrorKind;

@@ -21,7 +21,7 @@ use crate::page::{FrameId, PagePool};
 use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, WriteRequest};
 use crate::types::{Epoch, PageId, Slot};
-use hedgerow_sync::latch::Version;
+use hedgerow_sync::latch::{ExclusiveGuard, Version};
 use hedgerow_sync::primitive::atomic::AtomicUsize;
 use hedgerow_sync::primitive::atomic::Ordering::AcqRel;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -132,7 +132,12 @@ impl BufferPool {
 
     /// Writes a page that the caller has latched exclusively, as if it were to be read in: for one that is changed so often
     /// that no image is as new as the page. Waits for nobody's latch or buffer meanwhile.
-    pub(super) fn write_back_held(&self, frame: FrameId) -> Result<()> {
+    pub(super) fn write_back_held(
+        &self,
+        frame: FrameId,
+        latched: &ExclusiveGuard<'_>,
+    ) -> Result<()> {
+        assert!(std::ptr::eq(latched.latch(), &self.header(frame).latch), "the page's own latch");
         let Some(slots) = &self.slots else { return Ok(()) };
         let mut buffer = AlignedBuffer::zeroed(self.page_bytes)?;
         self.write_batch(slots, &mut [frame], &mut buffer, Manner::Held).map(|_| ())

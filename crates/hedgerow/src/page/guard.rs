@@ -6,7 +6,9 @@
 //! - [`ExclusivePage`]: the one writer. Dropping it unlatches with a new version;
 //!   [`ExclusivePage::release_unchanged`] without.
 //!
-//! Invariant: the bytes of a frame are reached as `&[u8]` or `&mut [u8]` only through the latter two.
+//! Invariants: the bytes of a frame are reached as `&[u8]` or `&mut [u8]` only through the latter two; frame and
+//! latch of these are of one another, which their constructors see to, and [`PagePool`] promises that the latch
+//! protects the frame's bytes.
 //! Optimistic readers race with the writer by design; they read through
 //! [`hedgerow_sync::optimistic`], in which every load is one that the compiler may not assume to be
 //! free of races. Where those loads are Rust atomics rather than inline assembly (other processors
@@ -44,6 +46,9 @@ pub struct PageMark {
     id: PageId,
     version: Version,
 }
+
+/// What is said of a page that somebody wants to hold by the latch of another.
+const OTHER_LATCH: &str = "a page is held by the latch of its own frame";
 
 /// Whether writers change a private copy and publish it (see the head of this file).
 const PUBLISH: bool = optimistic::WRITERS_PUBLISH;
@@ -177,13 +182,19 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
     #[inline(always)]
     pub fn latch_to_change(&self) -> Result<ExclusiveGuard<'p>, Restart> {
         let guard = self.head.latch().try_upgrade(self.version).ok_or(Restart::Conflict)?;
-        let_change(self.pool, self.frame, guard)
+        // SAFETY: the guard is of the frame's latch: head and frame were looked up together.
+        unsafe { let_change(self.pool, self.frame, guard) }
     }
 
-    /// The page under its latch, which the caller has taken.
+    /// The page under its latch, which [`Self::latch_to_change`] has taken.
+    ///
+    /// # Panics
+    /// If it is the latch of another frame.
     #[inline(always)]
     pub fn held(&self, guard: ExclusiveGuard<'p>) -> ExclusivePage<'p, P> {
-        ExclusivePage::new(self.pool, self.frame, self.id, guard)
+        assert!(std::ptr::eq(guard.latch(), self.head.latch()), "{OTHER_LATCH}");
+        // SAFETY: the guard is of the frame's latch.
+        unsafe { ExclusivePage::new(self.pool, self.frame, self.id, guard) }
     }
 
     /// Latches the page exclusively, if it has not changed since, in order to change its layout or the order of
@@ -191,7 +202,8 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
     #[inline(always)]
     pub fn upgrade_to_rearrange(self) -> Result<ExclusivePage<'p, P>, Restart> {
         match self.head.latch().try_upgrade(self.version) {
-            Some(guard) => Ok(ExclusivePage::new(self.pool, self.frame, self.id, guard)),
+            // SAFETY: the guard is of the frame's latch: head and frame were looked up together.
+            Some(guard) => Ok(unsafe { ExclusivePage::new(self.pool, self.frame, self.id, guard) }),
             None => Err(Restart::Conflict),
         }
     }
@@ -214,13 +226,17 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
 }
 
 /// The latch of a page, if that may be changed now; else it is released.
+///
+/// # Safety
+/// The guard is of the frame's latch.
 #[inline(always)]
-fn let_change<'p, P: PagePool>(
+unsafe fn let_change<'p, P: PagePool>(
     pool: &P,
     frame: FrameId,
     guard: ExclusiveGuard<'p>,
 ) -> Result<ExclusiveGuard<'p>, Restart> {
-    if pool.let_change(frame) {
+    // SAFETY: the frame's latch is held exclusively (caller).
+    if unsafe { pool.let_change(frame) } {
         return Ok(guard);
     }
     guard.release_unchanged();
@@ -265,12 +281,24 @@ impl<'p, P: PagePool> SharedPage<'p, P> {
     /// The bytes; nobody changes them while this value lives.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `RacingBytes::as_slice` asks that no writer be active for the life of the slice:
-        // the shared latch keeps every writer out, and the slice borrows `self`.
+        // the guard is of the frame's latch, whose holder alone writes (contract of the pool), and
+        // the slice borrows `self`.
         unsafe { self.pool.bytes(self.frame).as_slice() }
     }
 }
 
-/// A page under its exclusive latch.
+/// A page under its exclusive latch, which is that of its frame: whoever has taken it says so to
+/// [`ExclusivePage::latched`], which looks.
+///
+/// ```compile_fail,E0624
+/// # use hedgerow::{page::*, testing::MemoryPool, types::PageId};
+/// # use hedgerow_sync::latch::HybridLatch;
+/// fn lent_twice(pool: &MemoryPool, frame: FrameId, id: PageId, any: &HybridLatch, other: &HybridLatch) {
+///     let mut one = ExclusivePage::new(pool, frame, id, any.exclusive()); // private
+///     let mut two = ExclusivePage::new(pool, frame, id, other.exclusive());
+///     one.bytes_mut()[0] = two.bytes_mut()[0];
+/// }
+/// ```
 pub struct ExclusivePage<'p, P: PagePool> {
     pool: &'p P,
     frame: FrameId,
@@ -280,10 +308,23 @@ pub struct ExclusivePage<'p, P: PagePool> {
 }
 
 impl<'p, P: PagePool> ExclusivePage<'p, P> {
-    /// Wraps a latch that the caller has taken on the frame that holds `id`.
+    /// Wraps a latch that was taken on the frame that holds `id`.
+    ///
+    /// # Safety
+    /// The guard is of the frame's latch.
     #[inline(always)]
-    pub fn new(pool: &'p P, frame: FrameId, id: PageId, guard: ExclusiveGuard<'p>) -> Self {
+    unsafe fn new(pool: &'p P, frame: FrameId, id: PageId, guard: ExclusiveGuard<'p>) -> Self {
         ExclusivePage { pool, frame, id, guard: Some(guard), copy: None }
+    }
+
+    /// The page `id` in a frame whose latch the caller, a pool, has taken.
+    ///
+    /// # Panics
+    /// If the guard is not of the frame's latch.
+    pub fn latched(pool: &'p P, frame: FrameId, id: PageId, guard: ExclusiveGuard<'p>) -> Self {
+        assert!(std::ptr::eq(guard.latch(), pool.head(frame).latch()), "{OTHER_LATCH}");
+        // SAFETY: the guard is of the frame's latch.
+        unsafe { ExclusivePage::new(pool, frame, id, guard) }
     }
 
     /// Latches page `id` exclusively, to change it, waiting (bounded by `keep_waiting`) for others to leave. The
@@ -301,7 +342,8 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
             guard.release_unchanged();
             return Err(Restart::Conflict);
         }
-        Ok(ExclusivePage::new(pool, frame, id, let_change(pool, frame, guard)?))
+        // SAFETY: the guard is of the frame's latch.
+        unsafe { Ok(ExclusivePage::new(pool, frame, id, let_change(pool, frame, guard)?)) }
     }
 
     /// The page's id.
@@ -320,13 +362,14 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
             return copy;
         }
         // SAFETY: `RacingBytes::as_slice` asks that no writer be active for the life of the slice:
-        // this value is the one writer, and the slice borrows it.
+        // this value, which holds the frame's latch, is the one writer, and the slice borrows it.
         unsafe { self.pool.bytes(self.frame).as_slice() }
     }
 
     /// The bytes, to change: the page is marked dirty and stamped with `epoch` first.
     pub fn write(&mut self, epoch: Epoch) -> &mut [u8] {
-        self.pool.mark_dirty(self.frame, epoch);
+        // SAFETY: this value holds the frame's latch exclusively.
+        unsafe { self.pool.mark_dirty(self.frame, epoch) };
         let bytes = self.bytes_mut();
         crate::page::header::set_epoch(bytes, epoch);
         bytes
@@ -344,8 +387,8 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
             }
         }
         // SAFETY: `RacingBytes::as_mut_slice` asks that the caller be the one writer for the life of
-        // the slice, and that concurrent readers read as `optimistic` does: the exclusive latch and
-        // the borrow of `self` give the first, the head of this file the second.
+        // the slice, and that concurrent readers read as `optimistic` does: the exclusive latch, which
+        // is the frame's, and the borrow of `self` give the first, the head of this file the second.
         unsafe { self.pool.bytes(self.frame).as_mut_slice() }
     }
 
@@ -367,7 +410,9 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
 
     fn publish(&mut self) {
         if let Some(copy) = self.copy.take() {
-            self.pool.bytes(self.frame).publish(&copy);
+            // SAFETY: `publish` asks for the one writer, without a slice of the bytes: the exclusive latch
+            // is held until `guard` is taken or dropped, and slices of the bytes borrow `self`.
+            unsafe { self.pool.bytes(self.frame).publish(&copy) };
         }
     }
 }

@@ -45,7 +45,47 @@ pub trait FrameHead<'p>: Copy {
 }
 
 /// Holds pages by id. `Send + Sync`: every method may be called by any number of threads.
-pub trait PagePool: Send + Sync + Sized + 'static {
+///
+/// # Safety
+/// Pages are lent as slices on the strength of their latches ([`crate::page::guard`]), so an implementation
+/// promises this of each frame, for as long as the pool is borrowed:
+///
+/// - [`Self::head`] gives the same latch each time, and each frame has its own;
+/// - [`Self::bytes`] gives the same bytes each time, [`Self::page_bytes`] of them, and no two frames share any;
+/// - whoever reads these bytes as a slice holds the frame's latch, and whoever writes them holds it exclusively. This
+///   binds the implementation as well: memory of a frame that it uses for something else keeps its latch for good.
+///
+/// A safe implementation does not compile:
+///
+/// ```compile_fail,E0200
+/// # use hedgerow::{error::Result, page::*, testing::MemoryPool, types::{Epoch, PageId, TreeId}};
+/// # use hedgerow_sync::optimistic::RacingBytes;
+/// # struct MyPool(MemoryPool);
+/// # struct NoSession;
+/// # impl<'p> PoolSession<'p, MyPool> for NoSession {
+/// #     fn fault(&mut self, _: PageId, _: Access) -> Result<()> { Ok(()) }
+/// #     fn prefetch(&mut self, _: &[PageId], _: Access) -> Result<()> { Ok(()) }
+/// #     fn reserve(&mut self, _: usize) -> Result<()> { Ok(()) }
+/// #     fn take(&mut self, _: TreeId, _: Epoch) -> Option<ExclusivePage<'p, MyPool>> { None }
+/// # }
+/// impl PagePool for MyPool {
+/// #     type Session<'p> = NoSession;
+/// #     type Head<'p> = <MemoryPool as PagePool>::Head<'p>;
+/// #     type EpochGuard<'p> = <MemoryPool as PagePool>::EpochGuard<'p>;
+/// #     fn page_bytes(&self) -> usize { self.0.page_bytes() }
+/// #     fn translate(&self, id: PageId) -> Option<FrameId> { self.0.translate(id) }
+/// #     fn in_range(&self, id: PageId) -> bool { self.0.in_range(id) }
+///     fn head(&self, _: FrameId) -> Self::Head<'_> {
+///         self.0.head(FrameId(2)) // one latch for all frames
+///     }
+/// #     fn bytes(&self, frame: FrameId) -> RacingBytes<'_> { self.0.bytes(frame) }
+/// #     fn session(&self) -> NoSession { NoSession }
+/// #     fn enter(&self) -> Result<Self::EpochGuard<'_>> { self.0.enter() }
+/// #     fn mark_dirty(&self, _: FrameId, _: Epoch) {}
+/// #     fn free(&self, _: ExclusivePage<'_, Self>, _: Epoch) {}
+/// }
+/// ```
+pub unsafe trait PagePool: Send + Sync + Sized + 'static {
     /// One operation's account with the pool; see [`PoolSession`].
     type Session<'p>: PoolSession<'p, Self>
     where
@@ -79,7 +119,14 @@ pub trait PagePool: Send + Sync + Sized + 'static {
     /// from a validated page is corruption.
     fn in_range(&self, id: PageId) -> bool;
 
-    /// What stands beside the page: latch, page id, mark of use.
+    /// What stands beside the page: latch, page id, mark of use. Only the pool changes more than the mark.
+    ///
+    /// ```compile_fail,E0624
+    /// # use hedgerow::page::{FrameId, PagePool};
+    /// fn back_from_the_page_table(pool: &hedgerow::buffer::BufferPool, frame: FrameId) {
+    ///     pool.head(frame).clear() // private
+    /// }
+    /// ```
     fn head(&self, frame: FrameId) -> Self::Head<'_>;
 
     /// The frame's bytes.
@@ -138,8 +185,18 @@ pub trait PagePool: Send + Sync + Sized + 'static {
 
     /// Whether the page in a frame may be changed, under its exclusive latch and inside of an epoch: a checkpoint
     /// that has to have it as it is gets a copy. False: there is no room for one. Never waits.
+    ///
+    /// # Safety
+    /// The caller holds the frame's latch exclusively: the copy is made from a slice.
+    ///
+    /// ```compile_fail,E0133
+    /// # use hedgerow::page::{FrameId, PagePool};
+    /// fn without_the_latch(pool: &hedgerow::buffer::BufferPool) -> bool {
+    ///     pool.let_change(FrameId(0)) // needs `unsafe`
+    /// }
+    /// ```
     #[inline(always)]
-    fn let_change(&self, _frame: FrameId) -> bool {
+    unsafe fn let_change(&self, _frame: FrameId) -> bool {
         true
     }
 
@@ -148,7 +205,17 @@ pub trait PagePool: Send + Sync + Sized + 'static {
     fn wait_to_change(&self) {}
 
     /// Notes under the page's exclusive latch that it is about to change in `epoch`.
-    fn mark_dirty(&self, frame: FrameId, epoch: Epoch);
+    ///
+    /// # Safety
+    /// The caller holds the frame's latch exclusively: what stands beside the page changes as the page does.
+    ///
+    /// ```compile_fail,E0133
+    /// # use hedgerow::{page::{FrameId, PagePool}, types::Epoch};
+    /// fn without_the_latch(pool: &hedgerow::buffer::BufferPool) {
+    ///     pool.mark_dirty(FrameId(0), Epoch(1)) // needs `unsafe`
+    /// }
+    /// ```
+    unsafe fn mark_dirty(&self, frame: FrameId, epoch: Epoch);
 
     /// Frees a page under its exclusive latch: its bytes become a page of kind `Free`, its id may be
     /// given out again, and the latch is released with a new version.

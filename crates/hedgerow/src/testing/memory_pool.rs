@@ -75,8 +75,9 @@ impl MemoryPool {
             "a page of {page_bytes} bytes"
         );
         // Ids below the first usable word and the header words of each part stay without a page.
-        let frames = capacity_pages + capacity_pages / 64 + 16;
-        let memory = Arena::reserve_sparse(frames * page_bytes).expect("memory for the pool");
+        let frames = capacity_pages.saturating_add(capacity_pages / 64 + 16);
+        let bytes = frames.checked_mul(page_bytes).expect("memory that has addresses");
+        let memory = Arena::reserve_sparse(bytes).expect("memory for the pool");
         let frame = |_| Frame {
             latch: HybridLatch::new(),
             page: AtomicU32::new(PageId::NONE.0),
@@ -132,7 +133,7 @@ impl MemoryPool {
             return false;
         }
         let guard = frame.latch.exclusive();
-        let mut page = ExclusivePage::new(self, FrameId(id.0), id, guard);
+        let mut page = ExclusivePage::latched(self, FrameId(id.0), id, guard);
         change(page.bytes_mut());
         true
     }
@@ -208,7 +209,9 @@ impl<'p> FrameHead<'p> for &'p Frame {
     }
 }
 
-impl PagePool for MemoryPool {
+// SAFETY: frame `i` has the latch `frames[i]`, and the `i`-th page of the reservation, which does not move; bytes are
+// reached as slices through pages alone, which hold that latch.
+unsafe impl PagePool for MemoryPool {
     type Session<'p> = MemorySession<'p>;
     type Head<'p> = &'p Frame;
     type EpochGuard<'p> = MemoryEpoch;
@@ -271,7 +274,7 @@ impl PagePool for MemoryPool {
         Some(&self.adaptation)
     }
 
-    fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
+    unsafe fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
         debug_assert!(self.head(frame).latch.is_exclusive());
     }
 
@@ -354,7 +357,7 @@ impl<'p> PoolSession<'p, MemoryPool> for MemorySession<'p> {
         frame.tally.forget();
         frame.page.store(id.0, Ordering::Relaxed);
         self.pool.given_out.fetch_add(1, Ordering::Relaxed);
-        let mut page = ExclusivePage::new(self.pool, FrameId(id.0), id, guard);
+        let mut page = ExclusivePage::latched(self.pool, FrameId(id.0), id, guard);
         let bytes = page.write(epoch);
         bytes.fill(0);
         header::initialise(bytes, id, tree);
