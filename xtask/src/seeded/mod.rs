@@ -7,6 +7,7 @@
 
 mod bugs;
 mod build;
+mod holes;
 mod names;
 mod protocols;
 
@@ -105,8 +106,16 @@ fn cases_of(bug: &'static Bug) -> Vec<Case> {
     }
 }
 
+/// The lists, and the letter that the numbers of each begin with.
+const LISTS: &[(char, &[Bug])] = &[
+    ('B', bugs::BUGS),
+    ('P', protocols::LINES),
+    ('H', holes::LINES),
+    ('N', names::LINES),
+];
+
 fn everything() -> impl Iterator<Item = &'static Bug> {
-    bugs::BUGS.iter().chain(protocols::LINES).chain(names::LINES)
+    LISTS.iter().flat_map(|(_, bugs)| *bugs)
 }
 
 /// The names of all that are seeded.
@@ -459,7 +468,7 @@ mod tests {
 
     #[test]
     fn bugs_are_numbered_without_a_gap_and_each_is_seeded_or_has_a_reason() {
-        for (letter, bugs) in [('B', bugs::BUGS), ('P', protocols::LINES), ('N', names::LINES)] {
+        for (letter, bugs) in LISTS {
             for (number, bug) in bugs.iter().enumerate() {
                 assert_eq!(bug.id, format!("{letter}{:02}", number + 1));
                 match bug.seeded {

@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::node::{Ladder, Leaf, Node};
 use crate::page::{OptimisticPage, PagePool, Restart};
 use crate::types::PageId;
+use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Keys in a group: enough to cover a memory latency, few enough to stay in the first-level cache.
 const GROUP_KEYS: usize = 16;
@@ -123,7 +124,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             }
             let at = leaf.find(key);
             if !at.found {
-                page.validate()?;
+                if !leaves_out("miss_is_believed") {
+                    page.validate()?;
+                }
                 return Ok(Lane::Done);
             }
             leaf.prefetch_record(at.index);
@@ -171,7 +174,9 @@ fn find_record<'p, P: PagePool, L: Ladder>(
     if at.found {
         return copy_record::<P, L>(leaf, at.index, value);
     }
-    leaf.validate()?;
+    if !leaves_out("miss_of_a_fingerprint_is_believed") {
+        leaf.validate()?;
+    }
     Ok(Lane::Done)
 }
 

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 mod limits;
+mod promises;
 mod room;
 mod stopping;
 mod tail;

@@ -8,7 +8,9 @@ mod damage;
 mod dense_edges;
 mod height;
 mod layouts;
+mod longest_bounds;
 mod model;
+mod overtaken;
 mod windows;
 
 use super::Tree;
