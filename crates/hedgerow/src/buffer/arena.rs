@@ -86,7 +86,7 @@ impl Drop for Arena {
     }
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 mod system {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use std::ptr::NonNull;
@@ -130,7 +130,8 @@ mod system {
     }
 }
 
-#[cfg(not(unix))]
+// Miri knows no system calls of ours.
+#[cfg(any(not(unix), miri))]
 mod system {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ptr::NonNull;
@@ -146,6 +147,9 @@ mod system {
     }
 
     pub fn ask_for_huge_pages(_base: NonNull<u8>, _len: usize) {}
+
+    #[cfg(target_os = "linux")]
+    pub fn refuse_huge_pages(_base: NonNull<u8>, _len: usize) {}
 
     pub fn unmap(mapping: NonNull<u8>, len: usize) {
         if let Ok(layout) = layout(len) {

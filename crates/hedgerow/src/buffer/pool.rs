@@ -484,7 +484,7 @@ impl BufferPool {
 /// that was loaded, and the frame's address would wait for the load.
 #[inline(always)]
 fn opaque(guess: u32) -> u32 {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
     {
         let mut guess = guess;
         // SAFETY: no instruction at all.
@@ -494,7 +494,7 @@ fn opaque(guess: u32) -> u32 {
         }
         guess
     }
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
     {
         core::hint::black_box(guess)
     }

@@ -35,9 +35,9 @@ const FAULTING: u64 = 2;
 const RESIDENT: u64 = 3;
 
 /// Parts that the directory has room for: all of the 32-bit id space (a model checker's atomics are
-/// large, and its stores tiny).
+/// large, and its stores tiny; and Miri's memory is no reservation).
 const MAX_PARTS: usize =
-    if cfg!(any(loom, shuttle)) { 64 } else { (u32::MAX as usize).div_ceil(PART_WORDS) };
+    if cfg!(any(loom, shuttle, miri)) { 64 } else { (u32::MAX as usize).div_ceil(PART_WORDS) };
 
 /// One part: the words of 512 page ids.
 pub type Part = [AtomicU64; PART_WORDS];

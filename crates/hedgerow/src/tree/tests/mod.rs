@@ -11,6 +11,7 @@ mod layouts;
 mod longest_bounds;
 mod model;
 mod overtaken;
+mod smallest;
 mod windows;
 
 use super::Tree;
