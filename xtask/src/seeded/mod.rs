@@ -107,12 +107,8 @@ fn cases_of(bug: &'static Bug) -> Vec<Case> {
 }
 
 /// The lists, and the letter that the numbers of each begin with.
-const LISTS: &[(char, &[Bug])] = &[
-    ('B', bugs::BUGS),
-    ('P', protocols::LINES),
-    ('H', holes::LINES),
-    ('N', names::LINES),
-];
+const LISTS: &[(char, &[Bug])] =
+    &[('B', bugs::BUGS), ('P', protocols::LINES), ('H', holes::LINES), ('N', names::LINES)];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {
     LISTS.iter().flat_map(|(_, bugs)| *bugs)
