@@ -11,7 +11,8 @@ use std::process::{Command, ExitCode};
 /// What is run if nothing is asked for: it needs no key file.
 const DEFAULT_ARGUMENTS: [&str; 3] = ["against-btreemap", "--case", "random8"];
 
-const USAGE: &str = "\
+/// What the task is told.
+pub const USAGE: &str = "\
 usage: cargo xtask bench-diff A B [--experiment E] [OPTION...]
 
   A, B             revisions, as git names them

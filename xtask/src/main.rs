@@ -35,6 +35,23 @@ tasks:
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let asks_for_help =
+        args.iter().skip(1).any(|argument| argument == "--help" || argument == "-h");
+    // The programs of the other tasks have help of their own.
+    let help = args.first().filter(|_| asks_for_help).and_then(|task| match task.as_str() {
+        "tidy" => Some("usage: cargo xtask tidy"),
+        "torture" => Some(torture::USAGE),
+        "seeded-bugs" => Some(seeded::USAGE),
+        "proof" => Some(proof::USAGE),
+        "coverage" => Some(coverage::USAGE),
+        "mutants" => Some(mutants::USAGE),
+        "bench-diff" => Some(bench_diff::USAGE),
+        _ => None,
+    });
+    if let Some(help) = help {
+        println!("{help}");
+        return ExitCode::SUCCESS;
+    }
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&workspace_root()),
         ["matrix", ..] => program::run(&workspace_root(), "hedgerow-matrix", &args[1..]),

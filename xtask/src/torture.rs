@@ -9,7 +9,8 @@ use crate::program;
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "\
+/// What the task is told.
+pub const USAGE: &str = "\
 usage: cargo xtask torture kill [--cycles N] [--seconds S] [--seed N] [--dir DIR]
        cargo xtask torture look STORE SEED   say what is wrong with a store that was kept
        cargo xtask torture simulate|full-disk|sync ...

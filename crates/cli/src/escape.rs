@@ -49,6 +49,17 @@ pub fn parse(text: &str) -> Result<Bytes, String> {
     unescape(text.as_bytes()).map(Bytes)
 }
 
+/// [`parse`] for keys and values that stand by themselves, and may begin with a hyphen. With two hyphens it is taken for an
+/// option that there is not, unless `--` stands before it.
+pub fn parse_operand(text: &str) -> Result<Bytes, String> {
+    if text.starts_with("--") && !std::env::args_os().any(|argument| argument == "--") {
+        return Err(
+            "there is no such option; write -- before a key or a value that begins so".to_owned()
+        );
+    }
+    parse(text)
+}
+
 /// The bytes that escaped text stands for; bytes that are no escape stand for themselves.
 pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());

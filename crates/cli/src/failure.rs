@@ -26,7 +26,7 @@ pub enum Failure {
     OtherVersion(String),
     /// A test of the machine or of the engine has found this; it is told where to look.
     Found(String),
-    /// Whoever read the output has gone: no failure to complain about.
+    /// Whoever read the output has gone, and wants no more of it: no failure to complain about.
     PipeClosed,
     /// Ctrl-C; what has been done up to there.
     Interrupted(String),

@@ -23,8 +23,12 @@ use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let outcome = interrupt::install().and_then(|()| run(&cli));
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => interrupt::install().and_then(|()| run(&cli)),
+        // Help that was asked for, or the version.
+        Err(shown) if !shown.use_stderr() => output::show_help(&shown),
+        Err(wrong) => wrong.exit(),
+    };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use serde_json::Value as Json;
 use std::io::{self, BufWriter, Write};
 
+const STDOUT: &str = "standard output";
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Buffered standard output. A closed pipe becomes [`Failure::PipeClosed`].
@@ -15,7 +16,10 @@ pub struct Out {
 impl Out {
     /// Locks standard output until dropped; call [`Out::finish`] at the end.
     pub fn new() -> Out {
-        Out::to(io::stdout().lock(), "standard output")
+        match was_closed() {
+            true => Out::to(Closed, STDOUT),
+            false => Out::to(io::stdout().lock(), STDOUT),
+        }
     }
 
     /// Writes to something else, of this name.
@@ -49,6 +53,59 @@ impl Out {
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.writer.flush().map_err(|error| output_failure(&self.name, error))
     }
+}
+
+/// Prints help that was asked for.
+pub fn show_help(help: &clap::Error) -> Result<(), Failure> {
+    let printed = match was_closed() {
+        true => Err(closed()),
+        false => help.print().and_then(|()| io::stdout().flush()),
+    };
+    printed.map_err(|error| output_failure(STDOUT, error))
+}
+
+/// Standard output that is closed.
+struct Closed;
+
+impl Write for Closed {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(closed())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::other("it is closed")
+}
+
+/// Whether standard output was closed when the program began. The standard library opens /dev/null in its place, so that whatever
+/// is written gets lost without an error.
+fn was_closed() -> bool {
+    #[cfg(target_os = "linux")]
+    return at_start::WAS_CLOSED.load(std::sync::atomic::Ordering::Relaxed);
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
+#[cfg(target_os = "linux")]
+mod at_start {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    pub(super) static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+    extern "C" fn look() {
+        let is_closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err();
+        WAS_CLOSED.store(is_closed, Relaxed);
+    }
+
+    // SAFETY: the section is an array of functions that the C library calls, one after the other, before `main`. This one makes a
+    // system call and stores to an atomic, and needs nothing that is set up later.
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static LOOK: extern "C" fn() = look;
 }
 
 fn output_failure(name: &str, error: io::Error) -> Failure {

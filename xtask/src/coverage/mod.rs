@@ -13,7 +13,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "\
+/// What the task is told.
+pub const USAGE: &str = "\
 usage: cargo xtask coverage [--lcov FILE] [--files N] [--missed PATH]
 
   --lcov FILE    look at this record instead of running the tests

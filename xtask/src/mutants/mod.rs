@@ -28,7 +28,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "\
+/// What the task is told.
+pub const USAGE: &str = "\
 usage: cargo xtask mutants [--share K/N] [--changed REVISION] [--part NAME] [--path BEGIN...] [--units] [--seconds N]
                            [--out FILE] [--list]
 

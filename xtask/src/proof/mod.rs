@@ -30,7 +30,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use turns::Turns;
 
-const USAGE: &str = "\
+/// What the task is told.
+pub const USAGE: &str = "\
 usage: cargo xtask proof [ROW...] [--scale ci|long] [--share K/N] [--seed N] [--seconds N] [--tested FILE]
                          [--out FILE.jsonl]
        cargo xtask proof [ROW...] --list

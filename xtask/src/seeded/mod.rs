@@ -22,7 +22,8 @@ use std::process::{Command, ExitCode};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "\
+/// What the task is told.
+pub const USAGE: &str = "\
 usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--names] [--build] [--seconds N] [--out FILE.jsonl]
 
   --only IDS     these alone

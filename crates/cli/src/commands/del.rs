@@ -13,7 +13,7 @@ pub struct DelArgs {
     /// Store file
     store: PathBuf,
     /// Key, with escapes
-    #[arg(value_parser = escape::parse)]
+    #[arg(value_parser = escape::parse_operand, allow_hyphen_values = true)]
     key: Bytes,
 }
 

@@ -50,8 +50,15 @@ pub fn run(common: &Common, args: &DumpArgs) -> Result<(), Failure> {
     let started = Instant::now();
     let Some(path) = &args.out else {
         let mut out = Out::new();
-        dump(&keyspaces, &args.store, &mut out)?;
-        return out.finish();
+        let dumped = dump(&keyspaces, &args.store, &mut out).and_then(|_| out.finish());
+        return dumped.map_err(|failure| match failure {
+            // Of other output a reader may have had enough; half a dump is none.
+            Failure::PipeClosed => {
+                let words = "whoever reads the dump has gone before its end";
+                Failure::Other(words.to_owned())
+            }
+            other => other,
+        });
     };
     let written = dump_to_file(&keyspaces, &args.store, path)?;
     report(common, &written, started.elapsed().as_secs_f64())

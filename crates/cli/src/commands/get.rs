@@ -19,7 +19,7 @@ pub struct GetArgs {
     /// Store file
     store: PathBuf,
     /// Key, with escapes
-    #[arg(value_parser = escape::parse)]
+    #[arg(value_parser = escape::parse_operand, allow_hyphen_values = true)]
     key: Bytes,
     /// Print the bytes of the value as they are, with no escapes and no newline
     #[arg(long, conflicts_with = "format")]

@@ -20,10 +20,10 @@ pub struct PutArgs {
     /// Store file; created if there is none
     store: PathBuf,
     /// Key, with escapes
-    #[arg(value_parser = escape::parse)]
+    #[arg(value_parser = escape::parse_operand, allow_hyphen_values = true)]
     key: Bytes,
     /// Value, with escapes
-    #[arg(value_parser = escape::parse)]
+    #[arg(value_parser = escape::parse_operand, allow_hyphen_values = true)]
     value: Option<Bytes>,
     /// Take the value from this file as it is, up to 4 GiB; `-` is standard input. A pipe must fit into memory
     #[arg(long, value_name = "FILE")]

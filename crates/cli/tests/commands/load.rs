@@ -1,6 +1,6 @@
 //! `load`: what a line means, threads, bad lines, and standard input.
 
-use crate::harness::{Scratch, run, run_with_input};
+use crate::harness::{Scratch, command, run, run_with_input, wait};
 use std::path::Path;
 
 #[test]
@@ -107,4 +107,59 @@ fn json_tells_the_count() {
     let store = scratch.store();
     let done = run_with_input(&["load", &store, "-", "--format", "json"], b"a\nb\n");
     assert_eq!(done.code(0).silent().json()["records"], 2);
+}
+
+/// Lines of one key go to one thread, however the key is written: the last one wins.
+#[test]
+fn of_one_key_in_two_spellings_the_last_line_wins() {
+    let scratch = Scratch::new("load-spellings");
+    let mut text = String::new();
+    for n in 0..2000 {
+        // The same key: `A` is `\x41`.
+        text.push_str(&format!("A{n}\tfirst\n\\x41{n}\tlast\n"));
+    }
+    let file = scratch.file("lines.txt", text);
+    for threads in ["2", "8"] {
+        let store = scratch.path(threads);
+        run(&["load", &store, &file, "--escaped", "--threads", threads]).code(0);
+        run(&["count", &store]).code(0).stdout("2000\n");
+        let expected: String = {
+            let mut keys: Vec<String> = (0..2000).map(|n| format!("A{n}\tlast\n")).collect();
+            keys.sort();
+            keys.concat()
+        };
+        run(&["scan", &store]).code(0).stdout(expected);
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_dump_or_of_the_first_key() {
+    let (scratch, store) = Scratch::loaded("load-mark", "robin\tErithacus\nwren\tTroglodytes\n");
+    let dump = scratch.path("birds.dump");
+    run(&["dump", &store, "--out", &dump]).code(0);
+    let mut marked = b"\xef\xbb\xbf".to_vec();
+    marked.extend(std::fs::read(&dump).unwrap());
+    let (again, lines) = (scratch.path("again.hrow"), scratch.path("lines.hrow"));
+    run(&["load", &again, &scratch.file("marked.dump", marked)]).code(0);
+    run(&["scan", &again]).code(0).stdout("robin\tErithacus\nwren\tTroglodytes\n");
+    run(&["load", &lines, &scratch.file("marked.txt", "\u{feff}robin\t1\nwren\t2\n")]).code(0);
+    run(&["scan", &lines]).code(0).stdout("robin\t1\nwren\t2\n");
+    let wide = scratch.file("wide.txt", b"\xff\xfer\0\n\0");
+    let none = scratch.path("none.hrow");
+    run(&["load", &none, &wide]).code(1).stderr_has("UTF-16");
+    assert!(!std::path::Path::new(&none).exists());
+}
+
+/// No thread has room for a stack as large as that.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thread_that_cannot_be_started_is_an_error_and_no_panic() {
+    let scratch = Scratch::new("load-no-threads");
+    let (file, store) = (scratch.file("lines.txt", "robin\nwren\n"), scratch.store());
+    let args = ["load", &store, &file, "--threads", "4"];
+    let child = command(&args).env("RUST_MIN_STACK", (1_u64 << 46).to_string()).spawn().unwrap();
+    wait(&args, child).code(1).stderr_has("cannot start a thread");
+    assert!(!std::path::Path::new(&store).exists());
+    run(&args).code(0);
+    run(&["count", &store]).code(0).stdout("2\n");
 }

@@ -191,3 +191,95 @@ fn who_names_no_keyspace_gets_the_only_one_or_hears_which_there_are() {
         assert!(!std::path::Path::new(&copy).exists());
     }
 }
+
+/// Runs words of the shell with the tool as `$0`; its exit code and what it wrote to standard error.
+#[cfg(unix)]
+fn shell(script: &str, args: &[&str]) -> (Option<i32>, String) {
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_hedgerow")]).args(args).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_is_lost_is_an_error() {
+    let (_scratch, store) = Scratch::loaded("lost-output", "robin\tErithacus rubecula\n");
+    let commands: [&[&str]; 10] = [
+        &["--help"],
+        &["--version"],
+        &["scan", "--help"],
+        &["help", "load"],
+        &["dump", &store],
+        &["scan", &store],
+        &["get", &store, "robin"],
+        &["get", &store, "robin", "--raw"],
+        &["count", &store],
+        &["stat", &store, "--format", "json"],
+    ];
+    for args in commands {
+        for redirection in [">/dev/full", ">&-"] {
+            let (code, words) = shell(&format!("\"$0\" \"$@\" {redirection}"), args);
+            assert_eq!(code, Some(1), "{args:?} {redirection}: {words}");
+            assert!(words.contains("cannot write to standard output"), "{args:?}: {words}");
+        }
+        let (code, words) = shell("\"$0\" \"$@\" >/dev/null", args);
+        assert_eq!((code, &*words), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn keys_and_values_may_begin_with_a_hyphen() {
+    let scratch = Scratch::new("hyphens");
+    let store = scratch.store();
+    for (key, value) in [("k", "-5"), ("-5", "-v"), ("-k", "-"), ("-1.5e3", "-h5")] {
+        run(&["put", &store, key, value]).code(0);
+        run(&["get", &store, key]).code(0).stdout(format!("{value}\n"));
+        run(&["put", &store, key, value, "--format", "json"]).code(0);
+        run(&["get", &store, key, "--raw"]).code(0).stdout(value);
+    }
+    run(&["put", &store, "--", "--key", "--value"]).code(0);
+    run(&["get", &store, "--", "--key"]).code(0).stdout("--value\n");
+    run(&["scan", &store, "--from", "-5", "--to", "-6", "--keys-only"]).code(0).stdout("-5\n");
+    run(&["count", &store, "--prefix", "-1"]).code(0).stdout("1\n");
+    run(&["del", &store, "-k"]).code(0);
+    run(&["get", &store, "-k"]).code(3);
+    // A mistake in an option is one still.
+    run(&["get", &store, "k", "--row"]).code(2);
+    run(&["put", &store, "k", "--valeu"]).code(2).stderr_has("no such option");
+    run(&["scan", &store, "--limmit", "3"]).code(2);
+}
+
+/// `nohup` has the program ignore `SIGHUP`, and a shell has what it starts in the background ignore `SIGINT`.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    let scratch = Scratch::new("ignored-signals");
+    for (signal, bit) in [("HUP", 1), ("INT", 2), ("TERM", 15)] {
+        let store = scratch.path(signal);
+        let script = format!("trap '' {signal}; exec \"$0\" load '{store}' -");
+        let mut load = std::process::Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_hedgerow")])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = load.stdin.take().unwrap();
+        // More than a pipe holds: once it is written, the load reads.
+        let text: String = (0..50_000).map(|n| format!("key {n:06}\n")).collect();
+        stdin.write_all(text.as_bytes()).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", load.id())).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+        assert_eq!(mask >> (bit - 1) & 1, 1, "SIG{signal}");
+        let pid = load.id().to_string();
+        let kill = |signal: &str| {
+            std::process::Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap()
+        };
+        assert!(kill(signal).success());
+        stdin.write_all(b"last\n").unwrap();
+        drop(stdin);
+        assert!(load.wait().unwrap().success(), "SIG{signal}");
+        run(&["count", &store]).code(0).stdout("50001\n");
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! One record a line: the key, then a tab and the value if there is one, else the line's number is
 //! the value. A line is taken as it is; with `--escaped` it is read with escapes, as `scan` prints it.
-//! Every line with one key goes to the same thread, so that of several lines with one key the last
-//! one wins, as it would with one thread.
+//! Every line with one key goes to the same thread, however the key is written, so that of several lines with one key the
+//! last one wins, as it would with one thread. If the system starts fewer threads than were asked for, those work.
 //!
 //! Threads: [`reader`] reads blocks of whole lines, the calling thread routes their lines, the
 //! workers write. Whoever fails first says where, all stop, and the store is closed in good order
@@ -77,7 +77,7 @@ struct Load<'a> {
 /// Loads the file and closes the store.
 pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     // The input first: a name with a mistake in it must not leave an empty store behind.
-    let reading = reader::spawn(Input::open(&args.file)?);
+    let reading = reader::spawn(Input::open(&args.file)?)?;
     let first = head(&reading)?;
     let is_dump = !args.lines && dump::is_dump(&first)?;
     let db = store::open_or_create(common, args.leaves, &args.store)?;
@@ -138,9 +138,15 @@ fn load(
         let mut workers = Vec::with_capacity(threads);
         for _ in 0..threads {
             let (sender, receiver) = sync_channel(QUEUED_BATCHES);
-            workers.push(sender);
             let state = &state;
-            scope.spawn(move || write_batches(state, &receiver));
+            let work = move || write_batches(state, &receiver);
+            match thread::Builder::new().spawn_scoped(scope, work) {
+                Ok(_) => workers.push(sender),
+                Err(error) if workers.is_empty() => {
+                    return Err(Failure::Io("cannot start a thread that writes".to_owned(), error));
+                }
+                Err(_) => break,
+            }
         }
         route(&state, &reading.go_on(), &workers, &bar)
         // The senders go here, and the workers end when their queues are empty.
@@ -179,7 +185,12 @@ fn route(
         let mut lines: Vec<Vec<(usize, usize, u64)>> = vec![Vec::new(); workers.len()];
         for (start, end, number) in block.lines() {
             let (key, _) = split_line(&block.bytes[start..end]);
-            lines[worker_of(key, workers.len())].push((start, end, number));
+            // What is no key goes to any of them, who says so.
+            let key = match state.escaped && key.contains(&b'\\') {
+                true => escape::unescape(key).map_or(Cow::Borrowed(key), Cow::Owned),
+                false => Cow::Borrowed(key),
+            };
+            lines[worker_of(&key, workers.len())].push((start, end, number));
         }
         for (sender, lines) in workers.iter().zip(lines) {
             // A worker that has gone has left its failure behind.

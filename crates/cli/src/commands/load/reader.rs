@@ -80,12 +80,18 @@ impl Reading {
     }
 }
 
-/// Starts the thread that reads.
-pub fn spawn(input: Input) -> Reading {
+/// What a text may begin with in place of its first character, to say how it is encoded.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+const UTF16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
+
+/// Starts the thread that reads. A byte order mark at the beginning is no part of the first line.
+///
+/// Errors: `Io` if the system starts no thread. An input in UTF-16 is an error in place of the head.
+pub fn spawn(input: Input) -> Result<Reading, Failure> {
     let (sender, receiver) = sync_channel(QUEUED_BLOCKS);
     let (head_sender, head) = sync_channel(1);
     let (go_on, wait) = sync_channel(1);
-    thread::spawn(move || {
+    let read = move || {
         let mut blocks = Blocks { input, rest: Vec::new(), next_line: 1, ended: false };
         let head = blocks.head();
         let failed = head.is_err();
@@ -101,8 +107,10 @@ pub fn spawn(input: Input) -> Reading {
                 break;
             }
         }
-    });
-    Reading { head, go_on, blocks: receiver }
+    };
+    let refused = |error| Failure::Io("cannot start a thread that reads".to_owned(), error);
+    thread::Builder::new().spawn(read).map_err(refused)?;
+    Ok(Reading { head, go_on, blocks: receiver })
 }
 
 struct Blocks {
@@ -121,6 +129,14 @@ impl Blocks {
         while !self.ended && line_end.is_none() && bytes.len() < HEAD_BYTES {
             self.read(&mut bytes)?;
             line_end = bytes.iter().position(|&byte| byte == b'\n');
+        }
+        if UTF16_MARKS.iter().any(|mark| bytes.starts_with(mark)) {
+            let words = format!("{} is text in UTF-16; turn it into UTF-8 first", self.input.name);
+            return Err(Failure::Other(words));
+        }
+        if bytes.starts_with(UTF8_MARK) {
+            bytes.drain(..UTF8_MARK.len());
+            line_end = line_end.map(|end| end - UTF8_MARK.len());
         }
         let head = bytes[..line_end.unwrap_or(bytes.len()).min(HEAD_BYTES)].to_vec();
         self.rest = bytes;
@@ -199,7 +215,7 @@ mod tests {
     fn read_all(source: impl Read + Send + 'static) -> Vec<(Vec<u8>, u64)> {
         let input = Input { source: Box::new(source), name: "test".to_owned() };
         let mut lines = Vec::new();
-        for block in spawn(input).go_on() {
+        for block in spawn(input).unwrap().go_on() {
             let block = block.unwrap();
             lines.extend(block.lines().map(|(s, e, n)| (block.bytes[s..e].to_vec(), n)));
         }
@@ -228,12 +244,25 @@ mod tests {
             let sources: [Box<dyn Read + Send>; 2] =
                 [Box::new(Trickle(text.into(), false)), Box::new(io::Cursor::new(text.to_owned()))];
             for source in sources {
-                let reading = spawn(Input { source, name: "test".to_owned() });
+                let reading = spawn(Input { source, name: "test".to_owned() }).unwrap();
                 assert_eq!(reading.head.recv().unwrap().unwrap(), head.as_bytes());
                 let blocks: Vec<u8> =
                     reading.go_on().iter().flat_map(|block| block.unwrap().bytes).collect();
                 assert_eq!(blocks, text.as_bytes());
             }
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line() {
+        let expected: Vec<(Vec<u8>, u64)> = vec![(b"a\tb".to_vec(), 1), (b"c".to_vec(), 2)];
+        assert_eq!(read_all(io::Cursor::new("\u{feff}a\tb\nc\n")), expected);
+        assert_eq!(read_all(Trickle("\u{feff}a\tb\nc\n".into(), false)), expected);
+        assert_eq!(read_all(io::Cursor::new("\u{feff}")), []);
+        for text in [&b"\xff\xfea\0\n\0"[..], b"\xfe\xff\0a\0\n"] {
+            let input = Input { source: Box::new(io::Cursor::new(text)), name: "test".to_owned() };
+            let head = spawn(input).unwrap().head.recv().unwrap();
+            assert!(matches!(head, Err(Failure::Other(words)) if words.contains("UTF-16")));
         }
     }
 
@@ -250,7 +279,7 @@ mod tests {
     #[test]
     fn an_endless_line_is_an_error() {
         let input = Input { source: Box::new(io::repeat(b'x')), name: "test".to_owned() };
-        let last = spawn(input).go_on().into_iter().last();
+        let last = spawn(input).unwrap().go_on().into_iter().last();
         assert!(matches!(last, Some(Err(Failure::Other(words))) if words.contains("line 1 of")));
     }
 }

@@ -168,9 +168,11 @@ impl Torture<'_> {
         let mut child = Killed(command.stdout(Stdio::piped()).spawn().map_err(failed)?);
         let out = child.0.stdout.take().expect("it was asked for");
         let (send, lines) = channel();
-        let reader = std::thread::spawn(move || {
+        let read = move || {
             BufReader::new(out).lines().map_while(Result::ok).all(|line| send.send(line).is_ok())
-        });
+        };
+        let refused = |error| Failure::Io("cannot start a thread that reads".into(), error);
+        let reader = std::thread::Builder::new().spawn(read).map_err(refused)?;
         let dice = mix(self.seed ^ mix(cycle));
         // One in four is killed while it opens and recovers, the others while they write.
         let mut seen = Vec::new();

@@ -28,6 +28,7 @@ use hedgerow::{Database, Durability, Error, ErrorKind, WriteBatch};
 use serde_json::json;
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -171,10 +172,13 @@ fn simulate(shared: &Shared) -> Result<Tally, Failure> {
     let bar = progress::counter("stores");
     let outcomes: Vec<Result<Tally, Failure>> = std::thread::scope(|scope| {
         let bar = &bar;
-        let threads: Vec<_> =
-            (0..shared.threads).map(|n| scope.spawn(move || shared.run(n, bar))).collect();
-        let join = |thread: ScopedJoinHandle<'_, Result<Tally, Failure>>| {
-            thread.join().unwrap_or_else(|panic| Err(Failure::Found(words_of(&*panic))))
+        let begin = |n| std::thread::Builder::new().spawn_scoped(scope, move || shared.run(n, bar));
+        let threads: Vec<_> = (0..shared.threads).map(begin).collect();
+        let join = |thread: io::Result<ScopedJoinHandle<'_, Result<Tally, Failure>>>| match thread {
+            Ok(thread) => {
+                thread.join().unwrap_or_else(|panic| Err(Failure::Found(words_of(&*panic))))
+            }
+            Err(error) => Err(Failure::Io("cannot start a thread".to_owned(), error)),
         };
         threads.into_iter().map(join).collect()
     });

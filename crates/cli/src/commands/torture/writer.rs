@@ -61,7 +61,7 @@ pub fn run(common: &Common, args: &WriterArgs) -> Result<(), Failure> {
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let writer = &writer;
-            scope.spawn(move || {
+            let work = move || {
                 let ended = catch_unwind(AssertUnwindSafe(|| writer.write(thread)));
                 let failure = match ended {
                     Ok(Err(failure)) => failure,
@@ -71,7 +71,12 @@ pub fn run(common: &Common, args: &WriterArgs) -> Result<(), Failure> {
                     eprintln!("hedgerow: {words}");
                 }
                 std::process::exit(i32::from(failure.exit_code()));
-            });
+            };
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, work) {
+                // The others write for ever.
+                eprintln!("hedgerow: cannot start a thread that writes: {error}");
+                std::process::exit(1);
+            }
         }
     });
     Ok(())

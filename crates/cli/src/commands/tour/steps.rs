@@ -296,10 +296,16 @@ fn in_parallel(
         }
     };
     let outcomes: Vec<Result<u64, Failure>> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..context.threads).map(|_| scope.spawn(worker)).collect();
+        let begin = |_| thread::Builder::new().spawn_scoped(scope, worker);
+        let threads: Vec<_> = (0..context.threads).map(begin).collect();
         threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .map(|thread| match thread {
+                Ok(thread) => {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                }
+                Err(error) => Err(Failure::Io("cannot start a thread".to_owned(), error)),
+            })
             .collect()
     });
     bar.finish_and_clear();
