@@ -78,7 +78,7 @@ impl Inner {
 ///
 /// **Fork.** A process that was forked from the one that opened the database cannot use its handles: each call is
 /// [`ErrorKind::ForkedProcess`], dropping them does nothing, and the parent goes on undisturbed. A child opens its own stores,
-/// and the parent's when that has closed it.
+/// and the parent's when that has closed it; if the parent has other threads it should `exec` first, as their locks stay locked in it.
 ///
 /// **Close it.** To drop the last handle without [`Database::close`] is like a crash of the process: it waits for nothing
 /// and writes nothing, because there is nobody whom it could tell that this failed. Buffered changes that the log's
