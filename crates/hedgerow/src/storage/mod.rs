@@ -24,6 +24,8 @@
 
 pub mod aligned;
 #[cfg(unix)]
+mod direct;
+#[cfg(unix)]
 mod directory;
 #[cfg(unix)]
 mod locks;
@@ -34,6 +36,8 @@ pub mod ram;
 mod readers;
 #[cfg(unix)]
 pub mod real;
+#[cfg(unix)]
+mod refused;
 #[cfg(unix)]
 mod rename;
 pub mod sim;

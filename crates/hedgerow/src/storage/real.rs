@@ -12,8 +12,10 @@
 //! so the way back to the page cache exists at both places.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::storage::direct::{DIRECT, block_bytes, status_flags};
 use crate::storage::directory::{self, DirectoryLock};
 use crate::storage::readers::Readers;
+use crate::storage::refused::is_refused;
 use crate::storage::rename::rename_new;
 use crate::storage::stream::{self, BatchSource};
 use crate::storage::transfer::{self, ReadEnd, Run};
@@ -112,13 +114,16 @@ impl RealDisk {
             .map_err(|errno| failed_on_path("open", path, errno))?;
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("examine", path, errno))?;
         require_regular(path, FileType::from_raw_mode(stat.st_mode))?;
-        let status = rustix::fs::fcntl_getfl(&fd)
-            .map_err(|errno| failed("examine", path, errno))?
-            .difference(OFlags::NONBLOCK);
+        let status = status_flags(&fd).difference(OFlags::NONBLOCK);
         let wants_direct = direct == DirectIo::WherePossible && !DIRECT.is_empty();
         let direct = wants_direct && rustix::fs::fcntl_setfl(&fd, status | DIRECT).is_ok();
         if !direct {
-            rustix::fs::fcntl_setfl(&fd, status).map_err(|errno| failed("open", path, errno))?;
+            match rustix::fs::fcntl_setfl(&fd, status) {
+                Ok(()) => {}
+                // It stays non-blocking, which changes nothing for a regular file.
+                Err(errno) if is_refused(errno) => {}
+                Err(errno) => return Err(failed("open", path, errno)),
+            }
         }
         let block_bytes = if direct { block_bytes(&fd) } else { 1 };
         Ok(RealFile {
@@ -195,11 +200,6 @@ fn require_regular(path: &Path, file_type: FileType) -> Result<()> {
     Err(Error::new(ErrorKind::NotAStore, format!("{} is {what}", path.display())))
 }
 
-#[cfg(target_os = "linux")]
-const DIRECT: OFlags = OFlags::DIRECT;
-#[cfg(not(target_os = "linux"))]
-const DIRECT: OFlags = OFlags::empty();
-
 impl Disk for RealDisk {
     fn share(&self) -> Arc<dyn Disk> {
         Arc::new(self.clone())
@@ -233,8 +233,12 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         check_here(self.process)?;
-        if let Ok(stat) = retry_on_intr(|| rustix::fs::stat(to)) {
-            retry_on_intr(|| rustix::fs::chmod(from, Mode::from_raw_mode(stat.st_mode)))
+        let mode = |path: &Path| retry_on_intr(|| rustix::fs::stat(path)).map(|stat| stat.st_mode);
+        // Who may not change permissions may still rename a file that has the right ones.
+        if let Ok(wanted) = mode(to)
+            && mode(from) != Ok(wanted)
+        {
+            retry_on_intr(|| rustix::fs::chmod(from, Mode::from_raw_mode(wanted)))
                 .map_err(|errno| failed_on_path("set the permissions of", from, errno))?;
         }
         retry_on_intr(|| rustix::fs::rename(from, to))
@@ -289,28 +293,6 @@ impl Disk for RealDisk {
             Err(errno) => Err(failed("sync", path, errno)),
         }
     }
-}
-
-/// The unit of direct I/O on a file that was opened for it.
-fn block_bytes(fd: &OwnedFd) -> usize {
-    /// Holds on every device in use; taken where the kernel (before Linux 6.1) does not tell.
-    const SAFE_BLOCK_BYTES: usize = 4096;
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{AtFlags, StatxFlags};
-        let told = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
-            .ok()
-            .filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0)
-            .map(|stat| stat.stx_dio_offset_align.max(stat.stx_dio_mem_align) as usize);
-        if let Some(block) = told
-            && block.is_power_of_two()
-            && block <= crate::storage::aligned::ALIGNMENT_BYTES
-        {
-            return block.max(512);
-        }
-    }
-    let _ = fd;
-    SAFE_BLOCK_BYTES
 }
 
 pub(super) struct RealFile {
@@ -378,8 +360,9 @@ impl RealFile {
         let direct = self.direct.load(Ordering::Relaxed);
         match call() {
             Err(Errno::INVAL) if direct => {
-                let status = rustix::fs::fcntl_getfl(&self.fd)?;
-                rustix::fs::fcntl_setfl(&self.fd, status.difference(DIRECT))?;
+                let status = status_flags(&self.fd).difference(DIRECT);
+                // Whoever may not change the flags either has no other way.
+                rustix::fs::fcntl_setfl(&self.fd, status).map_err(|_| Errno::INVAL)?;
                 self.direct.store(false, Ordering::Relaxed);
                 call()
             }
@@ -464,7 +447,9 @@ impl RealFile {
     fn is_written(&self, run: &Run, result: rustix::io::Result<usize>) -> Result<bool> {
         match result {
             Ok(count) => Ok(count == run.len_bytes),
-            Err(Errno::INTR | Errno::AGAIN | Errno::INVAL) => Ok(false),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(false),
+            // Not even begun.
+            Err(errno) if is_refused(errno) => Ok(false),
             Err(errno) => Err(self.failed("write", errno)),
         }
     }
@@ -586,7 +571,7 @@ impl File for RealFile {
             let mode = rustix::fs::FallocateFlags::empty();
             match retry_on_intr(|| rustix::fs::fallocate(&self.fd, mode, offset_bytes, len_bytes)) {
                 Ok(()) => return Ok(()),
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(errno) if is_refused(errno) => {}
                 Err(errno) => return Err(self.failed("allocate room in", errno)),
             }
         }
@@ -604,7 +589,7 @@ impl File for RealFile {
             let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             match retry_on_intr(|| rustix::fs::fallocate(&self.fd, mode, offset_bytes, len_bytes)) {
                 Ok(()) => return Ok(true),
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(errno) if is_refused(errno) => {}
                 Err(errno) => return Err(self.failed("punch a hole into", errno)),
             }
         }

@@ -6,6 +6,7 @@
 //! before or after: an empty file, which is no store and may become one.
 
 use super::real::{failed, failed_on_path};
+use super::refused::is_refused;
 use crate::error::Result;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -28,7 +29,7 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> Result<()> {
 
 /// Whether the file system, or the kernel, does not know such a call.
 fn cannot(errno: Errno) -> bool {
-    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::MLINK)
+    is_refused(errno) || errno == Errno::MLINK
 }
 
 #[cfg(target_os = "linux")]
@@ -44,7 +45,15 @@ fn without_replacing(_from: &Path, _to: &Path) -> rustix::io::Result<()> {
 
 fn by_link(from: &Path, to: &Path) -> rustix::io::Result<()> {
     retry_on_intr(|| rustix::fs::link(from, to))?;
-    retry_on_intr(|| rustix::fs::unlink(from))
+    match retry_on_intr(|| rustix::fs::unlink(from)) {
+        // The new name goes again, so that another way finds everything as it was. Where that is refused as well the file has
+        // both names, and the next way says that the new one is taken.
+        Err(errno) => {
+            retry_on_intr(|| rustix::fs::unlink(to)).ok();
+            Err(errno)
+        }
+        done => done,
+    }
 }
 
 fn over_a_placeholder(from: &Path, to: &Path) -> rustix::io::Result<()> {

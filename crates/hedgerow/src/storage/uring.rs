@@ -12,8 +12,10 @@
 //! flight waits when it is dropped (`stream.rs`).
 
 use crate::storage::STREAM_DEPTH;
+use crate::storage::refused::is_refused;
 use crate::storage::stream::{Outcome, Reader};
 use crate::storage::transfer::Run;
+use hedgerow_sync::primitive::atomic::{AtomicUsize, Ordering::Relaxed};
 use hedgerow_sync::primitive::{Mutex, thread};
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::io::Errno;
@@ -27,10 +29,14 @@ const DEPTH: usize = 128;
 const MAX_IDLE: usize = 16;
 /// Refused submissions in a row after which a ring is given up.
 const MAX_REFUSALS: usize = 100;
+/// Rings that were given up, or could not be made, after which there are no others.
+const MAX_GIVEN_UP: usize = 8;
 
 /// The rings of a disk.
 pub(super) struct Rings {
     idle: Mutex<Vec<IoUring>>,
+    /// From [`MAX_GIVEN_UP`] on nobody tries any more. Relaxed: it decides how, and not what, is read or written.
+    given_up: AtomicUsize,
 }
 
 impl std::fmt::Debug for Rings {
@@ -65,7 +71,7 @@ impl Rings {
             Some(entry) if entry.result() >= 0 => {}
             _ => return Err(io::ErrorKind::Unsupported.into()),
         }
-        Ok(Rings { idle: Mutex::new(vec![ring]) })
+        Ok(Rings { idle: Mutex::new(vec![ring]), given_up: AtomicUsize::new(0) })
     }
 
     /// Reads runs of slices together. One outcome for each run.
@@ -134,8 +140,9 @@ impl Rings {
             };
             let held_back = is_wanted.then_some(&mut held_back as &mut dyn FnMut());
             // SAFETY: passed on to the caller; `held_back` does not panic.
-            if unsafe { drive(&mut ring, runs, entry, held_back, &mut outcomes) } {
-                self.give_back(ring);
+            match unsafe { drive(&mut ring, runs, entry, held_back, &mut outcomes) } {
+                Ok(()) => self.give_back(ring),
+                Err(error) => self.note_refusal(&error),
             }
         } else if let Some(beside) = beside {
             beside();
@@ -147,8 +154,22 @@ impl Rings {
     }
 
     fn take(&self) -> Option<IoUring> {
+        if self.given_up.load(Relaxed) >= MAX_GIVEN_UP {
+            return None;
+        }
         let idle = self.idle.lock().pop();
-        idle.map_or_else(make_ring, Ok).ok()
+        idle.map_or_else(make_ring, Ok).inspect_err(|error| self.note_refusal(error)).ok()
+    }
+
+    /// Notes that a ring did not work. A sandbox that was set up meanwhile refuses all of them: then none is tried again, and the
+    /// idle ones are closed.
+    #[cold]
+    fn note_refusal(&self, error: &io::Error) {
+        let weight = if is_final(error) { MAX_GIVEN_UP } else { 1 };
+        if self.given_up.fetch_add(weight, Relaxed) + weight >= MAX_GIVEN_UP {
+            // Closed after the lock is free.
+            let _idle = std::mem::take(&mut *self.idle.lock());
+        }
     }
 
     fn give_back(&self, ring: IoUring) {
@@ -205,16 +226,17 @@ impl Reader for RingReader<'_> {
             match ring.submit_and_wait(enough - enough.min(ended.len() - first)) {
                 Ok(_) => self.refusals = 0,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => {
+                Err(error) => {
                     self.refusals += 1;
+                    if self.refusals > MAX_REFUSALS || is_final(&error) {
+                        self.rings.note_refusal(&error);
+                        self.give_up(ended);
+                        return;
+                    }
                     thread::yield_now();
                 }
             }
             reap_into(ring, &mut self.under_way, ended);
-            if self.refusals > MAX_REFUSALS {
-                self.give_up(ended);
-                return;
-            }
             if enough == 0 {
                 return;
             }
@@ -266,6 +288,13 @@ fn outcome(result: i32) -> Outcome {
     usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result))
 }
 
+/// Whether a ring was refused for a reason that does not pass. A descriptor that is no ring (any more) is a reason to make
+/// another one.
+fn is_final(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| errno != Errno::OPNOTSUPP && is_refused(errno))
+}
+
 fn make_ring() -> io::Result<IoUring> {
     let entries = DEPTH as u32;
     // Without this flag (before Linux 5.19) a completion interrupts the thread that waits for it.
@@ -277,7 +306,7 @@ fn make_ring() -> io::Result<IoUring> {
 }
 
 /// Keeps the ring full until every run has its outcome; calls `beside`, if there is one, once, when as
-/// much as possible is under way. `false`: the ring is of no use any more.
+/// much as possible is under way. An error: the ring is of no use any more.
 ///
 /// # Safety
 ///
@@ -288,7 +317,7 @@ unsafe fn drive(
     entry: impl Fn(&Run) -> squeue::Entry,
     mut beside: Option<&mut dyn FnMut()>,
     outcomes: &mut [Outcome],
-) -> bool {
+) -> io::Result<()> {
     let mut next = 0;
     let mut in_flight = 0;
     let mut refusals = 0;
@@ -318,21 +347,21 @@ unsafe fn drive(
         match submitted {
             Ok(_) => refusals = 0,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => {
+            Err(error) => {
                 refusals += 1;
+                if refusals > MAX_REFUSALS || is_final(&error) {
+                    abandon(ring, in_flight, outcomes);
+                    return Err(error);
+                }
                 thread::yield_now();
             }
         }
         in_flight -= reap(ring, outcomes);
-        if refusals > MAX_REFUSALS {
-            abandon(ring, in_flight, outcomes);
-            return false;
-        }
     }
     if let Some(beside) = beside {
         beside();
     }
-    true
+    Ok(())
 }
 
 /// Takes what has completed. Returns how much that was.

@@ -7,7 +7,30 @@
 //! (`membarrier`, Linux 4.14): *of a light and a heavy barrier one comes first, and what was stored before it is
 //! seen by what is loaded after the other.*
 //!
-//! Where the system has no such call both are full barriers, and under a model they always are.
+//! Where the system has no such call both are full barriers, and under a model they always are. The first call of
+//! [`is_available`] finds out. It registers the process and makes one barrier, before anybody relies on it.
+//!
+//! # When the system refuses the call later
+//! A sandbox may be set up after that, and refuse the call from then on, for all threads or for some. The first
+//! [`heavy`] that is refused makes the barriers symmetric for good, for the whole process:
+//!
+//! 1. It stores `LEAVING`. Each [`light`] that sees this word runs a full barrier.
+//! 2. A [`light`] that has seen `AVAILABLE` may still be under way: its store may not have reached the cache yet, and
+//!    its load may have returned the old word. So it waits until that store is visible. One `membarrier` of the slow
+//!    kind (`GLOBAL`) proves it, where the filter lets it through. Else it waits for [`GRACE`].
+//! 3. It stores `MISSING`. From here on a heavy barrier is a full barrier and nothing else.
+//!
+//! Every heavy barrier that comes between steps 1 and 3 waits for step 3. So each of them ends when no light barrier
+//! of the cheap kind is under way, and everything that such a barrier has stored is visible. This is what the
+//! promise above asks for; the protocols that rest on it (epochs, crowds of latches) need no change.
+//!
+//! Why waiting suffices: `light` loads the state *after* the store in program order (a compiler's fence keeps it there).
+//! A thread that is interrupted or descheduled between the store and its load runs a full barrier in the kernel. A
+//! thread that is not interrupted has both instructions in the processor at once, and a processor that has retired a
+//! store makes it visible as soon as it has the line, which takes microseconds even when all of them want it. The grace is
+//! ten thousand times as long. No standard promises a bound; it holds on every processor that this runs on, and
+//! there is nothing stronger left to ask for when the system refuses all of its barriers.
+//!
 //! Thread-safety: everything, from any thread. No state but whether the call was found to work.
 
 #[cfg(not(any(loom, shuttle)))]
@@ -17,46 +40,110 @@ mod imp {
 
     const UNKNOWN: u8 = 0;
     const AVAILABLE: u8 = 1;
-    const MISSING: u8 = 2;
-    /// Tries of a barrier, and how far apart: ten seconds.
+    /// Refused after it had worked: light barriers are full ones by now, but older ones may be under way.
     #[cfg(target_os = "linux")]
-    const MOST_FAILURES: u32 = 1000;
-    #[cfg(target_os = "linux")]
-    const RETRY: std::time::Duration = std::time::Duration::from_millis(10);
-    /// Leaves `UNKNOWN` once, for good.
+    const LEAVING: u8 = 2;
+    const MISSING: u8 = 3;
+    /// Goes up, and ends at `MISSING` or stays at `AVAILABLE`.
     static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
     #[cfg(target_os = "linux")]
-    fn register() -> bool {
+    mod system {
+        use super::{AVAILABLE, LEAVING, MISSING, STATE};
+        use crate::primitive::{Mutex, thread};
+        use rustix::io::Errno;
         use rustix::thread::{MembarrierCommand, membarrier};
-        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
-            && membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+        use std::sync::atomic::Ordering::SeqCst;
+        use std::sync::atomic::fence;
+        use std::time::Duration;
+
+        /// Tries of a barrier for which the kernel has no memory at the moment, and how far apart.
+        const TRIES: u32 = 20;
+        const RETRY: Duration = Duration::from_millis(1);
+        /// What a store that is under way needs at most to be seen, many times over.
+        const GRACE: Duration = Duration::from_millis(100);
+
+        /// Held by the thread that makes barriers symmetric.
+        static SWITCHING: Mutex<()> = Mutex::new(());
+
+        pub fn register() -> bool {
+            membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+                && membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+        }
+
+        /// A barrier on every processor that runs a thread of this process.
+        pub fn barrier(state: u8) {
+            if state == AVAILABLE && expedited() {
+                return;
+            }
+            if state != MISSING {
+                become_symmetric();
+            }
+        }
+
+        /// False if the system refuses.
+        fn expedited() -> bool {
+            for _ in 0..TRIES {
+                match membarrier(MembarrierCommand::PrivateExpedited) {
+                    Ok(()) => return true,
+                    Err(Errno::NOMEM | Errno::AGAIN | Errno::INTR) => thread::sleep(RETRY),
+                    Err(_) => return false,
+                }
+            }
+            false
+        }
+
+        /// See the head of the file. Returns when no cheap light barrier is under way any more.
+        #[cold]
+        fn become_symmetric() {
+            let _switching = SWITCHING.lock();
+            if STATE.load(SeqCst) == MISSING {
+                return;
+            }
+            STATE.store(LEAVING, SeqCst);
+            fence(SeqCst);
+            if membarrier(MembarrierCommand::Global).is_err() {
+                thread::sleep(GRACE);
+            }
+            STATE.store(MISSING, SeqCst);
+        }
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn register() -> bool {
-        false
+    mod system {
+        pub fn register() -> bool {
+            false
+        }
+
+        pub fn barrier(_: u8) {}
     }
 
     /// ThreadSanitizer sees no barrier of the system's.
     const WANTED: bool = cfg!(not(any(hedgerow_tsan, miri)));
 
-    pub(super) fn is_available() -> bool {
+    /// Finds out whether the call works, if nobody has.
+    fn state() -> u8 {
         match STATE.load(Relaxed) {
             UNKNOWN => {
-                let found = if WANTED && register() { AVAILABLE } else { MISSING };
+                let found = if WANTED && system::register() { AVAILABLE } else { MISSING };
                 // The first who finds out decides, for a thread that may not call may come second.
                 match STATE.compare_exchange(UNKNOWN, found, SeqCst, SeqCst) {
-                    Ok(_) => found == AVAILABLE,
-                    Err(decided) => decided == AVAILABLE,
+                    Ok(_) => found,
+                    Err(decided) => decided,
                 }
             }
-            state => state == AVAILABLE,
+            known => known,
         }
+    }
+
+    pub(super) fn is_available() -> bool {
+        state() == AVAILABLE
     }
 
     #[inline]
     pub(super) fn light() {
+        // The state is looked at behind the caller's store: so the head of the file wants it.
+        compiler_fence(SeqCst);
         if STATE.load(Relaxed) == AVAILABLE {
             compiler_fence(SeqCst);
         } else {
@@ -67,17 +154,7 @@ mod imp {
     #[cold]
     pub(super) fn heavy() {
         fence(SeqCst);
-        #[cfg(target_os = "linux")]
-        if is_available() {
-            use rustix::thread::{MembarrierCommand, membarrier};
-            // It has worked, or it would not be available; the kernel may be short of memory for a moment.
-            let mut failures = 0;
-            while let Err(error) = membarrier(MembarrierCommand::PrivateExpedited) {
-                failures += 1;
-                assert!(failures < MOST_FAILURES, "a barrier that worked fails now: {error}");
-                crate::primitive::thread::sleep(RETRY);
-            }
-        }
+        system::barrier(state());
     }
 }
 

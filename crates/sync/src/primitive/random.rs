@@ -3,18 +3,79 @@
 //! Nothing here is fit for secrets.
 
 /// A seed that differs from call to call and from process to process, forked ones included; under a model always the same.
-#[allow(clippy::disallowed_methods, reason = "this is the seam")]
+///
+/// Where the system refuses random bytes (a sandbox may do that at any time) it is made of the time, the process's number
+/// and addresses instead. Each thread asks the system once.
 pub fn seed() -> u64 {
     #[cfg(not(any(loom, shuttle)))]
-    {
-        use std::hash::{BuildHasher, RandomState};
-        // The standard library draws these keys from the system once for each thread and counts them up. A child that was
-        // forked goes on with the keys of its parent, so its number is hashed with them.
-        RandomState::new().hash_one(std::process::id())
-    }
+    return keys::next();
     #[cfg(any(loom, shuttle))]
-    {
-        0x9e37_79b9_7f4a_7c15
+    return 0x9e37_79b9_7f4a_7c15;
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod keys {
+    use std::cell::Cell;
+    use std::hash::{DefaultHasher, Hash, Hasher};
+
+    thread_local! {
+        /// The thread's own 128 bits, counted up with each seed.
+        static KEYS: Cell<[u64; 2]> = Cell::new(draw());
+    }
+
+    pub fn next() -> u64 {
+        let next = |keys: &Cell<[u64; 2]>| {
+            let [count, fixed] = keys.get();
+            keys.set([count.wrapping_add(1), fixed]);
+            [count, fixed]
+        };
+        // While the thread is ending its keys may be gone.
+        let keys = KEYS.try_with(next).unwrap_or_else(|_| draw());
+        // A child that was forked goes on with the keys of its parent.
+        hash((keys, std::process::id()))
+    }
+
+    fn hash(value: impl Hash) -> u64 {
+        // Its own keys are always the same: all that differs is in the value.
+        let mut hasher = DefaultHasher::new();
+        value.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn draw() -> [u64; 2] {
+        from_system().unwrap_or_else(improvised)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn from_system() -> Option<[u64; 2]> {
+        use rustix::rand::{GetRandomFlags, getrandom};
+        // The standard library, which could be asked as well, panics where the call is refused in a way that it does not know.
+        let mut bytes = [0; 16];
+        match getrandom(&mut bytes, GetRandomFlags::NONBLOCK) {
+            Ok(16) => {
+                let number = u128::from_ne_bytes(bytes);
+                Some([number as u64, (number >> 64) as u64])
+            }
+            _ => None,
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn from_system() -> Option<[u64; 2]> {
+        use std::hash::{BuildHasher, RandomState};
+        let state = RandomState::new();
+        Some([state.hash_one(0), state.hash_one(1)])
+    }
+
+    /// Differs between threads (address, number), processes (number, layout of memory) and moments.
+    #[allow(clippy::disallowed_methods, reason = "a seed is all that becomes of the time")]
+    pub(super) fn improvised() -> [u64; 2] {
+        let here = Cell::new(0_u8);
+        let addresses = ((&raw const here).addr(), improvised as fn() -> [u64; 2] as usize);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let moment = now.map_or(0, |time| time.as_nanos());
+        let place = (std::process::id(), crate::primitive::thread::id(), addresses);
+        [hash((0, moment, place)), hash((1, moment, place))]
     }
 }
 
