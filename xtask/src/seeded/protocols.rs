@@ -683,4 +683,16 @@ pub const LINES: &[Bug] = &[
             "store::tests::checkpoint::a_store_that_claims_most_page_ids_takes_no_room_for_them",
         )],
     ),
+    line(
+        "P105",
+        "slots that were made while a store was open are looked at by a checkpoint",
+        "checkpoint_without_later_slots",
+        &[loom("epochs::a_checkpoint_waits_for_a_thread_whose_slot_is_made_meanwhile")],
+    ),
+    line(
+        "P106",
+        "the queue for room in the log",
+        "room_without_queue",
+        &[plain("lib", "wal::tests::room::who_waits_for_room_is_not_overtaken_by_who_comes_later")],
+    ),
 ];

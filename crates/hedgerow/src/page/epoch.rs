@@ -11,35 +11,86 @@
 //! the checkpoint's heavy (`primitive::asymmetric`): a locked instruction would wait for whatever loads of the
 //! leaf are still on their way.
 //!
+//! Every thread has a slot of its own, by its number ([`thread::id`]). Slots are in pieces, of which each has as many as all
+//! before it and is made when a thread with such a number comes first. A piece is published once and freed with the
+//! [`Epochs`]. The argument above covers it: a piece is published before any of its slots is written, so a checkpoint
+//! that does not find the piece has run its barrier before that writer's, and the writer sees the raised epoch.
+//!
+//! From the second piece on there is a *crowd*: more threads than any machine has processors for. The system takes the
+//! processor from a thread in the middle of a change, with latches held perhaps, and gives it back when all others have
+//! had theirs: with a thousand threads on two processors a second later. So in a crowd a thread gives way by itself, at the door,
+//! when it has run for [`TURN`]: then it holds nothing, and everybody comes round soon.
+//!
 //! While those inside leave, a checkpoint also keeps new writers out ([`Epochs::stop`]), so that no two epochs
 //! are in use at a time; nothing but [`Epochs::enter`] knows this. `Send + Sync`; nothing is latched while one
 //! waits here.
 
 use crate::types::Epoch;
-use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use hedgerow_sync::primitive::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::figure::Figure;
+use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Condvar, Mutex, asymmetric, hint, thread};
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr;
+use std::time::Duration;
 
-/// Threads with a slot of their own: those with the smallest numbers.
-const OWN_SLOTS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 128 };
-/// Slots for all others, and for threads that are inside already. Who finds none waits for one.
+/// Slots of the first piece. The piece with number `k` has `2^k` times as many.
+const FIRST_SLOTS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
+/// Pieces behind the first: for twice as many threads as Linux lets a machine have.
+const LATER_PIECES: usize = if cfg!(any(loom, shuttle)) { 3 } else { 15 };
+/// Slots for threads that are inside already, and for those that there is no memory for a slot for. Who finds none waits for one.
 const SHARED_SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
+/// How long a thread of a crowd runs before it gives way: many puts, and many times what a change of threads takes.
+const TURN: Duration = Duration::from_micros(100);
+/// Who has not been at the door for so long has not run all the time, and need not give way.
+const PAUSE: Duration = Duration::from_micros(500);
+/// Writers are kept out.
+const STOPPED: u32 = 1;
+/// There are more threads than slots in the first piece, or were once.
+const CROWDED: u32 = 2;
 /// Nobody stays in this slot.
 const EMPTY: u64 = 0;
 
 /// One slot to a pair of cache lines, so that writers do not disturb each other.
 #[repr(align(128))]
-struct StaySlot(AtomicU64);
+struct StaySlot {
+    /// The epoch that somebody is inside of.
+    stay: AtomicU64,
+    /// When the owner's turn began, in nanoseconds since the epochs were made. His alone.
+    turn_began: Figure,
+}
+
+impl StaySlot {
+    fn new() -> StaySlot {
+        StaySlot { stay: AtomicU64::new(EMPTY), turn_began: Figure::new(0) }
+    }
+}
 
 /// The global epoch and who is inside of which.
 pub struct Epochs {
     current: AtomicU64,
-    stopped: AtomicBool,
-    slots: Box<[StaySlot]>,
+    /// [`STOPPED`] and [`CROWDED`].
+    door: AtomicU32,
+    first: Box<[StaySlot]>,
+    /// Null, or [`later_slots`] slots, which nobody frees before `drop`.
+    later: [AtomicPtr<StaySlot>; LATER_PIECES],
+    shared: Box<[StaySlot]>,
+    made: Moment,
     gate: Mutex<()>,
     opened: Condvar,
+}
+
+/// How many slots a later piece has.
+fn later_slots(piece: usize) -> usize {
+    FIRST_SLOTS << (piece + 1)
+}
+
+/// In which later piece the slot of a thread is, and where in it.
+fn place(number: usize) -> (usize, usize) {
+    let piece = (number / FIRST_SLOTS + 1).ilog2() as usize;
+    (piece - 1, number - FIRST_SLOTS * ((1 << piece) - 1))
 }
 
 impl fmt::Debug for Epochs {
@@ -56,8 +107,11 @@ impl Epochs {
         asymmetric::is_available();
         Epochs {
             current: AtomicU64::new(first.0),
-            stopped: AtomicBool::new(false),
-            slots: (0..OWN_SLOTS + SHARED_SLOTS).map(|_| StaySlot(AtomicU64::new(EMPTY))).collect(),
+            door: AtomicU32::new(0),
+            first: (0..FIRST_SLOTS).map(|_| StaySlot::new()).collect(),
+            later: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            shared: (0..SHARED_SLOTS).map(|_| StaySlot::new()).collect(),
+            made: Moment::now(),
             gate: Mutex::new(()),
             opened: Condvar::new(),
         }
@@ -80,10 +134,15 @@ impl Epochs {
         }
     }
 
-    /// `None`: there is no slot, or it is taken. `Some(None)`: writers are stopped.
+    /// `None`: there is no slot, or it is taken. `Some(None)`: writers are stopped, or were, or the caller has given way.
     #[inline]
     fn try_own_slot(&self) -> Option<Option<Stay<'_>>> {
-        let slot = &self.slots.get(..OWN_SLOTS)?.get(thread::id())?.0;
+        let number = thread::id();
+        let own = match self.first.get(number) {
+            Some(slot) => slot,
+            None => self.later_slot(number)?,
+        };
+        let slot = &own.stay;
         // Relaxed: nobody but this thread writes to it.
         if slot.load(Relaxed) != EMPTY {
             return None;
@@ -94,14 +153,77 @@ impl Epochs {
         let order = if leaves_out("enter_without_release") { Relaxed } else { Release };
         slot.store(epoch, order);
         asymmetric::light();
-        if self.is_open_in(epoch) {
+        let door = self.door.load(SeqCst);
+        let may_stay = self.is_open_in(epoch, door);
+        if may_stay && (door & CROWDED == 0 || !self.ends_turn(own)) {
             return Some(Some(Stay::new(slot, epoch)));
         }
         slot.store(EMPTY, Release);
+        if may_stay {
+            thread::yield_now();
+        }
         Some(None)
     }
 
-    /// For threads without a slot of their own, or inside already: any of the shared ones.
+    /// The slot of a thread for which the first piece has none. `None` if there is no memory for it.
+    #[inline(never)]
+    fn later_slot(&self, number: usize) -> Option<&StaySlot> {
+        let (piece, at) = place(number);
+        // Acquire: the slots are there.
+        let mut slots = self.later.get(piece)?.load(Acquire);
+        if slots.is_null() {
+            slots = self.add_piece(piece)?;
+        }
+        // SAFETY: the piece has `later_slots(piece)` slots, of which `at` is one: `place` has divided the numbers up like
+        // that. It is published when they are made, changed through its atomics alone, and freed when nobody borrows `self`.
+        Some(unsafe { &*slots.add(at) })
+    }
+
+    /// Makes and publishes a piece, unless another thread comes first. `None` if there is no memory for it.
+    #[cold]
+    fn add_piece(&self, piece: usize) -> Option<*mut StaySlot> {
+        let count = later_slots(piece);
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(count).ok()?;
+        slots.resize_with(count, StaySlot::new);
+        let ours = Box::into_raw(slots.into_boxed_slice()).cast::<StaySlot>();
+        let published = self.later[piece].compare_exchange(ptr::null_mut(), ours, SeqCst, Acquire);
+        if let Err(theirs) = published {
+            // SAFETY: just made of a boxed slice of so many, and shown to nobody.
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(ours, count)) });
+            return Some(theirs);
+        }
+        self.door.fetch_or(CROWDED, SeqCst);
+        Some(ours)
+    }
+
+    /// All slots in which somebody may be.
+    fn slots(&self) -> impl Iterator<Item = &StaySlot> {
+        let later = self.later.iter().enumerate().flat_map(|(piece, slots)| {
+            // Acquire: the slots are there.
+            let slots = slots.load(Acquire);
+            let count = if slots.is_null() { 0 } else { later_slots(piece) };
+            // SAFETY: as in `later_slot`, for each of the piece's slots.
+            (0..count).map(move |at| unsafe { &*slots.add(at) })
+        });
+        let later = later.filter(|_| !leaves_out("checkpoint_without_later_slots"));
+        self.first.iter().chain(&self.shared).chain(later)
+    }
+
+    /// Whether a thread of a crowd has run for long enough; then its next turn begins.
+    #[inline(never)]
+    fn ends_turn(&self, own: &StaySlot) -> bool {
+        let now = self.made.elapsed().as_nanos() as u64;
+        // Relaxed: the owner's alone.
+        let turn = Duration::from_nanos(now.saturating_sub(own.turn_began.load(Relaxed)));
+        if turn < TURN {
+            return false;
+        }
+        own.turn_began.store(now, Relaxed);
+        turn < PAUSE
+    }
+
+    /// For threads that are inside already, or without a slot of their own: any of the shared ones.
     #[cold]
     fn enter_elsewhere(&self) -> Stay<'_> {
         let home = thread::id();
@@ -120,28 +242,31 @@ impl Epochs {
 
     /// As [`Self::try_own_slot`], for one of the shared ones.
     fn try_shared_slot(&self, number: usize) -> Option<Option<Stay<'_>>> {
-        let slot = &self.slots[OWN_SLOTS + number % SHARED_SLOTS].0;
+        let slot = &self.shared[number % SHARED_SLOTS].stay;
         let epoch = self.current.load(SeqCst);
         slot.compare_exchange(EMPTY, epoch, SeqCst, Relaxed).ok()?;
         asymmetric::light();
-        if self.is_open_in(epoch) {
+        if self.is_open_in(epoch, self.door.load(SeqCst)) {
             return Some(Some(Stay::new(slot, epoch)));
         }
         slot.store(EMPTY, Release);
         Some(None)
     }
 
-    /// Whether who has just entered `epoch` may stay: it is still the current one, and open.
+    /// Whether who has just entered `epoch` and seen `door` may stay: it is still the current one, and open.
     #[inline]
-    fn is_open_in(&self, epoch: u64) -> bool {
-        self.current.load(SeqCst) == epoch && !self.stopped.load(SeqCst)
+    fn is_open_in(&self, epoch: u64, door: u32) -> bool {
+        self.current.load(SeqCst) == epoch && door & STOPPED == 0
             || leaves_out("enter_without_second_look")
     }
 
     #[cold]
     fn wait_until_open(&self) {
+        if self.door.load(SeqCst) & STOPPED == 0 {
+            return;
+        }
         let mut gate = self.gate.lock();
-        while self.stopped.load(SeqCst) {
+        while self.door.load(SeqCst) & STOPPED != 0 {
             self.opened.wait(&mut gate);
         }
     }
@@ -153,18 +278,18 @@ impl Epochs {
     pub fn stop(&self) -> Stopped<'_> {
         {
             let _gate = self.gate.lock();
-            let before = self.stopped.swap(true, SeqCst);
-            assert!(!before, "one checkpoint at a time");
+            let before = self.door.fetch_or(STOPPED, SeqCst);
+            assert!(before & STOPPED == 0, "one checkpoint at a time");
         }
         let ended = self.current.fetch_add(1, SeqCst);
         // From here on, so that writers are let in again whatever happens.
         let stopped = Stopped { epochs: self, ended: Epoch(ended) };
         // Whoever has entered before it is seen in its slot; whoever enters after it sees the two words above.
         asymmetric::heavy();
-        for slot in &self.slots {
+        for slot in self.slots() {
             let mut spins = 0u32;
             // An entry that saw the old epoch leaves soon: it waits for nothing while it is inside.
-            while matches!(slot.0.load(SeqCst), stay if stay != EMPTY && stay <= ended) {
+            while matches!(slot.stay.load(SeqCst), stay if stay != EMPTY && stay <= ended) {
                 spins += 1;
                 if spins < 64 {
                     hint::spin_loop();
@@ -174,6 +299,20 @@ impl Epochs {
             }
         }
         stopped
+    }
+}
+
+impl Drop for Epochs {
+    fn drop(&mut self) {
+        for (piece, slots) in self.later.iter().enumerate() {
+            // Acquire: as in `later_slot`.
+            let slots = slots.load(Acquire);
+            if !slots.is_null() {
+                let slots = ptr::slice_from_raw_parts_mut(slots, later_slots(piece));
+                // SAFETY: `add_piece` has made it of a boxed slice of so many, and nobody borrows `self` any more.
+                drop(unsafe { Box::from_raw(slots) });
+            }
+        }
     }
 }
 
@@ -227,7 +366,7 @@ impl Drop for Stopped<'_> {
         if leaves_out("open_without_gate") {
             drop(gate);
         }
-        self.epochs.stopped.store(false, SeqCst);
+        self.epochs.door.fetch_and(!STOPPED, SeqCst);
         self.epochs.opened.notify_all();
     }
 }
@@ -236,7 +375,7 @@ impl Drop for Stopped<'_> {
 mod tests {
     use super::*;
     use hedgerow_sync::primitive::Arc;
-    use hedgerow_sync::primitive::atomic::AtomicUsize;
+    use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize};
 
     #[test]
     fn nobody_is_inside_of_an_ended_epoch() {
@@ -273,6 +412,59 @@ mod tests {
         for writer in writers {
             writer.join().unwrap();
         }
+    }
+
+    /// All of them at once, and a checkpoint waits for the last one.
+    #[test]
+    fn more_threads_than_slots_in_the_first_piece_are_inside_together() {
+        const THREADS: usize = 3 * FIRST_SLOTS + 40;
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let epochs = Arc::new(Epochs::new(Epoch(1)));
+        let inside = Arc::new(AtomicUsize::new(0));
+        let leave = Arc::new(AtomicBool::new(false));
+        let ended = Arc::new(AtomicBool::new(false));
+        let threads: Vec<_> = (0..THREADS)
+            .map(|n| {
+                let (epochs, inside) = (epochs.clone(), inside.clone());
+                let (leave, ended) = (leave.clone(), ended.clone());
+                thread::spawn_named(&format!("inside {n}"), move || {
+                    let stay = epochs.enter();
+                    inside.fetch_add(1, SeqCst);
+                    while !leave.load(SeqCst) {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    assert!(!ended.load(SeqCst), "a checkpoint has not waited");
+                    drop(stay);
+                })
+                .unwrap()
+            })
+            .collect();
+        let since = Moment::now();
+        while inside.load(SeqCst) < THREADS && since.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let most = inside.load(SeqCst);
+        leave.store(true, SeqCst);
+        assert_eq!(epochs.stop().ended(), Epoch(1));
+        ended.store(true, SeqCst);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(most, THREADS, "the others had to wait for a slot");
+    }
+
+    #[test]
+    fn every_number_has_a_slot_of_its_own() {
+        let mut expected = (0, 0);
+        for number in FIRST_SLOTS..64 * FIRST_SLOTS {
+            assert_eq!(place(number), expected, "{number}");
+            expected.1 += 1;
+            if expected.1 == later_slots(expected.0) {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+        // More than there can be threads.
+        assert!(place(1 << 22).0 < LATER_PIECES);
     }
 
     #[test]

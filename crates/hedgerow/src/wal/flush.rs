@@ -197,7 +197,7 @@ impl Log {
                 }
                 continue;
             }
-            self.room.notify_all();
+            self.serve_queue(&mut state);
             if wants_ahead {
                 drop(state);
                 self.prepare_ahead();

@@ -30,6 +30,7 @@ use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, thread};
+use std::collections::VecDeque;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -97,6 +98,8 @@ pub struct Log {
     pub(super) reserved: AtomicU64,
     /// How long a change has to wait, in nanoseconds, because the log is more than half full, or opening would take long.
     delay_ns: AtomicU64,
+    /// Somebody waits for room: whoever comes now queues up behind. Relaxed: it is about fairness, and the queue is in the state.
+    is_queue: AtomicBool,
     /// Of that, what nobody has waited for yet.
     pub(super) owed_ns: AtomicU64,
     /// From which address on whoever appends works it out again.
@@ -138,6 +141,11 @@ pub(super) struct State {
     pub(super) no_room: Option<Error>,
     pub(super) stopped: bool,
     pub(super) waiters: Waiters,
+    /// Who waits for room, in the order in which they came: a number each, and how many bytes. Whoever finds room gives
+    /// it to the first ones; who is not in the queue any more has got it.
+    pub(super) queue: VecDeque<(u64, u64)>,
+    /// The next number in the queue.
+    next_number: u64,
 }
 
 impl Log {
@@ -171,6 +179,7 @@ impl Log {
             cut: AtomicU64::new(start.0),
             reserved: AtomicU64::new(0),
             delay_ns: AtomicU64::new(0),
+            is_queue: AtomicBool::new(false),
             owed_ns: AtomicU64::new(0),
             look_at: AtomicU64::new(if options.threaded { 0 } else { u64::MAX }),
             held_up: AtomicU64::new(0),
@@ -184,6 +193,8 @@ impl Log {
                 no_room: None,
                 stopped: false,
                 waiters: Waiters::new(),
+                queue: VecDeque::new(),
+                next_number: 0,
             }),
             refusal: Mutex::new(None),
             work: Condvar::new(),
@@ -203,7 +214,8 @@ impl Log {
         if delay_ns > 0 && how == Promised::Freely {
             self.hold_up(delay_ns);
         }
-        if !self.try_promise(len, how) {
+        let queues = self.is_queue.load(Relaxed) && how == Promised::Freely;
+        if queues || !self.try_promise(len, how) {
             self.wait_for_room(len, how)?;
         }
         if self.ring.promised().0 >= self.look_at.load(Relaxed) {
@@ -266,28 +278,35 @@ impl Log {
         let mut state = self.state.lock();
         // Somebody may have made room on the disk since it was tried last.
         state.no_room = None;
+        let number = Self::queue_up(&mut state, len, how);
         let since = Moment::now();
-        loop {
+        let outcome = loop {
             if let Some(error) = &state.failed {
-                return Err(error.duplicate());
+                break Err(error.duplicate());
             }
             if state.stopped {
-                return Err(Error::new(ErrorKind::Closed, "the database was closed"));
+                break Err(Error::new(ErrorKind::Closed, "the database was closed"));
             }
-            self.check_refusal()?;
+            if let Err(refusal) = self.check_refusal() {
+                break Err(refusal);
+            }
             // A flush may have ended, and not have said so yet.
             self.widen();
-            if self.try_promise(len, how) {
-                return Ok(());
+            let is_served = match number {
+                Some(number) => self.serve_up_to(&mut state, number),
+                None => self.try_promise(len, how),
+            };
+            if is_served {
+                break Ok(());
             }
             // Who only waits for a flush is not concerned.
             let wants_places = self.ring.has_blocks_for(len, self.written.load(Acquire));
             if wants_places && let Some(error) = state.no_room.take() {
-                return Err(error);
+                break Err(error);
             }
             if since.elapsed() > LONGEST_WAIT {
                 let what = "no checkpoint made room in the log within a minute";
-                return Err(Error::new(ErrorKind::Timeout, what));
+                break Err(Error::new(ErrorKind::Timeout, what));
             }
             if !self.threaded {
                 drop(state);
@@ -298,7 +317,56 @@ impl Log {
             self.pressed.store(true, SeqCst);
             self.work.notify_all();
             self.room.wait_for(&mut state, ROOM_WAIT);
+        };
+        if let Some(number) = number
+            && outcome.is_err()
+        {
+            self.leave_queue(&mut state, number, len);
         }
+        outcome
+    }
+
+    /// A number in the queue. What a batch has reserved is its own, and queues up behind nobody.
+    fn queue_up(state: &mut State, len: u64, how: Promised) -> Option<u64> {
+        if how == Promised::OfReserved || leaves_out("room_without_queue") {
+            return None;
+        }
+        let number = state.next_number;
+        state.next_number += 1;
+        state.queue.push_back((number, len));
+        Some(number)
+    }
+
+    /// Gives room to those who have waited longest. Tells whether this number has got some.
+    fn serve_up_to(&self, state: &mut State, number: u64) -> bool {
+        while let Some(&(_, len)) = state.queue.front()
+            && self.try_promise(len, Promised::Freely)
+        {
+            state.queue.pop_front();
+        }
+        self.is_queue.store(!state.queue.is_empty(), Relaxed);
+        state.queue.front().is_none_or(|(first, _)| *first > number)
+    }
+
+    /// Gives room to those who have waited longest, and wakes all who wait for some, unless there is none for the first of them.
+    pub(super) fn serve_queue(&self, state: &mut State) {
+        let before = state.queue.len();
+        if before > 0 {
+            self.widen();
+            self.serve_up_to(state, u64::MAX);
+        }
+        if before == 0 || state.queue.len() < before {
+            self.room.notify_all();
+        }
+    }
+
+    /// For who gets an error, and may have been given room by another thread meanwhile.
+    fn leave_queue(&self, state: &mut State, number: u64, len: u64) {
+        match state.queue.iter().position(|(waiting, _)| *waiting == number) {
+            Some(at) => drop(state.queue.remove(at)),
+            None => self.ring.take_back(len),
+        }
+        self.is_queue.store(!state.queue.is_empty(), Relaxed);
     }
 
     /// Gives back what was promised and not used.

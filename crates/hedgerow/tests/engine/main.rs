@@ -20,6 +20,7 @@ mod crash_checkpoint;
 mod crash_kill;
 mod crash_large_values;
 mod creation;
+mod crowd;
 mod damage;
 mod damage_large_values;
 mod database;

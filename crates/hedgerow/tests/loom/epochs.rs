@@ -89,3 +89,29 @@ fn a_checkpoint_that_sees_a_later_stay_has_seen_the_one_before() {
         writer.join().unwrap();
     });
 }
+
+/// There are slots for one thread in the beginning, which this one takes; the writer's is made while a checkpoint is taken.
+#[test]
+fn a_checkpoint_waits_for_a_thread_whose_slot_is_made_meanwhile() {
+    check(3, || {
+        let epochs = Arc::new(Epochs::new(Epoch(1)));
+        let page = Arc::new(<[Page; 2]>::default());
+        drop(epochs.enter());
+        let writer = {
+            let (epochs, page) = (Arc::clone(&epochs), Arc::clone(&page));
+            thread::spawn(move || {
+                let stay = epochs.enter();
+                page[0].stamp(stay.epoch());
+                page[1].stamp(stay.epoch());
+                drop(stay);
+            })
+        };
+        let stopped = epochs.stop();
+        let [first, second] = [page[0].stamped(), page[1].stamped()];
+        assert_eq!(first, second, "half a change is in the checkpoint");
+        assert!(first <= stopped.ended(), "a change that came later is in the checkpoint");
+        drop(stopped);
+        writer.join().unwrap();
+        assert!([Epoch(1), Epoch(2)].contains(&page[0].stamped()));
+    });
+}

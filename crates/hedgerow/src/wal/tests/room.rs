@@ -161,6 +161,38 @@ fn who_needs_room_while_another_flushes_waits_for_that_flush() {
     assert_eq!(read_as(&disk.crash(1), &header, &from_start_of(&header)).unwrap(), expected);
 }
 
+/// Else those who run take all the room that a flush makes before those who sleep have woken.
+#[test]
+fn who_waits_for_room_is_not_overtaken_by_who_comes_later() {
+    const MUCH: u64 = 2000;
+    let disk = SimDisk::new(58);
+    let log = begin_as(&disk, &large_segments(), LogOptions { threaded: true, ..options() });
+    while log.ring.promise(MUCH) {}
+    let wait = |len| {
+        let log = log.clone();
+        let (served, serves) = channel();
+        let waits = move || {
+            log.promise(len, Promised::Freely).unwrap();
+            served.send(()).unwrap();
+        };
+        (thread::spawn_named("waits", waits).unwrap(), serves)
+    };
+    let (first, first_served) = wait(MUCH);
+    while !log.pressed.load(SeqCst) {
+        thread::yield_now();
+    }
+    // There would be room for as little as this.
+    let (second, second_served) = wait(1);
+    assert!(second_served.recv_timeout(Duration::from_millis(300)).is_err(), "it has overtaken");
+    assert!(first_served.try_recv().is_err(), "there is no room");
+    log.ring.take_back(MUCH);
+    log.room.notify_all();
+    first.join().unwrap();
+    second.join().unwrap();
+    // Nobody waits any more: as before.
+    log.promise(1, Promised::Freely).unwrap();
+}
+
 #[test]
 fn batches_take_half_of_the_log_together_and_the_next_waits_until_one_has_ended() {
     let disk = SimDisk::new(55);
