@@ -10,8 +10,8 @@
 //! 2. *entered* with the record that refers to them, in its epoch: the checkpoint that ends the epoch or a later
 //!    one sets them in its bitmaps;
 //! 3. *left* with the change that supersedes the record, in its epoch `e`: that checkpoint clears them, and they are
-//!    free when a checkpoint of at least `e` is durable, when nobody is reading who may have begun in an epoch
-//!    up to `e`, and when no older checkpoint is pinned.
+//!    free when a checkpoint of at least `e` is durable, when nobody is looking for a value who may have begun in an
+//!    epoch up to `e`, when no older checkpoint is pinned, and when nobody is reading this very extent.
 //!
 //! Unlike those of pages, units are never free at once, not even if one epoch has seen them come and go: a replay
 //! of the log from the last checkpoint puts each record again, and must find nothing else in its units.
@@ -23,12 +23,13 @@ use super::bits::{clear_bits, set_bits};
 use super::extent::{Extent, Run};
 use super::geometry::{Geometry, HEADER_REGION_BYTES};
 use super::table::LoadGroup;
+use super::unit_set::UnitSet;
 use super::zones::{Blocks, EXTENT_STREAM, Growth, Want, Zones};
 use crate::error::{Error, Result};
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// What the allocator knows of extents.
 #[derive(Debug, Default)]
@@ -37,13 +38,29 @@ pub(super) struct ExtentSpace {
     /// Left, by the epoch in which they were, which never falls.
     left: VecDeque<(Epoch, Run)>,
     left_units: u64,
-    /// Runs that a replay has superseded.
-    left_in_replay: BTreeSet<Run>,
+    /// Units of extents that the log of a replay under way names, and those that it has superseded. There may be as many
+    /// as the log has records, so they are bits.
+    named: UnitSet,
+    left_in_replay: UnitSet,
+    is_replaying: bool,
     /// Of these, those that were left since a checkpoint took what there was.
     fresh_units: u64,
-    /// Who reads extents: how many began in which epoch, or just before it ended.
+    /// Who may read any extent: how many began in which epoch, or just before it ended.
     readers: BTreeMap<Epoch, u32>,
+    /// Who reads one extent, by the first units of its runs.
+    read_runs: BTreeMap<u64, ReadRun>,
 }
+
+/// A run that is being read.
+#[derive(Debug, Default)]
+struct ReadRun {
+    readers: u32,
+    /// Nothing else needs it any more. One run, unless the file is damaged.
+    freed: Vec<Run>,
+}
+
+/// Memory of one of them, with its share of the tree.
+const READ_RUN_BYTES: usize = 64;
 
 impl ExtentSpace {
     pub(super) fn left_units(&self) -> u64 {
@@ -51,7 +68,11 @@ impl ExtentSpace {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.left.capacity() * size_of::<(Epoch, Run)>() + self.readers.len() * 64
+        self.left.capacity() * size_of::<(Epoch, Run)>()
+            + self.readers.len() * 64
+            + self.read_runs.len() * READ_RUN_BYTES
+            + self.named.memory_bytes()
+            + self.left_in_replay.memory_bytes()
     }
 }
 
@@ -223,20 +244,15 @@ impl Zones {
 
     /// The extent's record was put.
     pub fn extent_entered(&mut self, extent: &Extent) {
-        // A replay may put a record again whose extent the checkpoint refers to, and which it has superseded just now.
-        let is_replay = self.extents.readers.contains_key(&Epoch(0));
         let extents = &mut self.extents;
         for run in &extent.runs {
             let units = u64::from(run.units);
-            let is_left = is_replay
-                && extents.left_in_replay.remove(run)
-                && !leaves_out("put_again_and_left");
-            let left = || extents.left.iter().rposition(|(_, left)| left == run);
-            if let Some(at) = is_left.then(left).flatten() {
-                extents.left.remove(at);
-                extents.left_units -= units;
-            } else {
-                extents.writing_units = extents.writing_units.saturating_sub(units);
+            // A replay may put a record again whose extent the checkpoint refers to, and which it has superseded just now.
+            let is_left = !leaves_out("put_again_and_left")
+                && extents.left_in_replay.remove_all(run.unit, run.units);
+            match is_left {
+                true => extents.left_units -= units,
+                false => extents.writing_units = extents.writing_units.saturating_sub(units),
             }
         }
     }
@@ -246,14 +262,19 @@ impl Zones {
     pub(super) fn extent_left(&mut self, extent: &Extent, epoch: Epoch) -> u64 {
         // Writers of two epochs may be inside when one begins.
         let epoch = self.extents.left.back().map_or(epoch, |&(last, _)| last.max(epoch));
-        let is_replay = self.extents.readers.contains_key(&Epoch(0));
+        let extents = &mut self.extents;
         for &run in &extent.runs {
-            if is_replay {
-                self.extents.left_in_replay.insert(run);
+            let mut units = u64::from(run.units);
+            if extents.is_replaying {
+                // Each unit once: the log of a damaged store may supersede it more often.
+                let before = extents.left_in_replay.len();
+                extents.left_in_replay.insert(run.unit, run.units);
+                units = extents.left_in_replay.len() - before;
+            } else {
+                extents.left.push_back((epoch, run));
             }
-            self.extents.left.push_back((epoch, run));
-            self.extents.left_units += u64::from(run.units);
-            self.extents.fresh_units += u64::from(run.units);
+            extents.left_units += units;
+            extents.fresh_units += units;
         }
         self.extents.fresh_units * u64::from(self.geometry.unit_bytes())
     }
@@ -278,15 +299,32 @@ impl Zones {
         from
     }
 
+    /// A replay begins, before anything that it supersedes; as [`Self::reading_begins`], before every epoch.
+    pub(super) fn replay_begins(&mut self) -> Epoch {
+        self.extents.is_replaying = true;
+        self.reading_begins(Epoch(0))
+    }
+
+    /// After the checkpoint that ends a replay: what the log named, and what was superseded, is free unless something refers
+    /// to it.
+    pub(super) fn replay_ends(&mut self) {
+        let extents = &mut self.extents;
+        extents.is_replaying = false;
+        extents.writing_units = 0;
+        extents.left_units -= extents.left_in_replay.len();
+        let mut all = std::mem::take(&mut extents.named);
+        all.merge(std::mem::take(&mut extents.left_in_replay));
+        all.for_each_run(|unit, units| {
+            self.for_each_piece(Run { unit, units }, Zones::release_unreferenced);
+        });
+    }
+
     /// A reader has ended; [`Self::free_extents`] may free something.
     pub(super) fn reading_ends(&mut self, from: Epoch) {
         if let Some(count) = self.extents.readers.get_mut(&from) {
             *count -= 1;
             if *count == 0 {
                 self.extents.readers.remove(&from);
-                if from == Epoch(0) {
-                    self.extents.left_in_replay.clear();
-                }
             }
         }
     }
@@ -307,15 +345,44 @@ impl Zones {
                 return true;
             }
             self.extents.left.pop_front();
-            self.extents.left_units -= u64::from(run.units);
             freed += u64::from(run.units);
-            self.for_each_piece(run, Zones::release_unreferenced);
+            match self.extents.read_runs.get_mut(&run.unit) {
+                Some(read) if !leaves_out("extent_reused_while_read") => read.freed.push(run),
+                _ => self.free_left(run),
+            }
         }
         false
     }
 
+    fn free_left(&mut self, run: Run) {
+        self.extents.left_units -= u64::from(run.units);
+        self.for_each_piece(run, Zones::release_unreferenced);
+    }
+
+    /// Notes that these runs of an extent are being read, whoever else needs them. While they cannot be free: the caller is
+    /// between [`Self::reading_begins`] and [`Self::reading_ends`], and has looked up the record in between.
+    pub(super) fn reading_one_begins(&mut self, runs: &[Run]) {
+        for run in runs {
+            self.extents.read_runs.entry(run.unit).or_default().readers += 1;
+        }
+    }
+
+    /// A reader of these runs has ended. What nobody else needs is free.
+    pub(super) fn reading_one_ends(&mut self, runs: &[Run]) {
+        for run in runs {
+            let Some(read) = self.extents.read_runs.get_mut(&run.unit) else { continue };
+            read.readers -= 1;
+            if read.readers == 0
+                && let Some(read) = self.extents.read_runs.remove(&run.unit)
+            {
+                // All that they waited for was this reader: whatever began since has found another record.
+                read.freed.into_iter().for_each(|run| self.free_left(run));
+            }
+        }
+    }
+
     /// Holds the units of an extent that the log names, so that a replay leaves them alone; whether the file has them
-    /// at all the caller has seen, and loaded their groups. To be followed by [`Self::free_replayed`].
+    /// at all the caller has seen, and loaded their groups. To be followed by [`Self::replay_ends`].
     ///
     /// Their zones are solid: they were when the extent was written, and one that was free at the checkpoint must count, for
     /// writers were let in for the room beside the extent.
@@ -332,13 +399,8 @@ impl Zones {
                 zones.extents.writing_units += u64::from(set);
                 zones.reclass(zone);
             });
+            self.extents.named.insert(run.unit, run.units);
         }
-    }
-
-    /// After the checkpoint that ends a replay: what of the extents that the log named nothing refers to is free.
-    pub(super) fn free_replayed(&mut self, run: Run) {
-        self.for_each_piece(run, Zones::release_unreferenced);
-        self.extents.writing_units = 0;
     }
 
     /// Frees what of the run the newest checkpoint does not refer to.

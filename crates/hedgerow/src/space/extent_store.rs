@@ -2,29 +2,24 @@
 //!
 //! The other half of [`super::slot_store`]: finds units, extending the file and reading bitmaps as needed; notes
 //! which extents records refer to; keeps units from being written again while somebody reads them; and lends the
-//! memory that goes between a value and the file. `Send + Sync`; waits and I/O happen with nothing locked.
+//! memory that goes between a value and the file (`loans.rs`). `Send + Sync`; waits and I/O happen with nothing locked.
 //!
-//! Invariants: buffers that are lent at a time are no more than their share of the memory limit; the delta of an
-//! epoch and what waits to be free change together.
+//! Invariant: the delta of an epoch and what waits to be free change together.
 
 use super::extent::{Extent, Run, chunk_bytes};
+use super::loans::Loans;
 use super::slot_store::SlotStore;
 use super::zones::Growth;
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::AlignedBuffer;
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
 use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::time::Moment;
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex};
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, Weak};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
-use std::time::Duration;
 
-/// How long somebody waits for a buffer, and how long before it looks again by itself.
-const LONGEST_LOAN_WAIT: Duration = Duration::from_secs(10);
-const LOAN_WAIT: Duration = Duration::from_millis(100);
+pub use super::loans::{Borrower, Loan};
+
 /// Units that are freed with the state of the space locked.
 const FREED_AT_ONCE: u64 = 1 << 12;
 /// A checkpoint is due when so much of the file would be freed by it, and so large a part.
@@ -40,7 +35,7 @@ pub(super) struct ExtentIo {
     unsynced: AtomicBool,
     writing: Mutex<Writing>,
     written: Condvar,
-    memory: Arc<Memory>,
+    loans: Arc<Loans>,
 }
 
 /// Who writes to the file, or makes it longer, for an extent.
@@ -67,90 +62,7 @@ impl Drop for ExtentWrite<'_> {
     }
 }
 
-/// Memory for buffers.
-#[derive(Default)]
-struct Memory {
-    share: Mutex<Share>,
-    returned: Condvar,
-}
-
-#[derive(Default)]
-struct Share {
-    bytes: usize,
-    /// Not lent.
-    free_bytes: usize,
-    /// Of those, in buffers that came back: making one costs as much as filling it.
-    kept: Vec<AlignedBuffer>,
-}
-
-/// Buffers that are kept at most.
-const KEPT_BUFFERS: usize = 4;
-
-impl Share {
-    /// A buffer of so many bytes, which are not lent. Its content is anything.
-    fn take(&mut self, bytes: usize) -> Result<AlignedBuffer> {
-        let kept = self.kept.iter().position(|kept| kept.len() == bytes);
-        let buffer = match kept {
-            Some(at) => self.kept.swap_remove(at),
-            None => {
-                // What is kept and what is lent are no more than the share together.
-                let mut kept_bytes: usize = self.kept.iter().map(|kept| kept.len()).sum();
-                while kept_bytes + bytes > self.free_bytes {
-                    let Some(dropped) = self.kept.pop() else { break };
-                    kept_bytes -= dropped.len();
-                }
-                AlignedBuffer::zeroed(bytes)?
-            }
-        };
-        self.free_bytes -= bytes;
-        Ok(buffer)
-    }
-
-    fn take_back(&mut self, buffer: AlignedBuffer) {
-        self.free_bytes += buffer.len();
-        if self.kept.len() < KEPT_BUFFERS {
-            self.kept.push(buffer);
-        }
-    }
-}
-
-/// A buffer on loan; it goes back when it is dropped.
-pub struct Loan {
-    /// There until it goes back.
-    buffer: Option<AlignedBuffer>,
-    memory: Arc<Memory>,
-}
-
-impl fmt::Debug for Loan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loan").field("bytes", &self.len()).finish_non_exhaustive()
-    }
-}
-
-impl Deref for Loan {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.buffer.as_deref().unwrap_or_default()
-    }
-}
-
-impl DerefMut for Loan {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.buffer.as_deref_mut().unwrap_or_default()
-    }
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        if let Some(buffer) = self.buffer.take() {
-            self.memory.share.lock().take_back(buffer);
-        }
-        self.memory.returned.notify_all();
-    }
-}
-
-/// Somebody who may read any extent that a record refers to; until the value is dropped.
+/// Somebody who may read any extent that a record refers to; until the value is dropped, or reads one of them only.
 #[must_use]
 pub struct Reading {
     slots: Arc<SlotStore>,
@@ -173,41 +85,54 @@ impl Drop for Reading {
     }
 }
 
+impl Reading {
+    /// From now on nothing is read but this extent, to which a record referred after the reading had begun: of what is
+    /// freed meanwhile only its units wait for the caller.
+    pub fn only(mut self, extent: &Extent) -> ReadingOne {
+        let mut state = self.slots.state();
+        state.zones.reading_one_begins(&extent.runs);
+        state.zones.reading_ends(self.from);
+        drop(state);
+        self.has_ended = true;
+        self.slots.free_extents();
+        ReadingOne { slots: self.slots.clone(), runs: extent.runs.clone() }
+    }
+}
+
+/// Somebody reads one extent; until the value is dropped.
+#[must_use]
+pub struct ReadingOne {
+    slots: Arc<SlotStore>,
+    runs: Box<[Run]>,
+}
+
+impl fmt::Debug for ReadingOne {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadingOne").field("runs", &self.runs).finish_non_exhaustive()
+    }
+}
+
+impl Drop for ReadingOne {
+    fn drop(&mut self) {
+        self.slots.state().zones.reading_one_ends(&self.runs);
+    }
+}
+
 impl SlotStore {
     /// Sets how much memory buffers may take at a time. Before anybody borrows one.
     pub fn set_loan_bytes(&self, bytes: u64) {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        *self.extents.memory.share.lock() = Share { bytes, free_bytes: bytes, kept: Vec::new() };
+        self.extents.loans.set_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
 
-    /// Lends a buffer of as many chunks as there is memory for, one to `most`. Waits for others to return theirs
-    /// if there is none for one; the caller holds nothing but buffers.
+    /// Lends a buffer of as many chunks as there is memory for, one to `most`. Borrowers that are not using theirs give
+    /// them back; if that is not enough, waits for those that are. The caller holds nothing but its own buffers.
+    /// `borrower` can be asked for the loan; without one it is the caller's until it is dropped, within this call of the
+    /// store.
     ///
     /// Errors: `MemoryLimit` if nobody returns enough within ten seconds, or the limit leaves no share for this.
-    pub fn lend(&self, most: usize) -> Result<Loan> {
+    pub fn lend(&self, most: usize, borrower: Option<Weak<dyn Borrower>>) -> Result<Loan> {
         let chunk = chunk_bytes(self.state().zones.geometry()) as usize;
-        let memory = &self.extents.memory;
-        let mut share = memory.share.lock();
-        let since = Moment::now();
-        while since.elapsed() < LONGEST_LOAN_WAIT {
-            if share.free_bytes >= chunk {
-                // Half of what is free, so that the next one need not wait.
-                let chunks = (share.free_bytes / chunk / 2).clamp(1, most.max(1));
-                let buffer = Some(share.take(chunks * chunk)?);
-                return Ok(Loan { buffer, memory: memory.clone() });
-            }
-            if share.bytes < chunk {
-                return Err(Error::new(
-                    ErrorKind::MemoryLimit,
-                    "the memory limit is too small for large values: 128 KiB above the smallest will do",
-                ));
-            }
-            memory.returned.wait_for(&mut share, LOAN_WAIT);
-        }
-        Err(Error::new(
-            ErrorKind::MemoryLimit,
-            "others use all of the memory that the limit has for reading and writing large values",
-        ))
+        self.extents.loans.lend(chunk, most, borrower)
     }
 
     /// Whether a value in a leaf may be in a stored form. To be asked after the value was read, or under the
@@ -360,7 +285,13 @@ impl SlotStore {
         while self.state().zones.free_extents(FREED_AT_ONCE) {}
     }
 
-    /// Holds the units of an extent that the log names until [`Self::free_replayed`].
+    /// From now on nothing that a record referred to is free before [`Self::end_replay`].
+    pub fn begin_replay(self: &Arc<Self>) -> Reading {
+        let from = self.state().zones.replay_begins();
+        Reading { slots: self.clone(), from, has_ended: false }
+    }
+
+    /// Holds the units of an extent that the log names until [`Self::end_replay`].
     ///
     /// Errors: `Corrupted` if it cannot be an extent of this file; those of reading bitmaps.
     pub fn hold_extent(&self, extent: &Extent) -> Result<()> {
@@ -369,16 +300,14 @@ impl SlotStore {
         Ok(())
     }
 
-    /// After the checkpoint that ends a replay: ends the reading that was noted before it, and frees what it kept and
-    /// what of these runs nothing refers to. At one stroke: what is in both must not be somebody else's by the second time.
-    pub fn end_replay(&self, runs: &[Run], mut reading: Reading) {
+    /// After the checkpoint that ends a replay: frees what the log named, and what was superseded, unless something
+    /// refers to it now. At one stroke: what is in both must not be somebody else's by the second time.
+    pub fn end_replay(&self, mut reading: Reading) {
         let mut state = self.state();
         reading.has_ended = true;
+        state.zones.replay_ends();
         state.zones.reading_ends(reading.from);
         state.zones.free_extents(u64::MAX);
-        for &run in runs {
-            state.zones.free_replayed(run);
-        }
     }
 
     /// Reads the bitmaps around an extent.
@@ -387,57 +316,5 @@ impl SlotStore {
     pub fn load_extent(&self, extent: &Extent) -> Result<()> {
         let groups = self.state().zones.extent_groups(extent)?;
         groups.into_iter().try_for_each(|group| self.load_group(group))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hedgerow_sync::primitive::random::{self, SplitMix64};
-
-    const CHUNK: usize = 4096;
-
-    fn share(chunks: usize) -> Share {
-        Share { bytes: chunks * CHUNK, free_bytes: chunks * CHUNK, kept: Vec::new() }
-    }
-
-    fn bytes(buffers: &[AlignedBuffer]) -> usize {
-        buffers.iter().map(|buffer| buffer.len()).sum()
-    }
-
-    #[test]
-    fn a_kept_buffer_gives_way_to_one_of_another_length() {
-        let mut share = share(4);
-        let long = share.take(3 * CHUNK).unwrap();
-        share.take_back(long);
-        assert_eq!(bytes(&share.kept), 3 * CHUNK);
-        let short = share.take(CHUNK).unwrap();
-        assert_eq!(bytes(&share.kept), 3 * CHUNK, "there is memory for both");
-        let other = share.take(CHUNK).unwrap();
-        assert_eq!((short.len(), other.len()), (CHUNK, CHUNK));
-        assert_eq!(bytes(&share.kept), 0, "and none for all three");
-        assert_eq!(share.free_bytes, 2 * CHUNK);
-    }
-
-    #[test]
-    fn what_is_lent_and_what_is_kept_are_no_more_than_the_share() {
-        let seed = random::seed();
-        println!("seed {seed:#x}");
-        let mut random = SplitMix64::new(seed);
-        let mut share = share(12);
-        let mut lent: Vec<AlignedBuffer> = Vec::new();
-        for _ in 0..2000 {
-            let chunks = 1 + random.below(5) as usize;
-            if random.below(2) == 0 && share.free_bytes >= chunks * CHUNK {
-                lent.push(share.take(chunks * CHUNK).unwrap());
-                assert_eq!(lent.last().unwrap().len(), chunks * CHUNK);
-            } else if !lent.is_empty() {
-                let at = random.below(lent.len() as u64) as usize;
-                share.take_back(lent.swap_remove(at));
-            }
-            assert_eq!(share.free_bytes, share.bytes - bytes(&lent));
-            assert!(bytes(&lent) + bytes(&share.kept) <= share.bytes);
-            assert!(share.kept.len() <= KEPT_BUFFERS);
-        }
     }
 }

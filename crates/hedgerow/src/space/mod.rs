@@ -26,6 +26,7 @@ pub mod extent_space;
 pub mod extent_store;
 mod file_sync;
 pub mod geometry;
+mod loans;
 pub mod map;
 pub mod owed;
 pub mod page_ids;

@@ -33,6 +33,48 @@ impl UnitSet {
         }
     }
 
+    /// Takes a run out if all of it is in the set; tells whether it was.
+    pub(super) fn remove_all(&mut self, start: u64, len: u32) -> bool {
+        let units = start..start + u64::from(len);
+        let place = |unit: u64| (unit / CHUNK_UNITS, (unit % CHUNK_UNITS) as usize / 64, unit % 64);
+        let is_there = |unit: u64| {
+            let (chunk, word, bit) = place(unit);
+            self.chunks.get(&chunk).is_some_and(|words| words[word] >> bit & 1 == 1)
+        };
+        if !units.clone().all(is_there) {
+            return false;
+        }
+        for unit in units {
+            let (chunk, word, bit) = place(unit);
+            if let Some(words) = self.chunks.get_mut(&chunk) {
+                words[word] &= !(1 << bit);
+                self.len -= 1;
+                if words.iter().all(|&word| word == 0) {
+                    self.chunks.remove(&chunk);
+                }
+            }
+        }
+        true
+    }
+
+    /// Calls `each` with the first unit and the number of units of every stretch of neighbours, ascending.
+    pub(super) fn for_each_run(&self, mut each: impl FnMut(u64, u32)) {
+        let mut run: Option<(u64, u32)> = None;
+        self.for_each_in(0, u64::MAX, |unit| match &mut run {
+            Some((first, count)) if *first + u64::from(*count) == unit && *count < u32::MAX => {
+                *count += 1;
+            }
+            _ => {
+                if let Some((first, count)) = run.replace((unit, 1)) {
+                    each(first, count);
+                }
+            }
+        });
+        if let Some((first, count)) = run {
+            each(first, count);
+        }
+    }
+
     /// Takes in all of another set.
     pub(super) fn merge(&mut self, other: UnitSet) {
         for (key, theirs) in other.chunks {
@@ -127,5 +169,29 @@ mod tests {
         }
         assert_eq!(taken, all);
         assert_eq!(set.memory_bytes(), 0);
+    }
+
+    #[test]
+    fn runs_are_taken_out_whole_or_not_at_all_and_shown_as_stretches() {
+        let mut set = UnitSet::default();
+        let c = CHUNK_UNITS;
+        set.insert(c - 2, 4);
+        set.insert(70, 3);
+        set.insert(73, 1);
+        let stretches = |set: &UnitSet| {
+            let mut all = Vec::new();
+            set.for_each_run(|first, count| all.push((first, count)));
+            all
+        };
+        assert_eq!(stretches(&set), [(70, 4), (c - 2, 4)]);
+        assert!(!set.remove_all(69, 2) && !set.remove_all(c + 1, 2));
+        assert_eq!(set.len(), 8);
+        assert!(set.remove_all(71, 1) && set.remove_all(c - 1, 3));
+        assert_eq!(stretches(&set), [(70, 1), (72, 2), (c - 2, 1)]);
+        assert_eq!(set.len(), 4);
+        assert_eq!(set.memory_bytes(), CHUNK_BYTES);
+        assert!(set.remove_all(70, 1) && set.remove_all(72, 2) && set.remove_all(c - 2, 1));
+        assert_eq!((set.len(), set.memory_bytes()), (0, 0));
+        assert!(set.remove_all(5, 0), "nothing is always there");
     }
 }

@@ -226,6 +226,11 @@ impl Catalogue {
         Tree::open(self.pool.clone(), record.tree, record.root).with_policy(self.leaves).with_log()
     }
 
+    /// A handle to the tree of a keyspace whose record says so.
+    pub(super) fn open_tree(&self, tree: TreeId, root: PageId) -> PoolTree {
+        self.handle(Record { state: State::Live, tree, root })
+    }
+
     /// The keyspace `name`, if there is one.
     pub fn get(&self, name: &str) -> Result<Option<PoolTree>> {
         let record = self.find(name)?.filter(|record| record.state != State::Dropping);
@@ -370,10 +375,13 @@ impl Catalogue {
     /// Goes on with drops that were cut short.
     pub fn finish_drops(&self) -> Result<()> {
         let _dropping = self.dropping.lock();
-        for (name, record) in self.records()? {
-            if record.state == State::Dropping {
-                unless_damaged(self.finish_drop(&name, record))?;
-            }
+        let mut dropping = Vec::new();
+        self.for_each(&mut |name, record| {
+            let name = name.filter(|_| record.state == State::Dropping);
+            dropping.extend(name.map(|name| (name.to_owned(), record)));
+        })?;
+        for (name, record) in dropping {
+            unless_damaged(self.finish_drop(&name, record))?;
         }
         Ok(())
     }
@@ -436,6 +444,22 @@ impl Catalogue {
             }
         })?;
         Ok(loads)
+    }
+
+    /// Shows tree and root of every keyspace that is not being dropped, in the order of their names.
+    pub(super) fn for_each_live(&self, each: &mut dyn FnMut(TreeId, PageId)) -> Result<()> {
+        self.for_each(&mut |name, record| {
+            if name.is_some() && record.state != State::Dropping {
+                each(record.tree, record.root);
+            }
+        })
+    }
+
+    /// Whether a keyspace has this tree, even one that is being dropped.
+    pub(super) fn has_tree(&self, tree: TreeId) -> Result<bool> {
+        let mut found = false;
+        self.for_each(&mut |name, record| found |= name.is_some() && record.tree == tree)?;
+        Ok(found)
     }
 
     /// Those of keyspaces.

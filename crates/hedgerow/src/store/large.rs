@@ -6,7 +6,9 @@
 //! noted before the record is looked up, so that whatever the record refers to then stays as it is.
 //!
 //! Invariants: what a finished extent refers to is whole; every chunk is checked before a byte of it is
-//! handed out. Both are `Send`; used by one thread at a time. Memory: a loan of one to 64 chunks each.
+//! handed out. Both are `Send`; used by one thread at a time. Memory: a loan of one to 64 chunks each, which they keep
+//! between calls only until somebody else needs it. A writer that is asked for it writes what it has; a chunk that is
+//! not full lies in its place in the file until the next call reads it back, and its checksum is checked then.
 
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,12 +16,12 @@ use crate::space::extent::{
     CHUNK_HEADER_BYTES, Extent, MAX_RUNS, MAX_VALUE_BYTES, chunk_bytes, is_chunk, reference_bytes,
     seal_chunk, units_of_value,
 };
-use crate::space::extent_store::{Loan, Reading};
+use crate::space::extent_store::{Borrower, Loan, Reading, ReadingOne};
 use crate::space::geometry::Geometry;
 use crate::space::slot_store::SlotStore;
 use crate::storage::File;
 use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::{Arc, random};
+use hedgerow_sync::primitive::{Arc, Mutex, Weak, random};
 use std::fmt;
 
 /// Chunks that are written or read with one call at most: two MiB, so that a value of one goes with one call.
@@ -27,26 +29,41 @@ pub(super) const CHUNKS_AT_ONCE: usize = 64;
 
 /// The extent of a value that is being written.
 pub struct ExtentWriter {
+    /// Shared with whoever lends memory, who may ask for it back between two calls.
+    output: Arc<Output>,
+    taken_bytes: u64,
+    /// Somebody refers to it: it is not given back.
+    in_place: bool,
+}
+
+/// Where a writer writes to, and what it has in memory.
+struct Output {
     pool: Arc<BufferPool>,
     slots: Arc<SlotStore>,
     geometry: Geometry,
     extent: Extent,
+    buffered: Mutex<Buffered>,
+}
+
+/// Bytes of the value that are not where they belong yet.
+#[derive(Default)]
+struct Buffered {
+    /// `None`: there are none in memory. Those of a chunk that is not full lie in the file then, in its place.
     loan: Option<Loan>,
     /// Chunks before those in the buffer.
     written_chunks: u64,
     /// Whole chunks in the buffer, and bytes of the one after them.
     full: usize,
     part_bytes: usize,
-    taken_bytes: u64,
-    /// Somebody refers to it: it is not given back.
-    in_place: bool,
+    /// It was used since it was asked for last.
+    was_used: bool,
     /// A write has failed: what was taken is not all there.
     has_failed: bool,
 }
 
 impl fmt::Debug for ExtentWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExtentWriter").field("extent", &self.extent).finish_non_exhaustive()
+        f.debug_struct("ExtentWriter").field("extent", &self.output.extent).finish_non_exhaustive()
     }
 }
 
@@ -66,30 +83,24 @@ impl ExtentWriter {
         let max_runs = ((reference_room - reference_bytes(0)) / 8).min(MAX_RUNS);
         let units = units_of_value(geometry, len_bytes);
         let runs = pool.allocate_extent(slots, units, max_runs)?;
-        let extent = Extent { len_bytes, seed: random::seed(), runs: runs.into() };
-        Ok(ExtentWriter {
+        let output = Output {
             pool: pool.clone(),
             slots: slots.clone(),
             geometry,
-            extent,
-            loan: None,
-            written_chunks: 0,
-            full: 0,
-            part_bytes: 0,
-            taken_bytes: 0,
-            in_place: false,
-            has_failed: false,
-        })
+            extent: Extent { len_bytes, seed: random::seed(), runs: runs.into() },
+            buffered: Mutex::default(),
+        };
+        Ok(ExtentWriter { output: Arc::new(output), taken_bytes: 0, in_place: false })
     }
 
     /// Length of the value.
     pub fn len_bytes(&self) -> u64 {
-        self.extent.len_bytes
+        self.output.extent.len_bytes
     }
 
     /// Bytes that are missing yet.
     pub fn missing_bytes(&self) -> u64 {
-        self.extent.len_bytes - self.taken_bytes
+        self.len_bytes() - self.taken_bytes
     }
 
     /// Takes the next bytes of the value.
@@ -97,42 +108,65 @@ impl ExtentWriter {
     /// Errors: `InvalidOption` if they are more than are missing (none is taken then), or an earlier call has failed;
     /// `Closed`; `Poisoned`; those of a failed
     /// write, after which nothing may be written any more.
-    pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
-        self.check_failed()?;
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut buffered = self.output.buffered.lock();
+        buffered.check_failed()?;
         if bytes.len() as u64 > self.missing_bytes() {
-            let what = format!("more bytes than the {} of the value", self.extent.len_bytes);
+            let what = format!("more bytes than the {} of the value", self.len_bytes());
             return Err(Error::new(ErrorKind::InvalidOption, what));
         }
-        let chunk = chunk_bytes(self.geometry) as usize;
-        while !bytes.is_empty() {
-            let loan = match &mut self.loan {
-                Some(loan) => loan,
-                None => self.loan.insert(self.slots.lend(CHUNKS_AT_ONCE)?),
-            };
-            let at = self.full * chunk + CHUNK_HEADER_BYTES + self.part_bytes;
-            let count = bytes.len().min(chunk - CHUNK_HEADER_BYTES - self.part_bytes);
-            loan[at..at + count].copy_from_slice(&bytes[..count]);
-            bytes = &bytes[count..];
-            self.part_bytes += count;
-            self.taken_bytes += count as u64;
-            if self.part_bytes == chunk - CHUNK_HEADER_BYTES {
-                self.full += 1;
-                self.part_bytes = 0;
-                if self.full * chunk == loan.len() {
-                    self.write_out()?;
-                }
-            }
-        }
+        self.taken_bytes += self.output.take(&mut buffered, bytes)?;
         Ok(())
     }
 
-    /// Writes the chunks in the buffer, the last of which may be one that the value ends in.
-    fn write_out(&mut self) -> Result<()> {
-        let written = self.try_write_out();
-        self.has_failed |= written.is_err() && !leaves_out("failed_write_is_forgotten");
-        written
+    /// Writes what is left. A record may refer to the extent then: the log syncs the file before it writes that.
+    ///
+    /// Errors: `InvalidOption` if bytes are missing, or an earlier call has failed; those of writing.
+    pub fn finish(&mut self) -> Result<()> {
+        let mut buffered = self.output.buffered.lock();
+        buffered.check_failed()?;
+        if self.missing_bytes() > 0 {
+            let what = format!(
+                "{} bytes of a value of {} were written",
+                self.taken_bytes,
+                self.len_bytes()
+            );
+            return Err(Error::new(ErrorKind::InvalidOption, what));
+        }
+        self.output.write_out(&mut buffered)?;
+        buffered.loan = None;
+        self.output.slots.extent_written();
+        self.output.slots.expect_stored_forms();
+        Ok(())
     }
 
+    /// The value in its stored form, after [`Self::finish`].
+    pub fn stored_form(&self) -> Vec<u8> {
+        assert!(
+            self.missing_bytes() == 0 && self.output.buffered.lock().loan.is_none(),
+            "what is whole may be referred to"
+        );
+        self.output.extent.encode()
+    }
+
+    /// A record has been put that refers to it.
+    pub fn keep(mut self) {
+        self.in_place = true;
+    }
+}
+
+impl Drop for ExtentWriter {
+    fn drop(&mut self) {
+        // Whoever asks for the memory may be writing to the extent: it is somebody else's only after that.
+        let mut buffered = self.output.buffered.lock();
+        buffered.loan = None;
+        if !self.in_place {
+            self.output.slots.discard_extent(&self.output.extent.runs);
+        }
+    }
+}
+
+impl Buffered {
     fn check_failed(&self) -> Result<()> {
         match self.has_failed {
             true => {
@@ -142,16 +176,71 @@ impl ExtentWriter {
             false => Ok(()),
         }
     }
+}
 
-    fn try_write_out(&mut self) -> Result<()> {
-        let Some(loan) = &mut self.loan else { return Ok(()) };
+impl Output {
+    /// Takes bytes that fit; tells how many.
+    fn take(self: &Arc<Self>, buffered: &mut Buffered, mut bytes: &[u8]) -> Result<u64> {
+        let taken = bytes.len() as u64;
+        let chunk = chunk_bytes(self.geometry) as usize;
+        while !bytes.is_empty() {
+            if buffered.loan.is_none() {
+                self.borrow(buffered)?;
+            }
+            let Some(loan) = &mut buffered.loan else { continue };
+            let at = buffered.full * chunk + CHUNK_HEADER_BYTES + buffered.part_bytes;
+            let count = bytes.len().min(chunk - CHUNK_HEADER_BYTES - buffered.part_bytes);
+            loan[at..at + count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            buffered.part_bytes += count;
+            if buffered.part_bytes == chunk - CHUNK_HEADER_BYTES {
+                buffered.full += 1;
+                buffered.part_bytes = 0;
+                if buffered.full * chunk == loan.len() {
+                    self.write_out(buffered)?;
+                }
+            }
+        }
+        buffered.was_used = true;
+        if buffered.loan.as_ref().is_some_and(Loan::is_wanted) {
+            self.write_out(buffered)?;
+            buffered.loan = None;
+        }
+        Ok(taken)
+    }
+
+    /// Borrows a buffer, and brings back into it what was begun of a chunk.
+    fn borrow(self: &Arc<Self>, buffered: &mut Buffered) -> Result<()> {
+        let weak: Weak<Output> = Arc::downgrade(self);
+        let mut loan = self.slots.lend(CHUNKS_AT_ONCE, Some(weak))?;
+        if buffered.part_bytes > 0 {
+            let chunk = chunk_bytes(self.geometry) as usize;
+            let (file, first) = (self.slots.file(), buffered.written_chunks);
+            let read = read_chunks(&**file, self.geometry, &self.extent, first, &mut loan[..chunk]);
+            // Nothing is lost yet, but nobody else has these bytes.
+            read.inspect_err(|_| buffered.has_failed = true)?;
+        }
+        buffered.loan = Some(loan);
+        Ok(())
+    }
+
+    /// Writes the chunks in the buffer, the last of which may be one that is not full. Such a one stays in the buffer, too,
+    /// and is written again when it has more.
+    fn write_out(&self, buffered: &mut Buffered) -> Result<()> {
+        let written = self.try_write_out(buffered);
+        buffered.has_failed |= written.is_err() && !leaves_out("failed_write_is_forgotten");
+        written
+    }
+
+    fn try_write_out(&self, buffered: &mut Buffered) -> Result<()> {
+        let Some(loan) = &mut buffered.loan else { return Ok(()) };
         let _writing = self.slots.enter_file()?;
         self.pool.check_poison()?;
         let chunk = chunk_bytes(self.geometry) as usize;
-        let count = self.full + usize::from(self.part_bytes > 0);
+        let count = buffered.full + usize::from(buffered.part_bytes > 0);
         let mut done = 0;
         while done < count {
-            let first = self.written_chunks + done as u64;
+            let first = buffered.written_chunks + done as u64;
             let place = self.extent.place(self.geometry, first);
             let together = (count - done).min(place.follow as usize + 1);
             let mut len = 0;
@@ -159,8 +248,12 @@ impl ExtentWriter {
                 let number = first + next as u64;
                 let place = self.extent.place(self.geometry, number);
                 let at = (done + next) * chunk;
+                let there = match done + next < buffered.full {
+                    true => place.value_bytes,
+                    false => buffered.part_bytes,
+                };
                 let sealed = &mut loan[at..at + place.stored_bytes];
-                sealed[CHUNK_HEADER_BYTES + place.value_bytes..].fill(0);
+                sealed[CHUNK_HEADER_BYTES + there..].fill(0);
                 seal_chunk(self.extent.seed, number, sealed);
                 len = next * chunk + place.stored_bytes;
             }
@@ -175,51 +268,25 @@ impl ExtentWriter {
             }
             done += together;
         }
-        self.written_chunks += count as u64;
-        self.full = 0;
-        self.part_bytes = 0;
+        buffered.written_chunks += buffered.full as u64;
+        loan.copy_within(buffered.full * chunk..count * chunk, 0);
+        buffered.full = 0;
         Ok(())
-    }
-
-    /// Writes what is left. A record may refer to the extent then: the log syncs the file before it writes that.
-    ///
-    /// Errors: `InvalidOption` if bytes are missing, or an earlier call has failed; those of writing.
-    pub fn finish(&mut self) -> Result<()> {
-        self.check_failed()?;
-        if self.missing_bytes() > 0 {
-            let what = format!(
-                "{} bytes of a value of {} were written",
-                self.taken_bytes, self.extent.len_bytes
-            );
-            return Err(Error::new(ErrorKind::InvalidOption, what));
-        }
-        self.write_out()?;
-        self.loan = None;
-        self.slots.extent_written();
-        self.slots.expect_stored_forms();
-        Ok(())
-    }
-
-    /// The value in its stored form, after [`Self::finish`].
-    pub fn stored_form(&self) -> Vec<u8> {
-        assert!(
-            self.missing_bytes() == 0 && self.loan.is_none(),
-            "what is whole may be referred to"
-        );
-        self.extent.encode()
-    }
-
-    /// A record has been put that refers to it.
-    pub fn keep(mut self) {
-        self.in_place = true;
     }
 }
 
-impl Drop for ExtentWriter {
-    fn drop(&mut self) {
-        if !self.in_place {
-            self.slots.discard_extent(&self.extent.runs);
+impl Borrower for Output {
+    fn give_back(&self) {
+        // A call that is using it ends, or waits for nobody but the disk.
+        let Some(mut buffered) = self.buffered.try_lock() else { return };
+        if std::mem::take(&mut buffered.was_used) || buffered.loan.is_none() {
+            return;
         }
+        // If it fails the next call of the writer says so.
+        if !leaves_out("half_a_chunk_is_given_back") {
+            self.write_out(&mut buffered).ok();
+        }
+        buffered.loan = None;
     }
 }
 
@@ -287,10 +354,38 @@ pub struct ExtentReader {
     geometry: Geometry,
     extent: Extent,
     // Kept for as long as anything may be read.
-    _reading: Reading,
+    _reading: ReadingOne,
+    /// Shared with whoever lends memory, who may ask for it back between two calls.
+    cache: Arc<Cache>,
+}
+
+/// Chunks that a reader has in memory.
+#[derive(Debug, Default)]
+struct Cache(Mutex<Cached>);
+
+#[derive(Debug, Default)]
+struct Cached {
     loan: Option<Loan>,
     /// The chunks in the buffer: first one and number.
     there: (u64, usize),
+    /// It was used since it was asked for last.
+    was_used: bool,
+}
+
+impl Cached {
+    fn give_back(&mut self) {
+        self.there = (0, 0);
+        self.loan = None;
+    }
+}
+
+impl Borrower for Cache {
+    fn give_back(&self) {
+        let Some(mut cached) = self.0.try_lock() else { return };
+        if !std::mem::take(&mut cached.was_used) {
+            cached.give_back();
+        }
+    }
 }
 
 impl ExtentReader {
@@ -306,8 +401,8 @@ impl ExtentReader {
         let geometry = state.zones.geometry();
         state.zones.check_extent(&extent)?;
         drop(state);
-        let slots = slots.clone();
-        Ok(ExtentReader { slots, geometry, extent, _reading: reading, loan: None, there: (0, 0) })
+        let (slots, _reading) = (slots.clone(), reading.only(&extent));
+        Ok(ExtentReader { slots, geometry, extent, _reading, cache: Arc::default() })
     }
 
     /// Length of the value.
@@ -322,8 +417,7 @@ impl ExtentReader {
 
     /// Gives back the memory until the next read.
     pub fn rest(&mut self) {
-        self.there = (0, 0);
-        self.loan = None;
+        self.cache.0.lock().give_back();
     }
 
     /// Copies bytes from `offset` on to `to`, as many as there are; returns how many that were. Fewer than `to` has
@@ -334,39 +428,47 @@ impl ExtentReader {
         let payload = u64::from(chunk_bytes(self.geometry)) - CHUNK_HEADER_BYTES as u64;
         let left = self.extent.len_bytes.saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(to.len());
+        let mut cached = self.cache.0.lock();
         let mut done = 0;
         while done < wanted {
             let at = offset + done as u64;
             let index = at / payload;
             // As many as are wanted, and no more.
             let last = (offset + wanted as u64 - 1) / payload;
-            let bytes = self.chunk(index, (last - index + 1) as usize)?;
+            let bytes = self.chunk(&mut cached, index, (last - index + 1) as usize)?;
             let from = (at % payload) as usize;
             let count = (bytes.len() - from).min(wanted - done);
             to[done..done + count].copy_from_slice(&bytes[from..from + count]);
             done += count;
         }
+        cached.was_used = true;
+        if cached.loan.as_ref().is_some_and(Loan::is_wanted) {
+            cached.give_back();
+        }
         Ok(wanted)
     }
 
     /// The bytes of the value in chunk `index`, read with up to `ahead - 1` that lie behind it.
-    fn chunk(&mut self, index: u64, ahead: usize) -> Result<&[u8]> {
+    fn chunk<'c>(&self, cached: &'c mut Cached, index: u64, ahead: usize) -> Result<&'c [u8]> {
         let chunk = chunk_bytes(self.geometry) as usize;
-        let (first, count) = self.there;
+        let Cached { loan, there, .. } = cached;
+        let (first, count) = *there;
         if index < first || index >= first + count as u64 {
-            self.there = (0, 0);
-            let loan = match &mut self.loan {
-                Some(loan) => loan,
-                None => self.loan.insert(self.slots.lend(CHUNKS_AT_ONCE.min(ahead))?),
-            };
+            *there = (0, 0);
+            if loan.is_none() {
+                let weak: Weak<Cache> = Arc::downgrade(&self.cache);
+                *loan = Some(self.slots.lend(CHUNKS_AT_ONCE.min(ahead), Some(weak))?);
+            }
+        }
+        let loan = loan.as_mut().expect("what is there is in a buffer");
+        if there.1 == 0 {
             let most = (loan.len() / chunk).min(ahead) * chunk;
             let (file, buffer) = (self.slots.file(), &mut loan[..most]);
             let (count, _) = read_chunks(&**file, self.geometry, &self.extent, index, buffer)?;
-            self.there = (index, count);
+            *there = (index, count);
         }
-        let at = (index - self.there.0) as usize * chunk + CHUNK_HEADER_BYTES;
+        let at = (index - there.0) as usize * chunk + CHUNK_HEADER_BYTES;
         let value_bytes = self.extent.place(self.geometry, index).value_bytes;
-        let loan = self.loan.as_ref().expect("a chunk was read into a buffer");
         Ok(&loan[at..at + value_bytes])
     }
 }

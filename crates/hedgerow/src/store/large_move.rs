@@ -168,7 +168,7 @@ impl Shared {
         copy: &Extent,
     ) -> Result<bool> {
         let geometry = slots.state().zones.geometry();
-        let mut loan = slots.lend(CHUNKS_AT_ONCE)?;
+        let mut loan = slots.lend(CHUNKS_AT_ONCE, None)?;
         let chunk = chunk_bytes(geometry) as usize;
         let (mut next, chunks) = (0, copy.chunks(geometry));
         while next < chunks {

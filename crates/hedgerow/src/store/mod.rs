@@ -34,6 +34,7 @@ pub mod superblock;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 mod verify;
 mod verify_extents;
 

@@ -9,37 +9,28 @@
 //! what only a put of a stored form may have as its value is damage: it would be replayed, and its units would not be held.
 //!
 //! One caller, before anybody else uses the store.
+//! Memory: places in the log of the batches that are not finished (`unfinished.rs`), and a bit for each unit.
 
 use super::Shared;
-use super::replay::{damage, for_each_change};
+use super::replay::damage;
+use super::unfinished::{Noted, Unfinished};
 use crate::error::Result;
-use crate::space::extent::{Extent, Run, Stored, is_stored_form, read_stored};
+use crate::space::extent::{Extent, Stored, is_stored_form, read_stored};
 use crate::space::extent_store::Reading;
 use crate::space::slot_store::SlotStore;
 use crate::storage::File;
-use crate::types::{Epoch, Lsn};
-use crate::wal::{BatchId, FileHeader, Record, ScanEnd, scan};
+use crate::types::Lsn;
+use crate::wal::{Appended, BatchId, FileHeader, Record, ScanEnd, scan};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
-use std::collections::BTreeMap;
 
 /// What is held. After the checkpoint that needs no log the slots are told that the replay has ended.
 pub(super) struct Named {
-    pub(super) runs: Vec<Run>,
     pub(super) reading: Reading,
     /// Changes that will be made, about.
     pub(super) changes: u64,
     /// What the log was found to have.
     pub(super) end: ScanEnd,
-}
-
-/// What changes of a batch name that were not made before the cut, with their numbers.
-#[derive(Default)]
-struct OfBatch {
-    /// How many changes it has, and how many of them have been seen.
-    total: u32,
-    seen: u32,
-    extents: BTreeMap<u32, Extent>,
 }
 
 impl Shared {
@@ -53,63 +44,95 @@ impl Shared {
         header: &FileHeader,
     ) -> Result<Named> {
         let (from, cut) = self.replay_from();
-        let mut runs = Vec::new();
-        let mut count = 0;
-        let mut batches: BTreeMap<BatchId, OfBatch> = BTreeMap::new();
+        // Nothing that the replay supersedes is free before its end: a crash during it replays once more.
+        let reading = slots.begin_replay();
+        let mut changes = 0;
+        let mut holder =
+            Holder { slots, batches: Unfinished::new(file, header), cut, is_behind_cut: false };
         let end = scan(file, header, &from, &mut |record, place| {
-            let at = place.start;
-            count += u64::from(at >= cut);
-            match record {
-                Record::Batch { batch, changes, records } => {
-                    let of_batch = batches.entry(batch).or_default();
-                    of_batch.total = changes;
-                    of_batch.add(slots, records, at)
-                }
-                Record::Made { batch, change } if at < cut => {
-                    if let Some(of_batch) = batches.get_mut(&batch) {
-                        of_batch.extents.remove(&change);
-                    }
-                    Ok(())
-                }
-                Record::Extent { value, .. } if at >= cut => match stored_extent(slots, value, at)?
-                {
-                    Some(extent) => hold(slots, &extent, &mut runs),
-                    None => Ok(()),
-                },
-                Record::Put { value, .. } if at >= cut => expect_plain(value, at),
-                _ => Ok(()),
-            }
+            changes += u64::from(place.start >= cut);
+            holder.take(record, place)
         })?;
         // Of one that is not whole nothing is made: it had not begun, or was finished before the oldest that was not.
-        let whole = batches.values().filter(|of_batch| of_batch.seen == of_batch.total);
-        for of_batch in whole.filter(|_| !leaves_out("extent_of_batch_not_held")) {
-            for extent in of_batch.extents.values() {
-                hold(slots, extent, &mut runs)?;
-            }
-        }
-        // Nothing that the replay supersedes is free before its end: a crash during it replays once more.
-        let reading = slots.read_extents(Epoch(0));
-        Ok(Named { runs, reading, changes: count, end })
+        holder.hold_whole()?;
+        Ok(Named { reading, changes, end })
     }
 }
 
-impl OfBatch {
-    fn add(&mut self, slots: &SlotStore, records: &[u8], at: Lsn) -> Result<()> {
-        let mut outcome = Ok(());
-        for_each_change(records, &mut |_, record| {
-            let found = match record {
-                Record::Extent { value, .. } => stored_extent(slots, value, at),
-                Record::Put { value, .. } => expect_plain(value, at).map(|()| None),
-                _ => Ok(None),
-            };
-            match found {
-                Ok(extent) => self.extents.extend(extent.map(|extent| (self.seen, extent))),
-                Err(error) => outcome = Err(error),
+/// Holds what records name.
+struct Holder<'s> {
+    slots: &'s Arc<SlotStore>,
+    /// Those of which a part may have been made before the cut, and those that are not whole yet.
+    batches: Unfinished<'s>,
+    cut: Lsn,
+    is_behind_cut: bool,
+}
+
+impl Holder<'_> {
+    fn take(&mut self, record: Record<'_>, place: Appended) -> Result<()> {
+        let at = place.start;
+        if at >= self.cut && !self.is_behind_cut {
+            self.is_behind_cut = true;
+            self.hold_whole()?;
+        }
+        match record {
+            Record::Batch { batch, changes, records } => {
+                let slots = self.slots;
+                let is_whole = self.batches.note(
+                    batch,
+                    changes,
+                    records,
+                    place,
+                    &mut |record| match record {
+                        Record::Extent { value, .. } => stored_extent(slots, value, at).map(drop),
+                        Record::Put { value, .. } => expect_plain(value, at),
+                        _ => Ok(()),
+                    },
+                )?;
+                if is_whole && self.is_behind_cut { self.hold_batch(batch) } else { Ok(()) }
             }
-            self.seen += 1;
-        })
-        .map_err(|what| damage(at, what))?;
-        outcome
+            Record::Made { batch, change } if !self.is_behind_cut => {
+                // What contradicts the rest of the log the replay names.
+                let noted = self.batches.made(batch, change, &mut |_| false)?;
+                if matches!(noted, Noted::Made) && self.batches.is_finished(batch) {
+                    self.batches.forget(batch);
+                }
+                Ok(())
+            }
+            Record::Extent { value, .. } if self.is_behind_cut => {
+                let extent = stored_extent(self.slots, value, at)?;
+                extent.map_or(Ok(()), |extent| hold(self.slots, &extent))
+            }
+            Record::Put { value, .. } if self.is_behind_cut => expect_plain(value, at),
+            _ => Ok(()),
+        }
+    }
+
+    /// Holds what the batches name that are all there.
+    fn hold_whole(&mut self) -> Result<()> {
+        let mut last = None;
+        while let Some(batch) = self.batches.whole_after(last) {
+            self.hold_batch(batch)?;
+            last = Some(batch);
+        }
+        Ok(())
+    }
+
+    /// Holds what changes of a batch name that were not made before the cut; no more is to be known of it.
+    fn hold_batch(&mut self, batch: BatchId) -> Result<()> {
+        let is_held =
+            self.batches.has_stored_forms(batch) && !leaves_out("extent_of_batch_not_held");
+        let mut from = 0;
+        while is_held && let Some(change) = self.batches.next_left(batch, from) {
+            if let (_, _, Some(value)) = self.batches.change(batch, change)?
+                && let Stored::Extent(extent) = read_stored(value)
+            {
+                hold(self.slots, &extent)?;
+            }
+            from = change + 1;
+        }
+        self.batches.forget(batch);
+        Ok(())
     }
 }
 
@@ -131,10 +154,6 @@ fn expect_plain(value: &[u8], at: Lsn) -> Result<()> {
     Ok(())
 }
 
-fn hold(slots: &Arc<SlotStore>, extent: &Extent, runs: &mut Vec<Run>) -> Result<()> {
-    if !leaves_out("extent_not_held_in_replay") {
-        slots.hold_extent(extent)?;
-    }
-    runs.extend_from_slice(&extent.runs);
-    Ok(())
+fn hold(slots: &Arc<SlotStore>, extent: &Extent) -> Result<()> {
+    if leaves_out("extent_not_held_in_replay") { Ok(()) } else { slots.hold_extent(extent) }
 }

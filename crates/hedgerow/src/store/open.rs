@@ -246,7 +246,7 @@ impl Store {
                     });
                 // If that failed it is needed again, and what it names is kept no more: nothing may be written.
                 let replayed = replayed.inspect_err(|error| shared.pool.set_poisoned(error))?;
-                slots.end_replay(&named.runs, named.reading);
+                slots.end_replay(named.reading);
                 replayed
             };
             *self.replayed.lock() = replayed;

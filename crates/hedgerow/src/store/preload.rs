@@ -4,7 +4,7 @@
 //! time; are they many, and does all of the store fit into memory, then reading everything from the file's
 //! beginning to its end is faster than reading half of it in any other order.
 //!
-//! One caller, before anybody else uses the store; [`Pages`] is a value. Memory, while it reads: 16 bytes a page.
+//! One caller, before anybody else uses the store; [`Pages`] is a value. Memory, while it reads: a MiB for the places of pages.
 
 use super::Shared;
 use crate::buffer::BufferPool;
@@ -33,6 +33,8 @@ const FRAMES_OF_8: u64 = 6;
 const LEAST_FRAMES: u64 = 1024;
 /// Pages read together, as many as a session takes.
 const BATCH: usize = 64;
+/// Pages whose places are known at a time: so many are read in the order of the file.
+const SORTED: usize = 64 << 10;
 
 /// How large a store is.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +106,15 @@ impl Shared {
                 Err(error) => return Err(error),
             }
             next = id.next();
+            if there.len() == SORTED {
+                self.read_sorted(std::mem::take(&mut there), threads)?;
+            }
         }
+        self.read_sorted(there, threads).map(|()| true)
+    }
+
+    /// Reads some pages in the order in which they lie in the file.
+    fn read_sorted(&self, mut there: Vec<(u64, PageId)>, threads: usize) -> Result<()> {
         there.sort_unstable();
         let reading = Reading { pool: self.pool.clone(), there, next: AtomicUsize::new(0) };
         let reading = Arc::new(reading);
@@ -122,7 +132,7 @@ impl Shared {
             });
             outcome = outcome.and(ended);
         }
-        outcome.map(|()| true)
+        outcome
     }
 }
 

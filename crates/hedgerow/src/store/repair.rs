@@ -19,8 +19,9 @@ use super::journal::Journal;
 use super::large_copy::LargeCopy;
 use super::open::{StoreOptions, check_blocks, check_page, lock, read_superblocks};
 use super::repair_report::{DamagedPage, LostKeys, RepairReport};
-use super::replay::{Keyspaces, Replay};
+use super::replay::{Home, Keyspaces, Replay, Trees};
 use super::superblock::Superblock;
+use super::unfinished::Unfinished;
 use super::{Store, create};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Hints, plain_leaf};
@@ -405,15 +406,26 @@ impl<'p> Repair<'p> {
             ended: RefCell::default(),
             adopted: RefCell::default(),
         };
-        let mut replay = Replay::new(&keyspaces, trees, log_end);
+        let mut homes = Trees::default();
+        for (name, tree) in &trees {
+            homes.insert(*name, Home::of(tree));
+        }
+        let mut replayed = 0;
         let outcome = found.and_then(|found| {
-            let Some((file, header)) = found else { return Ok(log_end) };
-            scan(&*file, &header, &from, &mut |record, place| replay.take(&record, place.start))
-                .map(|scanned| scanned.end)
+            let Some((file, header)) = found else { return Ok(()) };
+            let batches = Unfinished::new(&*file, &header);
+            let mut replay = Replay::new(&keyspaces, homes, log_end, batches);
+            let scanned =
+                scan(&*file, &header, &from, &mut |record, place| replay.take(&record, place));
+            // Whatever is wrong with the rest: what was begun before it is done.
+            let finished = replay.finish(scanned.as_ref().map_or(log_end, |scanned| scanned.end));
+            replayed = replay.made;
+            match finished {
+                // A batch whose changes cannot be read again is a part of what is lost.
+                Err(error) if !is_loss(&error) => Err(error),
+                finished => scanned.and(finished),
+            }
         });
-        // Whatever is wrong with the rest: what was begun before it is done.
-        replay.finish(*outcome.as_ref().unwrap_or(&log_end))?;
-        let replayed = replay.made;
         self.report.replayed = replayed;
         self.report.defects.extend(keyspaces.lost.take());
         for name in keyspaces.adopted.into_inner() {
@@ -426,7 +438,7 @@ impl<'p> Repair<'p> {
                 self.report.defects.push(what);
                 Ok(())
             }
-            other => other.map(drop),
+            other => other,
         }
     }
 }
@@ -477,6 +489,10 @@ struct Salvaged<'s> {
 }
 
 impl Keyspaces for Salvaged<'_> {
+    fn open(&self, home: Home) -> PoolTree {
+        self.store.shared.catalogue.open_tree(home.tree, home.root)
+    }
+
     fn begin(&self, tree: TreeId, name: &str) -> Result<Option<PoolTree>> {
         // Those below are in the checkpoint, or were dropped before it.
         if tree < self.next_tree {
@@ -487,7 +503,10 @@ impl Keyspaces for Salvaged<'_> {
     }
 
     fn end(&self, tree: TreeId, _name: &str) -> Result<()> {
-        self.ended.borrow_mut().insert(tree);
+        // Of later ones nothing is adopted in any case.
+        if tree < self.next_tree {
+            self.ended.borrow_mut().insert(tree);
+        }
         match self.names.borrow_mut().remove(&tree) {
             Some(name) => self.store.drop_keyspace(&name).map(drop),
             None => Ok(()),
@@ -504,9 +523,13 @@ impl Keyspaces for Salvaged<'_> {
         Ok(())
     }
 
-    fn unknown(&self, tree: TreeId) -> Result<Option<PoolTree>> {
+    fn is_gone(&self, tree: TreeId) -> bool {
         let ended = self.ended.borrow().contains(&tree);
-        if !self.may_be_nameless || ended || tree >= self.next_tree || tree <= TreeId::CATALOGUE {
+        !self.may_be_nameless || ended || tree >= self.next_tree || tree <= TreeId::CATALOGUE
+    }
+
+    fn unknown(&self, tree: TreeId) -> Result<Option<PoolTree>> {
+        if self.is_gone(tree) {
             return Ok(None);
         }
         let (name, keyspace) = nameless(self.store, tree)?;

@@ -7,21 +7,22 @@
 //! The log is read from where the oldest batch began that was under way at the checkpoint's cut. Before the cut only
 //! batches matter: everything else is in the checkpoint, and doing it again could undo what came later. A batch's
 //! changes are made where the log says that they were made; what is left of it when the log ends is made then, because
-//! whoever did it had come no further.
+//! whoever did it had come no further. They are read from the log again when they are made (`unfinished.rs`).
 //!
-//! Idempotent: writes nothing but to slots that the checkpoint does not need. Memory: a group, and the batches that
-//! are not finished. One caller, before anybody else uses the store.
+//! Idempotent: writes nothing but to slots that the checkpoint does not need. Memory: a group, places in the log of
+//! the batches that are not finished, and twelve bytes a keyspace. One caller, before anybody else uses the store.
 
 use super::Shared;
 use super::catalogue::{Catalogue, PoolTree};
 use super::superblock::Superblock;
+use super::unfinished::{Change, Noted, Unfinished};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::is_stored_form;
 use crate::storage::File;
-use crate::types::{Lsn, TreeId};
-use crate::wal::{BatchId, Decoded, FileHeader, Record, ScanEnd, ScanFrom, scan};
+use crate::types::{Lsn, PageId, TreeId};
+use crate::wal::{Appended, BatchId, FileHeader, Record, ScanEnd, ScanFrom, scan};
 use hedgerow_sync::primitive::canary::leaves_out;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// What opening has replayed.
@@ -58,11 +59,13 @@ impl Shared {
         is_loaded: bool,
     ) -> Result<Replayed> {
         let (from, cut) = self.replay_from();
-        let trees = self.catalogue.trees()?.into_iter();
+        let mut trees = Trees::default();
         // Those that are being dropped have lost pages already.
-        let trees = trees.filter(|(_, _, is_dropping)| !is_dropping);
-        let trees = trees.map(|(_, tree, _)| (tree.id(), tree)).collect();
-        let mut replay = Replay::new(&self.catalogue, trees, cut);
+        self.catalogue.for_each_live(&mut |tree, root| {
+            trees.insert_unsorted(tree, Home { tree, root });
+        })?;
+        trees.sort();
+        let mut replay = Replay::new(&self.catalogue, trees, cut, Unfinished::new(file, header));
         replay.group.is_loaded = is_loaded;
         let differs = || {
             let what = format!("the log was read twice, and ended at {} once", expected.end.0);
@@ -72,7 +75,7 @@ impl Shared {
             if place.end > expected.end && !leaves_out("end_is_read_once") {
                 return Err(differs());
             }
-            replay.take(&record, place.start)
+            replay.take(&record, place)
         })?;
         let end = found.end;
         if expected != found && !leaves_out("end_is_read_once") {
@@ -87,8 +90,63 @@ impl Shared {
     }
 }
 
+/// Where the tree of a keyspace is in the store that the log is replayed into.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Home {
+    pub(super) tree: TreeId,
+    pub(super) root: PageId,
+}
+
+impl Home {
+    pub(super) fn of(tree: &PoolTree) -> Home {
+        Home { tree: tree.id(), root: tree.root() }
+    }
+}
+
+/// Where trees are, by what the log calls them. Handles are made when they are needed: there may be very many keyspaces.
+#[derive(Default)]
+pub(super) struct Trees(Vec<(TreeId, Home)>);
+
+impl Trees {
+    /// To be followed by [`Self::sort`].
+    pub(super) fn insert_unsorted(&mut self, name: TreeId, home: Home) {
+        self.0.push((name, home));
+    }
+
+    pub(super) fn sort(&mut self) {
+        self.0.sort_unstable_by_key(|(name, _)| *name);
+    }
+
+    fn find(&self, name: TreeId) -> std::result::Result<usize, usize> {
+        // What was created last is asked for most.
+        match self.0.last() {
+            Some((last, _)) if *last < name => Err(self.0.len()),
+            _ => self.0.binary_search_by_key(&name, |(name, _)| *name),
+        }
+    }
+
+    fn get(&self, name: TreeId) -> Option<Home> {
+        self.find(name).ok().map(|at| self.0[at].1)
+    }
+
+    pub(super) fn insert(&mut self, name: TreeId, home: Home) {
+        match self.find(name) {
+            Ok(at) => self.0[at].1 = home,
+            Err(at) => self.0.insert(at, (name, home)),
+        }
+    }
+
+    /// Whether it was there.
+    fn remove(&mut self, name: TreeId) -> bool {
+        self.find(name).map(|at| self.0.remove(at)).is_ok()
+    }
+}
+
 /// What keyspaces of the log are in the store that it is replayed into.
 pub(super) trait Keyspaces {
+    /// A handle to a tree.
+    fn open(&self, home: Home) -> PoolTree;
+
     /// A keyspace begins. `None`: the store knows it already, or it has ended since.
     fn begin(&self, tree: TreeId, name: &str) -> Result<Option<PoolTree>>;
 
@@ -104,9 +162,18 @@ pub(super) trait Keyspaces {
     fn unknown(&self, _tree: TreeId) -> Result<Option<PoolTree>> {
         Ok(None)
     }
+
+    /// Whether a tree that is not known was dropped, so that [`Self::unknown`] would say so.
+    fn is_gone(&self, _tree: TreeId) -> bool {
+        true
+    }
 }
 
 impl Keyspaces for Catalogue {
+    fn open(&self, home: Home) -> PoolTree {
+        self.open_tree(home.tree, home.root)
+    }
+
     fn begin(&self, tree: TreeId, name: &str) -> Result<Option<PoolTree>> {
         // Those below are in the checkpoint, or were dropped before it.
         let is_new = tree >= self.next_tree();
@@ -121,58 +188,37 @@ impl Keyspaces for Catalogue {
 /// A replay under way.
 pub(super) struct Replay<'s> {
     keyspaces: &'s dyn Keyspaces,
-    trees: BTreeMap<TreeId, PoolTree>,
+    trees: Trees,
     /// What was done before is in the checkpoint.
     cut: Lsn,
-    batches: BTreeMap<BatchId, Batch>,
+    batches: Unfinished<'s>,
     group: Group,
     /// Changes that were made.
     pub(super) made: u64,
 }
 
 impl<'s> Replay<'s> {
-    /// Into `trees`, over a checkpoint that has everything below `cut`.
+    /// Into `trees`, over a checkpoint that has everything below `cut`. `batches`: none yet, of the log that is replayed.
     pub(super) fn new(
         keyspaces: &'s dyn Keyspaces,
-        trees: BTreeMap<TreeId, PoolTree>,
+        trees: Trees,
         cut: Lsn,
+        batches: Unfinished<'s>,
     ) -> Replay<'s> {
-        let (batches, group) = (BTreeMap::new(), Group::default());
-        Replay { keyspaces, trees, cut, batches, group, made: 0 }
+        Replay { keyspaces, trees, cut, batches, group: Group::default(), made: 0 }
     }
 
     /// The next record.
-    pub(super) fn take(&mut self, record: &Record<'_>, at: Lsn) -> Result<()> {
+    pub(super) fn take(&mut self, record: &Record<'_>, place: Appended) -> Result<()> {
+        let at = place.start;
         let is_in_checkpoint = at < self.cut && !leaves_out("replay_before_the_cut");
         match *record {
             Record::Batch { batch, changes, records } => {
-                let batch = self.batches.entry(batch).or_insert_with(|| Batch::new(changes));
-                return batch.add(changes, records).map_err(|what| damage(at, what));
+                self.batches.note(batch, changes, records, place, &mut |_| Ok(()))?;
+                let (trees, keyspaces) = (&self.trees, self.keyspaces);
+                return self.batches.collect(&mut |tree| is_gone(trees, keyspaces, tree));
             }
-            Record::Made { batch, change } => {
-                let Some(found) = self.batches.get_mut(&batch) else {
-                    // Finished before the cut; or else the log would have begun earlier.
-                    return if is_in_checkpoint {
-                        Ok(())
-                    } else {
-                        Err(damage(at, "it belongs to a batch that the log does not have"))
-                    };
-                };
-                let is_part = is_in_checkpoint && !found.is_whole();
-                if is_part && !leaves_out("part_before_the_cut_is_damage") {
-                    // It began before the oldest that was not finished at the cut, and so was finished there itself.
-                    return Ok(());
-                }
-                let Some(bytes) = found.made(change) else {
-                    return Err(damage(at, "it is not one of its batch, or was made before"));
-                };
-                if !is_in_checkpoint {
-                    self.group.push(change_in(&found.records[bytes]), at);
-                }
-                if found.left == 0 {
-                    self.batches.remove(&batch);
-                }
-            }
+            Record::Made { batch, change } => self.part(batch, change, at, is_in_checkpoint)?,
             _ if is_in_checkpoint => return Ok(()),
             Record::Put { tree, key, value } | Record::Extent { tree, key, value } => {
                 self.group.push((tree, key, Some(value)), at);
@@ -180,9 +226,10 @@ impl<'s> Replay<'s> {
             Record::Remove { tree, key } => self.group.push((tree, key, None), at),
             Record::RemoveRange { tree, from, to } => {
                 self.make_group()?;
-                if let Some(tree) = self.trees.get(&tree) {
+                if let Some(home) = self.trees.get(tree) {
                     self.made += 1;
                     let to = Some(to).filter(|to| !to.is_empty());
+                    let tree = self.keyspaces.open(home);
                     tree.remove_range(from, to).map_err(|error| unfit(error, at))?;
                 }
             }
@@ -198,17 +245,46 @@ impl<'s> Replay<'s> {
         if self.group.is_full() { self.make_group() } else { Ok(()) }
     }
 
+    /// A change of a batch was made.
+    fn part(&mut self, batch: BatchId, change: u32, at: Lsn, is_in_checkpoint: bool) -> Result<()> {
+        let (trees, keyspaces) = (&self.trees, self.keyspaces);
+        let noted =
+            self.batches.made(batch, change, &mut |tree| is_gone(trees, keyspaces, tree))?;
+        match noted {
+            // Finished before the cut; or else the log would have begun earlier.
+            Noted::Unknown if is_in_checkpoint => return Ok(()),
+            Noted::Unknown => {
+                return Err(damage(at, "it belongs to a batch that the log does not have"));
+            }
+            // It began before the oldest that was not finished at the cut, and so was finished there itself.
+            Noted::Part if is_in_checkpoint && !leaves_out("part_before_the_cut_is_damage") => {
+                return Ok(());
+            }
+            Noted::Part | Noted::Impossible => {
+                return Err(damage(at, "it is not one of its batch, or was made before"));
+            }
+            Noted::Made => {}
+        }
+        if !is_in_checkpoint {
+            self.group.push(self.batches.change(batch, change)?, at);
+        }
+        if self.batches.is_finished(batch) {
+            self.batches.forget(batch);
+        }
+        Ok(())
+    }
+
     fn create(&mut self, tree: TreeId, name: &[u8]) -> Result<()> {
         self.made += 1;
         if let Some(created) = self.keyspaces.begin(tree, name_of(name)?)? {
-            self.trees.insert(tree, created);
+            self.trees.insert(tree, Home::of(&created));
         }
         Ok(())
     }
 
     fn drop(&mut self, tree: TreeId, name: &[u8]) -> Result<()> {
         self.made += 1;
-        if self.trees.remove(&tree).is_some() {
+        if self.trees.remove(tree) {
             self.keyspaces.end(tree, name_of(name)?)?;
         }
         Ok(())
@@ -216,10 +292,10 @@ impl<'s> Replay<'s> {
 
     fn make_group(&mut self) -> Result<()> {
         for tree in self.group.trees() {
-            if !self.trees.contains_key(&tree)
+            if self.trees.get(tree).is_none()
                 && let Some(adopted) = self.keyspaces.unknown(tree)?
             {
-                self.trees.insert(tree, adopted);
+                self.trees.insert(tree, Home::of(&adopted));
             }
         }
         self.made += self.group.make(&self.trees, self.keyspaces)?;
@@ -228,115 +304,29 @@ impl<'s> Replay<'s> {
 
     /// The log has ended: what was begun is done. In any order, since all of them were under way.
     pub(super) fn finish(&mut self, end: Lsn) -> Result<()> {
-        for (_, batch) in std::mem::take(&mut self.batches) {
-            // One whose last record did not reach the disk had not begun to change anything.
-            let is_half = !batch.is_whole() && !leaves_out("half_a_batch_is_made");
-            if is_half || leaves_out("batches_left_unfinished") {
+        let mut last = None;
+        // One whose last record did not reach the disk had not begun to change anything.
+        while let Some(batch) = self.batches.whole_after(last) {
+            last = Some(batch);
+            if leaves_out("batches_left_unfinished") {
                 continue;
             }
-            for (place, is_made) in batch.changes.iter().zip(&batch.is_made) {
-                if !is_made {
-                    self.group.push(change_in(&batch.records[place.clone()]), end);
-                }
+            let mut from = 0;
+            while let Some(change) = self.batches.next_left(batch, from) {
+                self.group.push(self.batches.change(batch, change)?, end);
                 if self.group.is_full() {
                     self.make_group()?;
                 }
+                from = change + 1;
             }
+            self.batches.forget(batch);
         }
         self.make_group()
     }
 }
 
-type Change<'r> = (TreeId, &'r [u8], Option<&'r [u8]>);
-
-/// The change in a record of a batch, which was looked at when it was added.
-fn change_in(record: &[u8]) -> Change<'_> {
-    match Record::decode(record) {
-        Decoded::Whole(
-            Record::Put { tree, key, value } | Record::Extent { tree, key, value },
-            _,
-        ) => (tree, key, Some(value)),
-        Decoded::Whole(Record::Remove { tree, key }, _) => (tree, key, None),
-        other => unreachable!("a batch was checked when it was read: {other:?}"),
-    }
-}
-
-/// Shows each change in a record of a batch, and where it lies in there.
-pub(super) fn for_each_change(
-    records: &[u8],
-    each: &mut dyn FnMut(Range<usize>, &Record<'_>),
-) -> Result<(), &'static str> {
-    let mut done = 0;
-    while done < records.len() {
-        let (record, len) = match Record::decode(&records[done..]) {
-            Decoded::Whole(
-                record @ (Record::Put { .. } | Record::Extent { .. } | Record::Remove { .. }),
-                len,
-            ) => (record, len),
-            _ => return Err("a batch has something that is not a change"),
-        };
-        each(done..done + len, &record);
-        done += len;
-    }
-    Ok(())
-}
-
-/// A batch that is not finished.
-struct Batch {
-    /// How many changes it has.
-    total: usize,
-    records: Vec<u8>,
-    /// Where each change lies in `records`.
-    changes: Vec<Range<usize>>,
-    is_made: Vec<bool>,
-    /// Changes that were not made yet, or not even seen.
-    left: usize,
-}
-
-impl Batch {
-    fn new(total: u32) -> Batch {
-        let total = total as usize;
-        Batch { total, records: Vec::new(), changes: Vec::new(), is_made: Vec::new(), left: total }
-    }
-
-    fn is_whole(&self) -> bool {
-        self.changes.len() == self.total
-    }
-
-    /// More of the changes. Errors: what is wrong with them; then none of them was added, because what a log has until there may
-    /// be replayed all the same.
-    fn add(&mut self, total: u32, records: &[u8]) -> Result<(), &'static str> {
-        if total as usize != self.total {
-            return Err("two records of a batch do not agree about its length");
-        }
-        let before = self.records.len();
-        let mut changes = Vec::new();
-        let noted = for_each_change(records, &mut |place, _| {
-            changes.push(before + place.start..before + place.end);
-        });
-        if noted.is_err() && leaves_out("changes_of_a_damaged_record") {
-            self.changes.append(&mut changes);
-        }
-        noted?;
-        if self.changes.len() + changes.len() > self.total {
-            return Err("a batch has more changes than it says");
-        }
-        self.is_made.resize(self.changes.len() + changes.len(), false);
-        self.changes.append(&mut changes);
-        self.records.extend_from_slice(records);
-        Ok(())
-    }
-
-    /// Notes that a change was made, and says where it is; `None` if that cannot be.
-    fn made(&mut self, change: u32) -> Option<Range<usize>> {
-        let is_made = self.is_made.get_mut(change as usize)?;
-        if *is_made || self.changes.len() != self.total {
-            return None;
-        }
-        *is_made = true;
-        self.left -= 1;
-        Some(self.changes[change as usize].clone())
-    }
+fn is_gone(trees: &Trees, keyspaces: &dyn Keyspaces, tree: TreeId) -> bool {
+    trees.get(tree).is_none() && keyspaces.is_gone(tree)
 }
 
 /// Changes that wait to be made.
@@ -377,11 +367,7 @@ impl Group {
     }
 
     /// Makes all of them but those of trees that are not there; tells how many it made.
-    fn make(
-        &mut self,
-        trees: &BTreeMap<TreeId, PoolTree>,
-        keyspaces: &dyn Keyspaces,
-    ) -> Result<u64> {
+    fn make(&mut self, trees: &Trees, keyspaces: &dyn Keyspaces) -> Result<u64> {
         let Group { bytes, waiting, is_loaded } = self;
         let mut count = 0;
         if leaves_out("replay_backwards") {
@@ -392,7 +378,8 @@ impl Group {
             .sort_by(|a, b| (a.tree, &bytes[a.key.clone()]).cmp(&(b.tree, &bytes[b.key.clone()])));
         for of_tree in waiting.chunk_by(|a, b| a.tree == b.tree) {
             // A tree that is not there was dropped later on.
-            let Some(tree) = trees.get(&of_tree[0].tree) else { continue };
+            let Some(home) = trees.get(of_tree[0].tree) else { continue };
+            let tree = &keyspaces.open(home);
             let keys: Vec<&[u8]> = of_tree.iter().map(|one| &bytes[one.key.clone()]).collect();
             if !*is_loaded {
                 tree.get_many(&keys)?;

@@ -6,7 +6,8 @@
 //! in the file, and frees those that belong to the tree and are not reached, whatever others have put there meanwhile.
 //! Of a keyspace that was dropped while a load ran a record of its own is left: of its tree all pages are freed.
 //! The large values that they refer to go with them. Where the tree, or what is looked at, is damaged, the record stays.
-//! This costs a read of the whole file, after a crash in a bulk load only. Memory: some 30 bytes a page of the tree.
+//! This costs a read of the whole file, after a crash in a bulk load only. Memory: a bit for each page id
+//! up to the last one of the tree.
 
 use super::Shared;
 use super::catalogue::{Load, PoolTree, unless_damaged};
@@ -16,10 +17,27 @@ use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, ReadRequest};
 use crate::types::{PageId, Slot};
 use hedgerow_sync::primitive::canary::leaves_out;
-use std::collections::BTreeSet;
 
 /// Pages read with one submission.
 const BATCH: usize = 64;
+
+/// Pages that a walk through a tree has come to.
+#[derive(Default)]
+struct Reached(Vec<u64>);
+
+impl Reached {
+    fn insert(&mut self, page: PageId) {
+        let at = page.0 as usize / 64;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, 0);
+        }
+        self.0[at] |= 1 << (page.0 % 64);
+    }
+
+    fn contains(&self, page: PageId) -> bool {
+        self.0.get(page.0 as usize / 64).is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
+    }
+}
 
 impl Shared {
     /// Frees what bulk loads left behind, and lets their keyspaces be used again.
@@ -29,7 +47,7 @@ impl Shared {
                 unless_damaged(self.finish_leftover(slots, &tree))?;
                 continue;
             };
-            let mut reached = BTreeSet::new();
+            let mut reached = Reached::default();
             let mut is_whole = true;
             let walked = tree.verify_with(&mut |page, defects| {
                 reached.insert(page);
@@ -50,23 +68,22 @@ impl Shared {
 
     /// Frees what is left of a load whose keyspace was dropped while it ran.
     fn finish_leftover(&self, slots: &SlotStore, tree: &PoolTree) -> Result<()> {
-        let trees = self.catalogue.trees()?;
         // A drop that failed half-way has left the note of a tree that is there.
-        if trees.iter().all(|(_, named, _)| named.id() != tree.id()) {
-            self.sweep(slots, tree, &BTreeSet::new())?;
+        if !self.catalogue.has_tree(tree.id())? {
+            self.sweep(slots, tree, &Reached::default())?;
         }
         self.catalogue.end_leftover(tree.id())
     }
 
     /// Frees every page of the tree that is not reached from its root.
-    fn sweep(&self, slots: &SlotStore, tree: &PoolTree, reached: &BTreeSet<PageId>) -> Result<()> {
+    fn sweep(&self, slots: &SlotStore, tree: &PoolTree, reached: &Reached) -> Result<()> {
         let page_bytes = slots.page_bytes();
         let mut buffer = AlignedBuffer::zeroed(BATCH * page_bytes)?;
         let mut batch: Vec<(PageId, Slot)> = Vec::with_capacity(BATCH);
         let end = self.pool.ids().lock().next_id();
         let mut next = Some(PageId::CATALOGUE_ROOT);
         while let Some(id) = next.filter(|id| end.is_none_or(|end| *id < end)) {
-            let is_swept = !reached.contains(&id)
+            let is_swept = !reached.contains(id)
                 || leaves_out("sweep_frees_what_is_reached") && id != tree.root();
             if is_swept && let Some(slot) = self.pool.slot_of(id)? {
                 batch.push((id, slot));

@@ -8,7 +8,7 @@
 //! - [`ring`]: the blocks in memory, filled by many writers without a lock.
 //! - [`places`]: where segments lie in the file.
 //! - [`log`] and `flush`: promise, append, write, sync, wait. `reserve`: room for whole batches.
-//! - `scan`: reading it back.
+//! - `scan`: reading it back; `reread`: single records of it once more.
 //!
 //! What holds: the durable LSN is the end of a prefix of the log; a block that was submitted is never written
 //! again; no address is ever given out twice, not by a later log of the same store either.
@@ -18,6 +18,7 @@ mod flush;
 pub mod log;
 pub mod places;
 pub mod record;
+mod reread;
 mod reserve;
 pub mod ring;
 pub mod scan;
@@ -28,6 +29,7 @@ mod waiters;
 pub use block::{FileHeader, LogIdentity, SegmentSize};
 pub use log::{Growth, Log, LogOptions, Promised};
 pub use record::{BatchId, Decoded, MADE_BYTES, RECORD_HEADER_BYTES, Record};
+pub use reread::Reread;
 pub use reserve::Reservation;
 pub use ring::Appended;
 pub use scan::{ScanEnd, ScanFrom, has_blocks, read_header, scan, write_tail_again};

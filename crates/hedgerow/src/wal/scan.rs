@@ -73,7 +73,7 @@ pub fn scan(
     from: &ScanFrom,
     each: &mut dyn FnMut(Record<'_>, Appended) -> Result<()>,
 ) -> Result<ScanEnd> {
-    let mut blocks = Blocks::open(file, header)?;
+    let mut blocks = Blocks::open(file, header, BLOCKS_AT_ONCE)?;
     let mut number = block_of(from.replay_start);
     // It may not have been needed yet; then what the places had before is older.
     let first = header.segment.segment_of(number);
@@ -150,7 +150,7 @@ pub fn write_tail_again(file: &dyn File, header: &FileHeader, end: &ScanEnd) -> 
     if file.block_bytes() > 1 || leaves_out("tail_not_written_again") {
         return Ok(());
     }
-    let mut blocks = Blocks::open(file, header)?;
+    let mut blocks = Blocks::open(file, header, BLOCKS_AT_ONCE)?;
     for number in block_of(end.vouched)..end.next_block {
         let Some((offset, _)) = blocks.read_or_again(number)? else {
             return Err(Error::corrupted_at(end.place_bytes, "the log has lost its end"));
@@ -199,7 +199,7 @@ fn segment_by_blocks(
 }
 
 /// The blocks of a log file, wherever their segments lie.
-struct Blocks<'f> {
+pub(super) struct Blocks<'f> {
     file: &'f dyn File,
     header: FileHeader,
     /// Places by segment.
@@ -210,7 +210,12 @@ struct Blocks<'f> {
 }
 
 impl<'f> Blocks<'f> {
-    fn open(file: &'f dyn File, header: &FileHeader) -> Result<Blocks<'f>> {
+    /// Reads the names of all segments. `at_once`: blocks that are read with one call.
+    pub(super) fn open(
+        file: &'f dyn File,
+        header: &FileHeader,
+        at_once: usize,
+    ) -> Result<Blocks<'f>> {
         let size = header.segment;
         let whole = file.len_bytes()?.saturating_sub(BLOCK_BYTES as u64) / size.file_bytes();
         let mut places = BTreeMap::new();
@@ -231,12 +236,12 @@ impl<'f> Blocks<'f> {
             }
         }
         // No read goes beyond its segment.
-        let at_once = BLOCKS_AT_ONCE.min(size.blocks as usize);
+        let at_once = at_once.min(size.blocks as usize);
         let buffer = AlignedBuffer::zeroed(at_once * BLOCK_BYTES)?;
         Ok(Blocks { file, header: *header, places, buffer, buffered: (0, 0) })
     }
 
-    fn offset_bytes(&self, number: u64) -> Option<u64> {
+    pub(super) fn offset_bytes(&self, number: u64) -> Option<u64> {
         let place = self.places.get(&self.header.segment.segment_of(number))?;
         Some(self.header.segment.block_offset_bytes(*place, number))
     }
@@ -251,7 +256,7 @@ impl<'f> Blocks<'f> {
         if !(first..first + count as u64).contains(&number) {
             let size = self.header.segment;
             let left = size.first_block(size.segment_of(number) + 1) - number;
-            let count = (left as usize).min(BLOCKS_AT_ONCE);
+            let count = (left as usize).min(self.buffer.len() / BLOCK_BYTES);
             self.buffered = (0, 0);
             self.file.read_at(offset, &mut self.buffer[..count * BLOCK_BYTES])?;
             self.buffered = (number, count);
@@ -262,7 +267,10 @@ impl<'f> Blocks<'f> {
 
     /// [`Self::read`], and once more from the file if the block is not there: what was read wrongly once is not the end, and
     /// what else was read with it would vouch for nothing.
-    fn read_or_again(&mut self, number: u64) -> Result<Option<(u64, block::BlockHeader)>> {
+    pub(super) fn read_or_again(
+        &mut self,
+        number: u64,
+    ) -> Result<Option<(u64, block::BlockHeader)>> {
         let found = self.read(number)?;
         if found.is_some() || leaves_out("end_is_read_once") {
             return Ok(found);
@@ -299,7 +307,7 @@ impl<'f> Blocks<'f> {
         self.buffer[at..].first_chunk().expect("the buffer holds whole blocks")
     }
 
-    fn payload(&self, number: u64, used: usize) -> &[u8] {
+    pub(super) fn payload(&self, number: u64, used: usize) -> &[u8] {
         &self.block(number)[HEADER_BYTES..HEADER_BYTES + used]
     }
 

@@ -29,6 +29,7 @@ mod fault_sweep;
 mod faults;
 mod faults_logged;
 mod full_disk_logged;
+mod idle_streams;
 mod isolation;
 mod large_values;
 mod lies;

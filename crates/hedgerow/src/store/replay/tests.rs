@@ -303,20 +303,6 @@ fn a_batch_that_was_finished_at_the_cut_may_be_there_in_part() {
 }
 
 #[test]
-fn of_a_damaged_record_no_change_is_added_to_its_batch() {
-    let whole = encoded(&[put(b"key", b"value")]);
-    let mut batch = Batch::new(1);
-    assert!(batch.add(1, &[&whole[..], &[0xff; 40]].concat()).is_err());
-    assert!(!batch.is_whole() && batch.changes.is_empty() && batch.is_made.is_empty());
-    batch.add(1, &whole).unwrap();
-    assert!(batch.is_whole());
-    assert!(batch.add(1, &whole).is_err());
-    let place = batch.made(0).unwrap();
-    let (_, key, value) = change_in(&batch.records[place]);
-    assert_eq!((key, value), (&b"key"[..], Some(&b"value"[..])));
-}
-
-#[test]
 fn a_group_is_full_of_changes_or_of_bytes_and_not_before() {
     for (value, changes) in [(&[0; 8][..], GROUP_CHANGES), (&[0; GROUP_BYTES / 16 - 1][..], 16)] {
         let mut group = Group::default();
