@@ -83,7 +83,7 @@ impl Shape {
         (key, value)
     }
 
-    fn keyspace<'k>(self, n: u64, (kept, dropped): &'k (Keyspace, Keyspace)) -> &'k Keyspace {
+    fn keyspace(self, n: u64, (kept, dropped): &(Keyspace, Keyspace)) -> &Keyspace {
         if self == Shape::Dropped && n % 2 == 1 { dropped } else { kept }
     }
 }

@@ -10,6 +10,7 @@ mod build;
 mod holes;
 mod names;
 mod protocols;
+mod replay;
 
 use crate::process::{self, Ended};
 use bugs::{Bug, Build, Seeded, Suite};
@@ -109,7 +110,7 @@ fn cases_of(bug: &'static Bug) -> Vec<Case> {
 
 /// The lists, and the letter that the numbers of each begin with.
 const LISTS: &[(char, &[Bug])] =
-    &[('B', bugs::BUGS), ('P', protocols::LINES), ('H', holes::LINES), ('N', names::LINES)];
+    &[('B', bugs::BUGS), ('P', protocols::LINES), ('H', holes::LINES), ('N', names::LINES), ('R', replay::LINES)];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {
     LISTS.iter().flat_map(|(_, bugs)| *bugs)

@@ -276,7 +276,7 @@ pub const LINES: &[Bug] = &[
         "changes_of_a_damaged_record",
         &[plain(
             "lib",
-            "store::replay::tests::of_a_damaged_record_no_change_is_added_to_its_batch",
+            "store::unfinished::tests::of_a_damaged_record_no_change_is_added_to_its_batch",
         )],
     ),
     line(
