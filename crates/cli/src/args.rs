@@ -44,7 +44,7 @@ pub struct Common {
     #[arg(long, global = true, value_name = "NAME")]
     pub keyspace: Option<String>,
     /// Most memory that the store may use, such as 64MiB or 2GB [default: a quarter of the memory
-    /// of this machine or its cgroup]
+    /// of this machine or its cgroup, or of what `ulimit -v` leaves]
     #[arg(long, global = true, value_name = "SIZE", value_parser = size::parse_bytes)]
     pub memory_limit: Option<u64>,
     /// Form of the output

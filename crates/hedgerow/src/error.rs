@@ -10,6 +10,13 @@ use std::io;
 /// Shorthand for results of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What to do where there is not as much memory as the limit says. Ends the message.
+pub(crate) const LOWER_LIMIT: &str =
+    "set a smaller memory limit (`memory_limit_bytes`, `--memory-limit`)";
+/// What to do where the limit does not suffice. Ends the message.
+pub(crate) const RAISE_LIMIT: &str =
+    "set a larger memory limit (`memory_limit_bytes`, `--memory-limit`)";
+
 /// What went wrong, for programs to match on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -13,12 +13,14 @@
 //! The page table takes frames away one by one as its parts are loaded (`retire.rs`), so it needs no
 //! share. What callers hold (copies of values, cursors' leaf copies) is theirs.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::wal::block::BLOCK_BYTES;
 use crate::wal::ring::ring_blocks;
 
 /// The smallest number of frames that a pool works with.
 pub const MIN_FRAMES: u32 = 64;
+/// The largest. What a limit has beyond that is not used.
+const MAX_FRAMES: u32 = u32::MAX >> 1;
 /// Pages evicted in one batch, where memory allows.
 const BATCH_PAGES: usize = 64;
 /// Pages in the buffer of a flush, which holds two batches, where they are a small part of all.
@@ -90,7 +92,7 @@ impl Budget {
                 ErrorKind::InvalidOption,
                 format!(
                     "a memory limit of {limit_bytes} bytes is too small: with pages of \
-                     {page_bytes} bytes it must be at least {smallest}"
+                     {page_bytes} bytes it must be at least {smallest}; {RAISE_LIMIT}"
                 ),
             ));
         }
@@ -110,6 +112,7 @@ impl Budget {
         let ring_blocks = if backed && logged { ring_blocks(limit_bytes, page_bytes) } else { 0 };
         let ring_bytes = u64::from(ring_blocks) * BLOCK_BYTES as u64;
         let guess = (limit_bytes - delta_bytes - zone_bytes - loan_bytes - ring_bytes) / frame;
+        let guess = guess.min(u64::from(MAX_FRAMES));
         let batch_pages = ((guess / 16) as usize).clamp(MIN_FRAMES as usize / 8, BATCH_PAGES);
         let flush_pages = ((guess / FLUSH_PART) as usize).clamp(batch_pages, FLUSH_PAGES);
         let copy_pages = match backed {
@@ -120,7 +123,7 @@ impl Budget {
         };
         let buffers = (batch_pages + flush_pages + copy_pages) as u64 * page + ring_bytes;
         let frames = (limit_bytes - buffers - delta_bytes - zone_bytes - loan_bytes) / frame;
-        let frames = u32::try_from(frames).unwrap_or(u32::MAX >> 1).max(MIN_FRAMES);
+        let frames = frames.clamp(u64::from(MIN_FRAMES), u64::from(MAX_FRAMES)) as u32;
         Ok(Budget {
             limit_bytes,
             frames,
@@ -205,7 +208,16 @@ mod tests {
         for page_bytes in [512, 2048, 4096, 65536] {
             let smallest = smallest_limit_bytes(page_bytes);
             assert!(Budget::divide(smallest - 1, page_bytes, true, true).is_err());
-            for limit in [smallest, smallest + 1, 2 * smallest, 64 << 20, 1 << 30, 1 << 40] {
+            for limit in [
+                smallest,
+                smallest + 1,
+                2 * smallest,
+                64 << 20,
+                1 << 30,
+                1 << 40,
+                1 << 60,
+                u64::MAX,
+            ] {
                 if limit < smallest {
                     continue;
                 }

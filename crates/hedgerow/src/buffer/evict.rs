@@ -9,8 +9,9 @@
 //! Invariants: eviction only try-latches; a pinned page is passed over; a frame is handed out latched
 //! exclusively, without a page, and not retired. `Send + Sync`.
 
+use crate::buffer::free_list::Popped;
 use crate::buffer::pool::BufferPool;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::page::FrameId;
 use crate::types::PageId;
 use hedgerow_sync::latch::ExclusiveGuard;
@@ -199,7 +200,7 @@ impl BufferPool {
             return Err(Error::new(
                 ErrorKind::MemoryLimit,
                 format!(
-                    "a store in memory holds at most its memory limit of {} bytes",
+                    "a store in memory holds at most its memory limit of {} bytes; {RAISE_LIMIT}",
                     self.budget().limit_bytes()
                 ),
             ));
@@ -242,8 +243,10 @@ impl BufferPool {
         }
         Err(Error::new(
             ErrorKind::MemoryLimit,
-            "no frame became free within ten seconds: the memory limit is too small for the number \
-             of threads, or the disk does not keep up",
+            format!(
+                "no frame became free within ten seconds: the memory limit is too small for the number \
+                 of threads, or the disk does not keep up; {RAISE_LIMIT}"
+            ),
         ))
     }
 
@@ -253,6 +256,7 @@ impl BufferPool {
             .take_if_idle(self.preferred(id))
             .or_else(|| self.pop_free())
             .or_else(|| self.evict_some_clean())?;
+        self.used.mark(taken.0);
         let is_short = || self.free.count() < self.free_target() || buggify(Point::Evict);
         if self.slots.is_some() && is_short() {
             self.request_frames();
@@ -264,7 +268,9 @@ impl BufferPool {
     fn take_if_idle(&self, frame: FrameId) -> Option<(FrameId, ExclusiveGuard<'_>)> {
         let (header, side) = (self.header(frame), self.side(frame));
         let may_go = || {
-            !header.is_retired()
+            // The frames of a store in memory that are kept for the page table are beyond the top from the beginning.
+            frame.0 < self.frames()
+                && !header.is_retired()
                 && (header.is_free()
                     || (self.slots.is_some()
                         && !header.is_dirty()
@@ -293,8 +299,14 @@ impl BufferPool {
         // put them back at once is to pop them at once.
         let mut latched = Vec::new();
         let taken = loop {
-            let Some(frame) = self.free.pop() else { break None };
-            self.side(frame).unlist();
+            let frame = match self.free.pop(self.frames()) {
+                Some(Popped::Listed(frame)) => {
+                    self.side(frame).unlist();
+                    frame
+                }
+                Some(Popped::Fresh(frame)) => frame,
+                None => break None,
+            };
             let header = self.header(frame);
             if !header.is_free() {
                 continue;

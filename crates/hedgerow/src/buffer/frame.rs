@@ -7,15 +7,20 @@
 //! - `page` is [`PageId::NONE`] in a frame that holds no page;
 //! - a frame that is not dirty holds the records that its `clean_slot` holds.
 //!
+//! Zeros are the header and the entry of a frame that was never used: free, unlatched, without a page. So they lie in
+//! memory that nobody has to write first (`zeroed.rs`).
+//!
 //! The mark of use, and the counters of the side entry, readers may touch without any latch. They are
 //! advice: losing an update costs nothing but a worse choice. The mark stands in the header because
 //! every look-up sets it, and has the header's line at hand. `Send + Sync`.
 
+use crate::buffer::zeroed::Zeroed;
 use crate::page::{FrameHead, ScanTally};
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+#[cfg(any(test, loom, shuttle))]
 use hedgerow_sync::primitive::buggify::{Point, buggify};
 
 /// The page in the frame is newer than its slot.
@@ -47,9 +52,11 @@ fn short(epoch: Epoch) -> u32 {
     u32::try_from(epoch.0).expect("fewer than 2^32 checkpoints")
 }
 
-impl FrameHeader {
-    /// The header of a frame without a page.
-    pub(super) fn new() -> FrameHeader {
+// SAFETY: zero is a valid value of every atomic number, and of the latch, which is one. It means what `fresh` builds: a
+// free latch of version zero, no page (`PageId::NONE`), no flag, no slot (`Slot::NONE`), epoch zero. None needs a drop.
+unsafe impl Zeroed for FrameHeader {
+    #[cfg(any(test, loom, shuttle))]
+    fn fresh() -> FrameHeader {
         FrameHeader {
             latch: match buggify(Point::Version) {
                 true => HybridLatch::with_version(u64::MAX - 1),
@@ -63,7 +70,9 @@ impl FrameHeader {
             clean_epoch: AtomicU32::new(0),
         }
     }
+}
 
+impl FrameHeader {
     /// The page that the frame holds.
     #[inline(always)]
     pub(super) fn page(&self) -> PageId {
@@ -202,9 +211,11 @@ pub struct SideEntry {
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<SideEntry>() == 16);
 
-impl SideEntry {
-    /// The entry of a frame without a page.
-    pub fn new() -> SideEntry {
+// SAFETY: zero is a valid value of every atomic number and flag. It means what `fresh` builds: not listed, not pinned,
+// no fault, and a tally that knows nothing. None needs a drop.
+unsafe impl Zeroed for SideEntry {
+    #[cfg(any(test, loom, shuttle))]
+    fn fresh() -> SideEntry {
         SideEntry {
             listed: AtomicBool::new(false),
             pins: AtomicU16::new(0),
@@ -213,7 +224,9 @@ impl SideEntry {
             _reserved: [0; 7],
         }
     }
+}
 
+impl SideEntry {
     /// Keeps the page from eviction until [`Self::unpin`]. The caller checks afterwards that the
     /// frame still holds its page: a pin that came too late is harmless, and of no use.
     pub fn pin(&self) {
@@ -250,5 +263,36 @@ impl SideEntry {
     /// Counts a new fault, under the frame's exclusive latch and before anybody can wait for it.
     pub fn begin_fault(&self) -> u32 {
         self.fault.fetch_add(1, AcqRel).wrapping_add(1)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::buffer::zeroed::ZeroedArray;
+    use crate::page::Tally;
+
+    fn check(header: &FrameHeader, side: &SideEntry) {
+        assert!(header.is_free() && !header.is_dirty() && !header.is_used());
+        assert!(!header.is_retired() && !header.is_handed_over());
+        assert_eq!(header.page(), PageId::NONE);
+        assert_eq!(header.clean(), (Slot::NONE, Epoch(0)));
+        assert_eq!(header.epoch(), Epoch(0));
+        let version = header.latch.optimistic().unwrap();
+        assert_eq!(version, HybridLatch::new().optimistic().unwrap());
+        assert!(header.latch.try_exclusive().is_some());
+        assert_eq!(side.tally.get(), Tally::Unknown);
+        assert_eq!(side.fault(), 0);
+        assert!(!side.is_pinned() && side.enlist());
+    }
+
+    #[test]
+    fn zeros_are_a_frame_that_was_never_used() {
+        check(&FrameHeader::fresh(), &SideEntry::fresh());
+        let headers = ZeroedArray::<FrameHeader>::new(2).unwrap();
+        let entries = ZeroedArray::<SideEntry>::new(2).unwrap();
+        for (header, side) in headers.items().iter().zip(entries.items()) {
+            check(header, side);
+        }
     }
 }

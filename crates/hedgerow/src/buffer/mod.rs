@@ -4,7 +4,6 @@
 //! that the tree sees; the store above drives [`BufferPool::flush`] at a checkpoint.
 
 mod admission;
-pub(crate) mod arena;
 mod budget;
 mod counters;
 mod entry;
@@ -25,7 +24,9 @@ mod session;
 mod table;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod used;
 mod write_back;
+mod zeroed;
 
 pub use admission::{Admission, Ahead, FRAMES_EACH};
 pub use budget::{

@@ -1,6 +1,6 @@
 //! Memory for pages that each have an address of their own for life, and come and go there.
 //!
-//! This is not how the buffer pool keeps its pages (`arena.rs` is: frames that are never given back).
+//! This is not how the buffer pool keeps its pages (an [`Arena`] is: frames that are never given back).
 //! It is for the other translation, page id = address ("Virtual-Memory Assisted Buffer Management",
 //! SIGMOD 2023), which the benchmarks compare with ours. The reservation is as large as all pages
 //! there can be; what [`PageMemory::discard`] has given back to the system reads as zeros, and is
@@ -11,8 +11,8 @@
 //! with no other. There are no huge pages, which could not be given back in parts. `Send + Sync`: who may
 //! touch which bytes when is said by the views.
 
-use super::arena::Arena;
 use crate::error::{Error, ErrorKind, Result};
+use crate::storage::arena::Arena;
 use hedgerow_sync::optimistic::{self, RacingBytes};
 
 /// The reservation; see the head of this file.
@@ -39,7 +39,7 @@ impl PageMemory {
         let len_bytes = stride_bytes.checked_mul(pages.max(1)).ok_or_else(|| {
             Error::new(ErrorKind::InvalidOption, "the pages exceed the address space")
         })?;
-        let arena = Arena::reserve_for_paging(len_bytes)?;
+        let arena = Arena::reserve_sparse(len_bytes)?;
         Ok(PageMemory { arena, page_bytes, stride_bytes, pages })
     }
 

@@ -11,13 +11,14 @@
 //! - a dirty page is never moved between frames, and never evicted before its image is in a slot;
 //! - no latch is held across I/O but that of a frame in state *faulting* or without a page, which no traversal holds, and
 //!   for a write of a page that cannot be written otherwise (`retire.rs`);
-//! - frames, headers, table, write buffers and deltas together stay inside of the memory limit.
+//! - frames, headers, table, write buffers and deltas together stay inside of the memory limit;
+//! - nothing here is touched, looked at or built because the limit allows for it: making a pool, a flush and the end of
+//!   a pool cost what is used of it.
 //!
 //! `Send + Sync`: the pool is shared by all threads of a database. One background thread (`evict.rs`), once
 //! it is wanted, keeps frames free ahead of demand; others read for scans (`read_ahead.rs`).
 
 use crate::buffer::admission::{Admission, Ahead};
-use crate::buffer::arena::Arena;
 use crate::buffer::budget::Budget;
 use crate::buffer::counters::Counters;
 use crate::buffer::entry::Entered;
@@ -30,7 +31,9 @@ use crate::buffer::read_ahead::{MAX_WANTED, ReadAhead};
 use crate::buffer::retire::PartSpace;
 use crate::buffer::session::Session;
 use crate::buffer::table::{Place, Table};
-use crate::error::{Error, ErrorKind, Result};
+use crate::buffer::used::Used;
+use crate::buffer::zeroed::ZeroedArray;
+use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::page::epoch::Epochs;
 use crate::page::header::{self, PageKind};
 use crate::page::{
@@ -39,6 +42,7 @@ use crate::page::{
 use crate::space::page_ids::PageIds;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
+use crate::storage::arena::Arena;
 use crate::types::{Epoch, PageId, Purpose, Slot};
 use crate::wal::{Log, Record};
 use hedgerow_sync::latch::ExclusiveGuard;
@@ -68,8 +72,9 @@ pub struct PoolOptions {
 /// The pool. See the head of the file.
 pub struct BufferPool {
     pub(super) arena: Arena,
-    pub(super) headers: Box<[FrameHeader]>,
-    pub(super) side: Box<[SideEntry]>,
+    headers: ZeroedArray<FrameHeader>,
+    side: ZeroedArray<SideEntry>,
+    pub(super) used: Used,
     pub(super) table: Table,
     pub(super) page_bytes: usize,
     page_shift: u32,
@@ -131,20 +136,21 @@ impl BufferPool {
             options.logged,
         )?;
         let frames = budget.frames();
-        let arena = Arena::reserve(frames as usize * page_bytes)?;
-        let buffer = |pages: usize| AlignedBuffer::zeroed(pages * page_bytes);
+        let arena = Arena::reserve_frames(frames, page_bytes)?;
+        let buffer = |pages: usize| AlignedBuffer::untouched(pages * page_bytes);
         let pool = BufferPool {
             arena,
-            headers: (0..frames).map(|_| FrameHeader::new()).collect(),
-            side: (0..frames).map(|_| SideEntry::new()).collect(),
-            table: Table::new()?,
+            headers: ZeroedArray::new(frames as usize)?,
+            side: ZeroedArray::new(frames as usize)?,
+            used: Used::new(frames)?,
+            table: Table::new(frames)?,
             page_bytes,
             page_shift: page_bytes.trailing_zeros(),
             frames,
             reciprocal: u64::MAX / u64::from(frames) + 1,
             top: AtomicU32::new(frames),
             part_space: Mutex::new(PartSpace::default()),
-            free: FreeList::new(frames),
+            free: FreeList::new(frames)?,
             dirty: AtomicUsize::new(0),
             images_under_way: AtomicUsize::new(0),
             clock_hand: AtomicU32::new(0),
@@ -173,13 +179,9 @@ impl BufferPool {
             replaying: AtomicBool::new(false),
             log: OnceLock::new(),
         };
-        for frame in (0..frames).rev() {
-            pool.side[frame as usize].enlist();
-            pool.free.push(FrameId(frame));
-        }
         match &pool.slots {
             Some(slots) => slots.set_loan_bytes(pool.budget.loan_bytes()),
-            None => pool.retire_for_memory_store()?,
+            None => pool.set_aside_for_memory_store()?,
         }
         Ok(pool)
     }
@@ -190,7 +192,7 @@ impl BufferPool {
         // One bound for all arrays of frames: the compiler checks it once for several of them.
         assert!(frame.0 < self.frames);
         // SAFETY: there are as many headers as frames.
-        unsafe { self.headers.get_unchecked(frame.0 as usize) }
+        unsafe { self.headers.items().get_unchecked(frame.0 as usize) }
     }
 
     /// Side entry of a frame.
@@ -198,7 +200,7 @@ impl BufferPool {
     pub(super) fn side(&self, frame: FrameId) -> &SideEntry {
         assert!(frame.0 < self.frames);
         // SAFETY: there are as many side entries as frames.
-        unsafe { self.side.get_unchecked(frame.0 as usize) }
+        unsafe { self.side.items().get_unchecked(frame.0 as usize) }
     }
 
     /// First byte of a frame.
@@ -220,6 +222,12 @@ impl BufferPool {
     /// Number of frames that can hold pages now.
     pub fn frames(&self) -> u32 {
         self.top.load(Relaxed)
+    }
+
+    /// The frames that may hold a page: all of those groups of which a frame was ever used, in order.
+    pub(super) fn used_frames(&self) -> impl Iterator<Item = FrameId> {
+        let frames = self.used.groups().flat_map(|group| group.start..group.end.min(self.frames()));
+        frames.map(FrameId)
     }
 
     /// Pages that are newer than their slots.
@@ -350,11 +358,11 @@ impl BufferPool {
     /// Errors: `MemoryLimit` in a pool that is read only, whose dirty pages have to stay.
     pub(super) fn check_writable(&self) -> Result<()> {
         if self.read_only {
-            return Err(Error::new(
-                ErrorKind::MemoryLimit,
+            let words = format!(
                 "what the log has changed does not fit into memory, and a store that is open for reading \
-                 only is not written: open it for writing once",
-            ));
+                 only is not written: open it for writing once, or {RAISE_LIMIT}"
+            );
+            return Err(Error::new(ErrorKind::MemoryLimit, words));
         }
         Ok(())
     }

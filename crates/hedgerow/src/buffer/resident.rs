@@ -4,15 +4,15 @@
 //! goes meanwhile is seen or not. Nothing is latched while the visitor runs. Any number of threads.
 
 use crate::buffer::pool::BufferPool;
-use crate::page::{FrameId, PagePool, SharedPage};
+use crate::page::{PagePool, SharedPage};
 use crate::types::PageId;
 
 impl BufferPool {
     /// Shows a copy of every page that is in memory.
     pub fn for_each_resident(&self, visit: &mut dyn FnMut(PageId, &[u8])) {
         let mut copy = vec![0; self.page_bytes()];
-        for frame in 0..self.frames() {
-            let id = self.header(FrameId(frame)).page();
+        for frame in self.used_frames() {
+            let id = self.header(frame).page();
             if !id.is_usable() {
                 continue;
             }

@@ -12,7 +12,7 @@
 //! the page that lies there if that is changed all the time, and whose waits are bounded. `Send + Sync`.
 
 use crate::buffer::pool::BufferPool;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::page::FrameId;
 use crate::types::{PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId};
 use hedgerow_sync::latch::ExclusiveGuard;
@@ -61,10 +61,12 @@ impl BufferPool {
             None => None,
         };
         let durable = durable.unwrap_or_else(|| Box::new([0; PART_WORDS]));
+        self.table.make_entry(part)?;
         let memory = self.part_memory(&mut space)?;
         // SAFETY: `install` asks for 4096 aligned bytes that nobody accesses from now on but optimistic
         // readers with an old version: the frames were emptied and retired under their exclusive
-        // latches, which are never released, so that nobody else gets them and no such reader validates.
+        // latches, which are never released, so that nobody else gets them and no such reader validates. Or they were set aside
+        // before anybody used the pool, and no page was ever in them.
         unsafe { self.table.install(part, memory, &durable) };
         space.parts += 1;
         Ok(())
@@ -96,20 +98,29 @@ impl BufferPool {
             ErrorKind::MemoryLimit,
             format!(
                 "the page table needs more of the memory limit of {} bytes than it leaves for pages; \
-                 open the store with a larger limit",
+                 {RAISE_LIMIT}",
                 self.budget().limit_bytes()
             ),
         )
     }
 
     /// In a store without a file no page can make room later, so the frames for all the parts that
-    /// its pages can need are given up at once, while they are empty.
-    pub(super) fn retire_for_memory_store(&self) -> Result<()> {
+    /// its pages can need are set aside at once, while they are empty. They are not touched before a part needs them.
+    ///
+    /// Errors: `MemoryLimit`. Only before anybody uses the pool.
+    pub(super) fn set_aside_for_memory_store(&self) -> Result<()> {
         let per_part = PART_WORDS - PART_HEADER_WORDS;
+        let mut space = self.part_space.lock();
         let parts = self.frames() as usize / per_part + 1;
-        for part in 0..parts {
-            self.ensure_part(PageId((part * PART_WORDS + PART_HEADER_WORDS) as u32))?;
+        let count = (parts * PART_BYTES).div_ceil(self.page_bytes) as u32;
+        let top = self.top.load(Relaxed);
+        if top < FRAMES_KEPT + count {
+            return Err(self.table_is_full());
         }
+        self.free.count_down_by(count as usize);
+        self.top.store(top - count, Release);
+        space.next = self.memory(FrameId(top - count));
+        space.left_bytes = count as usize * self.page_bytes;
         Ok(())
     }
 
@@ -174,8 +185,10 @@ impl BufferPool {
         }
         Err(Error::new(
             ErrorKind::MemoryLimit,
-            "no frame could be emptied in time for the page table; the memory limit is too small \
-             for the number of threads",
+            format!(
+                "no frame could be emptied in time for the page table: the memory limit is too small \
+                 for the number of threads; {RAISE_LIMIT}"
+            ),
         ))
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! The table is made of parts of 512 words, the same cut as the page map on disk: a part is read from
 //! the map when the first of its pages is asked for, so that opening a store reads none. A part that
-//! is not loaded is a null pointer in the directory; the directory is a sparse reservation.
+//! is not loaded is a null pointer in the directory; the directory is a sparse reservation, or two of them in a store that
+//! is very large for its pool.
 //!
 //! Invariants: a part never moves and is never unloaded. Words change as follows, and in no other way:
 //! - free -> resident: whoever was given the id, holding the frame's exclusive latch;
@@ -19,11 +20,13 @@
 //! `Send + Sync`. Parts live in frames that the pool gave up (see `retire.rs`), so that the table is
 //! inside of the memory limit without an account of its own.
 
-#[cfg(any(test, not(any(loom, shuttle))))]
-use crate::buffer::arena::Arena;
+use crate::buffer::zeroed::{Zeroed, ZeroedArray};
 use crate::error::Result;
 use crate::page::FrameId;
+#[cfg(test)]
+use crate::storage::arena::Arena;
 use crate::types::{PART_WORDS, PageId, Slot};
+use hedgerow_sync::primitive::OnceLock;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::atomic::{AtomicPtr, AtomicU64};
 
@@ -80,21 +83,65 @@ impl Place {
     }
 }
 
+// SAFETY: zeros are a null pointer, as `fresh` builds; pointers need no drop.
+unsafe impl Zeroed for AtomicPtr<Part> {
+    #[cfg(any(test, loom, shuttle))]
+    fn fresh() -> AtomicPtr<Part> {
+        AtomicPtr::new(std::ptr::null_mut())
+    }
+}
+
+/// Page ids for each frame in the first piece of the directory: it suffices for data of 64 times the limit.
+const IDS_A_FRAME: usize = 64;
+/// The least number of entries of the first piece.
+const LEAST_NEAR: usize = if cfg!(any(loom, shuttle)) { MAX_PARTS } else { 8192 };
+
+type Entry = AtomicPtr<Part>;
+
 /// The directory of parts.
 pub struct Table {
-    directory: Directory,
+    /// The first piece: the parts that a pool of this size is made for.
+    near: ZeroedArray<Entry>,
+    /// All others. They are seldom needed, and take 64 MiB of addresses, of which a process may not have many.
+    far: OnceLock<ZeroedArray<Entry>>,
 }
 
 impl Table {
-    /// An empty table: no part is loaded.
-    pub fn new() -> Result<Table> {
-        Ok(Table { directory: Directory::new()? })
+    /// An empty table: no part is loaded. It is for a pool of so many frames.
+    ///
+    /// Errors: `MemoryLimit`.
+    pub fn new(frames: u32) -> Result<Table> {
+        let parts = (frames as usize).saturating_mul(IDS_A_FRAME) / PART_WORDS;
+        let near = ZeroedArray::new(parts.clamp(LEAST_NEAR, MAX_PARTS))?;
+        Ok(Table { near, far: OnceLock::new() })
+    }
+
+    /// The entry of a part; `None` if there is none yet, or never will be.
+    #[inline(always)]
+    fn entry(&self, part: usize) -> Option<&Entry> {
+        match self.near.items().get(part) {
+            Some(entry) => Some(entry),
+            None => self.far_entry(part),
+        }
+    }
+
+    #[cold]
+    fn far_entry(&self, part: usize) -> Option<&Entry> {
+        let far = self.far.get()?;
+        far.items().get(part.checked_sub(self.near.items().len())?)
+    }
+
+    /// All entries that there are.
+    #[cfg(any(loom, shuttle))]
+    fn entries(&self) -> &[Entry] {
+        debug_assert!(self.far.get().is_none(), "a model has few parts");
+        self.near.items()
     }
 
     /// The word of `id`, or `None` if its part is not loaded or the id is beyond all parts.
     #[inline(always)]
     pub fn word(&self, id: PageId) -> Option<&AtomicU64> {
-        let part = self.directory.entries().get(id.part())?.load(Acquire);
+        let part = self.entry(id.part())?.load(Acquire);
         if part.is_null() {
             return None;
         }
@@ -125,16 +172,29 @@ impl Table {
 
     /// Whether the part is loaded.
     pub fn is_loaded(&self, part: usize) -> bool {
-        self.directory.entries().get(part).is_some_and(|entry| !entry.load(Acquire).is_null())
+        self.entry(part).is_some_and(|entry| !entry.load(Acquire).is_null())
     }
 
     /// Whether the directory has room for the part.
     pub fn has_room_for(&self, part: usize) -> bool {
-        part < self.directory.entries().len()
+        part < MAX_PARTS
+    }
+
+    /// Makes sure that the part has an entry, before [`Self::install`]. One caller at a time.
+    ///
+    /// Errors: `MemoryLimit`.
+    pub fn make_entry(&self, part: usize) -> Result<()> {
+        if self.entry(part).is_none() && self.has_room_for(part) {
+            let far = ZeroedArray::new(MAX_PARTS - self.near.items().len())?;
+            let first = self.far.set(far).is_ok();
+            debug_assert!(first, "one caller at a time");
+        }
+        Ok(())
     }
 
     /// Makes a part out of durable words (zero: free, else a slot), in `memory` if there is room in
-    /// atomics' own layout, and publishes it. One caller at a time, and once for each part.
+    /// atomics' own layout, and publishes it. One caller at a time, once for each part, and after
+    /// [`Self::make_entry`].
     ///
     /// # Safety
     /// `memory` is 4096 bytes, aligned to 8, that stay valid as long as the table and that nobody
@@ -147,7 +207,7 @@ impl Table {
             let state = if at.is_none() { Place::Free } else { Place::Evicted(at) };
             word.store(state.word(), Relaxed);
         }
-        let entry = &self.directory.entries()[part];
+        let entry = self.entry(part).expect("a part has an entry before it is made");
         debug_assert!(entry.load(Relaxed).is_null(), "a part is installed once");
         entry.store(std::ptr::from_ref(place).cast_mut(), Release);
     }
@@ -179,53 +239,16 @@ unsafe fn place_part<'a>(memory: *mut u8) -> &'a Part {
 }
 
 #[cfg(any(loom, shuttle))]
-impl Drop for Directory {
+impl Drop for Table {
     fn drop(&mut self) {
-        for entry in &self.entries {
+        for entry in self.entries() {
             let part = entry.load(Acquire);
             if !part.is_null() {
                 // SAFETY: made by `place_part` out of a box, published once, and used by nobody any
-                // more: whoever looks up a word borrows the table, and with it the directory.
+                // more: whoever looks up a word borrows the table.
                 drop(unsafe { Box::from_raw(part) });
             }
         }
-    }
-}
-
-#[cfg(not(any(loom, shuttle)))]
-struct Directory {
-    arena: Arena,
-}
-
-#[cfg(not(any(loom, shuttle)))]
-impl Directory {
-    fn new() -> Result<Directory> {
-        let arena = Arena::reserve_sparse(MAX_PARTS * size_of::<AtomicPtr<Part>>())?;
-        Ok(Directory { arena })
-    }
-
-    #[inline(always)]
-    fn entries(&self) -> &[AtomicPtr<Part>] {
-        // SAFETY: the arena has exactly this many pointers' bytes, page-aligned, zeroed (null pointers
-        // are zero), alive as long as `self`, and used in this way only.
-        unsafe { std::slice::from_raw_parts(self.arena.base().cast(), MAX_PARTS) }
-    }
-}
-
-#[cfg(any(loom, shuttle))]
-struct Directory {
-    entries: Box<[AtomicPtr<Part>]>,
-}
-
-#[cfg(any(loom, shuttle))]
-impl Directory {
-    fn new() -> Result<Directory> {
-        let entries = (0..MAX_PARTS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
-        Ok(Directory { entries })
-    }
-
-    fn entries(&self) -> &[AtomicPtr<Part>] {
-        &self.entries
     }
 }
 
@@ -249,16 +272,33 @@ mod tests {
 
     #[test]
     fn parts_appear_when_installed() {
-        let table = Table::new().unwrap();
+        for part in [5, LEAST_NEAR - 1] {
+            check_part(&Table::new(64).unwrap(), part);
+        }
+        if !cfg!(any(loom, shuttle)) {
+            let table = Table::new(64).unwrap();
+            for part in [LEAST_NEAR, MAX_PARTS - 1, 7] {
+                check_part(&table, part);
+            }
+            assert!(!table.has_room_for(MAX_PARTS));
+            table.make_entry(MAX_PARTS).unwrap();
+            // All are in the first piece.
+            check_part(&Table::new(u32::MAX).unwrap(), MAX_PARTS - 1);
+        }
+    }
+
+    fn check_part(table: &Table, part: usize) {
         let memory = Arena::reserve(4096).unwrap();
-        let id = PageId(5 * PART_WORDS as u32 + 9);
+        let id = PageId((part * PART_WORDS) as u32 + 9);
+        assert!(!table.is_loaded(part));
         assert!(table.word(id).is_none());
-        assert!(table.word(PageId(u32::MAX)).is_none());
         let slot = Slot::new(1 << 20, 4096, 1).unwrap();
         let mut durable = [0; PART_WORDS];
         durable[9] = slot.word();
+        table.make_entry(part).unwrap();
         // SAFETY: the memory is the test's own and outlives the table's use here.
-        unsafe { table.install(5, memory.base(), &durable) };
+        unsafe { table.install(part, memory.base(), &durable) };
+        assert!(table.is_loaded(part));
         assert_eq!(table.place(id), Some(Place::Evicted(slot)));
         assert_eq!(table.place(PageId(id.0 + 1)), Some(Place::Free));
         assert!(table.exchange(id, Place::Evicted(slot), Place::Faulting(FrameId(3))));

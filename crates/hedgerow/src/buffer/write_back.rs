@@ -93,7 +93,7 @@ const FLUSH_BATCHES: usize = 2;
 /// And bytes.
 const FLUSH_BYTES: usize = 4 << 20;
 /// Frames that a flush looks at in one go.
-const LOOKED_AT: u32 = 8192;
+const LOOKED_AT: usize = 8192;
 
 /// What a batch does about latches that are held, and with the pages afterwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -197,10 +197,10 @@ impl BufferPool {
         dirty: &mut Vec<FrameId>,
         between: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Option<PageId>> {
-        let mut heap = std::collections::BinaryHeap::with_capacity(most + 1);
+        let mut heap = std::collections::BinaryHeap::new();
         let mut more = false;
-        for frame in (0..self.frames()).map(FrameId) {
-            if frame.0 % LOOKED_AT == LOOKED_AT - 1 {
+        for (looked_at, frame) in self.used_frames().enumerate() {
+            if looked_at % LOOKED_AT == LOOKED_AT - 1 {
                 between()?;
             }
             let header = self.header(frame);

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 /// The memory limit where neither the machine nor its cgroup tells how much memory there is.
 const FALLBACK_LIMIT_BYTES: u64 = 256 << 20;
+/// The smallest default: it suffices for some thousand pages, and for the smallest pool of the largest pages.
+const LEAST_DEFAULT_BYTES: u64 = 8 << 20;
+/// Addresses that a database takes beside its limit: the directory of the page table, and stacks of threads.
+const ADDRESSES_BESIDE_BYTES: u64 = 128 << 20;
 const DEFAULT_LOG_INTERVAL: Duration = Duration::from_millis(100);
 const DEFAULT_LOG_LIMIT_BYTES: u64 = 1 << 30;
 const DEFAULT_RECOVERY_TARGET: Duration = Duration::from_secs(10);
@@ -78,8 +82,12 @@ impl Options {
     }
 
     /// Bytes of memory that the database may keep: pages, the page table, buffers, bookkeeping.
-    /// Default: a quarter of what the machine, or the cgroup that the process runs in, has. Smallest:
-    /// [`smallest_memory_limit_bytes`]; below it, opening fails with `InvalidOption`.
+    /// Default: a quarter of what the machine, or the smallest cgroup around the process, has, or of what `RLIMIT_AS` and
+    /// `RLIMIT_DATA` leave if that is less; 8 MiB at least. Smallest: [`smallest_memory_limit_bytes`]; below it,
+    /// opening fails with `InvalidOption`.
+    ///
+    /// Memory is taken when it is first used: opening costs the same at any limit. A limit for which the system has not
+    /// the addresses is `MemoryLimit`. No more than 2^31 pages are used.
     ///
     /// More memory means fewer reads. What callers hold (values, cursors) is not counted.
     pub fn memory_limit_bytes(mut self, bytes: u64) -> Options {
@@ -190,13 +198,42 @@ impl Options {
     /// The limit that holds, in bytes.
     pub(crate) fn resolved_memory_limit_bytes(&self) -> u64 {
         self.memory_limit_bytes.unwrap_or_else(|| {
-            let total = crate::storage::machine_memory_bytes();
-            total.map_or(FALLBACK_LIMIT_BYTES, |bytes| bytes / 4)
+            let memory = crate::storage::machine_memory_bytes();
+            default_limit_bytes(memory, crate::storage::addresses_left_bytes())
         })
     }
+}
+
+/// The limit where none is said, by what the machine has, and by the addresses that the process may still take.
+fn default_limit_bytes(memory: Option<u64>, addresses: Option<u64>) -> u64 {
+    let by_memory = memory.map_or(FALLBACK_LIMIT_BYTES, |bytes| bytes / 4);
+    let by_addresses = addresses.map_or(u64::MAX, |left| {
+        // Stacks and the allocator take addresses, too, and so does what is not for the pages.
+        (left / 4).min(left.saturating_sub(ADDRESSES_BESIDE_BYTES))
+    });
+    by_memory.min(by_addresses).max(LEAST_DEFAULT_BYTES)
 }
 
 /// The smallest memory limit that a database with pages of this size can be opened with.
 pub fn smallest_memory_limit_bytes(page_bytes: usize) -> u64 {
     crate::buffer::smallest_limit_bytes(page_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_limit_is_a_quarter_of_the_scarcest() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(default_limit_bytes(Some(8 * GIB), None), 2 * GIB);
+        assert_eq!(default_limit_bytes(None, None), FALLBACK_LIMIT_BYTES);
+        assert_eq!(default_limit_bytes(Some(8 * GIB), Some(4 * GIB)), GIB);
+        assert_eq!(default_limit_bytes(Some(8 * GIB), Some(u64::MAX)), 2 * GIB);
+        assert_eq!(default_limit_bytes(None, Some(140 << 20)), 12 << 20);
+        assert_eq!(default_limit_bytes(Some(0), Some(0)), LEAST_DEFAULT_BYTES);
+        for page_bytes in [2048, 4096, 65536] {
+            assert!(smallest_memory_limit_bytes(page_bytes) < LEAST_DEFAULT_BYTES, "{page_bytes}");
+        }
+    }
 }

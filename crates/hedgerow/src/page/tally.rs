@@ -12,8 +12,9 @@ use hedgerow_sync::primitive::atomic::{AtomicU8, AtomicU64};
 const MOST: u8 = 3;
 /// From this value on scans count as common.
 const COMMON: u8 = 2;
-/// Nothing is known yet.
-const UNKNOWN: u8 = 254;
+/// Nothing is known yet. Zero, because a frame that was never used has only zeros beside it; a counter of `at` is kept
+/// as `at + 1`.
+const UNKNOWN: u8 = 0;
 /// The layout does not depend on scans (the paper's sentinel).
 const UNHEEDED: u8 = 255;
 
@@ -48,7 +49,7 @@ impl ScanTally {
         match self.0.load(Relaxed) {
             UNKNOWN => Tally::Unknown,
             UNHEEDED => Tally::Unheeded,
-            at => Tally::At(at),
+            at => Tally::At(at - 1),
         }
     }
 
@@ -57,7 +58,7 @@ impl ScanTally {
         let value = match tally {
             Tally::Unknown => UNKNOWN,
             Tally::Unheeded => UNHEEDED,
-            Tally::At(at) => at.min(MOST),
+            Tally::At(at) => at.min(MOST) + 1,
         };
         self.0.store(value, Relaxed);
     }

@@ -3,7 +3,8 @@
 //! Rank 1. Invariant: the bytes start at a multiple of [`ALIGNMENT_BYTES`], which no logical block
 //! size in use exceeds, and are initialised. `Send + Sync`, as a `Box<[u8]>` is.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, LOWER_LIMIT, Result};
+use crate::storage::arena::Arena;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
@@ -17,12 +18,14 @@ pub const ALIGNMENT_BYTES: usize = 4096;
 /// have from the system is zero, and stays untouched, but an aligned block is zeroed byte by byte.
 const LARGE_BYTES: usize = 128 << 10;
 
-/// Heap bytes that start at a multiple of [`ALIGNMENT_BYTES`].
+/// Bytes that start at a multiple of [`ALIGNMENT_BYTES`].
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     len: usize,
     /// How far into its block it starts.
     skipped: usize,
+    /// Where it lies if it is no block of the allocator.
+    arena: Option<Arena>,
 }
 
 // SAFETY: the buffer owns its bytes alone and hands them out by the rules of `&` and `&mut`.
@@ -31,15 +34,23 @@ unsafe impl Send for AlignedBuffer {}
 unsafe impl Sync for AlignedBuffer {}
 
 impl AlignedBuffer {
-    /// A buffer of `len_bytes` zeros. Large ones cost no memory until they are touched.
+    /// A buffer of `len_bytes` zeros. Large ones cost no memory until they are touched, unless the allocator has used
+    /// the memory before: see [`Self::untouched`].
     ///
     /// Errors: `MemoryLimit` if there is no such memory to be had.
     pub fn zeroed(len_bytes: usize) -> Result<AlignedBuffer> {
         if len_bytes == 0 {
-            return Ok(AlignedBuffer { start: NonNull::dangling(), len: 0, skipped: 0 });
+            return Ok(AlignedBuffer {
+                start: NonNull::dangling(),
+                len: 0,
+                skipped: 0,
+                arena: None,
+            });
         }
-        let refused =
-            || Error::new(ErrorKind::MemoryLimit, format!("cannot allocate {len_bytes} bytes"));
+        let refused = || {
+            let words = format!("cannot allocate {len_bytes} bytes; {LOWER_LIMIT}");
+            Error::new(ErrorKind::MemoryLimit, words)
+        };
         let layout = Self::layout(len_bytes).ok_or_else(refused)?;
         // SAFETY: `alloc_zeroed` asks for a layout of non-zero size; the length is not zero.
         let block = NonNull::new(unsafe { alloc_zeroed(layout) });
@@ -50,7 +61,25 @@ impl AlignedBuffer {
         // SAFETY: `add` asks for a place in the same block: one that is not aligned is longer by an alignment, and fewer bytes are
         // skipped.
         let start = unsafe { block.add(skipped) };
-        Ok(AlignedBuffer { start, len: len_bytes, skipped })
+        Ok(AlignedBuffer { start, len: len_bytes, skipped, arena: None })
+    }
+
+    /// A buffer of `len_bytes` zeros that costs no memory until it is touched, and goes back to the system when it is
+    /// dropped. Takes two system calls: for buffers that live long, and of which little may be used.
+    ///
+    /// Errors: as for [`Self::zeroed`].
+    pub fn untouched(len_bytes: usize) -> Result<AlignedBuffer> {
+        if len_bytes < LARGE_BYTES {
+            return AlignedBuffer::zeroed(len_bytes);
+        }
+        let arena = Arena::reserve_sparse(len_bytes)?;
+        let start = arena.start();
+        debug_assert_eq!(
+            start.align_offset(ALIGNMENT_BYTES),
+            0,
+            "pages of the system are no smaller"
+        );
+        Ok(AlignedBuffer { start, len: len_bytes, skipped: 0, arena: Some(arena) })
     }
 
     /// The first byte, for those who hand out parts of the buffer to several threads by rules of their own.
@@ -70,7 +99,8 @@ impl AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        if self.len == 0 {
+        // What lies in an arena goes with it.
+        if self.len == 0 || self.arena.is_some() {
             return;
         }
         if let Some(layout) = Self::layout(self.len) {
@@ -87,7 +117,7 @@ impl Deref for AlignedBuffer {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: `from_raw_parts` asks for `len` initialised bytes that nobody changes meanwhile:
-        // the allocation has that length, was zeroed, and is borrowed through `self`. An empty
+        // the allocation or the arena has that length, was zeroed, and is borrowed through `self`. An empty
         // buffer's pointer is dangling, which is allowed for length zero.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
@@ -113,13 +143,15 @@ mod tests {
     #[test]
     fn buffers_are_aligned_zeroed_and_of_the_asked_length() {
         for len in [0, 1, 512, 4095, 4096, 4097, LARGE_BYTES - 1, LARGE_BYTES, 1 << 20] {
-            let mut buffer = AlignedBuffer::zeroed(len).unwrap();
-            assert_eq!(buffer.len(), len);
-            assert!(buffer.iter().all(|&b| b == 0));
-            if len > 0 {
-                assert_eq!(buffer.as_ptr() as usize % ALIGNMENT_BYTES, 0);
-                buffer[len - 1] = 7;
-                assert_eq!(buffer[len - 1], 7);
+            for make in [AlignedBuffer::zeroed, AlignedBuffer::untouched] {
+                let mut buffer = make(len).unwrap();
+                assert_eq!(buffer.len(), len);
+                assert!(buffer.iter().all(|&b| b == 0));
+                if len > 0 {
+                    assert_eq!(buffer.as_ptr() as usize % ALIGNMENT_BYTES, 0);
+                    buffer[len - 1] = 7;
+                    assert_eq!(buffer[len - 1], 7);
+                }
             }
         }
     }
@@ -145,6 +177,7 @@ mod tests {
     fn memory_that_cannot_be_had_is_an_error() {
         for len in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 8191] {
             assert_eq!(AlignedBuffer::zeroed(len).unwrap_err().kind(), &ErrorKind::MemoryLimit);
+            assert_eq!(AlignedBuffer::untouched(len).unwrap_err().kind(), &ErrorKind::MemoryLimit);
         }
     }
 }

@@ -23,6 +23,7 @@
 //! leave either of them, or a mixture.
 
 pub mod aligned;
+pub(crate) mod arena;
 #[cfg(unix)]
 mod direct;
 #[cfg(unix)]
@@ -54,7 +55,7 @@ mod uring;
 pub use aligned::AlignedBuffer;
 #[cfg(unix)]
 pub use locks::process_has_ended;
-pub use memory::machine_memory_bytes;
+pub use memory::{addresses_left_bytes, machine_memory_bytes};
 pub use ram::RamDisk;
 #[cfg(unix)]
 pub use real::RealDisk;

@@ -13,13 +13,13 @@
 //! free list, in a session's reservation, or given out, never in two of these; `given_out` counts
 //! the last. Thread-safety: `Send + Sync`; bytes follow the rules of [`crate::page::guard`].
 
-use crate::buffer::arena::Arena;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
 use crate::page::{
     Access, Adaptation, EpochStay, ExclusivePage, FrameHead, FrameId, PagePool, PoolSession,
     ScanTally,
 };
+use crate::storage::arena::Arena;
 use crate::types::{Epoch, PageId, TreeId};
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::optimistic::RacingBytes;

@@ -151,7 +151,7 @@ impl Ring {
         assert!(start.0.is_multiple_of(PAYLOAD_BYTES), "a log begins with a block");
         assert!(start.0 <= MAX_START, "addresses do not run out");
         Ok(Ring {
-            bytes: AlignedBuffer::zeroed(blocks as usize * BLOCK_BYTES)?,
+            bytes: AlignedBuffer::untouched(blocks as usize * BLOCK_BYTES)?,
             blocks: u64::from(blocks),
             tail: Line(AtomicU64::new(start.0)),
             promised: Line(AtomicU64::new(start.0)),

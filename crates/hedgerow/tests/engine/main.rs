@@ -40,6 +40,7 @@ mod lying_syncs;
 mod many;
 mod names;
 mod no_threads;
+mod opening;
 mod pages;
 mod pins;
 mod read_ahead;

@@ -1,13 +1,12 @@
-//! The memory of all frames: one reservation, committed by the system as it is touched.
+//! Memory that the system commits as it is touched: of all frames of a pool, and of what there is for each of them.
 //!
-//! Invariants: the memory is zero at first, lives as long as the [`Arena`], and never moves; frame `i`
-//! is `[i * page_bytes, (i + 1) * page_bytes)`. What the bytes mean, and who may touch them when, is
-//! the pool's business: this file only hands out addresses. `Send + Sync`.
+//! Rank 1. Invariants: the memory is zero at first, lives as long as the [`Arena`], and never moves. What the bytes mean,
+//! and who may touch them when, is the owner's business: this file only hands out addresses. `Send + Sync`.
 //!
 //! Huge pages are asked for where the reservation is large enough for them to matter: a look-up in a
 //! tree that fits in memory would else pay a TLB miss for each level.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, LOWER_LIMIT, Result};
 use std::ptr::NonNull;
 
 /// Size of a huge page on the processors that matter here, and the alignment of the reservation.
@@ -36,15 +35,16 @@ impl Arena {
         Self::map(len_bytes, len_bytes >= HUGE_FROM_BYTES)
     }
 
-    /// Reserves `len_bytes` of zeroed memory of which little may ever be touched: huge pages are not asked for.
-    pub fn reserve_sparse(len_bytes: usize) -> Result<Arena> {
-        Self::map(len_bytes, false)
+    /// The same for so many frames. Errors: as for [`Self::reserve`], also for more bytes than there are addresses.
+    pub fn reserve_frames(frames: u32, page_bytes: usize) -> Result<Arena> {
+        Self::reserve((frames as usize).saturating_mul(page_bytes))
     }
 
-    /// Reserves `len_bytes` of zeroed memory that goes back to the system in small parts: without huge
-    /// pages, even where the system gives them unasked.
-    #[cfg(target_os = "linux")]
-    pub fn reserve_for_paging(len_bytes: usize) -> Result<Arena> {
+    /// Reserves `len_bytes` of zeroed memory of which little may ever be touched, or that goes back to the system in
+    /// small parts: without huge pages, even where the system gives them unasked.
+    ///
+    /// Errors: as for [`Self::reserve`].
+    pub fn reserve_sparse(len_bytes: usize) -> Result<Arena> {
         let arena = Self::map(len_bytes, false)?;
         system::refuse_huge_pages(arena.base, len_bytes);
         Ok(arena)
@@ -55,13 +55,16 @@ impl Arena {
         let refused = |source: std::io::Error| {
             Error::new(
                 ErrorKind::MemoryLimit,
-                format!("the system refused to reserve {len_bytes} bytes for pages: {source}"),
+                format!(
+                    "the system refused to reserve {len_bytes} bytes of addresses: {source}; \
+                     {LOWER_LIMIT}"
+                ),
             )
         };
         let slack = if huge { HUGE_PAGE_BYTES } else { 0 };
-        let mapping_bytes = len_bytes.checked_add(slack).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidOption, "the memory limit exceeds the address space")
-        })?;
+        let mapping_bytes = len_bytes
+            .checked_add(slack)
+            .ok_or_else(|| refused(std::io::Error::other("there are not so many addresses")))?;
         let mapping = system::map(mapping_bytes).map_err(refused)?;
         let address = mapping.as_ptr() as usize;
         let skip = if huge { address.next_multiple_of(HUGE_PAGE_BYTES) - address } else { 0 };
@@ -77,6 +80,11 @@ impl Arena {
     #[inline(always)]
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
+    }
+
+    /// The same, as a pointer that is not null.
+    pub fn start(&self) -> NonNull<u8> {
+        self.base
     }
 }
 
@@ -117,10 +125,15 @@ mod system {
         }
     }
 
-    #[cfg(target_os = "linux")]
     pub fn refuse_huge_pages(base: NonNull<u8>, len: usize) {
-        // SAFETY: as above. A system without huge pages refuses, and does what is wanted.
-        let _advice_only = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxNoHugepage) };
+        #[cfg(target_os = "linux")]
+        {
+            // SAFETY: as above. A system without huge pages refuses, and does what is wanted.
+            let _advice_only =
+                unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxNoHugepage) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _system_decides = (base, len);
     }
 
     pub fn unmap(mapping: NonNull<u8>, len: usize) {
@@ -148,7 +161,6 @@ mod system {
 
     pub fn ask_for_huge_pages(_base: NonNull<u8>, _len: usize) {}
 
-    #[cfg(target_os = "linux")]
     pub fn refuse_huge_pages(_base: NonNull<u8>, _len: usize) {}
 
     pub fn unmap(mapping: NonNull<u8>, len: usize) {
