@@ -9,6 +9,7 @@ mod bugs;
 mod build;
 mod holes;
 mod names;
+mod pool;
 mod protocols;
 mod replay;
 
@@ -109,8 +110,14 @@ fn cases_of(bug: &'static Bug) -> Vec<Case> {
 }
 
 /// The lists, and the letter that the numbers of each begin with.
-const LISTS: &[(char, &[Bug])] =
-    &[('B', bugs::BUGS), ('P', protocols::LINES), ('H', holes::LINES), ('N', names::LINES), ('R', replay::LINES)];
+const LISTS: &[(char, &[Bug])] = &[
+    ('B', bugs::BUGS),
+    ('P', protocols::LINES),
+    ('H', holes::LINES),
+    ('N', names::LINES),
+    ('R', replay::LINES),
+    ('F', pool::LINES),
+];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {
     LISTS.iter().flat_map(|(_, bugs)| *bugs)

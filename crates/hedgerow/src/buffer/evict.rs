@@ -256,7 +256,9 @@ impl BufferPool {
             .take_if_idle(self.preferred(id))
             .or_else(|| self.pop_free())
             .or_else(|| self.evict_some_clean())?;
-        self.used.mark(taken.0);
+        if !leaves_out("used_frame_is_not_marked") {
+            self.used.mark(taken.0);
+        }
         let is_short = || self.free.count() < self.free_target() || buggify(Point::Evict);
         if self.slots.is_some() && is_short() {
             self.request_frames();
@@ -437,32 +439,38 @@ impl BufferPool {
                 }
             }
             let result = self.evict_ahead();
-            let mut shared = self.evictor.shared.lock();
-            let rests = match result {
-                Ok(progress) => {
-                    shared.last_error = None;
-                    !progress
-                }
-                Err(error) => {
-                    shared.failed(error);
-                    true
-                }
-            };
-            let mut is_asked = false;
-            // Frames that are all in use, or free and not yet seen by those who wait for them, or a disk that fails: give
-            // them a moment, and the processor, before the next turn. Those who begin to wait need not wait for that.
-            if rests && !shared.shutdown {
-                self.evictor.wanted.store(false, Release);
-                shared.dozes = true;
-                self.evictor.freed.notify_all();
-                self.evictor.wake.wait_for(&mut shared, Duration::from_millis(1));
-                shared.dozes = false;
-                is_asked = self.evictor.wanted.load(Acquire);
-            }
-            let is_wanted = is_asked || shared.waiting > 0 && shared.last_error.is_none();
-            self.evictor.wanted.store(is_wanted, Release);
-            self.evictor.freed.notify_all();
+            self.end_turn(&mut self.evictor.shared.lock(), result);
         }
+    }
+
+    /// What the background thread does behind a turn: it tells those who wait, and notes whether there is to be another
+    /// one.
+    fn end_turn(&self, shared: &mut MutexGuard<'_, Shared>, result: Result<bool>) {
+        let rests = match result {
+            Ok(progress) => {
+                shared.last_error = None;
+                !progress
+            }
+            Err(error) => {
+                shared.failed(error);
+                true
+            }
+        };
+        let mut is_asked = false;
+        // Frames that are all in use, or free and not yet seen by those who wait for them, or a disk that fails: give
+        // them a moment, and the processor, before the next turn. Those who begin to wait need not wait for that.
+        if rests && !shared.shutdown {
+            self.evictor.wanted.store(false, Release);
+            shared.dozes = true;
+            self.evictor.freed.notify_all();
+            self.evictor.wake.wait_for(shared, Duration::from_millis(1));
+            shared.dozes = false;
+            is_asked = self.evictor.wanted.load(Acquire);
+        }
+        let is_awaited = shared.waiting > 0 && !leaves_out("eviction_overlooks_who_waits");
+        let is_wanted = is_asked || is_awaited && shared.last_error.is_none();
+        self.evictor.wanted.store(is_wanted, Release);
+        self.evictor.freed.notify_all();
     }
 
     /// Frees frames until there are twice as many as the target, and writes until not too many pages
@@ -582,6 +590,28 @@ mod tests {
         waiting.join().unwrap().ok();
         println!("seen waiting {seen} times");
         assert_eq!(missed, 0);
+    }
+
+    /// Who had asked before the turn began, and waits since, has not asked again: it is the background that looks.
+    #[test]
+    fn whoever_waits_at_the_end_of_a_turn_gets_another_one() {
+        let pool = pool(0);
+        let failure = || Error::new(ErrorKind::DiskFull, "a disk that is full");
+        let is_wanted_after = |waiting: usize, result: Result<bool>| {
+            let mut shared = pool.evictor.shared.lock();
+            shared.waiting = waiting;
+            pool.evictor.wanted.store(true, Release);
+            pool.end_turn(&mut shared, result);
+            shared.waiting = 0;
+            assert!(!shared.dozes);
+            pool.evictor.wanted.load(Acquire)
+        };
+        assert!(is_wanted_after(1, Ok(true)));
+        assert!(is_wanted_after(3, Ok(false)), "what was in use a moment ago may be free");
+        assert!(!is_wanted_after(0, Ok(true)));
+        assert!(!is_wanted_after(0, Ok(false)));
+        assert!(!is_wanted_after(1, Err(failure())), "they are told, and ask again if they like");
+        assert!(is_wanted_after(1, Ok(true)), "a failure is over with the next success");
     }
 
     #[test]

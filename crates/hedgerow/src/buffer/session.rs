@@ -100,7 +100,9 @@ impl<'p> Session<'p> {
                     outcome = Ok(());
                 }
                 Err(error) => {
-                    self.pool.ids.lock().free(id);
+                    if !leaves_out("id_lost_with_its_frame") {
+                        self.pool.ids.lock().free(id);
+                    }
                     outcome = Err(error);
                 }
             }
@@ -181,7 +183,9 @@ impl<'p> Session<'p> {
         let epoch = match checked.and_then(|()| epoch()) {
             Ok(epoch) => epoch,
             Err(error) => {
-                pool.failures.record(id, frame, fault, &error);
+                if !leaves_out("failed_read_is_not_told") {
+                    pool.failures.record(id, frame, fault, &error);
+                }
                 pool.table.set(id, Place::Evicted(slot));
                 pool.release_frame(frame, guard);
                 return Err(error);
@@ -348,7 +352,9 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         while self.reserved.len() < count {
             let id = self.pool.allocate_id()?;
             if let Err(error) = self.ensure_part(id) {
-                self.pool.ids.lock().free(id);
+                if !leaves_out("id_lost_with_its_part") {
+                    self.pool.ids.lock().free(id);
+                }
                 return Err(error);
             }
             self.reserve_frames(vec![id])?;

@@ -1,6 +1,7 @@
 //! Interleavings of the pool that once went wrong, each forced by hand.
 
 mod hot;
+mod refused;
 mod sound;
 
 use super::{BufferPool, PoolOptions, smallest_limit_bytes};
@@ -51,8 +52,24 @@ fn pool_over(file: Arc<dyn File>, extra_bytes: u64) -> Arc<BufferPool> {
     Arc::new(BufferPool::new(&options, Some(slots), PageIds::create()).unwrap())
 }
 
+/// Ends the epoch, and begins a checkpoint that is owed what is dirty now.
+pub(super) fn begin_checkpoint(pool: &BufferPool) -> Epoch {
+    let stopped = pool.epochs().stop();
+    let epoch = stopped.ended();
+    pool.owe(pool.slots.as_ref().unwrap(), epoch);
+    drop(stopped);
+    epoch
+}
+
+/// Changes a page that is in memory, as a writer does.
+pub(super) fn change(pool: &BufferPool, id: PageId) {
+    let stay = pool.enter().unwrap();
+    let mut page = ExclusivePage::wait(pool, id, &mut || true).unwrap();
+    page.write(stay.epoch());
+}
+
 /// A fresh page, dirty and in memory.
-fn fresh(pool: &BufferPool) -> (PageId, FrameId) {
+pub(super) fn fresh(pool: &BufferPool) -> (PageId, FrameId) {
     let mut session = pool.session();
     session.reserve(1).unwrap();
     let stay = pool.enter().unwrap();
@@ -68,6 +85,29 @@ fn joined<T>(thread: JoinHandle<T>) -> T {
         sleep(Duration::from_millis(1));
     }
     thread.join().unwrap()
+}
+
+/// Pages prefer frames that need not lie together: looks at all pages find them wherever they are.
+#[test]
+fn a_flush_finds_pages_in_frames_that_lie_apart() {
+    let pool = pool(64 << 20);
+    let frames = pool.frames();
+    assert!(frames > 64 * 512, "more groups than a word has bits: {frames}");
+    let mut pages = Vec::new();
+    for target in [4, 5, 600, 40_000, frames - 1000] {
+        while pool.ids().lock().next_id().unwrap().0 < target {
+            pool.ids().lock().allocate().unwrap();
+        }
+        let (id, frame) = fresh(&pool);
+        assert_eq!(frame, pool.preferred(id));
+        pages.push(id);
+    }
+    let mut seen = Vec::new();
+    pool.for_each_resident(&mut |id, _| seen.push(id));
+    assert_eq!(seen, pages);
+    assert!(pool.used_frames().count() <= 4 * 512, "groups that nobody used are not looked at");
+    assert_eq!(pool.flush().unwrap(), pages.len() as u64);
+    assert_eq!(pool.dirty_pages(), 0);
 }
 
 #[test]

@@ -250,7 +250,13 @@ impl BufferPool {
         loop {
             let Some(batch) = ready.take() else {
                 let Some(chunk) = chunks.next() else { break };
-                ready = self.prepare(slots, chunk, full, Manner::Flush, last)?;
+                match self.prepare(slots, chunk, full, Manner::Flush, last) {
+                    Ok(next) => ready = next,
+                    Err(error) => {
+                        written.take().map(|batch| self.record(batch, Manner::Flush));
+                        return Err(error);
+                    }
+                }
                 continue;
             };
             let mut next = Ok(None);
