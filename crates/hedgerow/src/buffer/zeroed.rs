@@ -4,7 +4,7 @@
 //! gives as zeros when it is first touched. A zero is a valid value for the types here, so nobody builds the items,
 //! and opening a store does not depend on the limit.
 //!
-//! Invariants: an item that nobody has changed is the same as [`Zeroed::fresh`]; the items are never dropped one by
+//! Invariants: an item that nobody has changed is the same as `Zeroed::fresh`; the items are never dropped one by
 //! one. In a model atomics are objects of the model and not plain bytes, so a model's items are built at once. Its
 //! pools are tiny. `Send` and `Sync` as the items are.
 
@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 /// A type whose fresh value has only zeros for bytes.
 ///
 /// # Safety
-/// Outside of models, a value of all zero bytes must be valid and mean the same as [`Self::fresh`]; and the type needs
+/// Outside of models, a value of all zero bytes must be valid and mean the same as `Self::fresh`; and the type needs
 /// no drop.
 pub unsafe trait Zeroed: Sized {
     /// The value of an item that nobody has changed.
