@@ -631,6 +631,11 @@ unsafe impl PagePool for BufferPool {
         if header.set_dirty(epoch) {
             let dirty = self.dirty.fetch_add(1, AcqRel) + 1;
             self.request_checkpoint_at(dirty);
+            if dirty == 1
+                && let Some(slots) = &self.slots
+            {
+                slots.note_change();
+            }
         }
         header.note_use();
     }

@@ -234,6 +234,7 @@ impl Options {
             log_limit_bytes: self.log_limit_bytes.max(MIN_LOG_LIMIT_BYTES),
             recovery_target: self.recovery_target,
             log_segment_blocks: self.log_segment_blocks,
+            settle_after: self.settle_after,
         }
     }
 }

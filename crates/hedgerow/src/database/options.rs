@@ -14,6 +14,8 @@ const LEAST_DEFAULT_BYTES: u64 = 8 << 20;
 const ADDRESSES_BESIDE_BYTES: u64 = 128 << 20;
 const DEFAULT_LOG_INTERVAL: Duration = Duration::from_millis(100);
 const DEFAULT_LOG_LIMIT_BYTES: u64 = 1 << 30;
+/// A store is settled between this and twice this after its last change.
+const SETTLE_AFTER: Duration = Duration::from_secs(2);
 const DEFAULT_RECOVERY_TARGET: Duration = Duration::from_secs(10);
 
 /// Options for opening or creating a database.
@@ -39,6 +41,7 @@ pub struct Options {
     pub(crate) log_limit_bytes: u64,
     pub(crate) recovery_target: Duration,
     pub(crate) log_segment_blocks: Option<u32>,
+    pub(crate) settle_after: Duration,
     pub(crate) durability: Durability,
 }
 
@@ -77,6 +80,7 @@ impl Options {
             log_limit_bytes: DEFAULT_LOG_LIMIT_BYTES,
             recovery_target: DEFAULT_RECOVERY_TARGET,
             log_segment_blocks: None,
+            settle_after: SETTLE_AFTER,
             durability: Durability::default(),
         }
     }
@@ -160,7 +164,9 @@ impl Options {
     }
 
     /// The most bytes that the log may hold since the last checkpoint; one is taken at half of it. From there on
-    /// changes are slowed down, the more the fuller it is, and at the whole they wait. Default: 1 GiB.
+    /// changes are slowed down, the more the fuller it is, and at the whole they wait. Default: 1 GiB. The log keeps to less:
+    /// to as many bytes as the store has pages, at least 16 MiB. A checkpoint is due at two fifths of that, and changes
+    /// are slowed down from three fifths on. A batch may need more.
     pub fn log_limit_bytes(mut self, bytes: u64) -> Options {
         self.log_limit_bytes = bytes;
         self
@@ -177,6 +183,14 @@ impl Options {
     #[doc(hidden)]
     pub fn log_segment_blocks(mut self, blocks: u32) -> Options {
         self.log_segment_blocks = Some(blocks);
+        self
+    }
+
+    /// For tests that do not want to wait: for how long nobody has changed anything when the store gives back by itself what
+    /// only writers need.
+    #[doc(hidden)]
+    pub fn settle_after(mut self, time: Duration) -> Options {
+        self.settle_after = time;
         self
     }
 

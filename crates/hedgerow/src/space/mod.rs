@@ -21,6 +21,7 @@ pub mod audit;
 mod bits;
 pub mod checkpoint;
 pub mod delta;
+pub mod due;
 pub mod extent;
 pub mod extent_space;
 pub mod extent_store;

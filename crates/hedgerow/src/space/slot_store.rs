@@ -8,7 +8,7 @@
 //! Invariants: what is recorded for a page (its image's slot) is already written, though not synced; the
 //! delta of an epoch, the quarantine and the bitmaps change together.
 
-use super::{extent_store::ExtentIo, file_sync::FileSync, owed::Owed, room::Room};
+use super::{due::Due, extent_store::ExtentIo, file_sync::FileSync, owed::Owed, room::Room};
 use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
@@ -88,12 +88,11 @@ pub struct SlotStore {
     /// How the last checkpoint ended, for those who wait for room that it was to make.
     outcome: Mutex<Outcome>,
     ended: Condvar,
-    due: Mutex<Due>,
-    wake: Condvar,
+    pub(super) due: Due,
     /// A checkpoint is under way, from its cut to its end.
-    is_running: AtomicBool,
+    pub(super) is_running: AtomicBool,
     /// There is a thread that takes checkpoints.
-    is_attended: AtomicBool,
+    pub(super) is_attended: AtomicBool,
 }
 
 /// How the last checkpoint ended.
@@ -102,13 +101,6 @@ struct Outcome {
     /// How many have ended.
     count: u64,
     failure: Option<Error>,
-}
-
-/// Whether somebody wants a checkpoint.
-#[derive(Default)]
-struct Due {
-    wanted: bool,
-    closing: bool,
 }
 
 impl fmt::Debug for SlotStore {
@@ -140,8 +132,7 @@ impl SlotStore {
             unhindered: AtomicUsize::new(0),
             outcome: Mutex::new(Outcome::default()),
             ended: Condvar::new(),
-            due: Mutex::new(Due::default()),
-            wake: Condvar::new(),
+            due: Due::default(),
             is_running: AtomicBool::new(false),
             is_attended: AtomicBool::new(false),
         }
@@ -409,22 +400,6 @@ impl SlotStore {
         Unhindered(self)
     }
 
-    /// Asks for a checkpoint.
-    pub fn request_checkpoint(&self) {
-        let mut due = self.due.lock();
-        if !due.wanted {
-            due.wanted = true;
-            self.wake.notify_all();
-        }
-    }
-
-    /// Asks for a checkpoint, unless one is under way: what it has not got is looked at again when it ends.
-    pub fn request_unless_running(&self) {
-        if !self.is_running.load(Acquire) {
-            self.request_checkpoint();
-        }
-    }
-
     /// A checkpoint is under way until the value is dropped.
     pub fn checkpoint_begins(&self) -> Running<'_> {
         self.is_running.store(true, Release);
@@ -454,23 +429,6 @@ impl SlotStore {
         let state = self.state.lock();
         state.owed.begin(epoch, dirty());
         self.later_images.store(0, Release);
-    }
-
-    /// Waits until a checkpoint is wanted; false when the store closes.
-    pub fn wait_until_wanted(&self) -> bool {
-        let mut due = self.due.lock();
-        while !due.wanted && !due.closing {
-            self.wake.wait(&mut due);
-        }
-        due.wanted = false;
-        !due.closing
-    }
-
-    /// Ends [`Self::wait_until_wanted`].
-    pub fn close(&self) {
-        self.is_attended.store(false, Release);
-        self.due.lock().closing = true;
-        self.wake.notify_all();
     }
 
     /// Takes the changes of all epochs up to `epoch`.

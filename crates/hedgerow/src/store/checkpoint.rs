@@ -50,14 +50,6 @@ pub(super) struct Taken {
 }
 
 impl Shared {
-    /// The background thread: a checkpoint whenever one is wanted.
-    pub(super) fn checkpoint_when_due(&self, slots: &SlotStore) {
-        while slots.wait_until_wanted() {
-            // The outcome went to those who wait for it, and poisoned the pool if it had to.
-            self.checkpoint(false).ok();
-        }
-    }
-
     /// Takes a checkpoint, unless nothing has changed since the last one, and gives space back.
     /// `asked`: by the user, and not because of the changes that have come together. True if there was nothing to do.
     pub(super) fn checkpoint(&self, asked: bool) -> Result<bool> {
@@ -125,6 +117,7 @@ impl Shared {
             .is_some_and(|log| log.incarnation() != newest.superblock.log_incarnation);
         in_space
             || new_log
+            || self.pool.log().is_some_and(|log| log.wants_cut())
             || self.batches.want_cut(newest.batches, &newest.superblock)
             || self.pool.dirty_pages() > 0
             || self.catalogue.next_tree() != newest.superblock.next_tree

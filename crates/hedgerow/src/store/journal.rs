@@ -33,26 +33,20 @@
 //! What is in it is replayed by `replay.rs`. A crash during that changes nothing about the next.
 //! One caller at a time, before the store is used and after it has stopped.
 
+use super::log_due::{CheckpointDue, LEAST_BOUND_BYTES};
 use super::open::lock;
-use super::preload::Pages;
 use super::{Shared, StoreOptions};
-use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, parent_directory};
 use crate::store::superblock::Superblock;
 use crate::types::Lsn;
 use crate::wal::block::{BLOCK_BYTES, block_of, start_of};
 use crate::wal::log::PREPARED_SEGMENTS;
-use crate::wal::{
-    FileHeader, Growth, Log, LogIdentity, LogOptions, SegmentSize, has_blocks, read_header,
-};
+use crate::wal::{FileHeader, Log, LogIdentity, LogOptions, SegmentSize, has_blocks, read_header};
 use hedgerow_sync::primitive::atomic::AtomicU64;
-use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::{Arc, Mutex, Weak, thread};
+use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The log of a store that is open for writing.
 pub(super) struct Journal {
@@ -62,8 +56,8 @@ pub(super) struct Journal {
     running: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
-/// Blocks of a segment: half a MiB.
-const SEGMENT_BLOCKS: u32 = 127;
+/// Blocks of a segment: a new log of two has 508 KiB.
+const SEGMENT_BLOCKS: u32 = 62;
 
 /// The log of the store at `path`.
 pub fn log_path(path: &Path) -> PathBuf {
@@ -218,6 +212,7 @@ impl Journal {
             pool: Arc::downgrade(&shared.pool),
             log_limit_bytes: options.log_limit_bytes,
             target: options.recovery_target,
+            least_bound_bytes: LEAST_BOUND_BYTES,
             asked_bytes: AtomicU64::new(0),
         };
         let log = Log::begin(
@@ -273,54 +268,6 @@ impl Journal {
         remove(disk, &log_path(path), log)
     }
 }
-
-/// When the log makes a checkpoint due: it would take too long to replay, or fills up.
-struct CheckpointDue {
-    slots: Option<Arc<SlotStore>>,
-    pool: Weak<BufferPool>,
-    log_limit_bytes: u64,
-    target: Duration,
-    /// How much log there is to be before another one is asked for because of what is kept.
-    asked_bytes: AtomicU64,
-}
-
-impl CheckpointDue {
-    /// Asks for a checkpoint if it is due: at less than half of what is allowed, since what is appended while it runs will
-    /// have to be replayed, too. Tells how far opening now would take longer than three fifths of its time: zero from
-    /// there on down, one if it took all of it.
-    fn look(&self, growth: Growth) -> f64 {
-        let (Some(slots), Some(pool)) = (&self.slots, self.pool.upgrade()) else { return 0.0 };
-        let pages = Pages::of(&pool);
-        let dirty = pool.dirty_pages() as u64;
-        let fresh = pages.replay(growth.fresh_bytes, dirty + slots.images_for_next());
-        if growth.fresh_bytes > self.log_limit_bytes / 2
-            || fresh > self.target.mul_f64(CHECKPOINT_AT)
-        {
-            slots.request_unless_running();
-        }
-        let now = pages.replay(growth.kept_bytes, dirty + slots.images_not_durable());
-        let part = now.as_secs_f64() / self.target.as_secs_f64().max(LEAST_TARGET_SECONDS);
-        let pressure = (part - BEGIN_TO_SLOW_DOWN) / (1.0 - BEGIN_TO_SLOW_DOWN);
-        if pressure <= 0.0 {
-            self.asked_bytes.store(0, Relaxed);
-            return 0.0;
-        }
-        // A batch may keep log that the last checkpoint has, or have kept it: then another one helps, now and then tried.
-        if growth.kept_bytes >= self.asked_bytes.load(Relaxed) {
-            self.asked_bytes.store(growth.kept_bytes + ASK_AGAIN_BYTES, Relaxed);
-            slots.request_unless_running();
-        }
-        pressure
-    }
-}
-
-/// At which part of the recovery target a checkpoint is due, and from which on changes are slowed down.
-const CHECKPOINT_AT: f64 = 0.4;
-const BEGIN_TO_SLOW_DOWN: f64 = 0.6;
-/// No target is so short that changes are slowed down whatever is done.
-const LEAST_TARGET_SECONDS: f64 = 0.3;
-/// So much more log there is before a checkpoint is asked for again that has not helped.
-const ASK_AGAIN_BYTES: u64 = 4 << 20;
 
 fn remove(disk: &dyn Disk, path: &Path, log: &dyn File) -> Result<()> {
     let is_gone = match leaves_out("log_removed_by_name") {
@@ -548,113 +495,6 @@ mod tests {
     #[test]
     fn the_log_lies_beside_the_store() {
         assert_eq!(log_path(Path::new("a/birds.hrow")), Path::new("a/birds.hrow-log"));
-    }
-
-    fn store() -> Store {
-        let file =
-            RamDisk::new().open(Path::new("s"), OpenMode::CreateNew, DirectIo::Never).unwrap();
-        let options = StoreOptions { background: false, ..StoreOptions::without_log(16 << 20) };
-        Store::create_in(&options, file).unwrap()
-    }
-
-    fn due(store: &Store, log_limit_bytes: u64, target: Duration) -> CheckpointDue {
-        CheckpointDue {
-            slots: store.shared.slots.clone(),
-            pool: Arc::downgrade(&store.shared.pool),
-            log_limit_bytes,
-            target,
-            asked_bytes: AtomicU64::new(0),
-        }
-    }
-
-    fn growth(fresh_bytes: u64, kept_bytes: u64) -> Growth {
-        Growth { fresh_bytes, kept_bytes }
-    }
-
-    /// Asserts of each growth whether it makes a checkpoint due.
-    fn assert_asks(store: &Store, due: &CheckpointDue, growths: &[(Growth, bool)]) {
-        let slots = store.shared.slots.clone().unwrap();
-        let (asks, asking) = std::sync::mpsc::channel();
-        let waiting = {
-            let slots = slots.clone();
-            let wait = move || {
-                while slots.wait_until_wanted() {
-                    asks.send(()).unwrap();
-                }
-            };
-            thread::spawn_named("waits", wait).unwrap()
-        };
-        for (growth, is_due) in growths {
-            due.look(*growth);
-            let patience = Duration::from_millis(if *is_due { 20_000 } else { 30 });
-            assert_eq!(asking.recv_timeout(patience).is_ok(), *is_due, "{growth:?}");
-        }
-        slots.close();
-        waiting.join().unwrap();
-    }
-
-    #[test]
-    fn a_checkpoint_is_due_when_half_of_the_logs_limit_is_fresh() {
-        let store = store();
-        let due = due(&store, 1 << 20, Duration::MAX);
-        let half = 1 << 19;
-        let growths = [
-            (growth(0, half), false),
-            (growth(half, half), false),
-            (growth(half + 1, half + 1), true),
-        ];
-        assert_asks(&store, &due, &growths);
-    }
-
-    #[test]
-    fn a_checkpoint_is_due_when_what_is_fresh_takes_two_fifths_of_the_time_to_open() {
-        let store = store();
-        let due = due(&store, u64::MAX, Duration::from_secs(1));
-        let growths = [(growth(19_000_000, 0), false), (growth(21_000_000, 0), true)];
-        assert_asks(&store, &due, &growths);
-    }
-
-    #[test]
-    fn log_that_is_kept_for_a_batch_slows_changes_down_and_asks_now_and_then() {
-        let store = store();
-        let due = due(&store, u64::MAX, Duration::from_secs(1));
-        assert!(due.look(growth(0, 35_000_000)) <= 0.0);
-        let half_way = due.look(growth(0, 52_000_000));
-        assert!((0.4..0.6).contains(&half_way), "{half_way}");
-        let all = due.look(growth(0, 68_000_000));
-        assert!((0.9..1.1).contains(&all), "{all}");
-        assert_eq!(due.look(growth(0, 30_000_000)), 0.0);
-        // Another one, of which no request is left that nobody has taken yet.
-        let store = self::store();
-        let due = self::due(&store, u64::MAX, Duration::from_secs(1));
-        let growths = [
-            (growth(0, 40_000_000), true),
-            (growth(0, 40_000_000 + ASK_AGAIN_BYTES - 1), false),
-            (growth(0, 40_000_000 + ASK_AGAIN_BYTES), true),
-        ];
-        assert_asks(&store, &due, &growths);
-    }
-
-    #[test]
-    fn a_log_that_was_short_again_asks_at_once_when_it_has_grown() {
-        let store = store();
-        let due = due(&store, u64::MAX, Duration::from_secs(1));
-        let growths = [
-            (growth(0, 60_000_000), true),
-            (growth(0, 1000), false),
-            (growth(0, 40_000_000), true),
-        ];
-        assert_asks(&store, &due, &growths);
-    }
-
-    #[test]
-    fn a_log_whose_store_is_gone_holds_nobody_up() {
-        let store = store();
-        let due = due(&store, 1, Duration::ZERO);
-        assert!(due.look(growth(1 << 30, 1 << 30)) > 0.0);
-        drop(store);
-        assert!(due.pool.upgrade().is_none());
-        assert_eq!(due.look(growth(1 << 30, 1 << 30)), 0.0);
     }
 
     #[test]

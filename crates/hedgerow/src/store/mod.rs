@@ -22,6 +22,7 @@ mod journal;
 mod large;
 mod large_copy;
 mod large_move;
+mod log_due;
 mod named;
 mod open;
 mod pin;
@@ -30,6 +31,7 @@ mod reclaim;
 mod repair;
 mod repair_report;
 mod replay;
+mod settle;
 pub mod superblock;
 mod sweep;
 #[cfg(test)]
@@ -121,9 +123,6 @@ impl Drop for LoadUnderWay<'_> {
         *self.0.lock() -= 1;
     }
 }
-
-/// Passes in which one call moves large values at most: others may write as fast as it moves.
-const MOST_PASSES: usize = 64;
 
 impl Store {
     /// The pool.
@@ -330,15 +329,7 @@ impl Store {
     /// Makes everything that was changed before durable. If there was nothing, brings the file near to the size of what
     /// is in it.
     pub fn checkpoint(&self) -> Result<()> {
-        let mut is_idle = self.shared.checkpoint(true)?;
-        let mut passes = 0;
-        while is_idle && passes < MOST_PASSES && self.shared.move_large_values()? {
-            // The first has the records, and frees what they referred to before; the second cuts it off.
-            self.shared.checkpoint(true)?;
-            is_idle = self.shared.checkpoint(true)?;
-            passes += 1;
-        }
-        Ok(())
+        self.shared.checkpoint_as_asked().map(drop)
     }
 
     /// Number of the last durable checkpoint.

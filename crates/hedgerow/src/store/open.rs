@@ -75,6 +75,8 @@ pub struct StoreOptions {
     pub recovery_target: Duration,
     /// Blocks of a segment of the log, for tests.
     pub log_segment_blocks: Option<u32>,
+    /// For how long nobody has changed anything when the store is settled.
+    pub settle_after: Duration,
 }
 
 /// Bytes of a page unless chosen otherwise.
@@ -250,6 +252,8 @@ impl Store {
                 replayed
             };
             *self.replayed.lock() = replayed;
+            // What the session that was cut short has needed beside its records goes back.
+            slots.note_change();
         }
         if options.log && !shared.read_only {
             let begun = Journal::begin(options, disk, path, shared, replayed_log)?;
@@ -426,8 +430,8 @@ impl Store {
         };
         let in_background = options.background && !read_only;
         if let Some(slots) = store.shared.slots.as_ref().filter(|_| in_background) {
-            let (shared, due) = (store.shared.clone(), slots.clone());
-            let run = move || shared.checkpoint_when_due(&due);
+            let (shared, due, after) = (store.shared.clone(), slots.clone(), options.settle_after);
+            let run = move || shared.checkpoint_when_due(&due, after);
             let running = thread::spawn_named("hedgerow-checkpoint", run)
                 .map_err(|e| Error::io("cannot start the checkpoint thread", e))?;
             *store.checkpointer.lock() = Some(running);
@@ -453,6 +457,7 @@ impl StoreOptions {
             log_limit_bytes: u64::MAX,
             recovery_target: Duration::MAX,
             log_segment_blocks: None,
+            settle_after: super::settle::SETTLE_AFTER,
         }
     }
 

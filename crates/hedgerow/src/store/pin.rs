@@ -108,9 +108,14 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
+        let kept_bytes = self.slots.report().quarantined_bytes;
         let ended = self.slots.state().zones.unpin(self.superblock.checkpoint);
         assert!(ended.is_ok(), "what was pinned is pinned");
         while self.slots.state().zones.free_ripe(FREED_AT_ONCE) {}
         self.slots.free_extents();
+        if self.slots.report().quarantined_bytes < kept_bytes {
+            // The file may become shorter.
+            self.slots.note_change();
+        }
     }
 }

@@ -54,6 +54,11 @@ impl Pages {
         Pages { in_use, given, frames: u64::from(pool.frames()) }
     }
 
+    /// Pages that hold something.
+    pub(super) fn in_use(self) -> u64 {
+        self.in_use
+    }
+
     fn fit(self) -> bool {
         self.in_use <= self.frames / 8 * FRAMES_OF_8
             && self.given <= 4 * self.in_use

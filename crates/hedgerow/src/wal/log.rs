@@ -60,7 +60,16 @@ pub struct LogOptions {
     /// Called now and then while changes are made, with the bytes that the log holds since the last checkpoint: asks for
     /// one when it is due. The log's thread does so, which a sync may hold up for long; so whoever appends does it, too,
     /// and holds nothing meanwhile.
-    pub on_growth: Box<dyn Fn(Growth) -> f64 + Send + Sync>,
+    pub on_growth: Box<dyn Fn(Growth) -> Pace + Send + Sync>,
+}
+
+/// What the log is to keep to.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Pace {
+    /// From zero on changes wait longer and longer; one is as long as for a log that is full.
+    pub pressure: f64,
+    /// Bytes that the file should have at most, places that are to be used again included. Zero: no more than was used lately.
+    pub bound_bytes: u64,
 }
 
 /// How room in the log is had.
@@ -83,7 +92,7 @@ pub struct Log {
     threaded: bool,
     pub(super) on_failure: Box<dyn Fn(&Error) + Send + Sync>,
     pub(super) before_write: Box<dyn Fn() -> Result<()> + Send + Sync>,
-    pub(super) on_growth: Box<dyn Fn(Growth) -> f64 + Send + Sync>,
+    pub(super) on_growth: Box<dyn Fn(Growth) -> Pace + Send + Sync>,
     /// Below this block everything was handed to the disk.
     pub(super) written: AtomicU64,
     /// Below this address everything is durable.
@@ -91,9 +100,13 @@ pub struct Log {
     /// The last durable checkpoint.
     pub(super) checkpoint: AtomicU64,
     /// Where replay would start.
-    replay_start: AtomicU64,
+    pub(super) replay_start: AtomicU64,
+    /// The log has gone on behind what the last checkpoint says, though nothing was changed.
+    pub(super) cut_again: AtomicBool,
+    /// Bytes that the file should have at most, beside what is reserved; zero while nobody has said so.
+    pub(super) bound_bytes: AtomicU64,
     /// What lies below is in the last checkpoint.
-    cut: AtomicU64,
+    pub(super) cut: AtomicU64,
     /// Bytes that batches have reserved and not been promised yet; grows under the lock of `places`.
     pub(super) reserved: AtomicU64,
     /// How long a change has to wait, in nanoseconds, because the log is more than half full, or opening would take long.
@@ -176,6 +189,8 @@ impl Log {
             durable: AtomicU64::new(start.0),
             checkpoint: AtomicU64::new(options.checkpoint.0),
             replay_start: AtomicU64::new(start.0),
+            cut_again: AtomicBool::new(false),
+            bound_bytes: AtomicU64::new(0),
             cut: AtomicU64::new(start.0),
             reserved: AtomicU64::new(0),
             delay_ns: AtomicU64::new(0),
@@ -228,7 +243,9 @@ impl Log {
     #[cold]
     pub(super) fn look(&self) {
         self.look_at.store(self.ring.promised().0 + LOOK_BYTES, Relaxed);
-        self.pace((self.on_growth)(self.growth()));
+        let pace = (self.on_growth)(self.growth());
+        self.bound_bytes.store(pace.bound_bytes, Relaxed);
+        self.pace(pace.pressure);
     }
 
     #[inline]
@@ -535,6 +552,7 @@ impl Log {
         self.checkpoint.store(checkpoint.0, Relaxed);
         self.cut.store(cut.0, Relaxed);
         self.replay_start.store(replay_start.0, Relaxed);
+        self.cut_again.store(false, Relaxed);
         // The next change looks whether there is more to be waited for.
         self.pace(0.0);
         if self.threaded {
@@ -549,16 +567,6 @@ impl Log {
         // There may be places to use again.
         state.no_room = None;
         self.room.notify_all();
-    }
-
-    /// Gives room of the file back that is not likely to be used soon, after [`Self::checkpointed`]; `idle`: nothing is
-    /// appended.
-    ///
-    /// Errors: `Io`.
-    pub fn trim(&self, idle: bool) -> Result<()> {
-        // One at a time: flushes wait for this lock.
-        while self.places.lock().trim(&*self.file, idle)? {}
-        Ok(())
     }
 
     /// Lets promises go as far as ring, prepared segments and the limit allow.
@@ -581,30 +589,10 @@ impl Log {
 
     /// Blocks at the end of what is prepared that are kept for what flushes skip.
     pub(super) fn spare_blocks(&self) -> u64 {
-        (u64::from(self.segment.blocks) / 2).min(SPARE_BLOCKS)
-    }
-
-    /// Whether the next segment should be prepared: less than one is left beside the spare blocks.
-    pub(super) fn wants_segment(&self) -> bool {
-        let end = self.segment.first_block(self.places.lock().end());
-        let wanted = u64::from(self.segment.blocks) / 2 + self.spare_blocks();
-        let needed = Lsn(self.ring.promised().0 + self.reserved.load(Acquire));
-        block_of(needed) + wanted >= end
-    }
-
-    /// Whether a segment more should be prepared before anybody needs it: whoever prepares one may be held up by the disk
-    /// while others append, so beside the ring there is as much room in prepared segments. A log that has had less
-    /// than that appended needs no more than that.
-    pub(super) fn wants_ahead(&self) -> bool {
-        if self.cannot_prepare_ahead.load(Relaxed) {
-            return false;
-        }
-        let end = self.segment.first_block(self.places.lock().end());
-        let needed = block_of(Lsn(self.ring.promised().0 + self.reserved.load(Acquire)));
-        let begun = block_of(Lsn(self.cut.load(Relaxed)));
-        let ahead = self.ring.blocks().min(needed.saturating_sub(begun));
-        let bound = self.replay_start.load(Relaxed).saturating_add(self.limit_bytes);
-        (needed + ahead).min(block_of(Lsn(bound))) + self.spare_blocks() >= end
+        let blocks = u64::from(self.segment.blocks);
+        // Of two segments one can always be begun.
+        let part = if blocks < SHORT_BLOCKS { blocks / 2 } else { blocks / 4 * 3 };
+        part.min(SPARE_BLOCKS)
     }
 
     /// Says that the log's thread sleeps until something is appended, if everything is durable; under the lock.
@@ -635,6 +623,9 @@ const SLEEP_NS: u64 = 100_000;
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// And how long before it looks again by itself.
 pub(super) const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// Of segments with fewer blocks than this, half is kept for what flushes skip.
+const SHORT_BLOCKS: u64 = 48;
 
 /// Segments that a log begins with.
 pub const PREPARED_SEGMENTS: u32 = 2;

@@ -13,7 +13,9 @@
 //! What holds: the durable LSN is the end of a prefix of the log; a block that was submitted is never written
 //! again; no address is ever given out twice, not by a later log of the same store either.
 
+mod ahead;
 pub mod block;
+mod draw_in;
 mod flush;
 pub mod log;
 pub mod places;
@@ -27,7 +29,7 @@ mod tests;
 mod waiters;
 
 pub use block::{FileHeader, LogIdentity, SegmentSize};
-pub use log::{Growth, Log, LogOptions, Promised};
+pub use log::{Growth, Log, LogOptions, Pace, Promised};
 pub use record::{BatchId, Decoded, MADE_BYTES, RECORD_HEADER_BYTES, Record};
 pub use reread::Reread;
 pub use reserve::Reservation;

@@ -8,7 +8,7 @@
 //! Plain data and the calls that write; whoever drives it holds a lock. Segments are contiguous by number.
 
 use super::block::{BLOCK_BYTES, LogIdentity, SegmentSize, name_segment};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::storage::{AlignedBuffer, File, WriteRequest};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -105,6 +105,25 @@ impl Places {
         Ok(())
     }
 
+    /// Prepares the next segment in the lowest place that is not in use, though it may have no room in the file yet.
+    ///
+    /// Errors: `DiskFull`, `Io`.
+    pub fn prepare_low(&mut self, file: &dyn File, identity: &LogIdentity) -> Result<()> {
+        let hole = self.holes.first().copied();
+        if let Some(place) = hole.filter(|hole| self.free.first().is_none_or(|free| hole < free)) {
+            match self.write_zeros(file, place) {
+                Ok(()) => {
+                    self.holes.remove(&place);
+                    self.free.insert(place);
+                }
+                // Then in the lowest that has some.
+                Err(error) if *error.kind() == ErrorKind::DiskFull => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.prepare(file, identity)
+    }
+
     fn write_zeros(&self, file: &dyn File, place: u32) -> Result<()> {
         let begin = self.size.place_offset_bytes(place);
         let len = self.size.file_bytes() as usize;
@@ -133,6 +152,36 @@ impl Places {
         self.recent = [self.free.len() - before, self.recent[0]];
     }
 
+    /// Whether the file could have fewer places than it has.
+    pub fn can_be_fewer(&self) -> bool {
+        self.places as usize > KEPT_PLACES
+    }
+
+    /// Whether a segment that is kept lies behind the first places.
+    pub fn is_behind_first(&self, segment: u64) -> bool {
+        let index = segment.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        let place = index.and_then(|index| self.live.get(index));
+        place.is_some_and(|&place| place as usize >= KEPT_PLACES)
+    }
+
+    /// Gives up the segments behind `segment`, which nothing was written to: their places lose their names, durably, and
+    /// may be used again. After an error their names may be lost, so nothing may be written to them.
+    ///
+    /// Errors: `Io`; `DiskFull`.
+    pub fn give_up_beyond(&mut self, file: &dyn File, segment: u64) -> Result<()> {
+        let kept = segment.saturating_add(1).saturating_sub(self.first) as usize;
+        if kept >= self.live.len() {
+            return Ok(());
+        }
+        self.name.fill(0);
+        for &place in self.live.iter().skip(kept) {
+            file.write_at(self.size.place_offset_bytes(place), &self.name)?;
+        }
+        file.sync_data()?;
+        self.free.extend(self.live.drain(kept..));
+        Ok(())
+    }
+
     /// Gives the room of one place back that is not likely to be used soon; `idle`: none is. Two are kept in any case, one of them free.
     /// False: there is no such place.
     ///
@@ -140,11 +189,12 @@ impl Places {
     pub fn trim(&mut self, file: &dyn File, idle: bool) -> Result<bool> {
         let keep = if idle { 0 } else { self.recent[0].max(self.recent[1]) };
         // One that is ready, whatever the disk says later.
-        let least = KEPT_PLACES.saturating_sub(self.live.len()).max(1);
+        let ready = if idle { KEPT_PLACES.saturating_sub(self.live.len()) } else { 1 };
+        let least = KEPT_PLACES.saturating_sub(self.live.len()).max(ready);
         let goes = self.free.last().filter(|_| self.free.len() > keep.max(least));
         let Some(&last) = goes else { return Ok(false) };
         if last + 1 == self.places {
-            // All that goes at the end goes at once. A free place stays, so this ends before the first.
+            // All that goes at the end goes at once. Two places stay, so this ends before the first.
             let (mut end, mut left) = (last, self.free.len() - 1);
             loop {
                 let is_free = self.free.contains(&(end - 1)) && left > keep.max(least);

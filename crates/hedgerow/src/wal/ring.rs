@@ -28,7 +28,7 @@ use super::record::Record;
 use crate::error::Result;
 use crate::storage::AlignedBuffer;
 use crate::types::Lsn;
-use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::witness::Witness;
@@ -334,6 +334,49 @@ impl Ring {
         // SAFETY: the offset lies within the buffer's `blocks * BLOCK_BYTES` bytes, and the buffer lives as
         // long as the ring.
         unsafe { self.bytes.start().add(at) }
+    }
+}
+
+/// Nobody is promised anything, and nobody holds a promise: see [`Flusher::shut`].
+#[must_use]
+pub struct Shut<'r> {
+    flusher: Flusher<'r>,
+    tail: u64,
+}
+
+impl Shut<'_> {
+    /// The log goes on at `lsn`, when limits are set anew.
+    ///
+    /// Whoever has read a limit before may still be promised one record beyond the new one. The ring has room for it, and
+    /// a flush that finds no place for it prepares one.
+    ///
+    /// # Panics
+    /// If `lsn` is not the start of a block from the tail on; if somebody has appended without a promise.
+    pub fn go_on_at(self, lsn: Lsn) {
+        let (ring, tail) = (self.flusher.ring, self.tail);
+        assert!(lsn.0 >= tail && lsn.0.is_multiple_of(PAYLOAD_BYTES), "a log goes on with a block");
+        assert!(lsn.0 <= MAX_START, "addresses do not run out");
+        let moved = ring.tail.0.compare_exchange(tail, lsn.0, SeqCst, SeqCst);
+        assert!(moved.is_ok(), "nothing is appended that was not promised");
+        // Nothing before was claimed, so the places of all blocks are free.
+        ring.end.0.store(lsn.0 + ring.blocks * PAYLOAD_BYTES, Release);
+        ring.limit.0.store(lsn.0, Release);
+        ring.reserved_limit.0.store(lsn.0, Release);
+        ring.promised.0.store(lsn.0, Release);
+    }
+}
+
+impl<'r> Flusher<'r> {
+    /// Keeps everybody from being promised anything, if all is released that was claimed, and nobody holds a promise.
+    /// Nobody calls [`Ring::set_limits`] before [`Shut::go_on_at`].
+    pub fn shut(self) -> Option<Shut<'r>> {
+        let ring = self.ring;
+        let tail = start_of(self.from).0;
+        let end = ring.limit.0.load(Relaxed).max(ring.reserved_limit.0.load(Relaxed)).max(tail);
+        // An append without a promise is found by `go_on_at`.
+        let is_shut = ring.tail().0 == tail
+            && ring.promised.0.compare_exchange(tail, end, AcqRel, Relaxed).is_ok();
+        is_shut.then_some(Shut { flusher: self, tail })
     }
 }
 

@@ -55,7 +55,7 @@ fn options() -> LogOptions {
         on_failure: Box::new(|_| {}),
         before_write: Box::new(|| Ok(())),
         threaded: false,
-        on_growth: Box::new(|_| 0.0),
+        on_growth: Box::new(|_| Pace::default()),
     }
 }
 

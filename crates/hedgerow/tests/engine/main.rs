@@ -28,6 +28,7 @@ mod durability;
 mod fault_sweep;
 mod faults;
 mod faults_logged;
+mod footprint;
 mod full_disk_logged;
 mod idle_streams;
 mod isolation;

@@ -10,7 +10,7 @@ use hedgerow::types::{Epoch, Lsn, TreeId};
 use hedgerow::wal::block::{HEADER_BYTES, PAYLOAD_BYTES};
 use hedgerow::wal::ring::Ring;
 use hedgerow::wal::{
-    Log, LogIdentity, LogOptions, Promised, RECORD_HEADER_BYTES, Record, SegmentSize,
+    Log, LogIdentity, LogOptions, Pace, Promised, RECORD_HEADER_BYTES, Record, SegmentSize,
 };
 use loom::thread;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ pub fn options(threaded: bool) -> LogOptions {
         on_failure: Box::new(|error| panic!("{error}")),
         before_write: Box::new(|| Ok(())),
         threaded,
-        on_growth: Box::new(|_| 0.0),
+        on_growth: Box::new(|_| Pace::default()),
     }
 }
 

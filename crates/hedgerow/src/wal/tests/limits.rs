@@ -24,7 +24,8 @@ fn start_of_log() -> u64 {
 
 #[test]
 fn half_of_a_segment_is_kept_for_flushes_and_of_a_large_one_a_block_for_each_writer() {
-    for (blocks, spare) in [(4, 2), (7, 3), (40, 20), (256, 128), (258, 128), (400, 128)] {
+    for (blocks, spare) in [(4, 2), (7, 3), (40, 20), (62, 45), (256, 128), (258, 128), (400, 128)]
+    {
         let log = roomy(&SimDisk::new(60), blocks, options());
         assert_eq!(log.spare_blocks(), spare, "of {blocks}");
     }
@@ -119,7 +120,7 @@ fn a_log_with_a_thread_is_looked_at_again_whenever_so_much_was_appended() {
         Box::new(move |growth: Growth| {
             assert_eq!(growth.fresh_bytes, growth.kept_bytes);
             looks.fetch_add(1, SeqCst);
-            0.0
+            Pace::default()
         })
     };
     let options = LogOptions { threaded: true, on_growth, ..options() };

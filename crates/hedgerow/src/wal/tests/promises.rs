@@ -39,7 +39,7 @@ fn writes_without_a_sync_do_not_put_off_the_sync_that_is_due() {
             {
                 fill_half(&log);
             }
-            0.0
+            Pace::default()
         })
     };
     let before_write = {

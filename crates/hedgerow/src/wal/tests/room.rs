@@ -233,7 +233,10 @@ fn changes_are_slowed_down_while_opening_would_take_too_long_and_batches_under_w
     let presses = Arc::new(AtomicBool::new(true));
     let on_growth = {
         let presses = presses.clone();
-        Box::new(move |_| if presses.load(SeqCst) { 2.0 } else { -1.0 })
+        Box::new(move |_| {
+            let pressure = if presses.load(SeqCst) { 2.0 } else { -1.0 };
+            Pace { pressure, bound_bytes: 0 }
+        })
     };
     let header = FileHeader { segment: SegmentSize { blocks: 40 }, ..header() };
     let options = LogOptions { on_growth, threaded: true, ring_blocks: 64, ..options() };
@@ -295,7 +298,11 @@ fn a_log_that_is_nearly_full_asks_for_a_checkpoint_though_the_last_one_has_all_o
 fn a_change_that_waits_pays_all_that_is_owed() {
     let disk = SimDisk::new(58);
     let header = FileHeader { segment: SegmentSize { blocks: 40 }, ..header() };
-    let options = LogOptions { on_growth: Box::new(|_| 2.0), ring_blocks: 64, ..options() };
+    let options = LogOptions {
+        on_growth: Box::new(|_| Pace { pressure: 2.0, bound_bytes: 0 }),
+        ring_blocks: 64,
+        ..options()
+    };
     let log = begin_as(&disk, &header, options);
     log.look();
     for n in 0..5 {

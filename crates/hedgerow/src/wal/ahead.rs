@@ -1,0 +1,55 @@
+//! How long the log's file is: what is prepared before anybody needs it, and what goes back.
+//!
+//! Rank 2. See [`Log`] for invariants and thread-safety.
+
+use super::block::{BLOCK_BYTES, block_of};
+use super::log::Log;
+use crate::error::Result;
+use crate::types::Lsn;
+use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed};
+
+/// What is prepared ahead of need, as a part of what the file should have at most.
+const AHEAD_PART: u64 = 8;
+
+impl Log {
+    /// Whether the next segment should be prepared: less than one is left beside the spare blocks.
+    pub(super) fn wants_segment(&self) -> bool {
+        let end = self.segment.first_block(self.places.lock().end());
+        let wanted = u64::from(self.segment.blocks) / 2 + self.spare_blocks();
+        let needed = Lsn(self.ring.promised().0 + self.reserved.load(Acquire));
+        block_of(needed) + wanted >= end
+    }
+
+    /// Whether a segment more should be prepared before anybody needs it: whoever prepares one may be held up by the disk
+    /// while others append, so beside the ring there is as much room in prepared segments. A log that has had less
+    /// than that appended needs no more than that.
+    pub(super) fn wants_ahead(&self) -> bool {
+        if self.cannot_prepare_ahead.load(Relaxed) {
+            return false;
+        }
+        let end = self.segment.first_block(self.places.lock().end());
+        let needed = block_of(Lsn(self.ring.promised().0 + self.reserved.load(Acquire)));
+        let begun = block_of(Lsn(self.cut.load(Relaxed)));
+        let mut ahead = self.ring.blocks().min(needed.saturating_sub(begun));
+        let most_ahead = self.bound_bytes.load(Relaxed) / AHEAD_PART / BLOCK_BYTES as u64;
+        if most_ahead > 0 {
+            ahead = ahead.min(most_ahead);
+        }
+        let bound = self.replay_start.load(Relaxed).saturating_add(self.limit_bytes);
+        (needed + ahead).min(block_of(Lsn(bound))) + self.spare_blocks() >= end
+    }
+
+    /// Gives room of the file back that is not likely to be used soon, after [`Self::checkpointed`]; `idle`: nothing is
+    /// appended.
+    ///
+    /// Errors: `Io`.
+    pub fn trim(&self, idle: bool) -> Result<()> {
+        // As long as it is used the file keeps its length: each change of it would be one more for a commit to wait for.
+        if !idle && self.file_bytes() <= self.bound_bytes.load(Relaxed) {
+            return Ok(());
+        }
+        // One at a time: flushes wait for this lock.
+        while self.places.lock().trim(&*self.file, idle)? {}
+        Ok(())
+    }
+}
