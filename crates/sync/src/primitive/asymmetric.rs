@@ -17,7 +17,7 @@
 //! 1. It stores `LEAVING`. Each [`light`] that sees this word runs a full barrier.
 //! 2. A [`light`] that has seen `AVAILABLE` may still be under way: its store may not have reached the cache yet, and
 //!    its load may have returned the old word. So it waits until that store is visible. One `membarrier` of the slow
-//!    kind (`GLOBAL`) proves it, where the filter lets it through. Else it waits for [`GRACE`].
+//!    kind (`GLOBAL`) proves it, where the filter lets it through. Else it waits for `GRACE`.
 //! 3. It stores `MISSING`. From here on a heavy barrier is a full barrier and nothing else.
 //!
 //! Every heavy barrier that comes between steps 1 and 3 waits for step 3. So each of them ends when no light barrier
