@@ -95,7 +95,7 @@ pub enum ErrorKind {
     /// The handle was closed.
     Closed,
     /// The handle was opened by another process, and this one was forked from it. Nothing was done, and the parent's store is
-    /// untouched. A child opens its own stores.
+    /// untouched. A child that wants stores of its own should `exec` first.
     ForkedProcess,
 }
 

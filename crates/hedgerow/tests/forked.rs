@@ -292,42 +292,6 @@ fn what_children_drop_takes_nothing_from_a_parent_that_is_killed() {
     db.close().unwrap();
 }
 
-/// While no other thread holds a lock of the process, which nobody would give back in the child.
-#[test]
-#[ignore = "runs in a process of its own"]
-fn process_lets_a_child_open_stores() {
-    let Some(directory) = directory() else { return };
-    let path = directory.join("s.hrow");
-    let db = options().create(&path).unwrap();
-    db.keyspace("a").unwrap().put(b"key", b"value").unwrap();
-    db.sync().unwrap();
-    let status = in_child(|| {
-        // Its own stores work, and the parent's is still locked.
-        let own = directory.join("child.hrow");
-        let made = options().create(&own).and_then(|db| {
-            db.keyspace("mine")?.put(b"key", b"value")?;
-            db.sync()?;
-            db.close()
-        });
-        let there = options().open_read_only(&own).and_then(|db| db.keyspace("mine")?.get(b"key"));
-        let locked = matches!(
-            options().open(&path).map_err(|error| error.kind().clone()),
-            Err(ErrorKind::Locked { .. })
-        );
-        match (made.is_ok(), there.is_ok_and(|found| found.is_some()), locked) {
-            (true, true, true) => 0,
-            _ => line!() as i32 - 100,
-        }
-    });
-    assert_eq!(status, WENT_WELL, "{}", describe(status));
-    db.close().unwrap();
-}
-
-#[test]
-fn a_child_has_stores_of_its_own() {
-    run_well("process_lets_a_child_open_stores");
-}
-
 #[test]
 #[ignore = "runs in a process of its own"]
 fn process_forks_in_callbacks() {

@@ -77,8 +77,8 @@ impl Inner {
 /// changed. After `close` there is no log.
 ///
 /// **Fork.** A process that was forked from the one that opened the database cannot use its handles: each call is
-/// [`ErrorKind::ForkedProcess`], dropping them does nothing, and the parent goes on undisturbed. A child opens its own stores,
-/// and the parent's when that has closed it; if the parent has other threads it should `exec` first, as their locks stay locked in it.
+/// [`ErrorKind::ForkedProcess`], dropping them does nothing, and the parent goes on undisturbed. A child that
+/// wants stores of its own should `exec` first: the locks of the process are copies of what they were at the fork.
 ///
 /// **Close it.** To drop the last handle without [`Database::close`] is like a crash of the process: it waits for nothing
 /// and writes nothing, because there is nobody whom it could tell that this failed. Buffered changes that the log's
