@@ -1,7 +1,7 @@
 //! `dump`, and `load` of what it wrote: round trips of arbitrary bytes, what a dump looks like, and every way in
 //! which one can be cut off, damaged, too new or in the way.
 
-use crate::harness::{Scratch, command, run, run_with_input, wait};
+use crate::harness::{Scratch, command, interruptible, run, run_with_input, wait};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -314,7 +314,7 @@ fn ctrl_c_stops_the_load_of_a_dump_and_nothing_of_the_keyspace_is_there() {
     let scratch = Scratch::new("dump-interrupt");
     let store = scratch.store();
     let args = ["load", store.as_str(), "-"];
-    let mut load = command(&args).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut load = interruptible(&args).stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut stdin = load.stdin.take().unwrap();
     let records: String = (0..50_000).map(|n| format!("key {n:06}\tv\n")).collect();
     let text =

@@ -124,6 +124,20 @@ pub fn command(args: &[&str]) -> Command {
     command
 }
 
+/// The same for a test that sends it SIGINT: whoever runs the tests in the background of a shell has it ignored.
+pub fn interruptible(args: &[&str]) -> Command {
+    let mut command = match cfg!(target_os = "linux") {
+        true => {
+            let mut command = Command::new("env");
+            command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_hedgerow")]);
+            command
+        }
+        false => Command::new(env!("CARGO_BIN_EXE_hedgerow")),
+    };
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 /// Runs to the end with no input.
 #[track_caller]
 pub fn run(args: &[&str]) -> Done {

@@ -1,7 +1,7 @@
 //! What all commands do alike: wrong arguments, stores that are not there or not stores, locks,
 //! pipes that close early, Ctrl-C, and that reading changes nothing.
 
-use crate::harness::{Scratch, command, run, wait};
+use crate::harness::{Scratch, command, interruptible, run, wait};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -156,7 +156,7 @@ fn ctrl_c_stops_a_load_and_leaves_a_valid_store() {
     let scratch = Scratch::new("interrupt");
     let store = scratch.store();
     let args = ["load", &store, "-"];
-    let mut load = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut load = interruptible(&args).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = load.stdin.take().unwrap();
     let text: String = (0..50_000).map(|n| format!("key {n:06}\n")).collect();
     stdin.write_all(text.as_bytes()).unwrap();

@@ -1,6 +1,6 @@
 //! Stores whose files are removed, renamed or replaced while a command works on them.
 
-use crate::harness::{Scratch, command, run, wait};
+use crate::harness::{Scratch, command, interruptible, run, wait};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -144,7 +144,7 @@ fn a_dump_that_is_cut_short_removes_its_own_file_alone() {
     let out = scratch.path("out.txt");
     for is_replaced in [false, true] {
         let args = ["dump", &store, "--out", &out];
-        let dump = command(&args).spawn().unwrap();
+        let dump = interruptible(&args).spawn().unwrap();
         let begun = Instant::now();
         while !Path::new(&out).exists() {
             assert!(begun.elapsed() < Duration::from_secs(60), "the dump does not begin");

@@ -1,7 +1,7 @@
 //! `torture`: each of its tests on a small scale, that nothing stays behind, that a finding has an exit code of its own
 //! and keeps what it was made on, and that a seed brings a run back.
 
-use crate::harness::{Scratch, command, run, wait};
+use crate::harness::{Scratch, command, interruptible, run, wait};
 use std::fs;
 use std::io::{BufRead, BufReader};
 
@@ -66,7 +66,7 @@ fn ctrl_c_ends_the_kills_and_removes_the_store() {
     let scratch = Scratch::new("torture-interrupt");
     let disk = disk(&scratch);
     let args = ["torture", "kill", &disk, "--cycles", "100000"];
-    let mut torture = command(&args).spawn().unwrap();
+    let mut torture = interruptible(&args).spawn().unwrap();
     // It has begun when it says its seed.
     let mut first = String::new();
     let mut lines = BufReader::new(torture.stdout.take().unwrap());
