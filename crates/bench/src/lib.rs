@@ -22,6 +22,11 @@
 //! Everything is above the engine's public API but the competitors `tree-*` and `vmcache`, which need
 //! its tree without a store.
 
+/// The example of the README is a test here, because the README lies outside of the published crates.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 pub mod access;
 pub mod calls;
 pub mod cell;

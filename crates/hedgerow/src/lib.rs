@@ -1,10 +1,11 @@
-//! Hedgerow: an embedded, ordered key-value store. One B-tree, engineered.
+//! Hedgerow is an embedded, ordered key-value store: one B-tree that is fast in memory, stays fast when the data is
+//! larger than memory, and never uses more memory than you allow.
 //!
 //! ```
 //! # fn main() -> hedgerow::Result<()> {
 //! use hedgerow::Options;
 //!
-//! let db = Options::new().memory_limit_bytes(16 << 20).in_memory()?;
+//! let db = Options::new().memory_limit_bytes(16 << 20).temporary()?;
 //! let birds = db.keyspace("birds")?;
 //! birds.put(b"robin", b"Erithacus rubecula")?;
 //! birds.put(b"wren", b"Troglodytes troglodytes")?;
@@ -17,20 +18,44 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The parts, in ranks; imports only point down:
+//! # Opening
 //!
-//! | rank | modules |
-//! |---|---|
-//! | 0 | the crate `hedgerow-sync`: latches, parking, optimistic reads, the seams |
-//! | 1 | [`error`], [`types`], [`key`], [`checksum`], [`storage`] |
-//! | 2 | [`page`], [`space`], [`wal`] |
-//! | 3 | [`node`] and [`buffer`], which know nothing of each other |
-//! | 5 | [`tree`] |
-//! | 6 | [`store`] |
-//! | 7 | [`Database`], [`Keyspace`] and the other public nouns |
+//! [`Options`] opens a store: [`open_or_create`](Options::open_or_create), [`open`](Options::open),
+//! [`create`](Options::create), [`open_read_only`](Options::open_read_only), [`in_memory`](Options::in_memory) and
+//! [`temporary`](Options::temporary). The one option that most programs set is
+//! [`memory_limit_bytes`](Options::memory_limit_bytes). A store is one file, `STORE`, and while it is open for writing a second one,
+//! `STORE-log`. One process writes at a time; another one gets [`ErrorKind::Locked`].
 //!
-//! Only what is re-exported at the top is meant for users; the modules are public for the tools, tests
-//! and benchmarks of the workspace.
+//! Close a store by [`Database::close`], which reports errors. A store that was not closed is recovered from its log by the
+//! next open.
+//!
+//! # Reading and writing
+//!
+//! A [`Database`] has named keyspaces. A [`Keyspace`] is an ordered map of bytes to bytes: [`get`](Keyspace::get),
+//! [`put`](Keyspace::put), [`remove`](Keyspace::remove), [`compare_and_swap`](Keyspace::compare_and_swap), ranges
+//! ([`range`](Keyspace::range), [`prefix`](Keyspace::prefix)) from both ends, cursors, [`bulk_load`](Keyspace::bulk_load) and
+//! [`remove_range`](Keyspace::remove_range). Handles are owned, cheap to clone, `Send` and `Sync`. Any number of threads may use
+//! them at once, and each operation is atomic by itself.
+//!
+//! A [`WriteBatch`] holds changes of several keys and keyspaces. After a crash all of them are there, or none.
+//!
+//! Values may have up to 4 GiB. [`ValueReader`] and [`ValueWriter`] read and write them as streams.
+//!
+//! # Durability
+//!
+//! With [`Durability::Buffered`], the default, a change returns at once and is durable within 100 ms. With [`Durability::Sync`]
+//! it is durable when it returns. [`Database::sync`] makes durable what was changed before. A crash may take the last buffered
+//! changes, never one from the middle.
+//!
+//! # Errors
+//!
+//! Every failure is an [`Error`] with an [`ErrorKind`]. No call panics on data. After a failed write or fsync the store takes no
+//! more changes ([`ErrorKind::Poisoned`]); reads go on, and the next open finds out what is on the disk.
+//!
+//! # Looking inside
+//!
+//! [`Database::stats`] tells where memory goes, [`Database::space_report`] accounts for every byte of the file,
+//! [`Database::verify`] reads everything and reports damage, [`Database::backup`] copies the store while it is in use.
 
 #[doc(hidden)]
 pub mod buffer;

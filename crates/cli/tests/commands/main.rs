@@ -6,6 +6,8 @@ mod harness;
 mod backup;
 mod count;
 mod del;
+#[cfg(unix)]
+mod documents;
 mod dump;
 #[cfg(target_os = "linux")]
 mod full_disk;

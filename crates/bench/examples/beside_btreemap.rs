@@ -1,6 +1,6 @@
 //! Gets and inserts in memory through the public API, beside `BTreeMap<Vec<u8>, Vec<u8>>`.
 //!
-//! `cargo run --release -p hedgerow --example in_memory [records] [threads]`: random 8-byte keys, 100-byte
+//! `cargo run --release -p hedgerow-bench --example beside_btreemap [records] [threads]`: random 8-byte keys, 100-byte
 //! values; both maps take turns in rounds, so that the machine's moods hit both. Prints operations a
 //! second, their ratio, and a checksum of the work.
 #![allow(missing_docs, clippy::disallowed_methods, clippy::disallowed_types)]
