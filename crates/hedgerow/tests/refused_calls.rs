@@ -336,3 +336,30 @@ fn a_refused_call_is_done_without_or_a_typed_error() {
     }
     cases.iter().skip(part).step_by(parts).for_each(|case| run(case));
 }
+
+/// A sync that asks the system for nothing would go well here.
+#[test]
+fn each_sync_of_a_file_and_of_a_directory_is_one_of_the_system() {
+    use hedgerow::IoEngine;
+    use hedgerow::storage::{DirectIo, Disk, OpenMode, RealDisk};
+    let folder = tempfile::tempdir().unwrap();
+    let disk = RealDisk::new(IoEngine::Sync).unwrap();
+    let file = disk.open(&folder.path().join("f"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+    file.write_at(0, b"robin").unwrap();
+    file.sync_data()
+        .and_then(|()| file.sync_all())
+        .and_then(|()| disk.sync_dir(folder.path()))
+        .unwrap();
+    // The filter ends with its thread.
+    let refused = std::thread::scope(|scope| {
+        let sync = || {
+            refuse(&[libc::SYS_fsync, libc::SYS_fdatasync], libc::EIO, false);
+            [file.sync_data(), file.sync_all(), disk.sync_dir(folder.path())]
+        };
+        scope.spawn(sync).join().unwrap()
+    });
+    for (what, refused) in ["the data", "the file", "the directory"].iter().zip(refused) {
+        let error = refused.expect_err(what);
+        assert_eq!((error.kind(), error.os_error()), (&ErrorKind::Io, Some(libc::EIO)), "{what}");
+    }
+}
