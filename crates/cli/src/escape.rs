@@ -50,9 +50,14 @@ pub fn parse(text: &str) -> Result<Bytes, String> {
 }
 
 /// [`parse`] for keys and values that stand by themselves, and may begin with a hyphen. With two hyphens it is taken for an
-/// option that there is not, unless `--` stands before it.
+/// option that there is not, unless `--` stands before it, or it follows an option and `=`.
 pub fn parse_operand(text: &str) -> Result<Bytes, String> {
-    if text.starts_with("--") && !std::env::args_os().any(|argument| argument == "--") {
+    let is_meant = || {
+        let joined = format!("={text}");
+        let is_so = |argument: &str| argument == "--" || argument.ends_with(&joined);
+        std::env::args_os().any(|argument| is_so(&argument.to_string_lossy()))
+    };
+    if text.starts_with("--") && !is_meant() {
         return Err(
             "there is no such option; write -- before a key or a value that begins so".to_owned()
         );

@@ -32,9 +32,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // The backup has everything that was put before this call. The writer does not wait for it.
         let report = db.backup(at("events.backup"), |_pages| ControlFlow::Continue(()));
         done.store(true, Ordering::Relaxed);
-        let written = writer.join().expect("the writer does not panic")?;
+        let written = writer.join().map_err(|_| "the writer has panicked")??;
         println!("{} pages copied, while the store grew to {written} records", report?.pages);
-        Ok::<(), hedgerow::Error>(())
+        Ok::<(), Box<dyn std::error::Error>>(())
     })?;
     db.close()?;
 

@@ -242,6 +242,7 @@ fn keys_and_values_may_begin_with_a_hyphen() {
     run(&["get", &store, "--", "--key"]).code(0).stdout("--value\n");
     run(&["scan", &store, "--from", "-5", "--to", "-6", "--keys-only"]).code(0).stdout("-5\n");
     run(&["count", &store, "--prefix", "-1"]).code(0).stdout("1\n");
+    run(&["count", &store, "--prefix=--k"]).code(0).stdout("1\n");
     run(&["del", &store, "-k"]).code(0);
     run(&["get", &store, "-k"]).code(3);
     // A mistake in an option is one still.

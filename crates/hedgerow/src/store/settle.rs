@@ -97,3 +97,102 @@ impl Shared {
         Ok(is_idle)
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::{OpenHow, PoolTree, Store, StoreOptions};
+    use crate::storage::SimDisk;
+    use crate::storage::sim::SimState;
+    use std::path::Path;
+
+    const RECORDS: usize = 40;
+
+    fn options() -> StoreOptions {
+        StoreOptions {
+            page_bytes: Some(512),
+            zone_bytes: Some(32 << 10),
+            background: false,
+            log: true,
+            log_segment_blocks: Some(6),
+            ..StoreOptions::without_log(4 << 20)
+        }
+    }
+
+    fn path() -> &'static Path {
+        Path::new("/data/birds.hrow")
+    }
+
+    /// Puts a value of that round into a record, and makes it durable by itself, which takes a block of the log.
+    fn put(store: &Store, wrens: &PoolTree, n: usize, round: usize) {
+        wrens.put(format!("song {n:02}").as_bytes(), &[round as u8; 60]).unwrap();
+        store.flush_log().unwrap();
+    }
+
+    /// How many records have the value of that round: the first ones, and the others the one before.
+    fn records_of(store: &Store, round: usize, context: &str) -> usize {
+        let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+        let value = |n: usize| wrens.get(format!("song {n:02}").as_bytes()).unwrap().unwrap()[0];
+        let values: Vec<usize> = (0..RECORDS).map(|n| usize::from(value(n))).collect();
+        let newer = values.iter().take_while(|&&value| value == round).count();
+        assert!(values[newer..].iter().all(|&value| value == round - 1), "{context}: {values:?}");
+        assert!(store.verify(|_| {}).unwrap().is_clean(), "{context}");
+        newer
+    }
+
+    /// The log is moved to its first places, and goes on there: a power cut, or a kill, at each call meanwhile takes nothing
+    /// that was durable.
+    #[test]
+    fn a_crash_while_a_store_comes_to_rest_and_goes_on_takes_nothing_that_was_durable() {
+        for overtaken in [false, true] {
+            crash_at_each_call(overtaken);
+        }
+    }
+
+    /// `overtaken`: records are put before the checkpoint that follows upon the move.
+    fn crash_at_each_call(overtaken: bool) {
+        let disk = SimDisk::new(1);
+        let store = Store::open(&options(), &disk, path(), OpenHow::New).unwrap();
+        let wrens = store.create_keyspace("wrens").unwrap();
+        for round in [1, 2] {
+            (0..RECORDS).for_each(|n| put(&store, &wrens, n, round));
+        }
+        let log_bytes = |disk: &SimDisk| disk.state().contents(&super::super::log_path(path()));
+        let long = log_bytes(&disk).unwrap().len();
+        disk.record_states(true);
+        if overtaken {
+            let log = store.log().unwrap();
+            log.flush_to_cut().unwrap();
+            store.shared.checkpoint(false).unwrap();
+            assert!(log.draw_in().unwrap());
+        } else {
+            assert!(store.shared.try_settle_idle().unwrap());
+            assert!(log_bytes(&disk).unwrap().len() < long / 4, "the log has gone back");
+        }
+        let settling = disk.take_states();
+        let mut states: Vec<(SimState, usize, usize)> =
+            settling.into_iter().map(|state| (state, 2, RECORDS)).collect();
+        for n in 0..RECORDS {
+            put(&store, &wrens, n, 3);
+            // Before these calls so many were acknowledged.
+            states.extend(disk.take_states().into_iter().map(|state| (state, 3, n)));
+        }
+        states.push((disk.state(), 3, RECORDS));
+        assert!(states.len() > 2 * RECORDS);
+        for (at, (state, round, least)) in states.into_iter().enumerate() {
+            for seed in 0..4 {
+                let left = if seed == 0 { state.kill() } else { state.crash_at_random(seed) };
+                let left = SimDisk::with_state(left, seed);
+                let context = format!("overtaken: {overtaken}, call {at}, seed {seed}");
+                let again = Store::open(&options(), &left, path(), OpenHow::Existing)
+                    .unwrap_or_else(|error| panic!("{context}: {error}"));
+                assert!(records_of(&again, round, &context) >= least, "{context}");
+                // And it comes to rest again.
+                again.shared.try_settle_idle().unwrap();
+                let left = left.crash(seed);
+                drop(again);
+                let again = Store::open(&options(), &left, path(), OpenHow::Existing).unwrap();
+                assert!(records_of(&again, round, &context) >= least, "{context}, settled");
+            }
+        }
+    }
+}
