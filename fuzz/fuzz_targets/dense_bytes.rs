@@ -12,7 +12,8 @@ use hedgerow::node::dense::{
     DenseLayout, DenseMut, Full, KeyShape, Remedy, Semi, check, load_check, to_comparison,
 };
 use hedgerow::node::{
-    self, Hints, LeafLayout, LeafPolicy, NodeMut, max_record_bytes, merge_leaf_space, merge_leaves,
+    self, Hints, LeafLayout, LeafPolicy, NodeMut, max_key_bytes, max_record_bytes,
+    merge_leaf_space, merge_leaves,
 };
 use hedgerow::page::header::{KIND, PageKind, kind};
 use hedgerow_sync::optimistic::Copied;
@@ -78,7 +79,7 @@ fn value_for(key_len: usize, len: u8) -> &'static [u8] {
 }
 
 fn short(key: &[u8]) -> &[u8] {
-    &key[..key.len().min(max_record_bytes(PAGE_BYTES))]
+    &key[..key.len().min(max_key_bytes(PAGE_BYTES))]
 }
 
 /// The bytes of a key, which is one of a shape or none.

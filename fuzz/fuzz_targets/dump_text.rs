@@ -75,6 +75,7 @@ use hedgerow::{Database, Options, smallest_memory_limit_bytes};
 use hedgerow_fuzz::{LARGE_VALUES_BYTES, path};
 use libfuzzer_sys::fuzz_target;
 use load::reader::Block;
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 const PAGE_BYTES: usize = 512;
@@ -337,7 +338,7 @@ fuzz_target!(|input: Input| {
     let only = input.only.then_some(first.as_str());
     let db = new_store();
     let loaded = load_into(&db, &text, only, usize::from(input.block_bytes));
-    let report = db.verify(|_| {}).unwrap();
+    let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
     if let Err(failure) = loaded {
         return assert_names_a_line(&failure, &text, only);

@@ -11,7 +11,7 @@ use hedgerow::node::fingerprint::{
     FingerprintLeafMut, check, comparison_to_fingerprint, fingerprint_to_comparison, load_check,
     merge_space,
 };
-use hedgerow::node::{SplitHint, max_record_bytes};
+use hedgerow::node::{SplitHint, max_key_bytes, max_record_bytes};
 use hedgerow_sync::optimistic::Copied;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ fn value_for(page_bytes: usize, key: &[u8], len: u8) -> &'static [u8] {
 }
 
 fn short(page_bytes: usize, key: &[u8]) -> &[u8] {
-    &key[..key.len().min(max_record_bytes(page_bytes))]
+    &key[..key.len().min(max_key_bytes(page_bytes))]
 }
 
 fn read_everything(page: &mut [u8], key: &[u8], place: usize) {
@@ -104,8 +104,11 @@ fn change(page: &mut Vec<u8>, change: &Change<'_>) {
         Change::Sort => leaf.sort(),
         Change::Split { right, key, hinted } if count > 1 => {
             let key = short(page_bytes, key);
-            let hint =
-                if *hinted { SplitHint::Insert { index: 0, key } } else { SplitHint::Middle };
+            let hint = if *hinted {
+                SplitHint::Insert { index: 0, key, value_bytes: 0 }
+            } else {
+                SplitHint::Middle
+            };
             let split = leaf.choose_split(hint);
             let mut other = vec![0; page_bytes];
             leaf.split_into(&split, &mut other);

@@ -12,6 +12,7 @@ use hedgerow::{ErrorKind, Options, WriteBatch, smallest_memory_limit_bytes};
 use hedgerow_fuzz::damage::{self, Buffer, Damage, Used};
 use hedgerow_fuzz::{LARGE_VALUES_BYTES, path};
 use libfuzzer_sys::fuzz_target;
+use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
 const PAGE_BYTES: usize = 512;
@@ -102,7 +103,7 @@ fuzz_target!(|input: Input| {
     match options().on_disk(&disk, path(), how) {
         Ok(db) => {
             if !is_forged {
-                let report = db.verify(|_| {}).unwrap();
+                let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
                 assert!(report.is_clean(), "{:?}", report.findings);
             }
             for name in db.keyspaces().unwrap() {

@@ -7,7 +7,8 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use hedgerow::node::{
-    Hints, Node, NodeMut, SplitHint, check, load_check, max_record_bytes, merge_space,
+    Hints, Node, NodeMut, SplitHint, check, load_check, max_key_bytes, max_record_bytes,
+    merge_space,
 };
 use hedgerow::page::header::{self, PageKind};
 use hedgerow::types::PageId;
@@ -55,7 +56,7 @@ fn value_for(key: &[u8], len: u8) -> &'static [u8] {
 }
 
 fn short(key: &[u8]) -> &[u8] {
-    &key[..key.len().min(max_record_bytes(PAGE_BYTES))]
+    &key[..key.len().min(max_key_bytes(PAGE_BYTES))]
 }
 
 /// Whether a page may be changed as a comparison node: `load_check` passes sound dense and fingerprint leaves as well,
@@ -131,7 +132,11 @@ fn change(page: &mut Vec<u8>, change: &Change<'_>) {
         Change::Split { right, key, hinted } if count > 1 => {
             let key = short(key);
             let index = node.as_node().child_for(key).index;
-            let hint = if *hinted { SplitHint::Insert { index, key } } else { SplitHint::Middle };
+            let hint = if *hinted {
+                SplitHint::Insert { index, key, value_bytes: 0 }
+            } else {
+                SplitHint::Middle
+            };
             let split = node.choose_split(hint);
             let mut other = vec![0; PAGE_BYTES];
             node.split_into(&split, &mut other);

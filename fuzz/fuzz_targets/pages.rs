@@ -15,6 +15,7 @@ use hedgerow::storage::{DirectIo, Disk, OpenMode, RamDisk};
 use hedgerow::store::OpenHow;
 use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options, PageId};
 use libfuzzer_sys::fuzz_target;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -213,7 +214,7 @@ fn read(db: &Database, keyspace: &Keyspace, layout: LeafLayout) {
     let _ = keyspace.range(&keys[6][..]..&keys[9][..]).rev().take(MAX_SCANNED).count();
     let _ = keyspace.stats();
     let _ = db.space_report();
-    let _ = db.verify(|_| {});
+    let _ = db.verify(|_| ControlFlow::Continue(()));
 }
 
 /// Changes all over the tree: of other lengths, of the same ones, and new ones.

@@ -72,7 +72,7 @@ pub fn repair(state: &mut State) {
 fn examine(state: &State, options: &Options, disk: &RamDisk, copy: &Path, is_equal: bool) {
     let trust = trust_of_copies(state.trust());
     let Some(db) = trust.answer(options.on_disk(disk, copy, OpenHow::ReadOnly)) else { return };
-    if let Some(report) = trust.answer(db.verify(|_| {}))
+    if let Some(report) = trust.answer(db.verify(|_| ControlFlow::Continue(())))
         && trust == Trust::Sound
     {
         assert!(report.is_clean(), "{}: {:#?}", copy.display(), report.findings);

@@ -7,8 +7,8 @@ use hedgerow::{LeafLayout, LeafPolicy, Options, smallest_memory_limit_bytes};
 
 /// Sizes of pages that a store may have.
 const PAGE_BYTES: [usize; 4] = [512, 1024, 2048, 4096];
-/// Small enough for files of several zones.
-const SMALL_ZONE_BYTES: u32 = 32 << 10;
+/// Small enough for files of several zones, and for chunks that are staged.
+const SMALL_ZONE_BYTES: u32 = 8 << 10;
 const ZONE_BYTES: u32 = 128 << 10;
 /// Blocks of a segment of the log: few, so that it has several.
 const SEGMENT_BLOCKS: u32 = 4;
@@ -66,6 +66,7 @@ pub enum Step {
     RemoveRange { from: Key, to: Key },
     Sync,
     Verify,
+    Compact { from: Key, pages: u8 },
 }
 
 /// How leaves get their layouts.
@@ -127,12 +128,16 @@ impl Geometry {
     }
 }
 
-/// A short value that proves its length, and that of its key.
+/// A short value that proves its length, and its key.
 pub fn value(key: &[u8], length: u8) -> Vec<u8> {
     long_value(key, usize::from(length % 41), length)
 }
 
-/// A value of any length.
+/// A value of any length. No two places have the same bytes, so that a piece at a wrong place is noticed.
 pub fn long_value(key: &[u8], len: usize, salt: u8) -> Vec<u8> {
-    (0..len).map(|at| at as u8 ^ salt ^ key.len() as u8).collect()
+    let seed = key
+        .iter()
+        .fold(0x811c_9dc5_u32, |seed, &byte| (seed ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let word = |at: usize| (at as u32 ^ seed).wrapping_mul(0x9e37_79b9);
+    (0..len).map(|at| (word(at) >> 24) as u8 ^ salt).collect()
 }

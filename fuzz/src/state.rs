@@ -10,15 +10,17 @@
 //!
 //! One thread; everything panics on the first wrong answer.
 
+use crate::damage;
 use crate::history::{History, Model, Observed};
 use crate::operation::{Geometry, Key, Operation, Step, long_value, value};
 use crate::path;
 use crate::trust::Trust;
-use hedgerow::storage::RamDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::{Database, Keyspace, Swap, WriteBatch};
+use hedgerow::storage::{Disk, RamDisk};
+use hedgerow::store::{OpenHow, log_path};
+use hedgerow::{CompactBudget, ContentionSplit, Database, Keyspace, Swap, WriteBatch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::ops::ControlFlow;
 
 /// The keyspaces.
 pub const NAMES: [&str; 2] = ["one", "two"];
@@ -116,6 +118,10 @@ impl State {
         let options = self.geometry.options();
         let Some(db) = self.trust.answer(options.on_disk(&self.disk, path(), how)) else { return };
         self.keyspaces = NAMES.map(|name| self.trust.answer(db.keyspace(name)));
+        // One of them splits a leaf between any two keys that are updated one after the other.
+        let often = ContentionSplit::new(1, 1, 0.0, 2).ok();
+        let [first, ..] = &mut self.keyspaces;
+        *first = first.take().map(|keyspace| keyspace.with_contention_split(often));
         self.db = Some(db);
         match self.left {
             Left::All => {}
@@ -193,6 +199,18 @@ impl State {
             _ => Left::Part,
         };
         self.checkpoint_is_unsure = false;
+        // What dropping it does is undone.
+        let files = [path().to_owned(), log_path(path())];
+        let left = files.map(|file| (damage::read(&self.disk, &file), file));
+        drop(db);
+        for (was, file) in left {
+            match (was, damage::read(&self.disk, &file)) {
+                (Some(was), Some(is)) => damage::overwrite(&self.disk, &file, &is, &was),
+                (Some(was), None) => damage::write(&self.disk, &file, &was),
+                (None, Some(_)) => self.disk.unlink(&file).expect("it was made by the drop"),
+                (None, None) => {}
+            }
+        }
     }
 
     /// The log of a store that was killed was damaged: its end may be gone.
@@ -308,6 +326,11 @@ impl State {
                 }
             }
             Step::Verify => self.verify(),
+            Step::Compact { from, pages } => {
+                let Some(keyspace) = self.handle() else { return };
+                let budget = CompactBudget::pages(u64::from(*pages)).starting_at(&from.bytes());
+                let _ = self.trust.answer(keyspace.compact(&budget, |_| ControlFlow::Continue(())));
+            }
         }
     }
 
@@ -512,7 +535,7 @@ impl State {
     /// Lets the store verify itself: a sound one is found sound. It takes a checkpoint for that.
     pub fn verify(&mut self) {
         let Some(db) = &self.db else { return };
-        let report = self.trust.answer(db.verify(|_| {}));
+        let report = self.trust.answer(db.verify(|_| ControlFlow::Continue(())));
         if let Some(report) = report
             && self.trust == Trust::Sound
         {

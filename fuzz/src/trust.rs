@@ -47,11 +47,13 @@ pub fn tells_of_damage(error: &Error) -> bool {
         ErrorKind::Corrupted { .. }
             | ErrorKind::NotAStore
             | ErrorKind::UpgradeRequired { .. }
-            | ErrorKind::NotFound
+            | ErrorKind::FileNotFound
             | ErrorKind::LogMissing
-            | ErrorKind::AlreadyExists
+            | ErrorKind::FileExists
+            | ErrorKind::ForeignLog
             | ErrorKind::KeyspaceDropped
             | ErrorKind::Poisoned
-            | ErrorKind::Unknown
+            | ErrorKind::DurabilityUnknown
+            | ErrorKind::BatchUnfinished
     )
 }

@@ -31,6 +31,7 @@ tasks:
   proof [ROW...]      run the suites of a row until as much was tried as is asked for, and record it
   coverage            which branches of the engine the tests take
   mutants             which small changes of format, log, map, recovery and latch the tests notice
+  simulate WHAT       figures of the papers on a simulated many-core machine
   bench-diff A B      run the benchmarks of two revisions in turns, and compare them";
 
 fn main() -> ExitCode {
@@ -61,6 +62,9 @@ fn main() -> ExitCode {
         ["proof", ..] => proof::run(&workspace_root(), &args[1..]),
         ["coverage", ..] => coverage::run(&workspace_root(), &args[1..]),
         ["mutants", ..] => mutants::run(&workspace_root(), &args[1..]),
+        ["simulate", ..] => {
+            program::run_simulated(&workspace_root(), "hedgerow-simulate", &args[1..])
+        }
         ["bench-diff", ..] => bench_diff::run(&workspace_root(), &args[1..]),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

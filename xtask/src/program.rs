@@ -7,7 +7,24 @@ use std::process::{Command, ExitCode};
 
 /// Runs the package with these arguments; its exit code is ours.
 pub fn run(root: &Path, package: &str, arguments: &[String]) -> ExitCode {
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    run_by(cargo(), root, package, arguments)
+}
+
+/// Runs the package on the simulated machine, from a build directory of its own: all of it is built with another flag.
+pub fn run_simulated(root: &Path, package: &str, arguments: &[String]) -> ExitCode {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    let mut cargo = cargo();
+    cargo.env("RUSTFLAGS", "--cfg hedgerow_sim").env("CARGO_TARGET_DIR", target.join("simulated"));
+    run_by(cargo, root, package, arguments)
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+fn run_by(mut cargo: Command, root: &Path, package: &str, arguments: &[String]) -> ExitCode {
+    let status = cargo
         .args(["run", "--quiet", "--release", "--package", package, "--manifest-path"])
         .arg(root.join("Cargo.toml"))
         .arg("--")
@@ -27,7 +44,7 @@ pub fn run(root: &Path, package: &str, arguments: &[String]) -> ExitCode {
 
 /// Runs the package as [`run`] does, beside the programs of another one, which it starts.
 pub fn run_beside(root: &Path, package: &str, other: &str, arguments: &[String]) -> ExitCode {
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let status = cargo()
         .args(["build", "--quiet", "--release", "--package", other, "--manifest-path"])
         .arg(root.join("Cargo.toml"))
         .status();

@@ -108,7 +108,7 @@ fn turn(keys: &Keys, policy: LeafPolicy, page_bytes: usize) -> Result<[f64; 5]> 
         })?,
         time(&mut || {
             for key in &others {
-                assert!(tree.contains(key)?, "a key is not there");
+                assert!(tree.contains_key(key)?, "a key is not there");
             }
             Ok(keys.len())
         })?,

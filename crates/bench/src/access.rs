@@ -16,7 +16,8 @@ use std::ops::Range;
 pub struct Accesses {
     /// Numbers of keys, in the order of the operations.
     pub keys: Vec<u32>,
-    /// Scans: records to read, 0 for an insertion between them. Mixed: 1 for a get, 0 for an overwrite.
+    /// Scans: records to read, 0 for an insertion between them. Gets with insertions or changes between them: 1 for a
+    /// get alone, 0 for the other.
     /// Else empty.
     pub sizes: Vec<u32>,
 }
@@ -64,9 +65,7 @@ fn draw_thread(phase: &Phase, present: usize, thread: usize) -> Accesses {
         Operation::ScanInsert { max_records, .. } => {
             let insertions = share(phase.insertions(), thread, phase.threads);
             let mut keys = draw_keys(phase.distribution, present, part, &mut rng);
-            let mut is_insertion = vec![false; keys.len()];
-            is_insertion[..insertions.len()].fill(true);
-            is_insertion.shuffle(&mut rng);
+            let is_insertion = shuffled(insertions.len(), keys.len(), &mut rng);
             let mut next = insertions.map(|at| (present + at) as u32);
             let of = |(key, is_insertion): (&mut u32, bool)| {
                 // There are as many as places for them.
@@ -79,13 +78,42 @@ fn draw_thread(phase: &Phase, present: usize, thread: usize) -> Accesses {
             let sizes = keys.iter_mut().zip(is_insertion).map(of).collect();
             Accesses { keys, sizes }
         }
-        Operation::Mixed { get_percent } => {
+        Operation::GetInsert { .. } => {
+            let insertions = share(phase.insertions(), thread, phase.threads);
+            let mut keys = draw_keys(phase.distribution, present, part, &mut rng);
+            let is_insertion = shuffled(insertions.len(), keys.len(), &mut rng);
+            let is_latest = matches!(phase.distribution, Distribution::Latest { .. });
+            let (present, first) = (present as u32, (present + insertions.start) as u32);
+            let mut inserted = 0;
+            for (key, is_insertion) in keys.iter_mut().zip(&is_insertion) {
+                if *is_insertion {
+                    *key = first + inserted;
+                    inserted += 1;
+                } else if is_latest {
+                    let rank = present - 1 - *key;
+                    // The last of those that were there before is next to the first that was inserted.
+                    let own = inserted.checked_sub(rank + 1).map(|at| first + at);
+                    *key = own.unwrap_or_else(|| present - 1 - (rank - inserted));
+                }
+            }
+            let sizes = is_insertion.into_iter().map(|is_insertion| u32::from(!is_insertion));
+            Accesses { keys, sizes: sizes.collect() }
+        }
+        Operation::Mixed { get_percent } | Operation::ReadModifyWrite { get_percent } => {
             let keys = draw_keys(phase.distribution, present, part, &mut rng);
             let is_get = |rng: &mut Pcg64Mcg| rng.random_range(0..100_u32) < get_percent as u32;
             let sizes = keys.iter().map(|_| u32::from(is_get(&mut rng))).collect();
             Accesses { keys, sizes }
         }
     }
+}
+
+/// Which of `all` operations are insertions, so many of them.
+fn shuffled(insertions: usize, all: usize, rng: &mut impl Rng) -> Vec<bool> {
+    let mut is_insertion = vec![false; all];
+    is_insertion[..insertions].fill(true);
+    is_insertion.shuffle(rng);
+    is_insertion
 }
 
 /// Numbers of keys below `present`, one for each of the operations `part`.

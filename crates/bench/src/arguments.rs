@@ -3,7 +3,12 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hedgerow_bench::experiments::Size;
 use hedgerow_bench::key_files::KeyFiles;
+use hedgerow_bench::latches::figures::{self, Figure};
+use hedgerow_bench::tpcc::Scale;
+use hedgerow_bench::tpcc::engine::Place;
+use hedgerow_bench::tpcc::run::{Length, Setting};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Measure Hedgerow beside other stores: experiments as data, one process a measurement.
 #[derive(Debug, Parser)]
@@ -23,6 +28,8 @@ pub enum Command {
     Run(RunArguments),
     /// Kill a process that puts at full speed, and time opening its store, by size and recovery target
     Recovery(RecoveryArguments),
+    /// Measure what merging leaves gains, by kind of keys and size of pages
+    Compaction(CompactionArguments),
     /// Be the process that is killed
     #[command(hide = true)]
     PutUntilKilled {
@@ -31,6 +38,10 @@ pub enum Command {
         /// The setting, as JSON
         setting: String,
     },
+    /// Run TPC-C as index operations, and check its consistency conditions 1 to 4 afterwards
+    Tpcc(TpccArguments),
+    /// Measure latches on this machine: tables 2 and 3 and figures 7 and 8 of "Scalable and Robust Latches for Database Systems"
+    Latches(LatchArguments),
     /// Print tables in Markdown: medians, spread, ratios to the first competitor
     Report {
         /// One table of everything, with fewer columns
@@ -121,6 +132,167 @@ pub struct RecoveryArguments {
     /// How much: figures of the smoke size mean nothing
     #[arg(long, value_enum, default_value_t = SizeName::Full)]
     pub size: SizeName,
+    /// Append the records to this file [default: print them]
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub out: Option<PathBuf>,
+    /// Put the store below this directory [default: that of temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// Arguments of `tpcc`.
+#[derive(Debug, Args)]
+pub struct TpccArguments {
+    /// The store: made and loaded if there is none, and kept; it must have been loaded at the same scale [default: in memory]
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+    /// Warehouses
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub warehouses: u32,
+    /// The share of the specification's customers, orders and items; above 0 and up to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    pub scale: f64,
+    /// Terminals, each a thread
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub threads: u32,
+    /// For how long they enter transactions
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub seconds: f64,
+    /// How many transactions each of them enters, instead of for how long
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    pub transactions: Option<u64>,
+    /// Bytes of a page [default: the engine's]
+    #[arg(long, value_name = "BYTES")]
+    pub page_bytes: Option<usize>,
+    /// The most memory of the store [default: the engine's]
+    #[arg(long, value_name = "MIB")]
+    pub memory_mib: Option<u32>,
+    /// Log no changes
+    #[arg(long, requires = "store")]
+    pub no_log: bool,
+    /// Where random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Milliseconds, to see that everything works; the figures mean nothing
+    #[arg(long, conflicts_with_all = ["warehouses", "scale", "threads", "seconds", "transactions"])]
+    pub smoke: bool,
+    /// Append the record to this file [default: print it]
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub out: Option<PathBuf>,
+}
+
+impl TpccArguments {
+    /// Where the store is.
+    pub fn place(&self) -> Place {
+        Place {
+            path: self.store.clone(),
+            page_bytes: self.page_bytes,
+            memory_limit_bytes: self.memory_mib.map(|mib| u64::from(mib) << 20),
+            is_without_log: self.no_log,
+        }
+    }
+
+    /// What is to be run.
+    pub fn setting(&self) -> Setting {
+        let seed = self.seed;
+        if self.smoke {
+            let scale = Scale { warehouses: 2, share: 0.01 };
+            return Setting { scale, threads: 2, length: Length::Transactions(500), seed };
+        }
+        let scale = Scale { warehouses: self.warehouses, share: self.scale };
+        let length = match self.transactions {
+            Some(transactions) => Length::Transactions(transactions),
+            None => Length::Seconds(self.seconds),
+        };
+        Setting { scale, threads: self.threads, length, seed }
+    }
+}
+
+/// Arguments of `latches`.
+#[derive(Debug, Args)]
+pub struct LatchArguments {
+    /// Only this figure; table 2 comes with table 3. May be given more than once
+    #[arg(long, value_enum, value_name = "FIGURE")]
+    pub figure: Vec<FigureName>,
+    /// Only latches whose names contain this
+    #[arg(long, value_name = "NAME")]
+    pub latch: Option<String>,
+    /// Threads of what is contended in table 3, and of figure 7
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub threads: u32,
+    /// Milliseconds of each cell
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub milliseconds: u64,
+    /// How often; latches take turns
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: u32,
+    /// Milliseconds, to see that everything works; the figures mean nothing
+    #[arg(long, conflicts_with_all = ["threads", "milliseconds", "rounds"])]
+    pub smoke: bool,
+    /// Append the records to this file [default: print them]
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub out: Option<PathBuf>,
+}
+
+/// Names of figures on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FigureName {
+    /// One latch, alone and contended, read and written; and its bytes
+    Table3,
+    /// Scans and updates of a table under latches of so many tuples
+    Figure7,
+    /// One latch, written by 1 to 32 threads
+    Figure8,
+}
+
+impl LatchArguments {
+    /// What is to be run.
+    pub fn setting(&self) -> figures::Setting {
+        let of = |name: &FigureName| match name {
+            FigureName::Table3 => Figure::Table3,
+            FigureName::Figure7 => Figure::Figure7,
+            FigureName::Figure8 => Figure::Figure8,
+        };
+        let names =
+            if self.figure.is_empty() { FigureName::value_variants() } else { &self.figure };
+        let only = self.latch.clone();
+        let figures = names.iter().map(of).collect();
+        if self.smoke {
+            let (span, crowds) = (Duration::from_millis(1), vec![1, 2]);
+            return figures::Setting {
+                figures,
+                only,
+                threads: 2,
+                crowds,
+                span,
+                tuples: 100,
+                rounds: 1,
+            };
+        }
+        figures::Setting {
+            figures,
+            only,
+            threads: self.threads,
+            crowds: vec![1, 2, 4, 8, 16, 32],
+            span: Duration::from_millis(self.milliseconds),
+            tuples: 100_000,
+            rounds: self.rounds,
+        }
+    }
+}
+
+/// Arguments of `compaction`.
+#[derive(Debug, Args)]
+pub struct CompactionArguments {
+    /// How often each setting is run
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    pub rounds: usize,
+    /// How much: figures of the smoke size mean nothing
+    #[arg(long, value_enum, default_value_t = SizeName::Full)]
+    pub size: SizeName,
+    /// URLs, one a line [default: no settings with URLs]
+    #[arg(long, value_name = "FILE")]
+    pub urls: Option<PathBuf>,
     /// Append the records to this file [default: print them]
     #[arg(long, value_name = "FILE.jsonl")]
     pub out: Option<PathBuf>,

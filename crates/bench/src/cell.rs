@@ -34,7 +34,7 @@
 //! [`PROTOCOL`], optional ones and more kinds of keys and operations without: an older program refuses them. An answer may get optional ones, left out where nothing is known: a runner understands
 //! programs older than itself, but refuses a newer one that fills in what it does not know.
 
-use crate::checksum::Checksum;
+use crate::checksum::{Checksum, Spread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,8 +58,11 @@ pub struct Cell {
     pub competitor: String,
     /// The keys.
     pub keys: KeySet,
-    /// Bytes of every value; see [`crate::checksum::Values`].
+    /// Bytes of every value, or on average if there is a spread; see [`crate::checksum::Values`].
     pub value_bytes: usize,
+    /// Lengths of values that differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
     /// How the store is filled before the phases.
     pub load_order: LoadOrder,
     /// How many of the keys are loaded; the rest is for [`Operation::InsertLast`].
@@ -271,6 +274,17 @@ pub enum Operation {
         insert_percent: usize,
         /// Most records of a scan.
         max_records: usize,
+    },
+    /// Gets records, and puts between them the next keys that are not loaded yet. With `Latest`, what the same thread has put
+    /// since counts as well; what other threads put does not.
+    GetInsert {
+        /// How many of a hundred operations are puts, rounded down.
+        insert_percent: usize,
+    },
+    /// Gets a record, and in a part of the operations then overwrites it. Others may change it between the two.
+    ReadModifyWrite {
+        /// How many of a hundred operations are gets alone, on average.
+        get_percent: usize,
     },
     /// Brings the file up to date and gives back what space it can (checkpoint, compaction,
     /// vacuum); one operation. Ignores distribution, operations and threads.
@@ -518,6 +532,7 @@ impl Cell {
             return Err(format!("the key set {} has no file", self.keys.name));
         }
         self.keys.kind.check(self.keys.count)?;
+        self.spread.map_or(Ok(()), |spread| spread.check())?;
         let mut present = self.load_count;
         for phase in &self.phases {
             let wrong = |what: &str| Err(format!("phase `{}`: {what}", phase.name));
@@ -542,13 +557,18 @@ impl Cell {
                 Operation::ScanInsert { max_records: 0, .. } => {
                     return wrong("scans of no records");
                 }
-                Operation::ScanInsert { insert_percent, .. } if insert_percent > 100 => {
+                Operation::ScanInsert { insert_percent, .. }
+                | Operation::GetInsert { insert_percent }
+                    if insert_percent > 100 =>
+                {
                     return wrong("more than a hundred percent of insertions");
                 }
                 Operation::Delete { percent } if !(1..=100).contains(&percent) => {
                     return wrong("the share to delete is not from 1 to 100 percent");
                 }
-                Operation::Mixed { get_percent } if get_percent > 100 => {
+                Operation::Mixed { get_percent } | Operation::ReadModifyWrite { get_percent }
+                    if get_percent > 100 =>
+                {
                     return wrong("more than a hundred percent of gets");
                 }
                 _ => {}
@@ -562,7 +582,8 @@ impl Cell {
 impl Operation {
     /// Whether it adds records.
     pub fn inserts(&self) -> bool {
-        matches!(self, Operation::InsertLast {} | Operation::ScanInsert { .. })
+        use Operation::{GetInsert, InsertLast, ScanInsert};
+        matches!(self, InsertLast {} | ScanInsert { .. } | GetInsert { .. })
     }
 }
 
@@ -594,7 +615,8 @@ impl Phase {
     pub fn insertions(&self) -> usize {
         match self.operation {
             Operation::InsertLast {} => self.operations,
-            Operation::ScanInsert { insert_percent, .. } => self.operations * insert_percent / 100,
+            Operation::ScanInsert { insert_percent, .. }
+            | Operation::GetInsert { insert_percent } => self.operations * insert_percent / 100,
             _ => 0,
         }
     }

@@ -3,6 +3,9 @@
 //!
 //! Plain data; nothing here is shared between threads.
 
+use rand::SeedableRng;
+use rand_distr::{Distribution, LogNormal};
+use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
@@ -69,28 +72,106 @@ fn last_word(rest: &[u8]) -> u64 {
     rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
+/// Lengths of values that differ: log-normal, cut off at both ends. The length of a value follows from its key's number and
+/// the generation, so overwriting changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spread {
+    /// Half of the values have at most so many bytes.
+    pub median_bytes: u32,
+    /// Standard deviation of the length's natural logarithm.
+    pub sigma: f64,
+    /// The shortest, at least 8 bytes, so that values tell keys and generations apart.
+    pub least_bytes: u32,
+    /// The longest.
+    pub most_bytes: u32,
+}
+
+/// Lengths that are drawn once; a power of two, so that a mask chooses one.
+const DRAWN_LENGTHS: usize = 1 << 16;
+
+impl Spread {
+    /// Says what makes no sense.
+    pub fn check(&self) -> Result<(), String> {
+        let bounds = self.least_bytes..=self.most_bytes;
+        if self.least_bytes < 8 || !bounds.contains(&self.median_bytes) {
+            return Err(format!("lengths of {bounds:?} bytes around {}", self.median_bytes));
+        }
+        match self.sigma {
+            sigma if (0.0..=10.0).contains(&sigma) => Ok(()),
+            sigma => Err(format!("sigma is {sigma}, not in 0 to 10")),
+        }
+    }
+
+    /// The lengths that values have, in no order; the same ones everywhere.
+    ///
+    /// # Panics
+    /// If [`Self::check`] refuses it.
+    fn lengths(&self) -> Vec<u32> {
+        let logarithm = f64::from(self.median_bytes).ln();
+        let lengths = LogNormal::new(logarithm, self.sigma).expect("the spread was checked");
+        let mut rng = Pcg64Mcg::seed_from_u64(1);
+        let mut draw = || lengths.sample(&mut rng) as u32;
+        let cut = |len: u32| len.clamp(self.least_bytes, self.most_bytes);
+        (0..DRAWN_LENGTHS).map(|_| cut(draw())).collect()
+    }
+
+    /// Bytes of a value on average.
+    ///
+    /// # Panics
+    /// If [`Self::check`] refuses it.
+    pub fn mean_bytes(&self) -> usize {
+        let total: u64 = self.lengths().iter().map(|&len| u64::from(len)).sum();
+        (total / DRAWN_LENGTHS as u64) as usize
+    }
+}
+
 /// Makes values: 8 bytes that follow from the key's number and the generation, then a fixed pattern
 /// that is half letters and half noise.
 #[derive(Clone, Debug)]
 pub struct Values {
     bytes: Vec<u8>,
+    /// Lengths to choose from; empty if all values are as long.
+    lengths: Vec<u32>,
 }
 
 impl Values {
-    /// Values of `len_bytes` bytes each.
-    pub fn new(len_bytes: usize) -> Values {
+    /// Values of `len_bytes` bytes each, unless there is a spread.
+    ///
+    /// # Panics
+    /// If [`Spread::check`] refuses the spread.
+    pub fn new(len_bytes: usize, spread: Option<Spread>) -> Values {
         let pattern = |at: usize| if at.is_multiple_of(2) { b'v' } else { mix(at as u64) as u8 };
-        Values { bytes: (0..len_bytes).map(pattern).collect() }
+        let lengths = spread.map(|spread| spread.lengths()).unwrap_or_default();
+        let most = spread.map_or(len_bytes, |spread| spread.most_bytes as usize);
+        Values { bytes: (0..most).map(pattern).collect(), lengths }
     }
 
     /// The value of key number `key` in `generation`: 0 is loaded or inserted, 1 is overwritten by the
     /// first phase that does so, 2 by the second.
     #[inline]
     pub fn of(&mut self, key: u32, generation: u32) -> &[u8] {
-        let word = mix(u64::from(generation) << 32 | u64::from(key)).to_le_bytes();
-        let len = self.bytes.len().min(word.len());
-        self.bytes[..len].copy_from_slice(&word[..len]);
-        &self.bytes
+        let word = mix(u64::from(generation) << 32 | u64::from(key));
+        let end = self.len_of(word);
+        let len = end.min(8);
+        self.bytes[..len].copy_from_slice(&word.to_le_bytes()[..len]);
+        &self.bytes[..end]
+    }
+
+    /// Bytes of the values of the first `keys` keys, as they are loaded.
+    pub fn total_bytes(&self, keys: usize) -> u64 {
+        match self.lengths.is_empty() {
+            true => (self.bytes.len() * keys) as u64,
+            false => (0..keys as u64).map(|key| self.len_of(mix(key)) as u64).sum(),
+        }
+    }
+
+    #[inline]
+    fn len_of(&self, word: u64) -> usize {
+        match self.lengths.is_empty() {
+            true => self.bytes.len(),
+            false => self.lengths[word as usize % DRAWN_LENGTHS] as usize,
+        }
     }
 }
 
@@ -119,7 +200,7 @@ mod tests {
     #[test]
     fn every_byte_counts() {
         for len in 1..40 {
-            let mut values = Values::new(len);
+            let mut values = Values::new(len, None);
             let mut value = values.of(7, 0).to_vec();
             let before = sum(&value);
             for at in 0..len {
@@ -142,11 +223,30 @@ mod tests {
 
     #[test]
     fn values_tell_keys_and_generations_apart() {
-        let mut values = Values::new(8);
+        let mut values = Values::new(8, None);
         let first = values.of(1, 0).to_vec();
         assert_ne!(values.of(2, 0), first);
         assert_ne!(values.of(1, 1), first);
         assert_eq!(values.of(1, 0), first);
-        assert_eq!(Values::new(3).of(1, 0).len(), 3);
+        assert_eq!(Values::new(3, None).of(1, 0).len(), 3);
+    }
+
+    #[test]
+    fn a_spread_gives_lengths_within_its_bounds_that_add_up() {
+        let spread =
+            Spread { median_bytes: 1_200, sigma: 1.5, least_bytes: 8, most_bytes: 1 << 20 };
+        let mut values = Values::new(0, Some(spread));
+        let lengths: Vec<u64> = (0..20_000).map(|key| values.of(key, 0).len() as u64).collect();
+        assert_eq!(values.total_bytes(lengths.len()), lengths.iter().sum::<u64>());
+        assert!(lengths.iter().all(|len| (8..=1 << 20).contains(len)));
+        let below = lengths.iter().filter(|len| **len <= 1_200).count();
+        assert!((9_600..10_400).contains(&below), "{below} of 20,000 are below the median");
+        assert_ne!(values.of(1, 1).len() as u64, lengths[1], "overwriting changes lengths");
+        let mean = lengths.iter().sum::<u64>() / 20_000;
+        assert!(spread.mean_bytes().abs_diff(mean as usize) < mean as usize / 10);
+        assert!(spread.check().is_ok());
+        assert!(Spread { least_bytes: 7, ..spread }.check().is_err());
+        assert!(Spread { median_bytes: 7, ..spread }.check().is_err());
+        assert!(Spread { sigma: f64::NAN, ..spread }.check().is_err());
     }
 }

@@ -13,10 +13,13 @@
 //! | [`memory_group`] | a cgroup for a cell whose store lives from the page cache as well |
 //! | [`experiments`] | the experiments |
 //! | [`recovery`] | how long opening takes after a kill |
+//! | [`compaction`] | what merging leaves gains |
 //! | [`run`], [`record`] | runs them in turns, and keeps what they gave as JSON lines |
 //! | [`instructions`] | counts instructions instead of seconds |
 //! | [`summary`], [`calls`] | medians and spread of rates, and of what single calls took |
 //! | [`report`], [`chart`] | tables and pictures of records |
+//! | [`latches`] | latches behind one trait, and what they cost |
+//! | [`tpcc`] | TPC-C as index operations, over a trait of a store |
 //! | `vmcache` | another buffer pool under the engine's tree: page id = address |
 //!
 //! Everything is above the engine's public API but the competitors `tree-*` and `vmcache`, which need
@@ -32,6 +35,7 @@ pub mod calls;
 pub mod cell;
 pub mod chart;
 pub mod checksum;
+pub mod compaction;
 pub mod engines;
 pub mod experiments;
 pub mod external;
@@ -39,6 +43,7 @@ pub mod harness;
 pub mod instructions;
 pub mod key_files;
 pub mod keys;
+pub mod latches;
 pub mod machine;
 pub mod memory_group;
 pub mod record;
@@ -46,5 +51,6 @@ pub mod recovery;
 pub mod report;
 pub mod run;
 pub mod summary;
+pub mod tpcc;
 #[cfg(target_os = "linux")]
 pub mod vmcache;

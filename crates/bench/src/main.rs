@@ -6,19 +6,27 @@
 //! 130 interrupted. Started as `hedgerow-bench cell CELL.json` it is one process of an experiment.
 
 mod arguments;
+#[path = "../../cli/src/signals.rs"]
+mod signals;
 
-use arguments::{Arguments, Command, RecoveryArguments, RunArguments};
+use arguments::{
+    Arguments, Command, CompactionArguments, LatchArguments, RecoveryArguments, RunArguments,
+    TpccArguments,
+};
 use clap::Parser;
 use hedgerow_bench::cell::KeyKind;
+use hedgerow_bench::compaction;
 use hedgerow_bench::experiments::{self, Case, Size};
 use hedgerow_bench::external::{Programs, process};
+use hedgerow_bench::latches::figures;
 use hedgerow_bench::record::{self, Line, Sink};
 use hedgerow_bench::recovery;
 use hedgerow_bench::report::{self, Over};
 use hedgerow_bench::run::{self, Plan, WorkDirectory};
-use hedgerow_bench::{chart, engines, harness};
+use hedgerow_bench::{chart, engines, harness, tpcc};
+use signals::Second;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Exit code after Ctrl-C.
@@ -31,6 +39,9 @@ fn main() -> ExitCode {
         Command::Cell { file } => harness::answer(&file, engines::run),
         Command::Run(arguments) => run_experiments(&arguments),
         Command::Recovery(arguments) => interruptible(|| recover(&arguments)),
+        Command::Tpcc(arguments) => interruptible(|| run_tpcc(&arguments)),
+        Command::Latches(arguments) => interruptible(|| measure_latches(&arguments)),
+        Command::Compaction(arguments) => interruptible(|| compact(&arguments)),
         Command::PutUntilKilled { store, setting } => {
             words(recovery::put_until_killed(&store, &setting).map_err(|error| error.to_string()))
         }
@@ -114,7 +125,8 @@ fn run_experiments(arguments: &RunArguments) -> ExitCode {
 /// Does `work`, which looks at [`process::is_interrupted`] now and then.
 fn interruptible(work: impl FnOnce() -> Result<ExitCode, String>) -> ExitCode {
     // A second Ctrl-C changes nothing: the first one ends what runs within milliseconds.
-    if let Err(error) = ctrlc::set_handler(process::interrupt) {
+    let flag = process::interrupt_flag();
+    if let Err(error) = signals::set_on_interrupt(flag, Second::ChangesNothing) {
         return words(Err(format!("cannot handle interrupts: {error}")));
     }
     match work() {
@@ -151,6 +163,86 @@ fn recover(arguments: &RecoveryArguments) -> Result<ExitCode, String> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Exit code 2 for what is refused.
+fn run_tpcc(arguments: &TpccArguments) -> Result<ExitCode, String> {
+    let mut sink = Sink::new(arguments.out.as_deref())?;
+    let outcome =
+        tpcc::run::run(&arguments.place(), &arguments.setting(), &process::is_interrupted);
+    let measured = match outcome {
+        Ok(measured) => measured,
+        Err(tpcc::Error::Refused(words)) => {
+            eprintln!("hedgerow-bench: {words}");
+            return Ok(ExitCode::from(2));
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    let size = if arguments.smoke { Size::Smoke } else { Size::Full };
+    sink.write(&Line::Run(run::header(size)?))?;
+    let rate = report::show_number(measured.per_second);
+    eprintln!("{rate} transactions/s; consistency conditions 1 to 4 hold");
+    sink.write(&Line::Tpcc(Box::new(measured)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_latches(arguments: &LatchArguments) -> Result<ExitCode, String> {
+    let mut sink = Sink::new(arguments.out.as_deref())?;
+    let size = if arguments.smoke { Size::Smoke } else { Size::Full };
+    sink.write(&Line::Run(run::header(size)?))?;
+    let mut cells = 0;
+    figures::run(&arguments.setting(), &mut |measured| {
+        cells += 1;
+        sink.write(&Line::Latch(measured))?;
+        if process::is_interrupted() {
+            return Err("interrupted; the records until now are kept".into());
+        }
+        Ok(())
+    })?;
+    if cells == 0 {
+        eprintln!("hedgerow-bench: no latch has such a name");
+        return Ok(ExitCode::from(2));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compact(arguments: &CompactionArguments) -> Result<ExitCode, String> {
+    let size = Size::from(arguments.size);
+    let urls = match &arguments.urls {
+        Some(path) => read_lines(path)?,
+        None => Vec::new(),
+    };
+    let mut sink = Sink::new(arguments.out.as_deref())?;
+    let above = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let work = WorkDirectory::new(&above)?;
+    sink.write(&Line::Run(run::header(size)?))?;
+    for round in 1..=arguments.rounds {
+        for setting in compaction::settings(size, urls.len()) {
+            let found = setting.run(round, work.as_ref(), &urls);
+            if process::is_interrupted() {
+                return Err("interrupted; the records until now are kept".into());
+            }
+            let found = found.map_err(|error| error.to_string())?;
+            sink.write(&Line::Compacted(found))?;
+            let ((leaves, leaves_after), (file, file_after)) =
+                (found.leaves_over_payload(), found.file_over_payload());
+            eprintln!(
+                "{round:>3}. {setting:?}: leaves {leaves:.3} -> {leaves_after:.3}, file {file:.3} -> {file_after:.3}"
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The lines of a file, each once.
+fn read_lines(path: &Path) -> Result<Vec<Vec<u8>>, String> {
+    let text = std::fs::read(path)
+        .map_err(|error| format!("cannot read the keys {}: {error}", path.display()))?;
+    let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let mut lines: Vec<Vec<u8>> = lines.map(<[u8]>::to_vec).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    Ok(lines)
 }
 
 fn this_program() -> Result<PathBuf, String> {

@@ -5,9 +5,12 @@
 //! there.
 
 use crate::cell::{Cell, CellError, CellResult};
+use crate::compaction::Compaction;
 use crate::experiments::{Figure, Size};
+use crate::latches::figures;
 use crate::machine::Machine;
 use crate::recovery::Recovered;
+use crate::tpcc::run::Measured;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,6 +26,12 @@ pub enum Line {
     Cell(Box<Measurement>),
     /// A store that was opened after a kill.
     Recovered(Recovered),
+    /// A run of TPC-C.
+    Tpcc(Box<Measured>),
+    /// A cell of the latch laboratory.
+    Latch(figures::Measured),
+    /// A store that was compacted.
+    Compacted(Compaction),
 }
 
 /// What all measurements of a run have in common.
@@ -150,6 +159,12 @@ pub struct Records {
     pub measurements: Vec<Measurement>,
     /// Stores that were opened after a kill.
     pub recovered: Vec<Recovered>,
+    /// Runs of TPC-C.
+    pub tpcc: Vec<Measured>,
+    /// Cells of the latch laboratory.
+    pub latches: Vec<figures::Measured>,
+    /// Stores that were compacted.
+    pub compacted: Vec<Compaction>,
     /// Lines that are no records: `FILE:LINE: why`.
     pub unreadable: Vec<String>,
 }
@@ -171,6 +186,9 @@ pub fn read(paths: &[PathBuf]) -> Result<Records, String> {
                     records.measurements.push(*measurement);
                 }
                 Ok(Line::Recovered(recovered)) => records.recovered.push(recovered),
+                Ok(Line::Tpcc(measured)) => records.tpcc.push(*measured),
+                Ok(Line::Latch(measured)) => records.latches.push(measured),
+                Ok(Line::Compacted(compacted)) => records.compacted.push(compacted),
                 Err(error) => {
                     let place = format!("{}:{}: {error}", path.display(), number + 1);
                     records.unreadable.push(place);
@@ -178,7 +196,9 @@ pub fn read(paths: &[PathBuf]) -> Result<Records, String> {
             }
         }
     }
-    if records.measurements.is_empty() && records.recovered.is_empty() {
+    let Records { measurements, recovered, tpcc, latches, compacted, .. } = &records;
+    let has_none = measurements.is_empty() && recovered.is_empty() && compacted.is_empty();
+    if has_none && tpcc.is_empty() && latches.is_empty() {
         return Err("there is no measurement in these files".into());
     }
     Ok(records)
@@ -236,6 +256,7 @@ mod tests {
                     path: Some("urls.keys".into()),
                 },
                 value_bytes: 8,
+                spread: None,
                 load_order: LoadOrder::Bulk,
                 load_count: 90,
                 phases: operations.into_iter().enumerate().map(phase).collect(),

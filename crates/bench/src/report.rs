@@ -3,9 +3,10 @@
 //!
 //! Plain functions; thread-safety does not arise.
 
+use crate::latches::figures;
 use crate::record::Records;
-use crate::recovery;
 use crate::summary::{self, Entry, Row, Spread, Table};
+use crate::{compaction, recovery, tpcc};
 use std::fmt::Write;
 
 /// What a compact table compares with.
@@ -61,9 +62,7 @@ fn write_wide(out: &mut String, records: &Records) -> std::fmt::Result {
             writeln!(out, "| {} | {} |", row.phase, figures.join(" | "))?;
         }
     }
-    if !records.recovered.is_empty() {
-        out.write_str(&recovery::table(&records.recovered))?;
-    }
+    write_others(out, records)?;
     write_unreadable(out, records)
 }
 
@@ -120,10 +119,25 @@ fn write(out: &mut String, records: &Records) -> std::fmt::Result {
     for table in summary::tables(records) {
         write_table(out, &table)?;
     }
+    write_others(out, records)?;
+    write_unreadable(out, records)
+}
+
+/// What is no experiment.
+fn write_others(out: &mut String, records: &Records) -> std::fmt::Result {
     if !records.recovered.is_empty() {
         out.write_str(&recovery::table(&records.recovered))?;
     }
-    write_unreadable(out, records)
+    if !records.tpcc.is_empty() {
+        out.write_str(&tpcc::run::table(&records.tpcc))?;
+    }
+    if !records.latches.is_empty() {
+        out.write_str(&figures::tables(&records.latches))?;
+    }
+    if !records.compacted.is_empty() {
+        out.write_str(&compaction::table(&records.compacted))?;
+    }
+    Ok(())
 }
 
 fn write_unreadable(out: &mut String, records: &Records) -> std::fmt::Result {

@@ -12,6 +12,7 @@ use crate::cell::{
     Cell, CellError, CellResult, Durability, EXIT_UNSUPPORTED, Operation, PROTOCOL, Phase,
     PhaseResult,
 };
+use crate::checksum::Values;
 use crate::engines;
 use crate::experiments::{Case, Experiment, Figure, Size};
 use crate::external::{self, Programs, process};
@@ -297,6 +298,7 @@ impl Bout<'_> {
             competitor: contestant.competitor.clone(),
             keys,
             value_bytes: case.value_bytes,
+            spread: case.spread,
             load_order: case.load_order,
             load_count,
             phases,
@@ -365,7 +367,7 @@ impl Bout<'_> {
             .as_ref()
             .ok()
             .and_then(|result| judge.mismatch(&contestant.name, &cell, result));
-        let values = cell.value_bytes as u64 * cell.load_count as u64;
+        let values = Values::new(cell.value_bytes, cell.spread).total_bytes(cell.load_count);
         let loaded_bytes = keys.key_bytes(&cell.keys, cell.load_count) + values;
         cell.directory = last_part(&cell.directory);
         cell.keys.path = cell.keys.path.as_deref().map(last_part);
@@ -536,6 +538,7 @@ mod tests {
             competitor: "hedgerow".into(),
             keys: KeySet { name: "k".into(), kind: KeyKind::Random8, count: 10, path: None },
             value_bytes: 8,
+            spread: None,
             load_order: LoadOrder::Shuffled,
             load_count: 10,
             phases: experiment.cases[0].phases[1..2].to_vec(),

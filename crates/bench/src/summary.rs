@@ -410,6 +410,7 @@ mod tests {
                 competitor: competitor.into(),
                 keys: KeySet { name: "k".into(), kind: KeyKind::Random8, count: 10, path: None },
                 value_bytes: 8,
+                spread: None,
                 load_order: LoadOrder::Shuffled,
                 load_count: 10,
                 phases: phases.to_vec(),

@@ -4,8 +4,8 @@
 //! with exit code 2 before any store is touched.
 
 use crate::commands::{
-    backup, count, del, dump, get, load, pages, put, repair, restore, scan, stat, torture, tour,
-    verify,
+    backup, compact, count, del, dump, get, hot, load, pages, put, repair, restore, scan, stat,
+    torture, tour, verify,
 };
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -17,12 +17,12 @@ Keys and values on the command line and in the output are text with these escape
 
 Exit codes:
   0 success   1 error   2 wrong arguments   3 key not found   4 damage found, in a store or a dump
-  5 the store is open elsewhere   6 store or dump needs a newer version of this tool
-  7 torture has found something   8 a seed of another version of torture   130 interrupted
+  5 the store is open elsewhere   6 the store or dump needs a newer version of this tool
+  7 torture found a fault   8 the seed is from another version of torture   130 interrupted
 
-load, put and del write to a store, and tour and torture to one of their own; the others open it
-read-only (backup only if it was closed, else it replays the log first). backup, restore and repair
-make a new file.";
+load, put, del, compact and hot write to the store. tour and torture write to stores of their own.
+All other commands open the store read-only. If it was not closed, backup opens it for writing
+to replay its log. backup, restore and repair make a new file and never replace one.";
 
 /// An embedded ordered key-value store: load, look up, scan, inspect and check store files.
 #[derive(Debug, Parser)]
@@ -39,17 +39,20 @@ pub struct Cli {
 /// Options that every command takes.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Keyspace to work on [default: `default`; to read or to remove, the only one there is if that is another; to dump and to
-    /// load a dump, all]
+    /// Keyspace to work on [default: `default`. Commands that read or delete take the only keyspace if there is just one. `dump`,
+    /// and `load` of a dump, take all]
     #[arg(long, global = true, value_name = "NAME")]
     pub keyspace: Option<String>,
-    /// Most memory that the store may use, such as 64MiB or 2GB [default: a quarter of the memory
-    /// of this machine or its cgroup, or of what `ulimit -v` leaves]
+    /// Memory limit of the store, such as 64MiB or 2GB [default: a quarter of the memory of the machine, of the cgroup, or of
+    /// `ulimit -v`, whichever is least]
     #[arg(long, global = true, value_name = "SIZE", value_parser = size::parse_bytes)]
     pub memory_limit: Option<u64>,
-    /// Form of the output
+    /// Output format
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
+    /// Print on standard error when the store is opened, recovered or checkpointed, and what it waits for
+    #[arg(long, global = true)]
+    pub verbose: bool,
 }
 
 impl Common {
@@ -62,17 +65,16 @@ impl Common {
 /// How data is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Lines for people; a tab separates key and value
+    /// Text; a tab separates key and value
     Human,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
 /// How the leaves of a store that is written get their layouts.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct LeafArgs {
-    /// Layout of the leaves that are written: by their keys and their use, or one for all whose keys
-    /// allow it
+    /// Layout of new leaves: chosen for each leaf, or the same one for every leaf whose keys allow it
     #[arg(long, value_name = "LAYOUT", value_enum, default_value_t = Leaves::Adaptive)]
     pub leaves: Leaves,
 }
@@ -80,16 +82,16 @@ pub struct LeafArgs {
 /// See [`LeafArgs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Leaves {
-    /// Each leaf has the layout that is good for its keys and for how it is used
+    /// Chosen for each leaf by its keys and its use
     #[default]
     Adaptive,
-    /// Sorted, searched by the first four bytes of each key
+    /// Sorted slots, searched by the first four bytes of each key
     Comparison,
-    /// Unsorted, searched by a hash of one byte of each key
+    /// Unsorted slots, searched by a one-byte hash of each key
     Fingerprint,
-    /// A slot for each number between the keys, values of any size
+    /// One slot for each number of a range, values of any size
     SemiDense,
-    /// An array of values of one size, indexed by the key
+    /// An array of values of equal size, indexed by the key
     FullyDense,
 }
 
@@ -109,13 +111,13 @@ impl Leaves {
 /// The commands, one file each.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show the whole engine at work on real keys, in under a minute
+    /// Run every kind of operation on a million records and check every answer
     Tour(tour::TourArgs),
-    /// Load records from a text file, or a dump; creates the store if there is none
+    /// Load records from a text file or a dump; create the store if it does not exist
     Load(load::LoadArgs),
     /// Print the value of a key
     Get(get::GetArgs),
-    /// Write one record; creates the store if there is none
+    /// Write one record; create the store if it does not exist
     Put(put::PutArgs),
     /// Delete a key
     Del(del::DelArgs),
@@ -123,21 +125,25 @@ pub enum Command {
     Scan(scan::ScanArgs),
     /// Count records
     Count(count::CountArgs),
-    /// Show shape, fill, space and memory of a store
+    /// Show the tree, fill, space and memory of a store
     Stat(stat::StatArgs),
-    /// Write keyspaces as text, which `load` reads
+    /// Update records from several threads, and list the leaves that they contend for
+    Hot(hot::HotArgs),
+    /// Write keyspaces as text that `load` reads
     Dump(dump::DumpArgs),
-    /// Draw pages byte by byte, or the tree as a picture
+    /// Draw pages byte by byte, or the tree as an SVG picture
     Pages(pages::PagesArgs),
-    /// Check a whole store for damage
+    /// Read a whole store and report damage
     Verify(verify::VerifyArgs),
+    /// Merge leaves that fit into fewer pages, and shorten the file
+    Compact(compact::CompactArgs),
     /// Copy a store to a new file, without the free space in it
     Backup(backup::BackupArgs),
-    /// Check a backup and make a store of it
+    /// Check a backup and make a store from it
     Restore(restore::RestoreArgs),
-    /// Put what is whole in a damaged store into a new one, and name what is lost
+    /// Copy what is intact in a damaged store to a new one, and name the lost keys
     Repair(repair::RepairArgs),
-    /// Test this machine and its disk: kills, a full disk, simulated power cuts, a disk that lies
+    /// Test this machine and its disk: kills, a full disk, power cuts, ignored fsyncs
     Torture(torture::TortureArgs),
 }
 
@@ -146,6 +152,7 @@ impl Command {
     pub fn of_whole_stores(&self) -> Option<&'static str> {
         Some(match self {
             Command::Verify(_) => "verify",
+            Command::Compact(_) => "compact",
             Command::Backup(_) => "backup",
             Command::Restore(_) => "restore",
             Command::Repair(_) => "repair",
@@ -161,7 +168,7 @@ pub struct RangeArgs {
     /// Only keys that begin with this
     #[arg(long, value_name = "PREFIX", value_parser = crate::escape::parse_operand, allow_hyphen_values = true)]
     pub prefix: Option<crate::escape::Bytes>,
-    /// Only keys from this one on
+    /// Only keys at or after this one
     #[arg(long, value_name = "KEY", value_parser = crate::escape::parse_operand, allow_hyphen_values = true)]
     pub from: Option<crate::escape::Bytes>,
     /// Only keys before this one

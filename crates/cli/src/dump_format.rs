@@ -63,11 +63,16 @@ impl Section {
     /// Whether the line that ends the keyspace tells the truth; if not, what is wrong.
     pub fn check(&self, end: &End<'_>) -> Result<(), String> {
         if end.records != self.records {
-            return Err(format!("here end {} records, and {} came", end.records, self.records));
+            return Err(format!(
+                "the keyspace ends with {} records, but {} were read",
+                end.records, self.records
+            ));
         }
         let sum = format!("{:016x}", self.sum.finish());
         if end.checksum != UNCHECKED && end.checksum != sum.as_bytes() {
-            return Err("the checksum of the keyspace is another: it is damaged".to_owned());
+            return Err(
+                "the checksum of the keyspace does not match: the dump is damaged".to_owned()
+            );
         }
         Ok(())
     }
@@ -108,10 +113,10 @@ impl<'l> Line<'l> {
             [key, len_bytes, b""] => {
                 let len_bytes = number(len_bytes).filter(|len| *len > 0);
                 let words =
-                    "a second tab, and no length before it; a tab in a value is written `\\t`";
+                    "a second tab without a length before it; write a tab in a value as `\\t`";
                 return len_bytes.map(|len| Line::Long(key, len)).ok_or_else(|| words.to_owned());
             }
-            _ => return Err("a second tab; one in a value is written `\\t`".to_owned()),
+            _ => return Err("a second tab; write a tab in a value as `\\t`".to_owned()),
         }
         if let Some(name) = line.strip_prefix(b"keyspace ") {
             let name = String::from_utf8(escape::unescape(name)?);
@@ -127,7 +132,7 @@ impl<'l> Line<'l> {
             }
             _ => None,
         };
-        known.ok_or_else(|| "neither a record nor anything else that a dump has".to_owned())
+        known.ok_or_else(|| "not a line of a dump".to_owned())
     }
 }
 
@@ -213,7 +218,9 @@ mod tests {
         let written = section.end();
         let Ok(Line::Records(end)) = parse(&written) else { panic!("{written}") };
         assert_eq!(section.check(&end), Ok(()));
-        assert!(Section::begin(b"keyspace a\n").check(&end).unwrap_err().contains("0 came"));
+        assert!(
+            Section::begin(b"keyspace a\n").check(&end).unwrap_err().contains("but 0 were read")
+        );
         let mut other = Section::begin(b"keyspace b\n");
         other.add(b"k\tv\n");
         assert!(other.check(&end).unwrap_err().contains("checksum"));

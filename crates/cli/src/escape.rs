@@ -58,9 +58,8 @@ pub fn parse_operand(text: &str) -> Result<Bytes, String> {
         std::env::args_os().any(|argument| is_so(&argument.to_string_lossy()))
     };
     if text.starts_with("--") && !is_meant() {
-        return Err(
-            "there is no such option; write -- before a key or a value that begins so".to_owned()
-        );
+        return Err("unknown option; write -- before a key or value that begins with two hyphens"
+            .to_owned());
     }
     parse(text)
 }

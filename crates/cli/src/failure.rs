@@ -62,7 +62,7 @@ impl Failure {
             Failure::Engine(_, error) => match error.kind() {
                 ErrorKind::Locked { .. } => 5,
                 ErrorKind::UpgradeRequired { .. } => 6,
-                ErrorKind::InvalidOption => 2,
+                ErrorKind::InvalidOption | ErrorKind::InvalidArgument | ErrorKind::InvalidName => 2,
                 ErrorKind::Corrupted { .. } => 4,
                 _ => 1,
             },
@@ -91,9 +91,9 @@ fn hint(kind: &ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Locked { .. } => "; close it there first",
         ErrorKind::UpgradeRequired { .. } => "; use a newer version of this tool",
-        ErrorKind::DiskFull => "; make room and run the command again",
+        ErrorKind::DiskFull => "; free some space and run the command again",
         ErrorKind::LogMissing => {
-            "; put it back, or take out what the store has without it: hedgerow repair"
+            "; put the log back, or salvage the store without it: hedgerow repair"
         }
         _ => "",
     }

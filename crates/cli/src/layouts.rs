@@ -4,16 +4,14 @@
 //! opening of a store, so only commands that have worked on one show them.
 
 use crate::size::show_count;
-use hedgerow::{AdaptationValues, LayoutStats, LeafLayout, TreeStats};
+use hedgerow::{AdaptationStats, LayoutStats, LeafLayout, TreeStats};
 use serde_json::{Map, Value as Json, json};
 
 /// The name of a layout as an argument and in JSON.
 pub fn key_of(layout: LeafLayout) -> &'static str {
     match layout {
-        LeafLayout::Comparison => "comparison",
-        LeafLayout::Fingerprint => "fingerprint",
-        LeafLayout::SemiDense => "semi-dense",
         LeafLayout::FullyDense => "fully-dense",
+        layout => layout.name(),
     }
 }
 
@@ -40,7 +38,7 @@ pub fn as_json(tree: &TreeStats) -> Json {
 }
 
 /// The counters of adaptation, in words.
-fn counters(values: &AdaptationValues) -> [(&'static str, &'static str, u64); 7] {
+fn counters(values: &AdaptationStats) -> [(&'static str, &'static str, u64); 7] {
     [
         ("by_splits", "when full or split", values.by_splits),
         ("by_merges", "when merged", values.by_merges),
@@ -53,7 +51,7 @@ fn counters(values: &AdaptationValues) -> [(&'static str, &'static str, u64); 7]
 }
 
 /// What adaptation has done, without what it has not; empty if it has done nothing.
-pub fn adapted(values: &AdaptationValues) -> String {
+pub fn adapted(values: &AdaptationStats) -> String {
     let done = counters(values).into_iter().filter(|&(_, _, count)| count > 0);
     let words: Vec<_> =
         done.map(|(_, words, count)| format!("{} {words}", show_count(count))).collect();
@@ -61,7 +59,7 @@ pub fn adapted(values: &AdaptationValues) -> String {
 }
 
 /// All counters of adaptation.
-pub fn adaptation_json(values: &AdaptationValues) -> Json {
+pub fn adaptation_json(values: &AdaptationStats) -> Json {
     let all = counters(values).into_iter();
     Json::Object(all.map(|(name, _, count)| (name.to_owned(), json!(count))).collect())
 }
@@ -72,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_has_not_happened_is_not_said() {
-        let mut values = AdaptationValues::default();
+        let mut values = AdaptationStats::default();
         assert_eq!(adapted(&values), "");
         values.by_splits = 1_200;
         values.sorted = 3;

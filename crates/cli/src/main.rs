@@ -9,11 +9,13 @@ mod args;
 mod commands;
 mod dump_format;
 mod escape;
+mod events;
 mod failure;
 mod interrupt;
 mod layouts;
 mod output;
 mod progress;
+mod signals;
 mod size;
 mod store;
 
@@ -45,13 +47,17 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     if let Some(command) = cli.command.of_whole_stores()
         && common.keyspace.is_some()
     {
-        let words = format!("{command} works on whole stores, and takes no --keyspace");
+        let words = format!("{command} works on whole stores and does not take --keyspace");
         return Err(Failure::Usage(words));
+    }
+    if common.verbose {
+        events::show();
     }
     match &cli.command {
         Command::Tour(args) => commands::tour::run(common, args),
         Command::Load(args) => commands::load::run(common, args),
         Command::Get(args) => commands::get::run(common, args),
+        Command::Hot(args) => commands::hot::run(common, args),
         Command::Put(args) => commands::put::run(common, args),
         Command::Del(args) => commands::del::run(common, args),
         Command::Scan(args) => commands::scan::run(common, args),
@@ -60,6 +66,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Dump(args) => commands::dump::run(common, args),
         Command::Pages(args) => commands::pages::run(common, args),
         Command::Verify(args) => commands::verify::run(common, args),
+        Command::Compact(args) => commands::compact::run(common, args),
         Command::Backup(args) => commands::backup::run(common, args),
         Command::Repair(args) => commands::repair::run(common, args),
         Command::Restore(args) => commands::restore::run(common, args),

@@ -25,7 +25,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     } else {
         let known = UNITS.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name));
         known.map(|&(_, factor)| factor).ok_or_else(|| {
-            format!("`{unit}` is no unit of size; write KiB, MiB, GiB, TiB, KB, MB, GB or TB")
+            format!("`{unit}` is not a unit of size; use KiB, MiB, GiB, TiB, KB, MB, GB or TB")
         })?
     };
     if let Ok(whole) = number.parse::<u64>() {
@@ -35,7 +35,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         .parse::<f64>()
         .ok()
         .filter(|_| number.starts_with(|c: char| c.is_ascii_digit()))
-        .ok_or_else(|| format!("`{text}` is no size; write a number and a unit, such as 64MiB"))?;
+        .ok_or_else(|| {
+            format!("`{text}` is not a size; write a number and a unit, such as 64MiB")
+        })?;
     let bytes = value * factor as f64;
     // Whole numbers above were exact; a fraction past 2^53 could only be rounded.
     if bytes >= 9e15 { Err(format!("`{text}` is too large")) } else { Ok(bytes as u64) }

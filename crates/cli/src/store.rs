@@ -31,11 +31,20 @@ pub fn failed(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
     }
 }
 
+/// As [`failed`], for a call that changes nothing and that Ctrl-C ends.
+pub fn stoppable(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
+    let failed = failed(doing, path);
+    move |error| match error.kind() {
+        ErrorKind::Cancelled => Failure::Interrupted(String::new()),
+        _ => failed(error),
+    }
+}
+
 /// As [`failed`], for what makes another file out of the store: after Ctrl-C there is none.
 pub fn copying(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
     let failed = failed(doing, path);
     move |error| match error.kind() {
-        ErrorKind::Cancelled => Failure::Interrupted("nothing was made".to_owned()),
+        ErrorKind::Cancelled => Failure::Interrupted("no file was made".to_owned()),
         _ => failed(error),
     }
 }
@@ -51,7 +60,10 @@ pub fn open_read_only(common: &Common, path: &Path) -> Result<Database, Failure>
 fn tell_of_replay(db: &Database, path: &Path) {
     let records = db.replayed().records;
     if records > 0 {
-        eprintln!("hedgerow: {} was not closed: replayed {records} changes", path.display());
+        eprintln!(
+            "hedgerow: {} was not closed; replayed {records} changes from its log",
+            path.display()
+        );
     }
 }
 
@@ -97,19 +109,53 @@ pub fn keyspace_named(db: &Database, name: &str, path: &Path) -> Result<Keyspace
         let there = if names.is_empty() { "none".to_owned() } else { format!("`{names}`") };
         let path = path.display();
         Failure::Other(format!(
-            "{path} has no keyspace `{name}`; there is {there} (--keyspace NAME)"
+            "{path} has no keyspace `{name}`; its keyspaces: {there} (choose with --keyspace NAME)"
         ))
     })
 }
 
+/// Lets a command write to the keyspace of this name, which is created if there is none. If the command fails before it has written
+/// a record, a keyspace that was created for it goes again.
+pub fn write_to(
+    db: &Database,
+    name: &str,
+    path: &Path,
+    write: impl FnOnce(&Keyspace) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let cannot = || failed("write to", path);
+    let was_there = db.open_keyspace(name).map_err(cannot())?.is_some();
+    let keyspace = db.keyspace(name).map_err(cannot())?;
+    let written = write(&keyspace);
+    if written.is_err()
+        && !was_there
+        && keyspace.iter().next().is_none()
+        && let Err(error) = db.drop_keyspace(name)
+    {
+        eprintln!("hedgerow: the empty keyspace `{name}` stays: {error}");
+    }
+    written
+}
+
+/// Whether no keyspace has a record, as far as can be read.
+fn is_empty(db: &Database) -> bool {
+    let has_none = |name: &String| match db.open_keyspace(name) {
+        Ok(Some(keyspace)) => keyspace.iter().next().is_none(),
+        Ok(None) => true,
+        Err(_) => false,
+    };
+    db.keyspaces().is_ok_and(|names| names.iter().all(has_none))
+}
+
 /// Writes a checkpoint and closes the store. If that fails, what was changed since the last one is in the log
-/// as far as that could be written, and the user is told so, whatever else went wrong before.
+/// as far as that could be written, and the user is told so, whatever else went wrong before. A command that has failed removes the
+/// store that it has created, unless there are records in it.
 pub fn close(db: Database, path: &Path, outcome: Result<(), Failure>) -> Result<(), Failure> {
-    let Err(error) = db.close() else { return outcome };
-    eprintln!(
-        "hedgerow: {} could not be closed: the next opening replays what its log has",
-        path.display()
-    );
+    let closed = match outcome.is_err() && is_empty(&db) {
+        true => db.discard(),
+        false => db.close(),
+    };
+    let Err(error) = closed else { return outcome };
+    eprintln!("hedgerow: {} could not be closed; the next open replays its log", path.display());
     match outcome {
         Ok(()) | Err(Failure::Interrupted(_)) => Err(failed("close", path)(error)),
         earlier => earlier,

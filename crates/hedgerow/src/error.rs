@@ -3,6 +3,8 @@
 //! Rank 1. An [`Error`] is a pointer: a kind that programs match on, a sentence for people, and the
 //! source where there is one. Keys and values never appear in it. `Send + Sync + 'static`.
 
+#![warn(missing_debug_implementations, clippy::must_use_candidate)]
+
 use crate::types::PageId;
 use std::fmt;
 use std::io;
@@ -17,22 +19,73 @@ pub(crate) const LOWER_LIMIT: &str =
 pub(crate) const RAISE_LIMIT: &str =
     "set a larger memory limit (`memory_limit_bytes`, `--memory-limit`)";
 
-/// What went wrong, for programs to match on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What went wrong, for programs to match on. Each kind has one meaning, and one thing that a caller can do about it.
+///
+/// [`code`](ErrorKind::code) and [`name`](ErrorKind::name) are stable: a later version adds kinds and never gives an old code
+/// or name another meaning. The fields of a kind are details for people and logs.
+///
+/// | code | name | what to do |
+/// | ---: | --- | --- |
+/// | 1 | `io` | look at the system's error ([`Error::io_error`]) |
+/// | 2 | `corrupted` | restore a backup, or [`Options::repair`](crate::Options::repair) |
+/// | 3 | `not_a_store` | check the path |
+/// | 4 | `upgrade_required` | use a newer version of Hedgerow |
+/// | 5 | `locked` | close the store elsewhere, or try again later |
+/// | 6 | `file_not_found` | check the path, or create the store |
+/// | 7 | `directory_not_found` | create the directory |
+/// | 8 | `file_exists` | choose another path, or remove what is there |
+/// | 9 | `keyspace_not_found` | create the keyspace, with the database open for writing |
+/// | 10 | `keyspace_exists` | open the keyspace instead |
+/// | 11 | `keyspace_not_empty` | put the records one by one, or load them into a new keyspace |
+/// | 12 | `keyspace_dropped` | get a new handle |
+/// | 13 | `foreign_keyspace` | correct the program: a batch belongs to one database |
+/// | 14 | `too_many_keyspaces` | copy the records to a new store |
+/// | 15 | `log_missing` | put the log back, or [`Options::repair`](crate::Options::repair) |
+/// | 16 | `foreign_log` | move that file away, or put back the store that it belongs to |
+/// | 17 | `not_closed` | open the store for writing and close it |
+/// | 18 | `key_too_long` | use shorter keys, or larger pages |
+/// | 19 | `record_too_large` | use a shorter key or value, or larger pages |
+/// | 20 | `batch_too_large` | split the batch, or raise [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) |
+/// | 21 | `not_sorted` | sort the records |
+/// | 22 | `length_mismatch` | announce the length that is written |
+/// | 23 | `writer_failed` | begin the value again, with a new writer |
+/// | 24 | `invalid_option` | change the option that the message names |
+/// | 25 | `invalid_argument` | correct the argument that the message names |
+/// | 26 | `invalid_name` | choose another name for the keyspace |
+/// | 27 | `read_only` | open the database for writing |
+/// | 28 | `in_memory` | use a database in a file |
+/// | 29 | `memory_limit` | raise or lower the memory limit, as the message says |
+/// | 30 | `disk_full` | make room on the disk, and try again |
+/// | 31 | `poisoned` | close the database and open it again |
+/// | 32 | `durability_unknown` | open the database again, and look whether the change is there |
+/// | 33 | `batch_unfinished` | open the database again: that finishes the batch |
+/// | 34 | `timeout` | try again |
+/// | 35 | `cancelled` | nothing: the caller asked for it |
+/// | 36 | `closed` | open the database again |
+/// | 37 | `forked_process` | open the store in this process |
+///
+/// ```
+/// use hedgerow::{ErrorKind, Options};
+///
+/// let error = Options::new().open("no/such/store.hrow").unwrap_err();
+/// assert_eq!(*error.kind(), ErrorKind::FileNotFound);
+/// assert_eq!((error.kind().code(), error.kind().name()), (6, "file_not_found"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Reading or writing failed; the source is the system's error.
+    /// Reading or writing failed. [`Error::io_error`] is the system's error.
     Io,
-    /// The file has bytes that no correct engine wrote there. The page is named where it is known.
+    /// The file has bytes that no correct engine wrote there.
     Corrupted {
         /// The damaged page, if the damage lies in one.
         page: Option<PageId>,
         /// Position in the file, in bytes, where it is known.
         offset_bytes: Option<u64>,
     },
-    /// The file is not a Hedgerow store at all.
+    /// What is at the path is not a Hedgerow store: another file, an empty one, a directory, a device.
     NotAStore,
-    /// The store was written by a newer format version or with features that this build lacks.
+    /// The store was written in another version of the format, or with features that this build lacks.
     UpgradeRequired {
         /// The format version found in the file.
         found: u32,
@@ -42,16 +95,32 @@ pub enum ErrorKind {
         /// Process that holds it, where the system tells.
         holder_pid: Option<u32>,
     },
-    /// There is no store at that path, no directory for it, or no keyspace of that name.
-    NotFound,
-    /// The store was not closed, and the log beside it, which has its last changes, is not there. Put it back; what the
-    /// store has without it [`Options::repair`](crate::Options::repair) takes out.
-    LogMissing,
-    /// Something is there already: what was to be created, records where a bulk load goes, or at the log's name what is
-    /// not this store's log, or is that of a later copy of its file.
-    AlreadyExists,
+    /// There is no file at the path.
+    FileNotFound,
+    /// The directory in which a file was to be created does not exist.
+    DirectoryNotFound,
+    /// Something is at the path where a file was to be created.
+    FileExists,
+    /// There is no keyspace of that name, and none can be created because the database is open for reading only.
+    KeyspaceNotFound,
+    /// There is a keyspace of that name already.
+    KeyspaceExists,
+    /// A bulk load needs an empty keyspace, and this one has records.
+    KeyspaceNotEmpty,
     /// The keyspace was dropped while this handle was held.
     KeyspaceDropped,
+    /// The keyspace belongs to another database than the batch.
+    ForeignKeyspace,
+    /// The store has given out all 2^32 ids of keyspaces. Ids are not used again.
+    TooManyKeyspaces,
+    /// The store was not closed, and the log beside it, which has its last changes, is not there.
+    LogMissing,
+    /// The file at the name of the store's log is not this store's log, or it belongs to a later copy of the store. The file is
+    /// not changed.
+    ForeignLog,
+    /// The store was not closed, and its log has changes that are in no checkpoint. The call needs them in a checkpoint, and
+    /// cannot take one because the store is open for reading only.
+    NotClosed,
     /// A key is longer than a page of this store can hold.
     KeyTooLong {
         /// Length of the key in bytes.
@@ -59,7 +128,7 @@ pub enum ErrorKind {
         /// The longest that fits.
         max_bytes: usize,
     },
-    /// Key and value together are larger than a page of this store can hold.
+    /// Key and value together are larger than this store can hold.
     RecordTooLarge {
         /// Length of key and value in bytes.
         len_bytes: usize,
@@ -75,28 +144,108 @@ pub enum ErrorKind {
     },
     /// Keys of a bulk load were not strictly ascending.
     NotSorted,
-    /// The handle was opened read-only.
-    ReadOnly,
-    /// An option has a value that cannot be used; the message says which and why.
+    /// A streamed value got more or fewer bytes than the length that was announced.
+    LengthMismatch,
+    /// An earlier call on this writer of a value failed, and its bytes are lost.
+    WriterFailed,
+    /// An option cannot be used here. The message says which and why.
     InvalidOption,
-    /// The memory limit leaves no room for what was asked.
+    /// An argument is outside of its range. The message says which and why.
+    InvalidArgument,
+    /// The name of a keyspace is empty or too long.
+    InvalidName,
+    /// The database is open for reading only, and the call would change it.
+    ReadOnly,
+    /// The database lives in memory, and the call needs one in a file.
+    InMemory,
+    /// The memory limit leaves no room for what was asked, or the system refused memory.
     MemoryLimit,
-    /// The file system has no room; the store stays readable, and works on once there is space.
+    /// The file system has no room. The store stays readable, and takes changes again once there is room.
     DiskFull,
-    /// An earlier write or sync failed, so that nothing may be written any more. Reads go on.
+    /// An earlier write or sync failed. Nothing may be written any more; reads go on.
     Poisoned,
-    /// The log could not be written while the change waited to be durable: it is in effect, and nobody knows
-    /// whether a crash would keep it.
-    Unknown,
-    /// A bounded wait ended without success.
+    /// The log could not be written while the change waited to be durable. The change is in effect, and it is unknown whether a
+    /// crash would keep it.
+    DurabilityUnknown,
+    /// A batch was logged but could not be applied completely. Some of its changes may be visible. No more changes are accepted, and
+    /// the next open completes the batch.
+    BatchUnfinished,
+    /// The call waited for other threads for as long as it may, and gave up.
     Timeout,
-    /// The caller's own progress function said to stop.
+    /// The progress function of the caller returned `Break`.
     Cancelled,
-    /// The handle was closed.
+    /// The database was closed.
     Closed,
-    /// The handle was opened by another process, and this one was forked from it. Nothing was done, and the parent's store is
-    /// untouched. A child that wants stores of its own should `exec` first.
+    /// The database was opened by the parent of this forked process. Nothing was done, and the parent's store is untouched. A child may
+    /// open stores of its own.
     ForkedProcess,
+    /// The engine's own signal for a page that was freed meanwhile. No caller gets it.
+    #[doc(hidden)]
+    PageFreed,
+}
+
+impl ErrorKind {
+    /// The stable number of this kind, for bindings to other languages. Never zero.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        self.code_and_name().0
+    }
+
+    /// The stable name of this kind, in `snake_case`, for logs and for bindings to other languages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.code_and_name().1
+    }
+
+    const fn code_and_name(self) -> (u32, &'static str) {
+        match self {
+            ErrorKind::Io => (1, "io"),
+            ErrorKind::Corrupted { .. } => (2, "corrupted"),
+            ErrorKind::NotAStore => (3, "not_a_store"),
+            ErrorKind::UpgradeRequired { .. } => (4, "upgrade_required"),
+            ErrorKind::Locked { .. } => (5, "locked"),
+            ErrorKind::FileNotFound => (6, "file_not_found"),
+            ErrorKind::DirectoryNotFound => (7, "directory_not_found"),
+            ErrorKind::FileExists => (8, "file_exists"),
+            ErrorKind::KeyspaceNotFound => (9, "keyspace_not_found"),
+            ErrorKind::KeyspaceExists => (10, "keyspace_exists"),
+            ErrorKind::KeyspaceNotEmpty => (11, "keyspace_not_empty"),
+            ErrorKind::KeyspaceDropped => (12, "keyspace_dropped"),
+            ErrorKind::ForeignKeyspace => (13, "foreign_keyspace"),
+            ErrorKind::TooManyKeyspaces => (14, "too_many_keyspaces"),
+            ErrorKind::LogMissing => (15, "log_missing"),
+            ErrorKind::ForeignLog => (16, "foreign_log"),
+            ErrorKind::NotClosed => (17, "not_closed"),
+            ErrorKind::KeyTooLong { .. } => (18, "key_too_long"),
+            ErrorKind::RecordTooLarge { .. } => (19, "record_too_large"),
+            ErrorKind::BatchTooLarge { .. } => (20, "batch_too_large"),
+            ErrorKind::NotSorted => (21, "not_sorted"),
+            ErrorKind::LengthMismatch => (22, "length_mismatch"),
+            ErrorKind::WriterFailed => (23, "writer_failed"),
+            ErrorKind::InvalidOption => (24, "invalid_option"),
+            ErrorKind::InvalidArgument => (25, "invalid_argument"),
+            ErrorKind::InvalidName => (26, "invalid_name"),
+            ErrorKind::ReadOnly => (27, "read_only"),
+            ErrorKind::InMemory => (28, "in_memory"),
+            ErrorKind::MemoryLimit => (29, "memory_limit"),
+            ErrorKind::DiskFull => (30, "disk_full"),
+            ErrorKind::Poisoned => (31, "poisoned"),
+            ErrorKind::DurabilityUnknown => (32, "durability_unknown"),
+            ErrorKind::BatchUnfinished => (33, "batch_unfinished"),
+            ErrorKind::Timeout => (34, "timeout"),
+            ErrorKind::Cancelled => (35, "cancelled"),
+            ErrorKind::Closed => (36, "closed"),
+            ErrorKind::ForkedProcess => (37, "forked_process"),
+            ErrorKind::PageFreed => (1000, "page_freed"),
+        }
+    }
+}
+
+/// The [name](ErrorKind::name).
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 struct Inner {
@@ -105,7 +254,9 @@ struct Inner {
     source: Option<io::Error>,
 }
 
-/// An error of the engine: a [kind](Error::kind), a message, and perhaps a source.
+/// An error of the engine: a [kind](Error::kind) for programs, a sentence for people, and the system's error if there is one.
+///
+/// It never shows keys or values. It is one pointer in size, `Send`, `Sync` and `'static`.
 pub struct Error(Box<Inner>);
 
 impl Error {
@@ -115,7 +266,8 @@ impl Error {
         Error(Box::new(Inner { kind, message: message.into(), source: None }))
     }
 
-    /// A failed system call. Out of space becomes [`ErrorKind::DiskFull`].
+    /// An error of a failed system call, with what was tried. Its kind is [`ErrorKind::DiskFull`] if `source` says that there is no
+    /// space, otherwise [`ErrorKind::Io`].
     #[cold]
     pub fn io(what: impl Into<String>, source: io::Error) -> Error {
         let kind = match source.kind() {
@@ -128,52 +280,54 @@ impl Error {
     }
 
     /// A handle of a parent process.
+    #[doc(hidden)]
     #[cold]
+    #[must_use]
     pub fn forked() -> Error {
         let what =
-            "the database was opened by a process from which this one was forked; open it here";
+            "the database was opened by the parent of this forked process; open it in this process";
         Error::new(ErrorKind::ForkedProcess, what)
     }
 
     /// Damage in a page.
+    #[doc(hidden)]
     #[cold]
     pub fn corrupted_page(page: PageId, what: impl Into<String>) -> Error {
         Error::new(ErrorKind::Corrupted { page: Some(page), offset_bytes: None }, what)
     }
 
     /// Damage at a place in the file.
+    #[doc(hidden)]
     #[cold]
     pub fn corrupted_at(offset_bytes: u64, what: impl Into<String>) -> Error {
         Error::new(ErrorKind::Corrupted { page: None, offset_bytes: Some(offset_bytes) }, what)
     }
 
-    /// What went wrong.
+    /// What went wrong, for programs to match on.
+    #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The system's error behind this one, where there is one. What it says is a part of what this one says.
+    /// The system's error that caused this one, if there is one. Its text is a part of this error's text.
+    #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         self.0.source.as_ref()
     }
 
-    /// The system's error number behind this error, where there is one.
+    /// The number (`errno`) of the system's error that caused this one, if there is one.
     pub fn os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(io::Error::raw_os_error)
     }
 
-    /// A second error of the same kind and message, for a further waiter of the same failed call.
-    /// The source keeps its system error number.
+    /// A second error of the same kind and message, for several waiters for one call. The system's error keeps its number.
+    #[must_use]
     pub fn duplicate(&self) -> Error {
         let source = self.0.source.as_ref().map(|e| match e.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(e.kind(), e.to_string()),
         });
-        Error(Box::new(Inner {
-            kind: self.0.kind.clone(),
-            message: self.0.message.clone(),
-            source,
-        }))
+        Error(Box::new(Inner { kind: self.0.kind, message: self.0.message.clone(), source }))
     }
 }
 
@@ -206,25 +360,45 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {
-    /// What is behind the system's error: that one is in the words of this one already, and whoever prints all errors of a
-    /// chain would have it twice. [`Error::io_error`] has it.
+    /// The source of the system's error. The system's error itself is in the text of this one, and a program that prints the
+    /// whole chain would show it twice; [`Error::io_error`] returns it.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_ref().and_then(|error| error.source())
     }
 }
 
-/// As who works with files expects it: of the system's kind where there was a call that failed, and of the nearest where not.
+/// For programs that work with [`std::io`]: the system's kind if a system call failed, else the nearest one.
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match (error.kind(), error.io_error().map(io::Error::kind)) {
             (ErrorKind::Corrupted { .. } | ErrorKind::NotAStore, _) => io::ErrorKind::InvalidData,
-            // Who reads on through `io` would do so for ever.
+            // `std::io` retries this kind without end.
             (_, Some(io::ErrorKind::Interrupted)) => io::ErrorKind::Other,
             (_, Some(kind)) => kind,
-            (ErrorKind::NotFound, _) => io::ErrorKind::NotFound,
-            (ErrorKind::AlreadyExists, _) => io::ErrorKind::AlreadyExists,
+            (
+                ErrorKind::FileNotFound
+                | ErrorKind::DirectoryNotFound
+                | ErrorKind::KeyspaceNotFound
+                | ErrorKind::LogMissing,
+                _,
+            ) => io::ErrorKind::NotFound,
+            (ErrorKind::FileExists | ErrorKind::KeyspaceExists | ErrorKind::ForeignLog, _) => {
+                io::ErrorKind::AlreadyExists
+            }
             (ErrorKind::DiskFull, _) => io::ErrorKind::StorageFull,
-            (ErrorKind::InvalidOption, _) => io::ErrorKind::InvalidInput,
+            (
+                ErrorKind::InvalidOption
+                | ErrorKind::InvalidArgument
+                | ErrorKind::InvalidName
+                | ErrorKind::ForeignKeyspace
+                | ErrorKind::LengthMismatch
+                | ErrorKind::NotSorted
+                | ErrorKind::KeyTooLong { .. }
+                | ErrorKind::RecordTooLarge { .. }
+                | ErrorKind::BatchTooLarge { .. },
+                _,
+            ) => io::ErrorKind::InvalidInput,
+            (ErrorKind::ReadOnly, _) => io::ErrorKind::ReadOnlyFilesystem,
             (ErrorKind::Timeout, _) => io::ErrorKind::TimedOut,
             _ => io::ErrorKind::Other,
         };
@@ -236,6 +410,64 @@ impl From<Error> for io::Error {
 mod tests {
     use super::*;
     use std::error::Error as _;
+
+    /// Bindings and logs of users have these. A row may be added and never changed.
+    #[test]
+    fn codes_and_names_of_kinds_stay_what_they_are() {
+        let table = [
+            (ErrorKind::Io, "io"),
+            (ErrorKind::Corrupted { page: None, offset_bytes: None }, "corrupted"),
+            (ErrorKind::NotAStore, "not_a_store"),
+            (ErrorKind::UpgradeRequired { found: 1 }, "upgrade_required"),
+            (ErrorKind::Locked { holder_pid: None }, "locked"),
+            (ErrorKind::FileNotFound, "file_not_found"),
+            (ErrorKind::DirectoryNotFound, "directory_not_found"),
+            (ErrorKind::FileExists, "file_exists"),
+            (ErrorKind::KeyspaceNotFound, "keyspace_not_found"),
+            (ErrorKind::KeyspaceExists, "keyspace_exists"),
+            (ErrorKind::KeyspaceNotEmpty, "keyspace_not_empty"),
+            (ErrorKind::KeyspaceDropped, "keyspace_dropped"),
+            (ErrorKind::ForeignKeyspace, "foreign_keyspace"),
+            (ErrorKind::TooManyKeyspaces, "too_many_keyspaces"),
+            (ErrorKind::LogMissing, "log_missing"),
+            (ErrorKind::ForeignLog, "foreign_log"),
+            (ErrorKind::NotClosed, "not_closed"),
+            (ErrorKind::KeyTooLong { len_bytes: 2, max_bytes: 1 }, "key_too_long"),
+            (ErrorKind::RecordTooLarge { len_bytes: 2, max_bytes: 1 }, "record_too_large"),
+            (ErrorKind::BatchTooLarge { len_bytes: 2, max_bytes: 1 }, "batch_too_large"),
+            (ErrorKind::NotSorted, "not_sorted"),
+            (ErrorKind::LengthMismatch, "length_mismatch"),
+            (ErrorKind::WriterFailed, "writer_failed"),
+            (ErrorKind::InvalidOption, "invalid_option"),
+            (ErrorKind::InvalidArgument, "invalid_argument"),
+            (ErrorKind::InvalidName, "invalid_name"),
+            (ErrorKind::ReadOnly, "read_only"),
+            (ErrorKind::InMemory, "in_memory"),
+            (ErrorKind::MemoryLimit, "memory_limit"),
+            (ErrorKind::DiskFull, "disk_full"),
+            (ErrorKind::Poisoned, "poisoned"),
+            (ErrorKind::DurabilityUnknown, "durability_unknown"),
+            (ErrorKind::BatchUnfinished, "batch_unfinished"),
+            (ErrorKind::Timeout, "timeout"),
+            (ErrorKind::Cancelled, "cancelled"),
+            (ErrorKind::Closed, "closed"),
+            (ErrorKind::ForkedProcess, "forked_process"),
+        ];
+        for (at, (kind, name)) in table.iter().enumerate() {
+            assert_eq!((kind.code(), kind.name()), (at as u32 + 1, *name));
+            assert_eq!(kind.to_string(), *name);
+        }
+        assert_eq!(ErrorKind::PageFreed.code(), 1000, "apart from those that callers get");
+        let documented: Vec<String> = include_str!("error.rs")
+            .lines()
+            .filter_map(|line| line.strip_prefix("/// | "))
+            .filter(|row| row.starts_with(|first: char| first.is_ascii_digit()))
+            .map(|row| row.split(" | ").take(2).collect::<Vec<_>>().join(" "))
+            .collect();
+        let expected: Vec<String> =
+            table.iter().map(|(kind, name)| format!("{} `{name}`", kind.code())).collect();
+        assert_eq!(documented, expected, "the table in the documentation");
+    }
 
     #[test]
     fn a_chain_of_errors_has_each_once_and_the_system_s_can_be_had() {
@@ -252,7 +484,9 @@ mod tests {
     #[test]
     fn as_an_error_of_the_system_it_keeps_its_kind_and_its_words() {
         for (kind, expected) in [
-            (ErrorKind::NotFound, io::ErrorKind::NotFound),
+            (ErrorKind::FileNotFound, io::ErrorKind::NotFound),
+            (ErrorKind::KeyspaceExists, io::ErrorKind::AlreadyExists),
+            (ErrorKind::InvalidName, io::ErrorKind::InvalidInput),
             (ErrorKind::DiskFull, io::ErrorKind::StorageFull),
             (ErrorKind::NotAStore, io::ErrorKind::InvalidData),
             (ErrorKind::Closed, io::ErrorKind::Other),

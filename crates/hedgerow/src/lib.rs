@@ -1,5 +1,5 @@
-//! Hedgerow is an embedded, ordered key-value store: one B-tree that is fast in memory, stays fast when the data is
-//! larger than memory, and never uses more memory than you allow.
+//! Hedgerow is an embedded, ordered key-value store: a B-tree that is fast when the data fits into memory, goes on when it does
+//! not, and keeps to the memory limit that you set. It has no SQL, no server, and no transactions over several reads and writes.
 //!
 //! ```
 //! # fn main() -> hedgerow::Result<()> {
@@ -26,8 +26,20 @@
 //! [`memory_limit_bytes`](Options::memory_limit_bytes). A store is one file, `STORE`, and while it is open for writing a second one,
 //! `STORE-log`. One process writes at a time; another one gets [`ErrorKind::Locked`].
 //!
-//! Close a store by [`Database::close`], which reports errors. A store that was not closed is recovered from its log by the
-//! next open.
+//! ```
+//! # fn main() -> hedgerow::Result<()> {
+//! # let directory = tempfile::tempdir().map_err(|error| hedgerow::Error::io("no directory", error))?;
+//! # let path = directory.path().join("birds.hrow");
+//! use hedgerow::Options;
+//!
+//! let db = Options::new().memory_limit_bytes(64 << 20).open_or_create(&path)?;
+//! db.keyspace("birds")?.put(b"wren", b"Troglodytes troglodytes")?;
+//! db.close()?; // writes everything to the file, and reports errors
+//! # Ok(()) }
+//! ```
+//!
+//! [`Database::close`] reports errors. Dropping the last handle makes the changes durable, too, but cannot report an error. After a
+//! crash the next open replays the log.
 //!
 //! # Reading and writing
 //!
@@ -39,7 +51,27 @@
 //!
 //! A [`WriteBatch`] holds changes of several keys and keyspaces. After a crash all of them are there, or none.
 //!
+//! ```
+//! # fn main() -> hedgerow::Result<()> {
+//! # let db = hedgerow::Options::new().in_memory()?;
+//! use hedgerow::WriteBatch;
+//!
+//! let (names, counts) = (db.keyspace("names")?, db.keyspace("counts")?);
+//! let mut batch = WriteBatch::new();
+//! batch.put(&names, b"wren", b"Troglodytes troglodytes")?;
+//! batch.put(&counts, b"wren", b"1")?;
+//! db.write(&batch)?;
+//! # Ok(()) }
+//! ```
+//!
 //! Values may have up to 4 GiB. [`ValueReader`] and [`ValueWriter`] read and write them as streams.
+//!
+//! # What waits
+//!
+//! A read waits for the disk if a page is not in memory. A change may also wait for room in memory or in the log; events of the feature
+//! `tracing` say so. [`Database::sync`], [`Database::checkpoint`], [`Database::close`] and changes with [`Durability::Sync`] wait for
+//! fsync. No call waits for another thread's transaction, because there are none. Calls block their thread;
+//! [`Database::poll_durable`] is the one for async tasks.
 //!
 //! # Durability
 //!
@@ -49,13 +81,24 @@
 //!
 //! # Errors
 //!
-//! Every failure is an [`Error`] with an [`ErrorKind`]. No call panics on data. After a failed write or fsync the store takes no
-//! more changes ([`ErrorKind::Poisoned`]); reads go on, and the next open finds out what is on the disk.
+//! Every failure is an [`Error`] with an [`ErrorKind`]. The table of [`ErrorKind`] says what a caller can do about each kind. Each kind
+//! has a stable name and number. No call panics on data. After a failed write or fsync the store takes no more changes
+//! ([`ErrorKind::Poisoned`]). Reads go on, and the next open finds out what is on the disk.
 //!
 //! # Looking inside
 //!
-//! [`Database::stats`] tells where memory goes, [`Database::space_report`] accounts for every byte of the file,
-//! [`Database::verify`] reads everything and reports damage, [`Database::backup`] copies the store while it is in use.
+//! [`Database::stats`] tells where memory goes, [`Database::hot_leaves`] which leaves threads contend for,
+//! [`Database::space_report`] accounts for every byte of the file,
+//! [`Database::verify`] reads everything and reports damage, [`Database::backup`] copies the store while it is in use,
+//! [`Keyspace::compact`] and [`Database::shrink`] make it smaller.
+//!
+//! # Features
+//!
+//! `tracing` (off by default) emits events of opening, recovery, checkpoints, stalls and errors through the crate `tracing`. No
+//! event holds a key or a value.
+
+// What users see; hidden modules are for the tools of this project.
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 #[doc(hidden)]
 pub mod buffer;
@@ -64,6 +107,7 @@ pub mod checksum;
 mod database;
 #[doc(hidden)]
 pub mod error;
+mod events;
 #[doc(hidden)]
 pub mod key;
 #[doc(hidden)]
@@ -85,18 +129,120 @@ pub mod types;
 #[doc(hidden)]
 pub mod wal;
 
-pub use buffer::CounterValues;
+pub use buffer::PoolStats;
 pub use database::{
-    Cursor, Database, Durability, Keys, Keyspace, MemoryStats, Options, Range, Stats, ValueReader,
-    ValueWriter, WriteBatch, smallest_memory_limit_bytes,
+    Cursor, Database, Durability, Keys, Keyspace, MemoryStats, Options, Range, Shrunk, Stats,
+    ValueReader, ValueWriter, WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use node::{LeafLayout, LeafPolicy};
-pub use page::AdaptationValues;
+pub use page::{AdaptationStats, ContentionStats, MergingStats};
 pub use storage::IoEngine;
 pub use store::{
-    BackupReport, DEFAULT_PAGE_BYTES, DamagedPage, LostKeys, RepairReport, Replayed, SpaceReport,
-    VerifyFinding, VerifyReport,
+    BackupReport, DEFAULT_PAGE_BYTES, DamagedPage, HotLeaf, LostKeys, RepairReport, Replayed,
+    SpaceReport, VerifyFinding, VerifyReport,
 };
-pub use tree::{LayoutStats, LevelStats, Swap, TreeStats, Value};
+pub use tree::{
+    CompactBudget, Compacted, ContentionSplit, LayoutStats, LevelStats, Swap, TreeStats, Value,
+    ValueStats,
+};
 pub use types::{Lsn, PageId};
+
+/// What every public type promises, checked when this is compiled.
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::fmt::{Debug, Display};
+    use std::hash::Hash;
+
+    fn is_shared<T: Debug + Send + Sync + 'static>() {}
+    fn is_sent<T: Debug + Send + 'static>() {}
+    fn is_data<T: Debug + Clone + PartialEq + Eq + Send + Sync + 'static>() {}
+    fn is_key<T: Copy + Debug + PartialEq + Eq + Hash + Send + Sync + 'static>() {}
+
+    #[test]
+    fn public_types_have_the_common_traits() {
+        is_shared::<Database>();
+        is_shared::<Keyspace>();
+        is_shared::<Options>();
+        is_shared::<WriteBatch>();
+        is_shared::<Error>();
+        is_sent::<Cursor>();
+        is_sent::<Range>();
+        is_sent::<Keys>();
+        is_sent::<ValueReader>();
+        is_sent::<ValueWriter>();
+        is_data::<Value>();
+        is_data::<Swap>();
+        is_data::<Stats>();
+        is_data::<MemoryStats>();
+        is_data::<PoolStats>();
+        is_data::<AdaptationStats>();
+        is_data::<MergingStats>();
+        is_data::<CompactBudget>();
+        is_data::<Compacted>();
+        is_data::<Shrunk>();
+        is_data::<ContentionStats>();
+        is_data::<HotLeaf>();
+        is_data::<TreeStats>();
+        is_data::<ValueStats>();
+        is_data::<LevelStats>();
+        is_data::<LayoutStats>();
+        is_data::<BackupReport>();
+        is_data::<RepairReport>();
+        is_data::<DamagedPage>();
+        is_data::<LostKeys>();
+        is_data::<Replayed>();
+        is_data::<SpaceReport>();
+        is_data::<VerifyReport>();
+        is_data::<VerifyFinding>();
+        is_key::<ErrorKind>();
+        is_key::<Durability>();
+        is_key::<IoEngine>();
+        is_key::<LeafLayout>();
+        is_key::<LeafPolicy>();
+        is_key::<Lsn>();
+        is_key::<PageId>();
+        fn is_shown<T: Display>() {}
+        is_shown::<Error>();
+        is_shown::<ErrorKind>();
+        is_shown::<Lsn>();
+        is_shown::<PageId>();
+        is_shown::<LeafLayout>();
+        is_shown::<VerifyFinding>();
+        assert!(size_of::<Error>() == size_of::<usize>(), "errors are cheap to return");
+    }
+
+    #[test]
+    fn nothing_that_is_shown_for_debugging_has_keys_or_values() {
+        let db = Options::new().in_memory().unwrap();
+        let birds = db.keyspace("birds").unwrap();
+        birds.put(b"secret-key", b"secret-value").unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(&birds, b"secret-key", b"secret-value").unwrap();
+        let mut cursor = birds.cursor();
+        cursor.next_record().unwrap();
+        let swap = birds.compare_and_swap(b"secret-key", None, None).unwrap();
+        let lost = LostKeys { above: Some(b"secret".to_vec()), up_to: None, is_inner: false };
+        let reader = birds.value_reader(b"secret-key").unwrap();
+        let mut writer = birds.value_writer(b"secret-key", 6).unwrap();
+        writer.write_bytes(b"secret").unwrap();
+        let record = birds.iter().next();
+        let often = ContentionSplit::new(1, 1, 0.0, 2).unwrap();
+        let contended = birds.clone().with_contention_split(Some(often));
+        for key in [b"secret-key1", b"secret-key2"].repeat(2) {
+            contended.put(key, b"secret-value").unwrap();
+        }
+        let hot = db.hot_leaves(2).unwrap();
+        assert_eq!(hot.len(), 2);
+        let budget = CompactBudget::pages(0).starting_at(b"secret");
+        let compacted = birds.compact(&budget, |_| std::ops::ControlFlow::Continue(())).unwrap();
+        assert_eq!(compacted.next.as_deref(), Some(&b"secret"[..]));
+        let shown = format!(
+            "{db:?} {birds:?} {batch:?} {cursor:?} {swap:?} {lost:?} {reader:?} {writer:?} {record:?} {hot:?} {budget:?} {compacted:?} {:?} {:?}",
+            birds.range("secret"..),
+            birds.iter().keys(),
+        );
+        assert!(!shown.contains("secret") && !shown.contains("115, 101"), "{shown}");
+    }
+}

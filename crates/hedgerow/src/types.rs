@@ -11,39 +11,43 @@ pub const PART_HEADER_WORDS: usize = 4;
 /// Bytes of one part of the page map or of the zone table, on disk and in memory.
 pub const PART_BYTES: usize = PART_WORDS * 8;
 
-/// The name of a page, for its whole life; never a position in the file (that is a [`Slot`]).
+/// The number of a page, from its creation to its removal. It is not a position in the file. Errors and reports name pages by it.
 ///
-/// `id % PART_WORDS >= PART_HEADER_WORDS` for every id that is ever given out, because the words
-/// below that hold the header of the map part on disk.
+/// `id % 512 >= 4` for every id that is given out, because a block of the page map begins with a header of four words.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct PageId(pub u32);
 
 impl PageId {
-    /// No page at all. Zero lies in a part's header words, so it is never given out.
+    /// No page. Zero is never given out as an id.
     pub const NONE: PageId = PageId(0);
     /// The root of the catalogue of keyspaces: the first id that is ever given out.
+    #[doc(hidden)]
     pub const CATALOGUE_ROOT: PageId = PageId(PART_HEADER_WORDS as u32);
 
     /// Index of the table and map part that holds this page's word.
+    #[doc(hidden)]
     #[inline]
     pub const fn part(self) -> usize {
         self.0 as usize / PART_WORDS
     }
 
     /// Index of this page's word within its part.
+    #[doc(hidden)]
     #[inline]
     pub const fn word(self) -> usize {
         self.0 as usize % PART_WORDS
     }
 
     /// Whether an id of this value can ever be given out.
+    #[doc(hidden)]
     #[inline]
     pub const fn is_usable(self) -> bool {
         self.word() >= PART_HEADER_WORDS
     }
 
     /// The next id that may be given out, or `None` at the end of the id space.
+    #[doc(hidden)]
     pub fn next(self) -> Option<PageId> {
         let next = self.0.checked_add(1)?;
         if (next as usize).is_multiple_of(PART_WORDS) {
@@ -88,11 +92,30 @@ impl Epoch {
     }
 }
 
-/// Log sequence number: a byte position in the log's endless address space, never given out twice. Pages
-/// keep a place for it, which is zero until there are transactions.
+/// Log sequence number: a position in the log, in bytes since the store was created. No position is used twice, also not after the store
+/// was opened again. Zero stands for no log. See [`Database::log_position`](crate::Database::log_position).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct Lsn(pub u64);
+
+impl From<u64> for Lsn {
+    fn from(position: u64) -> Lsn {
+        Lsn(position)
+    }
+}
+
+impl From<Lsn> for u64 {
+    fn from(lsn: Lsn) -> u64 {
+        lsn.0
+    }
+}
+
+/// The number.
+impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
 
 /// Unit in which slots are addressed: 512 bytes.
 pub const SLOT_UNIT_BYTES: u64 = 512;

@@ -111,6 +111,8 @@ fn busy<R>(keyspace: &Keyspace, work: impl FnOnce() -> R) -> R {
             scope.spawn(move || {
                 for n in (0..).take_while(|_| !stop.load(Relaxed)) {
                     keyspace.put(&key((thread << 32) | (n % 5000)), b"busy").unwrap();
+                    // Of all threads, so that they wait for each other.
+                    keyspace.put(b"all", &thread.to_be_bytes()).unwrap();
                 }
             });
         }
@@ -127,7 +129,7 @@ fn all_doors(db: &Database, keyspace: &Keyspace, large: &mut Handles) -> i32 {
         keyspace.get_into(&key(5), &mut Vec::new()),
         keyspace.get_with(&key(5), <[u8]>::len),
         keyspace.get_many(&[key(5)]),
-        keyspace.contains(&key(5)),
+        keyspace.contains_key(&key(5)),
         keyspace.remove(&key(5)),
         keyspace.insert_if_absent(b"new", b"child"),
         keyspace.update(&key(5), b"child"),
@@ -159,12 +161,13 @@ fn all_doors(db: &Database, keyspace: &Keyspace, large: &mut Handles) -> i32 {
         db.wait_durable(db.log_position()),
         db.stats(),
         db.space_report(),
-        db.verify(|_| {}),
+        db.verify(|_| ControlFlow::Continue(())),
         db.backup("nowhere", |_| ControlFlow::Continue(())),
         db.write(&WriteBatch::new()),
         WriteBatch::new().put(keyspace, b"x", b"y"),
         WriteBatch::new().remove(keyspace, b"x"),
         db.clone().close(),
+        db.clone().discard(),
     );
     refused!(
         large.range.next().unwrap_or(Ok(Default::default())),
@@ -233,7 +236,7 @@ fn process_forks_beside_writers() {
             assert_eq!(keyspace.get(&key(n)).unwrap().as_deref(), Some(&b"parent"[..]));
         }
         assert_eq!(db.keyspaces().unwrap(), ["a"]);
-        assert!(db.verify(|_| {}).unwrap().is_clean());
+        assert!(db.verify(|_| ControlFlow::Continue(())).unwrap().is_clean());
         db.close().unwrap();
     }
 }
@@ -288,8 +291,164 @@ fn what_children_drop_takes_nothing_from_a_parent_that_is_killed() {
         );
     }
     assert_eq!(keyspace.get(b"large").unwrap().unwrap().as_bytes(), vec![7; 1 << 20]);
-    assert!(db.verify(|_| {}).unwrap().is_clean());
+    assert!(db.verify(|_| ControlFlow::Continue(())).unwrap().is_clean());
     db.close().unwrap();
+}
+
+/// Makes a store. Four threads change it at a time, and wait for each other and for the disk.
+fn store_of_its_own(path: &Path) -> Result<Database> {
+    let db = options().create(path)?;
+    let keyspace = db.keyspace("mine")?;
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let keyspace = keyspace.clone();
+            scope.spawn(move || {
+                let durable = keyspace.clone().with_durability(Durability::Sync);
+                for n in 0..200 {
+                    keyspace.put(b"all", &thread.to_be_bytes()).unwrap();
+                    keyspace.put(&key(thread << 32 | n), b"child").unwrap();
+                    if n % 40 == 0 {
+                        durable.put(b"all", b"durable").unwrap();
+                    }
+                }
+            });
+        }
+    });
+    db.checkpoint()?;
+    Ok(db)
+}
+
+/// The number of a line, less a hundred, if the store is not as [`store_of_its_own`] has made it.
+fn close_its_own(db: Database, path: &Path) -> i32 {
+    if db.keyspace("mine").and_then(|mine| mine.put(b"last", b"child")).is_err() {
+        return line!() as i32 - 100;
+    }
+    if db.close().is_err() {
+        return line!() as i32 - 100;
+    }
+    let count = |db: &Database| db.keyspace("mine")?.count();
+    let again = options().open(path).and_then(|db| {
+        db.keyspace("mine")?.remove(b"last")?;
+        db.sync()?;
+        // Dropped without a close.
+        count(&db)
+    });
+    if !again.is_ok_and(|count| count == 801) {
+        return line!() as i32 - 100;
+    }
+    let replayed = options().open_read_only(path).and_then(|db| count(&db));
+    if replayed.is_ok_and(|count| count == 801) { 0 } else { line!() as i32 - 100 }
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn process_lets_children_open_stores() {
+    let Some(directory) = directory() else { return };
+    let path = directory.join("s.hrow");
+    let mut db = Some(options().create(&path).unwrap());
+    db.as_ref().unwrap().keyspace("a").unwrap().put(b"key", b"parent").unwrap();
+    for n in 0..20 {
+        let own = directory.join(format!("child-{n}.hrow"));
+        let status = in_child(|| {
+            // The child's threads get the memory of those of the parent's that wait for work.
+            let made = store_of_its_own(&own).unwrap();
+            drop(db.take());
+            let parents = options().open(&path).map_err(|error| *error.kind());
+            if !matches!(parents, Err(ErrorKind::Locked { .. })) {
+                return line!() as i32 - 100;
+            }
+            close_its_own(made, &own)
+        });
+        assert_eq!(status, WENT_WELL, "{n}: {}", describe(status));
+    }
+    let db = db.take().unwrap();
+    assert_eq!(db.keyspace("a").unwrap().get(b"key").unwrap().as_deref(), Some(&b"parent"[..]));
+    let status = in_child(|| {
+        let own = directory.join("grandparent.hrow");
+        let made = store_of_its_own(&own).unwrap();
+        // What a grandchild has are handles of two processes, neither of which it is.
+        let status = in_child(|| {
+            refused!(made.keyspaces(), db.keyspaces());
+            let own = directory.join("grandchild.hrow");
+            close_its_own(store_of_its_own(&own).unwrap(), &own)
+        });
+        if status == WENT_WELL { close_its_own(made, &own) } else { line!() as i32 - 100 }
+    });
+    assert_eq!(status, WENT_WELL, "{}", describe(status));
+    db.close().unwrap();
+}
+
+#[test]
+fn a_child_has_stores_of_its_own() {
+    run_well("process_lets_children_open_stores");
+}
+
+/// At the fork, threads of the parent wait for a latch, for room in the log, for the disk, and for work. Others begin and end.
+#[test]
+#[ignore = "runs in a process of its own"]
+fn process_lets_children_open_stores_beside_writers() {
+    let Some(directory) = directory() else { return };
+    let db = options().create(directory.join("s.hrow")).unwrap();
+    let keyspace = db.keyspace("a").unwrap();
+    let durable = keyspace.clone().with_durability(Durability::Sync);
+    // More than the disk takes, so that its writers wait for room in the log.
+    let full = options().create(directory.join("full.hrow")).unwrap();
+    let full_keyspace = full.keyspace("a").unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let (is_over, full_keyspace) = (&is_over, full_keyspace.clone());
+            scope.spawn(move || {
+                for n in (0..).take_while(|_| !is_over.load(Relaxed)) {
+                    full_keyspace.put(&key((thread << 32) | (n % 500)), &[9; 1000]).unwrap();
+                }
+            });
+        }
+        busy(&keyspace, || {
+            for n in 0..20 {
+                durable.put(b"all", b"parent").unwrap();
+                let short = || drop(std::thread::spawn(std::thread::yield_now));
+                (0..4).for_each(|_| short());
+                let own = directory.join(format!("child-{n}.hrow"));
+                let status = in_child(|| close_its_own(store_of_its_own(&own).unwrap(), &own));
+                assert_eq!(status, WENT_WELL, "{n}: {}", describe(status));
+            }
+        });
+        is_over.store(true, Relaxed);
+    });
+    full.close().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_child_of_a_busy_process_has_stores_of_its_own() {
+    run_well("process_lets_children_open_stores_beside_writers");
+}
+
+/// Forks: 0 in the child, whose process it is in the parent.
+fn here() -> i32 {
+    // SAFETY: as in `in_child`; the child goes on in the engine, which is what is tried.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        // SAFETY: takes a number.
+        unsafe { alarm(PATIENCE) };
+    }
+    pid
+}
+/// What the child has come to is its end, and the parent waits for that.
+fn after(pid: Option<i32>, is_refused: bool) {
+    match pid {
+        // SAFETY: ends the child at once.
+        Some(0) => unsafe { _exit(if is_refused { 0 } else { 1 }) },
+        Some(pid) => {
+            let mut status = 0;
+            // SAFETY: `status` is a place for an integer.
+            assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
+            assert_eq!(status, WENT_WELL, "{}", describe(status));
+            assert!(!is_refused, "the parent goes on");
+        }
+        None => panic!("nobody has forked"),
+    }
 }
 
 #[test]
@@ -300,31 +459,6 @@ fn process_forks_in_callbacks() {
     let keyspace = db.keyspace("a").unwrap();
     for n in 0..10_000 {
         keyspace.put(&key(n), b"parent").unwrap();
-    }
-    /// Forks: 0 in the child, whose process it is in the parent.
-    fn here() -> i32 {
-        // SAFETY: as in `in_child`; the child goes on in the engine, which is what is tried.
-        let pid = unsafe { fork() };
-        if pid == 0 {
-            // SAFETY: takes a number.
-            unsafe { alarm(PATIENCE) };
-        }
-        pid
-    }
-    /// What the child has come to is its end, and the parent waits for that.
-    fn after(pid: Option<i32>, is_refused: bool) {
-        match pid {
-            // SAFETY: ends the child at once.
-            Some(0) => unsafe { _exit(if is_refused { 0 } else { 1 }) },
-            Some(pid) => {
-                let mut status = 0;
-                // SAFETY: `status` is a place for an integer.
-                assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
-                assert_eq!(status, WENT_WELL, "{}", describe(status));
-                assert!(!is_refused, "the parent goes on");
-            }
-            None => panic!("nobody has forked"),
-        }
     }
     let mut pid = None;
     let mut seen = 0;
@@ -338,7 +472,7 @@ fn process_forks_in_callbacks() {
     after(pid, is_refused(visited));
     assert_eq!(seen, 10_000);
 
-    for at in [0, 2000, 5000] {
+    for (at, panics) in [(0, false), (2000, false), (2500, true), (5000, false)] {
         let loaded = db.create_keyspace(&format!("loaded {at}")).unwrap();
         let mut pid = None;
         // At the last one there are no more records.
@@ -346,12 +480,14 @@ fn process_forks_in_callbacks() {
         let records = std::iter::from_fn(|| {
             if n == at {
                 pid = Some(here());
+                assert!(pid != Some(0) || !panics, "this child fails in its records");
             }
             n += 1;
             (n <= 5000).then(|| (n.to_be_bytes(), [3; 40]))
         });
-        let outcome = loaded.bulk_load(records, 90);
-        after(pid, is_refused(outcome));
+        let load = std::panic::AssertUnwindSafe(|| is_refused(loaded.bulk_load(records, 90)));
+        let is_refused = std::panic::catch_unwind(load).unwrap_or(panics);
+        after(pid, is_refused);
         assert_eq!(loaded.count().unwrap(), 5000);
     }
 
@@ -371,22 +507,55 @@ fn process_forks_in_callbacks() {
     after(pid, is_refused(streamed));
     assert_eq!(keyspace.get(b"stream").unwrap().unwrap().as_bytes(), vec![5; 1 << 20]);
 
+    forks_in_progress(&db, &keyspace, &directory);
+    db.close().unwrap();
+}
+
+/// As there, in the functions that are told how far a copy has come.
+fn forks_in_progress(db: &Database, keyspace: &Keyspace, directory: &Path) {
     // So many pages that a function is told of progress.
     let pages = (0..30_000u64).map(|n| (n.to_be_bytes(), [9; 200]));
     db.keyspace("pages").unwrap().bulk_load(pages, 90).unwrap();
-    let mut pid = None;
-    let copied = db.backup(directory.join("backup"), |_| {
+    // Beside writers, who hold locks at the fork that nobody gives back in the child.
+    busy(keyspace, || {
+        for n in 0..3 {
+            let to = directory.join(format!("backup {n}"));
+            let mut pid = None;
+            let copied = db.backup(&to, |pages| {
+                if pages >= 128 * n {
+                    pid.get_or_insert_with(here);
+                }
+                ControlFlow::Continue(())
+            });
+            after(pid, is_refused(copied));
+            let mut pid = None;
+            let verified = db.verify(|pages| {
+                if pages >= 256 * n {
+                    pid.get_or_insert_with(here);
+                }
+                ControlFlow::Continue(())
+            });
+            after(pid, is_refused(verified));
+        }
+    });
+    let (backup, mut pid) = (directory.join("backup 2"), None);
+    let mut progress = |_| {
         pid.get_or_insert_with(here);
         ControlFlow::Continue(())
-    });
-    after(pid, is_refused(copied));
+    };
+    let restored = options().restore(&backup, directory.join("restored"), &mut progress);
+    after(pid, is_refused(restored));
     let mut pid = None;
-    let verified = db.verify(|_| {
+    let mut progress = |_| {
         pid.get_or_insert_with(here);
-    });
-    after(pid, is_refused(verified));
-    assert!(options().open(directory.join("backup")).unwrap().verify(|_| {}).unwrap().is_clean());
-    db.close().unwrap();
+        ControlFlow::Continue(())
+    };
+    let repaired = options().repair(&backup, directory.join("repaired"), &mut progress);
+    after(pid, is_refused(repaired));
+    for name in ["backup 2", "restored", "repaired"] {
+        let db = options().open(directory.join(name)).unwrap();
+        assert!(db.verify(|_| ControlFlow::Continue(())).unwrap().is_clean(), "{name}");
+    }
 }
 
 #[test]

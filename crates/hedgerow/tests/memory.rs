@@ -56,10 +56,53 @@ fn work(path: PathBuf) {
         assert!(found.starts_with(&key(wanted)));
     }
     assert_eq!(ks.count().unwrap(), records);
+    work_with_values_of_every_size(&db, limit);
     let memory = db.stats().unwrap().memory;
     assert!(memory.kept_bytes() <= memory.limit_bytes, "{memory:?}");
     db.close().unwrap();
     println!("{records} records of 916 bytes with a limit of {limit} bytes");
+}
+
+/// Each length is half as frequent as half of it, up to 600 KiB: each of ten lengths has the same share of the bytes.
+fn len_of(n: u64) -> usize {
+    600 << (n + 1).trailing_zeros().min(10)
+}
+
+fn value_of(n: u64, version: u64) -> Vec<u8> {
+    let mut value = vec![(n ^ version) as u8; len_of(n + version)];
+    value[..16].copy_from_slice(&key(n));
+    value[16..24].copy_from_slice(&version.to_le_bytes());
+    value
+}
+
+/// Puts four times the limit, overwrites all of it by values of other lengths, and reads it in three ways.
+fn work_with_values_of_every_size(db: &hedgerow::Database, limit: u64) {
+    let ks = db.keyspace("of every size").unwrap();
+    let values = 4 * limit / 3_600;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let ks = &ks;
+            scope.spawn(move || {
+                for version in 0..2 {
+                    for n in (thread..values).step_by(4) {
+                        ks.put(&n.to_be_bytes(), &value_of(n, version)).unwrap();
+                        let other = n / 2 / 4 * 4 + thread;
+                        let found = ks.get(&other.to_be_bytes()).unwrap().expect("it was put");
+                        let version = u64::from_le_bytes(found[16..24].try_into().unwrap());
+                        assert!(found[..] == value_of(other, version));
+                    }
+                }
+            });
+        }
+    });
+    let mut scanned = 0;
+    for record in ks.iter() {
+        let (found, value) = record.unwrap();
+        let n = u64::from_be_bytes(found[..].try_into().unwrap());
+        assert!(value[..] == value_of(n, 1), "value {n} is another one");
+        scanned += 1;
+    }
+    assert_eq!(scanned, values);
 }
 
 fn peak_bytes() -> u64 {

@@ -21,9 +21,13 @@
 )]
 
 use hedgerow::testing::environment::{number, positive};
-use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options, smallest_memory_limit_bytes};
+use hedgerow::{
+    ContentionSplit, Database, Keyspace, LeafLayout, LeafPolicy, Options,
+    smallest_memory_limit_bytes,
+};
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -377,6 +381,13 @@ fn policy(seed: u64) -> LeafPolicy {
     layout.map_or(LeafPolicy::Adaptive, |layout| LeafPolicy::Fixed(*layout))
 }
 
+/// A handle that takes a leaf for contended if this share of its writes met another thread, and finds out at every second: leaves are
+/// split between keys in every run, on however few processors.
+fn contended(keyspace: Keyspace, share: f64) -> Keyspace {
+    let often = ContentionSplit::new(1, 1, share, 2).unwrap();
+    keyspace.with_contention_split(Some(often))
+}
+
 fn options(leaves: LeafPolicy) -> Options {
     Options::new()
         .leaves(leaves)
@@ -387,7 +398,7 @@ fn options(leaves: LeafPolicy) -> Options {
 }
 
 fn assert_clean(db: &Database) {
-    let report = db.verify(|_| {}).unwrap();
+    let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
 }
 
@@ -443,14 +454,15 @@ fn eight_threads_on_sixty_four_frames() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stress.hrow");
     let db = options(leaves).create(&path).unwrap();
-    let owned = db.keyspace("owned").unwrap();
+    // A tenth: splits and merges alternate.
+    let owned = contended(db.keyspace("owned").unwrap(), 0.1);
     let mut permanent: Vec<Vec<u8>> = (0..KEYS).filter(|n| is_permanent(*n)).map(key_of).collect();
     permanent.sort();
     for key in &permanent {
         owned.put(key, &value_of(key, 1)).unwrap();
     }
     let world = Arc::new(World {
-        shared: db.keyspace("shared").unwrap(),
+        shared: contended(db.keyspace("shared").unwrap(), 0.0),
         bounds: (0..SHARED_KEYS).map(|_| Bounds::default()).collect(),
         stop: AtomicBool::new(false),
         progress: (0..THREADS).map(|_| AtomicU64::new(0)).collect(),
@@ -486,6 +498,7 @@ fn eight_threads_on_sixty_four_frames() {
     println!("{:?}", world.db.stats().unwrap());
     let stats = world.db.stats().unwrap();
     assert!(stats.pool.evictions > 0 && stats.pool.pages_written > 0, "{stats:?}");
+    assert!(stats.contention.splits > 0, "{stats:?}");
     world.db.clone().close().unwrap();
     drop(world);
 

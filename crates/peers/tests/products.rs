@@ -20,7 +20,7 @@ fn every_product_takes_part_in_every_experiment() {
         .into_iter()
         .filter(|e| e.cases.iter().any(|case| case.durability != Durability::None))
         .collect();
-    assert_eq!(experiments.len(), 8);
+    assert_eq!(experiments.len(), 11);
     let plan = Plan {
         experiments: experiments.clone(),
         size: Size::Smoke,

@@ -4,8 +4,9 @@
 //! callbacks under the queue's lock; this is what a latch's parked bit rests on:
 //! "validate and enqueue" and "dequeue and clear the bit" exclude each other.
 //!
-//! On the machine this is `parking_lot_core` ("Scalable and Robust Latches", section 3.4). Under a
-//! model checker a mutex and a condition variable of the model stand in for it.
+//! This is as in "Scalable and Robust Latches", section 3.4. The queues lie in a table, by a hash of the address. The table of
+//! `parking_lot_core` does not do: a forked child inherits it, with the parent's threads in it, and these entries lie in memory that
+//! the child's own threads get. Under a model checker a mutex and a condition variable of the model stand in for the table.
 //!
 //! Thread-safety: everything may be called from any thread. Callbacks must not call into the lot.
 
@@ -18,11 +19,85 @@ pub(crate) enum Wish {
     Exclusive,
 }
 
+/// How long somebody waits before the latch is handed over, and not only offered. Long beside the time that a latch is held, and
+/// beside a wake-up.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(1);
+
+/// What a thread that parks says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    /// What it wants.
+    pub(crate) wish: Wish,
+    /// When it began to wait. Under a model checker there is no time: whether it has slept before.
+    pub(crate) since: Since,
+    /// It was woken and came too late: it goes to the front of the queue.
+    pub(crate) is_first: bool,
+}
+
+impl Waiter {
+    /// Of a thread that begins to wait now.
+    pub(crate) fn new(wish: Wish) -> Waiter {
+        Waiter { wish, since: Since::now(), is_first: false }
+    }
+
+    /// It was woken in vain.
+    pub(crate) fn came_too_late(&mut self) {
+        self.is_first = true;
+        self.since.came_too_late();
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod since {
+    use super::PATIENCE;
+    use crate::primitive::time::Moment;
+
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Since(Moment);
+
+    impl Since {
+        pub(crate) fn now() -> Since {
+            Since(Moment::now())
+        }
+
+        pub(super) fn came_too_late(&mut self) {}
+
+        /// Whether patience is at an end at `now`.
+        pub(super) fn is_long_ago(self, now: Since) -> bool {
+            now.0.since(self.0) >= PATIENCE
+        }
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+mod since {
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Since(bool);
+
+    impl Since {
+        pub(crate) fn now() -> Since {
+            Since(false)
+        }
+
+        pub(super) fn came_too_late(&mut self) {
+            self.0 = true;
+        }
+
+        pub(super) fn is_long_ago(self, _: Since) -> bool {
+            self.0
+        }
+    }
+}
+
+pub(crate) use since::Since;
+
 /// How a call of [`park`] ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Parked {
     /// Somebody woke this thread: it owes the queue an attempt.
     Woken,
+    /// Somebody has taken the latch for this thread.
+    HandedOver,
     /// The time ran out, and nobody had woken it.
     TimedOut,
     /// `validate` said no; the thread never slept.
@@ -33,76 +108,210 @@ pub(crate) enum Parked {
 mod imp {
     #![allow(clippy::disallowed_methods, reason = "this is the seam")]
 
-    use super::{Parked, Wish};
-    use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkToken};
-    use std::time::{Duration, Instant};
+    use super::{Left, Parked, Since, Waiter, Wish};
+    use crate::primitive::process::Process;
+    use crate::primitive::time::Moment;
+    use crate::primitive::{Condvar, Mutex, MutexGuard, thread};
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicPtr, Ordering::*};
+    use std::time::Duration;
+
+    #[cfg(hedgerow_sim)]
+    use hedgerow_sim::thread_local;
+
+    const QUEUES: usize = 256;
+
+    /// The queues of one process. A forked child makes its own: the threads in its parent's queues do not exist in it.
+    struct Lot {
+        /// `None` where the system cannot tell a process from its children.
+        process: Option<Process>,
+        queues: [Queue; QUEUES],
+    }
+
+    /// Sleepers at some addresses, the longest first. Aligned, so that no two queues share a line of the cache.
+    #[repr(align(128))]
+    struct Queue(Mutex<VecDeque<Sleeper>>);
+
+    struct Sleeper {
+        address: usize,
+        waiter: Waiter,
+        bed: Arc<Bed>,
+    }
+
+    /// Where a thread sleeps. Each thread has one. Locked after the queue, if both are.
+    #[derive(Default)]
+    #[cfg_attr(hedgerow_sim, repr(align(64)))]
+    struct Bed {
+        /// How its sleep has ended, if it has.
+        ended: Mutex<Option<Parked>>,
+        wake: Condvar,
+    }
+
+    thread_local! {
+        static BED: Arc<Bed> = Arc::default();
+    }
+
+    /// Of this process, or of an ancestor that had one before the fork, or null. A lot that was published here is never freed.
+    static LOT: AtomicPtr<Lot> = AtomicPtr::new(std::ptr::null_mut());
+
+    /// The queues of this process. If nobody has made them, nobody sleeps; then the error is what stands in `LOT`.
+    fn lot() -> Result<&'static Lot, *mut Lot> {
+        let there = LOT.load(Acquire);
+        // SAFETY: `LOT` is null or points to a lot that `make_lot` leaked. It is never freed and never borrowed mutably.
+        let lot = unsafe { there.as_ref() };
+        lot.filter(|lot| lot.process.is_none_or(|process| process.is_current())).ok_or(there)
+    }
+
+    /// As [`lot`], but makes the queues if there are none. `None` if there is no memory for them.
+    fn make_lot() -> Option<&'static Lot> {
+        let there = match lot() {
+            Ok(lot) => return Some(lot),
+            Err(there) => there,
+        };
+        let mut place = Vec::new();
+        place.try_reserve_exact(1).ok()?;
+        let queues = [const { Queue(Mutex::new(VecDeque::new())) }; QUEUES];
+        place.push(Lot { process: Process::current().ok(), queues });
+        let new = place.as_mut_ptr();
+        // Another thread of this process may come first.
+        if LOT.compare_exchange(there, new, AcqRel, Acquire).is_ok() {
+            std::mem::forget(place);
+        }
+        lot().ok()
+    }
+
+    impl Lot {
+        /// The queue of an address, locked.
+        fn queue(&self, address: usize) -> MutexGuard<'_, VecDeque<Sleeper>> {
+            const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+            // Addresses differ from run to run, and what is simulated must not.
+            #[cfg(hedgerow_sim)]
+            let address = hedgerow_sim::line_of(address).unwrap_or(address);
+            let number = (address as u64).wrapping_mul(SPREAD) >> (u64::BITS - QUEUES.ilog2());
+            self.queues[number as usize].0.lock()
+        }
+    }
 
     pub(super) fn park(
         address: usize,
-        wish: Wish,
+        waiter: Waiter,
         validate: impl FnOnce() -> bool,
         timed_out: impl FnOnce(bool),
         timeout: Option<Duration>,
     ) -> Parked {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        // SAFETY:
-        // - the key is the address of a latch that the caller borrows, so nobody else uses it;
-        // - `validate` and `timed_out` neither panic nor call into the lot: they are loads and
-        //   stores of the latch word (the contract of this module's `park`).
-        let result = unsafe {
-            parking_lot_core::park(
-                address,
-                validate,
-                || {},
-                |_, was_last| timed_out(was_last),
-                ParkToken(wish as usize),
-                deadline,
-            )
-        };
-        match result {
-            ParkResult::Unparked(_) => Parked::Woken,
-            ParkResult::TimedOut => Parked::TimedOut,
-            ParkResult::Invalid => Parked::Refused,
+        let deadline = timeout.and_then(|timeout| Moment::now().checked_add(timeout));
+        let bed = BED.try_with(Arc::clone).unwrap_or_default();
+        let Some(lot) = make_lot() else { return no_memory() };
+        let mut sleepers = lot.queue(address);
+        if sleepers.try_reserve(1).is_err() {
+            drop(sleepers);
+            return no_memory();
+        }
+        if !validate() {
+            return Parked::Refused;
+        }
+        *bed.ended.lock() = None;
+        let sleeper = Sleeper { address, waiter, bed: Arc::clone(&bed) };
+        if waiter.is_first {
+            sleepers.push_front(sleeper);
+        } else {
+            sleepers.push_back(sleeper);
+        }
+        drop(sleepers);
+
+        let mut ended = bed.ended.lock();
+        loop {
+            if let Some(how) = *ended {
+                return how;
+            }
+            let Some(deadline) = deadline else {
+                bed.wake.wait(&mut ended);
+                continue;
+            };
+            let left = deadline.since(Moment::now());
+            if !left.is_zero() {
+                bed.wake.wait_for(&mut ended, left);
+                continue;
+            }
+            drop(ended);
+            let mut sleepers = lot.queue(address);
+            if let Some(at) = sleepers.iter().position(|other| Arc::ptr_eq(&other.bed, &bed)) {
+                sleepers.remove(at);
+                timed_out(!sleepers.iter().any(|other| other.address == address));
+                return Parked::TimedOut;
+            }
+            // Whoever has taken it from the queue has said how its sleep ended.
+            drop(sleepers);
+            ended = bed.ended.lock();
         }
     }
 
-    pub(super) fn unpark(address: usize, before_wake: impl FnOnce(bool)) {
-        let mut first = None;
-        // SAFETY:
-        // - the key is the address of a latch that the caller borrows;
-        // - neither callback panics or calls into the lot.
-        unsafe {
-            parking_lot_core::unpark_filter(
-                address,
-                |token| match first {
-                    None => {
-                        first = Some(token);
-                        FilterOp::Unpark
-                    }
-                    Some(ParkToken(head)) if head == Wish::Exclusive as usize => FilterOp::Stop,
-                    Some(_) if token == ParkToken(Wish::Shared as usize) => FilterOp::Unpark,
-                    Some(_) => FilterOp::Skip,
-                },
-                |result| {
-                    before_wake(result.have_more_threads);
-                    UnparkToken(0)
-                },
-            );
+    /// Without memory for a place in a queue, the caller tries again.
+    #[cold]
+    fn no_memory() -> Parked {
+        thread::yield_now();
+        Parked::Refused
+    }
+
+    /// Sleepers that are told with the queue unlocked; of a larger group the others are told before.
+    const GROUP: usize = 8;
+
+    pub(super) fn unpark(
+        address: usize,
+        take: impl Fn(Wish) -> bool,
+        before_wake: impl FnOnce(Left),
+    ) {
+        let Ok(lot) = lot() else { return before_wake(Left::NOBODY) };
+        let mut sleepers = lot.queue(address);
+        let first = sleepers.iter().find(|sleeper| sleeper.address == address);
+        let Some(Waiter { wish, since, .. }) = first.map(|sleeper| sleeper.waiter) else {
+            return before_wake(Left::NOBODY);
+        };
+        let wakes = |sleeper: &Sleeper| sleeper.address == address && sleeper.waiter.wish == wish;
+        let (mut here, mut woken) = (0, 0);
+        for sleeper in sleepers.iter().filter(|sleeper| sleeper.address == address) {
+            here += 1;
+            woken += usize::from(wakes(sleeper));
+        }
+        if wish == Wish::Exclusive {
+            woken = 1;
+        }
+        let mut is_handed_over = since.is_long_ago(Since::now()) && take(wish);
+        before_wake(Left {
+            is_somebody: here > woken,
+            is_on_its_way: wish == Wish::Exclusive && !is_handed_over,
+        });
+        let mut group = [const { None }; GROUP];
+        let mut at = 0;
+        while woken > 0 {
+            if !wakes(&sleepers[at]) {
+                at += 1;
+                continue;
+            }
+            woken -= 1;
+            if let Some(Sleeper { bed, .. }) = sleepers.remove(at) {
+                // With the queue locked: a thread that is not in the queue has been woken.
+                *bed.ended.lock() =
+                    Some(if is_handed_over { Parked::HandedOver } else { Parked::Woken });
+                is_handed_over = is_handed_over && woken > 0 && take(wish);
+                match group.get_mut(woken) {
+                    Some(place) => *place = Some(bed),
+                    None => bed.wake.notify_one(),
+                }
+            }
+        }
+        // A thread that runs at once, in place of this one, should find the queue unlocked.
+        drop(sleepers);
+        for bed in group.into_iter().flatten() {
+            bed.wake.notify_one();
         }
     }
 
     #[cfg(test)]
     pub(super) fn sleepers(address: usize) -> usize {
-        let mut number = 0;
-        let count = |_| {
-            number += 1;
-            FilterOp::Skip
-        };
-        // SAFETY:
-        // - the key is the address of a latch that the caller borrows;
-        // - neither callback panics or calls into the lot.
-        unsafe { parking_lot_core::unpark_filter(address, count, |_| UnparkToken(0)) };
-        number
+        let Ok(lot) = lot() else { return 0 };
+        lot.queue(address).iter().filter(|sleeper| sleeper.address == address).count()
     }
 }
 
@@ -113,20 +322,36 @@ mod imp {
     #[cfg(shuttle)]
     use shuttle::lazy_static;
 
-    use super::{Parked, Wish};
+    use super::{Left, Parked, Since, Waiter, Wish};
     use crate::primitive::{Condvar, Mutex, thread};
+    use std::collections::VecDeque;
     use std::time::Duration;
 
     struct Sleeper {
         address: usize,
-        wish: Wish,
+        waiter: Waiter,
         ticket: u64,
     }
 
     #[derive(Default)]
     struct Lot {
-        queue: Vec<Sleeper>,
+        queue: VecDeque<Sleeper>,
+        /// Tickets of those that the latch was handed over to.
+        handed_over: Vec<u64>,
         next_ticket: u64,
+    }
+
+    impl Lot {
+        /// How a sleep ended that was not ended by time.
+        fn ended(&mut self, ticket: u64) -> Parked {
+            match self.handed_over.iter().position(|&other| other == ticket) {
+                Some(at) => {
+                    self.handed_over.swap_remove(at);
+                    Parked::HandedOver
+                }
+                None => Parked::Woken,
+            }
+        }
     }
 
     lazy_static! {
@@ -136,7 +361,7 @@ mod imp {
 
     pub(super) fn park(
         address: usize,
-        wish: Wish,
+        waiter: Waiter,
         validate: impl FnOnce() -> bool,
         timed_out: impl FnOnce(bool),
         timeout: Option<Duration>,
@@ -147,7 +372,12 @@ mod imp {
         }
         let ticket = lot.next_ticket;
         lot.next_ticket += 1;
-        lot.queue.push(Sleeper { address, wish, ticket });
+        let sleeper = Sleeper { address, waiter, ticket };
+        if waiter.is_first {
+            lot.queue.push_front(sleeper);
+        } else {
+            lot.queue.push_back(sleeper);
+        }
         if timeout.is_some() {
             // No clock in a model: the time runs out after giving way once, unless somebody woke
             // this thread meanwhile.
@@ -155,38 +385,70 @@ mod imp {
             thread::yield_now();
             lot = LOT.lock();
             let Some(at) = lot.queue.iter().position(|sleeper| sleeper.ticket == ticket) else {
-                return Parked::Woken;
+                return lot.ended(ticket);
             };
-            lot.queue.remove(at);
+            let _it = lot.queue.remove(at);
             timed_out(!lot.queue.iter().any(|sleeper| sleeper.address == address));
             return Parked::TimedOut;
         }
         while lot.queue.iter().any(|sleeper| sleeper.ticket == ticket) {
             WOKEN.wait(&mut lot);
         }
-        Parked::Woken
+        lot.ended(ticket)
     }
 
-    pub(super) fn unpark(address: usize, before_wake: impl FnOnce(bool)) {
+    pub(super) fn unpark(
+        address: usize,
+        take: impl Fn(Wish) -> bool,
+        before_wake: impl FnOnce(Left),
+    ) {
         let mut lot = LOT.lock();
-        let mut first = None;
-        lot.queue.retain(|sleeper| {
+        let Lot { queue, handed_over, .. } = &mut *lot;
+        let mut first: Option<Waiter> = None;
+        let mut is_handed_over = false;
+        queue.retain(|sleeper| {
             if sleeper.address != address {
                 return true;
             }
-            match first {
-                None => {
-                    first = Some(sleeper.wish);
-                    false
+            let stays = match first {
+                None => false,
+                Some(Waiter { wish: Wish::Exclusive, .. }) => true,
+                Some(Waiter { wish: Wish::Shared, .. }) => sleeper.waiter.wish == Wish::Exclusive,
+            };
+            if !stays {
+                let is_first = first.is_none();
+                let Waiter { wish, since, .. } = *first.get_or_insert(sleeper.waiter);
+                let wanted =
+                    if is_first { since.is_long_ago(Since::now()) } else { is_handed_over };
+                is_handed_over = wanted && take(wish);
+                if is_handed_over {
+                    handed_over.push(sleeper.ticket);
                 }
-                Some(Wish::Exclusive) => true,
-                Some(Wish::Shared) => sleeper.wish == Wish::Exclusive,
             }
+            stays
         });
-        before_wake(lot.queue.iter().any(|sleeper| sleeper.address == address));
+        before_wake(Left {
+            is_somebody: queue.iter().any(|sleeper| sleeper.address == address),
+            is_on_its_way: first.is_some_and(|first| first.wish == Wish::Exclusive)
+                && !is_handed_over,
+        });
         drop(lot);
         WOKEN.notify_all();
     }
+}
+
+/// What [`unpark`] leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Left {
+    /// Threads are left in the queue.
+    pub(crate) is_somebody: bool,
+    /// A thread is woken that is to try for the latch exclusively.
+    pub(crate) is_on_its_way: bool,
+}
+
+#[cfg(not(any(loom, shuttle)))]
+impl Left {
+    const NOBODY: Left = Left { is_somebody: false, is_on_its_way: false };
 }
 
 /// Sleeps until woken by [`unpark`] of the same address, or for `timeout` at most.
@@ -196,24 +458,25 @@ mod imp {
 /// in the queue. Neither may panic or call into the lot.
 pub(crate) fn park(
     address: usize,
-    wish: Wish,
+    waiter: Waiter,
     validate: impl FnOnce() -> bool,
     timed_out: impl FnOnce(bool),
     timeout: Option<Duration>,
 ) -> Parked {
-    imp::park(address, wish, validate, timed_out, timeout)
+    imp::park(address, waiter, validate, timed_out, timeout)
 }
 
 /// Wakes the longest sleeper of an address; if that one wishes to share, then all that wish to.
 ///
 /// A writer is woken alone, because only one can have the latch and a herd would fight for it;
 /// readers are woken together, because they can all have it. Who is left is woken by the release
-/// that follows. `before_wake` runs under the queue's lock, before anybody wakes, and is told
-/// whether threads are left in the queue. It may neither panic nor call into the lot.
-pub(crate) fn unpark(address: usize, before_wake: impl FnOnce(bool)) {
+/// that follows. If the longest sleeper has waited for [`PATIENCE`], `take` is asked to take the latch on its behalf, and where
+/// that succeeds its sleep ends as [`Parked::HandedOver`]. `before_wake` runs under the queue's lock, after that and before anybody
+/// wakes. Neither may panic or call into the lot.
+pub(crate) fn unpark(address: usize, take: impl Fn(Wish) -> bool, before_wake: impl FnOnce(Left)) {
     #[cfg(all(test, not(any(loom, shuttle))))]
     CALLS.with(|calls| calls.set(calls.get() + 1));
-    imp::unpark(address, before_wake);
+    imp::unpark(address, take, before_wake);
 }
 
 /// How many threads sleep at an address.
@@ -251,7 +514,9 @@ mod tests {
             for (at, &wish) in wishes.iter().enumerate() {
                 let awake = &awake;
                 scope.spawn(move || {
-                    assert_eq!(park(address, wish, || true, |_| {}, None), Parked::Woken);
+                    let waiter = Waiter::new(wish);
+                    let how = park(address, waiter, || true, |_| {}, None);
+                    assert_eq!(how, Parked::Woken);
                     awake.lock().push(at);
                 });
                 until(|| sleepers(address) == at + 1);
@@ -259,7 +524,7 @@ mod tests {
             let mut left = wishes.len();
             while left > 0 {
                 let mut is_somebody_left = false;
-                unpark(address, |more| is_somebody_left = more);
+                unpark(address, |_| false, |left| is_somebody_left = left.is_somebody);
                 let woken = left - sleepers(address);
                 left -= woken;
                 assert_eq!(is_somebody_left, left > 0);
@@ -283,5 +548,68 @@ mod tests {
         ] {
             assert_eq!(woken_together(wishes), groups, "{wishes:?}");
         }
+    }
+
+    /// The parent has one thread that holds a latch and three that sleep for it; so has the child.
+    #[cfg(all(unix, not(miri)))]
+    #[test]
+    fn a_forked_child_sleeps_in_queues_of_its_own() {
+        unsafe extern "C" {
+            // Of the C library, which the standard library links.
+            fn fork() -> i32;
+            fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+            fn alarm(seconds: u32) -> u32;
+            fn _exit(code: i32) -> !;
+        }
+        let place = 0_u64;
+        let address = (&raw const place).addr();
+        thread::scope(|scope| {
+            for at in 0..3 {
+                scope.spawn(move || park(address, Waiter::new(Exclusive), || true, |_| {}, None));
+                until(|| sleepers(address) == at + 1);
+            }
+            // SAFETY: the child allocates, sleeps and makes threads, which the C library lets it do.
+            let pid = unsafe { fork() };
+            assert!(pid >= 0, "no process could be forked");
+            if pid == 0 {
+                // SAFETY: takes a number; ends a child that hangs.
+                unsafe { alarm(20) };
+                let works = std::panic::catch_unwind(|| {
+                    assert_eq!(sleepers(address), 0);
+                    unpark(address, |_| false, |left| assert!(!left.is_somebody));
+                    let place = 0_u64;
+                    for address in [address, (&raw const place).addr()] {
+                        let woken = Mutex::new(0);
+                        thread::scope(|scope| {
+                            for at in 0..3 {
+                                scope.spawn(|| {
+                                    park(address, Waiter::new(Exclusive), || true, |_| {}, None);
+                                    *woken.lock() += 1;
+                                });
+                                until(|| sleepers(address) == at + 1);
+                            }
+                            for at in 0..3 {
+                                unpark(
+                                    address,
+                                    |_| false,
+                                    |left| assert_eq!(left.is_somebody, at < 2),
+                                );
+                                until(|| *woken.lock() == at + 1);
+                            }
+                        });
+                    }
+                });
+                // SAFETY: ends the child at once, without what the parent has registered for its own end.
+                unsafe { _exit(i32::from(works.is_err())) };
+            }
+            let mut status = 0;
+            // SAFETY: `status` is a place for an integer.
+            assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
+            assert_eq!(status, 0, "14 if it hung");
+            assert_eq!(sleepers(address), 3);
+            for _ in 0..3 {
+                unpark(address, |_| false, |_| {});
+            }
+        });
     }
 }

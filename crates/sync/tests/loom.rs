@@ -248,6 +248,69 @@ fn a_waiter_that_gives_up_passes_the_wake_up_on() {
     });
 }
 
+/// Who is woken comes too late, and the release that it has missed wakes nobody because it is on its way: if it gives up then, it owes
+/// the other one a wake-up.
+#[test]
+fn who_gives_up_wakes_for_a_release_that_has_woken_nobody() {
+    check(2, || {
+        let latch = Arc::new(HybridLatch::new());
+        let held = latch.exclusive();
+        let giving_up = {
+            let latch = Arc::clone(&latch);
+            thread::spawn(move || {
+                let mut patience = 2;
+                let mut keep_waiting = || {
+                    patience -= 1;
+                    patience > 0
+                };
+                drop(latch.exclusive_while(&mut keep_waiting));
+            })
+        };
+        let patient = {
+            let latch = Arc::clone(&latch);
+            thread::spawn(move || drop(latch.exclusive()))
+        };
+        drop(held);
+        drop(latch.try_exclusive());
+        giving_up.join().unwrap();
+        patient.join().unwrap();
+        assert!(latch.try_exclusive().is_some());
+    });
+}
+
+/// Who is woken comes too late, sleeps again, and is handed the latch: all come to an end, and nobody is beside another one.
+#[test]
+fn who_was_overtaken_is_handed_the_latch() {
+    check(2, || {
+        let shared = Arc::new((HybridLatch::new(), AtomicUsize::new(0)));
+        let held = shared.0.exclusive();
+        let write = |inside: &AtomicUsize| {
+            assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+            assert_eq!(inside.fetch_sub(1, Ordering::Relaxed), 1);
+        };
+        let writers: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let _guard = shared.0.exclusive();
+                    write(&shared.1);
+                })
+            })
+            .collect();
+        drop(held);
+        if let Some(guard) = shared.0.try_exclusive() {
+            write(&shared.1);
+            drop(guard);
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert!(shared.0.try_exclusive().is_some());
+        let word = format!("{:?}", shared.0);
+        assert!(word.contains("parked: false") && word.contains("waking: false"), "{word}");
+    });
+}
+
 /// Readers together, writers alone; a downgraded writer is a reader.
 #[test]
 fn modes_exclude_each_other() {

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::ops::Bound;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -60,8 +61,8 @@ pub fn policy(name: &str) -> Option<LeafPolicy> {
 /// The name of a policy.
 pub fn name_of(policy: LeafPolicy) -> &'static str {
     match policy {
-        LeafPolicy::Adaptive => "adaptive",
         LeafPolicy::Fixed(layout) => layout.name(),
+        _ => "adaptive",
     }
 }
 
@@ -275,7 +276,7 @@ fn same(found: Option<&[u8]>, expected: Option<&[u8]>, what: &str) -> Result<(),
 
 /// Verifies the store, and that used, free and quarantined space add up to the file.
 fn sound(db: &Database, path: &Path) -> Result<(), String> {
-    let report = db.verify(|_| {}).map_err(said("verify"))?;
+    let report = db.verify(|_| ControlFlow::Continue(())).map_err(said("verify"))?;
     if let Some(finding) = report.findings.first() {
         return Err(format!("verify: {finding}"));
     }

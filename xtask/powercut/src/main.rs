@@ -25,6 +25,9 @@ mod run;
 #[cfg(target_os = "linux")]
 mod served;
 #[cfg(target_os = "linux")]
+#[path = "../../../crates/cli/src/signals.rs"]
+mod signals;
+#[cfg(target_os = "linux")]
 mod system;
 
 #[cfg(target_os = "linux")]

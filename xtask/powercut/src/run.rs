@@ -12,19 +12,20 @@ use crate::failure::Failure;
 use crate::file_system::{Disk, Kind, Place};
 use crate::process::Tool;
 use crate::served::ServedImages;
+use crate::signals::{self, Second};
 use crate::system::{self, Directory};
 use serde_json::{Map, Value as Json, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 /// Cycles with one store.
 const ROUND_CYCLES: u64 = 10;
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// The program.
 pub fn main() -> ExitCode {
@@ -77,7 +78,8 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
     let mut programs = vec!["losetup", "mount", "umount"];
     programs.extend(arguments.kinds.iter().map(|kind| kind.maker()));
     system::check_machine(&programs)?;
-    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
+    // What is mounted has to be unmounted, so a second signal does not end the program either.
+    signals::set_on_interrupt(&INTERRUPTED, Second::ChangesNothing)
         .map_err(|error| Failure::Cannot(format!("cannot handle Ctrl-C: {error}")))?;
     let seed = arguments.seed.unwrap_or_else(random_seed);
     eprintln!("power-cuts: seed {seed}");

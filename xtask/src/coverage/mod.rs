@@ -117,6 +117,7 @@ fn measure(root: &Path) -> Result<PathBuf, Failure> {
         .arg(&record)
         .args(["-p", "hedgerow", "-p", "hedgerow-sync", "-p", "hedgerow-cli"])
         .env("CARGO_TARGET_DIR", &place)
+        .env("HEDGEROW_TESTS", "all")
         // Branches are counted by a flag that is not stable yet.
         .env("RUSTC_BOOTSTRAP", "1")
         .status()

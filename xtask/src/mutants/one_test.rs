@@ -64,6 +64,7 @@ pub fn run(
         .env(environment.0, environment.1)
         .envs([("TMPDIR", folder)])
         .env("RUST_BACKTRACE", "0")
+        .env("HEDGEROW_TESTS", "all")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());

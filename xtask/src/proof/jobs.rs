@@ -362,6 +362,7 @@ impl TestOf<'_> {
             let mut command = Command::new(&program);
             command.current_dir(&directory).args(["--exact", test, "--nocapture"]);
             clear(&mut command);
+            command.env("HEDGEROW_TESTS", "all");
             command.env("HEDGEROW_SEED", seed.to_string());
             command.env("HEDGEROW_EFFORT", size.effort.to_string());
             if let Some(part) = &part {
@@ -421,7 +422,7 @@ mod tests {
     #[test]
     fn a_test_is_run_by_itself_with_the_seed_and_its_size() {
         let histories = commands_of("histories", Scale::Ci, Share::ALL);
-        let first = "HEDGEROW_EFFORT=5 HEDGEROW_SEED=7 /built/engine --exact \
+        let first = "HEDGEROW_EFFORT=5 HEDGEROW_SEED=7 HEDGEROW_TESTS=all /built/engine --exact \
                      linear::answers_of_a_store_in_memory_have_an_order --nocapture";
         assert_eq!((histories.len(), histories[0].as_str()), (5, first));
         let schedules = commands_of("schedules", Scale::Long, Share::ALL);

@@ -7,11 +7,16 @@
 
 mod bugs;
 mod build;
+mod contention;
 mod holes;
+mod latches;
+mod merging;
 mod names;
 mod pool;
 mod protocols;
 mod replay;
+mod room;
+mod values;
 
 use crate::process::{self, Ended};
 use bugs::{Bug, Build, Seeded, Suite};
@@ -117,6 +122,11 @@ const LISTS: &[(char, &[Bug])] = &[
     ('N', names::LINES),
     ('R', replay::LINES),
     ('F', pool::LINES),
+    ('A', room::LINES),
+    ('V', values::LINES),
+    ('M', merging::LINES),
+    ('L', latches::LINES),
+    ('C', contention::LINES),
 ];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {
@@ -436,6 +446,7 @@ impl TestRun<'_> {
         command
             .args(test.map(|test| ["--exact", test]).into_iter().flatten())
             .current_dir(directory)
+            .env("HEDGEROW_TESTS", "all")
             .env("HEDGEROW_CANARY", bug.unwrap_or_default())
             .env("HEDGEROW_SHUTTLE_ITERATIONS", ITERATIONS[usize::from(bug.is_none())]);
         command.env_remove("HEDGEROW_PREEMPTIONS");

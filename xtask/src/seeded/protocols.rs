@@ -32,7 +32,7 @@ const ONE_LEAF_EVICTED: Suite = plain(
 const ONE_LEAF_MODEL: Suite = shuttle("isolation::scans_of_one_leaf_are_strictly_serializable");
 const WHOLE_OR_NOT: Suite =
     plain("engine", "isolation::what_a_power_cut_leaves_has_every_transaction_whole");
-const LARGE_VALUES: Suite = plain(
+pub(super) const LARGE_VALUES: Suite = plain(
     "engine",
     "crash_large_values::a_crash_at_any_call_leaves_whole_values_and_leaks_nothing",
 );

@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 const ENGINE: &str = "crates/hedgerow/src/";
 
 /// The folders of the engine from the ground up; a folder may import its own rank and below.
-const RANKS: [(&str, u8); 17] = [
+const RANKS: [(&str, u8); 18] = [
     ("error", 1),
+    ("events", 1),
     ("types", 1),
     ("key", 1),
     ("codec", 1),

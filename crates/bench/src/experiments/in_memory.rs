@@ -19,6 +19,7 @@ fn case(
         kind,
         count: size.scale(count),
         value_bytes,
+        spread: None,
         load_order: LoadOrder::Shuffled,
         load_percent: 90,
         phases,

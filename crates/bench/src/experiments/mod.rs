@@ -13,8 +13,11 @@ mod pools;
 mod products;
 mod space;
 mod structures;
+mod values;
+mod ycsb;
 
 use crate::cell::{Distribution, Durability, KeyKind, LoadOrder, Operation, Phase, Place};
+use crate::checksum::Spread;
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -89,8 +92,10 @@ pub struct Case {
     pub kind: KeyKind,
     /// Keys that are wanted; a file may have fewer.
     pub count: usize,
-    /// Bytes of a value.
+    /// Bytes of a value, or on average if there is a spread.
     pub value_bytes: usize,
+    /// Lengths of values that differ.
+    pub spread: Option<Spread>,
     /// How the store is filled.
     pub load_order: LoadOrder,
     /// How much of the keys is loaded, in percent; the rest is for a phase that inserts it.
@@ -143,6 +148,9 @@ pub fn all(size: Size) -> Vec<Experiment> {
         products::space(size),
         products::put_latency(size),
         products::large_values(size),
+        values::rates(size),
+        values::space(size),
+        ycsb::core_workloads(size),
         durability::log_cost(size),
         durability::beside_a_checkpoint(size),
         products::updates_beyond_memory(size),
@@ -289,6 +297,7 @@ fn paper_case(
         kind,
         count: size.scale(count),
         value_bytes: 8,
+        spread: None,
         load_order: LoadOrder::Shuffled,
         load_percent,
         phases,

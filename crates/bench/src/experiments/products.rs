@@ -27,6 +27,7 @@ pub(super) fn case(size: Size, records: usize, limit_bytes: u64) -> Case {
         kind: KeyKind::Random8,
         count: size.scale(records),
         value_bytes: 100,
+        spread: None,
         load_order: LoadOrder::Shuffled,
         load_percent: 100,
         phases: Vec::new(),

@@ -11,6 +11,7 @@ fn case(size: Size, name: &str, load_order: LoadOrder, phases: Vec<Phase>) -> Ca
         kind: KeyKind::Random8,
         count: size.scale(1_000_000),
         value_bytes: 100,
+        spread: None,
         load_order,
         load_percent: 100,
         phases,

@@ -276,6 +276,7 @@ pub(crate) mod test_cells {
             competitor: String::new(),
             keys: KeySet { name, kind: KeyKind::Dense4, count, path: None },
             value_bytes: 8,
+            spread: None,
             load_order: LoadOrder::Shuffled,
             load_count: count,
             phases,

@@ -1,7 +1,7 @@
 //! Child processes with a time limit: killed together with all that they started.
 //!
 //! A child leads a process group of its own. When its time is over, when it has ended and left
-//! something running, or when the user interrupts this program ([`interrupt`]), the group is killed.
+//! something running, or when the user interrupts this program ([`interrupt_flag`]), the group is killed.
 //! Any thread may run children.
 
 use crate::cell::CellError;
@@ -10,6 +10,7 @@ use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ const POLL: Duration = Duration::from_millis(20);
 const MOST_OUTPUT_BYTES: usize = 64 << 20;
 
 /// Set once the user has interrupted this program.
-static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static IS_INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// What a child left behind.
 #[derive(Clone, Debug)]
@@ -83,12 +84,12 @@ pub fn run(command: &mut Command, seconds_limit: u64) -> Result<Output, CellErro
     Ok(Output { status, stdout: text(stdout)?, stderr: text(stderr)?, seconds })
 }
 
-/// Ends the children that run and lets no other start: for the handler of an interrupt.
-pub fn interrupt() {
-    IS_INTERRUPTED.store(true, Ordering::SeqCst);
+/// The flag that, once it is set, ends the children that run and lets no other start: for the handler of an interrupt.
+pub fn interrupt_flag() -> &'static Arc<AtomicBool> {
+    &IS_INTERRUPTED
 }
 
-/// Whether [`interrupt`] was called.
+/// Whether [`interrupt_flag`] is set.
 pub fn is_interrupted() -> bool {
     IS_INTERRUPTED.load(Ordering::SeqCst)
 }

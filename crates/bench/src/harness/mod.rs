@@ -19,6 +19,7 @@ use crate::instructions::under_the_clock;
 use crate::keys::Keys;
 use crate::memory_group;
 pub use meters::Meters;
+pub(crate) use phase::latency;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -138,7 +139,7 @@ pub fn run<E: Engine>(cell: &Cell) -> Result<CellResult, CellError> {
         return Err(CellError::Unsupported(words));
     }
     let keys = Keys::of(&cell.keys)?;
-    let value_bytes = cell.value_bytes as u64 * keys.len() as u64;
+    let value_bytes = Values::new(cell.value_bytes, cell.spread).total_bytes(keys.len());
     let record_bytes = keys.bytes(keys.len()) + value_bytes;
     let order: Vec<u32> = match cell.load_order {
         LoadOrder::Shuffled => (0..cell.load_count as u32).collect(),
@@ -163,12 +164,13 @@ pub fn run<E: Engine>(cell: &Cell) -> Result<CellResult, CellError> {
     for phase in &cell.phases {
         if let Operation::Overwrite {}
         | Operation::OverwriteBesideCheckpoint {}
-        | Operation::Mixed { .. } = phase.operation
+        | Operation::Mixed { .. }
+        | Operation::ReadModifyWrite { .. } = phase.operation
         {
             generation += 1;
         }
-        let work =
-            phase::Work { phase, keys: &keys, present, generation, value_bytes: cell.value_bytes };
+        let (value_bytes, spread) = (cell.value_bytes, cell.spread);
+        let work = phase::Work { phase, keys: &keys, present, generation, value_bytes, spread };
         let result = work.run(&mut engine, &mut meters)?;
         present += phase.insertions();
         phases.push(result);
@@ -239,7 +241,7 @@ fn load<E: Engine>(
     engine: &mut E,
     meters: &mut Meters,
 ) -> Result<PhaseResult, CellError> {
-    let mut values = Values::new(cell.value_bytes);
+    let mut values = Values::new(cell.value_bytes, cell.spread);
     meters.start(engine);
     let records = (0..).zip(order);
     under_the_clock(|| {

@@ -7,7 +7,7 @@ use super::meters::Meters;
 use super::{Engine, Session};
 use crate::access::{self, Accesses};
 use crate::cell::{CellError, Latency, Operation, Phase, PhaseResult};
-use crate::checksum::{Checksum, Values, glance, sum};
+use crate::checksum::{Checksum, Spread, Values, glance, sum};
 use crate::instructions::under_the_clock;
 use crate::keys::Keys;
 use hdrhistogram::Histogram;
@@ -27,6 +27,8 @@ pub struct Work<'a> {
     pub generation: u32,
     /// Bytes of a value.
     pub value_bytes: usize,
+    /// Lengths of values that differ.
+    pub spread: Option<Spread>,
 }
 
 /// What a thread did.
@@ -157,7 +159,7 @@ impl Work<'_> {
         ended: &AtomicBool,
     ) -> Result<(), CellError> {
         let keys = &accesses.keys;
-        let mut values = Values::new(self.value_bytes);
+        let mut values = Values::new(self.value_bytes, self.spread);
         let (mut checksum, mut found) = (Checksum::default(), 0_u64);
         let mut add = |value: &[u8]| {
             checksum.add(sum(value));
@@ -218,14 +220,21 @@ impl Work<'_> {
                     session.remove(self.keys.get(at))
                 })?;
             }
-            Operation::Mixed { .. } => {
+            Operation::Mixed { .. }
+            | Operation::GetInsert { .. }
+            | Operation::ReadModifyWrite { .. } => {
+                let generation = if self.phase.operation.inserts() { 0 } else { self.generation };
+                let reads_first = matches!(self.phase.operation, Operation::ReadModifyWrite { .. });
                 let steps = keys.iter().zip(&accesses.sizes);
                 each::<TIMED, _>(steps, done, Until::Done, |(&at, &is_get)| {
-                    if is_get == 1 {
-                        session.get(self.keys.get(at), &mut add)
-                    } else {
-                        session.put(self.keys.get(at), values.of(at, self.generation))
+                    let key = self.keys.get(at);
+                    if is_get == 1 || reads_first {
+                        session.get(key, &mut add)?;
                     }
+                    if is_get == 1 {
+                        return Ok(());
+                    }
+                    session.put(key, values.of(at, generation))
                 })?;
             }
             Operation::ScanAll {} | Operation::Settle {} => {}
@@ -256,7 +265,11 @@ impl Work<'_> {
         // With several threads it is a matter of luck which value a get sees that is being
         // overwritten, and which records a scan sees that are being inserted.
         result.checksum = match self.phase.operation {
-            Operation::Mixed { .. } if self.phase.threads > 1 => Some(Checksum(found)),
+            Operation::Mixed { .. } | Operation::ReadModifyWrite { .. }
+                if self.phase.threads > 1 =>
+            {
+                Some(Checksum(found))
+            }
             Operation::ScanInsert { .. } if self.phase.threads > 1 => None,
             // How many there were is a matter of speed.
             Operation::OverwriteBesideCheckpoint {} => None,
@@ -342,7 +355,8 @@ pub fn count<E: Engine>(engine: &mut E) -> Result<u64, CellError> {
 /// The steps of [`Latency::histogram`].
 const STEP: f64 = 13.0 / 12.0;
 
-fn latency(nanoseconds: &Histogram<u64>) -> Latency {
+/// What single calls took.
+pub fn latency(nanoseconds: &Histogram<u64>) -> Latency {
     let us = |share: f64| nanoseconds.value_at_quantile(share) as f64 / 1e3;
     let steps = nanoseconds.iter_log(100, STEP);
     let steps = steps.filter(|step| step.count_since_last_iteration() > 0);

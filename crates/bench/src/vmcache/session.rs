@@ -134,7 +134,7 @@ impl VmcachePool {
 }
 
 fn freed(id: PageId) -> Error {
-    Error::new(ErrorKind::NotFound, format!("{id} is free"))
+    Error::new(ErrorKind::PageFreed, format!("{id} is free"))
 }
 
 impl<'p> PoolSession<'p, VmcachePool> for VmcacheSession<'p> {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub struct DelArgs {
     /// Store file
     store: PathBuf,
-    /// Key, with escapes
+    /// Key; escapes are read
     #[arg(value_parser = escape::parse_operand, allow_hyphen_values = true)]
     key: Bytes,
 }

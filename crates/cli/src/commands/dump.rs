@@ -24,10 +24,10 @@ use std::time::Instant;
 pub struct DumpArgs {
     /// Store file
     store: PathBuf,
-    /// Names of the keyspaces, with escapes as in the output [default: all]
+    /// Names of the keyspaces; escapes are read [default: all]
     #[arg(value_name = "KEYSPACE", value_parser = crate::escape::parse)]
     keyspaces: Vec<crate::escape::Bytes>,
-    /// Write to this file, which must not be there yet, and not to standard output
+    /// Write to this new file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -42,7 +42,7 @@ struct Written {
 /// Writes the dump.
 pub fn run(common: &Common, args: &DumpArgs) -> Result<(), Failure> {
     if common.format == Format::Json && args.out.is_none() {
-        let words = "a dump has one form: --format json is for what is said about it, with --out";
+        let words = "a dump to standard output is always text; --format json needs --out and applies to the report";
         return Err(Failure::Usage(words.to_owned()));
     }
     let db = store::open_read_only(common, &args.store)?;
@@ -54,7 +54,7 @@ pub fn run(common: &Common, args: &DumpArgs) -> Result<(), Failure> {
         return dumped.map_err(|failure| match failure {
             // Of other output a reader may have had enough; half a dump is none.
             Failure::PipeClosed => {
-                let words = "whoever reads the dump has gone before its end";
+                let words = "the reader closed the pipe before the end of the dump";
                 Failure::Other(words.to_owned())
             }
             other => other,
@@ -69,7 +69,9 @@ fn chosen(db: &Database, common: &Common, args: &DumpArgs) -> Result<Vec<Keyspac
     let mut names = Vec::new();
     for name in &args.keyspaces {
         let name = String::from_utf8(name.0.clone());
-        names.push(name.map_err(|_| Failure::Usage("a keyspace's name is UTF-8".to_owned()))?);
+        names.push(
+            name.map_err(|_| Failure::Usage("the name of a keyspace must be UTF-8".to_owned()))?,
+        );
     }
     names.extend(common.keyspace.clone());
     if names.is_empty() {
@@ -98,7 +100,7 @@ fn dump_to_file(keyspaces: &[Keyspace], store: &Path, path: &Path) -> Result<Wri
     if written.is_err()
         && let Err(error) = remove_own(&file, path)
     {
-        eprintln!("hedgerow: {name} is no whole dump, and cannot be removed: {error}");
+        eprintln!("hedgerow: the dump {name} is incomplete and cannot be removed: {error}");
     }
     written
 }

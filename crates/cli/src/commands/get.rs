@@ -18,10 +18,10 @@ const PIECE_BYTES: usize = 1 << 20;
 pub struct GetArgs {
     /// Store file
     store: PathBuf,
-    /// Key, with escapes
+    /// Key; escapes are read
     #[arg(value_parser = escape::parse_operand, allow_hyphen_values = true)]
     key: Bytes,
-    /// Print the bytes of the value as they are, with no escapes and no newline
+    /// Print the bytes of the value without escapes and without a newline
     #[arg(long, conflicts_with = "format")]
     raw: bool,
 }

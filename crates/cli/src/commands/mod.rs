@@ -1,10 +1,12 @@
 //! The commands of the tool, one file each: its arguments, and `run`.
 
 pub mod backup;
+pub mod compact;
 pub mod count;
 pub mod del;
 pub mod dump;
 pub mod get;
+pub mod hot;
 pub mod load;
 pub mod pages;
 pub mod put;

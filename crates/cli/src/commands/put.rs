@@ -17,15 +17,16 @@ use std::path::PathBuf;
     override_usage = "hedgerow put [OPTIONS] <STORE> <KEY> <VALUE|--file <FILE>>"
 )]
 pub struct PutArgs {
-    /// Store file; created if there is none
+    /// Store file; created if it does not exist
     store: PathBuf,
-    /// Key, with escapes
+    /// Key; escapes are read
     #[arg(value_parser = escape::parse_operand, allow_hyphen_values = true)]
     key: Bytes,
-    /// Value, with escapes
+    /// Value; escapes are read
     #[arg(value_parser = escape::parse_operand, allow_hyphen_values = true)]
     value: Option<Bytes>,
-    /// Take the value from this file as it is, up to 4 GiB; `-` is standard input. A pipe must fit into memory
+    /// Read the value from this file, up to 4 GiB, without escapes; `-` for standard input. The content of a pipe must fit into
+    /// memory
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Their layouts.
@@ -45,10 +46,9 @@ enum Source {
 pub fn run(common: &Common, args: &PutArgs) -> Result<(), Failure> {
     let source = source(args)?;
     let db = store::open_or_create(common, args.leaves, &args.store)?;
-    let written = db
-        .keyspace(common.keyspace())
-        .and_then(|keyspace| put(&keyspace, &args.key.0, source))
-        .map_err(store::failed("write to", &args.store));
+    let written = store::write_to(&db, common.keyspace(), &args.store, |keyspace| {
+        put(keyspace, &args.key.0, source).map_err(store::failed("write to", &args.store))
+    });
     store::close(db, &args.store, written)
 }
 

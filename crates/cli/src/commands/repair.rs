@@ -18,9 +18,9 @@ use std::path::PathBuf;
 /// Arguments of `repair`.
 #[derive(Debug, Args)]
 pub struct RepairArgs {
-    /// Damaged store file; it is only read
+    /// Damaged store file; it is not changed
     store: PathBuf,
-    /// Store file to make; neither it nor its log may be there
+    /// Store file to create; neither it nor its log may exist
     new: PathBuf,
 }
 
@@ -70,16 +70,16 @@ fn describe(lost: &DamagedPage) -> String {
     let keyspace =
         lost.keyspace.as_ref().map_or_else(String::new, |name| format!("keyspace {name}: "));
     let held = match &lost.keys {
-        None => "what it held is not known".to_owned(),
+        None => "its keys are not known".to_owned(),
         Some(keys) => {
             let key = |key: &Option<Vec<u8>>, none: &str| {
                 key.as_ref().map_or_else(|| none.to_owned(), |key| format!("`{}`", escape(key)))
             };
             let above = key(&keys.above, "the first key");
             let up_to = key(&keys.up_to, "the last key");
-            let kind = if keys.is_inner { "an inner node, of " } else { "" };
+            let kind = if keys.is_inner { "inner keys: " } else { "" };
             let from = if keys.above.is_some() { "keys above" } else { "keys from" };
-            format!("it was {kind}{from} {above} up to {up_to}")
+            format!("it held {kind}{from} {above} up to {up_to}")
         }
     };
     format!("{keyspace}{}; {held}", lost.what)

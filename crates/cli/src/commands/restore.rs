@@ -10,9 +10,9 @@ use std::path::PathBuf;
 /// Arguments of `restore`.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
-    /// File that `backup` has made, or any store that was closed
+    /// File made by `backup`, or any store that was closed
     backup: PathBuf,
-    /// Store file to make; neither it nor its log may be there
+    /// Store file to create; neither it nor its log may exist
     store: PathBuf,
 }
 

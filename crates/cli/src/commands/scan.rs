@@ -21,7 +21,7 @@ pub struct ScanArgs {
     /// Which keys.
     #[command(flatten)]
     range: RangeArgs,
-    /// From the largest key down
+    /// Print in descending order
     #[arg(long)]
     reverse: bool,
     /// Stop after this many records

@@ -1,6 +1,6 @@
 //! `hedgerow stat STORE`: shape and fill of a keyspace, space of the file, use of memory.
 //!
-//! Reads every page of the keyspace; of the others, too, to count their leaves by layout. The names of the JSON fields are stable; new ones may come.
+//! Reads every page of the keyspace; of the others, too, to count their leaves by layout and their values by form. The names of the JSON fields are stable; new ones may come.
 
 use crate::args::{Common, Format};
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use crate::output::Out;
 use crate::size::{show_bytes, show_count};
 use crate::{layouts, store};
 use clap::Args;
-use hedgerow::{LevelStats, SpaceReport, Stats, TreeStats};
+use hedgerow::{LevelStats, SpaceReport, Stats, TreeStats, ValueStats};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 
@@ -133,6 +133,7 @@ fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
         print_histogram(out, leaves)?;
     }
     print_layouts(out, trees)?;
+    print_values(out, trees)?;
 
     out.line(&format!("\nfile       {}", show_bytes(space.file_bytes)))?;
     for (purpose, bytes) in space_rows(space) {
@@ -147,7 +148,7 @@ fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
     let (faults, evictions) = (show_count(stats.pool.faults), show_count(stats.pool.evictions));
     let (pages, hits) = (show_count(tree.pages()), show_count(*hits));
     out.line(&format!(
-        "\ncache      {hits} of {pages} pages were in memory; {faults} page reads, {evictions} evictions"
+        "\ncache      {hits} of {pages} pages were in memory; {faults} pages read, {evictions} evicted"
     ))
 }
 
@@ -181,6 +182,38 @@ fn print_layouts(out: &mut Out, trees: &[(String, TreeStats)]) -> Result<(), Fai
     Ok(())
 }
 
+/// Bytes of values by where they are, of every keyspace that has any there.
+fn print_values(out: &mut Out, trees: &[(String, TreeStats)]) -> Result<(), Failure> {
+    out.line("\nvalues             number        bytes      in file  keyspace")?;
+    for (name, tree) in trees {
+        let values = &tree.values;
+        // Those in leaves are part of pages that hold keys, too.
+        let file = show_bytes(values.extents_file_bytes);
+        let rows = [
+            ("in leaves", values.in_leaves, show_bytes(values.in_leaves_bytes), "in pages"),
+            ("in extents", values.in_extents, show_bytes(values.in_extents_bytes), &file),
+            ("damaged", values.damaged, "-".to_owned(), "-"),
+        ];
+        for (form, number, bytes, file) in rows.into_iter().filter(|row| row.1 > 0) {
+            let number = show_count(number);
+            out.line(&format!("{form:<12} {number:>12} {bytes:>12} {file:>12}  {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn values_json(values: &ValueStats) -> Json {
+    json!({
+        "in_leaves": { "values": values.in_leaves, "bytes": values.in_leaves_bytes },
+        "in_extents": {
+            "values": values.in_extents,
+            "bytes": values.in_extents_bytes,
+            "file_bytes": values.extents_file_bytes,
+        },
+        "damaged": { "values": values.damaged },
+    })
+}
+
 fn as_json(figures: &Figures) -> Json {
     let Figures { keyspace, keyspaces, tree, trees, space, stats, hits } = figures;
     let levels: Vec<Json> = tree
@@ -203,6 +236,8 @@ fn as_json(figures: &Figures) -> Json {
         .collect();
     let by_keyspace = trees.iter().map(|(name, tree)| (name.clone(), layouts::as_json(tree)));
     let by_keyspace: serde_json::Map<String, Json> = by_keyspace.collect();
+    let values = trees.iter().map(|(name, tree)| (name.clone(), values_json(&tree.values)));
+    let values: serde_json::Map<String, Json> = values.collect();
     let memory = &stats.memory;
     json!({
         "keyspace": keyspace,
@@ -214,6 +249,8 @@ fn as_json(figures: &Figures) -> Json {
         "levels": levels,
         "layouts": layouts::as_json(tree),
         "layouts_by_keyspace": by_keyspace,
+        "values": values_json(&tree.values),
+        "values_by_keyspace": values,
         "space": {
             "file_bytes": space.file_bytes,
             "header_bytes": space.header_bytes,

@@ -3,10 +3,11 @@
 //! Damage is data: each defect is a line on standard output, and the exit code is 4. A store so
 //! damaged that it cannot be opened is damage as well.
 
+use super::backup::go_on;
 use crate::args::{Common, Format};
 use crate::failure::Failure;
 use crate::output::Out;
-use crate::{interrupt, progress, size, store};
+use crate::{progress, size, store};
 use clap::Args;
 use hedgerow::ErrorKind;
 use serde_json::json;
@@ -90,10 +91,12 @@ fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
         Err(failure) => return Err(failure),
     };
     let bar = progress::counter("verifying");
-    let report = db.verify(|pages| bar.set_position(pages));
+    let report = db.verify(|pages| {
+        bar.set_position(pages);
+        go_on()
+    });
     bar.finish_and_clear();
-    interrupt::check()?;
-    let report = report.map_err(store::failed("verify", &args.store))?;
+    let report = report.map_err(store::stoppable("verify", &args.store))?;
     let defects = report.findings.iter().map(ToString::to_string).collect();
     Ok(Findings {
         pages: report.pages,

@@ -56,7 +56,10 @@ fn a_dump_is_what_the_format_says() {
     assert!(only.ends_with("\nend 1 2\n"), "{only}");
     assert_eq!(dumped(&[&store, "--keyspace", "default", "default"]), only.as_bytes());
     assert_eq!(dumped(&[&store, "default", "a \u{e4}"]), text.as_bytes());
-    run(&["dump", &store, "no such"]).code(1).stdout("").stderr_has("there is `a \u{e4}`, `def");
+    run(&["dump", &store, "no such"])
+        .code(1)
+        .stdout("")
+        .stderr_has("its keyspaces: `a \u{e4}`, `def");
     let file = scratch.path("birds.dump");
     run(&["dump", &store, "--out", &file]).code(0).stdout("").stderr_has("dumped 3 records of 2");
     assert_eq!(fs::read(&file).unwrap(), text.as_bytes());
@@ -205,10 +208,13 @@ fn a_dump_that_is_cut_off_anywhere_is_noticed() {
         let copy = scratch.path(&format!("{at}.hrow"));
         let args = ["load", &copy, "-", "--memory-limit", "4MiB"];
         let done = run_with_input(&args, &dump[..at]).code(4);
-        let done = done.stderr_has("of the dump: ").stderr_has("the dump are in the store");
+        let done = done.stderr_has("of the dump: ").stderr_has("records of the dump");
         assert!(done.stderr().contains("cut off"), "{at}: {}", done.stderr());
-        // Keyspaces that came whole, and nothing else.
-        let there = String::from_utf8(dumped(&[&copy, "--memory-limit", "4MiB"])).unwrap();
+        // Keyspaces that came whole, and nothing else: no store if there is none.
+        let there = match Path::new(&copy).exists() {
+            true => String::from_utf8(dumped(&[&copy, "--memory-limit", "4MiB"])).unwrap(),
+            false => String::new(),
+        };
         let whole = dump[..at].windows(9).filter(|window| window == b"\nrecords ").count();
         let cut_in_records_line = dump[..at].rsplit(|&b| b == b'\n').next().unwrap();
         let whole = whole - usize::from(cut_in_records_line.starts_with(b"records "));
@@ -230,19 +236,35 @@ fn a_damaged_dump_is_refused_with_the_number_of_the_line() {
         (
             "record",
             replaced("wren\tTroglodytes troglodytes\n", ""),
-            "line 4 of the dump: here end 2",
+            "line 4 of the dump: the keyspace ends with 2",
         ),
-        ("order", replaced("wren\t", "ant\t"), "line 4 of the dump: the key is not above"),
-        ("twice", replaced("wren\t", "robin\t"), "line 4 of the dump: the key is not above"),
+        ("order", replaced("wren\t", "ant\t"), "line 4 of the dump: the key is not greater"),
+        ("twice", replaced("wren\t", "robin\t"), "line 4 of the dump: the key is not greater"),
         ("escape", replaced("wren", "\\wren"), "line 4 of the dump: unknown escape `\\w`"),
-        ("line", replaced("wren\t", "wren "), "line 4 of the dump: neither a record"),
+        ("line", replaced("wren\t", "wren "), "line 4 of the dump: not a line of a dump"),
         ("tab", replaced("Troglodytes ", "Troglodytes\t"), "line 4 of the dump: a second tab"),
-        ("end", replaced("end 1 2", "end 1 3"), "line 6 of the dump: the dump had 1 keyspaces"),
-        ("more", format!("{dump}keyspace x\n"), "line 7 of the dump: comes after the end"),
-        ("outside", replaced("keyspace default\n", ""), "line 2 of the dump: not in any keyspace"),
-        ("unended", replaced("records 2 ", "keyspace "), "line 5 of the dump: the keyspace before"),
-        ("version", replaced("dump 1", "dump one"), "line 1 of the dump: a dump begins with"),
-        ("crlf", dump.replace('\n', "\r\n"), "line 1 of the dump: a dump begins with"),
+        (
+            "end",
+            replaced("end 1 2", "end 1 3"),
+            "line 6 of the dump: the last line says 1 keyspaces",
+        ),
+        ("more", format!("{dump}keyspace x\n"), "line 7 of the dump: data after the end"),
+        (
+            "outside",
+            replaced("keyspace default\n", ""),
+            "line 2 of the dump: a record outside of a keyspace",
+        ),
+        (
+            "unended",
+            replaced("records 2 ", "keyspace "),
+            "line 5 of the dump: the previous keyspace",
+        ),
+        (
+            "version",
+            replaced("dump 1", "dump one"),
+            "line 1 of the dump: this is not the first line",
+        ),
+        ("crlf", dump.replace('\n', "\r\n"), "line 1 of the dump: this is not the first line"),
     ] {
         let copy = scratch.path(&format!("{what}.hrow"));
         let file = scratch.file(&format!("{what}.dump"), &text);
@@ -273,7 +295,7 @@ fn records_that_do_not_fit_are_named_and_the_rest_of_their_keyspace_is_not_there
     run_with_input(&["load", &store, "-"], text.as_bytes())
         .code(1)
         .stderr_has("cannot load line 7 of the dump")
-        .stderr_has("1 records of the dump are in the store");
+        .stderr_has("stored 1 records of the dump");
     let there = String::from_utf8(dumped(&[&store])).unwrap();
     assert!(there.ends_with("\nend 1 1\n"), "{there}");
     let name = format!("hedgerow-dump 1\nkeyspace {}\nrecords 0 -\nend 1 0\n", "n".repeat(300));
@@ -292,7 +314,7 @@ fn a_reader_of_a_dump_that_goes_away_gets_half_of_it_which_is_an_error() {
     // Dropping the reader closes the pipe, as `head -1` does.
     BufReader::new(dump.stdout.take().unwrap()).read_line(&mut first).unwrap();
     assert_eq!(first, "hedgerow-dump 1\n");
-    wait(&args, dump).code(1).stderr_has("has gone before its end");
+    wait(&args, dump).code(1).stderr_has("closed the pipe before the end");
 }
 
 #[cfg(target_os = "linux")]
@@ -355,12 +377,9 @@ fn large_values_are_dumped_in_pieces_and_loaded_again() {
     let piece = lines.iter().position(|line| line.starts_with(b"\t\t")).unwrap();
     let more = [&lines[..=piece], &lines[piece..]].concat().concat();
     let fewer = [&lines[..piece], &lines[piece + 1..]].concat().concat();
-    for (damaged, words) in
-        [(cut, "cut off"), (&more, "longer than it is"), (&fewer, "are missing")]
-    {
+    for (damaged, words) in [(cut, "cut off"), (&more, "exceed its length"), (&fewer, "lacks ")] {
         let other = scratch.path("other.hrow");
         run_with_input(&["load", &other, "-"], damaged).code(4).stderr_has(words);
-        run(&["dump", &other]).code(0).stdout("hedgerow-dump 1\nend 0 0\n");
-        fs::remove_file(&other).unwrap();
+        assert!(!Path::new(&other).exists());
     }
 }

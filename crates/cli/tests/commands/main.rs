@@ -4,6 +4,7 @@
 mod harness;
 
 mod backup;
+mod compact;
 mod count;
 mod del;
 #[cfg(unix)]
@@ -12,6 +13,8 @@ mod dump;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod get;
+mod hot;
+mod leftovers;
 mod load;
 mod manners;
 #[cfg(unix)]

@@ -37,6 +37,8 @@ fn wrong_arguments_are_exit_code_2_and_touch_nothing() {
         &["put", &store, "k", "\\"],
         &["scan", &store, "--limit", "-1"],
         &["backup", &store],
+        &["compact"],
+        &["compact", &store, &store],
         &["restore", &store],
         &["repair", &store],
         &["scan", &store, "--no-such-option"],
@@ -59,7 +61,7 @@ fn help_and_version_are_data() {
     }
     for name in [
         "tour", "load", "get", "put", "del", "scan", "count", "stat", "dump", "pages", "verify",
-        "backup", "restore", "repair", "torture",
+        "compact", "backup", "restore", "repair", "torture",
     ] {
         let help = run(&[name, "--help"]).code(0).silent();
         assert!(help.text().contains("--memory-limit"), "{name}");
@@ -180,14 +182,14 @@ fn who_names_no_keyspace_gets_the_only_one_or_hears_which_there_are() {
     let stat = run(&["stat", &store, "--format", "json"]).code(0).json();
     assert_eq!(stat["keyspace"], "birds");
     run(&["put", &store, "newt", "Triturus", "--keyspace", "amphibians"]).code(0);
-    let which = "has no keyspace `default`; there is `amphibians`, `birds` (--keyspace NAME)";
+    let which = "has no keyspace `default`; its keyspaces: `amphibians`, `birds` (choose with --keyspace NAME)";
     run(&["get", &store, "wren"]).code(1).stdout("").stderr_has(which);
     run(&["get", &store, "wren", "--keyspace", "birds"]).code(0).stdout("Troglodytes\n");
     // What knows nothing of keyspaces does not take one and do everything.
     let copy = scratch.path("copy.hrow");
     for whole in [&["verify", &store][..], &["backup", &store, &copy], &["repair", &store, &copy]] {
         let args = [whole, &["--keyspace", "birds"]].concat();
-        run(&args).code(2).stdout("").stderr_has("takes no --keyspace");
+        run(&args).code(2).stdout("").stderr_has("does not take --keyspace");
         assert!(!std::path::Path::new(&copy).exists());
     }
 }
@@ -247,7 +249,7 @@ fn keys_and_values_may_begin_with_a_hyphen() {
     run(&["get", &store, "-k"]).code(3);
     // A mistake in an option is one still.
     run(&["get", &store, "k", "--row"]).code(2);
-    run(&["put", &store, "k", "--valeu"]).code(2).stderr_has("no such option");
+    run(&["put", &store, "k", "--valeu"]).code(2).stderr_has("unknown option");
     run(&["scan", &store, "--limmit", "3"]).code(2);
 }
 
@@ -283,4 +285,15 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
         assert!(load.wait().unwrap().success(), "SIG{signal}");
         run(&["count", &store]).code(0).stdout("50001\n");
     }
+}
+
+#[test]
+fn verbose_shows_events_on_standard_error_and_no_data() {
+    let (_scratch, store) = Scratch::loaded("verbose", "robin\tErithacus\n");
+    let done = run(&["put", &store, "wren", "Troglodytes", "--verbose"]).code(0).stdout("");
+    let shown = done.stderr();
+    assert!(shown.contains("hedgerow: open: store opened path="), "{shown}");
+    assert!(shown.contains("hedgerow: checkpoint: checkpoint taken number="), "{shown}");
+    assert!(!shown.contains("wren") && !shown.contains("Troglodytes"), "{shown}");
+    run(&["get", &store, "wren"]).code(0).stdout("Troglodytes\n").silent();
 }

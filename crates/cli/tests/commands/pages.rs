@@ -35,7 +35,7 @@ fn every_layout_is_drawn_byte_by_byte() {
         // Sixteen lines of map a page.
         let map = text.lines().filter(|line| line.trim_start().split(' ').count() == 2);
         let letters = map.filter(|line| line.trim_start().split(' ').nth(1).unwrap().len() == 64);
-        assert_eq!(letters.count(), 16 * text.matches("a letter for").count(), "{text}");
+        assert_eq!(letters.count(), 16 * text.matches("one letter for").count(), "{text}");
 
         let json = run(&["pages", &store, "--format", "json"]).code(0);
         let mut kinds = Vec::new();
@@ -49,6 +49,30 @@ fn every_layout_is_drawn_byte_by_byte() {
         }
         assert!(kinds.contains(&kind.to_owned()) && kinds[0] == "inner node", "{kinds:?}");
     }
+}
+
+#[test]
+fn references_to_values_in_extents_are_drawn_as_what_they_are() {
+    let (scratch, store) = Scratch::loaded("pages-extents", "robin\tshort\n");
+    let file = scratch.file("value", vec![b'x'; 200_000]);
+    run(&["put", &store, "wren", "--file", &file]).code(0);
+    let done = run(&["pages", &store]).code(0).silent();
+    let text = done.text();
+    let words = "wren -> 200,000 bytes in an extent: 1 run from byte ";
+    for words in [words, "robin -> short", "r   of that: references to values"] {
+        assert!(text.contains(words), "{words:?} is not in:\n{text}");
+    }
+    let json = run(&["pages", &store, "--format", "json"]).code(0).json();
+    let records = json["records"].as_array().unwrap();
+    assert_eq!(records[0]["value"], "short");
+    let extent = &records[1]["extent"];
+    assert_eq!(extent["value_bytes"], 200_000);
+    let runs = extent["runs"].as_array().unwrap();
+    assert_eq!((runs.len(), runs[0]["bytes"].as_u64()), (1, Some(200_192)));
+    // It is there.
+    let bytes = fs::read(&store).unwrap();
+    let from = runs[0]["offset"].as_u64().unwrap() as usize;
+    assert_eq!(bytes[from + 8..from + 1000], [b'x'; 992]);
 }
 
 #[test]

@@ -66,6 +66,41 @@ fn leaves_are_counted_by_layout_in_every_keyspace() {
 }
 
 #[test]
+fn bytes_of_values_are_counted_by_form_in_every_keyspace() {
+    let (scratch, store) = Scratch::loaded("stat-values", "wren\tshort\nrobin\tsong\n");
+    let put = |key: &str, len: usize, keyspace: &str| {
+        let file = scratch.file("value", vec![b'x'; len]);
+        run(&["put", &store, key, "--file", &file, "--keyspace", keyspace]).code(0);
+    };
+    put("large", 200_000, "default");
+    put("page", 5_000, "default");
+    put("leaf", 1_900, "songs");
+    put("song", 2_000, "songs");
+    let json = run(&["stat", &store, "--format", "json"]).code(0).json();
+    let by_keyspace = &json["values_by_keyspace"];
+    assert_eq!(json["values"], by_keyspace["default"]);
+    let number = |pointer: &str| by_keyspace.pointer(pointer).and_then(|n| n.as_u64()).unwrap();
+    assert_eq!(number("/default/in_leaves/values"), 2);
+    assert_eq!(number("/default/in_leaves/bytes"), 9);
+    assert_eq!(number("/default/in_extents/values"), 2);
+    assert_eq!(number("/default/in_extents/bytes"), 205_000);
+    // Each chunk of 32 KiB has a checksum, and the last ends with a unit of 512 bytes.
+    assert_eq!(number("/default/in_extents/file_bytes"), 200_192 + 5_120);
+    assert_eq!(number("/songs/in_leaves/bytes"), 1_900);
+    assert_eq!(number("/songs/in_extents/file_bytes"), 2_048);
+    assert_eq!(number("/songs/damaged/values"), 0);
+    let human = run(&["stat", &store]).code(0);
+    let row = |form: &str, name: &str| {
+        let is_it = |line: &&str| line.starts_with(form) && line.ends_with(name);
+        let found = human.text().lines().find(is_it).map(str::to_owned);
+        found.unwrap_or_else(|| panic!("no row {form} of {name}:\n{}", human.text()))
+    };
+    assert!(row("in extents ", "  default").contains(" 2 "));
+    assert!(row("in leaves ", "  songs").contains(" 1 "));
+    assert!(!human.text().contains("damaged "), "{}", human.text());
+}
+
+#[test]
 fn people_get_a_table_and_a_histogram() {
     let (_scratch, store) = Scratch::loaded("stat-human", "a\nb\nc\n");
     let human = run(&["stat", &store, "--memory-limit", "16MiB"]).code(0).silent();

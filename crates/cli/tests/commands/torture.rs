@@ -29,7 +29,10 @@ fn what_was_acknowledged_outlives_kills_and_nothing_stays_behind() {
     assert!(done.text().starts_with("torture: seed 1.5\n"), "{}", done.text());
     assert!(done.text().contains("fsync of 4096 bytes: median "), "{}", done.text());
     let last = done.text().lines().last().unwrap();
-    assert!(last.starts_with("torture: 6 kills, ") && last.ends_with(": all is there"), "{last}");
+    assert!(
+        last.starts_with("torture: 6 kills, ") && last.ends_with(": nothing was lost"),
+        "{last}"
+    );
     assert!(names(&disk).is_empty(), "{:?}", names(&disk));
 
     let args = ["torture", "kill", &disk, "--seconds", "1", "--format", "json"];
@@ -56,8 +59,8 @@ fn a_check_says_what_is_there_and_finds_what_is_missing() {
     };
     let json = check("0,0,0").code(0).silent().json();
     assert_eq!(json["there"], [0, 0, 0].into_iter().collect::<serde_json::Value>(), "{json}");
-    check("0,5,0").code(7).stderr_has("thread 1: its keys hold no first part");
-    check("0,5").code(2).stderr_has("a number for each of 3 threads");
+    check("0,5,0").code(7).stderr_has("thread 1: its keys do not hold a prefix");
+    check("0,5").code(2).stderr_has("give one number for each of 3 threads");
 }
 
 #[cfg(unix)]
@@ -75,7 +78,7 @@ fn ctrl_c_ends_the_kills_and_removes_the_store() {
     let pid = torture.id().to_string();
     let killed = std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
     assert!(killed.success());
-    wait(&args, torture).code(130).stderr_has("all was there");
+    wait(&args, torture).code(130).stderr_has("nothing was lost");
     assert!(names(&disk).is_empty(), "{:?}", names(&disk));
 }
 
@@ -121,7 +124,7 @@ fn a_disk_is_filled_to_the_end_and_gets_its_space_back() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.starts_with("the disk is full, after "), "{text}");
-    assert!(text.ends_with("\nall is there\n"), "what the list shows stayed behind: {text}");
+    assert!(text.ends_with("\nnothing was lost\n"), "what the list shows stayed behind: {text}");
 }
 
 #[cfg(target_os = "linux")]
@@ -140,13 +143,13 @@ fn a_disk_with_much_room_is_not_filled_unasked() {
 fn a_seed_brings_a_simulation_back() {
     let with = |seed: &str| run(&["torture", "simulate", "--seed", seed]).code(0).silent();
     let first = with("7");
-    assert!(first.text().starts_with("torture: seed 2.7\ntorture: Scenario { seed: 7, "));
+    assert!(first.text().starts_with("torture: seed 3.7\ntorture: Scenario { seed: 7, "));
     assert!(first.text().contains("torture: 1 stores, "), "{}", first.text());
     // Alone, or as it was printed.
-    with("2.7").stdout(first.text());
+    with("3.7").stdout(first.text());
     let args = ["torture", "simulate", "--seed", "7", "--seconds", "1", "--format", "json"];
     let json = run(&args).code(0).silent().json();
-    assert_eq!(json["seed"], "2.7");
+    assert_eq!(json["seed"], "3.7");
     assert!(json["stores"].as_u64().unwrap() >= 1, "{json}");
     let args = ["torture", "simulate", "--cuts", "300", "--threads", "2", "--format", "json"];
     let json = run(&args).code(0).silent().json();
@@ -176,7 +179,7 @@ fn the_latency_of_a_disk_is_shown() {
     let scratch = Scratch::new("torture-sync");
     let disk = disk(&scratch);
     let done = run(&["torture", "sync", &disk]).code(0).silent();
-    assert!(done.text().contains("over the same block: fsync of 4096 bytes"), "{}", done.text());
+    assert!(done.text().contains("overwriting a block: fsync of 4096 bytes"), "{}", done.text());
     assert!(names(&disk).is_empty(), "{:?}", names(&disk));
     let json = run(&["torture", "sync", &disk, "--format", "json"]).code(0).json();
     assert!(json["behind_end"]["slowest_us"].as_f64() >= json["behind_end"]["median_us"].as_f64());
@@ -209,7 +212,9 @@ fn a_cut_is_checked_and_a_number_that_is_missing_is_a_finding() {
     run(&["torture", "sync", "--cut", &disk]).code(1).stderr_has("from an earlier run");
     // The last few may have been made and not printed.
     let later = (last + 10).to_string();
-    run(&["torture", "sync", "--check", &later, &disk]).code(7).stderr_has("the disk lies");
+    run(&["torture", "sync", "--check", &later, &disk])
+        .code(7)
+        .stderr_has("the disk acknowledged an fsync and lost");
     assert_eq!(names(&disk), files, "a finding stays");
     run(&["torture", "sync", "--check", &last.to_string(), &disk]).code(0).silent();
     assert!(names(&disk).is_empty(), "{:?}", names(&disk));
@@ -224,7 +229,7 @@ fn a_store_that_has_lost_what_the_disk_has_kept_is_the_engines_fault() {
     let store = format!("{disk}/{store}");
     run(&["del", &store, "number/00007", "--keyspace", "torture/sync"]).code(0);
     let done = run(&["torture", "sync", "--check", &last, &disk]).code(7);
-    assert!(done.stderr().contains("the engine's fault: number 7 "), "{}", done.stderr());
+    assert!(done.stderr().contains("a bug of Hedgerow: number 7 "), "{}", done.stderr());
     assert!(fs::exists(&store).unwrap());
 }
 
@@ -233,7 +238,7 @@ fn a_directory_that_is_not_there_is_an_error_and_no_finding() {
     let scratch = Scratch::new("torture-missing");
     let disk = scratch.path("missing");
     for how in ["kill", "sync"] {
-        run(&["torture", how, &disk]).code(1).stdout("").stderr_has("cannot make a directory");
+        run(&["torture", how, &disk]).code(1).stdout("").stderr_has("cannot create a directory");
     }
     run(&["torture", "full-disk", &disk, "--yes"]).code(1).stdout("");
     assert!(!fs::exists(&disk).unwrap());

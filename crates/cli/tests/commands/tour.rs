@@ -22,6 +22,7 @@ fn every_step_is_right_and_reported() {
             "scan prefixes",
             "overwrite",
             "delete half",
+            "values",
             "shrink",
             "close",
             "kill -9",
@@ -36,6 +37,13 @@ fn every_step_is_right_and_reported() {
         steps.iter().find(|step| step["step"] == name).unwrap()["count"].as_u64().unwrap()
     };
     assert!(count("kill -9") >= 64 && count("check the kill") >= count("kill -9"), "{json:#}");
+    assert_eq!(count("values"), 256);
+    let how = steps.iter().find(|step| step["step"] == "values").unwrap()["how"].as_str().unwrap();
+    assert!(how.contains("100 bytes to 100"), "{how}");
+    let stat = run(&["stat", &store, "--format", "json"]).code(0).json();
+    let values = &stat["values_by_keyspace"]["tour/values"];
+    let (leaves, extents) = (&values["in_leaves"]["values"], &values["in_extents"]["values"]);
+    assert_eq!(leaves.as_u64().unwrap() + extents.as_u64().unwrap(), 256, "{values:#}");
     assert_eq!(json["records_left"], 20_000);
     // Each leaf after the load is in one row, and both sets have some.
     let leaves = json["leaves"].as_array().unwrap();

@@ -1,7 +1,7 @@
 //! How the memory limit is divided: one number in, everything that the engine keeps out of it.
 //!
 //! ```text
-//! limit = frames x (page + header + side entry + free-list entry)   pages, and the page table's parts
+//! limit = frames x (page + header + side entry + free-list entry + index)   pages, pieces of values, the page table's parts
 //!       + 2 write buffers                                           eviction, checkpoint
 //!       + copies                                                    pages that change while a checkpoint runs
 //!       + delta share                                               page map changes of this interval
@@ -13,6 +13,7 @@
 //! The page table takes frames away one by one as its parts are loaded (`retire.rs`), so it needs no
 //! share. What callers hold (copies of values, cursors' leaf copies) is theirs.
 
+use crate::buffer::pieces::INDEX_FRAME_BYTES;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::wal::block::BLOCK_BYTES;
 use crate::wal::ring::ring_blocks;
@@ -28,8 +29,8 @@ const FLUSH_PAGES: usize = 512;
 const FLUSH_PART: u64 = 64;
 /// One page in so many has room for a copy, while a checkpoint runs.
 const COPY_PART: u64 = 32;
-/// Header (32), side entry (16), free-list entry (4).
-const PER_FRAME_BYTES: u64 = 52;
+/// Header (32), side entry (16), free-list entry (4), index of values.
+const PER_FRAME_BYTES: u64 = 52 + INDEX_FRAME_BYTES;
 /// The least that deltas get: some thousand changed pages.
 const MIN_DELTA_BYTES: u64 = 96 << 10;
 /// The least that the zone table gets.

@@ -3,6 +3,7 @@
 //! Relaxed, each on a cache line of its own pair where threads write them often. None is touched by a
 //! look-up that finds its pages in memory: hits are not counted, misses are. `Send + Sync`.
 
+use crate::page::{ContentionCounters, Merging};
 use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The counters.
@@ -15,25 +16,29 @@ pub struct Counters {
     discarded_images: AtomicU64,
     copied: AtomicU64,
     preferred: AtomicU64,
+    /// What redistributions of leaves have done.
+    pub merging: Merging,
+    /// What Contention Split has done to leaves.
+    pub contention: ContentionCounters,
 }
 
-/// A reading of the counters.
+/// What the page cache has done since the database was opened: counts, a part of [`Stats`](crate::Stats).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct CounterValues {
+pub struct PoolStats {
     /// Pages read into memory.
     pub faults: u64,
-    /// Of these, pages that got the frame that translation predicts.
+    /// Of these, pages that got the frame that look-ups expect, which makes later look-ups cheaper.
     pub faults_preferred: u64,
-    /// Pages evicted.
+    /// Pages removed from memory to make room.
     pub evictions: u64,
-    /// Page images written.
+    /// Pages written to the file. A page counts each time.
     pub pages_written: u64,
-    /// Batches that they were written in.
+    /// Batches in which they were written.
     pub write_batches: u64,
-    /// Of the images, those that were out of date before they were recorded.
+    /// Of the written pages, those that were changed again before the write had ended, so that it was for nothing.
     pub discarded_images: u64,
-    /// Pages that a writer has copied for a checkpoint under way.
+    /// Pages that a writer copied before it changed them, because a running checkpoint had not written them yet.
     pub copied_for_checkpoints: u64,
 }
 
@@ -60,8 +65,8 @@ impl Counters {
     }
 
     /// Reads all counters; they belong to slightly different moments.
-    pub fn values(&self) -> CounterValues {
-        CounterValues {
+    pub fn values(&self) -> PoolStats {
+        PoolStats {
             faults: self.faults.load(Relaxed),
             faults_preferred: self.preferred.load(Relaxed),
             evictions: self.evictions.load(Relaxed),

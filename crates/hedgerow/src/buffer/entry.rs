@@ -38,7 +38,12 @@ impl Drop for Promise<'_> {
     }
 }
 
-impl Entered<'_> {
+impl<'p> Entered<'p> {
+    /// A stay in which nothing is logged.
+    pub(super) fn without_log(stay: Stay<'p>) -> Entered<'p> {
+        Entered { stay, promise: None }
+    }
+
     /// Appends a record for which there is a promise, if there is a log.
     #[inline]
     pub(super) fn append(&self, record: &Record<'_>) {

@@ -12,7 +12,8 @@
 use crate::buffer::free_list::Popped;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
-use crate::page::FrameId;
+use crate::events::{Stall, WaitsFor};
+use crate::page::{FrameId, Relief};
 use crate::types::PageId;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::AtomicBool;
@@ -20,7 +21,7 @@ use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Relea
 use hedgerow_sync::primitive::buggify::{Point, buggify};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, Weak, thread};
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak, thread};
 use std::time::Duration;
 
 /// Waits of [`WAIT_MS`] each before an operation gives up on getting a frame: ten seconds, if nobody wakes it.
@@ -40,6 +41,8 @@ pub struct EvictorState {
     shared: Mutex<Shared>,
     wake: Condvar,
     freed: Condvar,
+    /// Who is offered the pages that are about to be written.
+    pub(super) relief: OnceLock<Weak<dyn Relief>>,
 }
 
 #[derive(Default)]
@@ -74,6 +77,7 @@ impl EvictorState {
             shared: Mutex::new(Shared::default()),
             wake: Condvar::new(),
             freed: Condvar::new(),
+            relief: OnceLock::new(),
         }
     }
 
@@ -137,7 +141,7 @@ impl BufferPool {
         frames - (frames / 16).clamp(frames.min(16), 4096)
     }
 
-    fn is_too_dirty(&self) -> bool {
+    pub(super) fn is_too_dirty(&self) -> bool {
         self.dirty_pages() >= self.dirty_limit()
     }
 
@@ -153,6 +157,7 @@ impl BufferPool {
 
     #[cold]
     fn wait_for_cleaning(&self) -> Result<()> {
+        let _stall = Stall::begin(WaitsFor::Memory);
         if leaves_out("asks_before_it_waits") {
             self.request_frames();
         }
@@ -205,6 +210,7 @@ impl BufferPool {
                 ),
             ));
         }
+        let _stall = Stall::begin(WaitsFor::Memory);
         let failures = self.evictor.shared.lock().failures;
         let mut failing = None;
         for round in Rounds::begin() {
@@ -252,10 +258,36 @@ impl BufferPool {
 
     /// A frame for page `id` if one can be had without waiting.
     pub(super) fn try_obtain_frame(&self, id: PageId) -> Option<(FrameId, ExclusiveGuard<'_>)> {
-        let taken = self
-            .take_if_idle(self.preferred(id))
-            .or_else(|| self.pop_free())
-            .or_else(|| self.evict_some_clean())?;
+        self.try_obtain_frame_near(self.preferred(id))
+    }
+
+    /// That frame, or another one, if one can be had without waiting.
+    pub(super) fn try_obtain_frame_near(
+        &self,
+        preferred: FrameId,
+    ) -> Option<(FrameId, ExclusiveGuard<'_>)> {
+        let taken = self.take_if_idle(preferred).or_else(|| self.pop_free(self.frames()));
+        self.obtained(taken)
+    }
+
+    /// A frame that has lost its content, so that its memory was touched before; else that frame or another one, if one can be
+    /// had without waiting.
+    pub(super) fn try_obtain_used_frame(
+        &self,
+        preferred: FrameId,
+    ) -> Option<(FrameId, ExclusiveGuard<'_>)> {
+        match self.pop_free(0) {
+            None => self.try_obtain_frame_near(preferred),
+            used => self.obtained(used),
+        }
+    }
+
+    /// What is due when a frame is taken, or a clean one if there is none.
+    fn obtained<'p>(
+        &'p self,
+        taken: Option<(FrameId, ExclusiveGuard<'p>)>,
+    ) -> Option<(FrameId, ExclusiveGuard<'p>)> {
+        let taken = taken.or_else(|| self.evict_some_clean())?;
         if !leaves_out("used_frame_is_not_marked") {
             self.used.mark(taken.0);
         }
@@ -295,13 +327,14 @@ impl BufferPool {
         Some((frame, guard))
     }
 
-    fn pop_free(&self) -> Option<(FrameId, ExclusiveGuard<'_>)> {
+    /// A frame that is listed as free; or else one below `end` that was never used.
+    fn pop_free(&self, end: u32) -> Option<(FrameId, ExclusiveGuard<'_>)> {
         // An entry may be out of date. A frame without a page may be latched: by an operation that is
         // filling it, or for a moment by a reader who came late. Those are put back at the end, for to
         // put them back at once is to pop them at once.
         let mut latched = Vec::new();
         let taken = loop {
-            let frame = match self.free.pop(self.frames()) {
+            let frame = match self.free.pop(end) {
                 Some(Popped::Listed(frame)) => {
                     self.side(frame).unlist();
                     frame
@@ -425,6 +458,9 @@ impl BufferPool {
             let ended = running.join();
             assert!(ended.is_ok(), "the eviction thread does not panic");
         }
+        if let Some(slots) = &self.slots {
+            slots.end_staging_thread();
+        }
     }
 
     fn evict_until_shutdown(&self) {
@@ -494,14 +530,19 @@ impl BufferPool {
             self.turn_clock(goal, |frame| {
                 let (header, side) = (self.header(frame), self.side(frame));
                 let is_dirty = header.is_dirty();
+                let is_used = side.is_pinned() || header.take_use();
+                if !is_used {
+                    self.cool(frame);
+                }
                 // A page in use can be written; it is only not evicted.
-                let spared = (side.is_pinned() || header.take_use()) && !(too_dirty && is_dirty);
+                let spared = is_used && !(too_dirty && is_dirty);
                 if is_dirty && !spared && !header.latch.is_exclusive() {
                     dirty.push(frame);
                 }
                 dirty.len() < batch && (too_dirty || self.free.count() < goal)
             });
             let found = dirty.len();
+            self.offer_pages(&dirty);
             if found > 0
                 && let Err(error) = self.write_back_cold(dirty)
             {
@@ -512,6 +553,17 @@ impl BufferPool {
                 return Ok(progress);
             }
             progress = true;
+        }
+    }
+
+    /// Takes a third of the hot mark of a leaf that nobody has used since the clock passed.
+    pub(super) fn cool(&self, frame: FrameId) {
+        let contention = &self.side(frame).contention;
+        if contention.get().is_hot()
+            && let Some(guard) = self.header(frame).latch.try_exclusive()
+        {
+            contention.set(contention.get().cooled());
+            guard.release_unchanged();
         }
     }
 

@@ -6,6 +6,7 @@
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Run, Stored, read_stored};
+use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Purpose};
 
@@ -63,7 +64,7 @@ impl BufferPool {
     /// See [`crate::page::PagePool::stored_form_changed`]. An extent that this file cannot have is damage, after which
     /// nothing may be written.
     pub(super) fn note_stored_forms(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
-        let Some(slots) = &self.slots else { return };
+        let Some(slots) = &self.slots else { return self.discard_large(old) };
         // The same again: a replay puts what a checkpoint has already.
         if old == new {
             return;
@@ -79,12 +80,24 @@ impl BufferPool {
                 self.set_poisoned(&error);
             }
         }
+        if let Some(old) = &old {
+            self.forget_value(old);
+        }
     }
 
     /// See [`crate::page::PagePool::discard_stored_form`].
     pub(super) fn discard_large(&self, value: &[u8]) {
-        if let (Some(slots), Stored::Extent(extent)) = (&self.slots, read_stored(value)) {
-            slots.discard_extent(&extent.runs);
+        match &self.slots {
+            Some(slots) => {
+                if let Stored::Extent(extent) = read_stored(value) {
+                    slots.discard_extent(&extent.runs);
+                }
+            }
+            None => {
+                if let Some(held) = Held::decode(value) {
+                    self.release_held(&held);
+                }
+            }
         }
     }
 }

@@ -67,7 +67,7 @@ impl<'p> ReadSource<'p> for Faults<'_, 'p> {
                 Some(Place::Resident(_)) => self.pages.page_ready(id, Ok(())),
                 // A pool that is being closed begins no more reads: the fault of each page says so.
                 Some(Place::Evicted(_)) if pool.check_open().is_err() => self.put_off.push(id),
-                Some(Place::Evicted(slot)) if slot.len_bytes() == pool.page_bytes as u64 => {
+                Some(Place::Evicted(slot)) if pool.is_image_slot(slot) => {
                     let Ok(Some(page)) = self.session.begin(id, slot, false) else {
                         self.put_off.push(id);
                         continue;
@@ -75,7 +75,8 @@ impl<'p> ReadSource<'p> for Faults<'_, 'p> {
                     // SAFETY: `as_mut_slice` asks for the one writer: the frame's exclusive latch lies
                     // in `under_way` until the read has come back, and the slice with it.
                     let bytes = unsafe { pool.bytes(page.frame).as_mut_slice() };
-                    let read = ReadRequest::new(slot.offset_bytes(), bytes);
+                    let image = &mut bytes[..slot.len_bytes() as usize];
+                    let read = ReadRequest::new(slot.offset_bytes(), image);
                     self.under_way[number] = Some(page);
                     self.vacant.pop();
                     return Some((number, read));
@@ -89,8 +90,8 @@ impl<'p> ReadSource<'p> for Faults<'_, 'p> {
         let page = self.under_way[number].as_ref().expect("a read ends once");
         let pool = self.session.pool;
         // A file that mixed reads up would go on writing into a page whose latch is released here.
-        let is_its_own =
-            read.buf.as_ptr() == pool.memory(page.frame) && read.buf.len() == pool.page_bytes;
+        let is_its_own = read.buf.as_ptr() == pool.memory(page.frame)
+            && read.buf.len() as u64 == page.slot.len_bytes();
         assert!(is_its_own, "a read is handed back under its number, with all of its buffer");
         let page = self.under_way[number].take().expect("it is there");
         self.vacant.push(number);

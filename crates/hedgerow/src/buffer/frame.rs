@@ -5,7 +5,7 @@
 //!   before the frame is known to anybody), so the fields are atomics read and written relaxed: the
 //!   latch orders them;
 //! - `page` is [`PageId::NONE`] in a frame that holds no page;
-//! - a frame that is not dirty holds the records that its `clean_slot` holds.
+//! - a frame that is not dirty holds the records that its `clean_slot` holds, or a piece of a value.
 //!
 //! Zeros are the header and the entry of a frame that was never used: free, unlatched, without a page. So they lie in
 //! memory that nobody has to write first (`zeroed.rs`).
@@ -14,14 +14,16 @@
 //! advice: losing an update costs nothing but a worse choice. The mark stands in the header because
 //! every look-up sets it, and has the header's line at hand. `Send + Sync`.
 
+use crate::buffer::pieces::PieceName;
 use crate::buffer::zeroed::Zeroed;
-use crate::page::{FrameHead, ScanTally};
+use crate::page::{Contention, FrameHead, FrameId, ScanTally};
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 #[cfg(any(test, loom, shuttle))]
 use hedgerow_sync::primitive::buggify::{Point, buggify};
+use hedgerow_sync::primitive::canary::leaves_out;
 
 /// The page in the frame is newer than its slot.
 const DIRTY: u16 = 1;
@@ -29,6 +31,8 @@ const DIRTY: u16 = 1;
 const RETIRED: u16 = 2;
 /// A copy of the page was handed over to a checkpoint, and neither the copy nor anything newer is in a slot.
 const HANDED_OVER: u16 = 4;
+/// The frame holds a piece of a value (`pieces.rs`) and no page. The seed stands in `clean_slot`, the number in `epoch`.
+const PIECE: u16 = 8;
 
 /// Header of a frame. Whoever holds a pool can have one ([`PagePool::head`](crate::page::PagePool::head)), so what changes it
 /// is the pool's alone.
@@ -46,6 +50,11 @@ pub struct FrameHeader {
 
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<FrameHeader>() == 32);
+
+/// Number of the cache line that has a frame's header: their array begins at a page of the system.
+pub(super) fn header_line(frame: FrameId) -> u32 {
+    frame.0 / 2
+}
 
 /// Epochs are kept in 32 bits here: one checkpoint a second for 136 years.
 fn short(epoch: Epoch) -> u32 {
@@ -97,7 +106,26 @@ impl FrameHeader {
 
     /// Whether the frame can take a page.
     pub(super) fn is_free(&self) -> bool {
-        self.page() == PageId::NONE && !self.is_retired()
+        self.page() == PageId::NONE && self.flags.load(Relaxed) & (RETIRED | PIECE) == 0
+    }
+
+    /// Whether the frame holds a piece of a value.
+    #[inline]
+    pub(super) fn is_piece(&self) -> bool {
+        self.flags.load(Relaxed) & PIECE != 0
+    }
+
+    /// Which one; only of a frame that holds one.
+    #[inline]
+    pub(super) fn piece_name(&self) -> PieceName {
+        PieceName { seed: self.clean_slot.load(Relaxed), number: self.epoch.load(Relaxed) }
+    }
+
+    /// Notes that the frame, which holds nothing, holds a piece from now on.
+    pub(super) fn set_piece(&self, name: PieceName) {
+        self.clean_slot.store(name.seed, Relaxed);
+        self.epoch.store(name.number, Relaxed);
+        self.flags.store(PIECE, Relaxed);
     }
 
     /// Gives the frame to the page table for good.
@@ -200,28 +228,28 @@ impl<'p> FrameHead<'p> for &'p FrameHeader {
 #[repr(C)]
 pub struct SideEntry {
     listed: AtomicBool,
-    pins: AtomicU16,
-    fault: AtomicU32,
     /// How common scans are in the leaf.
     pub tally: ScanTally,
-    // The sampled counters of contention will stand here: the entry is 16 bytes.
-    _reserved: [u8; 7],
+    pins: AtomicU16,
+    fault: AtomicU32,
+    /// How often writers of the leaf meet.
+    pub contention: Contention,
 }
 
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<SideEntry>() == 16);
 
 // SAFETY: zero is a valid value of every atomic number and flag. It means what `fresh` builds: not listed, not pinned,
-// no fault, and a tally that knows nothing. None needs a drop.
+// no fault, and a tally and counts of contention that know nothing. None needs a drop.
 unsafe impl Zeroed for SideEntry {
     #[cfg(any(test, loom, shuttle))]
     fn fresh() -> SideEntry {
         SideEntry {
             listed: AtomicBool::new(false),
+            tally: ScanTally::new(),
             pins: AtomicU16::new(0),
             fault: AtomicU32::new(0),
-            tally: ScanTally::new(),
-            _reserved: [0; 7],
+            contention: Contention::new(),
         }
     }
 }
@@ -231,6 +259,14 @@ impl SideEntry {
     /// frame still holds its page: a pin that came too late is harmless, and of no use.
     pub fn pin(&self) {
         self.pins.fetch_add(1, AcqRel);
+    }
+
+    /// Another page comes into the frame, whose exclusive latch the caller holds.
+    pub fn forget_use(&self) {
+        self.tally.forget();
+        if !leaves_out("hot_mark_of_another_page") {
+            self.contention.forget();
+        }
     }
 
     /// Takes one pin back.
@@ -270,7 +306,7 @@ impl SideEntry {
 mod tests {
     use super::*;
     use crate::buffer::zeroed::ZeroedArray;
-    use crate::page::Tally;
+    use crate::page::{Period, Tally};
 
     fn check(header: &FrameHeader, side: &SideEntry) {
         assert!(header.is_free() && !header.is_dirty() && !header.is_used());
@@ -282,6 +318,7 @@ mod tests {
         assert_eq!(version, HybridLatch::new().optimistic().unwrap());
         assert!(header.latch.try_exclusive().is_some());
         assert_eq!(side.tally.get(), Tally::Unknown);
+        assert_eq!(side.contention.get(), Period::default());
         assert_eq!(side.fault(), 0);
         assert!(!side.is_pinned() && side.enlist());
     }

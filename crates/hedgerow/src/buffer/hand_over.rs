@@ -11,13 +11,11 @@
 //! new epoch. Latch order: pages, then slabs, then the state of the slots. `Send + Sync`.
 
 use crate::buffer::pool::BufferPool;
-use crate::buffer::write_back::requests;
-use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::{FrameId, PagePool};
+use crate::space::image_batch::{make_images, requests};
 use crate::space::owed::Owed;
 use crate::space::slot_store::SlotStore;
-use crate::storage::WriteRequest;
 use crate::storage::arena::Arena;
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
@@ -33,7 +31,7 @@ use std::time::Duration;
 const SLAB_PAGES: usize = 64;
 /// Slabs written with one call.
 const SLABS_AT_ONCE: usize = 4;
-/// Room is made for so large a part of the pages in memory before writers need it.
+/// Room is made for so large a part of the pages in memory at most before writers need it.
 const ROOM_AHEAD_PART: usize = 32;
 /// How long a writer waits for a slab before it looks again.
 const WAIT: Duration = Duration::from_millis(10);
@@ -80,30 +78,10 @@ impl DerefMut for SlabBytes {
     }
 }
 
-/// A slab whose copies are images now, and where they go.
+/// A slab whose copies are images now, one behind the other, and where they go.
 struct Ready {
     slab: Slab,
-    offsets: Vec<u64>,
     images: Vec<Slot>,
-}
-
-impl Ready {
-    fn new(mut slab: Slab, offsets: Vec<u64>, page_bytes: usize) -> Ready {
-        let pages = slab.pages.iter().zip(slab.bytes.chunks_exact_mut(page_bytes)).zip(&offsets);
-        let images = pages
-            .map(|((page, image), offset)| {
-                let checksum = page_checksum(page.id, image);
-                image[..8].copy_from_slice(&checksum.to_le_bytes());
-                let slot = Slot::new(*offset, page_bytes as u64, checksum);
-                slot.expect("the allocator gives offsets that fit a slot")
-            })
-            .collect();
-        Ready { slab, offsets, images }
-    }
-
-    fn requests(&self, page_bytes: usize) -> Vec<WriteRequest<'_>> {
-        requests(&self.offsets, &self.slab.bytes, page_bytes)
-    }
 }
 
 /// All slabs but those that are being written.
@@ -234,7 +212,7 @@ impl BufferPool {
         self.handed.room.notify_all();
         settled?;
         if !is_settled {
-            let what = "a checkpoint has not got all that it was owed";
+            let what = "a checkpoint did not get all pages that it needs";
             return Err(Error::new(ErrorKind::Poisoned, what));
         }
         Ok(())
@@ -257,10 +235,12 @@ impl BufferPool {
 
     /// What a checkpoint does now and then while it writes: what writers wait for, or would have to wait for soon.
     fn between(&self, slots: &SlotStore, epoch: Epoch) -> Result<()> {
-        // Of the pages in memory, and not of the frames: most of these may never be used.
-        let held = (self.frames() as usize).saturating_sub(self.free.count());
-        let ahead = held / ROOM_AHEAD_PART;
-        slots.make_room_ahead(self.images_to_write(), ahead)?;
+        // Nobody writes any more after the store was closed.
+        if self.check_open().is_ok() {
+            // Of the pages in memory, and not of the frames: most of these may never be used.
+            let held = (self.frames() as usize).saturating_sub(self.free.count());
+            slots.make_room_ahead(self.images_to_write(), held / ROOM_AHEAD_PART)?;
+        }
         self.write_copies(slots, epoch, false)
     }
 
@@ -324,7 +304,7 @@ impl BufferPool {
         while !ready.is_empty() {
             let mut next = Ok(Vec::new());
             let requests: Vec<_> =
-                ready.iter().flat_map(|slab| slab.requests(self.page_bytes)).collect();
+                ready.iter().flat_map(|ready| requests(&ready.images, &ready.slab.bytes)).collect();
             let written = slots.file().write_batch_beside(&requests, &mut || {
                 next = self.prepare_slabs(slots, all);
             });
@@ -349,12 +329,12 @@ impl BufferPool {
     fn prepare_slabs(&self, slots: &SlotStore, all: bool) -> Result<Vec<Ready>> {
         let mut ready: Vec<Ready> = Vec::new();
         while ready.len() < SLABS_AT_ONCE {
-            let Some(slab) = self.handed.slabs.lock().next(all) else { break };
-            let offsets = self
-                .check_poison()
-                .and_then(|()| slots.allocate(slab.pages.len(), self.page_bytes as u64));
-            match offsets {
-                Ok(offsets) => ready.push(Ready::new(slab, offsets, self.page_bytes)),
+            let Some(mut slab) = self.handed.slabs.lock().next(all) else { break };
+            let Slab { bytes, pages } = &mut slab;
+            let images =
+                self.check_poison().and_then(|()| make_images(slots, pages, |page| page.id, bytes));
+            match images {
+                Ok(images) => ready.push(Ready { slab, images }),
                 Err(error) => {
                     self.give_slab_back(slab);
                     // Nothing was written, so nobody is in doubt about the file.

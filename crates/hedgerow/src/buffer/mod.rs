@@ -16,8 +16,10 @@ mod free_list;
 mod hand_over;
 #[cfg(target_os = "linux")]
 mod paging;
+mod pieces;
 mod pool;
 mod read_ahead;
+mod relieve;
 mod resident;
 mod retire;
 mod session;
@@ -32,7 +34,7 @@ pub use admission::{Admission, Ahead, FRAMES_EACH};
 pub use budget::{
     Budget, LARGE_VALUES_BYTES, smallest_limit_bytes, smallest_limit_without_log_bytes,
 };
-pub use counters::{CounterValues, Counters};
+pub use counters::{Counters, PoolStats};
 #[cfg(target_os = "linux")]
 pub use paging::PageMemory;
 pub use pool::{BufferPool, PoolOptions};

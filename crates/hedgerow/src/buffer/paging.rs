@@ -107,7 +107,7 @@ impl PageMemory {
             rustix::mm::madvise(start.cast(), to - from, advice)
         };
         let refused = |source: rustix::io::Errno| {
-            Error::io("the system does not take pages back", source.into())
+            Error::io("the system refused to take pages back", source.into())
         };
         advised.map(|()| 1).map_err(refused)
     }

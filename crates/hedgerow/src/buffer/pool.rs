@@ -27,6 +27,7 @@ use crate::buffer::failures::Failures;
 use crate::buffer::frame::{FrameHeader, SideEntry};
 use crate::buffer::free_list::FreeList;
 use crate::buffer::hand_over::HandOver;
+use crate::buffer::pieces::PieceIndex;
 use crate::buffer::read_ahead::{MAX_WANTED, ReadAhead};
 use crate::buffer::retire::PartSpace;
 use crate::buffer::session::Session;
@@ -34,10 +35,12 @@ use crate::buffer::table::{Place, Table};
 use crate::buffer::used::Used;
 use crate::buffer::zeroed::ZeroedArray;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
+use crate::events;
 use crate::page::epoch::Epochs;
 use crate::page::header::{self, PageKind};
 use crate::page::{
-    Adaptation, AdaptationValues, ExclusivePage, FrameHead, FrameId, PagePool, ScanTally,
+    Adaptation, AdaptationStats, Contention, ContentionCounters, ExclusivePage, FrameHead, FrameId,
+    Merging, PagePool, ScanTally,
 };
 use crate::space::page_ids::PageIds;
 use crate::space::slot_store::SlotStore;
@@ -95,6 +98,10 @@ pub struct BufferPool {
     pub(super) counters: Counters,
     adaptation: Adaptation,
     pub(super) handed: HandOver,
+    /// Where pieces of values may be; `None` in a store that lives in memory, whose records know.
+    pub(super) pieces: Option<PieceIndex>,
+    /// Of a store that lives in memory: there may be values in a stored form.
+    pub(super) holds_values: AtomicBool,
     pub(super) evict_buffer: Mutex<AlignedBuffer>,
     pub(super) flush_buffer: Mutex<AlignedBuffer>,
     /// Where images go; `None` in a store that lives in memory alone, whose pages stay.
@@ -115,6 +122,17 @@ pub struct BufferPool {
     pub(super) replaying: AtomicBool,
     /// Where changes are logged, from the moment when there is a log.
     log: OnceLock<Arc<Log>>,
+}
+
+/// Side entries within which neighbours are kept apart.
+const SIDE_BLOCK: usize = 16;
+
+/// Where the side entry of a frame is. Four fit into a line of the cache, and writers count contention there: those of four
+/// neighbouring frames, which often hold neighbouring leaves, are in four lines.
+#[inline(always)]
+fn side_place(frame: FrameId) -> usize {
+    let at = frame.0 as usize;
+    at & !(SIDE_BLOCK - 1) | (at & 3) << 2 | at >> 2 & 3
 }
 
 impl BufferPool {
@@ -141,7 +159,7 @@ impl BufferPool {
         let pool = BufferPool {
             arena,
             headers: ZeroedArray::new(frames as usize)?,
-            side: ZeroedArray::new(frames as usize)?,
+            side: ZeroedArray::new((frames as usize).next_multiple_of(SIDE_BLOCK))?,
             used: Used::new(frames)?,
             table: Table::new(frames)?,
             page_bytes,
@@ -164,6 +182,8 @@ impl BufferPool {
                 let owed = slots.as_ref().map(|slots| slots.owed()).unwrap_or_default();
                 HandOver::new(owed, budget.copy_pages(), page_bytes)?
             },
+            pieces: slots.as_ref().map(|_| PieceIndex::new(frames)).transpose()?,
+            holds_values: AtomicBool::new(false),
             evict_buffer: Mutex::new(buffer(budget.batch_pages())?),
             flush_buffer: Mutex::new(buffer(budget.flush_pages())?),
             slots,
@@ -199,8 +219,8 @@ impl BufferPool {
     #[inline(always)]
     pub(super) fn side(&self, frame: FrameId) -> &SideEntry {
         assert!(frame.0 < self.frames);
-        // SAFETY: there are as many side entries as frames.
-        unsafe { self.side.items().get_unchecked(frame.0 as usize) }
+        // SAFETY: `side_place` stays within a block, and the entries are whole blocks for all frames.
+        unsafe { self.side.items().get_unchecked(side_place(frame)) }
     }
 
     /// First byte of a frame.
@@ -298,6 +318,14 @@ impl BufferPool {
         &self.ids
     }
 
+    /// From now on a value in a leaf may be in a stored form. Before the first one is put.
+    pub fn expect_stored_forms(&self) {
+        match &self.slots {
+            Some(slots) => slots.expect_stored_forms(),
+            None => self.holds_values.store(true, Release),
+        }
+    }
+
     /// Where images go.
     pub fn slots(&self) -> Option<&Arc<SlotStore>> {
         self.slots.as_ref()
@@ -305,14 +333,19 @@ impl BufferPool {
 
     /// After this, nothing is written any more and every change fails; reads go on.
     pub fn set_poisoned(&self, error: &Error) {
-        let mut poison = self.poison.lock();
-        let poison = poison.get_or_insert_with(|| {
-            let what = format!("nothing can be written any more since an earlier failure: {error}");
+        let mut held = self.poison.lock();
+        let is_first = held.is_none();
+        let poison = held.get_or_insert_with(|| {
+            let what = format!("the store takes no more changes after an earlier failure: {error}");
             Error::new(ErrorKind::Poisoned, what)
         });
         self.poisoned.store(true, Release);
         if let Some(log) = self.log() {
             log.refuse_to_wait(poison);
+        }
+        drop(held);
+        if is_first {
+            events::poisoned(error);
         }
     }
 
@@ -359,8 +392,8 @@ impl BufferPool {
     pub(super) fn check_writable(&self) -> Result<()> {
         if self.read_only {
             let words = format!(
-                "what the log has changed does not fit into memory, and a store that is open for reading \
-                 only is not written: open it for writing once, or {RAISE_LIMIT}"
+                "the changes of the log do not fit into memory, and a store that is open for reading only is \
+                 not written: open it for writing once, or {RAISE_LIMIT}"
             );
             return Err(Error::new(ErrorKind::MemoryLimit, words));
         }
@@ -390,7 +423,7 @@ impl BufferPool {
     }
 
     /// What adaptation has done to the leaves.
-    pub fn adaptation_values(&self) -> AdaptationValues {
+    pub fn adaptation_values(&self) -> AdaptationStats {
         self.adaptation.values()
     }
 
@@ -419,33 +452,14 @@ impl BufferPool {
         }
     }
 
-    /// A page id for a new page, the lowest that is known to be free; reads parts of the map to find
-    /// free ones where that is worthwhile.
-    pub(super) fn allocate_id(&self) -> Result<PageId> {
-        loop {
-            let scan = {
-                let mut ids = self.ids.lock();
-                match ids.wants_scan() {
-                    Some(part) => part,
-                    None => {
-                        return ids.allocate().ok_or_else(|| {
-                            Error::new(ErrorKind::DiskFull, "all page ids are in use")
-                        });
-                    }
-                }
-            };
-            let words = match &self.slots {
-                Some(slots) => slots.read_map_part(scan)?,
-                None => None,
-            };
-            let is_free = |word: usize| words.as_ref().is_none_or(|words| words[word] == 0);
-            self.ids.lock().scanned(scan, is_free);
-        }
-    }
-
-    /// Evicts the clean page of a frame whose exclusive latch the caller holds.
+    /// Evicts the clean page, or the piece of a value, of a frame whose exclusive latch the caller holds.
     pub(super) fn evict_latched(&self, frame: FrameId) {
         let header = self.header(frame);
+        if let Some(name) = header.piece() {
+            self.forget_piece(frame, name);
+            header.clear();
+            return;
+        }
         let (slot, _) = header.clean();
         assert!(!header.is_dirty() && !slot.is_none(), "only a page that has a slot is evicted");
         self.table.set(header.page(), Place::Evicted(slot));
@@ -591,7 +605,10 @@ unsafe impl PagePool for BufferPool {
 
     #[inline]
     fn has_stored_forms(&self) -> bool {
-        self.slots.as_ref().is_some_and(|slots| slots.has_stored_forms())
+        match &self.slots {
+            Some(slots) => slots.has_stored_forms(),
+            None => self.holds_values.load(Acquire),
+        }
     }
 
     fn stored_form_changed(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
@@ -606,8 +623,21 @@ unsafe impl PagePool for BufferPool {
         Some(&self.side(frame).tally)
     }
 
+    #[inline(always)]
+    fn contention(&self, frame: FrameId) -> Option<&Contention> {
+        Some(&self.side(frame).contention)
+    }
+
+    fn contention_counters(&self) -> Option<&ContentionCounters> {
+        Some(&self.counters.contention)
+    }
+
     fn adaptation(&self) -> Option<&Adaptation> {
         Some(&self.adaptation)
+    }
+
+    fn merging(&self) -> Option<&Merging> {
+        Some(&self.counters.merging)
     }
 
     #[inline(always)]

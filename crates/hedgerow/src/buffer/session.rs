@@ -7,6 +7,7 @@
 //! no latch and no epoch, for all of them may wait. Not shared between threads.
 
 use crate::buffer::admission::FRAMES_EACH;
+use crate::buffer::frame::header_line;
 use crate::buffer::pool::BufferPool;
 use crate::buffer::table::Place;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,7 +33,7 @@ struct Reserved<'p> {
 /// A page that is being read: its frame is latched, its word says *faulting*. The guard is of the frame's latch.
 pub(super) struct Faulting<'p> {
     pub(super) id: PageId,
-    slot: Slot,
+    pub(super) slot: Slot,
     pub(super) frame: FrameId,
     guard: ExclusiveGuard<'p>,
     fault: u32,
@@ -169,7 +170,7 @@ impl<'p> Session<'p> {
         let pool = self.pool;
         let checked = match leaves_out("failed_read_is_shown") {
             true => Ok(()),
-            false => read.and_then(|()| pool.check_image(&page)),
+            false => read.and_then(|()| pool.unfold(&page)),
         };
         let Faulting { id, slot, frame, guard, fault } = page;
         let epoch = || {
@@ -177,7 +178,7 @@ impl<'p> Session<'p> {
             let epoch = header::epoch(unsafe { pool.bytes(frame).as_slice() });
             match epoch <= pool.epochs().current() {
                 true => Ok(epoch),
-                false => Err(Error::corrupted_page(id, "it was changed in an epoch yet to come")),
+                false => Err(Error::corrupted_page(id, "its epoch has not begun yet")),
             }
         };
         let epoch = match checked.and_then(|()| epoch()) {
@@ -194,7 +195,7 @@ impl<'p> Session<'p> {
         let header = pool.header(frame);
         header.set_page(id);
         header.set_clean(slot, epoch);
-        pool.side(frame).tally.forget();
+        pool.side(frame).forget_use();
         if access == Access::Point {
             header.note_use();
         }
@@ -206,12 +207,42 @@ impl<'p> Session<'p> {
 }
 
 impl BufferPool {
+    /// Whether a slot has the length of an image.
+    pub(super) fn is_image_slot(&self, slot: Slot) -> bool {
+        self.slots.as_ref().is_some_and(|slots| slots.is_image_slot(slot))
+    }
+
+    /// A page id for a new page, the lowest that is known to be free; reads parts of the map to find
+    /// free ones where that is worthwhile.
+    fn allocate_id(&self) -> Result<PageId> {
+        loop {
+            let scan = {
+                let mut ids = self.ids.lock();
+                match ids.wants_scan() {
+                    Some(part) => part,
+                    None => {
+                        return ids.allocate().ok_or_else(|| {
+                            Error::new(ErrorKind::DiskFull, "all page ids are in use")
+                        });
+                    }
+                }
+            };
+            let words = match &self.slots {
+                Some(slots) => slots.read_map_part(scan)?,
+                None => None,
+            };
+            let is_free = |word: usize| words.as_ref().is_none_or(|words| words[word] == 0);
+            self.ids.lock().scanned(scan, is_free);
+        }
+    }
+
     /// Reads the image of one page into a latched frame.
     fn read_image(&self, page: &Faulting<'_>) -> Result<()> {
         let slots = self.slots.as_ref().expect("a page without a file is never evicted");
         if optimistic::WRITERS_PUBLISH {
             let mut copy = AlignedBuffer::zeroed(self.page_bytes)?;
-            slots.file().read_at(page.slot.offset_bytes(), &mut copy)?;
+            let image = &mut copy[..page.slot.len_bytes() as usize];
+            slots.file().read_at(page.slot.offset_bytes(), image)?;
             // SAFETY: `publish` asks for the one writer, without a slice of the bytes: the frame's exclusive
             // latch lies in `page`.
             unsafe { self.bytes(page.frame).publish(&copy) };
@@ -220,15 +251,23 @@ impl BufferPool {
         // SAFETY: `as_mut_slice` asks for the one writer: the frame's exclusive latch is held, and the
         // guard lies in `page`, which outlives the slice.
         let bytes = unsafe { self.bytes(page.frame).as_mut_slice() };
-        slots.file().read_at(page.slot.offset_bytes(), bytes)
+        slots.file().read_at(page.slot.offset_bytes(), &mut bytes[..page.slot.len_bytes() as usize])
     }
 
-    /// Whether the frame's bytes are the image that the slot was made for, and a sound page.
-    fn check_image(&self, page: &Faulting<'_>) -> Result<()> {
-        // SAFETY: `as_slice` asks that nobody writes meanwhile: the frame's exclusive latch lies in `page`.
-        let bytes = unsafe { self.bytes(page.frame).as_slice() };
+    /// Makes a sound page of the frame's bytes, if they are the image that the slot was made for.
+    fn unfold(&self, page: &Faulting<'_>) -> Result<()> {
         let slots = self.slots.as_ref().expect("a page without a file is never evicted");
-        slots.check_image(page.id, page.slot, bytes)
+        if optimistic::WRITERS_PUBLISH {
+            // SAFETY: `as_slice` asks that nobody writes meanwhile: the frame's exclusive latch lies in `page`.
+            let mut copy = unsafe { self.bytes(page.frame).as_slice() }.to_vec();
+            slots.unfold(page.id, page.slot, &mut copy)?;
+            // SAFETY: `publish` asks for the one writer, without a slice of the bytes: the latch lies in `page`.
+            unsafe { self.bytes(page.frame).publish(&copy) };
+            return Ok(());
+        }
+        // SAFETY: `as_mut_slice` asks for the one writer: the frame's exclusive latch lies in `page`, which outlives the
+        // slice.
+        slots.unfold(page.id, page.slot, unsafe { self.bytes(page.frame).as_mut_slice() })
     }
 }
 
@@ -245,7 +284,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
                 }
                 Some(Place::Faulting(frame)) => self.wait_for(id, frame)?,
                 Some(Place::Evicted(slot)) => {
-                    if slot.len_bytes() != self.pool.page_bytes as u64 {
+                    if !self.pool.is_image_slot(slot) {
                         return Err(Error::corrupted_page(id, "its slot has a wrong length"));
                     }
                     let Some(page) = self.begin(id, slot, true)? else { continue };
@@ -262,7 +301,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
                     }
                     // Freed since the operation read its id, or the tree is damaged: the operation
                     // knows whether it reads the same id again.
-                    return Err(Error::new(ErrorKind::NotFound, format!("{id} is free")));
+                    return Err(Error::new(ErrorKind::PageFreed, format!("{id} is free")));
                 }
             }
         }
@@ -281,7 +320,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         }
         for id in ids {
             if let Some(Place::Evicted(slot)) = self.pool.table.place(*id) {
-                if slot.len_bytes() != self.pool.page_bytes as u64 {
+                if !self.pool.is_image_slot(slot) {
                     continue;
                 }
                 // What was begun is read in any case: others may wait for it.
@@ -311,7 +350,8 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
                 // SAFETY: `as_mut_slice` asks for the one writer: each frame's exclusive latch lies in
                 // `begun`, which outlives the requests, and the frames differ.
                 let bytes = unsafe { self.pool.bytes(page.frame).as_mut_slice() };
-                ReadRequest::new(page.slot.offset_bytes(), bytes)
+                let image = &mut bytes[..page.slot.len_bytes() as usize];
+                ReadRequest::new(page.slot.offset_bytes(), image)
             })
             .collect();
         slots.file().read_batch(&mut requests);
@@ -363,11 +403,45 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
     }
 
     fn take(&mut self, tree: TreeId, epoch: Epoch) -> Option<ExclusivePage<'p, BufferPool>> {
-        let Reserved { id, frame, guard } = self.reserved.pop()?;
+        let reserved = self.reserved.pop()?;
+        Some(self.make_page(reserved, tree, epoch))
+    }
+
+    fn take_apart(
+        &mut self,
+        tree: TreeId,
+        epoch: Epoch,
+        from: &[FrameId],
+    ) -> Option<ExclusivePage<'p, BufferPool>> {
+        let nearest = |frame: FrameId| from.iter().map(|other| frame.0.abs_diff(other.0)).min();
+        let is_apart =
+            |frame: FrameId| from.iter().all(|other| header_line(frame) != header_line(*other));
+        let frames = self.reserved.iter().map(|reserved| reserved.frame).enumerate();
+        let (at, _) = match leaves_out("halves_share_a_line") {
+            true => frames.min_by_key(|(_, frame)| nearest(*frame))?,
+            // The farthest: the entries that sampled writes change are neighbours as well.
+            false => frames
+                .filter(|(_, frame)| is_apart(*frame))
+                .max_by_key(|(_, frame)| nearest(*frame))?,
+        };
+        let reserved = self.reserved.swap_remove(at);
+        Some(self.make_page(reserved, tree, epoch))
+    }
+}
+
+impl<'p> Session<'p> {
+    /// Makes a fresh page of a reservation.
+    fn make_page(
+        &self,
+        reserved: Reserved<'p>,
+        tree: TreeId,
+        epoch: Epoch,
+    ) -> ExclusivePage<'p, BufferPool> {
+        let Reserved { id, frame, guard } = reserved;
         let pool = self.pool;
         pool.header(frame).clear();
         pool.header(frame).set_page(id);
-        pool.side(frame).tally.forget();
+        pool.side(frame).forget_use();
         // SAFETY: `guard` is of the frame's latch.
         unsafe { pool.mark_dirty(frame, epoch) };
         let mut page = ExclusivePage::latched(pool, frame, id, guard);
@@ -376,7 +450,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         header::initialise(bytes, id, tree);
         header::set_epoch(bytes, epoch);
         pool.table.set(id, Place::Resident(frame));
-        Some(page)
+        page
     }
 }
 

@@ -1,6 +1,8 @@
 //! Interleavings of the pool that once went wrong, each forced by hand.
 
+mod contention;
 mod hot;
+mod pieces;
 mod refused;
 mod sound;
 
@@ -9,6 +11,7 @@ use crate::error::ErrorKind;
 use crate::page::pool::EpochStay;
 use crate::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession};
 use crate::space::geometry::Geometry;
+use crate::space::image::PageForm;
 use crate::space::map::MapRoot;
 use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::{Deltas, PageIds, Zones};
@@ -40,7 +43,7 @@ fn pool_over(file: Arc<dyn File>, extra_bytes: u64) -> Arc<BufferPool> {
         map: MapRoot::EMPTY,
         checkpoint: Epoch(0),
     };
-    let slots = Arc::new(SlotStore::new(file, PAGE_BYTES, |_| Ok(()), state));
+    let slots = Arc::new(SlotStore::new(file, PAGE_BYTES, PageForm::whole(|_| Ok(())), state));
     let options = PoolOptions {
         memory_limit_bytes: smallest_limit_bytes(PAGE_BYTES) + extra_bytes,
         page_bytes: PAGE_BYTES,
@@ -217,4 +220,28 @@ fn a_page_of_an_epoch_yet_to_come_is_damage() {
     pool.write_back_cold(vec![frame]).unwrap();
     let error = pool.session().fault(id, Access::Point).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Corrupted { .. }), "{error}");
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn a_writer_that_waits_long_for_clean_frames_is_a_stall() {
+    use crate::testing::events::events_of;
+    let pool = pool(0);
+    while !pool.is_too_dirty() {
+        fresh(&pool);
+    }
+    let waiting = pool.clone();
+    let waits = spawn_named("writer", move || {
+        events_of(|| {
+            let refused = waiting.wait_until_cleaner().unwrap_err();
+            assert_eq!(*refused.kind(), ErrorKind::Closed);
+        })
+    });
+    // Until it waits, and for longer than a stall takes.
+    sleep(Duration::from_millis(300));
+    pool.set_closed();
+    let events = joined(waits.unwrap());
+    let [stall] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((stall.target, stall.level), ("hedgerow::stall", tracing::Level::WARN));
+    assert!(stall.number("waited_ms") >= 100 && stall.fields["waits_for"].contains("memory"));
 }

@@ -14,12 +14,12 @@
 //! the middle loses nothing: what was not marked clean is dirty.
 
 use crate::buffer::pool::BufferPool;
-use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
 use crate::page::{FrameId, PagePool};
+use crate::space::image_batch::{make_images, requests};
 use crate::space::slot_store::SlotStore;
-use crate::storage::{AlignedBuffer, WriteRequest};
+use crate::storage::AlignedBuffer;
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::{ExclusiveGuard, Version};
 use hedgerow_sync::primitive::atomic::AtomicUsize;
@@ -37,7 +37,6 @@ struct Copied {
 /// Pages that were copied, and the images that are to be theirs.
 struct Batch<'p> {
     copied: Vec<Copied>,
-    offsets: Vec<u64>,
     images: Vec<Slot>,
     /// Gone when all images are recorded, or their slots given back.
     _under_way: UnderWay<'p>,
@@ -60,32 +59,6 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(self.images, AcqRel);
     }
-}
-
-impl Batch<'_> {
-    fn requests<'b>(&self, buffer: &'b [u8], page_bytes: usize) -> Vec<WriteRequest<'b>> {
-        requests(&self.offsets, buffer, page_bytes)
-    }
-}
-
-/// The images of so many bytes that stand one behind the other in `buffer`, to be written to `offsets`;
-/// neighbours in the file as one request.
-pub(super) fn requests<'b>(
-    offsets: &[u64],
-    buffer: &'b [u8],
-    page_bytes: usize,
-) -> Vec<WriteRequest<'b>> {
-    let mut requests = Vec::new();
-    let mut start = 0;
-    for end in 1..=offsets.len() {
-        let joined = end < offsets.len() && offsets[end] == offsets[end - 1] + page_bytes as u64;
-        if !joined {
-            let bytes = &buffer[start * page_bytes..end * page_bytes];
-            requests.push(WriteRequest { offset_bytes: offsets[start], buf: bytes });
-            start = end;
-        }
-    }
-    requests
 }
 
 /// Batches of a flush after which it lets others have the buffer.
@@ -231,7 +204,7 @@ impl BufferPool {
     ) -> Result<u64> {
         let all = Epoch(u64::MAX);
         let Some(batch) = self.prepare(slots, frames, buffer, manner, all)? else { return Ok(0) };
-        match slots.file().write_batch(&batch.requests(buffer, self.page_bytes)) {
+        match slots.file().write_batch(&requests(&batch.images, buffer)) {
             Ok(()) => Ok(self.record(batch, manner)),
             Err(error) => Err(self.give_up(slots, [Some(batch)], error)),
         }
@@ -260,7 +233,7 @@ impl BufferPool {
                 continue;
             };
             let mut next = Ok(None);
-            let requests = batch.requests(full, self.page_bytes);
+            let requests = requests(&batch.images, full);
             let ended = slots.file().write_batch_beside(&requests, &mut || {
                 recorded += written.take().map_or(0, |batch| self.record(batch, Manner::Flush));
                 if let Some(chunk) = chunks.next() {
@@ -299,30 +272,24 @@ impl BufferPool {
         // Each key is read once: a frame may change its page meanwhile, and a sort whose keys change
         // under it may panic.
         frames.sort_by_cached_key(|frame| self.header(*frame).page());
-        let copied = self.copy_pages(frames, buffer, manner, last);
+        let mut copied = self.copy_pages(frames, buffer, manner, last);
         if copied.is_empty() {
             return Ok(None);
         }
-        let page_bytes = self.page_bytes;
         // Before the slots are taken: who finds none under way finds all of them recorded.
         let under_way = UnderWay::new(&self.images_under_way, copied.len());
-        let offsets = slots.allocate(copied.len(), page_bytes as u64)?;
-        let images = copied
-            .iter()
-            .zip(buffer.chunks_exact_mut(page_bytes))
-            .zip(&offsets)
-            .map(|((page, image), offset)| {
-                let checksum = page_checksum(page.id, image);
-                image[..8].copy_from_slice(&checksum.to_le_bytes());
-                let offset = match self.header(page.frame).clean().0 {
-                    old if leaves_out("write_in_place") && !old.is_none() => old.offset_bytes(),
-                    _ => *offset,
-                };
-                Slot::new(offset, page_bytes as u64, checksum)
-                    .expect("the allocator gives offsets that fit a slot")
-            })
-            .collect();
-        Ok(Some(Batch { copied, offsets, images, _under_way: under_way }))
+        let mut images = make_images(slots, &mut copied, |page| page.id, buffer)?;
+        if leaves_out("write_in_place") {
+            for (page, image) in copied.iter().zip(&mut images) {
+                let old = self.header(page.frame).clean().0;
+                // Only one of the same length: another would destroy its neighbour as well.
+                if old.len_bytes() == image.len_bytes() {
+                    let tag = u64::from(image.tag()) << 50;
+                    *image = Slot::new(old.offset_bytes(), old.len_bytes(), tag).unwrap_or(*image);
+                }
+            }
+        }
+        Ok(Some(Batch { copied, images, _under_way: under_way }))
     }
 
     /// Marks the pages of a batch that was written clean, as far as they have not changed. Returns the

@@ -14,15 +14,17 @@ use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::Range;
 
-/// Changes of several records, of which a crash leaves all or none.
+/// Changes of several records. A crash leaves all of them or none.
 ///
-/// They are made one after the other, though: until [`Database::write`](crate::Database::write) returns, others may
-/// see some of them and not yet the rest, and a change that another thread makes of one of the keys meanwhile may come
-/// before or after. Of several changes of one key the last one counts.
+/// They are applied one after the other: until [`Database::write`](crate::Database::write) returns, other threads may see some of
+/// them and not yet the rest, and a change that another thread makes to one of the keys may come before or after. If a batch
+/// changes a key several times, the last change counts.
+///
+/// Plain data, `Send + Sync`. It keeps its database open, and can be written several times.
 ///
 /// ```no_run
 /// # fn main() -> hedgerow::Result<()> {
-/// # let db = hedgerow::Database::open("birds.hrow")?;
+/// # let db = hedgerow::Database::open_or_create("birds.hrow")?;
 /// let (names, seen) = (db.keyspace("names")?, db.keyspace("seen")?);
 /// let mut batch = hedgerow::WriteBatch::new();
 /// batch.put(&names, b"wren", b"Troglodytes troglodytes")?;
@@ -60,41 +62,49 @@ impl fmt::Debug for WriteBatch {
 
 impl WriteBatch {
     /// A batch of no changes.
+    #[must_use]
     pub fn new() -> WriteBatch {
         WriteBatch::default()
     }
 
-    /// Puts a record, over an earlier one of the same key. A large value, as [`Keyspace::put`] takes it, is written to
-    /// its place in the file when the batch is; until then it is in memory.
+    /// Adds the put of a record. Copies key and value, large values too; nothing is changed before
+    /// [`Database::write`](crate::Database::write).
     ///
-    /// Errors: `KeyTooLong`, `RecordTooLarge`; `ForkedProcess`; `InvalidOption` for a keyspace of another database than the earlier
-    /// ones. The batch is as it was then.
+    /// # Errors
+    /// After an error the batch is as it was. [`KeyTooLong`](ErrorKind::KeyTooLong); [`RecordTooLarge`](ErrorKind::RecordTooLarge);
+    /// [`ForeignKeyspace`](ErrorKind::ForeignKeyspace) for a keyspace of another database than the earlier ones;
+    /// [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.push(keyspace, key, Some(value))
     }
 
-    /// Removes a record, if there is one. Errors: as for [`Self::put`].
+    /// Adds the removal of a record. If there is none when the batch is written, this changes nothing.
+    ///
+    /// # Errors
+    /// Those of [`WriteBatch::put`].
     pub fn remove(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         self.push(keyspace, key, None)
     }
 
-    /// When the changes are durable. Unless this is said a batch is written with [`Durability::Sync`] if one of its
-    /// keyspaces' handles is, by [`Options::durability`](crate::Options::durability) or [`Keyspace::with_durability`].
+    /// Chooses when the changes are durable. Without this a batch is written with [`Durability::Sync`] if one of its keyspaces'
+    /// handles is, by [`Options::durability`](crate::Options::durability) or [`Keyspace::with_durability`].
     pub fn set_durability(&mut self, durability: Durability) {
         self.durability = Some(durability);
     }
 
-    /// Number of changes.
+    /// Number of changes that were added. Several changes of one key count each.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no changes.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Forgets the changes, and keeps the memory and what [`Self::set_durability`] has said.
+    /// Removes all changes. It keeps the memory, and what [`WriteBatch::set_durability`] chose.
     pub fn clear(&mut self) {
         self.keyspaces.clear();
         self.through_sync = false;
@@ -180,6 +190,6 @@ impl WriteBatch {
 }
 
 fn foreign() -> Error {
-    let what = "a batch has keyspaces of one database, and is written to that one";
-    Error::new(ErrorKind::InvalidOption, what)
+    let what = "the keyspaces of a batch must belong to the database that it is written to";
+    Error::new(ErrorKind::ForeignKeyspace, what)
 }

@@ -8,10 +8,11 @@ use crate::database::keyspace::Keyspace;
 use crate::database::options::{Durability, Options};
 use crate::database::stats::Stats;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events;
 use crate::storage::{Disk, RealDisk};
 use crate::store::{
-    BackupReport, OpenHow, RepairReport, Replayed, SpaceReport, Store, StoreOptions, VerifyReport,
-    repair, restore,
+    BackupReport, HotLeaf, OpenHow, RepairReport, Replayed, SpaceReport, Store, StoreOptions,
+    VerifyReport, repair, restore,
 };
 use crate::types::Lsn;
 use crate::wal::Log;
@@ -33,8 +34,22 @@ pub(super) struct Inner {
     /// Where the store lies; `None` in memory.
     disk: Option<Arc<dyn Disk>>,
     closed: AtomicBool,
+    /// Whether somebody can open it again: it is neither in memory nor temporary.
+    stays: bool,
     /// The process that opened it.
     process: Process,
+}
+
+impl Drop for Inner {
+    /// The last handle is gone; see [`Database`]. A panic that unwinds through it changes nothing about that.
+    fn drop(&mut self) {
+        if self.stays && !self.closed.load(Relaxed) && self.process.is_current() {
+            // No caller could be told. What is durable stays so, as after a crash.
+            if let Err(error) = self.store.finish() {
+                events::drop_failed(&error);
+            }
+        }
+    }
 }
 
 impl Inner {
@@ -65,32 +80,36 @@ impl Inner {
     }
 }
 
-/// A database: one file with any number of [keyspaces](Keyspace), opened by [`Options`] or [`Database::open`].
+/// A database: one file with any number of [keyspaces](Keyspace), opened by [`Options`], or with default options by
+/// [`Database::open`], [`Database::create`] and [`Database::open_or_create`].
 ///
 /// An owned handle without lifetimes; cloning it is cheap. `Send + Sync`: any number of threads use one, or clones of it.
 /// The file is locked while any handle (of the database, a keyspace, a cursor, a range) lives, or until
 /// [`Database::close`].
 ///
-/// **What survives a crash**: every change that was durable, and of those after it a first part, in the order in which
-/// they were made, as [`Durability`] says. The log beside the file (its name and `-log`) has what came after the last
-/// checkpoint; [`Database::checkpoint`] and [`Database::close`] take one, and one is taken by itself when enough has
-/// changed. After `close` there is no log.
+/// **What survives a crash**: every change that was durable, as [`Durability`] says. Of the changes after it the first ones may
+/// survive, never one without those before it. The log beside the file (the file's name and `-log`) has the changes since
+/// the last checkpoint. [`Database::checkpoint`] and [`Database::close`] take a checkpoint, and so does the background when
+/// enough has changed. After `close` there is no log.
+///
+/// **Errors** of all calls, in addition to those that they name: [`ErrorKind::Closed`] and [`ErrorKind::ForkedProcess`].
 ///
 /// **Fork.** A process that was forked from the one that opened the database cannot use its handles: each call is
-/// [`ErrorKind::ForkedProcess`], dropping them does nothing, and the parent goes on undisturbed. A child that
-/// wants stores of its own should `exec` first: the locks of the process are copies of what they were at the fork.
+/// [`ErrorKind::ForkedProcess`], dropping them does nothing, and the parent goes on undisturbed. A child may open
+/// stores of its own, and the parent's store after the parent has closed it, whatever other threads of the parent did at the fork.
 ///
-/// **Close it.** To drop the last handle without [`Database::close`] is like a crash of the process: it waits for nothing
-/// and writes nothing, because there is nobody whom it could tell that this failed. Buffered changes that the log's
-/// thread has not written yet, those of the last [`Options::log_interval`] (100 ms), are lost then; opening
-/// replays the others. Where `close` is not at hand, [`Database::sync`] makes everything durable.
+/// **Drop and close.** Dropping the last handle makes everything durable that was changed, even if an error or a panic is the
+/// cause: it waits for one fsync of the log. If no more than 16 MiB of pages are dirty, it closes the database
+/// as well; otherwise the next open replays the log. A drop cannot report that this has failed, so call [`Database::close`]
+/// if you want to know. Without a log ([`Options::log`]), dropping a database with more dirty pages than that
+/// loses what came after the last checkpoint.
 ///
-/// **Names.** A database that is open may be renamed or removed, with its log or without, and another one may be made at
-/// its path: it goes on in its own files, and `close` touches nobody else's. After a crash the log has to lie beside the
-/// file again, under the file's name and `-log`.
+/// **Names.** The files of an open database may be renamed or removed, and another database may be created at its path. The
+/// open one goes on in its own files, and `close` touches no others. After a crash the log must be beside the file again, under
+/// the file's name and `-log`.
 #[derive(Clone)]
 pub struct Database {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 impl fmt::Debug for Database {
@@ -100,71 +119,94 @@ impl fmt::Debug for Database {
 }
 
 impl Options {
-    /// Opens the database at `path`, which must exist.
+    /// Opens the database at `path`, which must exist. If it was not closed, its log is replayed, which takes at most about
+    /// [`Options::recovery_target`].
     ///
-    /// Errors: `NotFound`; `LogMissing` if the store needs one and it is gone; `Locked`, naming the holder;
-    /// `NotAStore` for any other file, an empty one, or a directory; `AlreadyExists` if something that is not
-    /// this store's log lies at the log's name; `UpgradeRequired`; `Corrupted`; `InvalidOption`; `DiskFull`,
-    /// `MemoryLimit` and `Unknown` when what the log has cannot be replayed; `Io`.
+    /// # Errors
+    /// [`FileNotFound`](ErrorKind::FileNotFound); [`NotAStore`](ErrorKind::NotAStore) for any other file, an empty one, or a
+    /// directory; [`Locked`](ErrorKind::Locked), naming the process that holds it where that is known;
+    /// [`LogMissing`](ErrorKind::LogMissing) if the store needs its log and that is gone; [`ForeignLog`](ErrorKind::ForeignLog)
+    /// if another file is at the log's name; [`UpgradeRequired`](ErrorKind::UpgradeRequired);
+    /// [`Corrupted`](ErrorKind::Corrupted); [`InvalidOption`](ErrorKind::InvalidOption); [`DiskFull`](ErrorKind::DiskFull),
+    /// [`MemoryLimit`](ErrorKind::MemoryLimit) and [`BatchUnfinished`](ErrorKind::BatchUnfinished) if the log cannot be
+    /// replayed; [`Io`](ErrorKind::Io).
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::Existing)
     }
 
-    /// Creates a database at `path`, where nothing may exist. After a failure or a crash there is nothing
-    /// at the path, or a whole database.
+    /// Creates a database at `path`, where nothing may exist. After an error or a crash there is nothing at the path, or a
+    /// whole database. Waits for fsyncs of the file and of its directory.
     ///
-    /// Errors: `AlreadyExists`; `Locked` while another process creates it; `NotFound` without the
-    /// directory; `InvalidOption`; `DiskFull`; `Io`.
+    /// # Errors
+    /// [`FileExists`](ErrorKind::FileExists); [`ForeignLog`](ErrorKind::ForeignLog) if the log of another store is beside the
+    /// path; [`Locked`](ErrorKind::Locked) while another process creates it;
+    /// [`DirectoryNotFound`](ErrorKind::DirectoryNotFound); [`InvalidOption`](ErrorKind::InvalidOption);
+    /// [`MemoryLimit`](ErrorKind::MemoryLimit); [`DiskFull`](ErrorKind::DiskFull); [`Io`](ErrorKind::Io).
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::New)
     }
 
-    /// Opens the database at `path`, or creates it; an empty file becomes one. Errors: those of both.
+    /// Opens the database at `path`, or creates it if there is no file or an empty one.
+    ///
+    /// # Errors
+    /// Those of [`Options::open`] and [`Options::create`], but for `FileNotFound`, and `FileExists` only for a symbolic link
+    /// that leads to no file.
     pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::ExistingOrNew)
     }
 
-    /// Opens the database at `path` for reading only: nothing is written, not even to the file's
-    /// metadata. Several processes may do so at a time, while none writes. Errors: as for `open`.
+    /// Opens the database at `path`, which must exist, for reading only: nothing is written, not even to the file's metadata.
+    /// Several processes may do so at a time, while none writes. Changes get [`ReadOnly`](ErrorKind::ReadOnly).
+    ///
+    /// # Errors
+    /// Those of [`Options::open`].
     pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::ReadOnly)
     }
 
-    /// A database that lives in memory alone, inside of the memory limit; it ends with its handles.
+    /// Makes a database that lives in memory alone, inside of the memory limit. It ends with its last handle. Nothing of it is
+    /// durable, and [`Database::backup`] refuses it.
     ///
-    /// Errors: `InvalidOption`.
+    /// # Errors
+    /// [`InvalidOption`](ErrorKind::InvalidOption); [`MemoryLimit`](ErrorKind::MemoryLimit).
     pub fn in_memory(&self) -> Result<Database> {
-        Database::new(self, Store::in_memory(&self.store_options())?, None)
+        Database::new(self, Store::in_memory(&self.store_options())?, None, false)
     }
 
-    /// A database in a file of its own in the system's directory for temporary files, which may grow
-    /// beyond the memory limit; it ends with its handles.
+    /// Makes a database in a file of its own in the system's directory for temporary files. The file may grow beyond the memory
+    /// limit. It has no name, so it ends with its last handle, or with the process.
     ///
-    /// Errors: `InvalidOption`; `NotFound` without that directory; `DiskFull`; `Io`.
+    /// # Errors
+    /// [`DirectoryNotFound`](ErrorKind::DirectoryNotFound) without that directory; [`InvalidOption`](ErrorKind::InvalidOption);
+    /// [`MemoryLimit`](ErrorKind::MemoryLimit); [`DiskFull`](ErrorKind::DiskFull); [`Io`](ErrorKind::Io).
     pub fn temporary(&self) -> Result<Database> {
         let disk = self.real_disk()?;
         let (path, file) = crate::storage::create_temporary(&disk, &std::env::temp_dir())?;
         // At once: whatever happens then, nothing is left.
         disk.unlink_own(&path, &*file)?;
         let store = Store::create_in(&self.store_options(), file)?;
-        Database::new(self, store, Some(disk.share()))
+        Database::new(self, store, Some(disk.share()), false)
     }
 
     /// Opens or creates a database on a disk of the caller's choice.
     #[doc(hidden)]
     pub fn on_disk(&self, disk: &dyn Disk, path: &Path, how: OpenHow) -> Result<Database> {
         let store = Store::open(&self.store_options(), disk, path, how)?;
-        Database::new(self, store, Some(disk.share()))
+        Database::new(self, store, Some(disk.share()), true)
     }
 
-    /// Makes a store at `path` out of a backup: checks all of the backup, then copies it. Nothing may be at `path`, nor
-    /// the log of a store that was there. `progress` is told the number of pages checked and copied so far, now and
-    /// then, and says whether to go on. After a failure or a crash there is nothing at the path, or a whole store.
-    /// Any store that was closed properly is a backup.
+    /// Makes a store at `path` out of a backup. It checks all of the backup first, then copies it; so it reads the backup twice.
+    /// Nothing may be at `path`, nor the log of a store that was there. Any store that was closed properly is a backup.
     ///
-    /// Errors: `Locked` if a store at `path` is in use, or the backup is being written to; `AlreadyExists` for anything
-    /// else at `path`, or its log; `Corrupted`, naming the first defect, if the backup is damaged; `NotAStore` for one
-    /// that was cut short; `ReadOnly` if it was opened since and not closed; `DiskFull`; `Cancelled`; `Io`; those of
+    /// `progress` is called now and then, on this thread, with the number of pages checked and copied so far. `Break` ends the call
+    /// with `Cancelled`. After an error or a crash there is nothing at the path, or a whole store.
+    ///
+    /// # Errors
+    /// [`Locked`](ErrorKind::Locked) if a store at `path` is in use, or the backup is being written to;
+    /// [`FileExists`](ErrorKind::FileExists) for anything else at `path`; [`ForeignLog`](ErrorKind::ForeignLog) for the log of another
+    /// store beside it; [`Corrupted`](ErrorKind::Corrupted), naming the first defect, if the backup is damaged;
+    /// [`NotAStore`](ErrorKind::NotAStore) if it was cut short; [`NotClosed`](ErrorKind::NotClosed) if it was opened since and not
+    /// closed; [`DiskFull`](ErrorKind::DiskFull); [`Cancelled`](ErrorKind::Cancelled); [`Io`](ErrorKind::Io); those of
     /// [`Options::open_read_only`].
     pub fn restore(
         &self,
@@ -175,14 +217,18 @@ impl Options {
         self.restore_on_disk(&self.real_disk()?, backup.as_ref(), path.as_ref(), progress)
     }
 
-    /// Puts what is whole in the damaged store at `from` into a new one at `to`, where nothing may be, nor the log of a
-    /// store that was there. `from` is only read. What is lost is what the report names: damaged pages with the keys that
-    /// they held. `progress` is told the number of pages read so far, now and then (each is read twice), and says
-    /// whether to go on. It takes some 50 bytes of memory for each page beyond the limit.
+    /// Copies what is whole in the damaged store at `from` into a new store at `to`. Nothing may be at `to`, nor the log of a store
+    /// that was there. `from` is only read. The report names what is lost: damaged pages, with the ranges of keys that they held.
     ///
-    /// Errors: `Locked` if either is in use; `AlreadyExists` for anything else at `to`, or its log; `Corrupted` if no
-    /// superblock can be used, `NotAStore`, `UpgradeRequired`; `DiskFull`; `Cancelled`; `Io`. After any of them there
-    /// is nothing at `to`.
+    /// `progress` is called now and then, on this thread, with the number of pages read so far (each is read twice). `Break` ends the
+    /// call with `Cancelled`. It takes about 50 bytes of memory for each page, beyond the memory limit.
+    ///
+    /// # Errors
+    /// After any of them there is nothing at `to`. [`Locked`](ErrorKind::Locked) if either store is in use;
+    /// [`FileExists`](ErrorKind::FileExists) for anything else at `to`; [`ForeignLog`](ErrorKind::ForeignLog) for the log of another
+    /// store beside it; [`Corrupted`](ErrorKind::Corrupted) if no superblock can be used; [`NotAStore`](ErrorKind::NotAStore);
+    /// [`UpgradeRequired`](ErrorKind::UpgradeRequired); [`DiskFull`](ErrorKind::DiskFull); [`Cancelled`](ErrorKind::Cancelled);
+    /// [`Io`](ErrorKind::Io).
     pub fn repair(
         &self,
         from: impl AsRef<Path>,
@@ -229,6 +275,7 @@ impl Options {
             background: self.background,
             zone_bytes: self.zone_bytes,
             leaves: self.leaves,
+            merge_before_writing: self.merge_before_writing,
             log: self.log,
             log_interval: self.log_interval,
             log_limit_bytes: self.log_limit_bytes.max(MIN_LOG_LIMIT_BYTES),
@@ -240,118 +287,183 @@ impl Options {
 }
 
 impl Database {
-    fn new(options: &Options, store: Store, disk: Option<Arc<dyn Disk>>) -> Result<Database> {
+    fn new(
+        options: &Options,
+        store: Store,
+        disk: Option<Arc<dyn Disk>>,
+        stays: bool,
+    ) -> Result<Database> {
         let (durability, closed, process) =
             (options.durability, AtomicBool::new(false), store.process());
-        Ok(Database { inner: Arc::new(Inner { store, disk, durability, closed, process }) })
+        Ok(Database { inner: Arc::new(Inner { store, disk, durability, closed, stays, process }) })
     }
 
-    /// Opens the database at `path` with default options, or creates it: `Options::new().open_or_create(path)`.
-    /// [`Options::open`] opens only what there is. Errors: as for [`Options::open_or_create`].
+    /// Opens the database at `path`, which must exist, with default options: [`Options::open`].
+    ///
+    /// # Errors
+    /// Those of [`Options::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Database> {
+        Options::new().open(path)
+    }
+
+    /// Creates a database at `path`, where nothing may exist, with default options: [`Options::create`].
+    ///
+    /// # Errors
+    /// Those of [`Options::create`].
+    pub fn create(path: impl AsRef<Path>) -> Result<Database> {
+        Options::new().create(path)
+    }
+
+    /// Opens the database at `path` with default options, or creates it: [`Options::open_or_create`].
+    ///
+    /// ```no_run
+    /// let db = hedgerow::Database::open_or_create("birds.hrow")?;
+    /// db.keyspace("birds")?.put(b"wren", b"Troglodytes troglodytes")?;
+    /// db.close()?;
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Options::open_or_create`].
+    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Database> {
         Options::new().open_or_create(path)
     }
 
-    /// Options to open or create one with.
+    /// Opens the database at `path`, which must exist, for reading only, with default options: [`Options::open_read_only`].
+    ///
+    /// # Errors
+    /// Those of [`Options::open_read_only`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Database> {
+        Options::new().open_read_only(path)
+    }
+
+    /// The default options, to change before opening: the same as [`Options::new`].
     pub fn options() -> Options {
         Options::new()
     }
 
-    /// The keyspace `name`; it is created if there is none and the database is writable, which waits for one sync
-    /// of the log. [`Database::open_keyspace`] creates nothing.
+    /// The keyspace `name`. It is created if there is none, which waits for one fsync of the log. [`Database::open_keyspace`] creates
+    /// nothing, and [`Database::create_keyspace`] opens nothing.
     ///
-    /// Errors: `InvalidOption` for a name that is empty or longer than 255 bytes; `NotFound` in a
-    /// read-only database; those of changes.
+    /// # Errors
+    /// [`InvalidName`](ErrorKind::InvalidName) for a name that is empty or longer than 255 bytes;
+    /// [`KeyspaceNotFound`](ErrorKind::KeyspaceNotFound) if there is none and the database is open for reading only; the [errors of
+    /// changes](Keyspace#errors-of-changes).
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.inner.check_open()?;
         let tree = self.inner.store.keyspace(name)?;
         Ok(Keyspace::new(self.inner.clone(), tree, name, self.inner.durability))
     }
 
-    /// The keyspace `name`, if there is one.
+    /// The keyspace `name`, or `None` if there is none. Creates nothing. Costs a look-up in the catalogue, so keep the handle.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn open_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
         self.inner.check_open()?;
         let tree = self.inner.store.open_keyspace(name)?;
         Ok(tree.map(|tree| Keyspace::new(self.inner.clone(), tree, name, self.inner.durability)))
     }
 
-    /// Creates the keyspace `name`. Errors: `AlreadyExists`; those of [`Database::keyspace`].
+    /// Creates the keyspace `name`, which must not exist. Waits for one fsync of the log.
+    ///
+    /// # Errors
+    /// [`KeyspaceExists`](ErrorKind::KeyspaceExists); [`InvalidName`](ErrorKind::InvalidName) for a name that is empty or longer than
+    /// 255 bytes; the [errors of changes](Keyspace#errors-of-changes).
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
         self.inner.check_open()?;
         let tree = self.inner.store.create_keyspace(name)?;
         Ok(Keyspace::new(self.inner.clone(), tree, name, self.inner.durability))
     }
 
-    /// Drops the keyspace `name` and all its records. Handles to it get `KeyspaceDropped` from then on.
-    /// Tells whether there was one.
+    /// Drops the keyspace `name` and all its records. Returns whether there was one. Other handles to it get
+    /// [`KeyspaceDropped`](ErrorKind::KeyspaceDropped) from then on. Waits for one fsync of the log; pages and large values are freed
+    /// before it returns, so the work grows with the keyspace.
+    ///
+    /// # Errors
+    /// The [errors of changes](Keyspace#errors-of-changes).
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         self.inner.check_open()?;
         self.inner.store.drop_keyspace(name)
     }
 
-    /// The names of all keyspaces, in order.
+    /// The names of all keyspaces, in the order of their bytes. Reads the catalogue, a small tree.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn keyspaces(&self) -> Result<Vec<String>> {
         self.inner.check_open()?;
         self.inner.store.keyspaces()
     }
 
-    /// Makes all changes of a batch. A crash leaves all of them or none: as soon as the log has what the batch is
-    /// going to do, opening finishes what a crash cuts short. So its durability is that of a single change.
+    /// Makes all changes of a batch. A crash leaves all of them or none: the log gets the whole batch first, and the next open finishes
+    /// a batch that a crash has interrupted. A batch is durable when a single change would be.
     ///
-    /// Readers may see some of the changes before the others, as [`WriteBatch`] says. Without a log a batch is no more
-    /// than its changes, for crashes and for errors.
+    /// Other threads may see some of the changes before the others, as [`WriteBatch`] says. Without a log the changes are made one by
+    /// one, and a crash or an error may leave a part of them.
     ///
-    /// Errors: those of changes, after which nothing has changed; `BatchTooLarge` for one that takes more than an
-    /// eighth of [`Options::log_limit_bytes`]: changes and 32 bytes for each, about; `InvalidOption` for one of
-    /// another database's keyspaces; `Unknown` for one that was begun and could not be finished, because a page could
-    /// not be read or a disk is full beyond all reserves: nothing can be changed then until the database is opened
-    /// again, which finishes it.
+    /// # Errors
+    /// After these nothing has changed: the [errors of changes](Keyspace#errors-of-changes);
+    /// [`BatchTooLarge`](ErrorKind::BatchTooLarge) if it takes more than an eighth of [`Options::log_limit_bytes`] (its keys and
+    /// values, and about 32 bytes for each change); [`ForeignKeyspace`](ErrorKind::ForeignKeyspace) for keyspaces of another database.
+    ///
+    /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if the batch was begun and could not be finished, because a page could not be
+    /// read or the disk is full beyond all reserves. Nothing can be changed then until the database is opened again, which finishes
+    /// the batch.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.inner.check_open()?;
         batch.write_to(&self.inner)
     }
 
-    /// Makes everything that was changed before this call durable. Does nothing in memory.
+    /// Takes a checkpoint: writes all changed pages to the file, so that the next open replays nothing that came before. Blocks until
+    /// they are written and synced; other threads go on meanwhile. Does nothing in memory.
     ///
-    /// Gives space back as well: a little where there is work, because more of it is to be expected. One that
-    /// finds nothing to write moves pages until the file is hardly longer than what it holds, or as many bytes
-    /// as the memory limit were moved; other threads go on meanwhile. So to shrink a file call it twice.
+    /// It also shrinks the file: a little if there was something to write, because more changes are likely. A call that finds nothing to
+    /// write moves pages until the file is hardly longer than its contents, or until it has moved as many bytes as the memory limit.
+    /// To shrink a file, call it twice; [`Database::shrink`] does more.
     ///
-    /// Errors: `ReadOnly`; `DiskFull` (nothing is lost, and the next one may succeed); `Poisoned` after
-    /// a write or a sync failed in any other way, or the superblock's write in any way (it goes over
-    /// blocks that were written before, for which a disk has room), from then on.
+    /// # Errors
+    /// [`ReadOnly`](ErrorKind::ReadOnly); [`DiskFull`](ErrorKind::DiskFull), after which nothing is lost and the next call may
+    /// succeed; [`Poisoned`](ErrorKind::Poisoned), from then on, if a write or fsync failed in any other way, or a write of the
+    /// superblock in any way; [`Closed`](ErrorKind::Closed); [`Io`](ErrorKind::Io).
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.check_open()?;
         self.inner.store.checkpoint()
     }
 
-    /// Makes everything that was changed before this call durable, by the log: one write and one sync, shared
-    /// with whoever else waits. Nothing to do in memory or without a log.
+    /// Makes everything durable that was changed before this call. Blocks for one write and one fsync of the log, which are shared
+    /// with other threads that wait. Does nothing in memory or without a log.
     ///
-    /// Errors: `Unknown` if the log cannot be written; nothing can be changed any more then.
+    /// # Errors
+    /// [`DurabilityUnknown`](ErrorKind::DurabilityUnknown) if the log cannot be written; nothing can be changed any more then.
+    /// [`Closed`](ErrorKind::Closed).
     pub fn sync(&self) -> Result<()> {
         self.inner.check_open()?;
         self.inner.store.flush_log()
     }
 
-    /// Where the log ends: every change that has returned lies below. Zero without a log.
+    /// The end of the log: every change that has returned lies below it. Zero without a log. Reads memory only.
+    #[must_use]
     pub fn log_position(&self) -> Lsn {
         self.inner.store.log().map_or(Lsn(0), |log| log.tail())
     }
 
-    /// Everything below is durable. Zero without a log.
+    /// The position up to which the log is durable. Zero without a log. Reads memory only.
+    #[must_use]
     pub fn durable_position(&self) -> Lsn {
         self.inner.store.log().map_or(Lsn(0), |log| log.durable())
     }
 
-    /// Waits until the log is durable up to `position`, one that [`Database::log_position`] has told. Errors: as
-    /// for [`Database::sync`]; `InvalidOption` for a position that the log has not reached.
+    /// Blocks until the log is durable up to `position`, which [`Database::log_position`] returned. Returns at once without a log.
+    ///
+    /// # Errors
+    /// Those of [`Database::sync`]; [`InvalidArgument`](ErrorKind::InvalidArgument) for a position that the log has not reached.
     pub fn wait_durable(&self, position: Lsn) -> Result<()> {
         self.log_up_to(position)?.map_or(Ok(()), |log| log.wait_durable(position))
     }
 
-    /// [`Database::wait_durable`] for tasks: ready when the log is durable up to `position`. Else the task is woken when it is, or
-    /// when it cannot become so. Does not block; the log's own thread flushes, within [`Options::log_interval`].
+    /// [`Database::wait_durable`] for async tasks: ready when the log is durable up to `position`. Otherwise the task is woken when it
+    /// is, or when it cannot become so. Does not block; the log's own thread flushes, within [`Options::log_interval`].
     ///
     /// ```
     /// # fn main() -> hedgerow::Result<()> {
@@ -368,7 +480,8 @@ impl Database {
     /// # db.close() }
     /// ```
     ///
-    /// Errors: as for [`Database::wait_durable`].
+    /// # Errors
+    /// Those of [`Database::wait_durable`].
     pub fn poll_durable(&self, position: Lsn, context: &mut Context<'_>) -> Poll<Result<()>> {
         match self.log_up_to(position) {
             Ok(Some(log)) => log.poll_durable(position, context),
@@ -383,12 +496,13 @@ impl Database {
         let Some(log) = self.inner.store.log() else { return Ok(None) };
         if position > log.tail() {
             let what = format!("position {} is beyond the end of the log", position.0);
-            return Err(Error::new(ErrorKind::InvalidOption, what));
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         Ok(Some(log))
     }
 
-    /// What opening has replayed from the log: nothing, unless the database had not been closed. Nothing in a forked process.
+    /// What opening has replayed from the log: nothing if the database had been closed, or in a forked process. Reads memory only.
+    #[must_use]
     pub fn replayed(&self) -> Replayed {
         if self.inner.check_process().is_err() {
             return Replayed::default();
@@ -396,10 +510,13 @@ impl Database {
         self.inner.store.replayed()
     }
 
-    /// Takes a checkpoint, stops background work and releases the file. All other handles get `Closed`
-    /// from then on, and a second `close` does nothing. Without it the last changes may be lost: see [`Database`].
+    /// Closes the database: takes a checkpoint, stops the background threads and releases the file. Blocks until the changed pages are
+    /// written and synced. All other handles get [`Closed`](ErrorKind::Closed) from then on; a second `close` does nothing. Dropping the
+    /// last handle instead makes the changes durable, too, but cannot report errors, as [`Database`] says.
     ///
-    /// Errors: those of [`Database::checkpoint`]; the database is closed all the same. `ForkedProcess`; nothing is closed then.
+    /// # Errors
+    /// Those of [`Database::checkpoint`]; the database is closed all the same. After [`ForkedProcess`](ErrorKind::ForkedProcess)
+    /// nothing is closed.
     pub fn close(self) -> Result<()> {
         self.inner.check_process()?;
         if self.inner.closed.swap(true, AcqRel) {
@@ -408,46 +525,100 @@ impl Database {
         self.inner.store.close()
     }
 
-    /// Figures that cost nothing to gather.
+    /// Removes the database's files if this handle, or the one that it was cloned from, has created them. It is for a program that fails
+    /// before it has written anything of use. A database that existed before is closed and stays, as with [`Database::close`]; so does
+    /// one whose path leads to another file by now. Does nothing after a `close`. Waits as `close` does.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) if a file could not be removed; those of [`Database::close`] if the database stays.
+    pub fn discard(self) -> Result<()> {
+        self.inner.check_process()?;
+        if self.inner.closed.swap(true, AcqRel) {
+            return Ok(());
+        }
+        match &self.inner.disk {
+            Some(disk) => self.inner.store.discard(&**disk),
+            None => self.inner.store.close(),
+        }
+    }
+
+    /// Figures about memory, pages and the log. Cheap: it reads counters and neither waits nor reads the file.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn stats(&self) -> Result<Stats> {
         self.inner.check_open()?;
         Ok(Stats::gather(&self.inner.store))
     }
 
-    /// Accounts for every byte of the file.
+    /// The leaves that threads contend for, or have contended for, the most contended first; at most `most` of them. A leaf that
+    /// [Contention Split](Keyspace::with_contention_split) has made stays in the list until its page leaves memory. Looks at pages in
+    /// memory, and reads the list of keyspaces.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess); [`Io`](ErrorKind::Io);
+    /// [`Corrupted`](ErrorKind::Corrupted); [`MemoryLimit`](ErrorKind::MemoryLimit) and [`Timeout`](ErrorKind::Timeout) as for a look-up.
+    pub fn hot_leaves(&self, most: usize) -> Result<Vec<HotLeaf>> {
+        self.inner.check_open()?;
+        self.inner.store.hot_leaves(most)
+    }
+
+    /// Accounts for every byte of the file. Reads memory only, or parts of the table of free space that are not in memory yet.
+    ///
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess); [`Io`](ErrorKind::Io);
+    /// [`Corrupted`](ErrorKind::Corrupted).
     pub fn space_report(&self) -> Result<SpaceReport> {
         self.inner.check_open()?;
         self.inner.store.space_report()
     }
 
-    /// Reads everything and checks it: superblocks, page map, free space, every page of every keyspace,
-    /// order, fences and links. `progress` is told the number of pages checked so far, now and then.
-    /// Damage is what the report lists; an error is what kept the check from going on.
+    /// Reads everything and checks it: superblocks, page map, free space, every page of every keyspace, the order of keys, and large
+    /// values. Damage is listed in the report and is not an error.
     ///
-    /// Everybody else goes on meanwhile. What is checked in the file is a checkpoint that is taken for this, whose
-    /// slots are not used again before the end: the file grows by what is rewritten in that time. It takes memory
-    /// beyond the limit: that of the smallest pool, and some ten bytes for each page. In a database in memory changes
-    /// wait.
+    /// `progress` is called now and then, on this thread, with the number of pages read so far (each page is read twice). `Break` ends
+    /// the call with `Cancelled`.
     ///
-    /// Errors: those of [`Database::checkpoint`]; `Closed` if it is closed meanwhile; `Io`.
-    pub fn verify(&self, progress: impl FnMut(u64)) -> Result<VerifyReport> {
+    /// Other threads go on meanwhile. The call takes a checkpoint and checks it. The space of this checkpoint is not used again before
+    /// the end, so the file grows by what is rewritten in that time. The call takes memory beyond the limit: the smallest pool, and
+    /// about ten bytes for each page. In a database in memory changes wait until the end, and `progress` is not called.
+    ///
+    /// # Errors
+    /// What kept the check from going on: those of [`Database::checkpoint`]; [`Closed`](ErrorKind::Closed) if the database is closed
+    /// meanwhile; [`Cancelled`](ErrorKind::Cancelled); [`Io`](ErrorKind::Io).
+    ///
+    /// ```
+    /// # use hedgerow::Options;
+    /// # use std::ops::ControlFlow;
+    /// # fn main() -> hedgerow::Result<()> {
+    /// # let db = Options::new().temporary()?;
+    /// let report = db.verify(|_pages| ControlFlow::Continue(()))?;
+    /// assert!(report.is_clean(), "{:?}", report.findings);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn verify(&self, progress: impl FnMut(u64) -> ControlFlow<()>) -> Result<VerifyReport> {
         self.inner.check_open()?;
         let report = self.inner.store.verify(progress);
         self.inner.check_process().and(report)
     }
 
-    /// Copies everything that was changed before this call to a new file at `path`, while everybody else goes on. The
-    /// copy is a database like any other, without free space between its pages; it needs no log. `progress` is told
-    /// the number of pages copied so far, now and then, and says whether to go on.
+    /// Copies everything that was changed before this call to a new file at `path`, while other threads go on. The copy is a database
+    /// like any other, without free space between its pages; it needs no log.
     ///
-    /// A checkpoint is taken for this, whose slots are not used again before the end: the file grows by what is
-    /// rewritten in that time. The copy has an id of its own, so that neither takes the other's log for its own.
-    /// It is written under a temporary name: after a failure or a crash there is nothing at the path, or all of it.
+    /// `progress` is called now and then, on this thread, with the number of pages copied so far. `Break` ends the call with
+    /// `Cancelled`. The copy is written under a temporary name: after an error or a crash there is nothing at the path, or all of it.
     ///
-    /// Errors: `AlreadyExists` if anything is at `path`, or the log of a store that was there (`Locked` if it is
-    /// in use); `Corrupted`, naming the page, if this database is damaged; `DiskFull`; `NotFound` without the
-    /// directory; `ReadOnly` if it was not closed, and is open for reading only; `InvalidOption` in memory;
-    /// `Cancelled`; `Closed`; `Io`; those of [`Database::checkpoint`].
+    /// A checkpoint is taken for this, whose space is not used again before the end: the file grows by what is rewritten in that
+    /// time. The copy has an id of its own, so that neither takes the other's log for its own.
+    ///
+    /// # Errors
+    /// [`FileExists`](ErrorKind::FileExists) if anything is at `path` ([`Locked`](ErrorKind::Locked) if it is a store in use);
+    /// [`ForeignLog`](ErrorKind::ForeignLog) if the log of another store is beside it;
+    /// [`DirectoryNotFound`](ErrorKind::DirectoryNotFound); [`Corrupted`](ErrorKind::Corrupted), naming the page, if this database is
+    /// damaged; [`NotClosed`](ErrorKind::NotClosed) if it was not closed, and is open for reading only;
+    /// [`InMemory`](ErrorKind::InMemory); [`DiskFull`](ErrorKind::DiskFull); [`Cancelled`](ErrorKind::Cancelled);
+    /// [`Closed`](ErrorKind::Closed); [`Io`](ErrorKind::Io); those of [`Database::checkpoint`].
     pub fn backup(
         &self,
         path: impl AsRef<Path>,
@@ -456,7 +627,7 @@ impl Database {
         self.inner.check_open()?;
         let Some(disk) = &self.inner.disk else {
             let what = "a database in memory has no pages in a file to copy";
-            return Err(Error::new(ErrorKind::InvalidOption, what));
+            return Err(Error::new(ErrorKind::InMemory, what));
         };
         let copied = self.inner.store.backup(&**disk, path.as_ref(), &mut progress);
         self.inner.check_process().and(copied)

@@ -4,27 +4,46 @@
 //! `Send + Sync`.
 
 use crate::database::database::Inner;
-use crate::database::large::is_too_large;
+use crate::database::large::{Resolved, is_too_large};
 use crate::database::options::Durability;
 use crate::database::range::{Cursor, Range};
 use crate::error::{Error, Result};
 use crate::page::PagePool;
-use crate::space::extent::is_stored_form;
+use crate::space::extent::{Extent, is_stored_form};
 use crate::store::PoolTree;
-use crate::tree::{PageView, Swap, TreeStats, Value, successor};
+use crate::tree::{ContentionSplit, PageView, Swap, TreeStats, Value, successor};
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-/// A named, ordered map from byte strings to byte strings; of a [`Database`](crate::Database), which has any number of them.
+/// A named, ordered map from byte strings to byte strings. A [`Database`](crate::Database) has any number of them.
 ///
 /// An owned handle without lifetimes: it keeps its database open, and cloning it is cheap. `Send + Sync`: any number of
 /// threads use one handle, or clones of it. Keys are ordered byte by byte.
 ///
-/// Each single operation is linearizable. A range or a cursor sees each leaf as it was at one moment;
-/// the whole is not a snapshot: a record that is there for the whole of the iteration is seen exactly
-/// once, one that comes or goes meanwhile may be seen or not. Several changes that a crash keeps or loses together
-/// are a [`WriteBatch`](crate::WriteBatch).
+/// Each single operation is linearizable. A range or a cursor sees each leaf as it was at one moment, but it is not a snapshot: it
+/// sees a record that exists during the whole iteration exactly once, and may or may not see one that is added or removed meanwhile.
+/// A value that no leaf holds is read after its leaf: it is the value of that moment, or a later one of the same key, and always whole.
+/// Changes that a crash must keep or lose together are a [`WriteBatch`](crate::WriteBatch).
+///
+/// A look-up whose pages are in memory normally waits for no other thread. A call may wait for a page to be read, or for a latch that
+/// another thread holds on a page. A change may also wait for room in memory or in the log. Each of these waits is bounded. With
+/// [`Durability::Sync`] a change also waits for an fsync of the log.
+///
+/// # Errors of reads
+///
+/// [`Closed`](crate::ErrorKind::Closed); [`ForkedProcess`](crate::ErrorKind::ForkedProcess);
+/// [`KeyspaceDropped`](crate::ErrorKind::KeyspaceDropped); [`Io`](crate::ErrorKind::Io) and
+/// [`Corrupted`](crate::ErrorKind::Corrupted) when a page has to be read; [`MemoryLimit`](crate::ErrorKind::MemoryLimit) and [`Timeout`](crate::ErrorKind::Timeout) when there is no room for it in time.
+///
+/// # Errors of changes
+///
+/// After these nothing has changed: the errors of reads; [`ReadOnly`](crate::ErrorKind::ReadOnly);
+/// [`KeyTooLong`](crate::ErrorKind::KeyTooLong); [`RecordTooLarge`](crate::ErrorKind::RecordTooLarge); [`DiskFull`](crate::ErrorKind::DiskFull) when
+/// room can only be made by writing, and the disk has none; [`Poisoned`](crate::ErrorKind::Poisoned) after a failed write or fsync.
+///
+/// With [`Durability::Sync`] also [`DurabilityUnknown`](crate::ErrorKind::DurabilityUnknown): the change is in effect, and a crash may
+/// undo it.
 #[derive(Clone)]
 pub struct Keyspace {
     pub(super) inner: Arc<Inner>,
@@ -49,11 +68,41 @@ impl Keyspace {
         Keyspace { inner, tree, name: Arc::from(name), durability }
     }
 
-    /// The same keyspace, the changes through which are durable as `durability` says. Of a batch see
-    /// [`WriteBatch::set_durability`](crate::WriteBatch::set_durability).
+    /// The same keyspace, as a handle whose changes are durable as `durability` says. Other handles keep their own setting. For batches
+    /// see [`WriteBatch::set_durability`](crate::WriteBatch::set_durability).
+    ///
+    /// ```
+    /// # fn main() -> hedgerow::Result<()> {
+    /// # let db = hedgerow::Options::new().temporary()?;
+    /// let orders = db.keyspace("orders")?.with_durability(hedgerow::Durability::Sync);
+    /// orders.put(b"1", b"two wrens")?; // durable when it returns
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Keyspace {
         self.durability = durability;
+        self
+    }
+
+    /// The same keyspace, as a handle whose changes split leaves that threads contend for by `split`, or never (`None`). Other handles
+    /// keep their own setting, so to switch it off, set it on each handle that changes the keyspace. Default:
+    /// [`ContentionSplit::thirtieth`], for all handles.
+    ///
+    /// If threads update different keys of one leaf at the same time, they wait for each other without need. Such a leaf is split
+    /// between the keys, although it is not full: each split costs a page of memory and of the file. The two leaves are not merged
+    /// again as long as they are in use. [`Stats::contention`](crate::Stats::contention) counts the splits, and
+    /// [`Database::hot_leaves`](crate::Database::hot_leaves) lists the leaves.
+    ///
+    /// ```
+    /// # fn main() -> hedgerow::Result<()> {
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// let packed = db.keyspace("archive")?.with_contention_split(None);
+    /// packed.put(b"1", b"two wrens")?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_contention_split(mut self, split: Option<ContentionSplit>) -> Keyspace {
+        self.tree = self.tree.with_contention_split(split);
         self
     }
 
@@ -81,16 +130,17 @@ impl Keyspace {
         Ok(outcome)
     }
 
-    /// The name.
+    /// The name of the keyspace, as it was given when the handle was made.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value of `key`, copied out; up to 112 bytes without an allocation. Of a large one all of it:
-    /// [`Keyspace::get_range`] and [`Keyspace::value_reader`] read parts.
+    /// The value of `key`, copied; `None` if there is no record. Up to 112 bytes are copied without an allocation. A large value is
+    /// read whole; [`Keyspace::get_range`] and [`Keyspace::value_reader`] read parts.
     ///
-    /// Errors of all reads: `Closed`, `KeyspaceDropped`, `Io` and `Corrupted` when a page has to be
-    /// read, `MemoryLimit` and `Timeout` when no room for it can be found in time.
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.inner.check_open()?;
@@ -109,34 +159,47 @@ impl Keyspace {
         self.inner.store.has_stored_forms() && is_stored_form(value)
     }
 
-    /// Replaces the contents of `value` by the value of `key`; `false`, and empty, if there is none.
+    /// Replaces the contents of `value` by the value of `key`, and returns whether there is a record. `value` is empty otherwise. It
+    /// allocates only if `value` is too small.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     #[inline]
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.inner.check_open()?;
         let found = self.tree.get_into(key, value)?;
         if found && self.is_stored_form(value) {
-            let resolved = self.inner.resolve(&self.tree, key, value);
-            value.clear();
-            let resolved = resolved?;
-            let found = resolved.is_some();
-            *value = resolved.map_or_else(Vec::new, Value::into_vec);
-            return Ok(found);
+            // The reference is short, and is copied so that the value gets its memory.
+            let reference = Value::from(value.as_slice());
+            let resolved = self.inner.resolve_into(&self.tree, key, &reference, value)?;
+            return Ok(resolved != Resolved::Gone);
         }
         Ok(found)
     }
 
-    /// Calls `f` once on a validated copy of the value of `key`, if there is one.
+    /// Calls `f` once with a copy of the value of `key` if there is a record, and returns its result. No latch is held meanwhile, so `f`
+    /// may use the database.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     #[inline]
     pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         Ok(self.get(key)?.map(|value| f(&value)))
     }
 
-    /// The values of many keys, in their order. Cheaper than as many single gets: cache misses and
-    /// page reads of a group overlap. Each value is linearizable, not all of them together.
+    /// The values of many keys, in the order of the keys. Cheaper than as many calls of [`Keyspace::get`]: cache misses and page reads
+    /// overlap. Each value is linearizable, not all of them together.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.inner.check_open()?;
         let mut values = self.tree.get_many(keys)?;
         if self.inner.store.has_stored_forms() {
+            // Those that are not in memory are read together.
+            let stored = values.iter().flatten().filter(|value| is_stored_form(value));
+            let stored: Vec<Vec<u8>> = stored.map(|value| value.to_vec()).collect();
+            stored.chunks(64).for_each(|some| self.inner.store.read_values_ahead(some));
             for (key, value) in keys.iter().zip(&mut values) {
                 if let Some(found) = value.take_if(|value| is_stored_form(value)) {
                     *value = self.inner.resolve(&self.tree, key.as_ref(), &found)?;
@@ -146,25 +209,28 @@ impl Keyspace {
         Ok(values)
     }
 
-    /// Whether there is a record of `key`.
+    /// Whether there is a record of `key`. Costs as much as [`Keyspace::get`] of a short value; large values are not read.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     #[inline]
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
         self.inner.check_open()?;
-        self.tree.contains(key)
+        self.tree.contains_key(key)
     }
 
-    /// Puts a record, over an earlier one of the same key. Tells whether there was one.
+    /// Puts a record. If there is one of the same key, its value is replaced. Returns whether there was one.
     ///
-    /// Key and value together are in a leaf up to [`Keyspace::max_record_bytes`]. A longer value, up to 4 GiB, is
-    /// written to a place of its own in the file, and is durable there before its record is; the memory that this
-    /// takes does not depend on its length (a value whose first eight bytes are those of such a place counts nine more). [`Keyspace::value_writer`] puts one that is not in memory. In a database
-    /// that lives in memory alone, or with a key that leaves less than 40 bytes of a record, a longer value is
-    /// `RecordTooLarge`.
+    /// A record of up to [`Keyspace::max_record_bytes`] is stored in a leaf. A longer value, up to 4 GiB, is written to a place of its
+    /// own in the file, and is durable there before its record is; the memory that this takes does not depend on its length.
+    /// (A value whose first eight bytes look like a reference to such a place counts nine bytes more.)
+    /// [`Keyspace::value_writer`] puts one that is not in memory. A key has at most [`Keyspace::max_key_bytes`].
     ///
-    /// Errors of all changes, after which nothing has changed but after the last one: those of reads; `KeyTooLong`,
-    /// `RecordTooLarge`; `MemoryLimit` for a longer value if the limit is within 128 KiB of
-    /// [the smallest](crate::smallest_memory_limit_bytes); `ReadOnly`; `Poisoned` after a failed write; `DiskFull` when room can only be
-    /// made by writing, and there is none; with [`Durability::Sync`] also `Unknown`.
+    /// # Errors
+    /// The [errors of changes](Keyspace#errors-of-changes). [`RecordTooLarge`](crate::ErrorKind::RecordTooLarge) also for a longer value
+    /// in a database in memory;
+    /// [`MemoryLimit`](crate::ErrorKind::MemoryLimit) for a longer value if the limit is within 128 KiB of
+    /// [the smallest](crate::smallest_memory_limit_bytes).
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.store(key, value, |tree, value| tree.put(key, value), |_| true)
@@ -188,22 +254,39 @@ impl Keyspace {
         self.change_large(key, value, change, stored)
     }
 
-    /// Puts a record unless there is one of the same key. Tells whether it did.
+    /// Puts a record unless there is one of the same key. Returns whether it did.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::put`].
     #[inline]
     pub fn insert_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let inserts = |tree: &PoolTree, value: &[u8]| tree.insert_if_absent(key, value);
         self.store(key, value, inserts, |inserted| *inserted)
     }
 
-    /// Gives an existing record a new value. Tells whether there was one.
+    /// Gives an existing record a new value. Returns whether there was one; if not, nothing is put.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::put`].
     #[inline]
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let updates = |tree: &PoolTree, value: &[u8]| tree.update(key, value);
         self.store(key, value, updates, |updated| *updated)
     }
 
-    /// Makes `new` the state of `key` if its present state is `expected`; `None` is *no record*. A
-    /// failure carries the present value.
+    /// Makes `new` the state of `key` if its present state is `expected`, in one atomic step. `None` stands for *no record*. If the
+    /// state differs, the result carries the present value.
+    ///
+    /// ```
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// # let counters = db.keyspace("counters")?;
+    /// assert!(counters.compare_and_swap(b"wrens", None, Some(b"1"))?.is_swapped());
+    /// assert!(!counters.compare_and_swap(b"wrens", Some(b"7"), Some(b"8"))?.is_swapped());
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::put`].
     pub fn compare_and_swap(
         &self,
         key: &[u8],
@@ -223,19 +306,23 @@ impl Keyspace {
         self.swap_large(key, expected, new)
     }
 
-    /// Removes a record. Tells whether there was one.
+    /// Removes the record of `key`. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The [errors of changes](Keyspace#errors-of-changes).
     #[inline]
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         self.change(|tree| tree.remove(key))
     }
 
-    /// Removes the records whose keys lie in `bounds`. Tells how many there were. The work, the log's included, is a matter
-    /// of pages and not of records; pages that are emptied are never written.
+    /// Removes the records whose keys lie in `bounds`, and returns their number. Its cost and its bytes in the log grow with the number of
+    /// pages, not of records. Emptied pages are never written.
     ///
-    /// Leaf by leaf, in the order of the keys: others may see a first part of the range gone, and a crash may leave it
-    /// so. To remove everything at one stroke drop the keyspace.
+    /// It removes leaf by leaf, in the order of the keys. Other threads may see the first part of the range gone, and a crash or an
+    /// error may leave it so. To remove everything at once, drop the keyspace.
     ///
-    /// Errors: those of all changes; the records of a first part of the range are gone then.
+    /// # Errors
+    /// The [errors of changes](Keyspace#errors-of-changes); the records of a first part of the range may be gone then.
     pub fn remove_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
         let from = match bounds.start_bound() {
             Bound::Included(key) => key.as_ref().to_vec(),
@@ -250,8 +337,19 @@ impl Keyspace {
         self.change(|tree| tree.remove_range(&from, to.as_deref()))
     }
 
-    /// The records whose keys lie in `bounds`, in order, from both ends. Bounds whose start lies behind
-    /// their end hold nothing.
+    /// An iterator over the records whose keys lie in `bounds`, in order, from both ends. If the start lies behind the end there are none.
+    /// This call reads nothing; each step may read and fail, with the [errors of reads](Keyspace#errors-of-reads).
+    ///
+    /// ```
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// let birds = db.keyspace("birds")?;
+    /// for name in ["dunnock", "robin", "wren"] {
+    ///     birds.put(name.as_bytes(), b"hedges")?;
+    /// }
+    /// let (last, _) = birds.range("a".."s").next_back().unwrap()?;
+    /// assert_eq!(last, b"robin");
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
         fn own<K: AsRef<[u8]>>(bound: Bound<&K>) -> Bound<Vec<u8>> {
             bound.map(|key| key.as_ref().to_vec())
@@ -264,24 +362,40 @@ impl Keyspace {
         )
     }
 
-    /// All records, in order, from both ends.
+    /// An iterator over all records, in order, from both ends. This call reads nothing; see [`Keyspace::range`].
     pub fn iter(&self) -> Range {
         self.range::<&[u8]>(..)
     }
 
-    /// The records whose keys begin with `prefix`, in order, from both ends.
+    /// An iterator over the records whose keys begin with `prefix`, in order, from both ends. This call reads nothing; see
+    /// [`Keyspace::range`].
     pub fn prefix(&self, prefix: &[u8]) -> Range {
         let above = crate::key::after_prefix(prefix);
         let upper = above.map_or(Bound::Unbounded, Bound::Excluded);
         Range::new(self.inner.clone(), self.tree.clone(), Bound::Included(prefix.to_vec()), upper)
     }
 
-    /// A cursor before the first of all records: it lends keys and values instead of copying each.
+    /// A cursor before the first record. It lends keys and values instead of copying each, so it is faster than [`Keyspace::range`]. This
+    /// call reads nothing.
+    ///
+    /// ```
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// # let birds = db.keyspace("birds")?;
+    /// birds.put(b"wren", b"hedges")?;
+    /// let mut cursor = birds.cursor();
+    /// cursor.seek(b"w");
+    /// assert_eq!(cursor.next_record()?, Some((&b"wren"[..], &b"hedges"[..])));
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    #[must_use]
     pub fn cursor(&self) -> Cursor {
         Cursor::new(self.inner.clone(), self.tree.clone())
     }
 
-    /// Number of records: walks all leaves. Large values are not read.
+    /// Counts the records. Reads all leaves, but no large value. Changes that other threads make meanwhile may be counted or not.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn count(&self) -> Result<u64> {
         self.inner.check_open()?;
         let mut count = 0;
@@ -292,18 +406,26 @@ impl Keyspace {
         outcome.map(|_| count)
     }
 
-    /// Loads records in strictly ascending order of their keys into the keyspace, which must be empty:
-    /// the tree is built from the bottom up, its pages filled to `fill_percent` (10 to 100), and
-    /// becomes visible as a whole at the end. Returns the number of records. Large values are written as they come,
-    /// each once.
+    /// Loads records, in strictly ascending order of their keys, into the keyspace, which must be empty. The tree is built from the
+    /// bottom up, its pages filled to `fill_percent` (10 to 100), and becomes visible as a whole at the end. Returns the number of
+    /// records. Large values are written as they come, each once. Several times as fast as single puts.
     ///
-    /// With a log this returns once the records are durable. What others put into the keyspace after the records have
-    /// become visible, and before that, a crash may leave without them.
+    /// With a log this returns once the records are durable, which takes a checkpoint. A crash may lose what other threads put into the
+    /// keyspace after the records became visible and before that checkpoint is durable.
     ///
-    /// Errors: those of changes; `InvalidOption` for another `fill_percent`; `NotSorted`; `AlreadyExists` if the
-    /// keyspace holds a record. After an
-    /// error the keyspace is as it was; or the records are there, the store is poisoned, and when it is opened again the
-    /// keyspace is as it was.
+    /// ```
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// # let numbers = db.keyspace("numbers")?;
+    /// let records = (0..1_000_u32).map(|n| (n.to_be_bytes(), b"value"));
+    /// assert_eq!(numbers.bulk_load(records, 100)?, 1_000);
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The [errors of changes](Keyspace#errors-of-changes); [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for another `fill_percent`;
+    /// [`NotSorted`](crate::ErrorKind::NotSorted); [`KeyspaceNotEmpty`](crate::ErrorKind::KeyspaceNotEmpty). After an error the keyspace is as it
+    /// was. If the final checkpoint failed, this holds from the next open on: until then the records are visible, and the store is
+    /// poisoned.
     pub fn bulk_load<K, V>(
         &self,
         records: impl IntoIterator<Item = (K, V)>,
@@ -316,10 +438,11 @@ impl Keyspace {
         self.try_bulk_load(records.into_iter().map(Ok::<_, Error>), fill_percent)
     }
 
-    /// [`Self::bulk_load`] of records that may fail to come, as those that are read from a file: the first error
-    /// among them ends the load, and is what this returns.
+    /// [`Keyspace::bulk_load`] of an iterator that can fail, for example one that reads a file. Its first error ends the load and is
+    /// returned.
     ///
-    /// Errors: those of `bulk_load`, and those of `records`.
+    /// # Errors
+    /// Those of [`Keyspace::bulk_load`], and those of `records`.
     pub fn try_bulk_load<K, V, E>(
         &self,
         records: impl IntoIterator<Item = Result<(K, V), E>>,
@@ -352,29 +475,61 @@ impl Keyspace {
         })
     }
 
-    /// Walks the whole tree and tells its height, its pages by level, their fill, and its records.
+    /// Walks the whole tree and returns its height, its pages by level, their fill, its number of records, and the bytes of its
+    /// values by where they are. Reads every page, and no value that is not in a leaf.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn stats(&self) -> Result<TreeStats> {
         self.inner.check_open()?;
-        self.tree.stats()
+        self.tree.stats_with_values(self.inner.store.unit_bytes())
+    }
+
+    /// For tools that draw pages: where the runs of an extent lie, as offsets and lengths in bytes.
+    ///
+    /// # Errors
+    /// `Corrupted` if it cannot be an extent of this file.
+    #[doc(hidden)]
+    pub fn extent_places(&self, extent: &Extent) -> Result<Vec<(u64, u64)>> {
+        self.inner.store.extent_places(extent)
     }
 
     /// For tools that draw pages: shows each of them, as [`PageView`] says, until `show` breaks off.
     ///
-    /// Errors: those of reads; damage of any page but the root is shown instead.
+    /// # Errors
+    /// Those of reads; damage of any page but the root is shown instead.
     #[doc(hidden)]
     pub fn show_pages(&self, mut show: impl FnMut(PageView<'_>) -> ControlFlow<()>) -> Result<()> {
         self.inner.check_open()?;
         self.tree.show_pages(&mut show)
     }
 
-    /// The largest record that fits into a leaf, in bytes of key and value together; also the longest key. A longer
-    /// value lies elsewhere: see [`Keyspace::put`].
+    /// The longest key, in bytes: about a quarter of a page (980 bytes of 4 KiB).
+    #[must_use]
+    pub fn max_key_bytes(&self) -> usize {
+        self.tree.max_key_bytes()
+    }
+
+    /// The largest record that fits into a leaf, in bytes of key and value together: about half of a page (1,960 bytes of
+    /// 4 KiB). A longer value is stored elsewhere: see [`Keyspace::put`].
+    #[must_use]
     pub fn max_record_bytes(&self) -> usize {
         self.tree.max_record_bytes()
     }
 
-    /// Bytes of a page.
+    /// The size of a page in bytes. It was chosen when the database was created.
+    #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.tree.pool().page_bytes()
+    }
+}
+
+/// All records, in order: [`Keyspace::iter`].
+impl IntoIterator for &Keyspace {
+    type Item = Result<(Value, Value)>;
+    type IntoIter = Range;
+
+    fn into_iter(self) -> Range {
+        self.iter()
     }
 }

@@ -9,7 +9,7 @@ use crate::database::database::Inner;
 use crate::database::keyspace::Keyspace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Stored, escape, escaped_bytes, is_stored_form, read_stored};
-use crate::store::{ExtentReader, ExtentWriter, PoolTree};
+use crate::store::{ExtentReader, ExtentWriter, Found, PlacedValue, PoolTree};
 use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -21,6 +21,7 @@ use std::ops::{Bound, RangeBounds};
 pub(super) enum Prepared<'v> {
     Plain(&'v [u8]),
     Escaped(Vec<u8>),
+    Placed(Box<PlacedValue>),
     Large(Box<ExtentWriter>, Vec<u8>),
 }
 
@@ -28,16 +29,30 @@ impl Prepared<'_> {
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Prepared::Plain(value) => value,
+            Prepared::Placed(placed) => placed.stored_form(),
             Prepared::Escaped(bytes) | Prepared::Large(_, bytes) => bytes,
         }
     }
 
     /// A record has it now. Of a large value that none has the units go back.
     pub(super) fn keep(self) {
-        if let Prepared::Large(writer, _) = self {
-            writer.keep();
+        match self {
+            Prepared::Placed(placed) => placed.keep(),
+            Prepared::Large(writer, _) => writer.keep(),
+            Prepared::Plain(_) | Prepared::Escaped(_) => {}
         }
     }
+}
+
+/// What became of a value in a stored form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Resolved {
+    /// It was in memory.
+    InMemory,
+    /// It was read, or the record has another value by now.
+    Read,
+    /// There is no record any more.
+    Gone,
 }
 
 /// Whether an error says that a value does not fit into a leaf.
@@ -57,7 +72,7 @@ impl Inner {
     ) -> Result<Prepared<'v>> {
         let max = tree.max_record_bytes();
         // Who refuses a key says so better than this.
-        if !self.store.has_file() || key.len() > max {
+        if key.len() > tree.max_key_bytes() {
             return Ok(Prepared::Plain(value));
         }
         if key.len() + value.len() <= max {
@@ -70,31 +85,71 @@ impl Inner {
                 return Ok(Prepared::Escaped(escaped));
             }
         }
+        if let Some(placed) = self.store.place(value, max - key.len())? {
+            return Ok(Prepared::Placed(Box::new(placed)));
+        }
         let mut writer = self.store.write_large(value.len() as u64, max - key.len())?;
         writer.write(value)?;
         writer.finish()?;
         let reference = writer.stored_form();
+        self.store.keep_value(&reference, value, true);
         Ok(Prepared::Large(Box::new(writer), reference))
     }
 
     /// What a value out of a leaf stands for, of the record of `key` in `tree`; `None` if there is none any more.
     ///
     /// Errors: those of reads; `MemoryLimit` if there is no memory for the value.
-    #[cold]
     pub(super) fn resolve(
         &self,
         tree: &PoolTree,
         key: &[u8],
         found: &[u8],
     ) -> Result<Option<Value>> {
+        // A value never changes, so this is what the record referred to.
+        let mut value = Vec::new();
+        if self.store.append_kept(found, &mut value) {
+            return Ok(Some(Value::from(value)));
+        }
+        self.read_value(tree, key, found)
+    }
+
+    /// [`Self::resolve`] into the memory of `to`.
+    #[inline]
+    pub(super) fn resolve_into(
+        &self,
+        tree: &PoolTree,
+        key: &[u8],
+        found: &[u8],
+        to: &mut Vec<u8>,
+    ) -> Result<Resolved> {
+        to.clear();
+        if self.store.append_kept(found, to) {
+            return Ok(Resolved::InMemory);
+        }
+        match self.read_value(tree, key, found)? {
+            Some(value) => {
+                *to = value.into_vec();
+                Ok(Resolved::Read)
+            }
+            None => Ok(Resolved::Gone),
+        }
+    }
+
+    /// [`Self::resolve`] where not all of the value is in memory.
+    #[cold]
+    fn read_value(&self, tree: &PoolTree, key: &[u8], found: &[u8]) -> Result<Option<Value>> {
         if let Stored::Plain(plain) = read_stored(found) {
             return Ok(Some(Value::from(plain)));
         }
         // The units may have been written again since the leaf was read: once more, in the right order.
-        match self.store.read_large(tree, key)? {
+        match self.store.find(tree, key)? {
             None => Ok(None),
-            Some(Err(value)) => Ok(Some(value)),
-            Some(Ok(mut reader)) => Ok(Some(Value::from(read_all(&mut reader)?))),
+            Some(Found::Short(value) | Found::Held { value, .. }) => Ok(Some(value)),
+            Some(Found::Extent(mut reader)) => {
+                let value = read_all(&mut reader)?;
+                self.store.keep_value(&reader.stored_form(), &value, true);
+                Ok(Some(Value::from(value)))
+            }
         }
     }
 }
@@ -120,9 +175,6 @@ impl Keyspace {
     /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
     pub(super) fn check_put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.tree.check_record(key, &[])?;
-        if !self.inner.store.has_file() {
-            return self.tree.check_record(key, value);
-        }
         let stored_bytes = if is_stored_form(value) { escaped_bytes(value) } else { value.len() };
         if key.len() + stored_bytes <= self.max_record_bytes() {
             return Ok(());
@@ -131,25 +183,37 @@ impl Keyspace {
         self.inner.store.check_large(value.len() as u64, room)
     }
 
-    /// The value of `key`, to be read piece by piece; `None` if there is none. It stays as it is for as long as the
-    /// reader lives, whatever becomes of the record; so does its place in the file.
+    /// A reader of the value of `key`, piece by piece; `None` if there is no record. The reader sees the value as it was at this call, even
+    /// if the record is changed or removed later. Its space in the file is not used again while the reader lives.
     ///
-    /// Errors: those of reads.
+    /// ```
+    /// # fn main() -> hedgerow::Result<()> {
+    /// # let db = hedgerow::Options::new().temporary()?;
+    /// # let songs = db.keyspace("songs")?;
+    /// songs.put(b"wren", &vec![b'.'; 1 << 20])?;
+    /// let mut reader = songs.value_reader(b"wren")?.unwrap();
+    /// let mut piece = [0; 100];
+    /// assert_eq!(reader.read_at(0, &mut piece)?, 100);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn value_reader(&self, key: &[u8]) -> Result<Option<ValueReader>> {
         self.inner.check_open()?;
-        let found = self.inner.store.read_large(&self.tree, key)?;
+        let found = self.inner.store.find(&self.tree, key)?;
         Ok(found.map(|found| ValueReader {
             inner: self.inner.clone(),
             source: match found {
-                Ok(reader) => Source::Extent(Box::new(reader)),
-                Err(value) => Source::Memory(value),
+                Found::Extent(reader) => Source::Extent(reader),
+                Found::Short(value) | Found::Held { value, .. } => Source::Memory(value),
             },
             at: 0,
         }))
     }
 
-    /// The bytes of `range` of the value of `key`, as far as the value has them; of a large value only what
-    /// is asked for is read. `None` if there is no record.
+    /// The bytes of `range` of the value of `key`, without those beyond its end; `None` if there is no record. Of a large value only the
+    /// chunks (32 KiB) that hold these bytes are read.
     ///
     /// ```
     /// # fn main() -> hedgerow::Result<()> {
@@ -160,7 +224,8 @@ impl Keyspace {
     /// # Ok(()) }
     /// ```
     ///
-    /// Errors: those of reads.
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn get_range(&self, key: &[u8], range: impl RangeBounds<u64>) -> Result<Option<Vec<u8>>> {
         let Some(mut reader) = self.value_reader(key)? else { return Ok(None) };
         let len = reader.len_bytes();
@@ -179,29 +244,46 @@ impl Keyspace {
         Ok(Some(bytes))
     }
 
-    /// Begins to put a value of `len_bytes` bytes, up to 4 GiB, piece by piece: write them, then call
-    /// [`ValueWriter::finish`]. Until then nothing has changed, and dropping the writer leaves nothing behind.
+    /// Begins to put a value of `len_bytes` bytes, up to 4 GiB, piece by piece: write them, then call [`ValueWriter::finish`]. Until
+    /// then nothing has changed, and dropping the writer leaves nothing behind.
     ///
-    /// Errors: those of changes; `RecordTooLarge` as for [`Keyspace::put`].
+    /// ```
+    /// let db = hedgerow::Options::new().temporary()?;
+    /// let songs = db.keyspace("songs")?;
+    /// let mut writer = songs.value_writer(b"wren", 2 << 20)?;
+    /// for _ in 0..2 {
+    ///     writer.write_bytes(&vec![b'.'; 1 << 20])?;
+    /// }
+    /// writer.finish()?;
+    /// assert_eq!(songs.value_reader(b"wren")?.unwrap().len_bytes(), 2 << 20);
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::put`].
     pub fn value_writer(&self, key: &[u8], len_bytes: u64) -> Result<ValueWriter> {
         self.inner.check_open()?;
+        self.tree.check_record(key, &[])?;
         let max = self.tree.max_record_bytes();
-        let is_short = len_bytes.saturating_add(key.len() as u64) <= max as u64;
-        let sink = if is_short || key.len() > max {
-            self.tree.check_record(key, &[])?;
+        let store = &self.inner.store;
+        let sink = if len_bytes <= BUFFERED_BYTES.max(max as u64) || !store.has_file() {
+            if len_bytes > max as u64 {
+                store.check_large(len_bytes, max - key.len())?;
+            }
             Sink::Memory(Vec::with_capacity(len_bytes as usize))
         } else {
-            Sink::Extent(Box::new(self.inner.store.write_large(len_bytes, max - key.len())?))
+            Sink::Extent(Box::new(store.write_large(len_bytes, max - key.len())?))
         };
         Ok(ValueWriter { keyspace: self.clone(), key: key.to_vec(), len_bytes, sink })
     }
 
-    /// Puts the value that `from` yields, which must be `len_bytes` bytes, as [`Keyspace::put`] does; the memory that
-    /// it takes does not depend on the length.
+    /// Reads `len_bytes` bytes from `from` and puts them as the value of `key`, as [`Keyspace::put`] does. Takes the same memory for any
+    /// length. Returns whether there was a record before.
     ///
-    /// Errors: those of changes; `Io` for those of `from`; `InvalidOption` if it ends too early. What it
-    /// yields beyond the length is not read.
-    pub fn put_stream(&self, key: &[u8], len_bytes: u64, from: &mut impl Read) -> Result<bool> {
+    /// # Errors
+    /// Those of [`Keyspace::put`]; [`Io`](ErrorKind::Io) for those of `from`; [`LengthMismatch`](ErrorKind::LengthMismatch) if it ends too
+    /// early.
+    pub fn put_stream(&self, key: &[u8], len_bytes: u64, mut from: impl Read) -> Result<bool> {
         let mut writer = self.value_writer(key, len_bytes)?;
         let mut piece = vec![0; PIECE_BYTES.min(len_bytes as usize)];
         let mut left = len_bytes;
@@ -255,11 +337,11 @@ impl Keyspace {
         let store = &self.inner.store;
         let mut prepared = None;
         loop {
-            let reading = store.read_large(&self.tree, key)?;
-            let (present, mut large) = match reading {
-                None => (None, None),
-                Some(Err(value)) => (Some(value), None),
-                Some(Ok(reader)) => (None, Some(reader)),
+            let (present, held, mut large) = match store.find(&self.tree, key)? {
+                None => (None, None, None),
+                Some(Found::Short(value)) => (Some(value), None, None),
+                Some(Found::Held { value, reference }) => (Some(value), Some(reference), None),
+                Some(Found::Extent(reader)) => (None, None, Some(reader)),
             };
             let holds = match (&expected, &present, &mut large) {
                 (None, None, None) => true,
@@ -274,9 +356,11 @@ impl Keyspace {
                 };
                 return Ok(Swap::Differs(found));
             }
-            // The record as the leaf has it. The reader keeps the units, so it can be no other one's.
+            // The record as the leaf has it. The reader keeps the units, so it can be no other one's; the seed of a held value is
+            // random.
             let stored = match (&large, &present) {
                 (Some(reader), _) => Some(reader.stored_form()),
+                (None, Some(_)) if held.is_some() => held.map(Value::into_vec),
                 (None, Some(value)) if is_stored_form(value) && store.has_stored_forms() => {
                     Some(escape(value))
                 }
@@ -310,6 +394,8 @@ impl Keyspace {
     }
 }
 
+/// A value up to this length is put as a whole when its writer is finished: that is cheaper than a place in the file for each.
+const BUFFERED_BYTES: u64 = 64 << 10;
 /// Bytes that a stream is read by.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -327,7 +413,9 @@ fn is_equal(reader: &mut ExtentReader, expected: &[u8]) -> Result<bool> {
     Ok(true)
 }
 
-/// Reads one value, which may be large, from any place. See [`Keyspace::value_reader`].
+/// Reads one value, which may be large, at any offset, also by [`Read`] and [`Seek`]. See [`Keyspace::value_reader`].
+///
+/// `Send`; used by one thread at a time. It keeps the database open.
 pub struct ValueReader {
     // Keeps the file open.
     inner: Arc<Inner>,
@@ -348,6 +436,7 @@ impl fmt::Debug for ValueReader {
 
 impl ValueReader {
     /// Length of the value in bytes.
+    #[must_use]
     pub fn len_bytes(&self) -> u64 {
         match &self.source {
             Source::Memory(value) => value.len() as u64,
@@ -355,11 +444,12 @@ impl ValueReader {
         }
     }
 
-    /// Copies bytes from `offset` on to `to`; returns how many, which are fewer than it has room for only at the end.
-    /// The position of [`Read`] stays.
+    /// Copies the bytes from `offset` on to `to`, and returns their number. It is less than the length of `to` only at the end of the
+    /// value. The position of [`Read`] does not change. Of a large value it reads whole chunks of 32 KiB from the disk.
     ///
-    /// Errors: `Closed`; `Io`; `Corrupted` if they are not what was written; `MemoryLimit` if others use all memory
-    /// that the limit has for large values.
+    /// # Errors
+    /// [`Closed`](ErrorKind::Closed); [`Io`](ErrorKind::Io); [`Corrupted`](ErrorKind::Corrupted) if the bytes are not what was
+    /// written; [`MemoryLimit`](ErrorKind::MemoryLimit) if others use all memory that the limit has for large values.
     pub fn read_at(&mut self, offset: u64, to: &mut [u8]) -> Result<usize> {
         self.inner.check_open()?;
         match &mut self.source {
@@ -407,6 +497,8 @@ impl Seek for ValueReader {
 }
 
 /// Puts one value piece by piece. See [`Keyspace::value_writer`].
+///
+/// `Send`; used by one thread at a time. It keeps the database open.
 #[must_use = "nothing is put before `finish`"]
 pub struct ValueWriter {
     keyspace: Keyspace,
@@ -427,10 +519,12 @@ impl fmt::Debug for ValueWriter {
 }
 
 impl ValueWriter {
-    /// Takes the next bytes of the value.
+    /// Takes the next bytes of the value. Blocks while they are written.
     ///
-    /// Errors: `InvalidOption` if they are more than are missing, and then none is taken; `Closed`; `Poisoned`; those of
-    /// writing.
+    /// # Errors
+    /// [`LengthMismatch`](ErrorKind::LengthMismatch) if there are more bytes than the value lacks, and then none is taken;
+    /// [`WriterFailed`](ErrorKind::WriterFailed) after an earlier error; [`Closed`](ErrorKind::Closed);
+    /// [`Poisoned`](ErrorKind::Poisoned); [`DiskFull`](ErrorKind::DiskFull); [`Io`](ErrorKind::Io).
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.keyspace.inner.check_open()?;
         match &mut self.sink {
@@ -441,14 +535,17 @@ impl ValueWriter {
             }
             Sink::Memory(_) => {
                 let what = format!("more bytes than the {} of the value", self.len_bytes);
-                Err(Error::new(ErrorKind::InvalidOption, what))
+                Err(Error::new(ErrorKind::LengthMismatch, what))
             }
         }
     }
 
-    /// Puts the record, over an earlier one of the same key. Tells whether there was one.
+    /// Puts the record. If there is one of the same key, its value is replaced. Returns whether there was one. Waits until the bytes of a
+    /// large value are written.
     ///
-    /// Errors: those of [`Keyspace::put`]; `InvalidOption` if bytes are missing.
+    /// # Errors
+    /// Those of [`Keyspace::put`]; [`LengthMismatch`](ErrorKind::LengthMismatch) if bytes are missing;
+    /// [`WriterFailed`](ErrorKind::WriterFailed) after an earlier error.
     pub fn finish(mut self) -> Result<bool> {
         self.keyspace.inner.check_open()?;
         match std::mem::replace(&mut self.sink, Sink::Memory(Vec::new())) {
@@ -458,7 +555,7 @@ impl ValueWriter {
             Sink::Memory(value) => {
                 let what =
                     format!("{} bytes of a value of {} were written", value.len(), self.len_bytes);
-                Err(Error::new(ErrorKind::InvalidOption, what))
+                Err(Error::new(ErrorKind::LengthMismatch, what))
             }
             Sink::Extent(mut writer) => {
                 writer.finish()?;

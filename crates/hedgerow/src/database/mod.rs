@@ -2,7 +2,10 @@
 //!
 //! Rank 7: everything here is thin; the work is done by the layers below.
 
+#![warn(missing_debug_implementations, clippy::must_use_candidate)]
+
 mod batch;
+mod compact;
 #[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]
 mod database;
 mod keyspace;
@@ -12,6 +15,7 @@ mod range;
 mod stats;
 
 pub use batch::WriteBatch;
+pub use compact::Shrunk;
 pub use database::Database;
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};

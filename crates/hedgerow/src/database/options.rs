@@ -18,7 +18,10 @@ const DEFAULT_LOG_LIMIT_BYTES: u64 = 1 << 30;
 const SETTLE_AFTER: Duration = Duration::from_secs(2);
 const DEFAULT_RECOVERY_TARGET: Duration = Duration::from_secs(10);
 
-/// Options for opening or creating a database.
+/// Options for opening or creating a database. Each has a default that suits most programs.
+///
+/// Methods that set an option take the options and return them, so calls can be chained. Methods that open a database borrow them, so
+/// one set of options opens several databases. `Send + Sync`, and plain data: values are checked when a database is opened.
 ///
 /// ```no_run
 /// # fn main() -> hedgerow::Result<()> {
@@ -36,6 +39,7 @@ pub struct Options {
     pub(crate) background: bool,
     pub(crate) zone_bytes: Option<u32>,
     pub(crate) leaves: LeafPolicy,
+    pub(crate) merge_before_writing: bool,
     pub(crate) log: bool,
     pub(crate) log_interval: Duration,
     pub(crate) log_limit_bytes: u64,
@@ -46,14 +50,14 @@ pub struct Options {
 }
 
 /// When a change is durable: when a crash of the process or of the machine cannot undo it any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Within [`Options::log_interval`], and the time that the disk takes: changes return at once. After a crash
-    /// the changes that are there are the first ones of those that were made, in their order.
+    /// A change returns at once, and is durable within [`Options::log_interval`] plus the time that the disk takes. A crash
+    /// may take the last changes, never one from the middle.
     #[default]
     Buffered,
-    /// When it returns. Changes of many threads share their syncs.
+    /// A change is durable when it returns. Threads that wait at the same time share an fsync.
     Sync,
 }
 
@@ -64,7 +68,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// The defaults. Each method says what its default is.
     pub fn new() -> Options {
         Options {
             memory_limit_bytes: None,
@@ -75,6 +79,7 @@ impl Options {
             background: true,
             zone_bytes: None,
             leaves: LeafPolicy::Adaptive,
+            merge_before_writing: true,
             log: true,
             log_interval: DEFAULT_LOG_INTERVAL,
             log_limit_bytes: DEFAULT_LOG_LIMIT_BYTES,
@@ -85,46 +90,46 @@ impl Options {
         }
     }
 
-    /// Bytes of memory that the database may keep: pages, the page table, buffers, bookkeeping.
-    /// Default: a quarter of what the machine, or the smallest cgroup around the process, has, or of what `RLIMIT_AS` and
-    /// `RLIMIT_DATA` leave if that is less; 8 MiB at least. Smallest: [`smallest_memory_limit_bytes`]; below it,
-    /// opening fails with `InvalidOption`.
+    /// The most bytes of memory that the database may keep: pages, the page table, buffers and bookkeeping. More memory means fewer
+    /// reads. What callers hold (values, cursors) is not counted.
     ///
-    /// Memory is taken when it is first used: opening costs the same at any limit. A limit for which the system has not
-    /// the addresses is `MemoryLimit`. No more than 2^31 pages are used.
+    /// Default: a quarter of the memory of the machine or of the smallest cgroup around the process, or of what `RLIMIT_AS` and
+    /// `RLIMIT_DATA` leave if that is less; at least 8 MiB. Smallest: [`smallest_memory_limit_bytes`]; below it opening fails with
+    /// [`InvalidOption`](crate::ErrorKind::InvalidOption).
     ///
-    /// More memory means fewer reads. What callers hold (values, cursors) is not counted.
+    /// Memory is taken when it is first used, so opening costs the same at any limit. If the system has not enough addresses for the
+    /// limit, opening fails with [`MemoryLimit`](crate::ErrorKind::MemoryLimit). At most 2^31 pages are used.
     pub fn memory_limit_bytes(mut self, bytes: u64) -> Options {
         self.memory_limit_bytes = Some(bytes);
         self
     }
 
-    /// Bytes of a page of a database that is created: a power of two from 2 KiB to 64 KiB. Default:
-    /// 4 KiB. An existing database keeps its own; opening it with another is an error.
+    /// Bytes of a page of a database that is created: a power of two from 2 KiB to 64 KiB. Default: 4 KiB. An existing database keeps
+    /// its own; opening it with another one is [`InvalidOption`](crate::ErrorKind::InvalidOption).
     ///
-    /// The largest record is about a quarter of a page. Larger pages make larger records possible and
-    /// sequential reading cheaper, and random reads and writes dearer.
+    /// The longest key is about a quarter of a page, and a record of up to about half of a page is stored in a leaf. Larger pages make
+    /// sequential reads cheaper, and random reads and writes more expensive.
     pub fn page_bytes(mut self, bytes: usize) -> Options {
         self.page_bytes = Some(bytes);
         self
     }
 
-    /// Bytes of changed pages after which a checkpoint is taken by itself. Default: half of the memory
-    /// limit, and at least 16 MiB. After a crash, opening replays what was changed since the last checkpoint.
+    /// Bytes of changed pages after which a checkpoint is taken in the background. Default: half of the memory limit, and at least
+    /// 16 MiB. After a crash, opening replays what was changed since the last checkpoint.
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Options {
         self.checkpoint_bytes = Some(bytes);
         self
     }
 
-    /// Whether to read and write past the system's page cache where the file system can. Default: yes.
-    /// Without it the system keeps a second copy of what the pool keeps, in memory that the limit does
-    /// not count.
+    /// Whether to read and write past the system's page cache where the file system can, and where its blocks are no longer than
+    /// the units of the store. Default: yes. Without it the system keeps a second copy of the pages, in memory that the limit
+    /// does not count.
     pub fn direct_io(mut self, direct: bool) -> Options {
         self.direct_io = direct;
         self
     }
 
-    /// How batches of reads and writes are carried out. Default: io_uring where the kernel has it.
+    /// Which system calls read and write batches of pages. Default: io_uring where the kernel has it.
     pub fn io_engine(mut self, engine: IoEngine) -> Options {
         self.io_engine = engine;
         self
@@ -132,48 +137,56 @@ impl Options {
 
     /// How the layouts of leaves are chosen. Default: adaptively, by their keys and by how they are used.
     ///
-    /// Any database can be opened with any policy, at any time: leaves stay as they are until they are
-    /// split, merged, or found to be used otherwise. A fixed layout spares the machinery where it would
-    /// never act, and is for comparisons.
+    /// Any database can be opened with any policy at any time: a leaf keeps its layout until it is split, merged, or found to be used
+    /// otherwise. A fixed layout is for comparisons.
     pub fn leaves(mut self, policy: LeafPolicy) -> Options {
         self.leaves = policy;
         self
     }
 
-    /// When the changes of a keyspace's handles are durable, unless [`crate::Keyspace::with_durability`] says
-    /// otherwise. Default: [`Durability::Buffered`].
+    /// Whether leaves that fit into fewer pages are merged before they are written to make room in memory. Default: yes. It takes effect only
+    /// when the store is larger than its memory. [`Keyspace::compact`](crate::Keyspace::compact) merges leaves on request.
+    pub fn merge_before_writing(mut self, merges: bool) -> Options {
+        self.merge_before_writing = merges;
+        self
+    }
+
+    /// When changes are durable, unless [`Keyspace::with_durability`](crate::Keyspace::with_durability) says otherwise. Default:
+    /// [`Durability::Buffered`].
     pub fn durability(mut self, durability: Durability) -> Options {
         self.durability = durability;
         self
     }
 
-    /// Within what time buffered changes are written to the log and synced. Default: 100 ms. A crash loses at
-    /// most what was changed in that time, and in the time that the disk takes.
+    /// The longest time after which buffered changes are written to the log and synced. Default: 100 ms. A crash loses at most the
+    /// changes of that time, and of the time that the disk takes.
     pub fn log_interval(mut self, interval: Duration) -> Options {
         self.log_interval = interval;
         self
     }
 
-    /// How long opening may take after a crash: a checkpoint is taken when two fifths of that would be needed to replay
-    /// what the log has, by a rough estimate; from three fifths on changes are slowed down, the more the nearer it
-    /// is. Default: 10 seconds. Less writes more checkpoints, and so more bytes for each change, and lets fewer
-    /// changes a second in where they lie in many pages (`docs/recovery.md` has figures).
+    /// How long opening may take after a crash. Default: 10 seconds. A checkpoint is taken when replaying the log would need about two
+    /// fifths of this; from three fifths on changes are slowed down, the more the nearer the target is.
+    ///
+    /// A shorter time causes more checkpoints, so more bytes are written for each change, and fewer changes a second are possible if
+    /// they are spread over many pages (`docs/recovery.md` has figures).
     pub fn recovery_target(mut self, time: Duration) -> Options {
         self.recovery_target = time;
         self
     }
 
-    /// The most bytes that the log may hold since the last checkpoint; one is taken at half of it. From there on
-    /// changes are slowed down, the more the fuller it is, and at the whole they wait. Default: 1 GiB. The log keeps to less:
-    /// to as many bytes as the store has pages, at least 16 MiB. A checkpoint is due at two fifths of that, and changes
-    /// are slowed down from three fifths on. A batch may need more.
+    /// The most bytes that the log may hold since the last checkpoint. Default: 1 GiB. A checkpoint is taken at half of it. From there
+    /// on changes are slowed down, and at the limit they wait for a checkpoint.
+    ///
+    /// The log keeps to less where the store is small: to as many bytes as the store has pages, at least 16 MiB. A checkpoint is due at
+    /// two fifths of that, and changes are slowed down from three fifths on. A batch may need more.
     pub fn log_limit_bytes(mut self, bytes: u64) -> Options {
         self.log_limit_bytes = bytes;
         self
     }
 
-    /// Whether changes are logged. Default: yes. Without a log a change is durable with the next checkpoint,
-    /// and a crash loses all since the last one: for what can be made again, faster by what a log costs.
+    /// Whether changes are logged. Default: yes. Without a log a change is durable with the next checkpoint, and a crash loses all
+    /// changes since the last one. This is faster, and suits data that can be made again.
     pub fn log(mut self, log: bool) -> Options {
         self.log = log;
         self
@@ -228,7 +241,12 @@ fn default_limit_bytes(memory: Option<u64>, addresses: Option<u64>) -> u64 {
     by_memory.min(by_addresses).max(LEAST_DEFAULT_BYTES)
 }
 
-/// The smallest memory limit that a database with pages of this size can be opened with.
+/// The smallest memory limit, in bytes, with which a database with pages of `page_bytes` and a log can be opened.
+///
+/// ```
+/// assert!(hedgerow::smallest_memory_limit_bytes(hedgerow::DEFAULT_PAGE_BYTES) < 8 << 20);
+/// ```
+#[must_use]
 pub fn smallest_memory_limit_bytes(page_bytes: usize) -> u64 {
     crate::buffer::smallest_limit_bytes(page_bytes)
 }

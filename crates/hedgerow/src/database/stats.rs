@@ -2,14 +2,14 @@
 //!
 //! Rank 7. Plain data without invariants between the figures, as [`Stats`] says.
 
-use crate::buffer::CounterValues;
-use crate::page::AdaptationValues;
+use crate::buffer::PoolStats;
+use crate::page::{AdaptationStats, ContentionStats, MergingStats};
 use crate::store::Store;
 
 /// Figures of a running database: what memory is used for, and what has been done.
 ///
-/// Gathered from relaxed counters: each figure is right, all of them together may belong to slightly different moments.
-#[derive(Clone, Debug)]
+/// [`Database::stats`](crate::Database::stats) returns them. Each figure is right, but they may belong to slightly different moments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// What the memory limit is used for.
@@ -17,10 +17,14 @@ pub struct Stats {
     /// Pages in memory that are newer than the file.
     pub dirty_pages: u64,
     /// What the pool has done since the database was opened.
-    pub pool: CounterValues,
+    pub pool: PoolStats,
     /// What adaptation has done to the layouts of leaves since then.
-    pub adaptation: AdaptationValues,
-    /// Number of the last durable checkpoint.
+    pub adaptation: AdaptationStats,
+    /// What XMerge has done since then: fewer leaves for the same records.
+    pub merging: MergingStats,
+    /// What came of leaves for which threads contended, since then.
+    pub contention: ContentionStats,
+    /// Number of the last durable checkpoint: one more for each.
     pub checkpoint: u64,
     /// Bytes of the file; zero in memory.
     pub file_bytes: u64,
@@ -34,8 +38,8 @@ pub struct Stats {
     pub page_bytes: u64,
 }
 
-/// Bytes by purpose; all of them are inside of the limit.
-#[derive(Clone, Debug, Default)]
+/// Memory by purpose, in bytes. All of it is inside of the limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
     /// The limit.
@@ -59,7 +63,8 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// What is kept at this moment, free frames included (they may have been touched before).
+    /// Memory that the database keeps now, in bytes: the sum of all fields but `limit_bytes` and `free_frames_bytes`.
+    #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         self.frames_bytes
             + self.frame_overhead_bytes
@@ -92,6 +97,8 @@ impl Stats {
             dirty_pages: pool.dirty_pages() as u64,
             pool: pool.counters().values(),
             adaptation: pool.adaptation_values(),
+            merging: pool.counters().merging.values(),
+            contention: pool.counters().contention.values(),
             checkpoint: store.durable_checkpoint().0,
             file_bytes: store.file_bytes(),
             log_file_bytes: store.log().map_or(0, |log| log.file_bytes()),

@@ -3,7 +3,7 @@
 //! For tools that draw pages. [`anatomy()`] is total: it takes any bytes, and of a page whose places cannot
 //! be trusted ([`super::load_check`]) it tells the defects, the fields at fixed places and nothing else.
 //! The layouts describe themselves: inner nodes and comparison leaves here, the others in
-//! `fingerprint/anatomy.rs` and `dense/anatomy.rs`, all by a [`Sketch`].
+//! `fingerprint/anatomy.rs` and `dense/anatomy.rs`, all by a `Sketch`.
 //!
 //! Invariants: the regions follow each other without gap or overlap from the first byte to the last,
 //! whatever the bytes say; [`Anatomy::parts`] has an entry for each byte. Pages are those of the ladder's
@@ -20,6 +20,7 @@ use super::layout::{
 use super::read::Node;
 use super::{dense, fingerprint};
 use crate::page::header::{HEADER_BYTES, MIN_PAGE_BYTES, PageKind, kind};
+use crate::space::extent::{Extent, Stored, read_stored};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PlainBytes;
 
@@ -52,6 +53,8 @@ pub enum Part {
     Length,
     /// In heap or values: bytes of a value.
     Value,
+    /// In heap or values: where the value of a record is that no leaf holds.
+    Reference,
     /// In the heap: bytes that belong to no record.
     Dead,
     /// In the values of a fully dense leaf: slots without a record.
@@ -85,6 +88,7 @@ impl Part {
             Part::Key => "keys",
             Part::Length => "lengths",
             Part::Value => "values",
+            Part::Reference => "references to values",
             Part::Dead => "dead",
             Part::Absent => "no record",
             Part::Spare => "kept for fences",
@@ -136,10 +140,19 @@ pub enum Mark {
 /// What belongs to a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// In a leaf: its value.
+    /// In a leaf: its value, or what the leaf has instead; see [`Anatomy::references`].
     Value(Vec<u8>),
     /// In an inner node: the child with keys up to this one.
     Child(PageId),
+}
+
+/// What a leaf has instead of a value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reference {
+    /// Index of the record's slot.
+    pub place: usize,
+    /// Where the value is; `None`: the bytes are no reference.
+    pub extent: Option<Extent>,
 }
 
 /// A record or a separator.
@@ -172,6 +185,8 @@ pub struct Anatomy {
     pub parts: Vec<Part>,
     /// The first records or separators, by place.
     pub entries: Vec<Entry>,
+    /// All references to values that are not in the leaf, by place; damaged ones, too.
+    pub references: Vec<Reference>,
     /// In an inner node: the child above the last separator.
     pub upper_child: Option<PageId>,
     /// The lower fence; `None` for minus infinity, and in a page that cannot be trusted.
@@ -277,7 +292,9 @@ fn sketch_slotted(sketch: &mut Sketch<'_>) {
         let slot = slot(page, place);
         let rest = slot.rest_len::<Hints>();
         sketch.paint(slot.offset, rest, Part::Key);
-        sketch.paint(slot.offset + rest, slot.value_len, Part::Value);
+        if !is_inner(page) {
+            sketch.value(place, slot.offset + rest, slot.value_len);
+        }
         sketch.entry(|| {
             let mut key = Vec::new();
             node.append_key(place, &mut key);
@@ -304,7 +321,12 @@ fn sketch_slotted(sketch: &mut Sketch<'_>) {
 
 /// Some bytes of a page; none if they are not all there.
 pub(super) fn sketch_value(page: &[u8], at: usize, len: usize) -> Vec<u8> {
-    page.get(at..at.saturating_add(len)).unwrap_or(&[]).to_vec()
+    let bytes = page.get(at..at.saturating_add(len)).unwrap_or(&[]);
+    match read_stored(bytes) {
+        // Without what keeps it apart from a reference.
+        Stored::Plain(value) => value.to_vec(),
+        Stored::Extent(_) | Stored::Damaged => bytes.to_vec(),
+    }
 }
 
 /// An [`Anatomy`] in the making.
@@ -316,6 +338,7 @@ pub(super) struct Sketch<'p> {
     regions: Vec<Region>,
     parts: Vec<Part>,
     entries: Vec<Entry>,
+    references: Vec<Reference>,
     upper_child: Option<PageId>,
 }
 
@@ -329,6 +352,7 @@ impl<'p> Sketch<'p> {
             regions: Vec::new(),
             parts: vec![Part::Unknown; page.len()],
             entries: Vec::new(),
+            references: Vec::new(),
             upper_child: None,
         }
     }
@@ -369,6 +393,19 @@ impl<'p> Sketch<'p> {
         }
     }
 
+    /// Says where the value of a record is, and what it is.
+    pub(super) fn value(&mut self, place: usize, at: usize, len: usize) {
+        let end = at.saturating_add(len).min(self.page.len());
+        let bytes = self.page.get(at..end).unwrap_or(&[]);
+        let extent = match read_stored(bytes) {
+            Stored::Plain(_) => return self.paint(at, len, Part::Value),
+            Stored::Extent(extent) => Some(extent),
+            Stored::Damaged => None,
+        };
+        self.references.push(Reference { place, extent });
+        self.paint(at, len, Part::Reference);
+    }
+
     /// Adds a record, unless there are enough.
     pub(super) fn entry(&mut self, entry: impl FnOnce() -> Entry) {
         if self.entries.len() < self.most {
@@ -391,6 +428,7 @@ impl<'p> Sketch<'p> {
             regions: self.regions,
             parts: self.parts,
             entries: self.entries,
+            references: self.references,
             upper_child: self.upper_child,
             lower,
             upper,

@@ -124,7 +124,7 @@ impl<L: Ladder> Builder<L> {
         let record_bytes = staged + stored::<L>(key.len(), shared) + value.len();
         let fences = self.fences_behind(key, shared);
         let count = self.records.len() + 1;
-        // A leaf of one record and two fences has room for a second record, an inner node likewise.
+        // A page has room for one record and two fences, and an inner node for two separators.
         let limit_bytes = match count {
             1 => usize::MAX,
             2 => self.page_bytes,

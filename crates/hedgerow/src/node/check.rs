@@ -14,8 +14,8 @@ use super::layout::{
     COUNT, HEADS, HEADS_CAPACITY, HEADS_STEP, HINT_COUNT, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
     LOWER_INFINITE, LOWER_LEN, MAX_LEVEL, NODE_FLAGS, PREFIX_LEN, RUN, UPPER_CHILD, UPPER_INFINITE,
     UPPER_LEN, VALUE_LEN_MASK, common_prefix, count, expected_hint, fences_start, heads_needed,
-    heap_live, heap_start, is_inner, lower_fence, max_record_bytes, prefix, rest_len, slot,
-    slot_bytes, slots_end, slots_start, u16_at, u32_at, upper_fence,
+    heap_live, heap_start, is_inner, lower_fence, max_key_bytes, max_record_bytes, prefix,
+    rest_len, slot, slot_bytes, slots_end, slots_start, u16_at, u32_at, upper_fence,
 };
 use super::suffix::Suffix;
 use super::write::MAX_RUN;
@@ -86,12 +86,15 @@ fn records<L: Ladder>(
     records: impl Iterator<Item = (usize, usize, usize)>,
 ) -> Option<usize> {
     let (heap, end) = (heap_start(page), fences_start(page));
-    let longest = max_record_bytes(page.len()).saturating_sub(u16_at(page, PREFIX_LEN));
+    let beyond_prefix = |bytes: usize| bytes.saturating_sub(u16_at(page, PREFIX_LEN));
+    let longest_key = beyond_prefix(max_key_bytes(page.len()));
+    let longest = beyond_prefix(max_record_bytes(page.len()));
     let mut live = 0;
     for (offset, suffix_len, value_len) in records {
         let len = rest_len::<L>(suffix_len) + value_len;
         let misplaced = offset < heap || offset + len > end;
-        if suffix_len + value_len > longest || misplaced && (len, offset) != (0, 0) {
+        let too_long = suffix_len > longest_key || suffix_len + value_len > longest;
+        if too_long || misplaced && (len, offset) != (0, 0) {
             return None;
         }
         live += len;
@@ -191,7 +194,7 @@ pub(super) fn flags_and_fences<L: Ladder>(
     if flags & !known != 0 {
         found(Defect::Flags(flags));
     }
-    let longest = max_record_bytes(page.len());
+    let longest = max_key_bytes(page.len());
     let (lower, upper) = (u16_at(page, LOWER_LEN), u16_at(page, UPPER_LEN));
     let allowed = |infinite| if flags & infinite != 0 { 0 } else { longest };
     if lower > allowed(LOWER_INFINITE) || upper > allowed(UPPER_INFINITE) {

@@ -3,11 +3,12 @@
 //! As in "B-Trees Are Back" section 2 the cut is near the middle, at the shortest separator that a
 //! range of a sixteenth of the keys offers; unlike there the middle is that of the bytes, so that
 //! both sides are sure to fit, and a node that has been filled in ascending (or descending) order
-//! is cut where the next key goes, so that such loads leave full pages behind. Total over any page
+//! is cut where the next key goes, so that such loads leave full pages behind. Where a few large records fill a leaf,
+//! the record to come is counted on its side, and may get a leaf of its own. Total over any page
 //! that has passed its check at page-in; reads, and changes nothing; as thread-safe as the bytes.
 
 use super::layout::{
-    common_prefix, is_inner, lower_fence, max_record_bytes, prefix, u16_at, upper_fence,
+    common_prefix, is_inner, lower_fence, max_key_bytes, prefix, u16_at, upper_fence,
 };
 use super::separator;
 use super::split::{Split, SplitHint};
@@ -16,6 +17,27 @@ use std::ops::Range;
 
 /// Insertions in one direction from which on a node counts as filled in that direction.
 pub(super) const SEQUENTIAL_RUN: usize = 8;
+
+/// Records of a leaf below which each of them matters for the cut.
+const FEW_RECORDS: usize = 16;
+
+/// Insertions in one direction from which on a node with so many keys counts as filled in that direction. Of few
+/// keys nearly all must have come so: two or three at random often do.
+pub(super) fn sequential_run(count: usize) -> usize {
+    match count {
+        0..FEW_RECORDS => count.saturating_sub(1 + count / 8).clamp(1, SEQUENTIAL_RUN),
+        _ => SEQUENTIAL_RUN,
+    }
+}
+
+/// A record that is to come into a leaf.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming {
+    /// Bytes of its key without the prefix.
+    pub suffix_len: usize,
+    /// Bytes of its value.
+    pub value_len: usize,
+}
 
 /// A node with sorted keys, as far as the choice of a cut depends on its layout.
 pub(super) trait Divisible<'p> {
@@ -37,9 +59,18 @@ pub(super) trait Divisible<'p> {
     /// Bytes of each record with all that belongs to it, in order.
     fn costs(&self) -> impl Iterator<Item = usize>;
 
-    /// Bytes that a node takes which holds the records of `range`, with a prefix that is longer by
+    /// Bytes that a record would have so.
+    fn cost_of(&self, record: Incoming) -> usize;
+
+    /// Bytes that a node takes which holds the records of `range` and perhaps another one, with a prefix that is longer by
     /// so many bytes, and so many bytes of fences.
-    fn space(&self, range: Range<usize>, longer: usize, fences: usize) -> usize;
+    fn space(
+        &self,
+        range: Range<usize>,
+        more: Option<Incoming>,
+        longer: usize,
+        fences: usize,
+    ) -> usize;
 
     /// How steadily insertions went up, or down if negative.
     fn run(&self) -> i16 {
@@ -78,43 +109,105 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
     /// The best cut for what comes.
     ///
     /// # Panics
-    /// If there is no cut that leaves something on either side.
+    /// If there is no cut that leaves something on either side, the record to come included.
     pub(super) fn choose(&self, hint: SplitHint<'_>) -> Split {
-        assert!(self.first <= self.last, "a node with so few keys has space and is not split");
-        if let SplitHint::Insert { index, key } = hint
-            && let Some(split) = self.sequential(index, key)
-        {
-            return split;
+        if let SplitHint::Insert { index, key, value_bytes } = hint {
+            let index = index.min(self.count);
+            if let Some(split) = self.sequential(index, key, value_bytes) {
+                return split;
+            }
+            if let Some(split) = self.beside(index, key, value_bytes) {
+                return split;
+            }
         }
         self.middle()
+    }
+
+    /// The cut of a leaf with few records, or for a large one, that leaves about as many bytes on either side, the record to
+    /// come included. It may be all that is on its side.
+    fn beside(&self, index: usize, key: &[u8], value_len: usize) -> Option<Split> {
+        if self.inner || self.count == 0 {
+            return None;
+        }
+        let suffix = self.suffix_of(key);
+        let record = Incoming { suffix_len: suffix.len(), value_len };
+        let come = self.node.cost_of(record);
+        if self.count >= FEW_RECORDS && come * FEW_RECORDS < self.page.len() {
+            return None;
+        }
+        let total = self.node.costs().sum::<usize>() + come;
+        // The cuts, each with the side of the record to come, and how far it is from the middle.
+        let mut cuts = Vec::with_capacity(self.count + 2);
+        let mut below = 0;
+        let costs = self.node.costs().chain([0]);
+        for (cut, cost) in costs.enumerate() {
+            let goes_left = [(cut > index).then_some(true), (cut < index).then_some(false)];
+            let both = [Some(true), Some(false)];
+            let sides = if cut == index { both } else { goes_left };
+            for goes_left in sides.into_iter().flatten() {
+                let left = below + if goes_left { come } else { 0 };
+                if left > 0 && left < total {
+                    cuts.push((total.abs_diff(2 * left), cut, goes_left));
+                }
+            }
+            below += cost;
+        }
+        cuts.sort_unstable();
+        cuts.into_iter().find_map(|(_, cut, goes_left)| {
+            let rest = match (cut == index, goes_left) {
+                (true, true) => separator::shortest(suffix, self.node.suffix(cut)),
+                (true, false) => separator::shortest(self.node.suffix(cut - 1), suffix),
+                _ => separator::shortest(self.node.suffix(cut - 1), self.node.suffix(cut)),
+            };
+            let separator = [self.prefix, rest.as_slice()].concat();
+            let more = [goes_left.then_some(record), (!goes_left).then_some(record)];
+            let longer = self.longer(&separator);
+            let fits = self.fits_longer(cut, separator.len(), longer, more);
+            fits.then_some(Split { index: cut, separator })
+        })
+    }
+
+    fn suffix_of<'k>(&self, key: &'k [u8]) -> Suffix<'k> {
+        self.node.foreign_suffix(key.get(self.prefix.len()..).unwrap_or(&[]))
     }
 
     /// Whether both sides of a cut with a separator of so many bytes fit into a page, whatever it
     /// is. The prefixes can only grow, so the records take at most what they take now.
     fn fits(&self, index: usize, separator_bytes: usize) -> bool {
-        self.fits_longer(index, separator_bytes, [0; 2])
+        self.fits_longer(index, separator_bytes, [0; 2], [None; 2])
     }
 
     /// Whether both sides of a cut with this separator fit into a page.
     pub(super) fn fits_with(&self, index: usize, separator: &[u8]) -> bool {
+        self.fits_longer(index, separator.len(), self.longer(separator), [None; 2])
+    }
+
+    /// By how much the prefixes of the two sides get longer with this separator.
+    fn longer(&self, separator: &[u8]) -> [usize; 2] {
         let longer = |fence: Option<&[u8]>| match fence {
             Some(fence) if N::PREFIX => {
                 common_prefix(fence, separator).saturating_sub(self.prefix.len())
             }
             _ => 0,
         };
-        let longer = [longer(lower_fence(self.page)), longer(upper_fence(self.page))];
-        self.fits_longer(index, separator.len(), longer)
+        [longer(lower_fence(self.page)), longer(upper_fence(self.page))]
     }
 
-    /// [`Self::fits`] where the prefixes of the two sides get longer by so many bytes.
-    fn fits_longer(&self, index: usize, separator_bytes: usize, longer: [usize; 2]) -> bool {
+    /// [`Self::fits`] where the prefixes of the two sides get longer by so many bytes, and a record more comes to
+    /// one of them.
+    fn fits_longer(
+        &self,
+        index: usize,
+        separator_bytes: usize,
+        longer: [usize; 2],
+        more: [Option<Incoming>; 2],
+    ) -> bool {
         let page = self.page.len();
         let lower = lower_fence(self.page).map_or(0, <[u8]>::len) + separator_bytes;
         let upper = upper_fence(self.page).map_or(0, <[u8]>::len) + separator_bytes;
         let from = index + usize::from(self.inner);
-        self.node.space(0..index, longer[0], lower) <= page
-            && self.node.space(from..self.count, longer[1], upper) <= page
+        self.node.space(0..index, more[0], longer[0], lower) <= page
+            && self.node.space(from..self.count, more[1], longer[1], upper) <= page
     }
 
     fn separator_bytes(&self, index: usize) -> usize {
@@ -137,6 +230,7 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
     }
 
     fn middle(&self) -> Split {
+        assert!(self.first <= self.last, "a node with so few keys has space and is not split");
         let total: usize = self.node.costs().sum();
         let mut below = 0;
         let mut middle = self.last;
@@ -166,6 +260,23 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
         Split { index, separator: self.separator(index) }
     }
 
+    /// The cut of a leaf between the records at `low` and `high`, near the middle of them, at the shortest separator that an
+    /// eighth of them on either side offers. `None` if there is no cut between them whose two sides fit into a page.
+    pub(super) fn between(&self, low: usize, high: usize) -> Option<Split> {
+        let (first, last) = ((low + 1).max(self.first), high.min(self.last));
+        if self.inner || first > last {
+            return None;
+        }
+        let middle = first + (last - first) / 2;
+        let reach = (last - first) / 8;
+        let fits = |index: &usize| self.fits(*index, self.separator_bytes(*index));
+        let near = (middle - reach..=middle + reach).filter(fits);
+        let index = near
+            .min_by_key(|&index| (self.separator_bytes(index), index.abs_diff(middle)))
+            .or_else(|| (first..=last).filter(fits).min_by_key(|index| index.abs_diff(middle)))?;
+        Some(Split { index, separator: self.separator(index) })
+    }
+
     /// The cut for a node that was filled in one direction: where the next key goes, so that one
     /// side is full and stays so, and the keys to follow find space on the other.
     ///
@@ -173,12 +284,11 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
     /// follow (those of the next partition, with composite keys) these are cut off instead, and
     /// make space for more of the same; but a few of them are taken along. Descending keys the
     /// other way.
-    fn sequential(&self, index: usize, key: &[u8]) -> Option<Split> {
+    fn sequential(&self, index: usize, key: &[u8], value_len: usize) -> Option<Split> {
         let run = self.node.run();
-        if usize::from(run.unsigned_abs()) < SEQUENTIAL_RUN.min(self.count / 2).max(1) {
+        if usize::from(run.unsigned_abs()) < sequential_run(self.count) {
             return None;
         }
-        let index = index.min(self.count);
         let ascending = run > 0;
         let others = if ascending { self.count - index } else { index };
         let goes_right = ascending == (8 * others < self.count.max(1));
@@ -186,7 +296,7 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
             // The separator next to the one that comes moves up.
             return self.cut_at(if goes_right { index.checked_sub(1)? } else { index });
         }
-        let key = self.node.foreign_suffix(key.get(self.prefix.len()..).unwrap_or(&[]));
+        let key = self.suffix_of(key);
         let rest = if goes_right {
             separator::shortest(self.node.suffix(index.checked_sub(1)?), key)
         } else if index < self.count {
@@ -195,9 +305,17 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
             return None;
         };
         let separator = [self.prefix, rest.as_slice()].concat();
-        if separator.len() <= max_record_bytes(self.page.len()) && self.fits_with(index, &separator)
-        {
-            return Some(Split { index, separator });
+        let record = Incoming { suffix_len: key.len(), value_len };
+        let more = [(!goes_right).then_some(record), goes_right.then_some(record)];
+        if separator.len() <= max_key_bytes(self.page.len()) {
+            let longer = self.longer(&separator);
+            let fits = |more| self.fits_longer(index, separator.len(), longer, more);
+            match (fits(more), fits([None; 2])) {
+                (true, _) => return Some(Split { index, separator }),
+                // It is the record to come for which there is no room.
+                (_, true) => return None,
+                _ => {}
+            }
         }
         // The new fence is what does not fit: leave one record less behind.
         self.cut_at(if goes_right { index - 1 } else { index + 1 })

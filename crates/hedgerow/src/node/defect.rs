@@ -114,8 +114,8 @@ impl fmt::Display for Defect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Defect::PageSize(bytes) => write!(f, "a page of {bytes} bytes"),
-            Defect::Kind(kind) => write!(f, "kind {kind} is no node"),
-            Defect::Level(level) => write!(f, "level {level} does not go with the kind"),
+            Defect::Kind(kind) => write!(f, "kind {kind} is not a node"),
+            Defect::Level(level) => write!(f, "level {level} is impossible for its kind"),
             Defect::Flags(flags) => write!(f, "unknown flags {flags:#x}"),
             Defect::HeadsCapacity { capacity, count } => {
                 write!(f, "{capacity} places for the heads of {count} keys")
@@ -125,12 +125,12 @@ impl fmt::Display for Defect {
             }
             Defect::FenceOrder => f.write_str("the lower fence is not below the upper one"),
             Defect::PrefixLength { stored, expected } => {
-                write!(f, "a prefix of {stored} bytes where the fences share {expected}")
+                write!(f, "a prefix of {stored} bytes, but the fences share {expected}")
             }
             Defect::HeapStart(at) => write!(f, "the heap begins at byte {at}"),
             Defect::Slots(end) => write!(f, "the slots end at byte {end}"),
             Defect::HeapLive { stored, counted } => {
-                write!(f, "{stored} live bytes where the records have {counted}")
+                write!(f, "{stored} live bytes, but the records have {counted}")
             }
             Defect::RecordPlace(index) => write!(f, "record {index} lies outside of the heap"),
             Defect::RecordLength(index) => write!(f, "record {index} is too long"),
@@ -138,8 +138,8 @@ impl fmt::Display for Defect {
             Defect::SlotBits(index) => write!(f, "slot {index} has reserved bits set"),
             Defect::Order(index) => write!(f, "key {index} is not above the one before it"),
             Defect::OutsideFences(index) => write!(f, "key {index} is outside of the fences"),
-            Defect::Head(index) => write!(f, "head {index} goes on behind the end of its key"),
-            Defect::Hint(index) => write!(f, "hint {index} is not the head that it stands for"),
+            Defect::Head(index) => write!(f, "head {index} is longer than its key"),
+            Defect::Hint(index) => write!(f, "hint {index} differs from its head"),
             Defect::Child(index) => write!(f, "child {index} has an impossible id"),
             Defect::UpperChild(child) => write!(f, "a leaf with upper child {child}"),
             Defect::Run(run) => write!(f, "a run of {run} insertions"),
@@ -155,7 +155,7 @@ impl fmt::Display for Defect {
             Defect::KeyLength(bytes) => write!(f, "keys of {bytes} bytes"),
             Defect::ValueLength(bytes) => write!(f, "values of {bytes} bytes"),
             Defect::Presence { stored, counted } => {
-                write!(f, "{stored} records where {counted} slots have one")
+                write!(f, "{stored} records, but {counted} slots have one")
             }
             Defect::Base { base, capacity } => {
                 write!(f, "{capacity} slots from {base} on, beyond the fences")

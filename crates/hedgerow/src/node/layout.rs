@@ -60,7 +60,7 @@ pub(super) const LEAF_SLOT_BYTES: usize = 6;
 /// Bytes of an inner node's slot: offset, suffix length, child.
 pub(super) const INNER_SLOT_BYTES: usize = 8;
 /// Bits of a leaf slot's third field that hold the value's length; the others are reserved.
-pub(super) const VALUE_LEN_MASK: u16 = 0x3fff;
+pub(super) const VALUE_LEN_MASK: u16 = 0x7fff;
 /// Highest level that a node may have.
 pub(super) const MAX_LEVEL: u8 = 31;
 /// Heads that one block of a search covers.
@@ -78,17 +78,24 @@ pub(super) const fn heads_needed<L: Ladder>(count: usize) -> usize {
     if L::HEADS { count.next_multiple_of(HEADS_STEP) } else { 0 }
 }
 
-/// The longest key, and the most bytes that key and value may have together.
+/// The longest key: so long that two fences of this size leave half of a page.
 ///
-/// Chosen so that two fences and two records of this size always fit into a page, which is what
-/// guarantees that a node too full for an insertion has two records and can be split. With `P` the
-/// page less its 128 fixed bytes, `c` the largest record with slot and head, and one step of heads
-/// wasted by rounding, each side of the best split needs at most `(P + c) / 2 + step` bytes for its
-/// records and a separator and a fence besides; that is at most `P` if the record is
-/// `(P - 2 * step - 16) / 4` bytes: 980 of 4,096, and 16,340 of 65,536, which the 14 bits of a value's
-/// length hold.
-pub const fn max_record_bytes(page_bytes: usize) -> usize {
+/// With `P` the page less its 128 fixed bytes it is `(P - 48) / 4`: 980 of 4,096 bytes, and 16,340 of 65,536.
+pub const fn max_key_bytes(page_bytes: usize) -> usize {
     (page_bytes - HEADS - 8 * HEADS_STEP - 16) / 4
+}
+
+/// The most bytes that key and value may have together: so many that two records with short fences fill a page.
+///
+/// Twice [`max_key_bytes`]: 1,960 of 4,096 bytes, and 32,680 of 65,536, which the 15 bits of a value's length hold. Such a
+/// record always fits into a page with any two fences. This is what guarantees that a leaf can be split for any record.
+/// If it has a single record, it is cut between that and the one to come. If it has more, there is a cut with records
+/// on both sides, and both sides fit with any separator: with `k` the longest key, take the last cut whose left side
+/// fits. If a record more does not fit on the left, the others leave at most `k + 12 - upper fence` on the right. That record
+/// (`2 k + 10`), the separator (`k`), the upper fence and the rounding of heads (12) are at most `4 k + 34`, and a page has
+/// room for `4 k + 48`.
+pub const fn max_record_bytes(page_bytes: usize) -> usize {
+    2 * max_key_bytes(page_bytes)
 }
 
 const _: () = assert!(max_record_bytes(64 << 10) <= VALUE_LEN_MASK as usize);

@@ -19,6 +19,7 @@ mod defect;
 pub mod dense;
 mod dispatch;
 pub mod fingerprint;
+mod gap;
 mod inner;
 mod ladder;
 mod lanes;
@@ -42,11 +43,12 @@ pub use check::{check, check_as, load_check, load_check_as};
 pub use defect::Defect;
 pub(crate) use dispatch::SLOT_SLACK_BYTES;
 pub use dispatch::{
-    Adapted, Leaf, LeafBuilder, LeafLayout, LeafMut, LeafSplit, Remedy, adapt, convert,
-    merge_leaf_space, merge_leaves, plain_leaf, remedy,
+    Adapted, Leaf, LeafBuilder, LeafLayout, LeafMut, LeafSplit, Remedy, Spread, adapt, convert,
+    merge_leaf_space, merge_leaves, plain_leaf, remedy, split_between, spread_leaves,
 };
+pub use gap::{gap, pack};
 pub use ladder::{Baseline, Heads, Hints, Ladder, Prefix};
-pub use layout::max_record_bytes;
+pub use layout::{max_key_bytes, max_record_bytes};
 pub use merge::{copy_node, merge_space};
 pub use policy::{KeyTraits, LeafPolicy, holds_strings, key_traits};
 pub use read::Node;

@@ -29,19 +29,20 @@ const NUMBER_BYTES: usize = 8;
 /// Neighbours may have the same head in one of so many places for heads to count as good.
 const GOOD_HEADS_PART: usize = 16;
 
-/// How the layouts of a tree's leaves are chosen.
+/// How the layouts of a tree's leaves are chosen. See [`Options::leaves`](crate::Options::leaves).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[non_exhaustive]
 pub enum LeafPolicy {
-    /// By their keys and by how they are used.
+    /// Each leaf gets the layout that suits its keys and its use.
     #[default]
     Adaptive,
-    /// Always the same, as far as the keys allow it: what a dense layout cannot hold is in comparison
-    /// leaves.
+    /// Always the same layout, as far as the keys allow it. Records that a dense layout cannot hold are in comparison leaves.
     Fixed(LeafLayout),
 }
 
 impl LeafPolicy {
     /// The dense layout that leaves get whose keys and values allow it.
+    #[doc(hidden)]
     pub fn dense(self) -> Option<LeafLayout> {
         match self {
             LeafPolicy::Adaptive => Some(LeafLayout::FullyDense),
@@ -50,6 +51,7 @@ impl LeafPolicy {
     }
 
     /// The layout of a leaf without records.
+    #[doc(hidden)]
     pub fn empty(self) -> LeafLayout {
         match self {
             LeafPolicy::Fixed(LeafLayout::Fingerprint) => LeafLayout::Fingerprint,
@@ -58,6 +60,7 @@ impl LeafPolicy {
     }
 
     /// The layout for records that are in no dense leaf, whose keys are strings or not.
+    #[doc(hidden)]
     pub fn slotted(self, strings: impl FnOnce() -> bool, scans_are_common: bool) -> LeafLayout {
         match self {
             LeafPolicy::Adaptive if !scans_are_common && strings() => LeafLayout::Fingerprint,
@@ -67,6 +70,7 @@ impl LeafPolicy {
     }
 
     /// Whether operations have a say.
+    #[doc(hidden)]
     pub fn heeds_operations(self) -> bool {
         self == LeafPolicy::Adaptive
     }

@@ -4,10 +4,11 @@
 //! until the page is validated; over a page that [`super::load_check`] has passed and that is latched it
 //! is the truth. All functions are total. `Copy`; as thread-safe as the bytes under it.
 
+use super::cut::SEQUENTIAL_RUN;
 use super::ladder::{Hints, Ladder};
 use super::layout::{
-    COUNT, HEADS, HEADS_CAPACITY, HEAP_LIVE, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
-    LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, Slot, UPPER_CHILD, UPPER_INFINITE,
+    COUNT, HEADS, HEADS_CAPACITY, HEAP_LIVE, HINTS, INNER_SLOT_BYTES, LAST_INSERT, LEAF_SLOT_BYTES,
+    LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD, UPPER_INFINITE,
     UPPER_LEN, VALUE_LEN_MASK, head_of, space_needed,
 };
 use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PAGE_ID, PageKind, TREE_ID};
@@ -304,6 +305,13 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
         self.is_above_lower(key) && self.is_within_upper(key)
+    }
+
+    /// Whether the last insertions went in one direction: then a number that the next insertion most likely changes.
+    pub fn run(&self) -> Option<usize> {
+        let run = self.bytes.field_u16::<{ RUN }>() as i16;
+        let last = usize::from(self.bytes.field_u16::<{ LAST_INSERT }>());
+        (usize::from(run.unsigned_abs()) >= SEQUENTIAL_RUN).then(|| last + self.count())
     }
 
     /// Bytes of both fences.

@@ -129,6 +129,25 @@ impl Records {
         self.places.truncate(count);
     }
 
+    /// Copies of some of the records.
+    pub(super) fn part(&self, range: std::ops::Range<usize>) -> Records {
+        let Some(places) = self.places.get(range).filter(|places| !places.is_empty()) else {
+            return Records::default();
+        };
+        let (from, end) = (places[0].key_at, places[places.len() - 1].end);
+        Records {
+            bytes: self.bytes[from as usize..end as usize].to_vec(),
+            places: places
+                .iter()
+                .map(|place| Place {
+                    key_at: place.key_at - from,
+                    value_at: place.value_at - from,
+                    end: place.end - from,
+                })
+                .collect(),
+        }
+    }
+
     /// Drops all records and keeps the room for them.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();

@@ -1,10 +1,10 @@
 //! Splits of inner nodes and comparison leaves. Where to cut is chosen by [`super::cut`]. Same
 //! conditions as [`super::write`].
 
-use super::cut::{Cut, Divisible};
+use super::cut::{Cut, Divisible, Incoming};
 use super::ladder::Ladder;
 use super::layout::{
-    UPPER_CHILD, count, is_inner, level, lower_fence, set_u32, slot, slot_bytes, slots,
+    UPPER_CHILD, count, is_inner, level, lower_fence, rest_len, set_u32, slot, slot_bytes, slots,
     space_needed, u32_at, upper_fence,
 };
 use super::suffix::Suffix;
@@ -24,6 +24,8 @@ pub enum SplitHint<'k> {
         index: usize,
         /// The key, prefix included.
         key: &'k [u8],
+        /// Bytes of its value; in an inner node zero.
+        value_bytes: usize,
     },
 }
 
@@ -73,10 +75,24 @@ impl<'p, L: Ladder> Divisible<'p> for Slotted<'p, L> {
         slots(self.page, 0..count(self.page)).map(move |slot| slot.record_bytes::<L>() + each)
     }
 
-    fn space(&self, range: Range<usize>, longer: usize, fences: usize) -> usize {
+    fn cost_of(&self, record: Incoming) -> usize {
+        rest_len::<L>(record.suffix_len) + record.value_len + slot_bytes(self.page) + 4
+    }
+
+    fn space(
+        &self,
+        range: Range<usize>,
+        more: Option<Incoming>,
+        longer: usize,
+        fences: usize,
+    ) -> usize {
         let slots = slots(self.page, range.clone());
-        let live = slots.map(|slot| slot.shortened(longer).record_bytes::<L>()).sum();
-        space_needed::<L>(slot_bytes(self.page), range.len(), live, fences)
+        let live: usize = slots.map(|slot| slot.shortened(longer).record_bytes::<L>()).sum();
+        let more = more.map(|record| {
+            rest_len::<L>(record.suffix_len.saturating_sub(longer)) + record.value_len
+        });
+        let count = range.len() + usize::from(more.is_some());
+        space_needed::<L>(slot_bytes(self.page), count, live + more.unwrap_or(0), fences)
     }
 }
 
@@ -84,14 +100,19 @@ impl<L: Ladder> NodeMut<'_, L> {
     /// Chooses where to split.
     ///
     /// After the split an insertion that found no space may, with records near the limit, find none
-    /// again: then the side that it goes to is split again. A node with one record always has space for
-    /// one more.
+    /// again: then the side that it goes to is split again. A leaf without records always has space for one.
     ///
     /// # Panics
-    /// If a leaf has fewer than two records, or an inner node no separator; such a node never lacks
-    /// space for a record of at most [`max_record_bytes`].
+    /// If a leaf has no record, or only one and the hint is [`SplitHint::Middle`], or an inner node has no separator; such a
+    /// node never lacks space for a record of at most [`max_record_bytes`](super::max_record_bytes).
     pub fn choose_split(&self, hint: SplitHint<'_>) -> Split {
         Slotted::<L>::cut(self.page).choose(hint)
+    }
+
+    /// Chooses where to split a leaf so that the records at these indices come to different sides. `None` if that is not
+    /// possible.
+    pub fn choose_split_between(&self, low: usize, high: usize) -> Option<Split> {
+        Slotted::<L>::cut(self.page).between(low, high)
     }
 
     /// Whether both sides of a cut with any separator, not only one of [`Self::choose_split`], fit into a

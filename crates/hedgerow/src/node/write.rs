@@ -61,7 +61,8 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     /// Makes an empty node out of a page, for keys `lower < key <= upper` (`None`: without end).
     ///
     /// Of the page's header, ids, epoch and checksum stay; the newest LSN becomes zero. An inner node
-    /// needs its upper child set before it is used. The fences have at most [`max_record_bytes`] each.
+    /// needs its upper child set before it is used. The fences have at most
+    /// [`max_key_bytes`](super::max_key_bytes) each.
     pub fn format(
         page: &'a mut [u8],
         kind: PageKind,
@@ -257,6 +258,14 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     pub(super) fn space_needed(&self, count: usize, live: usize) -> usize {
         let fences = self.page.len() - fences_start(self.page);
         space_needed::<L>(slot_bytes(self.page), count, live, fences)
+    }
+
+    /// Compacts the node if removed records have at least so many bytes.
+    pub(super) fn pack(&mut self, least_bytes: usize) {
+        let heap = fences_start(self.page).saturating_sub(heap_start(self.page));
+        if heap.saturating_sub(heap_live(self.page)) >= least_bytes {
+            self.compact(heads_needed::<L>(count(self.page)));
+        }
     }
 
     /// Packs the records at the end of the heap, in the order of their keys, and gives the array of
@@ -472,7 +481,8 @@ pub(super) fn note_insertion(page: &mut [u8], index: usize, old_count: usize) {
     let last = u16_at(page, LAST_INSERT);
     let run = u16_at(page, RUN) as u16 as i16;
     let near = 1 + old_count / 32;
-    let run = run_behind(run, last, index, near);
+    // The first one has no neighbour.
+    let run = if old_count == 0 { 0 } else { run_behind(run, last, index, near) };
     set_u16(page, LAST_INSERT, index);
     set_u16(page, RUN, usize::from(run as u16));
 }

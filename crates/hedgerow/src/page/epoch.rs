@@ -19,7 +19,7 @@
 //! From the second piece on there is a *crowd*: more threads than any machine has processors for. The system takes the
 //! processor from a thread in the middle of a change, with latches held perhaps, and gives it back when all others have
 //! had theirs: with a thousand threads on two processors a second later. So in a crowd a thread gives way by itself, at the door,
-//! when it has run for [`TURN`]: then it holds nothing, and everybody comes round soon.
+//! when it has run for `TURN`: then it holds nothing, and everybody comes round soon.
 //!
 //! While those inside leave, a checkpoint also keeps new writers out ([`Epochs::stop`]), so that no two epochs
 //! are in use at a time; nothing but [`Epochs::enter`] knows this. `Send + Sync`; nothing is latched while one
@@ -132,6 +132,11 @@ impl Epochs {
                 None => return self.enter_elsewhere(),
             }
         }
+    }
+
+    /// Enters the current epoch if that needs no wait.
+    pub fn try_enter(&self) -> Option<Stay<'_>> {
+        self.try_own_slot().flatten()
     }
 
     /// `None`: there is no slot, or it is taken. `Some(None)`: writers are stopped, or were, or the caller has given way.

@@ -6,7 +6,9 @@
 //!      8     4  page id
 //!     12     4  tree id
 //!     16     8  epoch       of the last change
-//!     24     8  zero        (kept for an LSN: the log needs none in pages)
+//!     24     2  cut start   in images: where bytes were left out (`space/image.rs`); zero in memory
+//!     26     2  cut units   in images: how many, in units of 512 bytes; zero in memory
+//!     28     4  zero
 //!     32     1  kind
 //!     33     1  level       0 is a leaf
 //!     34     2  flags       zero in format version 1
@@ -34,6 +36,10 @@ pub const TREE_ID: usize = 12;
 pub const EPOCH: usize = 16;
 /// Offset of the newest LSN.
 pub const NEWEST_LSN: usize = 24;
+/// In an image: offset of the place from which bytes were left out.
+pub const CUT_START: usize = 24;
+/// In an image: offset of their number, in units of 512 bytes.
+pub const CUT_UNITS: usize = 26;
 /// Offset of the page kind.
 pub const KIND: usize = 32;
 /// Offset of the level.
@@ -99,6 +105,21 @@ pub fn epoch(page: &[u8]) -> Epoch {
 /// The newest LSN of any record in the page.
 pub fn newest_lsn(page: &[u8]) -> Lsn {
     Lsn(u64::from_le_bytes(get(page, NEWEST_LSN)))
+}
+
+/// What an image says was left out of it: from which byte on, how many units of 512 bytes; and four bytes that are zero.
+pub fn cut(image: &[u8]) -> (usize, usize, u32) {
+    let start = u16::from_le_bytes(get(image, CUT_START));
+    let units = u16::from_le_bytes(get(image, CUT_UNITS));
+    (start.into(), units.into(), u32::from_le_bytes(get(image, CUT_UNITS + 2)))
+}
+
+/// Notes in an image what was left out of it. Both numbers fit 16 bits for every page.
+pub fn set_cut(image: &mut [u8], start: usize, units: usize) {
+    debug_assert!(start < MAX_PAGE_BYTES && units <= MAX_PAGE_BYTES / 512);
+    image[CUT_START..CUT_START + 2].copy_from_slice(&(start as u16).to_le_bytes());
+    image[CUT_UNITS..CUT_UNITS + 2].copy_from_slice(&(units as u16).to_le_bytes());
+    image[CUT_UNITS + 2..CUT_UNITS + 6].fill(0);
 }
 
 /// The kind, if it is one that this build knows.

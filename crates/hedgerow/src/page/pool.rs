@@ -11,7 +11,9 @@
 //!   latching it to change does, and [`PagePool::mark_dirty`].
 
 use crate::error::Result;
+use crate::page::contention::{Contention, ContentionCounters};
 use crate::page::guard::ExclusivePage;
+use crate::page::merging::Merging;
 use crate::page::tally::{Adaptation, ScanTally};
 use crate::types::{Epoch, PageId, Purpose};
 use crate::wal::Record;
@@ -178,8 +180,29 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
         None
     }
 
+    /// What is known of the contention on the leaf in a frame, if the pool keeps count.
+    #[inline(always)]
+    fn contention(&self, _frame: FrameId) -> Option<&Contention> {
+        None
+    }
+
+    /// Whether the leaf in a frame was split because of contention not long ago, so that no merge may touch it.
+    fn is_hot(&self, frame: FrameId) -> bool {
+        self.contention(frame).is_some_and(|contention| contention.get().is_hot())
+    }
+
+    /// Where to count what Contention Split does, if the pool keeps count.
+    fn contention_counters(&self) -> Option<&ContentionCounters> {
+        None
+    }
+
     /// Where to count what adaptation does, if the pool keeps count.
     fn adaptation(&self) -> Option<&Adaptation> {
+        None
+    }
+
+    /// Where to count what redistributions of leaves do, if the pool keeps count.
+    fn merging(&self) -> Option<&Merging> {
         None
     }
 
@@ -245,7 +268,7 @@ pub trait PoolSession<'p, P: PagePool> {
     /// Brings a page into memory; returns at once if it is there already. Waits for I/O.
     ///
     /// Errors: the read failed, the page is damaged or the id out of range (`Corrupted`), the id is
-    /// free (`NotFound`: it may have been freed after the caller had read it, so this is a restart
+    /// free (`PageFreed`: it may have been freed after the caller had read it, so this is a restart
     /// rather than damage), no frame became free in time (`MemoryLimit`), poisoned or closed pool.
     fn fault(&mut self, id: PageId, access: Access) -> Result<()>;
 
@@ -282,4 +305,16 @@ pub trait PoolSession<'p, P: PagePool> {
     /// Takes a fresh page out of the reservation: zeroed, with its id in place and exclusively
     /// latched. `None` if the reservation is used up. What is not taken goes back with the session.
     fn take(&mut self, tree: crate::types::TreeId, epoch: Epoch) -> Option<ExclusivePage<'p, P>>;
+
+    /// [`Self::take`] of a page whose latch is not on a cache line with one of these frames' latches: threads that are to
+    /// be kept apart will use them. `None` if no reserved page is like that: where there are more of them than frames in `from`,
+    /// one is.
+    fn take_apart(
+        &mut self,
+        tree: crate::types::TreeId,
+        epoch: Epoch,
+        _from: &[FrameId],
+    ) -> Option<ExclusivePage<'p, P>> {
+        self.take(tree, epoch)
+    }
 }

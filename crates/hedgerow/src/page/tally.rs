@@ -91,30 +91,30 @@ impl Tally {
     }
 }
 
-/// What adaptation has done to the leaves of a pool; see [`AdaptationValues`].
+/// What adaptation has done to the leaves of a pool; see [`AdaptationStats`].
 #[derive(Debug, Default)]
 pub struct Adaptation {
-    /// See [`AdaptationValues::by_splits`].
+    /// See [`AdaptationStats::by_splits`].
     pub by_splits: AtomicU64,
-    /// See [`AdaptationValues::by_merges`].
+    /// See [`AdaptationStats::by_merges`].
     pub by_merges: AtomicU64,
-    /// See [`AdaptationValues::for_scans`].
+    /// See [`AdaptationStats::for_scans`].
     pub for_scans: AtomicU64,
-    /// See [`AdaptationValues::for_points`].
+    /// See [`AdaptationStats::for_points`].
     pub for_points: AtomicU64,
-    /// See [`AdaptationValues::sorted`].
+    /// See [`AdaptationStats::sorted`].
     pub sorted: AtomicU64,
-    /// See [`AdaptationValues::gave_up_busy`].
+    /// See [`AdaptationStats::gave_up_busy`].
     pub gave_up_busy: AtomicU64,
-    /// See [`AdaptationValues::gave_up_full`].
+    /// See [`AdaptationStats::gave_up_full`].
     pub gave_up_full: AtomicU64,
 }
 
-/// A reading of the counters of adaptation. Nobody ever waits for a conversion: what was busy was given
-/// up.
+/// How often leaves got another layout since the database was opened: counts, a part of [`Stats`](crate::Stats). No operation waits for a
+/// conversion. It is given up if the leaf is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct AdaptationValues {
+pub struct AdaptationStats {
     /// Leaves that got another layout when they were full or split.
     pub by_splits: u64,
     /// Leaves that got another layout when they were merged.
@@ -125,16 +125,16 @@ pub struct AdaptationValues {
     pub for_points: u64,
     /// Fingerprint leaves that were sorted for a scan.
     pub sorted: u64,
-    /// Conversions and sorts that were given up because others used the leaf.
+    /// Conversions and sorts that were given up because another thread used the leaf.
     pub gave_up_busy: u64,
-    /// Conversions that were given up because the records do not fit.
+    /// Conversions that were given up because the records did not fit.
     pub gave_up_full: u64,
 }
 
 impl Adaptation {
     /// Reads all counters; they belong to slightly different moments.
-    pub fn values(&self) -> AdaptationValues {
-        AdaptationValues {
+    pub fn values(&self) -> AdaptationStats {
+        AdaptationStats {
             by_splits: self.by_splits.load(Relaxed),
             by_merges: self.by_merges.load(Relaxed),
             for_scans: self.for_scans.load(Relaxed),

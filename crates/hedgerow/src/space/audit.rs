@@ -9,30 +9,30 @@ use super::zones::{Group, Zone, Zones};
 use crate::error::{Error, ErrorKind, Result};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 
-/// Where every byte of the file is, all figures in bytes.
+/// What every byte of the file is used for. See [`Database::space_report`](crate::Database::space_report).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SpaceReport {
-    /// The header region.
+    /// The header region with the superblocks.
     pub header_bytes: u64,
-    /// Held and not in quarantine.
+    /// In use by pages, the page map and large values.
     pub used_bytes: u64,
-    /// Free to be written.
+    /// Free.
     pub free_bytes: u64,
-    /// Superseded, and needed by a checkpoint, or by the crash before the next one.
+    /// Out of date, but still needed by a checkpoint: by the last one, or by one that a backup or `verify` reads.
     pub quarantined_bytes: u64,
-    /// Zones being punched or truncated at this moment.
+    /// Being given back to the file system at this moment.
     pub out_bytes: u64,
     /// The file's length: the sum of all of the above.
     pub file_bytes: u64,
     /// Of the free bytes, those that were given back to the file system as holes since opening.
     pub hole_bytes: u64,
-    /// Memory that the allocator holds.
+    /// Memory that the allocator of file space takes, in bytes.
     pub memory_bytes: usize,
 }
 
 impl SpaceReport {
-    /// What all kinds add up to, in bytes: the length that the file should have, if the figures were taken at one moment.
+    /// The sum of all kinds, in bytes. It is the length that the file should have.
     pub fn accounted_bytes(&self) -> u64 {
         self.header_bytes
             + self.used_bytes
@@ -46,19 +46,25 @@ impl Zones {
     /// Where every byte is. Reads nothing.
     pub fn report(&self) -> SpaceReport {
         let unit = u64::from(self.geometry.unit_bytes());
-        let total = u64::from(self.count) * u64::from(self.geometry.units_per_zone());
         let quarantined = self.quarantine.units() + self.extents.left_units();
         let quarantined = quarantined.min(self.held_units);
         SpaceReport {
             header_bytes: HEADER_REGION_BYTES,
             used_bytes: (self.held_units - quarantined) * unit,
-            free_bytes: (total - self.held_units - self.out_units) * unit,
+            free_bytes: (self.units - self.held_units - self.out_units) * unit,
             quarantined_bytes: quarantined * unit,
             out_bytes: self.out_units * unit,
-            file_bytes: self.geometry.zone_offset(self.count),
-            hole_bytes: u64::from(self.holes) * u64::from(self.geometry.zone_bytes()),
+            file_bytes: self.geometry.unit_offset(self.units),
+            hole_bytes: self.hole_bytes(),
             memory_bytes: self.memory_bytes(),
         }
+    }
+
+    /// A zone that could not be filled may hold something, so that not all of it is a hole.
+    fn hole_bytes(&self) -> u64 {
+        let unit = u64::from(self.geometry.unit_bytes());
+        let holes = u64::from(self.holes) * u64::from(self.geometry.zone_bytes());
+        holes.min((self.units - self.held_units) * unit)
     }
 
     /// Memory held, in bytes: what counts against the memory limit.
@@ -105,9 +111,15 @@ impl Zones {
                 if z < self.zones_in_group(g as u32) as usize && taken + zone.free != per_zone {
                     return differs(format!("zone {z} of group {g}: {taken} units held"));
                 }
-                held += u64::from(taken);
+                let zone_number = g as u32 * self.geometry.zones_per_group() + z as u32;
+                held += u64::from(taken - self.taken_by_nobody(zone_number));
                 if z < self.zones_in_group(g as u32) as usize {
-                    room += u64::from(self.room_of(bits, zone));
+                    room += u64::from(self.room_of(zone));
+                    if zone.runs != self.count_runs(bits) {
+                        return differs(format!(
+                            "zone {z} of group {g}: its runs are counted wrong"
+                        ));
+                    };
                 }
             }
         }

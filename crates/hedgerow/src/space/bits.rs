@@ -1,16 +1,16 @@
 //! Bitmaps of units: runs of clear bits, and setting and clearing runs. Pure functions over words;
 //! bit `i` is bit `i % 64` of word `i / 64`.
 
-/// First unit from `from` on that begins `units` clear bits, below `end`.
+use hedgerow_sync::primitive::canary::leaves_out;
+
+/// The first run of at least `units` clear bits that ends behind `from`, below `end`; it may begin before `from`.
 pub(super) fn free_run(words: &[u64], end: u32, from: u32, units: u32) -> Option<u32> {
-    let mut start = from;
-    while start + units <= end {
-        start = next_bit(words, start, end, false);
-        let stop = next_bit(words, start, end, true);
+    let mut at = from;
+    while let Some((start, stop)) = run_from(words, end, at) {
         if stop - start >= units {
             return Some(start);
         }
-        start = stop;
+        at = stop;
     }
     None
 }
@@ -26,15 +26,44 @@ pub(super) fn longest_run(words: &[u64], end: u32) -> u32 {
     longest
 }
 
-/// How many runs of `units` clear bits can be had below `end`.
-pub(super) fn runs_of(words: &[u64], end: u32, units: u32) -> u32 {
-    let (mut at, mut runs) = (0, 0);
-    while at < end {
+/// The length of each run of clear bits below `end`, in order.
+pub(super) fn runs(words: &[u64], end: u32) -> impl Iterator<Item = u32> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
         let start = next_bit(words, at, end, false);
         at = next_bit(words, start, end, true);
-        runs += (at - start) / units;
+        (start < end).then_some(at - start)
+    })
+}
+
+/// The first run of clear bits that ends behind `from`, below `end`: its first bit, which may lie before `from`, and the
+/// first bit behind it. `None` if there is none.
+pub(super) fn run_from(words: &[u64], end: u32, from: u32) -> Option<(u32, u32)> {
+    let found = next_bit(words, from, end, false);
+    if found >= end {
+        return None;
     }
-    runs
+    let is_inside = found == from && !leaves_out("slot_out_of_the_middle");
+    let start = if is_inside { clear_before(words, from) } else { found };
+    Some((start, next_bit(words, found, end, true)))
+}
+
+/// The run of clear bits that `from` begins, or would if it were clear, reaches down to this bit.
+pub(super) fn clear_before(words: &[u64], from: u32) -> u32 {
+    let mut at = from;
+    while at > 0 {
+        let word = words[(at - 1) as usize / 64] << (63 - (at - 1) % 64);
+        if word != 0 {
+            return at - word.leading_zeros();
+        }
+        at = (at - 1) / 64 * 64;
+    }
+    0
+}
+
+/// The first bit behind the run of clear bits that begins at `from`, below `end`.
+pub(super) fn clear_up_to(words: &[u64], end: u32, from: u32) -> u32 {
+    next_bit(words, from, end, true)
 }
 
 /// First bit from `from` on that is set (or clear), or `end`.
@@ -54,23 +83,32 @@ fn next_bit(words: &[u64], from: u32, end: u32, set: bool) -> u32 {
 /// Sets bits and returns how many of them were clear.
 pub(super) fn set_bits(words: &mut [u64], from: u32, count: u32) -> u32 {
     let mut set = 0;
-    for bit in from..from + count {
-        let word = &mut words[bit as usize / 64];
-        set += u32::from(*word & 1 << (bit % 64) == 0);
-        *word |= 1 << (bit % 64);
-    }
+    for_each_mask(words, from, count, |word, mask| {
+        set += (mask & !*word).count_ones();
+        *word |= mask;
+    });
     set
 }
 
 /// Clears bits and returns how many of them were set.
 pub(super) fn clear_bits(words: &mut [u64], from: u32, count: u32) -> u32 {
     let mut cleared = 0;
-    for bit in from..from + count {
-        let word = &mut words[bit as usize / 64];
-        cleared += u32::from(*word & 1 << (bit % 64) != 0);
-        *word &= !(1 << (bit % 64));
-    }
+    for_each_mask(words, from, count, |word, mask| {
+        cleared += (mask & *word).count_ones();
+        *word &= !mask;
+    });
     cleared
+}
+
+/// Calls `each` with every word in which some of these bits lie, and a mask of them.
+fn for_each_mask(words: &mut [u64], from: u32, count: u32, mut each: impl FnMut(&mut u64, u64)) {
+    let (mut at, end) = (from, from + count);
+    while at < end {
+        let bits = (64 - at % 64).min(end - at);
+        let mask = (!0 >> (64 - bits)) << (at % 64);
+        each(&mut words[at as usize / 64], mask);
+        at += bits;
+    }
 }
 
 #[cfg(test)]
@@ -95,8 +133,10 @@ mod tests {
             let mut longest = 0;
             for units in 1..=end {
                 for from in [0, random.below(u64::from(end)) as u32] {
-                    let expected =
-                        (from..end).find(|&at| at + units <= end && (at..at + units).all(clear));
+                    let begins = |&at: &u32| at == 0 || !clear(at - 1);
+                    let fits = |&at: &u32| at + units <= end && (at..at + units).all(clear);
+                    let stop = |at: u32| (at..end).find(|&bit| !clear(bit)).unwrap_or(end);
+                    let expected = (0..end).filter(begins).filter(fits).find(|&at| stop(at) > from);
                     assert_eq!(free_run(&words, end, from, units), expected, "round {round}");
                     if expected.is_some() {
                         longest = units;
@@ -106,12 +146,24 @@ mod tests {
             assert_eq!(longest_run(&words, end), longest, "round {round}");
             for units in 1..=4 {
                 let mut taken = words.clone();
-                let runs = runs_of(&words, end, units);
+                let runs: u32 = runs(&words, end).map(|run| run / units).sum();
                 for _ in 0..runs {
                     let at = free_run(&taken, end, 0, units).unwrap();
                     set_bits(&mut taken, at, units);
                 }
                 assert_eq!(free_run(&taken, end, 0, units), None, "round {round}");
+            }
+            for from in 0..end {
+                let found = run_from(&words, end, from);
+                let first = (from..end).find(|&at| clear(at));
+                assert_eq!(found.is_some(), first.is_some(), "round {round}");
+                let Some((start, stop)) = found else { continue };
+                assert!((start..stop).all(clear) && stop > from, "round {round}");
+                assert!(start == 0 || !clear(start - 1), "round {round}");
+                assert!(stop == end || !clear(stop), "round {round}");
+                assert!((from..start).all(|at| !clear(at)), "round {round}");
+                assert_eq!((clear_before(&words, from) < from), from > 0 && clear(from - 1));
+                assert_eq!(clear_up_to(&words, end, start), stop);
             }
             let set: u32 = words.iter().map(|word| word.count_ones()).sum();
             assert_eq!(clear_bits(&mut words, 0, end), set);

@@ -114,7 +114,7 @@ impl Zones {
     ) -> Result<()> {
         let (zone, first) = self.geometry.split_unit(unit);
         if !self.change_bits(zone, |words| change(words, first) == units) {
-            let what = format!("{slot:?} is referred to twice, or by nobody");
+            let what = format!("{slot:?} is referred to twice, or not at all");
             return Err(Error::corrupted_at(slot.offset_bytes(), what));
         }
         Ok(())
@@ -304,41 +304,63 @@ impl Zones {
         let Some(top) = plan.upper.last().and_then(|row| row.first()) else {
             return TableRoot::EMPTY;
         };
-        let mut zones = 0;
-        let mut used_units = 0;
-        let per_group = self.geometry.zones_per_group();
-        let leaf_of = |index: u32, group: &Group| match plan.leaves.get(&index) {
-            Some(&leaf) => leaf,
-            None => (group.part, group.referenced_units, group.referenced_zones),
-        };
-        let mut slots = Vec::new();
-        for (index, group) in (0..).zip(&self.groups) {
-            let (part, units, to) = leaf_of(index, group);
-            if units > 0 {
-                used_units += u64::from(units);
-                zones = zones.max(index * per_group + to);
-                slots.push(part.slot);
-            }
-        }
-        slots.extend(plan.upper.iter().flatten().map(|part| part.slot));
-        for slot in slots {
-            if let Some((unit, _)) = self.geometry.slot_units(slot, self.count) {
-                zones = zones.max(self.geometry.split_unit(unit).0 + 1);
-            }
-        }
+        let used = |(index, group)| u64::from(self.leaf_of(plan, index, group).1);
         TableRoot {
             slot: top.slot,
             checksum: plan.root.checksum,
             levels: plan.upper.len() as u8 + 1,
-            zones,
-            used_units,
+            units: self.needed(staged, plan),
+            used_units: (0..).zip(&self.groups).map(used).sum(),
         }
+    }
+
+    /// Part, units in use, and zones up to the last one in use, of a group as a plan has it.
+    fn leaf_of(&self, plan: &Plan, index: u32, group: &Group) -> (TablePart, u32, u32) {
+        match plan.leaves.get(&index) {
+            Some(&leaf) => leaf,
+            None => (group.part, group.referenced_units, group.referenced_zones),
+        }
+    }
+
+    /// Units up to the last one that a checkpoint refers to, parts of its table included. Of a group that is not in memory
+    /// its last zone counts as far as it is there.
+    fn needed(&self, staged: &Staged, plan: &Plan) -> u64 {
+        let (mut needed, mut slots) = (0, Vec::new());
+        for (index, group) in (0..).zip(&self.groups) {
+            let (part, units, zones) = self.leaf_of(plan, index, group);
+            if units > 0 {
+                let (first, _) = self.group_units(index);
+                let loaded = group.loaded.as_deref().map(|loaded| &*loaded.referenced);
+                let bits = staged.groups.get(&index).map(|bits| &**bits).or(loaded);
+                let in_zone = |zone: u32| self.geometry.units_of_zones(zone);
+                needed = match bits {
+                    Some(bits) => first + self.end_of(bits),
+                    None => (first + in_zone(zones)).min(self.units),
+                };
+                slots.push(part.slot);
+            }
+        }
+        slots.extend(plan.upper.iter().flatten().map(|part| part.slot));
+        let ends = slots.into_iter().filter_map(|slot| self.geometry.slot_units(slot, self.units));
+        ends.map(|(unit, units)| unit + u64::from(units)).fold(needed, u64::max)
+    }
+
+    /// Units of a group up to the last one whose bit is set.
+    fn end_of(&self, bits: &[u64]) -> u64 {
+        let words = self.geometry.words_per_zone();
+        let Some(last) = bits.iter().rposition(|&word| word != 0) else { return 0 };
+        let in_zone = (last % words) as u64 * 64 + u64::from(64 - bits[last].leading_zeros());
+        self.geometry.units_of_zones((last / words) as u32) + in_zone
     }
 
     /// The checkpoint that was begun is durable: its superblock is synced. What waited for that,
     /// [`Self::free_ripe`] frees.
     pub fn checkpoint_durable(&mut self) -> Result<()> {
         let Some(staged) = self.staged.take() else { return Ok(()) };
+        let kept = |plan: &Plan| plan.parts.is_empty() && !plan.upper.is_empty();
+        if let Some(plan) = staged.plan.as_ref().filter(|plan| !kept(plan)) {
+            self.needed_units = self.needed(&staged, plan);
+        }
         let plan = staged.plan.expect("the table was planned and written");
         let mut left = staged.left;
         for (index, (part, units, zones)) in plan.leaves {

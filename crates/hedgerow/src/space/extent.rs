@@ -102,6 +102,17 @@ pub fn read_stored(value: &[u8]) -> Stored<'_> {
     }
 }
 
+/// Seed and length of the value that a reference stands for; the rest of it is not looked at.
+#[inline]
+pub fn read_reference(value: &[u8]) -> Option<(u64, u64)> {
+    let head = value.first_chunk::<REFERENCE_BYTES>()?;
+    if !is_stored_form(value) || head[8] != REFERENCE {
+        return None;
+    }
+    let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+    (1..=MAX_VALUE_BYTES).contains(&word(16)).then(|| (word(24), word(16)))
+}
+
 /// Bytes of a reference to an extent of so many runs.
 pub const fn reference_bytes(runs: usize) -> usize {
     REFERENCE_BYTES + 8 * runs
@@ -180,8 +191,7 @@ impl Extent {
 
     /// Whether the extent can be one of a file with so many zones: all of it inside, as many units as the value
     /// takes, and no chunk across two runs. True of no other may the runs be followed.
-    pub fn fits(&self, geometry: Geometry, zones: u32) -> bool {
-        let end = u64::from(zones) * u64::from(geometry.units_per_zone());
+    pub fn fits(&self, geometry: Geometry, file_units: u64) -> bool {
         let units: u64 = self.runs.iter().map(|run| u64::from(run.units)).sum();
         let per_chunk = chunk_bytes(geometry) / geometry.unit_bytes();
         let whole =
@@ -192,7 +202,7 @@ impl Extent {
             before.iter().all(|other| end_of(other) <= run.unit || end_of(run) <= other.unit)
         };
         whole
-            && self.runs.iter().all(|run| end_of(run) <= end)
+            && self.runs.iter().all(|run| end_of(run) <= file_units)
             && (0..self.runs.len()).all(apart)
             && units == units_of_value(geometry, self.len_bytes)
     }
@@ -290,7 +300,7 @@ mod tests {
             }
             bytes.truncate(8 + random.below(bytes.len() as u64 - 7) as usize);
             if let Stored::Extent(extent) = read_stored(&bytes)
-                && extent.fits(geometry, 4)
+                && extent.fits(geometry, geometry.units_of_zones(4))
             {
                 for index in 0..extent.chunks(geometry) {
                     let place = extent.place(geometry, index);
@@ -316,8 +326,7 @@ mod tests {
             for len in [1, chunk - 9, chunk - 8, chunk - 7, 3 * chunk, 1 << 20, MAX_VALUE_BYTES] {
                 let units = units_of_value(g, len);
                 let extent = sample(len, &[(3, units as u32)]);
-                let zones = (units + 3).div_ceil(u64::from(g.units_per_zone())) as u32;
-                assert!(extent.fits(g, zones) && !extent.fits(g, zones - 1), "{len} in {g:?}");
+                assert!(extent.fits(g, units + 3) && !extent.fits(g, units + 2), "{len} in {g:?}");
                 let last = extent.chunks(g) - 1;
                 let place = extent.place(g, last);
                 let end = place.offset_bytes + place.stored_bytes as u64;
@@ -360,7 +369,7 @@ mod tests {
             (&[(0, 8), (505, 8)], false),
             (&[(0, 8), (u64::MAX, 8)], false),
         ] {
-            assert_eq!(sample(len, runs).fits(g, 1), fits, "{runs:?}");
+            assert_eq!(sample(len, runs).fits(g, g.units_of_zones(1)), fits, "{runs:?}");
         }
     }
 }

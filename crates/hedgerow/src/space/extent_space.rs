@@ -102,7 +102,9 @@ impl Zones {
         if self.room.load(Relaxed) < keep_slots {
             // Pages that were let in need that room: there has to be more of it first.
             self.discard_extent(&runs);
-            return Err(self.want_room(growth, 1));
+            return Err(
+                self.want_room(growth, keep_slots - self.room.load(Relaxed).min(keep_slots))
+            );
         }
         Ok(runs)
     }
@@ -142,10 +144,6 @@ impl Zones {
         }
     }
 
-    fn growing_for(&mut self, want: &Want) {
-        self.growing += u32::from(matches!(want, Want::Grow { .. }));
-    }
-
     /// Takes whole zones, but for the end of the last one.
     fn take_zones(
         &mut self,
@@ -165,7 +163,7 @@ impl Zones {
             if !self.is_ceiling_firm && self.ceiling.take().is_some() {
                 return self.take_zones(units, max_runs, growth);
             }
-            return Err(self.want_zones(&stretches, zones, growth));
+            return Err(self.want_zones(&stretches, units, growth));
         };
         for zone in chosen.iter().flat_map(|&(first, count)| first..first + count) {
             if self.zone(zone).is_some_and(|info| info.blocks != Blocks::Solid) {
@@ -198,7 +196,7 @@ impl Zones {
         let mut stretches: Vec<(u32, u32)> = Vec::new();
         for zone in self.free_zones().take_while(|&zone| zone < ceiling) {
             let is_hole = self.zone(zone).is_none_or(|info| info.blocks == Blocks::Hole);
-            if is_hole && growth == Growth::Refused {
+            if is_hole && growth != Growth::Allowed {
                 continue;
             }
             match stretches.last_mut() {
@@ -209,18 +207,27 @@ impl Zones {
         stretches
     }
 
-    /// A file so long that its end has `zones` free zones.
-    fn want_zones(&self, stretches: &[(u32, u32)], zones: u32, growth: Growth) -> Want {
+    /// A file so long that its end has free zones for `units` units.
+    fn want_zones(&self, stretches: &[(u32, u32)], units: u64, growth: Growth) -> Want {
         if self.truncating.is_some() {
             return Want::Truncating;
         }
-        let at_end = match stretches.last() {
-            Some(&(first, count)) if first + count == self.count => count,
-            _ => 0,
+        // A last zone that is there in part and holds nothing becomes one of them.
+        let is_begun = self.count.checked_sub(1).is_some_and(|zone| {
+            let there = self.there(zone);
+            there < self.geometry.units_per_zone() && self.free_tail(zone) == there
+        });
+        let end = self.count - u32::from(is_begun);
+        let first = match stretches.last() {
+            Some(&(first, count)) if first + count == end => first,
+            _ => end,
         };
-        match self.count.checked_add(zones - at_end) {
-            Some(count) if count <= self.geometry.max_zones() && growth == Growth::Allowed => {
-                Want::Grow { zones: count, file_bytes: self.geometry.zone_offset(count) }
+        let per_zone = u64::from(self.geometry.units_per_zone());
+        let zones = u32::try_from(units.div_ceil(per_zone)).unwrap_or(u32::MAX);
+        match first.checked_add(zones) {
+            Some(count) if count <= self.geometry.max_zones() && growth != Growth::Refused => {
+                let units = self.geometry.units_of_zones(count);
+                Want::Grow { units, least_units: units }
             }
             _ => Want::Full,
         }
@@ -427,7 +434,7 @@ impl Zones {
     ///
     /// Errors: `Corrupted` if not.
     pub fn check_extent(&self, extent: &Extent) -> Result<()> {
-        if extent.fits(self.geometry, self.count) {
+        if extent.fits(self.geometry, self.units) {
             Ok(())
         } else {
             Err(unfit(self.geometry, extent))
@@ -477,7 +484,7 @@ impl Zones {
                     let unit = zones.geometry.unit_offset(run.unit);
                     changed = Err(Error::corrupted_at(
                         unit,
-                        "an extent's unit is referred to twice, or by nobody",
+                        "a unit of a large value is referred to twice, or not at all",
                     ));
                 }
             });
@@ -501,7 +508,7 @@ impl Zones {
 
 fn unfit(geometry: Geometry, extent: &Extent) -> Error {
     let unit = extent.runs.first().map_or(0, |run| run.unit);
-    let what = format!("a large value in units from {unit} on, which cannot be one of this file");
+    let what = format!("a large value from unit {unit} on is outside of the file");
     // Of a value that says nonsense the place may be nonsense, too.
     let offset = unit.saturating_mul(u64::from(geometry.unit_bytes()));
     Error::corrupted_at(HEADER_REGION_BYTES.saturating_add(offset), what)
@@ -538,20 +545,22 @@ mod tests {
     #[test]
     fn a_file_becomes_as_long_as_its_free_end_leaves_out_or_not_at_all() {
         let mut zones = Zones::create(Geometry::from_sizes(512, 512, 16 << 10).unwrap());
-        zones.grown(3);
-        let grow = |zones: u32| {
-            let geometry = Geometry::from_sizes(512, 512, 16 << 10).unwrap();
-            Want::Grow { zones, file_bytes: geometry.zone_offset(zones) }
-        };
+        zones.grown(3 * 32);
+        let grow = |zones: u64| Want::Grow { units: zones * 32, least_units: zones * 32 };
         let allowed = |stretches: &[(u32, u32)], more: u32| {
-            assert_eq!(zones.want_zones(stretches, more, Growth::Refused), Want::Full);
-            zones.want_zones(stretches, more, Growth::Allowed)
+            let units = u64::from(more) * 32;
+            assert_eq!(zones.want_zones(stretches, units, Growth::Refused), Want::Full);
+            assert_eq!(
+                zones.want_zones(stretches, units, Growth::Least),
+                zones.want_zones(stretches, units - 31, Growth::Allowed)
+            );
+            zones.want_zones(stretches, units, Growth::Allowed)
         };
         assert_eq!(allowed(&[], 2), grow(5));
         assert_eq!(allowed(&[(0, 1), (2, 1)], 2), grow(4));
         assert_eq!(allowed(&[(0, 2)], 2), grow(5), "that is not its end");
         let most = zones.geometry.max_zones();
-        assert_eq!(allowed(&[], most - 3), grow(most));
+        assert_eq!(allowed(&[], most - 3), grow(u64::from(most)));
         assert_eq!(allowed(&[], most - 2), Want::Full);
         assert_eq!(allowed(&[], u32::MAX), Want::Full);
         zones.truncating = Some(1);

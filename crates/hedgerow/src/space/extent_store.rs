@@ -9,6 +9,7 @@
 use super::extent::{Extent, Run, chunk_bytes};
 use super::loans::Loans;
 use super::slot_store::SlotStore;
+use super::staging::Staging;
 use super::zones::Growth;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Epoch;
@@ -20,6 +21,8 @@ use std::fmt;
 
 pub use super::loans::{Borrower, Loan};
 
+/// Chunks of an extent that is staged, at most. Of what is longer the bytes cost more than the call that writes them.
+const STAGED_CHUNKS: usize = 3;
 /// Units that are freed with the state of the space locked.
 const FREED_AT_ONCE: u64 = 1 << 12;
 /// A checkpoint is due when so much of the file would be freed by it, and so large a part.
@@ -36,6 +39,7 @@ pub(super) struct ExtentIo {
     writing: Mutex<Writing>,
     written: Condvar,
     loans: Arc<Loans>,
+    pub(super) staging: Staging,
 }
 
 /// Who writes to the file, or makes it longer, for an extent.
@@ -131,8 +135,28 @@ impl SlotStore {
     ///
     /// Errors: `MemoryLimit` if nobody returns enough within ten seconds, or the limit leaves no share for this.
     pub fn lend(&self, most: usize, borrower: Option<Weak<dyn Borrower>>) -> Result<Loan> {
-        let chunk = chunk_bytes(self.state().zones.geometry()) as usize;
+        let chunk = chunk_bytes(self.geometry()) as usize;
         self.extents.loans.lend(chunk, most, borrower)
+    }
+
+    /// [`Self::lend`] of a buffer for at least so many bytes; of `most` chunks at most and no more than a third of the share,
+    /// so that two of them leave something, or of as many as these bytes need.
+    pub(super) fn lend_for(
+        &self,
+        len_bytes: usize,
+        most: usize,
+        borrower: Weak<dyn Borrower>,
+    ) -> Result<Loan> {
+        let chunk = chunk_bytes(self.geometry()) as usize;
+        let least = len_bytes.next_multiple_of(chunk);
+        let most_bytes = (most * chunk).min(self.extents.loans.bytes() / 3);
+        self.extents.loans.lend(least, most_bytes / least, Some(borrower))
+    }
+
+    /// The most bytes of an extent that are worth staging: two of them fit into half of the share.
+    pub fn most_staged_bytes(&self) -> usize {
+        let chunk = chunk_bytes(self.geometry()) as usize;
+        (self.extents.loans.bytes() / 4).min(STAGED_CHUNKS * chunk)
     }
 
     /// Whether a value in a leaf may be in a stored form. To be asked after the value was read, or under the
@@ -174,10 +198,13 @@ impl SlotStore {
         self.extents.unsynced.store(true, Release);
     }
 
-    /// Makes all extents durable of which [`Self::extent_written`] was told. One caller at a time.
+    /// Makes all extents durable that are staged, and of which [`Self::extent_written`] was told. One caller at a time.
     ///
-    /// Errors: those of a sync, after which nothing may be written any more.
+    /// Errors: those of a write and a sync, after which nothing may be written any more.
     pub fn sync_extents(&self) -> Result<()> {
+        if !leaves_out("log_before_staged_chunks") {
+            self.write_staged()?;
+        }
         let is_due = self.extents.unsynced.swap(false, AcqRel);
         if is_due && !leaves_out("extent_without_sync") {
             self.sync_data()?;
@@ -233,6 +260,8 @@ impl SlotStore {
 
     /// Gives back an extent that nothing ever referred to.
     pub fn discard_extent(&self, runs: &[Run]) {
+        // First: from then on its place may be somebody else's.
+        self.unstage(runs);
         self.state().zones.discard_extent(runs);
     }
 

@@ -4,7 +4,8 @@
 //! | header region, 64 KiB | zone 0 | zone 1 | ... | zone n-1 |
 //! ```
 //!
-//! A zone is a run of equal units; a slot takes whole units of one zone. Units are numbered through
+//! A zone is a run of equal units, of which the file's last zone may have only the first ones; a slot takes whole
+//! units of one zone. Units are numbered through
 //! the file (`u64`), zones likewise (`u32`). A *group* is as many zones as have their bitmaps in one
 //! part of the zone table. Every sum here fits its type for every file that [`Geometry::max_zones`]
 //! admits; the tests go to the ends. Invariant: the fields passed [`Geometry::from_sizes`].
@@ -21,6 +22,8 @@ pub const HEADER_REGION_BYTES: u64 = 64 << 10;
 pub const PART_CONTENT_WORDS: usize = PART_WORDS - PART_HEADER_WORDS;
 /// Largest zone.
 pub const MAX_ZONE_BYTES: u32 = 16 << 20;
+/// Smallest allocation unit.
+pub const MIN_UNIT_BYTES: u32 = SLOT_UNIT_BYTES as u32;
 /// Largest allocation unit.
 pub const MAX_UNIT_BYTES: u32 = 64 << 10;
 /// Most units in a zone: the bitmap of one zone fits one part, with room to spare.
@@ -40,9 +43,9 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The geometry of a new store: zones of 512 pages, but 2 to 16 MiB; units of a page, but at
-    /// most 4 KiB and at least the file's block (`block_bytes`, 1 where there is none). Of a block that is larger than a
-    /// page that does not make a store: pages are read and written by themselves.
+    /// The geometry of a new store: zones of 512 pages, but 2 to 16 MiB; units of 512 bytes, but at least
+    /// the file's block (`block_bytes`, 1 where there is none), and so large that a zone has no more of them than it may. Of
+    /// a block that is larger than a page that does not make a store: pages are read and written by themselves.
     ///
     /// Errors: `InvalidOption` for a page size that is no power of two from 512 bytes to 64 KiB, or
     /// a block that is larger than 64 KiB or no power of two.
@@ -51,8 +54,8 @@ impl Geometry {
             let what = format!("the file's block of {block_bytes} bytes is no power of two");
             return Err(Error::new(ErrorKind::InvalidOption, what));
         }
-        let unit = page_bytes.min(PART_BYTES as u32).max(block_bytes);
         let zone = page_bytes.saturating_mul(512).clamp(2 << 20, MAX_ZONE_BYTES);
+        let unit = MIN_UNIT_BYTES.max(block_bytes).max(zone / MAX_UNITS_PER_ZONE);
         Self::from_sizes(page_bytes, unit, zone)
     }
 
@@ -69,10 +72,10 @@ impl Geometry {
                 pages.end()
             ));
         }
-        let least_unit = page_bytes.min(PART_BYTES as u32);
-        if !unit_bytes.is_power_of_two() || !(least_unit..=MAX_UNIT_BYTES).contains(&unit_bytes) {
+        let units = MIN_UNIT_BYTES..=MAX_UNIT_BYTES;
+        if !unit_bytes.is_power_of_two() || !units.contains(&unit_bytes) {
             return refuse(format!(
-                "allocation unit {unit_bytes} is not a power of two from {least_unit} to \
+                "allocation unit {unit_bytes} is not a power of two from {MIN_UNIT_BYTES} to \
                  {MAX_UNIT_BYTES} bytes"
             ));
         }
@@ -136,10 +139,21 @@ impl Geometry {
         HEADER_REGION_BYTES + zone as u64 * self.zone_bytes as u64
     }
 
-    /// Whole zones in a file of this length, at most [`Self::max_zones`].
-    pub fn zones_in(self, file_bytes: u64) -> u32 {
-        let zones = file_bytes.saturating_sub(HEADER_REGION_BYTES) / u64::from(self.zone_bytes);
-        u32::try_from(zones).unwrap_or(u32::MAX).min(self.max_zones())
+    /// Whole units in a file of this length, at most those of [`Self::max_zones`].
+    pub fn units_in(self, file_bytes: u64) -> u64 {
+        let units = file_bytes.saturating_sub(HEADER_REGION_BYTES) / u64::from(self.unit_bytes);
+        units.min(self.units_of_zones(self.max_zones()))
+    }
+
+    /// Units of so many whole zones.
+    pub const fn units_of_zones(self, zones: u32) -> u64 {
+        zones as u64 * self.units_per_zone() as u64
+    }
+
+    /// Zones in which so many units lie, the last of which may be in the file in part.
+    pub fn zones_of_units(self, units: u64) -> u32 {
+        let zones = units.div_ceil(u64::from(self.units_per_zone()));
+        u32::try_from(zones).unwrap_or(u32::MAX)
     }
 
     /// Units that a slot of this length takes.
@@ -172,9 +186,9 @@ impl Geometry {
         (zone / self.zones_per_group(), zone % self.zones_per_group())
     }
 
-    /// First unit and number of units of a slot that lies properly in a file of `zones` zones: on a
+    /// First unit and number of units of a slot that lies properly in a file of `file_units` units: on a
     /// unit, inside one zone. `None` for any other; slots out of a file are untrusted until then.
-    pub fn slot_units(self, slot: Slot, zones: u32) -> Option<(u64, u32)> {
+    pub fn slot_units(self, slot: Slot, file_units: u64) -> Option<(u64, u32)> {
         if slot.is_none() {
             return None;
         }
@@ -182,13 +196,18 @@ impl Geometry {
         let units = self.units_for(slot.len_bytes() as u32);
         let first = unit / u64::from(self.units_per_zone());
         let last = (unit + u64::from(units) - 1) / u64::from(self.units_per_zone());
-        (first == last && first < u64::from(zones)).then_some((unit, units))
+        (first == last && unit + u64::from(units) <= file_units).then_some((unit, units))
     }
 
-    /// Whether a slot has the length of a page.
-    pub const fn is_page_slot(self, slot: Slot) -> bool {
-        slot.len_bytes() == self.page_bytes as u64
+    /// Whether a slot has the length of an image: that of a page, less whole units.
+    pub const fn is_image_slot(self, slot: Slot) -> bool {
+        is_image_len(slot.len_bytes(), self.page_bytes as u64, self.unit_bytes as u64)
     }
+}
+
+/// Whether images of pages of this size can have so many bytes.
+pub const fn is_image_len(len_bytes: u64, page_bytes: u64, unit_bytes: u64) -> bool {
+    len_bytes > 0 && len_bytes <= page_bytes && (page_bytes - len_bytes).is_multiple_of(unit_bytes)
 }
 
 #[cfg(test)]
@@ -198,10 +217,10 @@ mod tests {
     #[test]
     fn defaults_follow_the_page_size() {
         for (page, unit, zone) in [
-            (2048, 2048, 2 << 20),
-            (4096, 4096, 2 << 20),
-            (8192, 4096, 4 << 20),
-            (65536, 4096, 16 << 20),
+            (2048, 512, 2 << 20),
+            (4096, 512, 2 << 20),
+            (8192, 512, 4 << 20),
+            (65536, 1024, 16 << 20),
         ] {
             let g = Geometry::for_new_store(page, 512).unwrap();
             assert_eq!((g.unit_bytes(), g.zone_bytes()), (unit, zone), "page size {page}");
@@ -216,7 +235,7 @@ mod tests {
             (256, 512, 2 << 20),
             (3000, 512, 2 << 20),
             (1 << 17, 4096, 2 << 20),
-            (4096, 512, 2 << 20),
+            (4096, 256, 2 << 20),
             (4096, 0, 2 << 20),
             (4096, 4096, 0),
             (4096, 4096, 4096),
@@ -247,31 +266,35 @@ mod tests {
                 }
                 let at = g.zone_offset(zone_index);
                 assert!(at <= mark && mark < at + u64::from(zone), "{mark:#x} in {g:?}");
-                assert_eq!(g.zones_in(at), zone_index);
-                assert_eq!(g.zones_in(at + u64::from(zone) - 1), zone_index);
+                let units = g.units_of_zones(zone_index);
+                assert_eq!((g.units_in(at), g.zones_of_units(units)), (units, zone_index));
+                assert_eq!(g.units_in(at + u64::from(unit) - 1), units);
+                assert_eq!(g.units_in(at + u64::from(unit)), units + 1);
+                assert_eq!(g.zones_of_units(units + 1), zone_index + 1);
                 let first = g.unit_at(at).unwrap();
                 assert_eq!(g.unit_offset(first), at);
                 assert_eq!(g.split_unit(first), (zone_index, 0));
                 assert_eq!(g.split_unit(first - 1), (zone_index - 1, g.units_per_zone() - 1));
                 let slot = Slot::new(at, u64::from(page), 7).unwrap();
                 assert_eq!(slot.offset_bytes(), at);
-                assert_eq!(g.slot_units(slot, zone_index + 1), Some((first, g.units_for(page))));
-                assert_eq!(g.slot_units(slot, zone_index), None, "past the end");
+                let end = first + u64::from(g.units_for(page));
+                assert_eq!(g.slot_units(slot, end), Some((first, g.units_for(page))));
+                assert_eq!(g.slot_units(slot, end - 1), None, "past the end");
             }
             assert!(g.zone_offset(g.max_zones()) <= MAX_FILE_BYTES);
-            assert_eq!(g.zones_in(u64::MAX), g.max_zones());
-            assert_eq!(g.zones_in(0), 0);
+            assert_eq!(g.zones_of_units(g.units_in(u64::MAX)), g.max_zones());
+            assert_eq!(g.units_in(0), 0);
         }
     }
 
     #[test]
     fn a_slot_across_two_zones_or_off_its_unit_is_none() {
         let g = Geometry::from_sizes(8192, 4096, 64 << 10).unwrap();
-        let at = |offset, len| g.slot_units(Slot::new(offset, len, 0).unwrap(), 4);
+        let at = |offset, len| g.slot_units(Slot::new(offset, len, 0).unwrap(), 64);
         assert!(at(g.zone_offset(1) - 8192, 8192).is_some());
         assert_eq!(at(g.zone_offset(1) - 4096, 8192), None);
         assert_eq!(at(g.zone_offset(1) + 512, 4096), None);
         assert_eq!(at(0, 4096), None);
-        assert_eq!(g.slot_units(Slot::NONE, 4), None);
+        assert_eq!(g.slot_units(Slot::NONE, 64), None);
     }
 }

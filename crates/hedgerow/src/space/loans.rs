@@ -36,6 +36,8 @@ pub trait Borrower: Send + Sync {
 /// The share, and who has borrowed of it.
 #[derive(Default)]
 pub(super) struct Loans {
+    /// Of the whole share. It is set once, before anybody asks.
+    bytes: AtomicUsize,
     share: Mutex<Share>,
     returned: Condvar,
     /// Those who wait for a buffer now.
@@ -152,7 +154,13 @@ impl Drop for Loan {
 impl Loans {
     /// Sets how much memory buffers may take at a time. Before anybody borrows one.
     pub(super) fn set_bytes(&self, bytes: usize) {
+        self.bytes.store(bytes, Relaxed);
         *self.share.lock() = Share { bytes, free_bytes: bytes, ..Share::default() };
+    }
+
+    /// How much memory buffers may take at a time. Locks nothing.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
     }
 
     /// See [`super::slot_store::SlotStore::lend`].
@@ -183,7 +191,7 @@ impl Loans {
             if share.bytes < chunk {
                 return Err(Error::new(
                     ErrorKind::MemoryLimit,
-                    "the memory limit is too small for large values: 128 KiB above the smallest will do",
+                    "the memory limit is too small for large values: set at least 128 KiB more than the smallest",
                 ));
             }
             is_waiting.get_or_insert_with(|| Waiting::begin(self));

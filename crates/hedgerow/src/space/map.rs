@@ -47,8 +47,8 @@ pub struct MapView {
     pub checkpoint: Epoch,
     /// The file's geometry.
     pub geometry: Geometry,
-    /// Zones that the file has.
-    pub zones: u32,
+    /// Units that the file has.
+    pub units: u64,
 }
 
 /// What walking and rewriting the map needs of the store.
@@ -118,15 +118,15 @@ impl MapView {
     fn is_child(&self, level: u8, word: u64) -> bool {
         let slot = Slot::from_word(word);
         let right_length =
-            if level == 0 { self.geometry.is_page_slot(slot) } else { part::is_part_slot(slot) };
+            if level == 0 { self.geometry.is_image_slot(slot) } else { part::is_part_slot(slot) };
         word & !Slot::MASK == 0
             && right_length
-            && self.geometry.slot_units(slot, self.zones).is_some()
+            && self.geometry.slot_units(slot, self.units).is_some()
     }
 
     fn load_root(&self, io: &mut dyn PartIo, out: &mut PartBytes) -> Result<()> {
         let root = self.root;
-        if self.geometry.slot_units(root.slot, self.zones).is_none()
+        if self.geometry.slot_units(root.slot, self.units).is_none()
             || !part::is_part_slot(root.slot)
         {
             return Err(Error::corrupted_at(root.slot.offset_bytes(), "page map: no such root"));
@@ -170,7 +170,7 @@ impl MapView {
         io: &mut dyn PartIo,
         each: &mut dyn FnMut(u8, u32, Slot, &PartBytes) -> Result<()>,
     ) -> Result<()> {
-        self.for_each_sound_part(io, each, &mut |_, _, error| Err(error))
+        self.for_each_sound_part(io, each, &mut |_, _, _, error| Err(error))
     }
 
     /// The same, and hands level, index and error of each part that cannot be read to `damaged`, which says whether
@@ -179,7 +179,7 @@ impl MapView {
         &self,
         io: &mut dyn PartIo,
         each: &mut dyn FnMut(u8, u32, Slot, &PartBytes) -> Result<()>,
-        damaged: &mut dyn FnMut(u8, u32, Error) -> Result<()>,
+        damaged: &mut dyn FnMut(u8, u32, Slot, Error) -> Result<()>,
     ) -> Result<()> {
         if self.root.levels == 0 {
             return Ok(());
@@ -187,7 +187,7 @@ impl MapView {
         let mut bytes = part::new_bytes();
         let top = self.root.levels - 1;
         if let Err(error) = self.load_root(io, &mut bytes) {
-            return damaged(top, 0, error);
+            return damaged(top, 0, self.root.slot, error);
         }
         self.walk(io, top, 0, self.root.slot, bytes, each, damaged)
     }
@@ -201,7 +201,7 @@ impl MapView {
         slot: Slot,
         bytes: Box<PartBytes>,
         each: &mut dyn FnMut(u8, u32, Slot, &PartBytes) -> Result<()>,
-        damaged: &mut dyn FnMut(u8, u32, Error) -> Result<()>,
+        damaged: &mut dyn FnMut(u8, u32, Slot, Error) -> Result<()>,
     ) -> Result<()> {
         each(level, index, slot, &bytes)?;
         for child in 0..if level == 0 { 0 } else { FANOUT } {
@@ -215,7 +215,7 @@ impl MapView {
             let name = PartName { kind: PartKind::Map, level, index };
             match self.load(io, name, slot, &mut below) {
                 Ok(_) => self.walk(io, level, index, slot, below, each, damaged)?,
-                Err(error) => damaged(level, index, error)?,
+                Err(error) => damaged(level, index, slot, error)?,
             }
         }
         Ok(())

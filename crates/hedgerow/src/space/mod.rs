@@ -11,6 +11,7 @@
 //!   [`table`] and [`checkpoint`] make its bitmaps durable; [`shrink`] gives space back to the file
 //!   system.
 //! - [`room`]: what writers may change, so that the next checkpoint has room for all of it.
+//! - [`extent`], [`extent_space`], [`extent_store`]: values that no leaf holds; `staging`: short ones on their way to the file.
 //! - [`audit`]: accounts for every byte. `file_sync`: who syncs the file, and whether anybody may.
 //! - [`delta`]: what changed in the map, by epoch, until a checkpoint takes it; [`owed`]: what has to be in it yet.
 //! - [`page_ids`]: which page ids are free.
@@ -22,11 +23,17 @@ mod bits;
 pub mod checkpoint;
 pub mod delta;
 pub mod due;
+mod extend;
 pub mod extent;
 pub mod extent_space;
 pub mod extent_store;
 mod file_sync;
 pub mod geometry;
+pub mod held;
+pub mod image;
+pub mod image_batch;
+mod image_slots;
+mod length;
 mod loans;
 pub mod map;
 pub mod owed;
@@ -36,6 +43,7 @@ pub mod quarantine;
 pub mod room;
 pub mod shrink;
 pub mod slot_store;
+mod staging;
 pub mod table;
 mod unit_set;
 pub mod zones;

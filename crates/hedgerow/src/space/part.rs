@@ -96,6 +96,19 @@ pub fn epoch(part: &PartBytes) -> Epoch {
     Epoch(u64::from_le_bytes(get(part, EPOCH)))
 }
 
+/// Whether the bytes are a whole part, whichever it is.
+pub fn is_whole(part: &PartBytes) -> bool {
+    let kind = match part[KIND] {
+        1 => PartKind::Map,
+        2 => PartKind::ZoneTable,
+        _ => return false,
+    };
+    let index = u32::from_le_bytes(get(part, INDEX));
+    let name = PartName { kind, level: part[LEVEL], index };
+    u32::from_le_bytes(get(part, MAGIC_AT)) == MAGIC
+        && u64::from_le_bytes(get(part, CHECKSUM)) == checksum_of(part, name)
+}
+
 /// Writes the header over the first 32 bytes and returns the checksum. The content words stay.
 pub fn encode(part: &mut PartBytes, name: PartName, epoch: Epoch) -> u64 {
     part[..WORDS].fill(0);

@@ -144,11 +144,11 @@ impl Quarantine {
 
     /// Takes back one pin. What nobody needs any more [`Self::release_ripe`] gives free.
     ///
-    /// Errors: `InvalidOption` if the checkpoint is not pinned.
+    /// Errors: `InvalidArgument` if the checkpoint is not pinned.
     pub fn unpin(&mut self, checkpoint: Epoch) -> Result<()> {
         let Some(count) = self.pins.get_mut(&checkpoint) else {
             let what = format!("checkpoint {} is not pinned", checkpoint.0);
-            return Err(Error::new(ErrorKind::InvalidOption, what));
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
         };
         *count -= 1;
         if *count > 0 {

@@ -11,11 +11,13 @@
 //! writer has been let in.
 //! The map has at most a part for every so many page ids, and no more than there are images for it to name; the ids alone are no
 //! measure, because a store that has shrunk keeps them, and a superblock may say anything.
-//! Writers are not kept from each other between the look and the change; the share, half a zone (256 pages in most
-//! stores), is for that. Those who give space back are let in as long as an eighth of a zone is left; a replay, which
-//! does again what was let in before, and a batch that was let in as a whole, as long as there is room at all.
+//! Writers are not kept from each other between the look and the change; the share is for that: half a zone (256 pages in most
+//! stores), or in a small file an eighth of it, but 256 KiB and 16 pages at least. Those who give space back are let in as long as a
+//! quarter of the share is left; a replay, which does again what was let in before, and a batch that was let in as
+//! a whole, as long as there is room at all.
 //! `Sync`; the figures are read without a lock.
 
+use super::extend::FREE_PART;
 use super::geometry::PART_CONTENT_WORDS;
 use super::slot_store::SlotStore;
 use super::zones::{Growth, Want, Zones};
@@ -26,6 +28,11 @@ use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 
+/// Part of the file that is taken ahead at most.
+const AHEAD_PART: u64 = 8;
+/// A file that has to become longer for a writer becomes longer by this part of it at once: each time the writer waits for
+/// the file system.
+const GROWN_PART: u64 = 16;
 /// Parts of the map from one that names pages up to the root, both included: as many as all page ids need.
 const PARTS_TO_THE_ROOT: u64 = 4;
 const _: () = assert!((PART_CONTENT_WORDS as u64).pow(PARTS_TO_THE_ROOT as u32) > 1 << 32);
@@ -40,17 +47,16 @@ pub(super) struct Room {
     to_come: Figure,
     /// Pages that batches were let in for.
     admitted: Figure,
-    /// An eighth of a zone, in pages.
-    eighth: u64,
+    /// An eighth of a zone in pages, or less in a small file.
+    eighth: Arc<Figure>,
 }
 
 impl Room {
     pub(super) fn new(zones: &Zones) -> Room {
         // Whoever comes first works it out.
-        let geometry = zones.geometry();
-        let eighth = u64::from(geometry.zone_bytes() / geometry.page_bytes()).div_ceil(8);
         let (kept, admitted) = (Figure::new(u64::MAX / 2), Figure::new(0));
-        Room { solid: zones.room(), kept, to_come: Figure::new(0), admitted, eighth }
+        let (solid, eighth) = (zones.room(), zones.eighth());
+        Room { solid, kept, to_come: Figure::new(0), admitted, eighth }
     }
 }
 
@@ -90,7 +96,11 @@ impl SlotStore {
             Purpose::GiveBack => (1, self.room.admitted.load(Relaxed)),
             Purpose::Replay | Purpose::Finish => (0, 0),
         };
-        dirty + parts + admitted + eighths * self.room.eighth + self.room.kept.load(Relaxed)
+        dirty
+            + parts
+            + admitted
+            + eighths * self.room.eighth.load(Relaxed)
+            + self.room.kept.load(Relaxed)
     }
 
     /// Slots of a page that there are too few.
@@ -126,7 +136,11 @@ impl SlotStore {
             if self.has_room(dirty, purpose) {
                 return Ok(());
             }
-            let want = self.state().zones.want_room(growth, self.missing(dirty, purpose));
+            let mut pages = self.missing(dirty, purpose);
+            if growth == Growth::Allowed {
+                pages += self.report().file_bytes / GROWN_PART / self.page_bytes() as u64;
+            }
+            let want = self.state().zones.want_room(growth, pages);
             self.provide(want, &mut growth, &mut refusal)?;
         }
     }
@@ -138,12 +152,16 @@ impl SlotStore {
         SetAside { slots: self, pages }
     }
 
-    /// Makes room for `ahead` pages more than are needed now, so that writers seldom have to. Not if the disk is full:
-    /// who needs room finds out.
+    /// Makes room for `ahead` pages more than are needed now, so that writers seldom have to; or for fewer, which are a part
+    /// of what the store has, and of what the file system has free. Not if the disk is full: who needs room finds out.
     ///
     /// Errors: `Io`; `Corrupted`.
     pub fn make_room_ahead(&self, to_write: usize, ahead: usize) -> Result<()> {
         let (mut growth, mut refusal) = (Growth::Allowed, None);
+        if self.has_room(to_write + ahead, Purpose::Take) {
+            return Ok(());
+        }
+        let ahead = self.pages_ahead(ahead)?;
         while growth == Growth::Allowed && !self.has_room(to_write + ahead, Purpose::Take) {
             let missing = self.missing(to_write + ahead, Purpose::Take);
             let want = self.state().zones.want_room(growth, missing);
@@ -153,6 +171,17 @@ impl SlotStore {
             self.provide(want, &mut growth, &mut refusal)?;
         }
         Ok(())
+    }
+
+    /// Pages that are taken ahead at most: a part of what the store has, and of what the file system has free.
+    fn pages_ahead(&self, wanted: usize) -> Result<usize> {
+        if leaves_out("room_ahead_of_any_store") {
+            return Ok(wanted);
+        }
+        let page_bytes = self.page_bytes() as u64;
+        let in_store = self.report().file_bytes / AHEAD_PART / page_bytes;
+        let free = self.file().free_bytes()?.unwrap_or(u64::MAX) / FREE_PART / page_bytes;
+        Ok((wanted as u64).min(in_store).min(free) as usize)
     }
 
     /// Works out what is to be kept beside dirty pages. Map and table have a part for so many pages or groups

@@ -7,9 +7,14 @@
 //! nothing: no checkpoint that could be opened refers to them, and a checkpoint says itself how many
 //! zones it needs. Not shared: the caller's lock covers each call, and none of them does I/O.
 
+use super::bits::{clear_bits, set_bits};
 use super::table::LoadGroup;
-use super::zones::{Blocks, CLASSES, Fill, Growth, Zones};
+use super::zones::{Blocks, CLASSES, Fill, Growth, UNKNOWN, Zones};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::canary::leaves_out;
+
+/// The last zone is written anew in parts if so large a part of it is free.
+const SHORTER_PART: u32 = 8;
 
 /// A free zone to punch: report back by [`Zones::end_punch`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,11 +27,11 @@ pub struct Punch {
     pub len_bytes: u64,
 }
 
-/// Free zones at the file's end: report back by [`Zones::end_truncate`].
+/// Free units at the file's end: report back by [`Zones::end_truncate`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Truncate {
-    /// Zones that are left.
-    pub zones: u32,
+    /// Units that are left.
+    pub units: u64,
     /// Length of the file in bytes that is left.
     pub file_bytes: u64,
 }
@@ -81,17 +86,38 @@ impl Zones {
 
     /// Takes a free zone that is not solid out, in order to fill it.
     pub(super) fn begin_fill(&mut self, zone: u32) -> Fill {
+        let is_free = self.is_free(zone);
         self.take_out(zone);
+        let unit_bytes = u64::from(self.geometry.unit_bytes());
         Fill {
             zone,
             offset_bytes: self.geometry.zone_offset(zone),
-            len_bytes: u64::from(self.geometry.zone_bytes()),
+            len_bytes: u64::from(self.there(zone)) * unit_bytes,
             is_hole: self.is_hole(zone),
+            is_free,
         }
+    }
+
+    /// What is free of a zone that is out: first byte and length of each gap. Nobody writes there until it is back.
+    pub fn gaps(&self, zone: u32) -> Vec<(u64, u64)> {
+        let (group, index) = self.geometry.split_zone(zone);
+        let words = self.geometry.words_per_zone();
+        let Some(loaded) = self.groups.get(group as usize).and_then(|g| g.loaded.as_deref()) else {
+            return Vec::new();
+        };
+        let bits = &loaded.held[index as usize * words..][..words];
+        let is_free = |unit: &u32| bits[*unit as usize / 64] >> (unit % 64) & 1 == 0;
+        let free: Vec<u32> = (0..self.there(zone)).filter(is_free).collect();
+        let bytes = |units: u32| u64::from(units) * u64::from(self.geometry.unit_bytes());
+        let gap = |run: &[u32]| {
+            (self.geometry.zone_offset(zone) + bytes(run[0]), bytes(run.len() as u32))
+        };
+        free.chunk_by(|a, b| a + 1 == *b).map(gap).collect()
     }
 
     /// The zone that [`super::zones::Want::Fill`] named has blocks now, or could not get any.
     pub fn filled(&mut self, zone: u32, done: bool) {
+        self.soft = self.soft.filter(|&soft| soft != zone);
         if done {
             self.holes -= u32::from(self.is_hole(zone));
             self.held_mut(zone).1.blocks = Blocks::Solid;
@@ -106,23 +132,41 @@ impl Zones {
     /// and filling was not refused, the lowest hole. `None` if all that are loaded are solid.
     pub fn fill_ahead(&mut self, growth: Growth) -> Option<Fill> {
         let is = |zone: u32, blocks| self.zone(zone).is_some_and(|info| info.blocks == blocks);
-        let unknown = self.free_zones().find(|&zone| is(zone, Blocks::Unknown));
-        let hole = || self.free_zones().find(|&zone| is(zone, Blocks::Hole));
-        let zone = unknown.or_else(|| if growth == Growth::Allowed { hole() } else { None })?;
+        let soft = self.soft.filter(|&zone| {
+            is(zone, Blocks::Unknown) && self.zone(zone).is_some_and(|info| !info.out)
+        });
+        // A last zone that is there in part does not count as a free one.
+        let last = self.count.checked_sub(1).filter(|&zone| self.is_free(zone));
+        let last = last.filter(|_| !leaves_out("last_zone_is_never_filled"));
+        let empty = || self.free_zones().chain(last);
+        let unknown = || empty().find(|&zone| is(zone, Blocks::Unknown));
+        let hole = || empty().find(|&zone| is(zone, Blocks::Hole));
+        let hole = || if growth == Growth::Allowed { hole() } else { None };
+        let zone = soft.or_else(unknown).or_else(hole)?;
         Some(self.begin_fill(zone))
     }
 
-    /// Takes the free zones at the file's end out in order to cut them off. `None` if the last zone
-    /// is in use, if one of them is being punched, or while the file grows or is cut already.
+    /// Takes the free end of the file out in order to cut it off: whole zones, and what is free at the end of the zone
+    /// before them, if that is at least `least_units`. `None` if there is none, if one of the zones is being punched,
+    /// or while the file grows or is cut already.
     ///
-    /// `keep_slots` stay free in solid zones: the room of those who were let in to write.
-    pub fn begin_truncate(&mut self, keep_slots: u64) -> Option<Truncate> {
+    /// `keep_slots` stay free in solid zones: the room of those who were let in to write. Where a part of a zone is cut,
+    /// `keep_in_zone` stay as well: who comes next would make the file longer again.
+    pub fn begin_truncate(
+        &mut self,
+        keep_slots: u64,
+        keep_in_zone: u64,
+        least_units: u32,
+    ) -> Option<Truncate> {
         if self.growing > 0 || self.truncating.is_some() {
             return None;
         }
         let mut zones = self.count;
         let mut room = self.room.load(Relaxed);
-        while zones > 0 && self.is_free(zones - 1) {
+        while zones > 0
+            && self.is_free(zones - 1)
+            && self.geometry.units_of_zones(zones - 1) >= self.needed_units
+        {
             let less = self.zone(zones - 1).map_or(0, |info| u64::from(info.room));
             if less > 0 && room < less + keep_slots {
                 break;
@@ -130,21 +174,52 @@ impl Zones {
             room -= less;
             zones -= 1;
         }
-        if zones == self.count {
+        let end = self.geometry.units_of_zones(zones).min(self.units);
+        let cut = zones.checked_sub(1).map_or(0, |zone| {
+            self.cut_in_zone(zone, room.saturating_sub(keep_slots.max(keep_in_zone)))
+        });
+        let cut = if cut < least_units.max(1) { 0 } else { cut };
+        let end = end - u64::from(cut);
+        if end == self.units {
             return None;
         }
         self.close_heads();
         for zone in zones..self.count {
             self.take_out(zone);
         }
-        self.truncating = Some(zones);
-        Some(Truncate { zones, file_bytes: self.geometry.zone_offset(zones) })
+        if cut > 0 {
+            let zone = zones - 1;
+            let first = self.there(zone) - cut;
+            let (words, info) = self.held_mut(zone);
+            let taken = set_bits(words, first, cut);
+            info.free -= taken;
+            info.longest = UNKNOWN;
+            self.out_units += u64::from(taken);
+            self.reclass(zone);
+        }
+        self.truncating = Some(end);
+        Some(Truncate { units: end, file_bytes: self.geometry.unit_offset(end) })
     }
 
-    /// The truncation has returned; `done` is whether the file is shorter now. If not, its zones are
+    /// Units at the end of a zone that may be cut off where at most `slots` slots of pages may go.
+    fn cut_in_zone(&self, zone: u32, slots: u64) -> u32 {
+        let (there, granule) = (self.there(zone), self.granule());
+        let first = self.geometry.units_of_zones(zone);
+        let needed = self.needed_units.saturating_sub(first).min(u64::from(there)) as u32;
+        let held = (there - self.free_tail(zone)).max(needed);
+        let counts = self.zone(zone).is_some_and(|info| info.room > 0);
+        let page = u64::from(self.geometry.units_for(self.geometry.page_bytes()).max(1));
+        let may_go = if counts { slots.saturating_mul(page) } else { u64::MAX };
+        let may_go = u32::try_from(may_go).unwrap_or(u32::MAX);
+        let end = held.max(there.saturating_sub(may_go)).next_multiple_of(granule);
+        there - end.min(there)
+    }
+
+    /// The truncation has returned; `done` is whether the file is shorter now. If not, its units are
     /// free again.
     pub fn end_truncate(&mut self, done: bool) {
-        let Some(zones) = self.truncating.take() else { return };
+        let Some(end) = self.truncating.take() else { return };
+        let zones = self.geometry.zones_of_units(end);
         for zone in zones..self.count {
             if done {
                 self.holes -= u32::from(self.is_hole(zone));
@@ -152,13 +227,31 @@ impl Zones {
             }
             self.put_back(zone);
         }
+        if let Some(last) = zones.checked_sub(1) {
+            let first = (end - self.geometry.units_of_zones(last)) as u32;
+            let cut = self.there(last) - first;
+            self.out_units -= u64::from(cut);
+            if !done && cut > 0 {
+                let (words, info) = self.held_mut(last);
+                info.free += clear_bits(words, first, cut);
+                info.longest = UNKNOWN;
+                self.reclass(last);
+            }
+        }
         if done {
             let old = std::mem::replace(&mut self.count, zones);
+            self.units = end;
             for zone in zones..old {
+                // A last zone that was there in part.
+                let per_zone = self.geometry.units_per_zone();
+                let (words, info) = self.held_mut(zone);
+                info.free += clear_bits(words, 0, per_zone);
                 self.reclass(zone);
             }
             let groups = zones.div_ceil(self.geometry.zones_per_group()) as usize;
             self.groups.truncate(groups);
+            self.soft = self.soft.filter(|&zone| zone < zones);
+            self.resized();
         }
     }
 
@@ -182,13 +275,14 @@ impl Zones {
             if info.out {
                 break;
             }
-            let held_bytes = u64::from(geometry.units_per_zone() - info.free) * unit;
+            let there = self.there(zone);
+            let held_bytes = u64::from(there - info.free.min(there)) * unit;
             free_below = free_below.saturating_sub(u64::from(info.free) * unit);
             moved += held_bytes;
             if moved > budget_bytes || moved.saturating_add(reserve_bytes) > free_below {
                 break;
             }
-            let len_bytes = u64::from(geometry.zone_bytes());
+            let len_bytes = u64::from(there) * unit;
             let offset_bytes = geometry.zone_offset(zone);
             tail.push(TailZone { zone, offset_bytes, len_bytes, held_bytes });
         }
@@ -197,6 +291,48 @@ impl Zones {
             self.close_heads();
         }
         tail
+    }
+
+    /// Of the last zone the upper part, if what that holds fits into the gaps of the zone below it with `reserve_bytes` to spare,
+    /// and an eighth of the zone is free. From now on the lowest gaps are filled first. It is for what does not fit into
+    /// the zones below, which is what [`Self::tail_zones_to_clean`] asks for.
+    pub fn upper_part_to_move(&mut self, reserve_bytes: u64) -> Option<TailZone> {
+        let zone = self.count.checked_sub(1)?;
+        if self.zone(zone).is_none_or(|info| info.out) {
+            return None;
+        }
+        let (there, granule) = (self.there(zone), self.granule());
+        let unit = u64::from(self.geometry.unit_bytes());
+        let reserve = u32::try_from(reserve_bytes.div_ceil(unit)).unwrap_or(u32::MAX);
+        let bits = self.held(zone);
+        let is_held = |unit: u32| bits[unit as usize / 64] >> (unit % 64) & 1 == 1;
+        let held = (0..there).filter(|unit| is_held(*unit)).count() as u32;
+        let (mut above, mut free_below) = (0, there - held);
+        if free_below < there / SHORTER_PART {
+            return None;
+        }
+        let mut found = None;
+        for unit in (0..there).rev() {
+            if is_held(unit) {
+                above += 1;
+            } else {
+                free_below -= 1;
+            }
+            if above + reserve.min(there) > free_below {
+                break;
+            }
+            if unit % granule == 0 {
+                found = Some((unit, above));
+            }
+        }
+        let (first, above) = found.filter(|(_, above)| *above > 0)?;
+        self.close_heads();
+        Some(TailZone {
+            zone,
+            offset_bytes: self.geometry.zone_offset(zone) + u64::from(first) * unit,
+            len_bytes: u64::from(there - first) * unit,
+            held_bytes: u64::from(above) * unit,
+        })
     }
 
     /// Ends the shrinking: what is written may go anywhere again.
@@ -228,19 +364,21 @@ impl Zones {
     }
 
     fn is_free(&self, zone: u32) -> bool {
-        let per_zone = self.geometry.units_per_zone();
-        self.zone(zone).is_some_and(|info| !info.out && info.free == per_zone)
+        let there = self.there(zone);
+        self.zone(zone).is_some_and(|info| !info.out && info.free == there)
     }
 
     fn take_out(&mut self, zone: u32) {
-        self.held_mut(zone).1.out = true;
-        self.out_units += u64::from(self.geometry.units_per_zone());
+        let info = self.held_mut(zone).1;
+        info.out = true;
+        self.out_units += u64::from(self.held_mut(zone).1.free);
         self.reclass(zone);
     }
 
     fn put_back(&mut self, zone: u32) {
-        self.held_mut(zone).1.out = false;
-        self.out_units -= u64::from(self.geometry.units_per_zone());
+        let info = self.held_mut(zone).1;
+        info.out = false;
+        self.out_units -= u64::from(self.held_mut(zone).1.free);
         self.reclass(zone);
     }
 }

@@ -8,28 +8,28 @@
 //! Invariants: what is recorded for a page (its image's slot) is already written, though not synced; the
 //! delta of an epoch, the quarantine and the bitmaps change together.
 
+use super::image::{self, PageForm};
 use super::{due::Due, extent_store::ExtentIo, file_sync::FileSync, owed::Owed, room::Room};
 use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::{Stall, WaitsFor};
 use crate::page::header;
 use crate::space::audit::SpaceReport;
 use crate::space::delta::{Deltas, TakenDelta};
+use crate::space::geometry::{Geometry, is_image_len};
 use crate::space::map::{MapRoot, MapView, PartIo};
 use crate::space::part::{self, PartBytes};
 use crate::space::table::LoadGroup;
-use crate::space::zones::{Growth, Want, Zones};
-use crate::storage::{AlignedBuffer, File};
+use crate::space::zones::{Growth, Zones};
+use crate::storage::{AlignedBuffer, File, ReadRequest};
 use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::time::Duration;
-
-/// Checks the content of a page that was read: the node layouts know how, and stand above this rank.
-pub type PageCheck = fn(&[u8]) -> std::result::Result<(), String>;
 
 /// Waits of [`DELTA_WAIT_MS`] each before a writer gives up on room for deltas: a minute.
 const DELTA_WAITS: usize = 600;
@@ -38,8 +38,6 @@ const DELTA_WAIT_MS: u64 = 100;
 /// Waits for a checkpoint to end before a writer takes an older one's failure for the answer: nobody
 /// may be there to take one.
 const OLD_FAILURE_WAITS: usize = 20;
-/// How long a truncation is waited for before looking again.
-const TRUNCATION_WAIT: Duration = Duration::from_millis(1);
 
 /// What the mutex guards.
 pub struct SpaceState {
@@ -62,7 +60,7 @@ impl SpaceState {
             root: self.map,
             checkpoint: self.checkpoint,
             geometry: self.zones.geometry(),
-            zones: self.zones.zone_count(),
+            units: self.zones.unit_count(),
         }
     }
 }
@@ -72,8 +70,12 @@ pub struct SlotStore {
     file: Arc<dyn File>,
     pub(super) syncs: FileSync,
     page_bytes: usize,
-    check: PageCheck,
+    /// How the file is cut up; it never changes.
+    geometry: Geometry,
+    form: PageForm,
     state: Mutex<SpaceState>,
+    /// Held by who makes the file longer, with nothing else.
+    pub(super) extending: Mutex<()>,
     pub(super) room: Room,
     pub(super) extents: ExtentIo,
     full: AtomicBool,
@@ -114,17 +116,19 @@ impl SlotStore {
     pub fn new(
         file: Arc<dyn File>,
         page_bytes: usize,
-        check: PageCheck,
+        form: PageForm,
         state: SpaceState,
     ) -> SlotStore {
         SlotStore {
             file,
             syncs: FileSync::default(),
             page_bytes,
-            check,
+            geometry: state.zones.geometry(),
+            form,
             room: Room::new(&state.zones),
             extents: ExtentIo::default(),
             state: Mutex::new(state),
+            extending: Mutex::new(()),
             full: AtomicBool::new(false),
             images: Figure::new(0),
             later_images: Figure::new(0),
@@ -143,6 +147,12 @@ impl SlotStore {
         &self.file
     }
 
+    /// How the file is cut up.
+    #[inline]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
     /// What the checkpoint under way is owed.
     pub fn owed(&self) -> Arc<Owed> {
         self.state.lock().owed.clone()
@@ -151,6 +161,22 @@ impl SlotStore {
     /// Allocator, deltas and map, locked. No I/O under it.
     pub fn state(&self) -> MutexGuard<'_, SpaceState> {
         self.state.lock()
+    }
+
+    /// Takes a slot for an image of each of these lengths: index and offset of each, in the order in which they are best
+    /// written. Extends the file, and reads bitmaps, as needed.
+    ///
+    /// Errors: as of [`Self::allocate`].
+    pub fn allocate_images(&self, lens_bytes: &[u32]) -> Result<Vec<(usize, u64)>> {
+        let mut places = Vec::with_capacity(lens_bytes.len());
+        let (mut growth, mut refusal) = (Growth::Allowed, None);
+        loop {
+            let want = self.state.lock().zones.allocate_images(lens_bytes, growth, &mut places);
+            match want {
+                Ok(()) => return Ok(places),
+                Err(want) => self.provide(want, &mut growth, &mut refusal)?,
+            }
+        }
     }
 
     /// Takes `count` slots of `len_bytes`; extends the file, and reads bitmaps, as needed.
@@ -168,63 +194,6 @@ impl SlotStore {
                 Err(want) => self.provide(want, &mut growth, &mut refusal)?,
             }
         }
-    }
-
-    /// Does what the allocator wants first.
-    ///
-    /// Errors: `DiskFull` if there is nothing left to do; `Io`; `Corrupted`.
-    pub(super) fn provide(
-        &self,
-        want: Want,
-        growth: &mut Growth,
-        refusal: &mut Option<Error>,
-    ) -> Result<()> {
-        let tried = match want {
-            Want::Grow { zones, file_bytes } => self.grow(zones, file_bytes),
-            Want::Fill(fill) => {
-                let filled = self.file.allocate(fill.offset_bytes, fill.len_bytes);
-                self.state.lock().zones.filled(fill.zone, filled.is_ok());
-                match filled {
-                    // It was a hole, as is known now; another one may not be.
-                    Err(error) if *error.kind() == ErrorKind::DiskFull && !fill.is_hole => {
-                        *refusal = Some(error);
-                        return Ok(());
-                    }
-                    other => other,
-                }
-            }
-            Want::Load(group) => return self.load_group(group),
-            Want::Truncating => {
-                thread::sleep(TRUNCATION_WAIT);
-                return Ok(());
-            }
-            Want::Full => {
-                return Err(refusal.take().unwrap_or_else(|| {
-                    Error::new(ErrorKind::DiskFull, "the file cannot grow any more")
-                }));
-            }
-        };
-        match tried {
-            Err(error) if *error.kind() == ErrorKind::DiskFull => {
-                *refusal = Some(error);
-                *growth = Growth::Refused;
-                Ok(())
-            }
-            other => other,
-        }
-    }
-
-    fn grow(&self, zones: u32, file_bytes: u64) -> Result<()> {
-        let grown = self.file.len_bytes().and_then(|len| {
-            // Another thread may have come first with a longer file.
-            if len < file_bytes { self.file.allocate(len, file_bytes - len) } else { Ok(()) }
-        });
-        let mut state = self.state.lock();
-        match grown {
-            Ok(()) => state.zones.grown(zones),
-            Err(_) => state.zones.growth_failed(),
-        }
-        grown
     }
 
     /// Reads one group's bitmaps.
@@ -350,6 +319,7 @@ impl SlotStore {
 
     #[cold]
     fn wait_for_checkpoint(&self) -> Result<()> {
+        let _stall = Stall::begin(WaitsFor::Checkpoint);
         let before = self.outcome.lock().count;
         for round in 0..DELTA_WAITS {
             self.request_unless_running();
@@ -459,12 +429,37 @@ impl SlotStore {
         self.ended.notify_all();
     }
 
-    /// Whether the bytes are the image that `slot` was made for, of page `id`, and a sound page.
-    pub fn check_image(&self, id: PageId, slot: Slot, image: &[u8]) -> Result<()> {
+    /// Whether a slot has the length of an image.
+    pub fn is_image_slot(&self, slot: Slot) -> bool {
+        is_image_len(
+            slot.len_bytes(),
+            self.page_bytes as u64,
+            u64::from(self.geometry.unit_bytes()),
+        )
+    }
+
+    /// Makes an image of a page, but for its checksum; returns its length. See [`image::fold`].
+    pub fn fold(&self, page: &mut [u8]) -> usize {
+        let (unit, form) = (self.geometry.unit_bytes() as usize, self.form);
+        let begun = (form.gap)(page).len() % unit;
+        (form.pack)(page, unit - begun);
+        image::fold(page, (form.gap)(page), unit)
+    }
+
+    /// Makes the page `id` of what was read from `slot` to the beginning of `page`, if that is the image that the slot was
+    /// made for, and a sound page. Else `page` is worth nothing.
+    ///
+    /// Errors: `Corrupted`, with the page and the slot's place.
+    pub fn unfold(&self, id: PageId, slot: Slot, page: &mut [u8]) -> Result<()> {
         let damage = |what: String| {
             let offset = Some(slot.offset_bytes());
             Error::new(ErrorKind::Corrupted { page: Some(id), offset_bytes: offset }, what)
         };
+        let len = slot.len_bytes() as usize;
+        if page.len() != self.page_bytes || !self.is_image_slot(slot) {
+            return Err(damage("its slot has a wrong length".into()));
+        }
+        let image = &page[..len];
         let stored = u64::from_le_bytes(image[..8].try_into().expect("eight bytes"));
         if stored != page_checksum(id, image) {
             return Err(damage("its checksum is wrong".into()));
@@ -474,9 +469,29 @@ impl SlotStore {
             return Err(damage("an older image lies in its slot".into()));
         }
         if header::page_id(image) != id && !leaves_out("image_of_any_page") {
-            return Err(damage(format!("it calls itself {}", header::page_id(image))));
+            return Err(damage(format!("its header says {}", header::page_id(image))));
         }
-        (self.check)(image).map_err(damage)
+        image::unfold(page, len).map_err(damage)?;
+        (self.form.check)(page).map_err(damage)
+    }
+
+    /// Reads the images of some pages, each into a page's length of `buffer`, and makes pages of them. The results are in
+    /// the order of the pages, as many as there is room for.
+    pub fn read_pages(&self, pages: &[(PageId, Slot)], buffer: &mut [u8]) -> Vec<Result<()>> {
+        let mut requests: Vec<ReadRequest<'_>> = buffer
+            .chunks_exact_mut(self.page_bytes)
+            .zip(pages)
+            .map(|(page, (_, slot))| {
+                let len = (slot.len_bytes() as usize).min(self.page_bytes);
+                ReadRequest::new(slot.offset_bytes(), &mut page[..len])
+            })
+            .collect();
+        self.file.read_batch(&mut requests);
+        let read: Vec<Result<()>> = requests.into_iter().map(|request| request.result).collect();
+        let pages = buffer.chunks_exact_mut(self.page_bytes).zip(pages).zip(read);
+        pages
+            .map(|((page, (id, slot)), read)| read.and_then(|()| self.unfold(*id, *slot, page)))
+            .collect()
     }
 
     /// Bytes of a page.
@@ -578,6 +593,7 @@ mod tests {
     use super::*;
     use crate::space::geometry::Geometry;
     use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+    use hedgerow_sync::primitive::thread;
     use std::path::Path;
 
     /// A store whose deltas are full: there is one change, and room for none.
@@ -590,7 +606,8 @@ mod tests {
             map: MapRoot::EMPTY,
             checkpoint: Epoch(0),
         };
-        let slots = Arc::new(SlotStore::new(file.unwrap(), 4096, |_| Ok(()), state));
+        let slots =
+            Arc::new(SlotStore::new(file.unwrap(), 4096, PageForm::whole(|_| Ok(())), state));
         slots.page_freed(PageId(4), Epoch(1), Slot::NONE, Epoch(0)).unwrap();
         slots
     }
@@ -641,7 +658,7 @@ mod tests {
         let slots = full();
         let offset = slots.allocate(1, 4096).unwrap()[0];
         slots.discard(crate::space::part::slot_at(offset, 0));
-        slots.state().zones.begin_truncate(0).unwrap();
+        slots.state().zones.begin_truncate(0, 0, 0).unwrap();
         let start = |name, work: fn(&SlotStore)| {
             let slots = slots.clone();
             thread::spawn_named(name, move || work(&slots)).unwrap()

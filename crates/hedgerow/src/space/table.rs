@@ -3,7 +3,7 @@
 //! A leaf part holds the bitmaps of one group of zones, zone after zone, each rounded up to whole
 //! words. An upper part holds two words for each of 254 children: the child's slot, and on level 1 a
 //! summary: units in use (low 32 bits) and zones up to the last one in use (next 16 bits). The root
-//! is at level 1 or above, or absent. `open` reads the upper parts, one for 32 GiB of a store of
+//! is at level 1 or above, or absent. `open` reads the upper parts, one for 3.5 GiB of a store of
 //! 4 KiB pages, and no leaf.
 //!
 //! What the bitmaps say is which units the *checkpoint* refers to by its page map: images of pages,
@@ -35,9 +35,9 @@ pub struct TableRoot {
     pub checksum: u64,
     /// Levels, counting the leaves: none, or 2 to [`MAX_LEVELS`].
     pub levels: u8,
-    /// Zones up to the last one that the checkpoint needs, its own parts included. A shorter file
-    /// has lost data; a longer one has free zones at its end.
-    pub zones: u32,
+    /// Units up to the last one that the checkpoint needs, its own parts included. A shorter file
+    /// has lost data; a longer one has free units at its end.
+    pub units: u64,
     /// Units that all bitmaps together have set.
     pub used_units: u64,
 }
@@ -45,7 +45,7 @@ pub struct TableRoot {
 impl TableRoot {
     /// The table of a checkpoint that refers to nothing.
     pub const EMPTY: TableRoot =
-        TableRoot { slot: Slot::NONE, checksum: 0, levels: 0, zones: 0, used_units: 0 };
+        TableRoot { slot: Slot::NONE, checksum: 0, levels: 0, units: 0, used_units: 0 };
 }
 
 /// A group whose bitmaps are wanted: read 4 KiB at `slot`, hand them to [`Zones::load_group`].
@@ -82,12 +82,16 @@ impl Zones {
         file_bytes: u64,
         read: &mut dyn FnMut(Slot, &mut PartBytes) -> Result<()>,
     ) -> Result<Zones> {
-        let count = geometry.zones_in(file_bytes);
-        if root.zones > count {
-            let what = format!("the file ends before zone {} of its last checkpoint", root.zones);
+        let file_units = geometry.units_in(file_bytes);
+        if root.units > file_units {
+            let needed = geometry.unit_offset(root.units);
+            let what =
+                format!("the file ends before byte {needed}, which its last checkpoint needs");
             return Err(Error::corrupted_at(file_bytes, what));
         }
-        let mut zones = Zones::empty(geometry, count, newest);
+        let mut zones = Zones::empty(geometry, file_units, newest);
+        zones.needed_units = root.units;
+        zones.find_soft();
         if root.levels > 0 {
             zones.read_upper(root, newest, read)?;
         }
@@ -258,7 +262,9 @@ impl Zones {
             let bits = self.geometry.units_per_zone() as usize
                 - (in_zone * 64).min(self.geometry.units_per_zone() as usize);
             let beyond = if bits >= 64 { 0 } else { !0 << bits };
-            if word & beyond != 0 || (word != 0 && zone >= self.zones_in_group(group)) {
+            let at = group * self.geometry.zones_per_group() + zone;
+            let end = in_zone as u32 * 64 + 64 - word.leading_zeros();
+            if word & beyond != 0 || (word != 0 && end > self.there(at)) {
                 return damaged("zone table: a unit beyond its zone or the file");
             }
             units += word.count_ones();
@@ -307,21 +313,23 @@ impl Zones {
             let at = geometry.split_zone(zone).1 as usize * words;
             set_bits(&mut held[at..at + words], first, units);
         };
-        let parts = self.table_slots().filter_map(|slot| geometry.slot_units(slot, self.count));
+        let parts = self.table_slots().filter_map(|slot| geometry.slot_units(slot, self.units));
         for (unit, units) in parts.filter(|(unit, _)| (from..to).contains(unit)) {
             hold(unit, units);
         }
         self.quarantine.for_each_in(from, to, hold);
-        let zones: Box<[_]> = (0..zone_slots)
-            .map(|z| {
-                let bits = &held[z * words..(z + 1) * words];
+        let first = group * geometry.zones_per_group();
+        let zones: Box<[_]> = (first..first + zone_slots as u32)
+            .zip(held.chunks_exact(words))
+            .map(|(zone, bits)| {
                 let taken: u32 = bits.iter().map(|word| word.count_ones()).sum();
-                let blocks = if taken == 0 { Blocks::Unknown } else { Blocks::Solid };
+                let is_known = taken > 0 && self.soft != Some(zone);
+                let blocks = if is_known { Blocks::Solid } else { Blocks::Unknown };
                 self.zone_of(per_zone - taken, blocks)
             })
             .collect();
         self.groups[group as usize].loaded = Some(Box::new(Loaded { held, referenced, zones }));
-        let first = group * geometry.zones_per_group();
+        self.bound_last();
         for zone in first..first + self.zones_in_group(group) {
             self.reclass(zone);
         }

@@ -3,6 +3,7 @@
 
 mod extremes;
 mod forged;
+mod images;
 mod recount;
 mod refused;
 #[cfg(not(shuttle))]
@@ -50,7 +51,7 @@ struct Rig {
     superseded: Vec<(Slot, Epoch, Epoch)>,
     durable: Kept,
     pinned: Vec<Kept>,
-    file_zones: u32,
+    file_units: u64,
     capacity_zones: u32,
     /// Zones without blocks.
     holes: BTreeSet<u32>,
@@ -80,14 +81,18 @@ impl Rig {
             superseded: Vec::new(),
             durable: Kept { root, pages: BTreeMap::new() },
             pinned: Vec::new(),
-            file_zones: 0,
+            file_units: 0,
             capacity_zones,
             holes: BTreeSet::new(),
         }
     }
 
+    fn file_zones(&self) -> u32 {
+        self.geometry.zones_of_units(self.file_units)
+    }
+
     fn units(&self, slot: Slot) -> std::ops::Range<u64> {
-        let (unit, units) = self.geometry.slot_units(slot, u32::MAX).expect("a slot in a zone");
+        let (unit, units) = self.geometry.slot_units(slot, u64::MAX).expect("a slot in a zone");
         unit..unit + u64::from(units)
     }
 
@@ -96,7 +101,7 @@ impl Rig {
             root: root.map,
             checkpoint: root.epoch,
             geometry: self.geometry,
-            zones: self.zones.zone_count(),
+            units: self.zones.unit_count(),
         }
     }
 
@@ -123,13 +128,18 @@ impl Rig {
                     let after = self.zones.report();
                     assert_eq!(before.used_bytes, after.used_bytes, "nor takes anything");
                     match want {
-                        Want::Grow { zones, .. } if zones <= self.capacity_zones => {
-                            self.file_zones = zones;
-                            self.zones.grown(zones);
-                        }
-                        Want::Grow { .. } => {
-                            self.zones.growth_failed();
-                            growth = Growth::Refused;
+                        Want::Grow { units, least_units } => {
+                            assert!(units >= least_units && least_units > self.file_units);
+                            let units = if self.random.below(3) == 0 { least_units } else { units };
+                            // The last zone never gets whole.
+                            let most = self.geometry.units_of_zones(self.capacity_zones) - 3;
+                            if units <= most {
+                                self.file_units = units;
+                                self.zones.grown(units);
+                            } else {
+                                self.zones.growth_failed();
+                                growth = less(growth);
+                            }
                         }
                         Want::Fill(fill) => {
                             let done = self.random.below(4) > 0;
@@ -138,7 +148,7 @@ impl Rig {
                             self.holes.extend((!done).then_some(fill.zone));
                             self.zones.filled(fill.zone, done);
                             let go_on = done || !fill.is_hole;
-                            growth = if go_on { growth } else { Growth::Refused };
+                            growth = if go_on { growth } else { less(growth) };
                         }
                         Want::Load(wanted) => self.load(wanted),
                         Want::Truncating => unreachable!("no truncation is under way"),
@@ -152,10 +162,7 @@ impl Rig {
         let mut fresh = BTreeSet::new();
         for &offset in &out {
             let first = self.geometry.unit_at(offset).expect("on a unit");
-            assert!(
-                u64::from(self.file_zones) * u64::from(self.geometry.units_per_zone())
-                    >= first + units
-            );
+            assert!(self.file_units >= first + units);
             let zone = self.geometry.split_unit(first).0;
             assert!(!self.holes.contains(&zone), "zone {zone} has no blocks, and is written");
             for unit in first..first + units {
@@ -304,8 +311,11 @@ impl Rig {
         for slot in self.table_slots(&kept.root) {
             units.extend(self.units(slot));
         }
-        let last = units.iter().next_back().map_or(0, |&unit| self.geometry.split_unit(unit).0 + 1);
-        assert_eq!(kept.root.table.zones, last, "zones that the checkpoint needs");
+        let end = units.iter().next_back().map_or(0, |&unit| unit + 1);
+        assert!(kept.root.table.units >= end, "units that the checkpoint needs");
+        assert!(
+            kept.root.table.units <= end.next_multiple_of(self.geometry.units_per_zone().into())
+        );
         units
     }
 
@@ -379,7 +389,7 @@ impl Rig {
         let sum = report.header_bytes + found + report.free_bytes + report.out_bytes;
         assert_eq!(sum, report.file_bytes);
         assert!(report.hole_bytes <= report.free_bytes + report.out_bytes);
-        assert_eq!(report.file_bytes, self.geometry.zone_offset(self.file_zones));
+        assert_eq!(report.file_bytes, self.geometry.unit_offset(self.file_units));
         let live: BTreeSet<u64> = self.live.values().flat_map(|&(s, _)| self.units(s)).collect();
         assert!(report.used_bytes >= live.len() as u64 * unit);
         self.zones.verify().expect("the bitmaps add up");
@@ -432,13 +442,17 @@ impl Rig {
         while let Some(wanted) = self.zones.tail_to_load() {
             self.load(wanted);
         }
-        if let Some(cut) = self.zones.begin_truncate(0) {
+        let least = [0, 3, u32::MAX][self.random.below(3) as usize];
+        let keep = self.random.below(3) * 4;
+        if let Some(cut) = self.zones.begin_truncate(0, keep, least) {
             let done = self.random.below(4) > 0;
-            let end = u64::from(cut.zones) * u64::from(self.geometry.units_per_zone());
+            let end = cut.units;
+            assert!(end < self.file_units && end >= self.durable.root.table.units);
             assert!(self.expected_held().range(end..).next().is_none(), "a zone in use was cut");
             if done {
-                self.file_zones = cut.zones;
-                self.holes.retain(|&zone| zone < cut.zones);
+                self.file_units = end;
+                let zones = self.file_zones();
+                self.holes.retain(|&zone| zone < zones);
                 self.parts.retain(|&at, _| at < cut.file_bytes);
             }
             self.zones.end_truncate(done);
@@ -471,7 +485,7 @@ impl Rig {
     /// A crash: what is left is the newest checkpoint, and a file of any length that holds it.
     fn reopen(&mut self) {
         let root = self.durable.root;
-        let file_bytes = self.geometry.zone_offset(self.file_zones) + self.random.below(2) * 300;
+        let file_bytes = self.geometry.unit_offset(self.file_units) + self.random.below(2) * 300;
         let parts = &self.parts;
         let mut reads = 0;
         let mut read = |slot: Slot, out: &mut PartBytes| {
@@ -481,12 +495,12 @@ impl Rig {
         };
         let zones = Zones::open(self.geometry, &root.table, root.epoch, file_bytes, &mut read);
         self.zones = zones.expect("the checkpoint is whole");
-        let groups = self.file_zones.div_ceil(self.geometry.zones_per_group());
+        let groups = self.file_zones().div_ceil(self.geometry.zones_per_group());
         assert!(reads <= groups.div_ceil(254) + 3, "open reads upper parts only");
-        let short = self.geometry.zone_offset(root.table.zones).saturating_sub(1);
+        let short = self.geometry.unit_offset(root.table.units).saturating_sub(1);
         let cut = Zones::open(self.geometry, &root.table, root.epoch, short, &mut |_, _| Ok(()));
-        if root.table.zones > 0 {
-            let kind = cut.map(|_| ()).unwrap_err().kind().clone();
+        if root.table.units > 0 {
+            let kind = *cut.map(|_| ()).unwrap_err().kind();
             assert!(matches!(kind, ErrorKind::Corrupted { .. }), "{kind:?}");
         }
         self.deltas = Deltas::new(1 << 20);
@@ -584,6 +598,29 @@ impl PartIo for Io<'_> {
     fn part_left(&mut self, slot: Slot, born: Epoch) -> Result<()> {
         self.rig.load_for(slot);
         self.rig.zones.unrefer_part(slot, born)
+    }
+}
+
+/// What is asked next after a refusal.
+fn less(growth: Growth) -> Growth {
+    if growth == Growth::Allowed { Growth::Least } else { Growth::Refused }
+}
+
+/// Growth and truncation by whole zones.
+pub(super) trait WholeZones {
+    fn grown_to(&mut self, zones: u32);
+    /// Zones that are left.
+    fn cut(&mut self, keep_slots: u64) -> Option<u32>;
+}
+
+impl WholeZones for Zones {
+    fn grown_to(&mut self, zones: u32) {
+        self.grown(self.geometry().units_of_zones(zones));
+    }
+
+    fn cut(&mut self, keep_slots: u64) -> Option<u32> {
+        let cut = self.begin_truncate(keep_slots, 0, u32::MAX)?;
+        Some(self.geometry().zones_of_units(cut.units))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A sparse set of allocation units: 4,096 units (512 bytes) a chunk, only chunks that hold any.
 //!
 //! Quarantined space that a pinned checkpoint needs is kept here, because a pin may last for days
-//! and hold back most of the file: at one bit a unit this is 1/32768 of what it holds. Invariant:
+//! and hold back most of the file: at one bit a unit this is 1/4,096 of what it holds, with units of 512 bytes. Invariant:
 //! `len` is the number of bits set, and no chunk is empty. Not shared; its owner is under a lock.
 
 use std::collections::BTreeMap;

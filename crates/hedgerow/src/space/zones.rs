@@ -11,7 +11,8 @@
 //! Two bitmaps a zone, both in units: *held* is what must not be written (referred to, or in
 //! quarantine, or handed out since), *referenced* is what the newest complete checkpoint refers to,
 //! and what the zone table says ([`super::table`]). Bitmaps are loaded by the group, when first
-//! needed, and stay: opening reads none, and all of them together are 1/16384 of the file. Reading
+//! needed, and stay: opening reads none, and all of them together are 1/2,048 of a file
+//! with units of 512 bytes. Reading
 //! is the caller's business: [`Want`] says what to do first, and nothing has changed by then.
 //!
 //! A zone is *solid* if all of it has blocks on the disk, so that writing to it needs no room. Nothing is
@@ -22,17 +23,17 @@
 //! region + used + free + quarantined + out = file, in bytes (`audit.rs`). Not shared: the
 //! caller keeps one lock around all of it, which comes last in the latch order.
 
-use super::bits::{clear_bits, free_run, longest_run, runs_of, set_bits};
+use super::bits::{clear_before, clear_bits, clear_up_to, free_run, longest_run, set_bits};
 use super::checkpoint::Staged;
 use super::extent_space::ExtentSpace;
 use super::geometry::Geometry;
+use super::image_slots::Runs;
 use super::quarantine::Quarantine;
 use super::table::{LoadGroup, TablePart};
 use crate::error::{Error, Result};
-use crate::types::{Epoch, PART_BYTES, Slot};
+use crate::types::{Epoch, Slot};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use std::collections::BTreeSet;
 
@@ -43,9 +44,9 @@ const NO_CLASS: u8 = u8::MAX;
 /// From this class on, a zone is worth writing to sequentially: a quarter is free.
 const ROOMY: usize = 4;
 /// From this class on, a zone is worth filling before the file grows.
-const WORTHWHILE: usize = 1;
+pub(super) const WORTHWHILE: usize = 1;
 /// The longest run of a zone is not known: it was not counted since the last change.
-const UNKNOWN: u32 = u32::MAX;
+pub(super) const UNKNOWN: u32 = u32::MAX;
 const STREAMS: usize = 3;
 /// The stream of extents of up to a zone; of the others pages have the first.
 pub(super) const EXTENT_STREAM: usize = 2;
@@ -54,15 +55,15 @@ pub(super) const EXTENT_STREAM: usize = 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Want {
     /// Make the file this long (room reserved), then call [`Zones::grown`], or
-    /// [`Zones::growth_failed`] and ask again with [`Growth::Refused`].
+    /// [`Zones::growth_failed`] and ask again with [`Growth::Least`], and then with [`Growth::Refused`].
     Grow {
-        /// Zones that the file has then.
-        zones: u32,
-        /// The file's new length in bytes.
-        file_bytes: u64,
+        /// Units that the file has then, if the disk has plenty of room.
+        units: u64,
+        /// Units that it must have.
+        least_units: u64,
     },
     /// Reserve room on the disk for this zone, then call [`Zones::filled`]; ask again with
-    /// [`Growth::Refused`] if that was refused.
+    /// [`Growth::Least`] if that was refused.
     Fill(Fill),
     /// Read this part of the zone table and hand it to [`Zones::load_group`].
     Load(LoadGroup),
@@ -83,14 +84,19 @@ pub struct Fill {
     pub len_bytes: u64,
     /// It has no blocks for certain.
     pub is_hole: bool,
+    /// Nothing in it is held.
+    pub is_free: bool,
 }
 
 /// Whether an allocation may ask for a longer file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth {
-    /// It may.
+    /// It may, and by a step; and holes may be filled.
     Allowed,
-    /// The last attempt failed: take any gap that has blocks.
+    /// The disk had no room for that: any gap that has blocks is taken first, and the file grows by what is
+    /// needed and no more.
+    Least,
+    /// Nor for that: take any gap that has blocks.
     Refused,
 }
 
@@ -98,11 +104,13 @@ pub enum Growth {
 pub(super) struct Zone {
     pub(super) free: u32,
     /// No free run is longer; or [`UNKNOWN`].
-    longest: u32,
+    pub(super) longest: u32,
     class: u8,
     /// Taken out of the allocator while a system call works on it.
     pub(super) out: bool,
     pub(super) blocks: Blocks,
+    /// What its runs are good for, whatever its blocks are.
+    pub(super) runs: Runs,
     /// Slots of a page that it has room for, if it is solid and may be written.
     pub(super) room: u32,
 }
@@ -143,17 +151,26 @@ impl Group {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Head {
-    zone: u32,
-    unit: u32,
+pub(super) struct Head {
+    pub(super) zone: u32,
+    pub(super) unit: u32,
 }
 
 /// See the file's header.
 #[derive(Debug)]
 pub struct Zones {
     pub(super) geometry: Geometry,
-    /// Zones in the file.
+    /// Zones in the file, the last of which may be there in part.
     pub(super) count: u32,
+    /// Units in the file.
+    pub(super) units: u64,
+    /// Units up to the last one that the newest durable checkpoint needs, as its superblock says.
+    pub(super) needed_units: u64,
+    /// The zone in which those end, if the file is longer there. What follows may have no blocks: a crash may have
+    /// left the file's length and have lost its blocks.
+    pub(super) soft: Option<u32>,
+    /// See [`Zones::eighth`].
+    pub(super) eighth: Arc<Figure>,
     pub(super) groups: Vec<Group>,
     /// Upper levels of the zone table: `upper[0]` is level 1.
     pub(super) upper: Vec<Vec<TablePart>>,
@@ -162,14 +179,14 @@ pub struct Zones {
     pub(super) extents: ExtentSpace,
     /// Zones that may be chosen, by class.
     pub(super) by_class: [BTreeSet<u32>; CLASSES],
-    heads: [Option<Head>; STREAMS],
+    pub(super) heads: [Option<Head>; STREAMS],
     pub(super) held_units: u64,
     /// Zones out of the allocator, in units.
     pub(super) out_units: u64,
     /// Growths handed out and not reported back.
     pub(super) growing: u32,
-    /// The length, in zones, that a truncation under way leaves.
-    pub(super) truncating: Option<u32>,
+    /// The length, in units, that a truncation under way leaves.
+    pub(super) truncating: Option<u64>,
     /// The file is to shrink: no zone from here on is chosen while there is room below.
     pub(super) ceiling: Option<u32>,
     /// What lies beyond it is not even taken if there is no room below.
@@ -185,11 +202,16 @@ impl Zones {
         Zones::empty(geometry, 0, Epoch(0))
     }
 
-    pub(super) fn empty(geometry: Geometry, count: u32, durable: Epoch) -> Zones {
+    pub(super) fn empty(geometry: Geometry, units: u64, durable: Epoch) -> Zones {
+        let count = geometry.zones_of_units(units);
         let groups = count.div_ceil(geometry.zones_per_group()) as usize;
-        Zones {
+        let mut zones = Zones {
             geometry,
             count,
+            units,
+            needed_units: 0,
+            soft: None,
+            eighth: Arc::new(Figure::new(0)),
             groups: (0..groups).map(|_| Group::EMPTY).collect(),
             upper: Vec::new(),
             staged: None,
@@ -205,7 +227,15 @@ impl Zones {
             is_ceiling_firm: false,
             holes: 0,
             room: Arc::new(Figure::new(0)),
-        }
+        };
+        zones.resized();
+        zones
+    }
+
+    /// Notes in which zone what the checkpoint needs ends, if the file does not end there.
+    pub(super) fn find_soft(&mut self) {
+        let zone = self.needed_units.checked_sub(1).map(|unit| self.geometry.split_unit(unit));
+        self.soft = zone.and_then(|(zone, last)| (last + 1 < self.there(zone)).then_some(zone));
     }
 
     /// The sizes that the file is cut up by.
@@ -223,16 +253,15 @@ impl Zones {
         self.groups.len() as u64
     }
 
-    /// Zones in the file now.
+    /// Zones in the file now, the last of which may be there in part.
     pub fn zone_count(&self) -> u32 {
         self.count
     }
 
-    /// Takes `count` slots of `len_bytes` (a page's or a part's length) and appends their offsets
+    /// Takes `count` slots of `len_bytes`, a part's length, and appends their offsets
     /// to `out`, in the order of the file as far as it can be. All or nothing.
     ///
-    /// `Err` says what to do first; nothing has changed. Loop until `Ok`, or [`Want::Full`] with
-    /// [`Growth::Refused`], which is a full disk.
+    /// `Err` says what to do first; nothing has changed. Loop until `Ok`, or [`Want::Full`], which is a full disk.
     pub fn allocate(
         &mut self,
         len_bytes: u32,
@@ -241,7 +270,9 @@ impl Zones {
         out: &mut Vec<u64>,
     ) -> Result<(), Want> {
         let units = self.geometry.units_for(len_bytes).max(1);
-        let stream = usize::from(len_bytes != self.geometry.page_bytes());
+        // Among images of other lengths few parts would begin with a block of the device.
+        let is_alike = units == 1 && len_bytes == self.geometry.page_bytes();
+        let stream = usize::from(!is_alike);
         let before = out.len();
         for _ in 0..count {
             match self.take(units, stream, growth) {
@@ -250,9 +281,7 @@ impl Zones {
                     for offset in out.drain(before..) {
                         self.give_back(offset, len_bytes);
                     }
-                    if let Want::Grow { .. } = want {
-                        self.growing += 1;
-                    }
+                    self.growing_for(&want);
                     return Err(want);
                 }
             }
@@ -262,34 +291,54 @@ impl Zones {
 
     pub(super) fn take(&mut self, units: u32, stream: usize, growth: Growth) -> Result<u64, Want> {
         assert!(units <= self.geometry.units_per_zone(), "a slot is larger than a zone");
+        let stream = if self.is_small() { 0 } else { stream };
         loop {
             if let Some(head) = self.heads[stream] {
-                if let Some(unit) = self.take_in_zone(head.zone, head.unit, units) {
-                    self.heads[stream] = Some(Head { zone: head.zone, unit: unit + units });
-                    let per_zone = u64::from(self.geometry.units_per_zone());
-                    return Ok(u64::from(head.zone) * per_zone + u64::from(unit));
+                // The beginning of what is free there: a slot out of the middle of a run would cost the room of two.
+                let per_zone = self.geometry.units_per_zone();
+                if let Some(unit) = free_run(self.held(head.zone), per_zone, head.unit, units) {
+                    return Ok(self.take_at(stream, head.zone, unit, units));
                 }
                 self.close_head(stream);
             }
-            let zone = self.choose(units, growth)?;
-            if self.zone(zone).is_some_and(|info| info.blocks != Blocks::Solid) {
-                return Err(Want::Fill(self.begin_fill(zone)));
-            }
-            self.heads[stream] = Some(Head { zone, unit: 0 });
-            self.reclass(zone);
+            self.open_head(stream, units, growth)?;
         }
     }
 
-    /// Takes the first run of `units` free units of a zone from unit `from` on.
-    fn take_in_zone(&mut self, zone: u32, from: u32, units: u32) -> Option<u32> {
+    /// Begins to fill a zone that has a run of `units`.
+    pub(super) fn open_head(
+        &mut self,
+        stream: usize,
+        units: u32,
+        growth: Growth,
+    ) -> Result<(), Want> {
+        let zone = self.choose(units, growth)?;
+        if self.zone(zone).is_some_and(|info| info.blocks != Blocks::Solid) {
+            return Err(Want::Fill(self.begin_fill(zone)));
+        }
+        self.heads[stream] = Some(Head { zone, unit: 0 });
+        self.reclass(zone);
+        Ok(())
+    }
+
+    /// Takes free units of a stream's zone; returns the first, counted through the file.
+    pub(super) fn take_at(&mut self, stream: usize, zone: u32, unit: u32, units: u32) -> u64 {
         let per_zone = self.geometry.units_per_zone();
+        let words = self.held(zone);
+        let (start, stop) = (clear_before(words, unit), clear_up_to(words, per_zone, unit + units));
+        let whole = self.run_of(stop - start);
+        let (before, behind) = (self.run_of(unit - start), self.run_of(stop - unit - units));
         let (words, info) = self.held_mut(zone);
-        let unit = free_run(words, per_zone, from, units)?;
-        set_bits(words, unit, units);
+        let set = set_bits(words, unit, units);
+        assert_eq!(set, units, "only free units are handed out");
         info.free -= units;
+        info.runs.remove(whole);
+        info.runs.add(before);
+        info.runs.add(behind);
         self.held_units += u64::from(units);
-        self.recount(zone);
-        Some(unit)
+        self.update_room(zone);
+        self.heads[stream] = Some(Head { zone, unit: unit + units });
+        u64::from(zone) * u64::from(per_zone) + u64::from(unit)
     }
 
     /// Gives a stream's zone back to the choice.
@@ -329,7 +378,7 @@ impl Zones {
             }
         }
         if growth == Growth::Allowed
-            && let Some(want) = self.want_growth(1)
+            && let Some(want) = self.want_growth(u64::from(units), units, growth)
         {
             return Err(want);
         }
@@ -342,6 +391,11 @@ impl Zones {
                 continue;
             }
             if self.heads.iter().all(Option::is_none) {
+                if growth == Growth::Least
+                    && let Some(want) = self.want_run(units)
+                {
+                    return Err(want);
+                }
                 return Err(if self.truncating.is_some() { Want::Truncating } else { Want::Full });
             }
             self.close_heads();
@@ -390,8 +444,7 @@ impl Zones {
         let unloaded = self.groups.iter().enumerate().filter(|(_, group)| group.loaded.is_none());
         let roomy = unloaded.filter_map(|(index, group)| {
             let index = index as u32;
-            let zones = self.zones_in_group(index);
-            let total = u64::from(zones) * u64::from(self.geometry.units_per_zone());
+            let total = self.units_in_group(index);
             let free = total.saturating_sub(u64::from(group.referenced_units));
             let below = index * self.geometry.zones_per_group() < ceiling;
             let enough = free > 0 && free * 16 >= total * sixteenths;
@@ -412,38 +465,6 @@ impl Zones {
         self.count.saturating_sub(group * per_group).min(per_group)
     }
 
-    /// The file has `zones` zones now: as many as [`Want::Grow`] asked for, or more.
-    pub fn grown(&mut self, zones: u32) {
-        self.growing = self.growing.saturating_sub(1);
-        assert!(zones <= self.geometry.max_zones(), "the file grew beyond what slots can name");
-        while self.count < zones {
-            let zone = self.count;
-            self.count += 1;
-            let (group, index) = self.geometry.split_zone(zone);
-            if group as usize == self.groups.len() {
-                self.groups.push(Group::EMPTY);
-            }
-            let fresh = self.zone_of(self.geometry.units_per_zone(), Blocks::Solid);
-            match &mut self.groups[group as usize].loaded {
-                Some(loaded) => {
-                    loaded.zones[index as usize] = fresh;
-                    self.reclass(zone);
-                }
-                None if index == 0 => {
-                    self.install(group, None);
-                    *self.held_mut(zone).1 = fresh;
-                    self.reclass(zone);
-                }
-                None => {}
-            }
-        }
-    }
-
-    /// The file could not be extended as [`Want::Grow`] asked.
-    pub fn growth_failed(&mut self) {
-        self.growing = self.growing.saturating_sub(1);
-    }
-
     /// The slot's image of epoch `born` was superseded by one of `superseding` (for a freed page: by
     /// its tombstone). When it may be written again: see [`super::quarantine`]. Where the caller does
     /// not know `born`, epoch 0 is safe; it may wait for pins that do not need it.
@@ -453,7 +474,7 @@ impl Zones {
     pub fn supersede(&mut self, slot: Slot, born: Epoch, superseding: Epoch) -> Result<()> {
         let (unit, units) = self.units_of(slot)?;
         if born > superseding {
-            let what = format!("an image of epoch {}, which is yet to come", born.0);
+            let what = format!("an image of epoch {}, which has not begun", born.0);
             return Err(Error::corrupted_at(slot.offset_bytes(), what));
         }
         if self.quarantine.supersede(unit, units, born, superseding) {
@@ -477,50 +498,14 @@ impl Zones {
 
     /// Takes back one pin. What it alone has kept [`Self::free_ripe`] frees.
     ///
-    /// Errors: `InvalidOption` if that checkpoint is not pinned.
+    /// Errors: `InvalidArgument` if that checkpoint is not pinned.
     pub fn unpin(&mut self, checkpoint: Epoch) -> Result<()> {
         self.quarantine.unpin(checkpoint)
     }
 
-    /// What to do for room for so many pages more in solid zones, before it is needed. [`Want::Full`]: nothing can be done.
-    /// The file grows by all of it at once: each step looks at every free zone.
-    pub fn want_room(&mut self, growth: Growth, pages: u64) -> Want {
-        let last = if growth == Growth::Refused { 0 } else { WORTHWHILE as u64 };
-        if let Some(group) = self.group_with_room(last) {
-            return match self.load_or_want(group) {
-                Ok(()) => self.want_room(growth, pages),
-                Err(want) => want,
-            };
-        }
-        if let Some(fill) = self.fill_ahead(growth) {
-            return Want::Fill(fill);
-        }
-        if growth == Growth::Refused {
-            return Want::Full;
-        }
-        let zone_pages = self.geometry.zone_bytes() / self.geometry.page_bytes();
-        let pages = if leaves_out("grows_zone_by_zone") { 1 } else { pages };
-        let zones = pages.div_ceil(u64::from(zone_pages).max(1)).max(1);
-        let want = self.want_growth(zones).unwrap_or(Want::Full);
-        self.growing += u32::from(matches!(want, Want::Grow { .. }));
-        want
-    }
-
-    fn want_growth(&self, by_zones: u64) -> Option<Want> {
-        if self.count >= self.geometry.max_zones() {
-            return None;
-        }
-        if self.truncating.is_some() {
-            return Some(Want::Truncating);
-        }
-        let by_zones = u32::try_from(by_zones).unwrap_or(u32::MAX);
-        let zones = self.count.saturating_add(by_zones).min(self.geometry.max_zones());
-        Some(Want::Grow { zones, file_bytes: self.geometry.zone_offset(zones) })
-    }
-
     /// First unit and length of a slot; an error value for a slot that a damaged file came up with.
     pub(super) fn units_of(&self, slot: Slot) -> Result<(u64, u32)> {
-        self.geometry.slot_units(slot, self.count).ok_or_else(|| {
+        self.geometry.slot_units(slot, self.units).ok_or_else(|| {
             Error::corrupted_at(slot.offset_bytes(), format!("{slot:?} lies outside of the zones"))
         })
     }
@@ -541,12 +526,37 @@ impl Zones {
         let freed = clear_bits(words, first, units);
         info.free += freed;
         info.longest = UNKNOWN;
+        let changed = (freed == units).then(|| self.joined(zone, first, units));
+        let info = self.held_mut(zone).1;
+        let (out, is_hole) = (info.out, info.blocks == Blocks::Hole);
+        if is_hole {
+            // Something was held there, so it has blocks somewhere.
+            info.blocks = Blocks::Unknown;
+        }
+        self.holes -= u32::from(is_hole);
         self.held_units -= u64::from(freed);
-        self.reclass(zone);
+        self.out_units += if out { u64::from(freed) } else { 0 };
+        match changed {
+            Some(runs) => {
+                self.held_mut(zone).1.runs = runs;
+                self.file_zone(zone);
+            }
+            None => self.reclass(zone),
+        }
     }
 
     pub(super) fn zone_of(&self, free: u32, blocks: Blocks) -> Zone {
-        Zone { free, longest: UNKNOWN, class: NO_CLASS, out: false, blocks, room: 0 }
+        let runs = Runs::default();
+        Zone { free, longest: UNKNOWN, class: NO_CLASS, out: false, blocks, runs, room: 0 }
+    }
+
+    /// A zone's bitmap. Its group is loaded.
+    pub(super) fn held(&self, zone: u32) -> &[u64] {
+        let (group, index) = self.geometry.split_zone(zone);
+        let words = self.geometry.words_per_zone();
+        let loaded = self.groups[group as usize].loaded.as_deref();
+        let loaded = loaded.expect("a zone is used only after its group was loaded");
+        &loaded.held[index as usize * words..][..words]
     }
 
     /// A zone's bitmap and entry. Its group is loaded.
@@ -566,16 +576,29 @@ impl Zones {
         (zone < self.count).then(|| &loaded.zones[index as usize])
     }
 
-    /// Files a zone under the class that its free space asks for.
+    /// Counts anew what a zone has room for, and files it under the class that this asks for. After each change of
+    /// its bits, its blocks or its use.
     pub(super) fn reclass(&mut self, zone: u32) {
+        if zone < self.count {
+            let runs = self.count_runs(self.held(zone));
+            self.held_mut(zone).1.runs = runs;
+        }
+        self.file_zone(zone);
+    }
+
+    /// Files a zone under the class that its free space asks for: what is in gaps that hardly any image fits into does not
+    /// count.
+    fn file_zone(&mut self, zone: u32) {
         let current = self.heads.iter().flatten().any(|head| head.zone == zone);
         let beyond = zone >= self.count;
-        let per_zone = self.geometry.units_per_zone();
+        let (there, per_zone) = (self.there(zone), self.geometry.units_per_zone());
         let info = self.held_mut(zone).1;
-        let class = if current || beyond || info.out || info.free == 0 {
+        let class = if current || beyond || info.out || info.runs.usable == 0 {
             NO_CLASS
         } else {
-            (u64::from(info.free) * 16 / u64::from(per_zone)) as u8
+            // Only a whole zone counts as empty: it can be punched, and extents may take it.
+            let fullest = if there == per_zone { CLASSES - 1 } else { CLASSES - 2 };
+            (u64::from(info.runs.usable) * 16 / u64::from(there)).min(fullest as u64) as u8
         };
         let before = std::mem::replace(&mut info.class, class);
         if before != class {
@@ -586,38 +609,17 @@ impl Zones {
                 self.by_class[class as usize].insert(zone);
             }
         }
-        self.recount(zone);
+        self.update_room(zone);
     }
 
-    /// Slots of a page that a zone with these bits has room for.
-    pub(super) fn room_of(&self, bits: &[u64], info: &Zone) -> u32 {
-        let geometry = self.geometry;
-        match geometry.units_for(geometry.page_bytes()) {
-            _ if info.out || info.blocks != Blocks::Solid => 0,
-            0 | 1 => {
-                // A part may be longer, and its units have to be neighbours.
-                match geometry.units_for(PART_BYTES as u32) {
-                    0 | 1 => info.free,
-                    units => runs_of(bits, geometry.units_per_zone(), units) * units,
-                }
-            }
-            units => runs_of(bits, geometry.units_per_zone(), units),
-        }
+    /// Slots of a page that a zone has room for, if its bits are counted.
+    pub(super) fn room_of(&self, info: &Zone) -> u32 {
+        if info.out || info.blocks != Blocks::Solid { 0 } else { info.runs.slots }
     }
 
-    /// Counts anew what a zone has room for. After each change of its bits, its blocks or its use.
-    fn recount(&mut self, zone: u32) {
-        let geometry = self.geometry;
-        let (group, index) = geometry.split_zone(zone);
-        let words = geometry.words_per_zone();
-        let loaded = self.groups[group as usize].loaded.as_deref();
-        let room = match loaded {
-            Some(loaded) if zone < self.count => {
-                let bits = &loaded.held[index as usize * words..][..words];
-                self.room_of(bits, &loaded.zones[index as usize])
-            }
-            _ => 0,
-        };
+    /// Notes what a zone has room for.
+    fn update_room(&mut self, zone: u32) {
+        let room = self.zone(zone).map_or(0, |info| self.room_of(info));
         let info = self.held_mut(zone).1;
         let before = std::mem::replace(&mut info.room, room);
         // Only under the caller's lock; who reads it without wants no more than a recent figure.

@@ -2,6 +2,7 @@
 //!
 //! Rank 1. No state.
 
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering};
 use rustix::fs::OFlags;
 use std::os::fd::OwnedFd;
 
@@ -14,6 +15,15 @@ pub(super) const DIRECT: OFlags = OFlags::empty();
 /// none but those for direct and for non-blocking calls.
 pub(super) fn status_flags(fd: &OwnedFd) -> OFlags {
     rustix::fs::fcntl_getfl(fd).unwrap_or(OFlags::empty())
+}
+
+/// Switches a file to calls through the page cache, and notes that it is.
+pub(super) fn leave(fd: &OwnedFd, is_direct: &AtomicBool) -> rustix::io::Result<()> {
+    if is_direct.load(Ordering::Relaxed) {
+        rustix::fs::fcntl_setfl(fd, status_flags(fd).difference(DIRECT))?;
+        is_direct.store(false, Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 /// The unit of direct I/O on a file that was opened for it.

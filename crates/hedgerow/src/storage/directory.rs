@@ -86,7 +86,7 @@ pub(super) fn is_dangling(path: &Path) -> bool {
 pub(super) fn leads_nowhere(path: &Path) -> Error {
     let what =
         format!("cannot open {}: it is a symbolic link that leads to no file", path.display());
-    Error::new(ErrorKind::NotFound, what)
+    Error::new(ErrorKind::FileNotFound, what)
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -138,9 +138,9 @@ mod tests {
             assert!(!renamed.unwrap(), "{name}");
         }
         let taken = disk.rename_own(&path("ours"), &*ours, &path("others"), None).unwrap_err();
-        assert_eq!(*taken.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(*taken.kind(), ErrorKind::FileExists);
         let taken = disk.rename_own(&path("ours"), &*ours, &path("link"), None).unwrap_err();
-        assert_eq!(*taken.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(*taken.kind(), ErrorKind::FileExists);
         assert!(disk.rename_own(&path("ours"), &*ours, &path("to"), None).unwrap());
         let over = Some(&*others);
         assert!(disk.rename_own(&path("to"), &*ours, &path("others"), over).unwrap());

@@ -42,6 +42,8 @@ mod refused;
 #[cfg(unix)]
 mod rename;
 pub mod sim;
+#[cfg(unix)]
+mod size_limit;
 mod sparse;
 #[cfg(unix)]
 mod stream;
@@ -63,6 +65,7 @@ pub use sim::SimDisk;
 
 use crate::error::{Error, ErrorKind, Result};
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
@@ -87,17 +90,17 @@ pub enum DirectIo {
     WherePossible,
 }
 
-/// How [`RealDisk`] carries out batches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Which system calls read and write batches of pages. See [`Options::io_engine`](crate::Options::io_engine).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum IoEngine {
-    /// io_uring if the kernel lets us, else as [`IoEngine::Sync`].
+    /// io_uring if the kernel allows it, otherwise as [`IoEngine::Sync`].
     #[default]
     Auto,
-    /// Plain system calls: those of a batch of reads by up to 32 threads, which end when there is
-    /// nothing to read; writes one after the other.
+    /// Plain system calls. Up to 32 threads carry out a batch of reads; they end when there is nothing to read. Writes are
+    /// made one after the other.
     Sync,
-    /// io_uring, or an error at the start.
+    /// io_uring. Opening fails with [`InvalidOption`](ErrorKind::InvalidOption) if the kernel refuses it.
     Uring,
 }
 
@@ -160,7 +163,7 @@ pub trait Disk: Send + Sync + Debug {
 
     /// Opens a file.
     ///
-    /// Errors: `NotFound`, `AlreadyExists` (for [`OpenMode::CreateNew`]), `NotAStore` if the path is
+    /// Errors: `FileNotFound`, `FileExists` (for [`OpenMode::CreateNew`]), `NotAStore` if the path is
     /// a directory, a pipe, a socket or a device, and `Io` with the system's error for the rest.
     fn open(&self, path: &Path, mode: OpenMode, direct: DirectIo) -> Result<Arc<dyn File>>;
 
@@ -190,13 +193,13 @@ pub trait Disk: Send + Sync + Debug {
 
     /// Gives a file a path that nothing has, atomically. Durable as for [`Disk::rename`].
     ///
-    /// Errors: `AlreadyExists`, with nothing changed; `NotFound`; `Io`.
+    /// Errors: `FileExists`, with nothing changed; `FileNotFound`; `Io`.
     fn rename_new(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// The path of what exists at `path`, without symbolic links on the way. Errors: `NotFound`; `Io`.
+    /// The path of what exists at `path`, without symbolic links on the way. Errors: `FileNotFound`; `Io`.
     fn resolve(&self, path: &Path) -> Result<PathBuf>;
 
-    /// Takes the path away; who has the file open keeps it. Errors: `NotFound`.
+    /// Takes the path away; who has the file open keeps it. Errors: `FileNotFound`.
     fn unlink(&self, path: &Path) -> Result<()>;
 
     /// Takes the path away if it names `file` itself, and not a link to it. `Ok(false)`: it names something
@@ -209,7 +212,7 @@ pub trait Disk: Send + Sync + Debug {
     /// else only if nothing has the path `to`. `Ok(false)`: one of the names leads elsewhere, and nothing
     /// was changed. The caller has the locks of both: see [`names`].
     ///
-    /// Errors: `AlreadyExists` if something is at `to` and `over` is `None`; those of [`Disk::rename`].
+    /// Errors: `FileExists` if something is at `to` and `over` is `None`; those of [`Disk::rename`].
     fn rename_own(
         &self,
         from: &Path,
@@ -277,7 +280,7 @@ pub trait File: Send + Sync + Debug {
     /// the file to its end. What is not written reads as zero. Where the file system cannot reserve,
     /// the file is extended only.
     ///
-    /// Errors: `DiskFull`, with nothing changed that matters.
+    /// Errors: `DiskFull`, and the file system may keep a part of what was asked for: see [`reserve`].
     fn allocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()>;
 
     /// Gives the room of a range back to the file system; it reads as zero from then on, and the
@@ -293,9 +296,21 @@ pub trait File: Send + Sync + Debug {
     /// Bytes that the file takes up on the disk; holes do not count.
     fn allocated_bytes(&self) -> Result<u64>;
 
+    /// Bytes that the file system has free for this file; `None` where nobody knows.
+    fn free_bytes(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// The unit of direct I/O: a power of two, or 1 for a file that goes through the page cache. It
-    /// may fall to 1 once, if the file system turns out to refuse direct I/O.
+    /// may fall to 1 once, if the file system turns out to refuse direct I/O, or by [`File::use_page_cache`].
     fn block_bytes(&self) -> usize;
+
+    /// From now on the file goes through the page cache. A file that always does has nothing to do.
+    ///
+    /// Errors: `Io` if the system refuses it.
+    fn use_page_cache(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Tries to lock the whole file, shared or exclusively, without waiting. The lock belongs to this
     /// open file: another one conflicts with it in the same process as in any other.
@@ -357,12 +372,42 @@ fn assert_aligned(block_bytes: usize, offset_bytes: u64, buf: &[u8]) {
     );
 }
 
+/// [`File::allocate`] of a range of which nothing is in use, all or nothing: a part that the file system has kept after
+/// it ran out of room is given back. Nobody else changes the file's length meanwhile.
+///
+/// Errors: those of [`File::allocate`], and of giving room back.
+pub fn reserve(file: &dyn File, offset_bytes: u64, len_bytes: u64) -> Result<()> {
+    let before = file.len_bytes()?;
+    file.allocate(offset_bytes, len_bytes).or_else(|error| {
+        given_back(error, || {
+            let end = offset_bytes.saturating_add(len_bytes);
+            if offset_bytes < before {
+                file.punch_hole(offset_bytes, end.min(before) - offset_bytes)?;
+            }
+            // What lies beyond the end goes as well, whether or not the file has become longer.
+            if end > before { file.set_len(before) } else { Ok(()) }
+        })
+    })
+}
+
+/// Gives back what a failed allocation has kept, and says why it failed: or why that could not be given back, unless
+/// that, too, was for want of room.
+pub fn given_back(error: Error, give_back: impl FnOnce() -> Result<()>) -> Result<()> {
+    if leaves_out("partial_allocation_stays") {
+        return Err(error);
+    }
+    match give_back() {
+        Err(other) if *other.kind() != ErrorKind::DiskFull => Err(other),
+        _ => Err(error),
+    }
+}
+
 /// Names that are tried for a temporary file.
 const TEMPORARY_NAMES: usize = 16;
 
 /// Creates a file of a random name in a directory, for a store that ends with its handles.
 ///
-/// Errors: those of [`Disk::open`]; `AlreadyExists` if every name that was tried is taken.
+/// Errors: those of [`Disk::open`]; `DirectoryNotFound`; `FileExists` if every name that was tried is taken.
 pub fn create_temporary(disk: &dyn Disk, directory: &Path) -> Result<(PathBuf, Arc<dyn File>)> {
     let mut taken = None;
     for _ in 0..TEMPORARY_NAMES {
@@ -370,9 +415,13 @@ pub fn create_temporary(disk: &dyn Disk, directory: &Path) -> Result<(PathBuf, A
         let path = directory.join(name);
         match disk.open(&path, OpenMode::CreateNew, DirectIo::WherePossible) {
             Ok(file) => return Ok((path, file)),
-            Err(error) if *error.kind() == ErrorKind::AlreadyExists => taken = Some(error),
+            Err(error) if *error.kind() == ErrorKind::FileExists => taken = Some(error),
+            Err(error) if *error.kind() == ErrorKind::FileNotFound => {
+                let what = format!("there is no directory {}", directory.display());
+                return Err(Error::new(ErrorKind::DirectoryNotFound, what));
+            }
             Err(error) => return Err(error),
         }
     }
-    Err(taken.unwrap_or_else(|| Error::new(ErrorKind::AlreadyExists, "no free temporary name")))
+    Err(taken.unwrap_or_else(|| Error::new(ErrorKind::FileExists, "no free temporary name")))
 }

@@ -80,11 +80,11 @@ impl RamDisk {
 }
 
 fn missing(path: &Path) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no file {}", path.display()))
+    Error::new(ErrorKind::FileNotFound, format!("there is no file {}", path.display()))
 }
 
 fn exists_already(path: &Path) -> Error {
-    Error::new(ErrorKind::AlreadyExists, format!("{} exists already", path.display()))
+    Error::new(ErrorKind::FileExists, format!("{} exists already", path.display()))
 }
 
 impl Disk for RamDisk {

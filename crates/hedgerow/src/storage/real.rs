@@ -12,11 +12,12 @@
 //! so the way back to the page cache exists at both places.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::direct::{DIRECT, block_bytes, status_flags};
+use crate::storage::direct::{self, DIRECT, block_bytes, status_flags};
 use crate::storage::directory::{self, DirectoryLock};
 use crate::storage::readers::Readers;
 use crate::storage::refused::is_refused;
 use crate::storage::rename::rename_new;
+use crate::storage::size_limit;
 use crate::storage::stream::{self, BatchSource};
 use crate::storage::transfer::{self, ReadEnd, Run};
 use crate::storage::{
@@ -174,14 +175,14 @@ pub(super) fn failed(what: &str, path: &Path, errno: Errno) -> Error {
 #[cold]
 pub(super) fn failed_on_path(what: &str, path: &Path, errno: Errno) -> Error {
     let kind = match errno {
-        Errno::NOENT => ErrorKind::NotFound,
-        Errno::EXIST => ErrorKind::AlreadyExists,
+        Errno::NOENT => ErrorKind::FileNotFound,
+        Errno::EXIST => ErrorKind::FileExists,
         Errno::ISDIR => ErrorKind::NotAStore,
         _ => return failed(what, path, errno),
     };
     let why = match kind {
-        ErrorKind::NotFound => "there is no such file",
-        ErrorKind::AlreadyExists => "it exists already",
+        ErrorKind::FileNotFound => "there is no such file",
+        ErrorKind::FileExists => "it exists already",
         _ => "it is a directory",
     };
     Error::new(kind, format!("cannot {what} {}: {why}", path.display()))
@@ -360,10 +361,8 @@ impl RealFile {
         let direct = self.direct.load(Ordering::Relaxed);
         match call() {
             Err(Errno::INVAL) if direct => {
-                let status = status_flags(&self.fd).difference(DIRECT);
                 // Whoever may not change the flags either has no other way.
-                rustix::fs::fcntl_setfl(&self.fd, status).map_err(|_| Errno::INVAL)?;
-                self.direct.store(false, Ordering::Relaxed);
+                direct::leave(&self.fd, &self.direct).map_err(|_| Errno::INVAL)?;
                 call()
             }
             result => result,
@@ -420,7 +419,12 @@ impl RealFile {
         beside: Option<&mut dyn FnMut()>,
     ) -> Result<()> {
         let slices: Vec<IoSlice<'_>> = requests.iter().map(|r| IoSlice::new(r.buf)).collect();
+        let held = size_limit::Held::back();
         let results = rings.write(&self.fd, runs, &slices, beside);
+        if results.contains(&Err(Errno::FBIG)) {
+            held.take_away();
+        }
+        drop(held);
         for (run, result) in runs.iter().zip(results) {
             if !self.is_written(run, result)? {
                 let requests = &requests[run.first..][..run.count];
@@ -434,7 +438,8 @@ impl RealFile {
     fn write_run(&self, run: &Run, requests: &[WriteRequest<'_>]) -> Result<()> {
         if requests.len() > 1 {
             let slices: Vec<IoSlice<'_>> = requests.iter().map(|r| IoSlice::new(r.buf)).collect();
-            let result = rustix::io::pwritev(&self.fd, &slices, run.offset_bytes);
+            let result =
+                size_limit::within(|| rustix::io::pwritev(&self.fd, &slices, run.offset_bytes));
             if self.is_written(run, result)? {
                 return Ok(());
             }
@@ -466,8 +471,10 @@ impl File for RealFile {
         let block = self.block_bytes();
         assert_aligned(block, offset_bytes, buf);
         self.require_writable()?;
-        let write =
-            |buf: &[u8], at| self.direct_or_buffered(|| rustix::io::pwrite(&self.fd, buf, at));
+        let write = |buf: &[u8], at| {
+            let pwrite = || rustix::io::pwrite(&self.fd, buf, at);
+            self.direct_or_buffered(|| size_limit::write(at, buf.len(), pwrite))
+        };
         transfer::write_fully(offset_bytes, buf, block, write)
             .map_err(|errno| self.failed("write", errno))
     }
@@ -557,7 +564,8 @@ impl File for RealFile {
 
     fn set_len(&self, len_bytes: u64) -> Result<()> {
         self.require_writable()?;
-        retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len_bytes.min(MAX_OFFSET + 1)))
+        let len = len_bytes.min(MAX_OFFSET + 1);
+        size_limit::within(|| retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len)))
             .map_err(|errno| self.failed("resize", errno))
     }
 
@@ -569,7 +577,8 @@ impl File for RealFile {
         #[cfg(target_os = "linux")]
         {
             let mode = rustix::fs::FallocateFlags::empty();
-            match retry_on_intr(|| rustix::fs::fallocate(&self.fd, mode, offset_bytes, len_bytes)) {
+            let call = || rustix::fs::fallocate(&self.fd, mode, offset_bytes, len_bytes);
+            match size_limit::within(|| retry_on_intr(call)) {
                 Ok(()) => return Ok(()),
                 Err(errno) if is_refused(errno) => {}
                 Err(errno) => return Err(self.failed("allocate room in", errno)),
@@ -614,8 +623,19 @@ impl File for RealFile {
         Ok(stat.st_blocks as u64 * 512)
     }
 
+    fn free_bytes(&self) -> Result<Option<u64>> {
+        // Some file systems do not tell; nothing depends on it but how much is taken ahead.
+        let told = retry_on_intr(|| rustix::fs::fstatvfs(&self.fd)).ok();
+        Ok(told.map(|told| told.f_bavail.saturating_mul(told.f_frsize)))
+    }
+
     fn block_bytes(&self) -> usize {
         if self.direct.load(Ordering::Relaxed) { self.block_bytes } else { 1 }
+    }
+
+    fn use_page_cache(&self) -> Result<()> {
+        direct::leave(&self.fd, &self.direct)
+            .map_err(|errno| self.failed("leave direct I/O for", errno))
     }
 
     fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> {

@@ -59,7 +59,7 @@ fn read(file: &dyn File, offset: u64, len: usize) -> AlignedBuffer {
 fn kind<T>(result: Result<T>) -> ErrorKind {
     match result {
         Ok(_) => panic!("an error was expected"),
-        Err(error) => error.kind().clone(),
+        Err(error) => *error.kind(),
     }
 }
 
@@ -332,14 +332,14 @@ fn offsets_beyond_four_gibibytes_are_kept_apart(place: &Place) {
 
 fn paths_come_and_go(place: &Place) {
     let missing = place.path("missing");
-    assert_eq!(kind(place.open("missing", OpenMode::ReadWrite)), ErrorKind::NotFound);
-    assert_eq!(kind(place.open("missing", OpenMode::ReadOnly)), ErrorKind::NotFound);
-    assert_eq!(kind(place.disk.unlink(&missing)), ErrorKind::NotFound);
-    assert_eq!(kind(place.disk.rename(&missing, &place.path("a"))), ErrorKind::NotFound);
+    assert_eq!(kind(place.open("missing", OpenMode::ReadWrite)), ErrorKind::FileNotFound);
+    assert_eq!(kind(place.open("missing", OpenMode::ReadOnly)), ErrorKind::FileNotFound);
+    assert_eq!(kind(place.disk.unlink(&missing)), ErrorKind::FileNotFound);
+    assert_eq!(kind(place.disk.rename(&missing, &place.path("a"))), ErrorKind::FileNotFound);
     assert!(!place.disk.exists(&missing).unwrap());
     let a = place.create("a");
     assert!(place.disk.exists(&place.path("a")).unwrap());
-    assert_eq!(kind(place.open("a", OpenMode::CreateNew)), ErrorKind::AlreadyExists);
+    assert_eq!(kind(place.open("a", OpenMode::CreateNew)), ErrorKind::FileExists);
     a.write_at(0, &pattern(4096, 7)).unwrap();
     let b = place.create("b");
     place.disk.rename(&place.path("a"), &place.path("b")).unwrap();
@@ -348,14 +348,14 @@ fn paths_come_and_go(place: &Place) {
     let again = place.open("b", OpenMode::ReadOnly).unwrap();
     assert_eq!(*read(&*again, 0, 4096), *pattern(4096, 7));
     let taken = place.disk.rename_new(&place.path("b"), &place.path("b"));
-    assert_eq!(kind(taken), ErrorKind::AlreadyExists);
+    assert_eq!(kind(taken), ErrorKind::FileExists);
     let absent = place.disk.rename_new(&missing, &place.path("c"));
-    assert_eq!(kind(absent), ErrorKind::NotFound);
+    assert_eq!(kind(absent), ErrorKind::FileNotFound);
     assert!(again.is_at(&place.path("b")).unwrap() && !b.is_at(&place.path("b")).unwrap());
     place.disk.rename_new(&place.path("b"), &place.path("c")).unwrap();
     assert!(again.is_at(&place.path("c")).unwrap() && !again.is_at(&place.path("b")).unwrap());
     assert!(place.disk.resolve(&place.path("c")).unwrap().ends_with("c"));
-    assert_eq!(kind(place.disk.resolve(&place.path("b"))), ErrorKind::NotFound);
+    assert_eq!(kind(place.disk.resolve(&place.path("b"))), ErrorKind::FileNotFound);
     place.disk.rename_new(&place.path("c"), &place.path("b")).unwrap();
     place.disk.unlink(&place.path("b")).unwrap();
     assert!(!place.disk.exists(&place.path("b")).unwrap());

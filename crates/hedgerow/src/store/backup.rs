@@ -17,22 +17,23 @@
 
 use super::journal::log_path;
 use super::large_copy::LargeCopy;
-use super::open::{StoreOptions, check_blocks, check_page, lock};
+use super::open::{PAGE_FORM, StoreOptions, fit_blocks, lock};
 use super::pin::Pin;
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, positions_of};
 use super::{OpenHow, Shared, Store, create};
 use crate::error::{Error, ErrorKind, Result};
+use crate::space::image_batch::{make_images, requests};
 use crate::space::map::{self, Change, MapRoot, MapView};
 use crate::space::part::{self, PartBytes};
 use crate::space::slot_store::{PartFile, SlotStore, SpaceState};
 use crate::space::{Deltas, TableRoot, Zones};
-use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, ReadRequest, WriteRequest};
+use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode};
 use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
 use hedgerow_sync::primitive::Arc;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// What a backup has.
+/// What [`Database::backup`](crate::Database::backup) or [`Options::restore`](crate::Options::restore) has copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct BackupReport {
@@ -62,8 +63,8 @@ impl Shared {
     ) -> Result<BackupReport> {
         if self.read_only && self.checkpointing.lock().superblock.needs_log {
             return Err(Error::new(
-                ErrorKind::ReadOnly,
-                "the store was not closed, and what its log has is in no checkpoint yet: open it for \
+                ErrorKind::NotClosed,
+                "the store was not closed, and its log has changes that are in no checkpoint: open it for \
                  writing once",
             ));
         }
@@ -74,11 +75,8 @@ impl Shared {
         let held_off = self.batches.hold_off();
         let pin = self.pin()?;
         drop(held_off);
-        let geometry = pin.superblock().geometry;
-        let smallest = geometry.unit_bytes().min(geometry.page_bytes());
         let direct = match pin.slots().file().block_bytes() {
-            // No file system wants more than a part for a block; some want more than a small page.
-            2.. if smallest as usize >= PART_BYTES => DirectIo::WherePossible,
+            2.. => DirectIo::WherePossible,
             _ => DirectIo::Never,
         };
         create::file_at(direct, disk, path, |file| {
@@ -102,14 +100,10 @@ pub fn restore(
     refuse_what_is_there(disk, path)?;
     let store = Store::open(options, disk, backup, OpenHow::ReadOnly)?;
     let mut checked = 0;
-    let mut stopped = false;
     let report = store.verify(|pages| {
         checked = pages;
-        stopped = stopped || progress(pages).is_break();
+        progress(pages)
     })?;
-    if stopped {
-        return Err(cancelled());
-    }
     if let Some(first) = report.findings.first() {
         let kind = ErrorKind::Corrupted { page: None, offset_bytes: None };
         let count = report.count();
@@ -120,12 +114,12 @@ pub fn restore(
     store.backup(disk, path, &mut |pages| progress(checked + pages))
 }
 
-/// Errors: `Locked` if a store at `path` is in use; `AlreadyExists` for anything else there, and for a log beside
+/// Errors: `Locked` if a store at `path` is in use; `FileExists` for anything else there, and for a log beside
 /// it, which may have what no store has.
 pub(super) fn refuse_what_is_there(disk: &dyn Disk, path: &Path) -> Result<()> {
     let exists = |path: &Path| {
         let what = format!("cannot write {}: it exists already", path.display());
-        Err(Error::new(ErrorKind::AlreadyExists, what))
+        Err(Error::new(ErrorKind::FileExists, what))
     };
     if disk.exists(path)? {
         if let Ok(file) = disk.open(path, OpenMode::ReadOnly, DirectIo::Never) {
@@ -140,19 +134,19 @@ pub(super) fn refuse_what_is_there(disk: &dyn Disk, path: &Path) -> Result<()> {
             path.display(),
             log.display()
         );
-        return Err(Error::new(ErrorKind::AlreadyExists, what));
+        return Err(Error::new(ErrorKind::ForeignLog, what));
     }
     Ok(())
 }
 
 pub(super) fn cancelled() -> Error {
-    Error::new(ErrorKind::Cancelled, "it was told to stop")
+    Error::new(ErrorKind::Cancelled, "the progress function has stopped the call")
 }
 
 /// Writes the store that `file`, which is empty, becomes; durable but for its second superblock.
 fn copy(pin: &Pin, file: &Arc<dyn File>, progress: Progress<'_>) -> Result<BackupReport> {
     let from = *pin.superblock();
-    check_blocks(&**file, from.geometry)?;
+    fit_blocks(&**file, from.geometry)?;
     let mut copy = Copy::new(pin, file.clone())?;
     let mut parts = PartFile::new(pin.slots())?;
     pin.map_view().for_each_part(&mut parts, &mut |level, index, _, part| match level {
@@ -162,6 +156,11 @@ fn copy(pin: &Pin, file: &Arc<dyn File>, progress: Progress<'_>) -> Result<Backu
     copy.write_batch(progress)?;
     copy.apply_changes()?;
     let table = copy.write_table()?;
+    match copy.to.cut_free_end(0, 0, 1) {
+        // Some file systems need room to give some back.
+        Err(error) if *error.kind() == ErrorKind::DiskFull => {}
+        cut => cut?,
+    }
     file.sync_data()?;
     let superblock = Superblock {
         store_id: Superblock::new_store_id(),
@@ -212,7 +211,7 @@ impl<'p> Copy<'p> {
         };
         Ok(Copy {
             source: pin.slots(),
-            to: SlotStore::new(file, page_bytes, check_page, state),
+            to: SlotStore::new(file, page_bytes, PAGE_FORM, state),
             epoch,
             map: MapRoot::EMPTY,
             changes: Vec::with_capacity(2 * CHANGES),
@@ -251,25 +250,15 @@ impl<'p> Copy<'p> {
     fn write_batch(&mut self, progress: Progress<'_>) -> Result<()> {
         let page_bytes = self.to.page_bytes();
         self.batch.sort_unstable_by_key(|(_, slot)| slot.offset_bytes());
-        let mut requests: Vec<ReadRequest<'_>> = self
-            .buffer
-            .chunks_exact_mut(page_bytes)
-            .zip(&self.batch)
-            .map(|(image, (_, slot))| ReadRequest::new(slot.offset_bytes(), image))
-            .collect();
-        self.source.file().read_batch(&mut requests);
-        let results: Vec<Result<()>> = requests.into_iter().map(|read| read.result).collect();
-        let images = self.buffer.chunks_exact(page_bytes);
-        for (((id, slot), image), read) in self.batch.iter().zip(images.clone()).zip(results) {
-            read.and_then(|()| self.source.check_image(*id, *slot, image)).map_err(|error| {
-                match error.kind() {
-                    ErrorKind::Corrupted { page: None, offset_bytes } => {
-                        let kind =
-                            ErrorKind::Corrupted { page: Some(*id), offset_bytes: *offset_bytes };
-                        Error::new(kind, "the file ends before the page does")
-                    }
-                    _ => error,
+        let results = self.source.read_pages(&self.batch, &mut self.buffer);
+        for ((id, _), read) in self.batch.iter().zip(results) {
+            read.map_err(|error| match error.kind() {
+                ErrorKind::Corrupted { page: None, offset_bytes } => {
+                    let kind =
+                        ErrorKind::Corrupted { page: Some(*id), offset_bytes: *offset_bytes };
+                    Error::new(kind, "the file ends before the page does")
                 }
+                _ => error,
             })?;
         }
         if self.source.has_stored_forms() {
@@ -280,21 +269,11 @@ impl<'p> Copy<'p> {
                 self.large.copy_those_of(self.source, *id, image, &self.to, &mut go_on)?;
             }
         }
-        let images = self.buffer.chunks_exact(page_bytes);
-        let offsets = self.to.allocate(self.batch.len(), page_bytes as u64)?;
-        let writes: Vec<WriteRequest<'_>> = offsets
-            .iter()
-            .zip(images)
-            .map(|(&offset_bytes, buf)| WriteRequest { offset_bytes, buf })
-            .collect();
-        self.to.file().write_batch(&writes)?;
-        for ((id, _), write) in self.batch.drain(..).zip(&writes) {
-            let checksum = u64::from_le_bytes(write.buf[..8].try_into().expect("eight bytes"));
-            let slot = Slot::new(write.offset_bytes, page_bytes as u64, checksum);
-            let slot = slot.expect("the allocator gives out offsets that slots can have");
-            self.changes.push(Change::Set(id, slot));
-        }
-        self.pages += writes.len() as u64;
+        let images = make_images(&self.to, &mut self.batch, |(id, _)| *id, &mut self.buffer)?;
+        self.to.file().write_batch(&requests(&images, &self.buffer))?;
+        self.pages += images.len() as u64;
+        let pages = self.batch.drain(..).zip(images);
+        self.changes.extend(pages.map(|((id, _), slot)| Change::Set(id, slot)));
         if progress(self.pages).is_break() { Err(cancelled()) } else { Ok(()) }
     }
 
@@ -303,8 +282,8 @@ impl<'p> Copy<'p> {
         let old = {
             let state = self.to.state();
             let geometry = state.zones.geometry();
-            let zones = state.zones.zone_count();
-            MapView { root: self.map, checkpoint: self.epoch, geometry, zones }
+            let units = state.zones.unit_count();
+            MapView { root: self.map, checkpoint: self.epoch, geometry, units }
         };
         let mut parts = PartFile::new(&self.to)?;
         self.map = map::apply(&old, self.epoch, self.changes.drain(..), &mut parts)?;

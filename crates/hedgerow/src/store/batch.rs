@@ -184,7 +184,7 @@ impl Drop for Underway<'_> {
     fn drop(&mut self) {
         if self.is_logged && !leaves_out("half_a_batch_goes_on") {
             let what = "a batch of changes was not finished; opening the store again finishes it";
-            self.shared.pool.set_poisoned(&Error::new(ErrorKind::Unknown, what));
+            self.shared.pool.set_poisoned(&Error::new(ErrorKind::BatchUnfinished, what));
         }
         let mut table = self.shared.batches.table.lock();
         if self.is_logged {
@@ -243,7 +243,7 @@ impl Store {
     /// Makes all changes, which are of different keys. They are not durable yet. After a crash all of them are there
     /// or none, if the store has a log.
     ///
-    /// Errors: `BatchTooLarge`, `KeyspaceDropped`, those of reads and of entering: nothing has changed; `Unknown`: the
+    /// Errors: `BatchTooLarge`, `KeyspaceDropped`, those of reads and of entering: nothing has changed; `BatchUnfinished`: the
     /// batch could not be finished, some of it can be seen, and nothing can be changed until the store is opened again,
     /// which finishes it. Without a log, those of all changes, and some of them are made.
     ///
@@ -359,7 +359,7 @@ impl Shared {
         let what = format!(
             "a batch of changes could not be finished; opening the store again finishes it: {cause}"
         );
-        let error = Error::new(ErrorKind::Unknown, what);
+        let error = Error::new(ErrorKind::BatchUnfinished, what);
         if !leaves_out("half_a_batch_goes_on") {
             self.pool.set_poisoned(&error);
         }
@@ -373,6 +373,7 @@ mod tests {
     use super::*;
     use crate::storage::{DirectIo, Disk, OpenMode, RamDisk, SimDisk};
     use hedgerow_sync::primitive::Arc;
+    use std::ops::ControlFlow;
     use std::path::Path;
     use std::sync::mpsc::channel;
 
@@ -384,7 +385,7 @@ mod tests {
     }
 
     fn refused(shared: &Shared) -> ErrorKind {
-        Underway::begin(shared).map(Underway::finish).unwrap_err().kind().clone()
+        *Underway::begin(shared).map(Underway::finish).unwrap_err().kind()
     }
 
     #[test]
@@ -421,7 +422,7 @@ mod tests {
                 let begin = move || {
                     asks.send(()).unwrap();
                     let outcome = Underway::begin(&shared).map(Underway::finish);
-                    begun.send(outcome.map_err(|error| error.kind().clone())).unwrap();
+                    begun.send(outcome.map_err(|error| *error.kind())).unwrap();
                 };
                 thread::spawn_named("beginning", begin).unwrap()
             };
@@ -518,7 +519,7 @@ mod tests {
         let begin = log.tail();
         let bytes = log_bytes(&changes);
         let left = store.shared.write_logged(log, &changes, bytes, &mut made).unwrap_err();
-        assert_eq!(*left.kind(), ErrorKind::Unknown, "{left}");
+        assert_eq!(*left.kind(), ErrorKind::BatchUnfinished, "{left}");
         assert!(store.shared.batches.need_log());
         assert!(log.tail() > begin);
         let (start, end) = store.shared.batches.cut(log);
@@ -559,7 +560,7 @@ mod tests {
                 let found = wrens.get(key).unwrap();
                 assert_eq!(found.as_deref(), Some(&b"sings"[..]), "{key:?}, {ends}");
             }
-            assert!(again.verify(|_| {}).unwrap().is_clean());
+            assert!(again.verify(|_| ControlFlow::Continue(())).unwrap().is_clean());
         }
     }
 
@@ -594,6 +595,6 @@ mod tests {
         for key in [b"a", b"b"] {
             assert_eq!(robins.get(key).unwrap().as_deref(), Some(&b"sings"[..]));
         }
-        assert!(store.verify(|_| {}).unwrap().findings.is_empty());
+        assert!(store.verify(|_| ControlFlow::Continue(())).unwrap().findings.is_empty());
     }
 }

@@ -18,9 +18,11 @@
 //! short. Tree ids are never reused. Both are logged, the creation under the lock that keeps checkpoints
 //! away. `Send + Sync`. Lock order: `dropping`, then `creating`.
 
+use super::relief::OpenTrees;
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::LeafPolicy;
+use crate::page::Relief;
 use crate::tree::Tree;
 use crate::types::{PageId, TreeId};
 use crate::wal::{Log, Promised, RECORD_HEADER_BYTES, Record as LogRecord};
@@ -68,7 +70,7 @@ impl Record {
 
     fn decode(bytes: &[u8]) -> Result<Record> {
         let damage = || {
-            Error::corrupted_page(PageId::CATALOGUE_ROOT, "a record of the catalogue is not one")
+            Error::corrupted_page(PageId::CATALOGUE_ROOT, "a record of the catalogue is damaged")
         };
         let &[version, state, a, b, c, d, e, f, g, h] = bytes else { return Err(damage()) };
         let state = match (version, state) {
@@ -170,6 +172,7 @@ pub struct Catalogue {
     leaves: LeafPolicy,
     creating: Mutex<()>,
     dropping: Mutex<Loads>,
+    open: Arc<OpenTrees>,
 }
 
 /// How many loads are under way, by their trees.
@@ -179,7 +182,9 @@ impl Catalogue {
     /// The catalogue of a store that has one.
     pub fn open(pool: Arc<BufferPool>, next_tree: TreeId, leaves: LeafPolicy) -> Catalogue {
         let tree = Tree::open(pool.clone(), TreeId::CATALOGUE, PageId::CATALOGUE_ROOT);
+        let open = Arc::new(OpenTrees::new(&pool));
         Catalogue {
+            open,
             pool,
             tree,
             next_tree: AtomicU32::new(next_tree.0),
@@ -187,6 +192,12 @@ impl Catalogue {
             creating: Mutex::new(()),
             dropping: Mutex::new(Loads::new()),
         }
+    }
+
+    /// From now on leaves of open keyspaces are merged, where they fit into fewer, before they are written to make room.
+    pub fn merge_before_writing(&self) {
+        let open: Arc<dyn Relief> = self.open.clone();
+        self.pool.set_relief(Arc::downgrade(&open));
     }
 
     /// Makes the catalogue of a new store.
@@ -207,10 +218,10 @@ impl Catalogue {
     }
 
     fn check_name(&self, name: &str) -> Result<()> {
-        let max = MAX_NAME_BYTES.min(self.tree.max_record_bytes() - RECORD_BYTES);
+        let max = MAX_NAME_BYTES.min(self.tree.max_key_bytes());
         if name.is_empty() || name.len() > max {
             return Err(Error::new(
-                ErrorKind::InvalidOption,
+                ErrorKind::InvalidName,
                 format!("the name of a keyspace has 1 to {max} bytes, this one {}", name.len()),
             ));
         }
@@ -234,10 +245,12 @@ impl Catalogue {
     /// The keyspace `name`, if there is one.
     pub fn get(&self, name: &str) -> Result<Option<PoolTree>> {
         let record = self.find(name)?.filter(|record| record.state != State::Dropping);
-        Ok(record.map(|record| self.handle(record)))
+        let tree = record.map(|record| self.handle(record));
+        tree.iter().for_each(|tree| self.open.note(tree));
+        Ok(tree)
     }
 
-    /// Creates the keyspace `name`. Errors: `AlreadyExists`.
+    /// Creates the keyspace `name`. Errors: `KeyspaceExists`.
     pub fn create_keyspace(&self, name: &str) -> Result<PoolTree> {
         self.check_name(name)?;
         // The second, in case that the keyspace cannot be entered after it was logged.
@@ -246,7 +259,7 @@ impl Catalogue {
         match self.find(name)? {
             Some(Record { state: State::Live | State::Loading, .. }) => {
                 let what = "there is a keyspace of that name already";
-                return Err(Error::new(ErrorKind::AlreadyExists, what));
+                return Err(Error::new(ErrorKind::KeyspaceExists, what));
             }
             Some(record) => self.make_way(name, record)?,
             None => {}
@@ -275,7 +288,7 @@ impl Catalogue {
         let _unhindered = self.pool.slots().map(|slots| slots.suspend_waits());
         let id = id.map_or(self.next_tree.load(Acquire), |id| id.0);
         let next = id.checked_add(1).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidOption, "all ids of keyspaces have been used")
+            Error::new(ErrorKind::TooManyKeyspaces, "all ids of keyspaces have been used")
         })?;
         self.next_tree.store(next, Release);
         let tree: PoolTree = Tree::create_with(self.pool.clone(), TreeId(id), self.leaves)?;
@@ -293,7 +306,9 @@ impl Catalogue {
             tree.drop_pages().ok();
             return Err(error);
         }
-        Ok(tree.with_log())
+        let tree = tree.with_log();
+        self.open.note(&tree);
+        Ok(tree)
     }
 
     /// Drops the keyspace `name`; tells whether there was one.
@@ -480,7 +495,7 @@ impl Catalogue {
             let record = Record::decode(record)?;
             if is_leftover(key) {
                 if key != leftover_key(record.tree) || record.state != State::Loading {
-                    let what = "a record of a load that was cut short is none";
+                    let what = "the record of an interrupted bulk load is damaged";
                     return Err(Error::corrupted_page(PageId::CATALOGUE_ROOT, what));
                 }
                 each(None, record);

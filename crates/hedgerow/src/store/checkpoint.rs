@@ -19,6 +19,7 @@
 use super::superblock::{EXTENTS, LAST_CHECKPOINT, SUPERBLOCK_BYTES, Superblock, positions_of};
 use super::{Newest, Shared};
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::{self, Started};
 use crate::space::delta::TakenDelta;
 use crate::space::map::{self, Change, MapRoot, PartIo};
 use crate::space::part;
@@ -94,7 +95,12 @@ impl Shared {
         let taken = self.take(slots, &mut newest, true);
         slots.checkpoint_ended(taken.as_ref().map(|_| ()));
         taken?;
-        match self.truncate(slots) {
+        let given_back =
+            self.truncate(slots, 0, false).and_then(|()| match self.pool.check_open() {
+                Ok(()) => Ok(()),
+                Err(_) => self.punch(slots, 0),
+            });
+        match given_back {
             // Some file systems need room to give some back; who opens the store next may have it.
             Err(error)
                 if *error.kind() == ErrorKind::DiskFull
@@ -130,6 +136,25 @@ impl Shared {
         newest: &mut Newest,
         settled: bool,
     ) -> Result<Taken> {
+        let (started, before) = (Started::now(), newest.superblock.checkpoint);
+        let taken = self.take_silently(slots, newest, settled);
+        let number = newest.superblock.checkpoint;
+        match &taken {
+            Ok(taken) if number > before => {
+                events::checkpoint_taken(number, taken.written_bytes, started);
+            }
+            Ok(_) => {}
+            Err(error) => events::checkpoint_failed(error),
+        }
+        taken
+    }
+
+    fn take_silently(
+        &self,
+        slots: &SlotStore,
+        newest: &mut Newest,
+        settled: bool,
+    ) -> Result<Taken> {
         self.pool.check_poison()?;
         // A log that is to be replayed yet stays as needed as it was.
         let may_need_log = self.pool.log().map_or(newest.superblock.needs_log, |_| true);
@@ -139,8 +164,7 @@ impl Shared {
         }
         if self.pool.epochs().current() > LAST_CHECKPOINT && !leaves_out("checkpoints_without_end")
         {
-            let what = "the store has taken the last checkpoint that it has a number for: dump it, and load that into \
-                        a new one";
+            let what = "the store has used all checkpoint numbers: dump it, and load the dump into a new store";
             let error = Error::new(ErrorKind::Poisoned, what);
             self.pool.set_poisoned(&error);
             return Err(error);
@@ -159,6 +183,14 @@ impl Shared {
             // Why it is not, rather than that nobody knows whether it is.
             waited.map_err(|error| self.pool.check_poison().err().unwrap_or(error))?;
             self.pool.check_poison()?;
+            // What its leaves refer to was staged before its cut.
+            if !leaves_out("checkpoint_before_staged_chunks") {
+                slots.write_staged().inspect_err(|error| {
+                    if *error.kind() != ErrorKind::DiskFull {
+                        self.pool.set_poisoned(error);
+                    }
+                })?;
+            }
             Ok(map)
         });
         let map = match written {
@@ -347,7 +379,7 @@ fn publish(
     mut block: AlignedBuffer,
 ) -> Result<()> {
     let file = slots.file();
-    let grows = superblock.table.zones > newest.superblock.table.zones;
+    let grows = superblock.table.units > newest.superblock.table.units;
     let early = grows && leaves_out("growth_without_sync");
     if !early && !leaves_out("publish_without_sync") {
         slots.sync_data()?;

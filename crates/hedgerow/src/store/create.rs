@@ -38,7 +38,7 @@ pub(super) fn new(options: &StoreOptions, disk: &dyn Disk, path: &Path) -> Resul
 /// Lets `fill` write a file, and gives it the path then, where nothing may be. The file is locked until its last
 /// handle is gone. After an error, `fill`'s or any other, there is nothing.
 ///
-/// Errors: `AlreadyExists`; `Locked` while somebody else makes one there; `NotFound` without the
+/// Errors: `FileExists`; `Locked` while somebody else makes one there; `DirectoryNotFound` without the
 /// directory; those of `fill`; `Io`.
 pub(super) fn file_at<T>(
     direct: DirectIo,
@@ -94,7 +94,7 @@ pub(super) fn in_place_of(
         // Its log could not be made either.
         Err(error) if options.log && is_denied(&error) => {
             let what = format!(
-                "cannot create {}: its directory cannot be written, and a log needs that",
+                "cannot create {}: the directory cannot be written, and the log needs a file in it",
                 path.display()
             );
             Err(told_as(error, what))
@@ -118,15 +118,15 @@ fn claim(direct: DirectIo, disk: &dyn Disk, path: &Path) -> Result<(PathBuf, Arc
     for _ in 0..CLAIMS {
         let (file, fresh) = match disk.open(&temporary, OpenMode::CreateNew, direct) {
             Ok(file) => (file, true),
-            Err(error) if *error.kind() == ErrorKind::AlreadyExists => {
+            Err(error) if *error.kind() == ErrorKind::FileExists => {
                 match disk.open_here(&temporary, OpenMode::ReadWrite, DirectIo::Never) {
-                    Err(error) if *error.kind() == ErrorKind::NotFound => continue,
+                    Err(error) if *error.kind() == ErrorKind::FileNotFound => continue,
                     other => (other?, false),
                 }
             }
-            Err(error) if *error.kind() == ErrorKind::NotFound => {
+            Err(error) if *error.kind() == ErrorKind::FileNotFound => {
                 let what = format!("cannot create {}: there is no such directory", path.display());
-                return Err(Error::new(ErrorKind::NotFound, what));
+                return Err(Error::new(ErrorKind::DirectoryNotFound, what));
             }
             Err(error) => {
                 return Err(told_as(error, format!("cannot create {}", path.display())));
@@ -140,7 +140,7 @@ fn claim(direct: DirectIo, disk: &dyn Disk, path: &Path) -> Result<(PathBuf, Arc
             return Ok((temporary, file));
         }
     }
-    let what = format!("others are creating {} all the time", path.display());
+    let what = format!("other processes keep creating {}", path.display());
     Err(Error::new(ErrorKind::Locked { holder_pid: None }, what))
 }
 
@@ -218,20 +218,18 @@ fn is_forbidden(error: &Error) -> bool {
 fn leads_nowhere(path: &Path) -> Error {
     let what =
         format!("cannot create {}: a symbolic link that leads to no file is there", path.display());
-    Error::new(ErrorKind::AlreadyExists, what)
+    Error::new(ErrorKind::FileExists, what)
 }
 
 #[cold]
 fn taken_away(path: &Path) -> Error {
-    let what = format!(
-        "cannot create {}: somebody has removed or renamed the file that was to become it",
-        path.display()
-    );
+    let what =
+        format!("cannot create {}: its temporary file was removed or renamed", path.display());
     Error::new(ErrorKind::Locked { holder_pid: None }, what)
 }
 
 #[cold]
 fn exists_already(path: &Path) -> Error {
     let what = format!("cannot create {}: it exists already", path.display());
-    Error::new(ErrorKind::AlreadyExists, what)
+    Error::new(ErrorKind::FileExists, what)
 }

@@ -77,7 +77,7 @@ impl Journal {
     /// Opened in `mode`, and locked if that is for writing.
     ///
     /// Errors: `LogMissing`; `Locked`; `Corrupted` if it is another store's, an earlier one's, or
-    /// damaged; `AlreadyExists` if none is needed and there is a later one, with changes; `NotAStore` if the one that is
+    /// damaged; `ForeignLog` if none is needed and there is a later one, with changes; `NotAStore` if the one that is
     /// needed is a link or no file; `Io`.
     pub(super) fn find(
         options: &StoreOptions,
@@ -92,7 +92,7 @@ impl Journal {
             return Ok(None);
         }
         let file = match disk.open_here(&log_path, mode, options.direct()) {
-            Err(error) if *error.kind() == ErrorKind::NotFound => {
+            Err(error) if *error.kind() == ErrorKind::FileNotFound => {
                 let what = format!(
                     "the store was not closed, and its log {} is missing: changes since the last \
                      checkpoint would be lost",
@@ -115,7 +115,7 @@ impl Journal {
             found if found == ours => Ok(Some((file, header))),
             found => {
                 let what = format!(
-                    "the log is the store's {found}th, and the checkpoint needs the {ours}th"
+                    "the log has incarnation {found}, and the checkpoint needs incarnation {ours}"
                 );
                 Err(Error::corrupted_at(40, what))
             }
@@ -126,7 +126,7 @@ impl Journal {
     /// checkpoint before it lets anybody write. `old` is the log that was replayed. `None`: the store's path leads
     /// elsewhere by now.
     ///
-    /// Errors: `AlreadyExists` if something lies at its path that is not this store's; `Locked`; `DiskFull`; `Io`;
+    /// Errors: `ForeignLog` if something lies at its path that is not this store's; `Locked`; `DiskFull`; `Io`;
     /// `MemoryLimit`.
     pub(super) fn begin(
         options: &StoreOptions,
@@ -157,8 +157,18 @@ impl Journal {
             Some(file) => file,
             None => claim(direct, disk, &new)?,
         };
-        let log = Arc::new(Journal::write_new(options, file, &header, shared)?);
-        if !name_log(disk, &new, &**log.file(), &path, || store.is_named(store_path))? {
+        let begun = Journal::write_new(options, file.clone(), &header, shared);
+        let named = begun.and_then(|log| {
+            name_log(disk, &new, &*file, &path, || store.is_named(store_path)).map(|is| (log, is))
+        });
+        let (log, is_named) = named.inspect_err(|_| {
+            // Nothing is in it, and it would take room from whoever tries again.
+            if !leaves_out("begun_log_stays") {
+                disk.unlink_own(&new, &*file).ok();
+            }
+        })?;
+        let log = Arc::new(log);
+        if !is_named {
             return Ok(None);
         }
         log.file().set_path(&path);
@@ -279,7 +289,7 @@ fn remove(disk: &dyn Disk, path: &Path, log: &dyn File) -> Result<()> {
     }
     match disk.sync_dir(parent_directory(path)) {
         // The directory was renamed or removed in this moment. Nobody needs to know for long that the log is gone.
-        Err(error) if *error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if *error.kind() == ErrorKind::FileNotFound => Ok(()),
         synced => synced,
     }
 }
@@ -297,7 +307,7 @@ fn lock_log(file: &dyn File, path: &Path) -> Result<()> {
                 "{} is in use: a store that was at this path, or a copy of this one, is still open",
                 path.display()
             );
-            Error::new(error.kind().clone(), what)
+            Error::new(*error.kind(), what)
         }
         _ => error,
     })
@@ -353,7 +363,7 @@ fn claim(direct: DirectIo, disk: &dyn Disk, new: &Path) -> Result<Arc<dyn File>>
         let file = match open_to_write(disk, new, direct)? {
             Some(file) => file,
             None => match disk.open_here(new, OpenMode::CreateNew, direct) {
-                Err(error) if *error.kind() == ErrorKind::AlreadyExists => continue,
+                Err(error) if *error.kind() == ErrorKind::FileExists => continue,
                 other => other?,
             },
         };
@@ -378,7 +388,11 @@ fn name_log(
             return Ok(false);
         }
         // Nothing has the name: what had it was taken over. If something has come since then, it is another session's.
-        if !disk.rename_own(new, log, path, None)? {
+        let renamed = disk.rename_own(new, log, path, None);
+        if !renamed.map_err(|error| match error.kind() {
+            ErrorKind::FileExists => in_the_way(path),
+            _ => error,
+        })? {
             return Err(taken_away(new));
         }
         Ok(leaves_out("log_of_a_path_that_leads_elsewhere") || store_has_its_name()?)
@@ -396,22 +410,22 @@ fn name_log(
 #[cold]
 fn in_the_way(path: &Path) -> Error {
     let what = format!(
-        "{} is in the way of the store's log, and is not this store's: move it away",
+        "{} is at the path of the store's log, but it is not this store's log: move it away",
         path.display()
     );
-    Error::new(ErrorKind::AlreadyExists, what)
+    Error::new(ErrorKind::ForeignLog, what)
 }
 
 #[cold]
 fn taken_away(path: &Path) -> Error {
-    let what = format!("somebody else removes or renames {} all the time", path.display());
+    let what = format!("another program keeps removing or renaming {}", path.display());
     Error::new(ErrorKind::Locked { holder_pid: None }, what)
 }
 
 /// Looks beside a path at which a store is to be made: nothing may be in the way of its log, and no changes may lie there
 /// of a store that was there before, even if this one is to have no log.
 ///
-/// Errors: `AlreadyExists`; `NotAStore` for a link or a directory at the log's path; `Io`.
+/// Errors: `ForeignLog`; `NotAStore` for a link or a directory at the log's path; `Io`.
 pub(super) fn check_nothing_beside(
     options: &StoreOptions,
     disk: &dyn Disk,
@@ -431,7 +445,7 @@ pub(super) fn check_nothing_beside(
             "{} has changes of a store that was at this path: put its file back, or move the log away",
             path.display()
         );
-        return Err(Error::new(ErrorKind::AlreadyExists, what));
+        return Err(Error::new(ErrorKind::ForeignLog, what));
     }
     if options.log && log.len_bytes()? > 0 { Err(in_the_way(&path)) } else { Ok(()) }
 }
@@ -439,7 +453,7 @@ pub(super) fn check_nothing_beside(
 /// Whether beside a store that needs no log there is one that came after it: then the file is an older copy of the
 /// store, and what is in the log would be lost. What cannot be looked at is in the way of a new log, or of nobody.
 ///
-/// Errors: `AlreadyExists`; `Io`.
+/// Errors: `ForeignLog`; `Io`.
 fn check_not_newer(disk: &dyn Disk, path: &Path, superblock: &Superblock) -> Result<()> {
     let Ok(Some(log)) = open_if_there(disk, path) else { return Ok(()) };
     refuse_newer(&*log, path, superblock)
@@ -457,11 +471,11 @@ fn refuse_newer(log: &dyn File, path: &Path, superblock: &Superblock) -> Result<
         return Ok(());
     }
     let what = format!(
-        "{} has changes that were made after the store had been closed as it is: it belongs to a later copy of the \
-         store's file. Put that one back, or move the log away",
+        "{} has changes that are newer than this copy of the store: it belongs to a later copy. Put that one back, or \
+         move the log away",
         path.display()
     );
-    Err(Error::new(ErrorKind::AlreadyExists, what))
+    Err(Error::new(ErrorKind::ForeignLog, what))
 }
 
 /// What the first block of a log says; `None`: it is none.
@@ -474,14 +488,14 @@ fn header_of(file: &dyn File) -> Result<Option<FileHeader>> {
 
 fn open_if_there(disk: &dyn Disk, path: &Path) -> Result<Option<Arc<dyn File>>> {
     match disk.open_here(path, OpenMode::ReadOnly, DirectIo::Never) {
-        Err(error) if *error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if *error.kind() == ErrorKind::FileNotFound => Ok(None),
         other => other.map(Some),
     }
 }
 
 fn open_to_write(disk: &dyn Disk, path: &Path, direct: DirectIo) -> Result<Option<Arc<dyn File>>> {
     match disk.open_here(path, OpenMode::ReadWrite, direct) {
-        Err(error) if *error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if *error.kind() == ErrorKind::FileNotFound => Ok(None),
         other => other.map(Some),
     }
 }

@@ -12,14 +12,15 @@
 
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
+use crate::page::PagePool;
 use crate::space::extent::{
     CHUNK_HEADER_BYTES, Extent, MAX_RUNS, MAX_VALUE_BYTES, chunk_bytes, is_chunk, reference_bytes,
     seal_chunk, units_of_value,
 };
 use crate::space::extent_store::{Borrower, Loan, Reading, ReadingOne};
 use crate::space::geometry::Geometry;
+use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
-use crate::storage::File;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, random};
 use std::fmt;
@@ -77,7 +78,7 @@ impl ExtentWriter {
         len_bytes: u64,
         reference_room: usize,
     ) -> Result<ExtentWriter> {
-        let slots = check_large(pool, len_bytes, reference_room)?;
+        let slots = check_large(pool, len_bytes, reference_room)?.expect("a store with a file");
         assert!(len_bytes > 0, "an empty value is not large");
         let geometry = slots.state().zones.geometry();
         let max_runs = ((reference_room - reference_bytes(0)) / 8).min(MAX_RUNS);
@@ -105,7 +106,7 @@ impl ExtentWriter {
 
     /// Takes the next bytes of the value.
     ///
-    /// Errors: `InvalidOption` if they are more than are missing (none is taken then), or an earlier call has failed;
+    /// Errors: `LengthMismatch` if they are more than are missing (none is taken then); `WriterFailed` after a failed call;
     /// `Closed`; `Poisoned`; those of a failed
     /// write, after which nothing may be written any more.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -113,7 +114,7 @@ impl ExtentWriter {
         buffered.check_failed()?;
         if bytes.len() as u64 > self.missing_bytes() {
             let what = format!("more bytes than the {} of the value", self.len_bytes());
-            return Err(Error::new(ErrorKind::InvalidOption, what));
+            return Err(Error::new(ErrorKind::LengthMismatch, what));
         }
         self.taken_bytes += self.output.take(&mut buffered, bytes)?;
         Ok(())
@@ -121,7 +122,7 @@ impl ExtentWriter {
 
     /// Writes what is left. A record may refer to the extent then: the log syncs the file before it writes that.
     ///
-    /// Errors: `InvalidOption` if bytes are missing, or an earlier call has failed; those of writing.
+    /// Errors: `LengthMismatch` if bytes are missing; `WriterFailed` after a failed call; those of writing.
     pub fn finish(&mut self) -> Result<()> {
         let mut buffered = self.output.buffered.lock();
         buffered.check_failed()?;
@@ -131,7 +132,7 @@ impl ExtentWriter {
                 self.taken_bytes,
                 self.len_bytes()
             );
-            return Err(Error::new(ErrorKind::InvalidOption, what));
+            return Err(Error::new(ErrorKind::LengthMismatch, what));
         }
         self.output.write_out(&mut buffered)?;
         buffered.loan = None;
@@ -170,8 +171,9 @@ impl Buffered {
     fn check_failed(&self) -> Result<()> {
         match self.has_failed {
             true => {
-                let what = "the value could not be written; begin it anew";
-                Err(Error::new(ErrorKind::InvalidOption, what))
+                let what =
+                    "an earlier write of this value has failed; start again with a new writer";
+                Err(Error::new(ErrorKind::WriterFailed, what))
             }
             false => Ok(()),
         }
@@ -215,8 +217,8 @@ impl Output {
         let mut loan = self.slots.lend(CHUNKS_AT_ONCE, Some(weak))?;
         if buffered.part_bytes > 0 {
             let chunk = chunk_bytes(self.geometry) as usize;
-            let (file, first) = (self.slots.file(), buffered.written_chunks);
-            let read = read_chunks(&**file, self.geometry, &self.extent, first, &mut loan[..chunk]);
+            let first = buffered.written_chunks;
+            let read = read_chunks(&self.slots, &self.extent, first, &mut loan[..chunk]);
             // Nothing is lost yet, but nobody else has these bytes.
             read.inspect_err(|_| buffered.has_failed = true)?;
         }
@@ -295,18 +297,26 @@ impl Borrower for Output {
 ///
 /// Errors: `Corrupted` for a chunk that is not what was written; `Io`.
 pub(super) fn read_chunks(
-    file: &dyn File,
-    geometry: Geometry,
+    slots: &SlotStore,
     extent: &Extent,
     first: u64,
     buffer: &mut [u8],
 ) -> Result<(usize, usize)> {
+    let geometry = slots.geometry();
     let chunk = chunk_bytes(geometry) as usize;
     let place = extent.place(geometry, first);
     let count = (buffer.len() / chunk).min(place.follow as usize + 1);
     let last = extent.place(geometry, first + count as u64 - 1);
     let len = (count - 1) * chunk + last.stored_bytes;
-    file.read_at(place.offset_bytes, &mut buffer[..len])?;
+    let place_of = |next: usize| {
+        let place = extent.place(geometry, first + next as u64);
+        (place.offset_bytes, place.stored_bytes)
+    };
+    let is_staged = !leaves_out("read_before_staged_chunks")
+        && slots.read_staged(count, place_of, buffer, chunk);
+    if !is_staged {
+        slots.file().read_at(place.offset_bytes, &mut buffer[..len])?;
+    }
     for next in 0..count {
         let number = first + next as u64;
         let place = extent.place(geometry, number);
@@ -320,14 +330,14 @@ pub(super) fn read_chunks(
 }
 
 /// Whether there may be a value of so many bytes, to which a record refers that has `reference_room` bytes for that.
-/// Tells where it goes to.
+/// Tells where it goes to; `None`: to frames, in a store that lives in memory.
 ///
 /// Errors: `RecordTooLarge`.
 pub(super) fn check_large(
     pool: &BufferPool,
     len_bytes: u64,
     reference_room: usize,
-) -> Result<&Arc<SlotStore>> {
+) -> Result<Option<&Arc<SlotStore>>> {
     let refuse = |max_bytes: u64, what: &str| {
         let kind = ErrorKind::RecordTooLarge {
             len_bytes: usize::try_from(len_bytes).unwrap_or(usize::MAX),
@@ -336,7 +346,11 @@ pub(super) fn check_large(
         Err(Error::new(kind, format!("a value of {len_bytes} bytes {what}")))
     };
     let Some(slots) = pool.slots() else {
-        return refuse(reference_room as u64, "in a store that lives in memory alone");
+        let max_bytes = Held::most_frames(reference_room) as u64 * pool.page_bytes() as u64;
+        return match len_bytes <= max_bytes {
+            true => Ok(None),
+            false => refuse(max_bytes, "is too long for a store in memory"),
+        };
     };
     if len_bytes > MAX_VALUE_BYTES {
         return refuse(MAX_VALUE_BYTES, "; the longest is 4 GiB");
@@ -344,12 +358,13 @@ pub(super) fn check_large(
     if reference_room < reference_bytes(1) {
         return refuse(reference_room as u64, "whose key leaves no room to say where it lies");
     }
-    Ok(slots)
+    Ok(Some(slots))
 }
 
-/// Reads a value out of its extent.
-#[derive(Debug)]
+/// Reads a value out of its extent, or out of memory.
 pub struct ExtentReader {
+    /// Where the value may be in memory; `None`: the file is to be read.
+    pool: Option<Arc<BufferPool>>,
     slots: Arc<SlotStore>,
     geometry: Geometry,
     extent: Extent,
@@ -388,11 +403,19 @@ impl Borrower for Cache {
     }
 }
 
+impl fmt::Debug for ExtentReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExtentReader").field("extent", &self.extent).finish_non_exhaustive()
+    }
+}
+
 impl ExtentReader {
-    /// Over an extent that a record referred to when `reading` had begun.
+    /// Over an extent that a record referred to when `reading` had begun. Without a pool the file is read whatever is in
+    /// memory.
     ///
     /// Errors: `Corrupted` if it cannot be one of this file.
     pub(super) fn new(
+        pool: Option<&Arc<BufferPool>>,
         slots: &Arc<SlotStore>,
         extent: Extent,
         reading: Reading,
@@ -401,8 +424,8 @@ impl ExtentReader {
         let geometry = state.zones.geometry();
         state.zones.check_extent(&extent)?;
         drop(state);
-        let (slots, _reading) = (slots.clone(), reading.only(&extent));
-        Ok(ExtentReader { slots, geometry, extent, _reading, cache: Arc::default() })
+        let (pool, slots, _reading) = (pool.cloned(), slots.clone(), reading.only(&extent));
+        Ok(ExtentReader { pool, slots, geometry, extent, _reading, cache: Arc::default() })
     }
 
     /// Length of the value.
@@ -428,6 +451,10 @@ impl ExtentReader {
         let payload = u64::from(chunk_bytes(self.geometry)) - CHUNK_HEADER_BYTES as u64;
         let left = self.extent.len_bytes.saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(to.len());
+        let (seed, pool) = (self.extent.seed, self.pool.as_ref());
+        if pool.is_some_and(|pool| pool.copy_kept(seed, offset, &mut to[..wanted])) {
+            return Ok(wanted);
+        }
         let mut cached = self.cache.0.lock();
         let mut done = 0;
         while done < wanted {
@@ -463,8 +490,7 @@ impl ExtentReader {
         let loan = loan.as_mut().expect("what is there is in a buffer");
         if there.1 == 0 {
             let most = (loan.len() / chunk).min(ahead) * chunk;
-            let (file, buffer) = (self.slots.file(), &mut loan[..most]);
-            let (count, _) = read_chunks(&**file, self.geometry, &self.extent, index, buffer)?;
+            let (count, _) = read_chunks(&self.slots, &self.extent, index, &mut loan[..most])?;
             *there = (index, count);
         }
         let at = (index - there.0) as usize * chunk + CHUNK_HEADER_BYTES;

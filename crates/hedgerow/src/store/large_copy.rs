@@ -8,7 +8,6 @@
 
 use super::large::read_chunks;
 use super::{PoolTree, Store};
-use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Hints, LeafMut, plain_leaf};
 use crate::page::header::{self, PageKind};
@@ -48,7 +47,6 @@ impl LargeCopy {
             return Ok(());
         }
         let damaged = |what: &str| Err(Error::corrupted_page(page, what));
-        let mut copied = false;
         let mut value = Vec::new();
         let mut next = 0;
         loop {
@@ -65,18 +63,13 @@ impl LargeCopy {
             }
             let extent = match read_stored(&value) {
                 Stored::Plain(_) => continue,
-                Stored::Damaged => return damaged("a value is in no known form"),
+                Stored::Damaged => return damaged("the form of a value is unknown"),
                 Stored::Extent(extent) => extent,
             };
             let copy = self.copy(from, &extent, to, go_on)?;
             if LeafMut::<Hints>::new(image).update(place, &copy.encode()).is_err() {
                 return damaged("it has no room for a value that it has");
             }
-            copied = true;
-        }
-        if copied {
-            let checksum = page_checksum(page, image);
-            image[..8].copy_from_slice(&checksum.to_le_bytes());
         }
         Ok(())
     }
@@ -99,7 +92,7 @@ impl LargeCopy {
         let buffer = self.buffer()?;
         let (mut next, chunks) = (0, extent.chunks(geometry));
         while next < chunks {
-            let (count, len) = read_chunks(&**from.file(), geometry, extent, next, buffer)?;
+            let (count, len) = read_chunks(from, extent, next, buffer)?;
             to.file().write_at(copy.place(geometry, next).offset_bytes, &buffer[..len])?;
             next += count as u64;
             go_on()?;
@@ -130,15 +123,15 @@ impl LargeCopy {
             }
             Stored::Damaged => {
                 let kind = ErrorKind::Corrupted { page: None, offset_bytes: None };
-                return Ok(Err(Error::new(kind, "it is in no known form")));
+                return Ok(Err(Error::new(kind, "its form is unknown")));
             }
             Stored::Extent(extent) => extent,
         };
         let geometry = from.state().zones.geometry();
         // As long as the file is: what the checkpoint says of it may be damaged.
-        if !extent.fits(geometry, geometry.zones_in(from.file().len_bytes()?)) {
+        if !extent.fits(geometry, geometry.units_in(from.file().len_bytes()?)) {
             let kind = ErrorKind::Corrupted { page: None, offset_bytes: None };
-            return Ok(Err(Error::new(kind, "it cannot lie in this file")));
+            return Ok(Err(Error::new(kind, "it is outside of the file")));
         }
         let room = tree.max_record_bytes().saturating_sub(key.len());
         let mut writer = store.write_large(extent.len_bytes, room)?;
@@ -146,7 +139,7 @@ impl LargeCopy {
         let buffer = self.buffer()?;
         let (mut next, chunks) = (0, extent.chunks(geometry));
         while next < chunks {
-            let count = match read_chunks(&**from.file(), geometry, &extent, next, buffer) {
+            let count = match read_chunks(from, &extent, next, buffer) {
                 Ok((count, _)) => count,
                 Err(error) => return Ok(Err(error)),
             };

@@ -175,12 +175,11 @@ impl Shared {
             // The copy's runs are cut elsewhere.
             let follow = copy.place(geometry, next).follow as usize + 1;
             let most = loan.len().min(follow * chunk);
-            let file = slots.file();
-            let (count, len) =
-                read_chunks(&**file, geometry, &far.extent, next, &mut loan[..most])?;
+            let (count, len) = read_chunks(slots, &far.extent, next, &mut loan[..most])?;
             let _writing = slots.enter_file()?;
             self.pool.check_poison()?;
-            let written = file.write_at(copy.place(geometry, next).offset_bytes, &loan[..len]);
+            let written =
+                slots.file().write_at(copy.place(geometry, next).offset_bytes, &loan[..len]);
             written.inspect_err(|error| {
                 if *error.kind() != ErrorKind::DiskFull {
                     self.pool.set_poisoned(error);

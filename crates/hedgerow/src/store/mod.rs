@@ -18,6 +18,7 @@ mod batch;
 mod catalogue;
 mod checkpoint;
 mod create;
+mod hot;
 mod journal;
 mod large;
 mod large_copy;
@@ -26,8 +27,10 @@ mod log_due;
 mod named;
 mod open;
 mod pin;
+mod placed;
 mod preload;
 mod reclaim;
+mod relief;
 mod repair;
 mod repair_report;
 mod replay;
@@ -37,15 +40,18 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod unfinished;
+mod values_ahead;
 mod verify;
 mod verify_extents;
 
 pub use backup::{BackupReport, restore};
 pub use batch::BatchChange;
 pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
+pub use hot::HotLeaf;
 pub use journal::log_path;
 pub use large::{ExtentReader, ExtentWriter};
 pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
+pub use placed::PlacedValue;
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};
 pub use replay::Replayed;
@@ -55,7 +61,9 @@ pub use crate::space::SpaceReport;
 
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::{Stored, read_stored};
+use crate::page::PagePool;
+use crate::space::extent::{Extent, Run, Stored, read_reference, read_stored};
+use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
 use crate::tree::Value;
@@ -68,11 +76,13 @@ use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use journal::Journal;
 use reclaim::Reclaim;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use superblock::Superblock;
 
 /// How often a load that is done is tried to be made durable again, when the reason why not may pass.
 const LOAD_RETRIES: usize = 3;
+/// Bytes of dirty pages that a disk of 100 MB/s writes within a fraction of a second.
+const QUICKLY_WRITTEN_BYTES: usize = 16 << 20;
 
 /// A store: file, pool, catalogue, and the thread that takes checkpoints.
 pub struct Store {
@@ -80,6 +90,8 @@ pub struct Store {
     checkpointer: Mutex<Option<thread::JoinHandle<()>>>,
     journal: Mutex<Option<Journal>>,
     replayed: Mutex<Replayed>,
+    /// The path at which this handle has made it.
+    created_at: Option<PathBuf>,
 }
 
 /// What the store shares with its thread.
@@ -99,6 +111,13 @@ struct Shared {
     process: Process,
 }
 
+impl Shared {
+    /// Errors: `ForkedProcess` in a child of the process that opened the store.
+    fn check_process(&self) -> Result<()> {
+        if self.process.is_current() { Ok(()) } else { Err(Error::forked()) }
+    }
+}
+
 /// The newest durable superblock, and what shrinking the file needs to know of earlier checkpoints.
 struct Newest {
     superblock: Superblock,
@@ -109,19 +128,37 @@ struct Newest {
 }
 
 /// A bulk load, from before it begins until it is durable or given up.
-struct LoadUnderWay<'s>(&'s Mutex<usize>);
+struct LoadUnderWay<'s>(&'s Shared);
 
 impl LoadUnderWay<'_> {
-    fn begin(loads: &Mutex<usize>) -> LoadUnderWay<'_> {
-        *loads.lock() += 1;
-        LoadUnderWay(loads)
+    fn begin(shared: &Shared) -> LoadUnderWay<'_> {
+        *shared.loads.lock() += 1;
+        LoadUnderWay(shared)
     }
 }
 
 impl Drop for LoadUnderWay<'_> {
     fn drop(&mut self) {
-        *self.0.lock() -= 1;
+        // In a forked process the parent's is under way still, and the lock may be held for ever.
+        if self.0.process.is_current() {
+            *self.0.loads.lock() -= 1;
+        }
     }
+}
+
+/// A record's value, as [`Store::find`] finds it.
+pub enum Found {
+    /// It was in the leaf.
+    Short(Value),
+    /// It was in frames, and this is what the leaf has instead.
+    Held {
+        /// The value.
+        value: Value,
+        /// The stored form.
+        reference: Value,
+    },
+    /// It is in an extent.
+    Extent(Box<ExtentReader>),
 }
 
 impl Store {
@@ -143,10 +180,13 @@ impl Store {
             return Ok(tree);
         }
         if self.shared.read_only {
-            return Err(Error::new(ErrorKind::NotFound, "there is no keyspace of that name"));
+            return Err(Error::new(
+                ErrorKind::KeyspaceNotFound,
+                "there is no keyspace of that name",
+            ));
         }
         match self.create_keyspace(name) {
-            Err(error) if *error.kind() == ErrorKind::AlreadyExists => {
+            Err(error) if *error.kind() == ErrorKind::KeyspaceExists => {
                 // Another thread came first.
                 catalogue.get(name)?.ok_or(error)
             }
@@ -196,14 +236,12 @@ impl Store {
     /// Whether a value in a leaf may be in a stored form. To be asked after it was read.
     #[inline]
     pub fn has_stored_forms(&self) -> bool {
-        self.shared.slots.as_ref().is_some_and(|slots| slots.has_stored_forms())
+        self.shared.pool.has_stored_forms()
     }
 
     /// From now on there may be some. Before the first one is put.
     pub fn expect_stored_forms(&self) {
-        if let Some(slots) = &self.shared.slots {
-            slots.expect_stored_forms();
-        }
+        self.shared.pool.expect_stored_forms();
     }
 
     /// Begins to write a large value, to which a record refers that has `reference_room` bytes for that. Errors: see
@@ -212,35 +250,76 @@ impl Store {
         ExtentWriter::new(&self.shared.pool, len_bytes, reference_room)
     }
 
+    /// Places a value, to which a record refers that has `reference_room` bytes for that; `None` if it is too long for that and
+    /// [`Self::write_large`] is the way. Errors: see `ExtentWriter`.
+    pub fn place(&self, value: &[u8], reference_room: usize) -> Result<Option<PlacedValue>> {
+        PlacedValue::new(&self.shared.pool, value, reference_room)
+    }
+
+    /// Appends the value to which a record refers to `to`, if all of it is in memory; looks at nothing else.
+    #[inline]
+    pub fn append_kept(&self, reference: &[u8], to: &mut Vec<u8>) -> bool {
+        let pool = &self.shared.pool;
+        let Some((seed, len_bytes)) = read_reference(reference) else {
+            return !self.has_file()
+                && Held::decode(reference).is_some_and(|held| pool.append_held(&held, to));
+        };
+        // So much was in memory once.
+        pool.keeps_values_of(len_bytes) && pool.append_kept(seed, len_bytes as usize, to)
+    }
+
+    /// Keeps a value in memory that was read, or written.
+    pub fn keep_value(&self, reference: &[u8], value: &[u8], used: bool) {
+        if let Some((seed, _)) = read_reference(reference) {
+            self.shared.pool.keep_value(seed, value, used);
+        }
+    }
+
     /// Whether there may be such a large value. Errors: `RecordTooLarge`.
     pub fn check_large(&self, len_bytes: u64, reference_room: usize) -> Result<()> {
         large::check_large(&self.shared.pool, len_bytes, reference_room).map(drop)
     }
 
-    /// Finds the value of `key`, to be read: `Ok(Err)` for one that is not large.
+    /// Finds the value of `key`, to be read; `None` if there is no record.
     ///
     /// Errors: those of reads; `Corrupted` for a value in no known form.
-    pub fn read_large(
-        &self,
-        tree: &PoolTree,
-        key: &[u8],
-    ) -> Result<Option<std::result::Result<ExtentReader, Value>>> {
-        let Some(slots) = &self.shared.slots else { return Ok(tree.get(key)?.map(Err)) };
+    pub fn find(&self, tree: &PoolTree, key: &[u8]) -> Result<Option<Found>> {
+        let Some(slots) = &self.shared.slots else { return self.find_held(tree, key) };
         // First this, so that what the record refers to then stays.
         let reading = slots.read_extents(self.shared.pool.epochs().current());
         let Some(value) = tree.get(key)? else { return Ok(None) };
         if !slots.has_stored_forms() {
-            return Ok(Some(Err(value)));
+            return Ok(Some(Found::Short(value)));
         }
         match read_stored(&value) {
-            Stored::Plain(plain) => Ok(Some(Err(Value::from(plain)))),
+            Stored::Plain(plain) => Ok(Some(Found::Short(Value::from(plain)))),
             Stored::Extent(extent) => {
-                ExtentReader::new(slots, extent, reading).map(|r| Some(Ok(r)))
+                let reader = ExtentReader::new(Some(&self.shared.pool), slots, extent, reading)?;
+                Ok(Some(Found::Extent(Box::new(reader))))
             }
-            Stored::Damaged => Err(Error::new(
-                ErrorKind::Corrupted { page: None, offset_bytes: None },
-                "a record's value is in no form that this build knows",
-            )),
+            Stored::Damaged => Err(unknown_form()),
+        }
+    }
+
+    /// [`Self::find`] in a store that lives in memory.
+    fn find_held(&self, tree: &PoolTree, key: &[u8]) -> Result<Option<Found>> {
+        loop {
+            let Some(value) = tree.get(key)? else { return Ok(None) };
+            if !self.has_stored_forms() {
+                return Ok(Some(Found::Short(value)));
+            }
+            if let Some(held) = Held::decode(&value) {
+                let mut bytes = Vec::new();
+                if self.shared.pool.append_held(&held, &mut bytes) {
+                    return Ok(Some(Found::Held { value: Value::from(bytes), reference: value }));
+                }
+                // The record has another value by now.
+                continue;
+            }
+            return match read_stored(&value) {
+                Stored::Plain(plain) => Ok(Some(Found::Short(Value::from(plain)))),
+                Stored::Extent(_) | Stored::Damaged => Err(unknown_form()),
+            };
         }
     }
 
@@ -251,7 +330,7 @@ impl Store {
 
     /// Errors: `ForkedProcess` in a child of the process that opened the store.
     pub fn check_process(&self) -> Result<()> {
-        if self.shared.process.is_current() { Ok(()) } else { Err(Error::forked()) }
+        self.shared.check_process()
     }
 
     /// Runs a bulk load of the keyspace, so that a crash in the middle leaves nothing behind.
@@ -264,13 +343,15 @@ impl Store {
         tree: &PoolTree,
         load: impl FnOnce() -> Result<R, E>,
     ) -> Result<R, E> {
-        let under_way = LoadUnderWay::begin(&self.shared.loads);
+        let under_way = LoadUnderWay::begin(&self.shared);
         /// Whoever calls may panic in the middle.
-        struct Loading<'l>(Option<(&'l Catalogue, &'l str, &'l PoolTree)>);
+        struct Loading<'l>(Option<(&'l Shared, &'l str, &'l PoolTree)>);
         impl Loading<'_> {
             fn end(&mut self) -> Result<()> {
-                let Some((catalogue, name, tree)) = self.0.take() else { return Ok(()) };
-                catalogue.end_load(name, tree)
+                let Some((shared, name, tree)) = self.0.take() else { return Ok(()) };
+                // In a forked process the load is the parent's, who goes on with it.
+                shared.check_process()?;
+                shared.catalogue.end_load(name, tree)
             }
         }
         impl Drop for Loading<'_> {
@@ -280,14 +361,11 @@ impl Store {
             }
         }
         self.shared.catalogue.begin_load(name, tree)?;
-        let mut loading = Loading(Some((&self.shared.catalogue, name, tree)));
+        let mut loading = Loading(Some((&self.shared, name, tree)));
         let loaded = load();
-        if !self.shared.process.is_current() {
-            // The caller's records have forked, and this is the child. The parent goes on with the load.
-            std::mem::forget((loading, under_way));
-            return Err(Error::forked().into());
-        }
         let ended = loading.end();
+        // The caller's records may have forked.
+        self.check_process()?;
         let loaded = loaded?;
         // The log has nothing of it, and what is changed from now on builds on it. There is room for all dirty pages, so a
         // full disk is not a reason; if it cannot be made durable all the same, nothing that comes after it may be. Of
@@ -332,6 +410,11 @@ impl Store {
         self.shared.checkpoint_as_asked().map(drop)
     }
 
+    /// [`Self::checkpoint`]. Whether there was nothing to make durable, so that all that it did was for a shorter file.
+    pub fn checkpoint_to_shrink(&self) -> Result<bool> {
+        self.shared.checkpoint_as_asked()
+    }
+
     /// Number of the last durable checkpoint.
     pub fn durable_checkpoint(&self) -> Epoch {
         self.shared.slots.as_ref().map_or(Epoch(0), |slots| slots.state().checkpoint)
@@ -350,14 +433,29 @@ impl Store {
         (state.deltas.memory_bytes() as u64, state.zones.memory_bytes() as u64 + ids)
     }
 
+    /// Bytes of a unit of the file; 0 in memory.
+    pub fn unit_bytes(&self) -> u32 {
+        self.shared.slots.as_ref().map_or(0, |slots| slots.geometry().unit_bytes())
+    }
+
+    /// Where the runs of an extent lie, as offsets and lengths in bytes. Errors: `Corrupted` if it cannot be one of this file.
+    pub fn extent_places(&self, extent: &Extent) -> Result<Vec<(u64, u64)>> {
+        let Some(slots) = &self.shared.slots else { return Err(unknown_form()) };
+        slots.state().zones.check_extent(extent)?;
+        let unit_bytes = u64::from(slots.geometry().unit_bytes());
+        let place =
+            |run: &Run| (slots.geometry().unit_offset(run.unit), u64::from(run.units) * unit_bytes);
+        Ok(extent.runs.iter().map(place).collect())
+    }
+
     /// Accounts for every byte of the file.
     pub fn space_report(&self) -> Result<SpaceReport> {
         Ok(self.shared.slots.as_ref().map_or_else(SpaceReport::default, |slots| slots.report()))
     }
 
     /// Checks everything. See [`crate::Database::verify`].
-    pub fn verify(&self, progress: impl FnMut(u64)) -> Result<VerifyReport> {
-        self.shared.verify(progress)
+    pub fn verify(&self, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> Result<VerifyReport> {
+        self.shared.verify(&mut progress)
     }
 
     /// Copies what is there now to `path`. See [`crate::Database::backup`].
@@ -373,10 +471,20 @@ impl Store {
     /// Takes a checkpoint, ends the threads, and refuses everything from then on. The file's lock goes
     /// with the last handle to the file, which is here.
     pub fn close(&self) -> Result<()> {
+        self.close_and(None)
+    }
+
+    /// Closes the store, and removes its files if it was made by this handle. See [`crate::Database::discard`].
+    pub fn discard(&self, disk: &dyn Disk) -> Result<()> {
+        self.close_and(Some(disk))
+    }
+
+    fn close_and(&self, discard: Option<&dyn Disk>) -> Result<()> {
         self.check_process()?;
         // While there are checkpoints, which they may need.
         self.shared.batches.close();
         let taken = self.stop_checkpointer();
+        self.shared.shrink_to_close();
         // Before the last checkpoint: a change that comes too late for it must not be accepted.
         self.shared.pool.set_closed();
         if let Some(slots) = &self.shared.slots {
@@ -390,6 +498,13 @@ impl Store {
             }
             _ => Ok(()),
         };
+        // A store that is removed needs neither checkpoint nor log.
+        let (closed, written) = match discard.zip(self.created_at.as_deref()) {
+            Some((disk, path)) => {
+                (self.undo_creation(disk, path, closed.is_ok()).and(closed.or(Ok(()))), Ok(()))
+            }
+            None => (closed, written),
+        };
         // In any case before the file is unlocked: somebody else may make a log then.
         let is_settled = closed.is_ok() && !self.shared.batches.need_log();
         let ended = self.end_journal(is_settled || leaves_out("log_removed_whatever_failed"));
@@ -401,6 +516,23 @@ impl Store {
             None => Ok(()),
         };
         taken.and(closed).and(unlocked)
+    }
+
+    /// What is to be done before the last handle goes, by somebody who has called no [`Self::close`]: makes durable what
+    /// was changed, and closes the store if that takes no long time.
+    pub fn finish(&self) -> Result<()> {
+        let pool = &self.shared.pool;
+        if self.shared.read_only || pool.check_open().and_then(|()| pool.check_poison()).is_err() {
+            return Ok(());
+        }
+        let images = pool.images_to_write();
+        if images == 0 && self.log().is_none() {
+            return Ok(());
+        }
+        if images * self.page_bytes() <= QUICKLY_WRITTEN_BYTES {
+            return self.close();
+        }
+        self.log().map_or(Ok(()), |log| log.flush().map(drop))
     }
 
     /// Ends the log; `remove`: nobody will need its file.
@@ -432,8 +564,10 @@ impl Drop for Store {
     fn drop(&mut self) {
         if !self.shared.process.is_current() {
             // A child has none of the threads that it would wait for, and locks as they were held at the fork. What all
-            // parts share is left as it is, and so is everything below.
+            // parts share is left as it is, and so is everything below. So are the handles of threads: a thread that the child
+            // has started since may have the memory of one of the parent's threads, and would be detached in its place.
             std::mem::forget(self.shared.clone());
+            std::mem::forget((self.checkpointer.get_mut().take(), self.journal.get_mut().take()));
             return;
         }
         let stopped = self.stop_checkpointer();
@@ -443,4 +577,9 @@ impl Drop for Store {
         self.end_journal(false).ok();
         self.shared.pool.stop();
     }
+}
+
+fn unknown_form() -> Error {
+    let kind = ErrorKind::Corrupted { page: None, offset_bytes: None };
+    Error::new(kind, "the form of a record's value is unknown to this build")
 }

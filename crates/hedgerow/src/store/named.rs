@@ -142,7 +142,7 @@ fn stored_extent(slots: &SlotStore, value: &[u8], at: Lsn) -> Result<Option<Exte
     match read_stored(value) {
         Stored::Extent(extent) => Ok(Some(extent)),
         Stored::Plain(_) => Ok(None),
-        Stored::Damaged => Err(damage(at, "its value is in no known form")),
+        Stored::Damaged => Err(damage(at, "the form of its value is unknown")),
     }
 }
 

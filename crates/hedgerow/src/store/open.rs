@@ -16,9 +16,11 @@ use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, Superbloc
 use super::{Newest, Shared, Store, create};
 use crate::buffer::{Budget, BufferPool, PoolOptions};
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::{self, Started};
 use crate::node::{self, LeafPolicy};
 use crate::page::header::{MAX_PAGE_BYTES, MIN_PAGE_BYTES};
 use crate::space::geometry::Geometry;
+use crate::space::image::PageForm;
 use crate::space::map::MapRoot;
 use crate::space::part::{self, PartBytes};
 use crate::space::slot_store::{SlotStore, SpaceState};
@@ -65,6 +67,8 @@ pub struct StoreOptions {
     pub zone_bytes: Option<u32>,
     /// How the layouts of leaves are chosen.
     pub leaves: LeafPolicy,
+    /// Merge leaves that fit into fewer before they are written to make room.
+    pub merge_before_writing: bool,
     /// Whether changes are logged.
     pub log: bool,
     /// Within what time what was logged is durable.
@@ -79,7 +83,7 @@ pub struct StoreOptions {
     pub settle_after: Duration,
 }
 
-/// Bytes of a page unless chosen otherwise.
+/// Bytes of a page unless [`Options::page_bytes`](crate::Options::page_bytes) says otherwise: 4,096.
 pub const DEFAULT_PAGE_BYTES: usize = 4096;
 /// Checkpoints are not due before so much was changed, unless asked for.
 const MIN_CHECKPOINT_BYTES: u64 = 16 << 20;
@@ -88,6 +92,10 @@ const MIN_CHECKPOINT_BYTES: u64 = 16 << 20;
 const PRELOAD_THREADS: usize = 4;
 /// Looks at a path that others are creating or removing stores at.
 const ATTEMPTS: usize = 3;
+
+/// What the space of a file has to know of pages.
+pub(super) const PAGE_FORM: PageForm =
+    PageForm { check: check_page, gap: node::gap, pack: node::pack };
 
 /// The check that every page gets when it is read.
 pub(super) fn check_page(image: &[u8]) -> std::result::Result<(), String> {
@@ -103,6 +111,7 @@ impl Store {
         how: OpenHow,
     ) -> Result<Store> {
         options.check()?;
+        let started = Started::now();
         let path = &disk.locate(path);
         for attempt in 1.. {
             match Store::try_open(options, disk, path, how) {
@@ -111,15 +120,22 @@ impl Store {
                 Err(error)
                     if attempt < ATTEMPTS
                         && how == OpenHow::ExistingOrNew
-                        && *error.kind() == ErrorKind::AlreadyExists => {}
+                        && matches!(
+                            error.kind(),
+                            ErrorKind::FileExists | ErrorKind::ForeignLog
+                        ) => {}
                 Ok(None) => {
                     let what = format!(
-                        "{} is created and removed all the time, or renamed",
+                        "other programs keep creating, removing or renaming {}",
                         path.display()
                     );
                     return Err(Error::new(ErrorKind::Locked { holder_pid: None }, what));
                 }
-                Ok(Some(store)) => return Ok(store),
+                Ok(Some(store)) => {
+                    let (limit, read_only) = (options.memory_limit_bytes, how == OpenHow::ReadOnly);
+                    events::opened(path, store.page_bytes(), limit, read_only, started);
+                    return Ok(store);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -139,7 +155,7 @@ impl Store {
             OpenHow::ReadOnly => Some(disk.open(path, OpenMode::ReadOnly, direct)?),
             OpenHow::Existing => Some(disk.open(path, OpenMode::ReadWrite, direct)?),
             OpenHow::ExistingOrNew => match disk.open(path, OpenMode::ReadWrite, direct) {
-                Err(error) if *error.kind() == ErrorKind::NotFound => None,
+                Err(error) if *error.kind() == ErrorKind::FileNotFound => None,
                 other => Some(other?),
             },
         };
@@ -160,32 +176,47 @@ impl Store {
                 }
             }
         };
-        let Some(store) = store else { return Ok(None) };
+        let Some(mut store) = store else { return Ok(None) };
         match store.recover(options, disk, path) {
-            Ok(has_its_name) => Ok(has_its_name.then_some(store)),
+            Ok(has_its_name) => {
+                store.created_at = is_new.then(|| path.to_owned());
+                Ok(has_its_name.then_some(store))
+            }
             Err(error) => {
                 if is_new {
-                    store.undo_creation(disk, path);
+                    // What failed first is the error to tell. What cannot be removed is an empty store.
+                    store.undo_creation(disk, path, store.shared.settle().is_ok()).ok();
                 }
                 Err(error)
             }
         }
     }
 
-    /// Removes a store that was made just now and could not be used, while it is locked: nobody else has it
-    /// open. What cannot be removed is an empty store.
-    fn undo_creation(&self, disk: &dyn Disk, path: &Path) {
-        let Some(file) = self.shared.slots.as_ref().map(|slots| slots.file()) else { return };
-        if matches!(file.is_named(path), Ok(true)) {
-            // Without its log it can be opened as well: nothing is in it. If not even that can be written, the log goes
-            // once the file has gone for good.
-            if self.shared.settle().is_ok() || leaves_out("log_goes_before_creation") {
-                self.end_journal(true).ok();
-            }
-            let unlinked =
-                disk.unlink_own(path, &**file).and_then(|_| disk.sync_dir(parent_directory(path)));
-            self.end_journal(unlinked.is_ok()).ok();
+    /// Removes a store that this handle has made, while it is locked: nobody else has it open. If `path` leads elsewhere, nothing is
+    /// removed. `is_settled`: without its log it can be opened as well.
+    ///
+    /// Errors: `Io`.
+    pub(super) fn undo_creation(
+        &self,
+        disk: &dyn Disk,
+        path: &Path,
+        is_settled: bool,
+    ) -> Result<()> {
+        let Some(file) = self.shared.slots.as_ref().map(|slots| slots.file()) else {
+            return Ok(());
+        };
+        if !file.is_named(path)? {
+            return Ok(());
         }
+        // If not even a checkpoint can be written, the log goes once the file has gone for good.
+        let early = match is_settled || leaves_out("log_goes_before_creation") {
+            true => self.end_journal(true),
+            false => Ok(()),
+        };
+        let unlinked =
+            disk.unlink_own(path, &**file).and_then(|_| disk.sync_dir(parent_directory(path)));
+        let ended = self.end_journal(unlinked.is_ok());
+        unlinked.and(early).and(ended)
     }
 
     /// Replays what a crash has left in the log, and begins a log for what is to come. `Ok(false)`: `path` does not
@@ -196,7 +227,7 @@ impl Store {
         let superblock = shared.checkpointing.lock().superblock;
         // Beside the file itself, whatever links lead to it.
         let path = &match disk.resolve(path) {
-            Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) if *error.kind() == ErrorKind::FileNotFound => return Ok(false),
             resolved => resolved?,
         };
         if !slots.file().is_named(path)? {
@@ -221,6 +252,7 @@ impl Store {
             shared.pool.set_replaying(false);
         }
         if let Some((file, header, named)) = found {
+            let started = Started::now();
             let threads = if options.background { PRELOAD_THREADS } else { 1 };
             let expected = named.end;
             let is_loaded = shared.preload(named.changes, threads)?;
@@ -252,6 +284,7 @@ impl Store {
                 replayed
             };
             *self.replayed.lock() = replayed;
+            events::recovered(path, replayed.records, replayed.log_bytes, started);
             // What the session that was cut short has needed beside its records goes back.
             slots.note_change();
         }
@@ -310,7 +343,7 @@ impl Store {
             map: MapRoot::EMPTY,
             checkpoint: Epoch(0),
         };
-        let slots = Arc::new(SlotStore::new(file, page_bytes, check_page, state));
+        let slots = Arc::new(SlotStore::new(file, page_bytes, PAGE_FORM, state));
         let pool_options = options.pool(page_bytes, Epoch(1), false);
         let pool = BufferPool::new(&pool_options, Some(slots), PageIds::create())?;
         let pool = Arc::new(pool);
@@ -344,7 +377,7 @@ impl Store {
                 format!("the store has pages of {page_bytes} bytes, not of {expected}"),
             ));
         }
-        check_blocks(&*file, geometry)?;
+        fit_blocks(&*file, geometry)?;
         let store =
             Store::open_checkpoint(options, file.clone(), superblock, chosen.pair, read_only)?;
         if !read_only {
@@ -388,7 +421,7 @@ impl Store {
             map: superblock.map,
             checkpoint: newest,
         };
-        let slots = Arc::new(SlotStore::new(file, page_bytes, check_page, state));
+        let slots = Arc::new(SlotStore::new(file, page_bytes, PAGE_FORM, state));
         if superblock.incompat & superblock::EXTENTS != 0 {
             slots.expect_stored_forms();
         }
@@ -409,6 +442,9 @@ impl Store {
     ) -> Result<Store> {
         let process = Process::current()
             .map_err(|source| Error::io("cannot tell a forked process from its parent", source))?;
+        if options.merge_before_writing && !read_only {
+            catalogue.merge_before_writing();
+        }
         pool.start();
         let slots = pool.slots().cloned();
         let shared = Arc::new(Shared {
@@ -427,6 +463,7 @@ impl Store {
             checkpointer: Mutex::new(None),
             journal: Mutex::new(None),
             replayed: Mutex::new(Replayed::default()),
+            created_at: None,
         };
         let in_background = options.background && !read_only;
         if let Some(slots) = store.shared.slots.as_ref().filter(|_| in_background) {
@@ -452,6 +489,7 @@ impl StoreOptions {
             background: true,
             zone_bytes: None,
             leaves: LeafPolicy::default(),
+            merge_before_writing: true,
             log: false,
             log_interval: Duration::ZERO,
             log_limit_bytes: u64::MAX,
@@ -477,7 +515,9 @@ impl StoreOptions {
             {
                 Err(Error::new(
                     ErrorKind::InvalidOption,
-                    format!("a page of {bytes} bytes; it must be a power of two from 2 to 64 KiB"),
+                    format!(
+                        "a page size of {bytes} bytes; it must be a power of two from 2 to 64 KiB"
+                    ),
                 ))
             }
             _ => Ok(()),
@@ -573,16 +613,27 @@ pub(super) fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
     unreachable!("the attempts end with a lock or an error")
 }
 
+/// Lets a file go through the page cache if the pages or units of its store cannot be read and written past it here: the store
+/// was made on a device with smaller blocks, or where the system tells of smaller ones.
+///
+/// Errors: those of the file; as [`check_blocks`] if it goes on past the page cache.
+pub(super) fn fit_blocks(file: &dyn File, geometry: Geometry) -> Result<()> {
+    if check_blocks(file, geometry).is_err() {
+        file.use_page_cache()?;
+    }
+    check_blocks(file, geometry)
+}
+
 /// Errors: `InvalidOption` if the pages or units of a store cannot be read and written past the page cache here.
-pub(super) fn check_blocks(file: &dyn File, geometry: Geometry) -> Result<()> {
+fn check_blocks(file: &dyn File, geometry: Geometry) -> Result<()> {
     let (blocks, units, pages) = (file.block_bytes(), geometry.unit_bytes(), geometry.page_bytes());
     let smallest = if leaves_out("blocks_of_pages") { units } else { units.min(pages) };
     if blocks <= smallest as usize {
         return Ok(());
     }
     let what = format!(
-        "the store has pages of {pages} bytes in units of {units}, and direct I/O here needs {blocks}: use \
-         direct_io(false)"
+        "the store has pages of {pages} bytes in units of {units}, and direct I/O on this disk needs multiples \
+         of {blocks}: use direct_io(false)"
     );
     Err(Error::new(ErrorKind::InvalidOption, what))
 }

@@ -22,11 +22,14 @@ use crate::space::map::MapView;
 use crate::space::slot_store::SlotStore;
 use crate::types::{PART_BYTES, PART_WORDS};
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::process::Process;
 
 /// A pinned checkpoint. See the head of the file.
 pub(super) struct Pin {
     slots: Arc<SlotStore>,
     superblock: Superblock,
+    /// The process that has pinned it.
+    process: Process,
 }
 
 /// Slots that are freed with the state of the space locked.
@@ -36,11 +39,11 @@ impl Shared {
     /// Takes a checkpoint, if anything has changed, and pins it. A store that is open for reading only pins what
     /// it was opened with.
     ///
-    /// Errors: those of a checkpoint; `InvalidOption` in memory, where there is none.
+    /// Errors: those of a checkpoint; `InMemory` in memory, where there is none.
     pub(super) fn pin(&self) -> Result<Pin> {
         let Some(slots) = &self.slots else {
             let what = "a database in memory has no checkpoints";
-            return Err(Error::new(ErrorKind::InvalidOption, what));
+            return Err(Error::new(ErrorKind::InMemory, what));
         };
         let mut newest = self.checkpointing.lock();
         self.pool.check_open()?;
@@ -52,7 +55,7 @@ impl Shared {
         let superblock = newest.superblock;
         let pinned = slots.state().zones.pin();
         assert_eq!(pinned, superblock.checkpoint, "the newest checkpoint is the durable one");
-        Ok(Pin { slots: slots.clone(), superblock })
+        Ok(Pin { slots: slots.clone(), superblock, process: self.process })
     }
 }
 
@@ -73,7 +76,7 @@ impl Pin {
             root: self.superblock.map,
             checkpoint: self.superblock.checkpoint,
             geometry: self.superblock.geometry,
-            zones: self.superblock.table.zones,
+            units: self.superblock.table.units,
         }
     }
 
@@ -108,6 +111,10 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
+        // The parent's pin, of which a forked process has a copy, ends when the parent ends it.
+        if !self.process.is_current() {
+            return;
+        }
         let kept_bytes = self.slots.report().quarantined_bytes;
         let ended = self.slots.state().zones.unpin(self.superblock.checkpoint);
         assert!(ended.is_ok(), "what was pinned is pinned");

@@ -1,6 +1,7 @@
 //! Giving space back to the file system: truncation, holes, and moving the tail into gaps.
 //!
-//! After each checkpoint: zones that are free at the file's end are cut off; pages that lie in the last
+//! After each checkpoint: zones that are free at the file's end are cut off, but for what the next checkpoint is likely to need
+//! again while somebody writes; pages that lie in the last
 //! zones are faulted in and marked dirty, so that they are written to gaps nearer to the start, and the
 //! next checkpoint can cut more; what stays free in the middle is punched.
 //!
@@ -17,6 +18,7 @@ use super::{Newest, Shared};
 use crate::error::{ErrorKind, Result};
 use crate::page::{Access, ExclusivePage, PagePool, PoolSession, header};
 use crate::space::geometry::MAX_ZONE_BYTES;
+use crate::space::image::len_in;
 use crate::space::shrink::TailZone;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
@@ -32,10 +34,22 @@ const LEAST_BUDGET_BYTES: u64 = MAX_ZONE_BYTES as u64;
 const SPARE_PART: u64 = 128;
 /// Part of the file that stays free at most.
 const MOST_SPARE_PART: u64 = 4;
-/// Free space that is kept solid for the writes that are to come.
+/// After a pass in vain so many times as much stays free.
+const MORE_SPARE: u64 = 8;
+/// Free space that is kept solid for the writes that are to come: at most so much, and at most this part of the file.
 const KEEP_SOLID_BYTES: u64 = 8 << 20;
+const KEEP_SOLID_PART: u64 = 8;
+/// Of what the next checkpoint is likely to need, so large a part is kept beside.
+const LIKELY_SPARE_PART: u64 = 8;
 /// Holes punched by one pass at most.
 const PUNCHES: usize = 64;
+/// A store that holds more is closed without moving anything.
+const MOST_AT_CLOSE_BYTES: u64 = 16 << 20;
+/// Checkpoints that are taken at most to make its file shorter.
+const CLOSING_PASSES: usize = 4;
+/// By this part, and so many bytes, its file may be longer than what is in it.
+const CLOSED_SPARE_PART: u64 = 4;
+const CLOSED_SPARE_BYTES: u64 = 256 << 10;
 /// Pages that are read with one submission.
 const READ_PAGES: usize = 32;
 
@@ -48,6 +62,8 @@ const MOST_IN_VAIN: u32 = 3;
 pub(super) struct Reclaim {
     /// Images that the last two checkpoints with any wrote, in bytes, the newer one first.
     written_bytes: [u64; 2],
+    /// What they needed beside the images of the checkpoint before, in bytes: see [`Self::note_need`].
+    needed_bytes: [u64; 2],
     /// Changed since pages were moved for it, in bytes of pages.
     credit_bytes: u64,
     /// Passes one after another that did not make the file shorter.
@@ -79,6 +95,22 @@ impl Reclaim {
 }
 
 impl Reclaim {
+    /// Notes what a checkpoint needed beside the images of the one before: what it wrote, and `left_bytes` that were changed
+    /// again when it ended.
+    fn note_need(&mut self, taken: Taken, left_bytes: u64) {
+        if taken.written_bytes > 0 {
+            self.needed_bytes = [taken.written_bytes + left_bytes, self.needed_bytes[0]];
+        }
+    }
+
+    /// Free bytes that the next checkpoint is likely to need, and so the file keeps. If nobody has `asked` for this one,
+    /// somebody goes on writing: what goes back would be taken again at once, and for both the file system keeps
+    /// writers waiting.
+    fn likely_need_bytes(&self, asked: bool) -> u64 {
+        let recent = self.needed_bytes[0].max(self.needed_bytes[1]);
+        if asked { 0 } else { recent + recent / LIKELY_SPARE_PART }
+    }
+
     /// Notes how a pass came out.
     fn moved(&mut self, before_bytes: u64, after_bytes: u64) {
         self.in_vain = if after_bytes < before_bytes { 0 } else { self.in_vain + 1 };
@@ -110,19 +142,24 @@ impl Shared {
         taken: Taken,
         asked: bool,
     ) -> Result<()> {
-        self.truncate(slots)?;
+        // A store at rest gives all of it back; one that is written to would soon ask for it again.
+        let is_idle = asked && taken.changed_bytes == 0;
+        let left_bytes = self.pool.images_to_write() as u64 * slots.page_bytes() as u64;
+        newest.reclaim.note_need(taken, left_bytes);
+        let kept = newest.reclaim.likely_need_bytes(asked);
+        self.truncate(slots, kept, is_idle)?;
         if let Some(before) = newest.reclaim.undecided.take() {
             newest.reclaim.moved(before, slots.report().file_bytes);
         }
         let limit = self.pool.budget().limit_bytes();
         let file_bytes = slots.report().file_bytes;
         let (mut budget, reserve) = newest.reclaim.plan(taken, asked, limit, file_bytes);
-        let moved = self.shrink(slots, newest, &mut budget, reserve);
+        let moved = self.shrink(slots, newest, &mut budget, reserve.max(kept), kept, is_idle);
         if newest.reclaim.undecided.is_none() {
             slots.state().zones.stop_shrinking();
         }
         newest.reclaim.credit_bytes = newest.reclaim.credit_bytes.saturating_sub(moved?);
-        self.punch(slots)
+        self.punch(slots, kept)
     }
 
     /// Moves the tail in passes, and cuts it off. Returns how much was moved, in bytes.
@@ -132,8 +169,12 @@ impl Shared {
         newest: &mut Newest,
         budget_bytes: &mut u64,
         reserve_bytes: u64,
+        kept_bytes: u64,
+        is_idle: bool,
     ) -> Result<u64> {
         let mut sum = 0;
+        // Compared with the shortest: else one pass that makes the file longer and one that makes up for it could take turns for ever.
+        let mut shortest = slots.report().file_bytes;
         let pass_bytes = pass_bytes(self.pool.budget().limit_bytes());
         // Whoever closes the store waits for this.
         while *budget_bytes > 0
@@ -141,7 +182,14 @@ impl Shared {
             && self.pool.check_open().is_ok()
         {
             let before = slots.report().file_bytes;
-            let moved = self.move_tail(slots, *budget_bytes, reserve_bytes, pass_bytes)?;
+            // Gaps that are too short for what is moved are no room. After a pass that they made vain, more has to be free.
+            let times = if is_idle { MORE_SPARE.pow(newest.reclaim.in_vain) } else { 1 };
+            let spare_bytes = reserve_bytes.saturating_mul(times);
+            let moved = self.move_tail(slots, *budget_bytes, spare_bytes, pass_bytes, is_idle)?;
+            let moved = match moved {
+                0 if is_idle => self.move_upper_part(slots, reserve_bytes)?,
+                moved => moved,
+            };
             sum += moved;
             if moved == 0 {
                 break;
@@ -153,19 +201,24 @@ impl Shared {
             let taken = self.take(slots, newest, false);
             slots.checkpoint_ended(taken.as_ref().map(|_| ()));
             taken?;
-            self.truncate(slots)?;
+            self.truncate(slots, kept_bytes, is_idle)?;
             *budget_bytes = budget_bytes.saturating_sub(moved);
-            newest.reclaim.moved(before, slots.report().file_bytes);
+            let file_bytes = slots.report().file_bytes;
+            newest.reclaim.moved(shortest, file_bytes);
+            shortest = shortest.min(file_bytes);
         }
         Ok(sum)
     }
 
-    fn slots_to_leave(&self, slots: &SlotStore) -> u64 {
-        slots.slots_to_leave(self.pool.images_to_write())
+    /// Slots that stay free in solid zones: what writers were let in for, or room for `kept_bytes` of images.
+    fn slots_to_leave(&self, slots: &SlotStore, kept_bytes: u64) -> u64 {
+        let kept = (kept_bytes / slots.page_bytes() as u64) as usize;
+        slots.slots_to_leave(self.pool.images_to_write().max(kept))
     }
 
-    /// Cuts off zones that are free at the file's end.
-    pub(super) fn truncate(&self, slots: &SlotStore) -> Result<()> {
+    /// Cuts off what is free at the file's end, but for `kept_bytes` of free slots. Of the last zone that is not free, only if
+    /// that is as much as the file grows by, or if nobody changes anything.
+    pub(super) fn truncate(&self, slots: &SlotStore, kept_bytes: u64, is_idle: bool) -> Result<()> {
         loop {
             let load = slots.state().zones.tail_to_load();
             match load {
@@ -173,11 +226,13 @@ impl Shared {
                 None => break,
             }
         }
-        let keep = if self.pool.check_open().is_ok() { self.slots_to_leave(slots) } else { 0 };
-        let Some(cut) = slots.state().zones.begin_truncate(keep) else { return Ok(()) };
-        let done = slots.file().set_len(cut.file_bytes);
-        slots.state().zones.end_truncate(done.is_ok());
-        done
+        let is_open = self.pool.check_open().is_ok();
+        let keep = if is_open { self.slots_to_leave(slots, kept_bytes) } else { 0 };
+        // Who writes next would make the file longer again by what goes beyond that.
+        let in_zone = slots.needed(self.pool.images_to_write(), Purpose::Take);
+        let step = if is_idle { 1 } else { slots.state().zones.step_units() };
+        let (in_zone, least) = if is_open { (in_zone, step) } else { (0, 1) };
+        slots.cut_free_end(keep, in_zone, least)
     }
 
     /// Marks dirty what lies in the last zones, as far as one pass goes; returns how much that is, in
@@ -188,6 +243,7 @@ impl Shared {
         budget_bytes: u64,
         reserve_bytes: u64,
         pass_bytes: u64,
+        is_idle: bool,
     ) -> Result<u64> {
         let tail = slots.state().zones.tail_zones_to_clean(budget_bytes, reserve_bytes);
         if tail.is_empty() {
@@ -202,26 +258,58 @@ impl Shared {
             if is_pass_full(moved, zone.held_bytes, pass_bytes) {
                 break;
             }
-            // They become dirty, and nobody lets them in.
-            let pages = zone.held_bytes as usize / self.pool.page_bytes();
-            if !slots.has_room(self.pool.images_to_write() + pages, Purpose::Take) {
-                break;
-            }
-            match self.move_zone(slots, zone) {
+            let is_moved = self.pages_in_zone(slots, zone).and_then(|pages| {
+                let has_room = self.has_room_to_move(slots, pages.len(), is_idle)?;
+                if has_room { self.move_pages(&pages).map(|()| true) } else { Ok(false) }
+            });
+            match is_moved {
                 // No room to move things now: there will be another checkpoint.
                 Err(error) if *error.kind() == ErrorKind::MemoryLimit => break,
-                other => other?,
-            }
+                Ok(false) => break,
+                moved => moved?,
+            };
             moved += zone.held_bytes;
         }
         Ok(moved)
     }
 
-    /// Marks dirty every page whose slot lies in the zone. The images say which pages those may be;
+    /// Marks dirty what lies in the upper part of the last zone; returns how much that is, in bytes.
+    fn move_upper_part(&self, slots: &SlotStore, reserve_bytes: u64) -> Result<u64> {
+        let _ahead = self.pool.go_ahead();
+        self.pool.wait_for_batches();
+        let part = slots.state().zones.upper_part_to_move(reserve_bytes);
+        let Some(part) = part else { return Ok(0) };
+        let pages = self.pages_in_zone(slots, part)?;
+        if pages.is_empty() || !self.has_room_to_move(slots, pages.len(), true)? {
+            return Ok(0);
+        }
+        match self.move_pages(&pages) {
+            // No room to move things now: there will be another checkpoint.
+            Err(error) if *error.kind() == ErrorKind::MemoryLimit => Ok(0),
+            moved => moved.map(|()| part.held_bytes),
+        }
+    }
+
+    /// Whether there is room for so many pages that are moved: they become dirty, and nobody lets them in. While nobody writes
+    /// it is made, by filling holes, and for a moment by a longer file.
+    fn has_room_to_move(&self, slots: &SlotStore, pages: usize, is_idle: bool) -> Result<bool> {
+        let dirty = || self.pool.images_to_write() + pages;
+        let has_room = slots.has_room(dirty(), Purpose::Take);
+        if has_room || !is_idle {
+            return Ok(has_room);
+        }
+        let map_pages = self.pool.ids().lock().next_id().map_or(u32::MAX, |id| id.0);
+        match slots.make_room(dirty, u64::from(map_pages), Purpose::Take) {
+            Err(error) if *error.kind() == ErrorKind::DiskFull => Ok(false),
+            made => made.map(|()| true),
+        }
+    }
+
+    /// Every page whose slot lies in the zone. The images say which pages those may be;
     /// the page table says which of them still are.
-    pub(super) fn move_zone(&self, slots: &SlotStore, zone: TailZone) -> Result<()> {
+    pub(super) fn pages_in_zone(&self, slots: &SlotStore, zone: TailZone) -> Result<Vec<PageId>> {
         if zone.held_bytes == 0 {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let page_bytes = self.pool.page_bytes();
         let chunk_bytes = (256 << 10).min(zone.len_bytes as usize).max(page_bytes);
@@ -230,12 +318,16 @@ impl Shared {
         let mut at = zone.offset_bytes;
         let end = zone.offset_bytes + zone.len_bytes;
         while at < end {
-            slots.file().read_at(at, &mut images)?;
-            // Slots of pages begin at any unit, which is at most a page.
+            let len = images.len().min((end - at) as usize);
+            let images = &mut images[..len];
+            slots.file().read_at(at, images)?;
+            // Slots of pages begin at any unit.
             let unit = slots.state().zones.geometry().unit_bytes() as usize;
             for image in images.chunks_exact(unit.min(page_bytes)) {
                 let id = header::page_id(image);
-                if self.pool.in_range(id) && id.is_usable() {
+                // Most units are the middle of an image.
+                let is_begin = header::kind(image).is_some() && len_in(image, page_bytes).is_some();
+                if is_begin && self.pool.in_range(id) && id.is_usable() {
                     candidates.push(id);
                 }
             }
@@ -250,7 +342,12 @@ impl Shared {
                 there.push(id);
             }
         }
-        for ids in there.chunks(READ_PAGES) {
+        Ok(there)
+    }
+
+    /// Marks pages dirty, so that the next checkpoint writes them elsewhere.
+    pub(super) fn move_pages(&self, pages: &[PageId]) -> Result<()> {
+        for ids in pages.chunks(READ_PAGES) {
             self.pool.session().prefetch(ids, Access::Scan)?;
             for id in ids {
                 self.rewrite(*id)?;
@@ -265,7 +362,7 @@ impl Shared {
             let mut session = self.pool.session();
             match session.fault(id, Access::Scan) {
                 // Freed meanwhile: its slot is on its way.
-                Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(()),
+                Err(error) if *error.kind() == ErrorKind::PageFreed => return Ok(()),
                 other => other?,
             }
             let stay = self.pool.enter_for_upkeep()?;
@@ -282,13 +379,34 @@ impl Shared {
         Ok(())
     }
 
-    /// Punches free zones in the middle of the file.
-    pub(super) fn punch(&self, slots: &SlotStore) -> Result<()> {
+    /// Before the store is closed: brings a small file near to the size of its pages. A large one keeps the gaps between
+    /// them: whoever closes it waits for this. What cannot be moved is left where it is.
+    pub(super) fn shrink_to_close(&self) {
+        let Some(slots) = self.slots.as_ref().filter(|_| !self.read_only) else { return };
+        for _ in 0..CLOSING_PASSES {
+            let report = slots.report();
+            let dirty = self.pool.images_to_write() as u64 * slots.page_bytes() as u64;
+            let in_it = report.used_bytes + dirty;
+            let is_near =
+                report.file_bytes <= in_it + in_it / CLOSED_SPARE_PART + CLOSED_SPARE_BYTES;
+            // The last checkpoint tells what kept this one from being taken.
+            if is_near || in_it > MOST_AT_CLOSE_BYTES || self.checkpoint(true).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Punches free zones in the middle of the file, but for `kept_bytes` of free slots.
+    pub(super) fn punch(&self, slots: &SlotStore, kept_bytes: u64) -> Result<()> {
+        let is_open = self.pool.check_open().is_ok();
         for _ in 0..PUNCHES {
-            let keep = self.slots_to_leave(slots);
-            let Some(hole) = slots.state().zones.begin_punch(KEEP_SOLID_BYTES, keep) else {
-                return Ok(());
-            };
+            let keep = if is_open { self.slots_to_leave(slots, kept_bytes) } else { 0 };
+            let mut state = slots.state();
+            let of_file = state.zones.report().file_bytes / KEEP_SOLID_PART;
+            let solid = if is_open { KEEP_SOLID_BYTES.min(of_file) } else { 0 };
+            let hole = state.zones.begin_punch(solid, keep);
+            drop(state);
+            let Some(hole) = hole else { return Ok(()) };
             let punched = slots.file().punch_hole(hole.offset_bytes, hole.len_bytes);
             slots.state().zones.end_punch(hole.zone, matches!(punched, Ok(true)));
             if !punched? {

@@ -17,7 +17,7 @@ use super::backup::{Progress, cancelled, refuse_what_is_there};
 use super::catalogue::{self, PoolTree, decode_entry, is_leftover};
 use super::journal::Journal;
 use super::large_copy::LargeCopy;
-use super::open::{StoreOptions, check_blocks, check_page, lock, read_superblocks};
+use super::open::{PAGE_FORM, StoreOptions, fit_blocks, lock, read_superblocks};
 use super::repair_report::{DamagedPage, LostKeys, RepairReport};
 use super::replay::{Home, Keyspaces, Replay, Trees};
 use super::superblock::Superblock;
@@ -31,7 +31,7 @@ use crate::space::map::MapRoot;
 use crate::space::part;
 use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::{Deltas, Zones};
-use crate::storage::{AlignedBuffer, Disk, File, OpenMode, ReadRequest};
+use crate::storage::{AlignedBuffer, Disk, File, OpenMode};
 use crate::types::{Epoch, PageId, Slot, TreeId};
 use crate::wal::{ScanFrom, scan};
 use hedgerow_sync::primitive::Arc;
@@ -63,7 +63,7 @@ pub fn repair(
     let file = disk.open(from, OpenMode::ReadOnly, options.direct())?;
     lock(&*file, false)?;
     let superblock = read_superblocks(&*file)?.superblock;
-    check_blocks(&*file, superblock.geometry)?;
+    fit_blocks(&*file, superblock.geometry)?;
     let page_bytes = superblock.geometry.page_bytes() as usize;
     let options = StoreOptions { page_bytes: Some(page_bytes), log: false, ..options.clone() };
     let mut repair = Repair::new(file, superblock, progress)?;
@@ -74,6 +74,8 @@ pub fn repair(
         let trees = repair.salvage(&store)?;
         repair.replay(&options, disk, from, &store, trees)?;
         repair.report.keyspaces = store.keyspaces()?.len() as u64;
+        // Nobody writes to it any more, so it needs no room for that.
+        store.shared.pool.set_closed();
         store.shared.settle()?;
         Ok((store, repair.report))
     })?;
@@ -88,6 +90,9 @@ struct Repair<'p> {
     superblock: Superblock,
     /// All pages that are in use.
     pages: BTreeMap<PageId, Slot>,
+    /// Those among them that may be a user's, who has put the image of a page into a value. And whether the zone table says that
+    /// they are in use: else they are older images more often than that, and as good as others.
+    unsure: BTreeMap<PageId, bool>,
     /// Leaves that are whole, by the epochs of their last changes: of two that have a key the newer one is right.
     leaves: Vec<(Epoch, PageId, Slot)>,
     /// Trees that have any.
@@ -135,12 +140,13 @@ impl<'p> Repair<'p> {
             map: MapRoot::EMPTY,
             checkpoint: Epoch(0),
         };
-        let slots = SlotStore::new(file, geometry.page_bytes() as usize, check_page, state);
+        let slots = SlotStore::new(file, geometry.page_bytes() as usize, PAGE_FORM, state);
         let (pages, names) = (BTreeMap::new(), BTreeMap::new());
         Ok(Repair {
             slots,
             superblock,
             pages,
+            unsure: BTreeMap::new(),
             leaves: Vec::new(),
             with_leaves: BTreeSet::new(),
             leftovers: BTreeSet::new(),
@@ -159,17 +165,10 @@ impl<'p> Repair<'p> {
         let page_bytes = self.slots.page_bytes();
         let mut buffer = AlignedBuffer::zeroed(BATCH * page_bytes)?;
         for batch in pages.chunks(BATCH) {
-            let mut requests: Vec<ReadRequest<'_>> = buffer
-                .chunks_exact_mut(page_bytes)
-                .zip(batch)
-                .map(|(image, (_, slot))| ReadRequest::new(slot.offset_bytes(), image))
-                .collect();
-            self.slots.file().read_batch(&mut requests);
-            let results: Vec<Result<()>> = requests.into_iter().map(|read| read.result).collect();
-            for ((&(id, slot), image), read) in
+            let results = self.slots.read_pages(batch, &mut buffer);
+            for ((&(id, slot), image), checked) in
                 batch.iter().zip(buffer.chunks_exact(page_bytes)).zip(results)
             {
-                let checked = read.and_then(|()| self.slots.check_image(id, slot, image));
                 let whole = checked.and_then(|()| match node::check(image).first() {
                     Some(defect) => Err(Error::corrupted_page(id, defect.to_string())),
                     None => Ok(()),
@@ -191,8 +190,10 @@ impl<'p> Repair<'p> {
 
     /// Reads every page: which are damaged, which are inner nodes, and what the catalogue says.
     fn examine(&mut self) -> Result<()> {
-        let pages: Vec<(PageId, Slot)> = std::mem::take(&mut self.pages).into_iter().collect();
+        let mut pages: Vec<(PageId, Slot)> = std::mem::take(&mut self.pages).into_iter().collect();
         self.report.pages = pages.len() as u64;
+        // What a sure page says is there when one that is not sure says something else.
+        pages.sort_by_key(|(page, _)| self.unsure.contains_key(page));
         self.read(&pages, &mut |this, page, slot, image, defect| {
             if let Some(defect) = defect {
                 let (offset_bytes, what) = (slot.offset_bytes(), defect.to_string());
@@ -207,14 +208,19 @@ impl<'p> Repair<'p> {
                     this.with_leaves.insert(header::tree_id(image));
                     this.leaves.push((header::epoch(image), page, slot));
                     if header::tree_id(image) == TreeId::CATALOGUE {
-                        return this.read_catalogue(image);
+                        return match this.unsure.contains_key(&page) {
+                            true => this.read_unsure_catalogue(image),
+                            false => this.read_catalogue(image),
+                        };
                     }
                 }
             }
             Ok(())
         })?;
         if !self.report.damaged.is_empty() {
-            let inner = std::mem::take(&mut self.inner);
+            let mut inner = std::mem::take(&mut self.inner);
+            // The last one that names a page is right.
+            inner.sort_by_key(|(page, _)| !self.unsure.contains_key(page));
             self.read(&inner, &mut |this, _, _, image, _| {
                 this.name_children(image);
                 Ok(())
@@ -244,6 +250,41 @@ impl<'p> Repair<'p> {
             }
             Ok(())
         })
+    }
+
+    /// Takes names from a leaf that may be a user's. It can neither rename a keyspace nor say that one is being dropped.
+    fn read_unsure_catalogue(&mut self, leaf: &[u8]) -> Result<()> {
+        for_each_record(leaf, &mut |name, record| {
+            if let (Ok(name), Ok(entry)) = (str::from_utf8(name), decode_entry(record))
+                && !(entry.is_dropping || entry.is_loading)
+                && !self.names.contains_key(&entry.tree)
+                && self.names.values().all(|(taken, _)| taken != name)
+            {
+                self.names.insert(entry.tree, (name.to_owned(), entry));
+            }
+            Ok(())
+        })
+    }
+
+    /// Reports a leaf that may be a user's, and which records came from it.
+    fn note_unsure(&mut self, page: PageId, slot: Slot, leaf: &[u8]) -> Result<()> {
+        let mut keys: Option<(Vec<u8>, Vec<u8>)> = None;
+        for_each_record(leaf, &mut |key, _| {
+            match &mut keys {
+                Some((_, last)) => key.clone_into(last),
+                none => *none = Some((key.to_vec(), key.to_vec())),
+            }
+            Ok(())
+        })?;
+        let Some((first, last)) = keys else { return Ok(()) };
+        let keyspace = self.now.get(&header::tree_id(leaf)).map_or("the catalogue", String::as_str);
+        let at = slot.offset_bytes();
+        let (first, last) = (first.escape_ascii().to_string(), last.escape_ascii().to_string());
+        self.report.defects.push(format!(
+            "{page} at {at} was found beside damage and may be part of a value: its records in {keyspace} are uncertain, \
+             from {first:?} to {last:?}"
+        ));
+        Ok(())
     }
 
     fn name_of(&self, tree: TreeId) -> Option<String> {
@@ -304,7 +345,10 @@ impl<'p> Repair<'p> {
         }
         let cut_short = self.loads_cut_short()?;
         let mut leaves = std::mem::take(&mut self.leaves);
-        leaves.sort_unstable_by_key(|&(epoch, page, _)| (epoch, page));
+        // What may be a user's comes first, so that the records of all others replace its own.
+        leaves.sort_unstable_by_key(|&(epoch, page, _)| {
+            (self.unsure.get(&page) != Some(&true), epoch, page)
+        });
         let leaves: Vec<_> = leaves.into_iter().map(|(_, page, slot)| (page, slot)).collect();
         let mut lost_values: BTreeMap<(TreeId, Vec<u8>), String> = BTreeMap::new();
         self.read(&leaves, &mut |this, page, slot, image, defect| {
@@ -320,15 +364,23 @@ impl<'p> Repair<'p> {
                 this.report.damaged.push(lost);
                 return Ok(());
             }
+            if tree == TreeId::CATALOGUE && this.unsure.contains_key(&page) {
+                this.note_unsure(page, slot, image)?;
+            }
             if passed_over {
                 return Ok(());
             }
             if let Entry::Vacant(vacant) = trees.entry(tree) {
                 let (name, to) = nameless(store, tree)?;
-                let what = format!("the name of a keyspace is lost ({page}): it is {name} now");
+                let what = format!(
+                    "the name of a keyspace is lost ({page}): the new store calls it {name}"
+                );
                 this.report.defects.push(what);
                 this.now.insert(tree, name);
                 vacant.insert(to);
+            }
+            if this.unsure.contains_key(&page) {
+                this.note_unsure(page, slot, image)?;
             }
             let to = &trees[&tree];
             for_each_record(image, &mut |key, value| {
@@ -369,7 +421,7 @@ impl<'p> Repair<'p> {
             .leaves
             .iter()
             .map(|&(_, page, slot)| (page, slot))
-            .filter(|(page, _)| loading.contains(page))
+            .filter(|(page, _)| loading.contains(page) && !self.unsure.contains_key(page))
             .collect();
         let mut cut_short = Vec::new();
         self.read(&roots, &mut |_, _, _, image, _| {
@@ -429,12 +481,14 @@ impl<'p> Repair<'p> {
         self.report.replayed = replayed;
         self.report.defects.extend(keyspaces.lost.take());
         for name in keyspaces.adopted.into_inner() {
-            let what = format!("the log has changes of a keyspace whose name is lost: {name} now");
+            let what = format!(
+                "the log has changes of a keyspace whose name is lost: the new store calls it {name}"
+            );
             self.report.defects.push(what);
         }
         match outcome {
             Err(error) if is_loss(&error) || *error.kind() == ErrorKind::LogMissing => {
-                let what = format!("of the log {replayed} changes could be replayed: {error}");
+                let what = format!("only {replayed} changes of the log could be replayed: {error}");
                 self.report.defects.push(what);
                 Ok(())
             }

@@ -25,11 +25,11 @@ use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What opening has replayed.
+/// What opening has replayed from the log. See [`Database::replayed`](crate::Database::replayed).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Replayed {
-    /// Changes that were made again.
+    /// Number of changes that were applied again.
     pub records: u64,
     /// Bytes of log that were read.
     pub log_bytes: u64,
@@ -412,8 +412,9 @@ fn unfit(error: Error, at: Lsn) -> Error {
     match error.kind() {
         ErrorKind::KeyTooLong { .. }
         | ErrorKind::RecordTooLarge { .. }
-        | ErrorKind::InvalidOption
-        | ErrorKind::AlreadyExists => damage(at, &error.to_string()),
+        | ErrorKind::InvalidName
+        | ErrorKind::TooManyKeyspaces
+        | ErrorKind::KeyspaceExists => damage(at, &error.to_string()),
         _ => error,
     }
 }

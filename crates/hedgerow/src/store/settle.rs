@@ -32,8 +32,8 @@ impl Shared {
     /// The background thread: a checkpoint whenever one is wanted, and what else there is to do after `settle_after`
     /// without a change.
     pub(super) fn checkpoint_when_due(&self, slots: &SlotStore, settle_after: Duration) {
-        // As it was at the last look. `None`: the store is settled.
-        let mut seen: Option<Activity> = None;
+        // As it was at the last look. `None`: the store is settled. One that was just opened has room for writers who may not come.
+        let mut seen = Some(self.activity(slots));
         loop {
             match slots.wait_for_work(seen.map(|_| settle_after)) {
                 Work::Close => return,
@@ -103,6 +103,7 @@ mod tests {
     use super::super::{OpenHow, PoolTree, Store, StoreOptions};
     use crate::storage::SimDisk;
     use crate::storage::sim::SimState;
+    use std::ops::ControlFlow;
     use std::path::Path;
 
     const RECORDS: usize = 40;
@@ -135,7 +136,7 @@ mod tests {
         let values: Vec<usize> = (0..RECORDS).map(|n| usize::from(value(n))).collect();
         let newer = values.iter().take_while(|&&value| value == round).count();
         assert!(values[newer..].iter().all(|&value| value == round - 1), "{context}: {values:?}");
-        assert!(store.verify(|_| {}).unwrap().is_clean(), "{context}");
+        assert!(store.verify(|_| ControlFlow::Continue(())).unwrap().is_clean(), "{context}");
         newer
     }
 

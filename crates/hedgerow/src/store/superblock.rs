@@ -33,8 +33,9 @@ pub const LAST_CHECKPOINT: Epoch = Epoch((u32::MAX >> 1) as u64);
 
 /// Bytes of a superblock.
 pub const SUPERBLOCK_BYTES: usize = 4096;
-/// The format version that this build writes, and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The format version that this build writes, and the only one that it reads. Version 1 had records of up to a quarter of a
+/// page, and version 2 had images of whole pages only.
+pub const FORMAT_VERSION: u32 = 3;
 /// Offsets of the four blocks: first block of pair 0, first of pair 1, second of 0, second of 1.
 pub const POSITIONS: [u64; 4] = [0, 16 << 10, 32 << 10, 48 << 10];
 /// Features that a build may ignore. None yet.
@@ -66,7 +67,7 @@ const FLAGS: usize = 84;
 const ZONES: usize = 88;
 const MAP_LEVELS: usize = 92;
 const TABLE_LEVELS: usize = 93;
-const ZERO: usize = 94;
+const LAST_UNITS: usize = 94;
 const MAP_SLOT: usize = 96;
 const MAP_CHECKSUM: usize = 104;
 const TABLE_SLOT: usize = 112;
@@ -84,7 +85,8 @@ const END: usize = 192;
 
 const NEEDS_LOG: u32 = 1;
 
-const _: () = assert!(ZERO + 2 == MAP_SLOT && LOG_INCARNATION + 8 == END && END < SUPERBLOCK_BYTES);
+const _: () =
+    assert!(LAST_UNITS + 2 == MAP_SLOT && LOG_INCARNATION + 8 == END && END < SUPERBLOCK_BYTES);
 const _: () = assert!(POSITIONS[3] + SUPERBLOCK_BYTES as u64 <= HEADER_REGION_BYTES);
 const _: () = assert!(POSITIONS[1] - POSITIONS[0] >= 16 << 10);
 
@@ -150,6 +152,23 @@ pub const fn positions_of(pair: u32) -> [u64; 2] {
     [POSITIONS[first], POSITIONS[first + 2]]
 }
 
+/// Zones that so many units lie in, and units of the last of them: zero for all.
+fn zones_and_rest(geometry: Geometry, units: u64) -> (u32, u16) {
+    let rest = units % u64::from(geometry.units_per_zone());
+    // A zone has at most 2^14 units.
+    (geometry.zones_of_units(units), rest as u16)
+}
+
+/// Units of so many zones, the last of which has `last_units`, or all if that is zero.
+fn units_of(geometry: Geometry, zones: u32, last_units: u16) -> Option<u64> {
+    let (last_units, per_zone) = (u32::from(last_units), geometry.units_per_zone());
+    if last_units >= per_zone || (zones == 0 && last_units > 0) {
+        return None;
+    }
+    let beyond = if last_units == 0 { 0 } else { per_zone - last_units };
+    Some(geometry.units_of_zones(zones) - u64::from(beyond))
+}
+
 impl Superblock {
     /// The block as it is written to both places of pair `pair` (0 or 1).
     pub fn encode(&self, pair: u32) -> Box<SuperblockBytes> {
@@ -167,8 +186,10 @@ impl Superblock {
         put(UNIT_BYTES, &self.geometry.unit_bytes().to_le_bytes());
         put(ZONE_BYTES, &self.geometry.zone_bytes().to_le_bytes());
         put(FLAGS, &(if self.needs_log { NEEDS_LOG } else { 0 }).to_le_bytes());
-        put(ZONES, &self.table.zones.to_le_bytes());
+        let (zones, last_units) = zones_and_rest(self.geometry, self.table.units);
+        put(ZONES, &zones.to_le_bytes());
         put(MAP_LEVELS, &[self.map.levels, self.table.levels]);
+        put(LAST_UNITS, &last_units.to_le_bytes());
         put(MAP_SLOT, &self.map.slot.word().to_le_bytes());
         put(MAP_CHECKSUM, &self.map.checksum.to_le_bytes());
         put(TABLE_SLOT, &self.table.slot.word().to_le_bytes());
@@ -201,11 +222,13 @@ impl Superblock {
             return refuse("more zones than a file can have");
         }
         let flags = u32_at(block, FLAGS);
-        if flags & !NEEDS_LOG != 0
-            || block[ZERO..MAP_SLOT].iter().chain(&block[END..]).any(|&b| b != 0)
-        {
+        if flags & !NEEDS_LOG != 0 || block[END..].iter().any(|&b| b != 0) {
             return refuse("reserved bits are set");
         }
+        let last_units = u16::from_le_bytes([block[LAST_UNITS], block[LAST_UNITS + 1]]);
+        let Some(units) = units_of(geometry, zones, last_units) else {
+            return refuse("a last zone that cannot be");
+        };
         let root = |slot_at: usize, checksum_at: usize, levels: u8, most: u8, least: u8| {
             let (word, checksum) = (u64_at(block, slot_at), u64_at(block, checksum_at));
             let slot = Slot::from_word(word);
@@ -216,7 +239,7 @@ impl Superblock {
                 && word & !Slot::MASK == 0
                 && is_part_slot(slot)
                 && slot.tag_matches(checksum)
-                && geometry.slot_units(slot, zones).is_some();
+                && geometry.slot_units(slot, units).is_some();
             if sound { Ok((slot, checksum)) } else { Err("a root that cannot be".to_owned()) }
         };
         let (map_levels, table_levels) = (block[MAP_LEVELS], block[TABLE_LEVELS]);
@@ -224,7 +247,7 @@ impl Superblock {
         let (table_slot, table_checksum) =
             root(TABLE_SLOT, TABLE_CHECKSUM, table_levels, MAX_LEVELS, 2)?;
         let used_units = u64_at(block, USED_UNITS);
-        if used_units > u64::from(zones) * u64::from(geometry.units_per_zone()) {
+        if used_units > units {
             return refuse("more units in use than the file has");
         }
         if (map_levels == 0) != (table_levels == 0) || (map_levels == 0) != (used_units == 0) {
@@ -270,7 +293,7 @@ impl Superblock {
                 slot: table_slot,
                 checksum: table_checksum,
                 levels: table_levels,
-                zones,
+                units,
                 used_units,
             },
             next_page,
@@ -295,6 +318,8 @@ enum Found {
     Damaged(String),
     /// Of a newer version, or with a feature that this build must know: the version.
     Newer(u32),
+    /// Of a version that is not read any more.
+    Older(u32),
     Good(Box<Superblock>),
 }
 
@@ -313,6 +338,9 @@ fn examine(block: Option<&SuperblockBytes>, pair: u32) -> Found {
     if version > FORMAT_VERSION || u64_at(block, INCOMPAT) & !INCOMPAT_FEATURES != 0 {
         return Found::Newer(version);
     }
+    if (1..FORMAT_VERSION).contains(&version) {
+        return Found::Older(version);
+    }
     if version == 0 || u32_at(block, PAIR) != pair {
         return Found::Damaged("a version or a place that cannot be".to_owned());
     }
@@ -326,20 +354,31 @@ fn examine(block: Option<&SuperblockBytes>, pair: u32) -> Found {
 /// block that lies beyond the end of the file.
 ///
 /// Errors: `NotAStore` if no block has the magic (another file, an empty one, zeroes);
-/// `UpgradeRequired` if a newer version wrote one, or one with unknown features that matter for
+/// `UpgradeRequired` if another version wrote one, or one with unknown features that matter for
 /// reading; `Corrupted` with the offset if both blocks of a pair are damaged, if no block is whole,
 /// or if whole ones contradict each other.
 pub fn choose(blocks: [Option<&SuperblockBytes>; 4]) -> Result<Chosen> {
     let found: [Found; 4] =
         std::array::from_fn(|at| examine(blocks[at], if at % 2 == 0 { 0 } else { 1 }));
     for block in &found {
-        if let Found::Newer(version) = block {
-            let what = format!(
-                "the store has format version {version} or features that this build lacks (it \
-                 reads up to version {FORMAT_VERSION})"
-            );
-            return Err(Error::new(ErrorKind::UpgradeRequired { found: *version }, what));
-        }
+        let (version, what) = match block {
+            Found::Newer(version) => (
+                *version,
+                format!(
+                    "the store has format version {version} or features that this build lacks (it \
+                     reads version {FORMAT_VERSION})"
+                ),
+            ),
+            Found::Older(version) => (
+                *version,
+                format!(
+                    "the store has format version {version}, and this build reads version \
+                     {FORMAT_VERSION}: dump it with the build that wrote it, and load the dump"
+                ),
+            ),
+            _ => continue,
+        };
+        return Err(Error::new(ErrorKind::UpgradeRequired { found: version }, what));
     }
     let mut best: Option<(usize, &Superblock)> = None;
     let mut damaged = Vec::new();
@@ -359,7 +398,7 @@ pub fn choose(blocks: [Option<&SuperblockBytes>; 4]) -> Result<Chosen> {
             Found::Absent if was_there(at) && !leaves_out("zeros_are_an_empty_place") => {
                 damaged.push(POSITIONS[at]);
             }
-            Found::Absent | Found::Newer(_) => {}
+            Found::Absent | Found::Newer(_) | Found::Older(_) => {}
         }
     }
     let first_damage = found.iter().enumerate().find_map(|(at, block)| match block {
@@ -372,9 +411,9 @@ pub fn choose(blocks: [Option<&SuperblockBytes>; 4]) -> Result<Chosen> {
             None => {
                 let empty = found.iter().all(|block| matches!(block, Found::Absent));
                 let what = if empty {
-                    "the file is too short for a store, or zeroes"
+                    "the file is too short for a store, or all zeros"
                 } else {
-                    "the file is no store"
+                    "the file is not a Hedgerow store"
                 };
                 Error::new(ErrorKind::NotAStore, what)
             }

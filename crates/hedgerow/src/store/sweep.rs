@@ -14,9 +14,10 @@ use super::catalogue::{Load, PoolTree, unless_damaged};
 use crate::error::{ErrorKind, Result};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
 use crate::space::slot_store::SlotStore;
-use crate::storage::{AlignedBuffer, ReadRequest};
+use crate::storage::AlignedBuffer;
 use crate::types::{PageId, Slot};
 use hedgerow_sync::primitive::canary::leaves_out;
+use std::ops::ControlFlow;
 
 /// Pages read with one submission.
 const BATCH: usize = 64;
@@ -52,6 +53,7 @@ impl Shared {
             let walked = tree.verify_with(&mut |page, defects| {
                 reached.insert(page);
                 is_whole &= defects.is_empty();
+                ControlFlow::Continue(())
             });
             match walked {
                 // What hangs below a damaged page is the tree's all the same: verification says so.
@@ -104,14 +106,8 @@ impl Shared {
         buffer: &mut AlignedBuffer,
     ) -> Result<()> {
         let page_bytes = slots.page_bytes();
-        let mut requests: Vec<ReadRequest<'_>> = buffer
-            .chunks_exact_mut(page_bytes)
-            .zip(batch.iter())
-            .map(|(image, (_, slot))| ReadRequest::new(slot.offset_bytes(), image))
-            .collect();
-        slots.file().read_batch(&mut requests);
-        for request in requests {
-            request.result?;
+        for read in slots.read_pages(batch, buffer) {
+            read?;
         }
         for ((id, _), image) in batch.drain(..).zip(buffer.chunks_exact(page_bytes)) {
             if header::tree_id(image) == tree.id() {

@@ -9,19 +9,24 @@ mod large_values;
 mod loading;
 mod opening;
 mod repair;
+mod staged;
 mod verify;
 
 use super::open::read_superblocks;
 use super::superblock::{self, Superblock};
-use super::{OpenHow, PoolTree, Store, StoreOptions};
+use super::{ExtentReader, Found, OpenHow, PoolTree, Store, StoreOptions};
 use crate::error::{Error, ErrorKind, Result};
+use crate::space::extent::{Stored, read_stored};
 use crate::space::slot_store::SlotStore;
 use crate::storage::{
     DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, SimDisk, WriteRequest,
 };
+use crate::tree::Value;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use hedgerow_sync::primitive::{Arc, Mutex, Weak};
+use hedgerow_sync::primitive::{Arc, Mutex, Weak, thread};
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::Duration;
 
 fn path() -> &'static Path {
     Path::new("/data/birds.hrow")
@@ -66,7 +71,7 @@ fn is_damage(error: &Error) -> bool {
 }
 
 fn is_clean(store: &Store) -> bool {
-    store.verify(|_| {}).unwrap().is_clean()
+    store.verify(|_| ControlFlow::Continue(())).unwrap().is_clean()
 }
 
 /// Puts a large value, and gives its stored form.
@@ -81,13 +86,17 @@ fn put_large(store: &Store, tree: &PoolTree, key: &[u8], len: usize) -> Vec<u8> 
     stored
 }
 
-/// A file beside which the log makes extents durable, just before each write, and which may fail to be unlocked.
+/// A file beside which the log makes extents durable, just before each write, which may fail to be unlocked, and in
+/// which writes of many may wait.
 #[derive(Debug)]
 struct Watched {
     file: Arc<dyn File>,
     slots: Mutex<Weak<SlotStore>>,
     syncs: AtomicU64,
     stays_locked: AtomicBool,
+    batches_wait: AtomicBool,
+    batches_begun: AtomicU64,
+    batches_written: AtomicU64,
 }
 
 #[rustfmt::skip]
@@ -103,7 +112,15 @@ impl File for Watched {
     }
     fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.file.read_at(offset_bytes, buf) }
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) { self.file.read_batch(requests); }
-    fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> { self.file.write_batch(requests) }
+    fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> {
+        self.batches_begun.fetch_add(1, SeqCst);
+        while self.batches_wait.load(SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.file.write_batch(requests)?;
+        self.batches_written.fetch_add(1, SeqCst);
+        Ok(())
+    }
     fn allocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()> { self.file.allocate(offset_bytes, len_bytes) }
     fn len_bytes(&self) -> Result<u64> { self.file.len_bytes() }
     fn set_len(&self, len_bytes: u64) -> Result<()> { self.file.set_len(len_bytes) }
@@ -136,13 +153,32 @@ impl Watched {
 
 /// A store over such a file, which does nothing of that yet.
 fn watched() -> (Arc<Watched>, Store) {
+    watched_with(&options())
+}
+
+fn watched_with(options: &StoreOptions) -> (Arc<Watched>, Store) {
     let file = SimDisk::new(1).open(path(), OpenMode::CreateNew, DirectIo::Never).unwrap();
     let file = Arc::new(Watched {
         file,
         slots: Mutex::new(Weak::new()),
         syncs: 0.into(),
         stays_locked: false.into(),
+        batches_wait: false.into(),
+        batches_begun: 0.into(),
+        batches_written: 0.into(),
     });
-    let store = Store::create_in(&options(), file.clone()).unwrap();
+    let store = Store::create_in(options, file.clone()).unwrap();
     (file, store)
+}
+
+/// The value of `key`: a reader of its extent, or the value itself if it is short.
+fn find_large(
+    store: &Store,
+    tree: &PoolTree,
+    key: &[u8],
+) -> Option<std::result::Result<Box<ExtentReader>, Box<Value>>> {
+    store.find(tree, key).unwrap().map(|found| match found {
+        Found::Extent(reader) => Ok(reader),
+        Found::Short(value) | Found::Held { value, .. } => Err(Box::new(value)),
+    })
 }

@@ -22,6 +22,7 @@
 //! eight bytes for each page id.
 
 use super::Shared;
+use super::backup::{Progress, cancelled};
 use super::pin::Pin;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node;
@@ -30,7 +31,7 @@ use crate::space::geometry::Geometry;
 use crate::space::map::PartIo;
 use crate::space::part;
 use crate::space::slot_store::{PartFile, SlotStore};
-use crate::storage::{AlignedBuffer, ReadRequest};
+use crate::storage::AlignedBuffer;
 use crate::tree::TreeDefect;
 use crate::types::{PART_BYTES, PageId, Slot};
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -38,19 +39,20 @@ use hedgerow_sync::primitive::thread;
 use hedgerow_sync::primitive::time::Moment;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// One thing that is wrong.
+/// One defect that [`Database::verify`](crate::Database::verify) found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyFinding {
-    /// The page that it is about, if it is about one.
+    /// The page that is damaged, if the defect is about one page.
     pub page: Option<PageId>,
-    /// Where in the file, if that is known.
+    /// Where the damage is in the file, in bytes, if that is known.
     pub offset_bytes: Option<u64>,
     /// The keyspace that the page belongs to, if it was found through one.
     pub keyspace: Option<String>,
-    /// What is wrong.
+    /// What is wrong, as a sentence for people. It holds no keys or values.
     pub what: String,
 }
 
@@ -69,37 +71,40 @@ impl fmt::Display for VerifyFinding {
     }
 }
 
-/// What a verification saw.
-#[derive(Clone, Debug, Default)]
+/// What [`Database::verify`](crate::Database::verify) has read, and what is wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "damage is listed in the report, and is no error"]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Pages whose images were read and checked.
+    /// Pages that were read from the file and checked.
     pub pages: u64,
-    /// Keyspaces that were walked.
+    /// Keyspaces whose trees were checked.
     pub keyspaces: u64,
-    /// Pages that were reached from a root.
+    /// Pages that were reached from the root of a tree.
     pub reached: u64,
     /// Large values that were read and checked.
     pub large_values: u64,
-    /// Their length.
+    /// Their length in bytes.
     pub large_value_bytes: u64,
-    /// What is wrong, up to [`VerifyReport::MOST_FINDINGS`] of it; empty for a sound store.
+    /// The defects, at most [`VerifyReport::MOST_FINDINGS`] of them. Empty for a sound store.
     pub findings: Vec<VerifyFinding>,
-    /// How much more is wrong than `findings` lists.
+    /// Number of further defects that `findings` does not list.
     pub more_findings: u64,
 }
 
 impl VerifyReport {
-    /// So many findings are listed; those beyond are counted, so that the memory for a report has a limit whatever
-    /// the file says.
+    /// The most findings that a report lists. Further ones are only counted, so that a damaged file cannot make the report take
+    /// any amount of memory.
     pub const MOST_FINDINGS: usize = 10_000;
 
     /// Whether nothing is wrong.
+    #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// How much is wrong, whether it is listed or not.
+    /// Number of all defects, whether they are listed or not.
+    #[must_use]
     pub fn count(&self) -> u64 {
         self.findings.len() as u64 + self.more_findings
     }
@@ -190,28 +195,62 @@ const LONGEST_EVICTION: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 /// Pages read with one submission.
 const BATCH: usize = 64;
-/// Progress is told every so many pages.
-const PROGRESS_PAGES: u64 = 256;
+/// Steps between two calls of the progress function.
+const PROGRESS_STEPS: u64 = 256;
+
+/// Counts the pages that were read, tells the caller, and learns whether to go on.
+pub(super) struct Steps<'p> {
+    /// None while writers are kept out: a progress function that writes would wait for itself.
+    progress: Option<Progress<'p>>,
+    steps: u64,
+    pages: u64,
+}
+
+impl<'p> Steps<'p> {
+    fn new(progress: Option<Progress<'p>>) -> Steps<'p> {
+        Steps { progress, steps: 0, pages: 0 }
+    }
+
+    /// A page was read. `Cancelled` if the caller wants no more.
+    fn page(&mut self) -> Result<()> {
+        self.pages += 1;
+        self.piece()
+    }
+
+    /// A piece of a large value was read. `Cancelled` if the caller wants no more.
+    pub(super) fn piece(&mut self) -> Result<()> {
+        self.steps += 1;
+        if !self.steps.is_multiple_of(PROGRESS_STEPS) {
+            return Ok(());
+        }
+        match self.progress.as_mut().map(|progress| progress(self.pages)) {
+            Some(ControlFlow::Break(())) => Err(cancelled()),
+            Some(ControlFlow::Continue(())) | None => Ok(()),
+        }
+    }
+}
 
 impl Shared {
     /// See the head of the file.
-    pub(super) fn verify(&self, mut progress: impl FnMut(u64)) -> Result<VerifyReport> {
+    pub(super) fn verify(&self, progress: Progress<'_>) -> Result<VerifyReport> {
         if self.slots.is_none() || self.read_only {
-            return self.verify_at_rest(&mut progress);
+            return self.verify_at_rest(progress);
         }
         let pin = self.pin()?;
-        let verified = self.verify_pinned(&pin, &mut progress);
+        let verified = self.verify_pinned(&pin, progress);
         drop(pin);
         // Whoever closes unlocks the file, and somebody else may have written to it meanwhile.
         self.pool.check_open()?;
         verified
     }
 
-    fn verify_pinned(&self, pin: &Pin, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
+    fn verify_pinned(&self, pin: &Pin, progress: Progress<'_>) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         match pin.view() {
             Ok(view) => {
                 report = view.shared.verify_at_rest(progress)?;
+                // Nothing of what the store shares is looked at if `progress` has forked.
+                self.check_process()?;
                 self.verify_held(pin, view.space_report()?.used_bytes, &mut report);
             }
             Err(error) => report.take(error, None)?,
@@ -263,7 +302,7 @@ impl Shared {
             }
             let named = header::page_id(page);
             if named != id {
-                report.add(Some(id), None, format!("in memory it calls itself {named}"));
+                report.add(Some(id), None, format!("in memory its header says {named}"));
             }
             for defect in node::check(page) {
                 report.add(Some(id), None, format!("in memory: {defect}"));
@@ -272,8 +311,9 @@ impl Shared {
     }
 
     /// The five passes, while nobody changes anything.
-    fn verify_at_rest(&self, mut progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
+    fn verify_at_rest(&self, progress: Progress<'_>) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
+        let mut steps = Steps::new(self.slots.is_some().then_some(progress));
         let _checkpointing = self.checkpointing.lock();
         self.pool.check_open()?;
         let _frozen = self.catalogue.freeze();
@@ -289,11 +329,11 @@ impl Shared {
         let (mut used, mut in_use) = (BitSet::new(units.unwrap_or(0)), BitSet::new(end));
         if let Some(slots) = &self.slots {
             self.verify_parts(slots, &mut used, &mut report)?;
-            self.verify_images(slots, &mut used, &mut in_use, &mut report, &mut progress)?;
+            self.verify_images(slots, &mut used, &mut in_use, &mut report, &mut steps)?;
         }
-        let reached = self.verify_trees(BitSet::new(end), &mut report)?;
+        let reached = self.verify_trees(BitSet::new(end), &mut report, &mut steps)?;
         if let Some(slots) = &self.slots {
-            self.verify_extents(slots, &mut used, &mut report)?;
+            self.verify_extents(slots, &mut used, &mut report, &mut steps)?;
             self.verify_books(slots, &used, &in_use, &reached, &mut report)?;
         }
         Ok(report)
@@ -342,7 +382,7 @@ impl Shared {
         used: &mut BitSet,
         in_use: &mut BitSet,
         report: &mut VerifyReport,
-        progress: &mut impl FnMut(u64),
+        steps: &mut Steps<'_>,
     ) -> Result<()> {
         let page_bytes = slots.page_bytes();
         let geometry = slots.state().zones.geometry();
@@ -354,7 +394,7 @@ impl Shared {
             match self.pool.slot_of(id) {
                 Ok(Some(slot)) => {
                     in_use.insert(u64::from(id.0));
-                    let units = u64::from(geometry.units_for(page_bytes as u32));
+                    let units = u64::from(geometry.units_for(slot.len_bytes() as u32));
                     occupy(geometry, slot.offset_bytes(), units, used, Some(id), report);
                     batch.push((id, slot));
                 }
@@ -369,14 +409,19 @@ impl Shared {
             }
             next = id.next();
             if batch.len() == BATCH {
-                check_batch(slots, &mut batch, &mut buffer, report, progress)?;
+                check_batch(slots, &mut batch, &mut buffer, report, steps)?;
             }
         }
-        check_batch(slots, &mut batch, &mut buffer, report, progress)
+        check_batch(slots, &mut batch, &mut buffer, report, steps)
     }
 
     /// Pass 3.
-    fn verify_trees(&self, mut reached: BitSet, report: &mut VerifyReport) -> Result<BitSet> {
+    fn verify_trees(
+        &self,
+        mut reached: BitSet,
+        report: &mut VerifyReport,
+        steps: &mut Steps<'_>,
+    ) -> Result<BitSet> {
         let catalogue = self.catalogue.tree().clone();
         let mut trees = vec![(None, catalogue, false)];
         match self.catalogue.trees() {
@@ -388,14 +433,22 @@ impl Shared {
         for (name, tree, dropping) in trees {
             report.keyspaces += u64::from(name.is_some());
             let mut found: Vec<(PageId, Vec<TreeDefect>)> = Vec::new();
+            let mut stopped = None;
             let mut visit = |page: PageId, defects: &[TreeDefect]| {
                 report.reached += 1;
                 let mut defects = defects.to_vec();
                 if !reached.insert(u64::from(page.0)) {
-                    defects.push(TreeDefect::Unreadable("it was reached before".into()));
+                    defects.push(TreeDefect::Unreadable("it is reached twice".into()));
                 }
                 if !defects.is_empty() {
                     found.push((page, defects));
+                }
+                match steps.page() {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(error) => {
+                        stopped = Some(error);
+                        ControlFlow::Break(())
+                    }
                 }
             };
             let walked = if dropping {
@@ -403,6 +456,9 @@ impl Shared {
             } else {
                 tree.verify_with(&mut visit)
             };
+            if let Some(error) = stopped {
+                return Err(error);
+            }
             let before = report.findings.len();
             for (page, defects) in found {
                 for defect in defects {
@@ -485,7 +541,7 @@ pub(super) fn occupy(
     report: &mut VerifyReport,
 ) {
     let Some(first) = geometry.unit_at(offset_bytes) else {
-        return report.add(page, Some(offset_bytes), "its slot is not one of this file");
+        return report.add(page, Some(offset_bytes), "its slot is outside of the file");
     };
     let mut overlaps = false;
     for unit in first..first + units {
@@ -502,25 +558,16 @@ fn check_batch(
     batch: &mut Vec<(PageId, Slot)>,
     buffer: &mut AlignedBuffer,
     report: &mut VerifyReport,
-    progress: &mut impl FnMut(u64),
+    steps: &mut Steps<'_>,
 ) -> Result<()> {
     batch.sort_unstable_by_key(|(_, slot)| slot.offset_bytes());
-    let mut requests: Vec<ReadRequest<'_>> = buffer
-        .chunks_exact_mut(slots.page_bytes())
-        .zip(batch.iter())
-        .map(|(image, (_, slot))| ReadRequest::new(slot.offset_bytes(), image))
-        .collect();
-    slots.file().read_batch(&mut requests);
-    let results: Vec<Result<()>> = requests.into_iter().map(|request| request.result).collect();
-    let images = buffer.chunks_exact(slots.page_bytes());
-    for ((id, slot), (image, read)) in batch.drain(..).zip(images.zip(results)) {
+    let results = slots.read_pages(batch, buffer);
+    for ((id, _), read) in batch.drain(..).zip(results) {
         report.pages += 1;
-        if let Err(error) = read.and_then(|()| slots.check_image(id, slot, image)) {
+        if let Err(error) = read {
             report.take(error, Some(id))?;
         }
-        if report.pages.is_multiple_of(PROGRESS_PAGES) {
-            progress(report.pages);
-        }
+        steps.page()?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use super::Shared;
 use super::large::ExtentReader;
-use super::verify::{BitSet, VerifyReport, occupy};
+use super::verify::{BitSet, Steps, VerifyReport, occupy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Extent, Stored, read_stored};
 use crate::space::slot_store::SlotStore;
@@ -22,6 +22,7 @@ impl Shared {
         slots: &Arc<SlotStore>,
         used: &mut BitSet,
         report: &mut VerifyReport,
+        steps: &mut Steps<'_>,
     ) -> Result<()> {
         if !slots.has_stored_forms() {
             return Ok(());
@@ -46,8 +47,8 @@ impl Shared {
             }
             for (page, extent) in found {
                 match extent {
-                    None => report.add(Some(page), None, "a value is in no known form"),
-                    Some(extent) => self.verify_extent(slots, page, extent, used, report)?,
+                    None => report.add(Some(page), None, "the form of a value is unknown"),
+                    Some(extent) => self.verify_extent(slots, page, extent, used, report, steps)?,
                 }
             }
             for finding in &mut report.findings[before..] {
@@ -64,10 +65,11 @@ impl Shared {
         extent: Extent,
         used: &mut BitSet,
         report: &mut VerifyReport,
+        steps: &mut Steps<'_>,
     ) -> Result<()> {
         let (runs, len_bytes) = (extent.runs.clone(), extent.len_bytes);
         let reading = slots.read_extents(self.pool.epochs().current());
-        let mut reader = match ExtentReader::new(slots, extent, reading) {
+        let mut reader = match ExtentReader::new(None, slots, extent, reading) {
             Ok(reader) => reader,
             Err(error) => return report.take(error, Some(page)),
         };
@@ -86,12 +88,13 @@ impl Shared {
                 // One finding for each value is enough.
                 Err(error) => return report.take(error, Some(page)),
             }
+            steps.piece()?;
         }
         Ok(())
     }
 }
 
 fn is_damage(error: &Error) -> bool {
-    use ErrorKind::{Corrupted, KeyspaceDropped, NotFound};
-    matches!(error.kind(), Corrupted { .. } | KeyspaceDropped | NotFound)
+    use ErrorKind::{Corrupted, KeyspaceDropped, PageFreed};
+    matches!(error.kind(), Corrupted { .. } | KeyspaceDropped | PageFreed)
 }

@@ -68,6 +68,17 @@ pub fn effort() -> u64 {
     positive("HEDGEROW_EFFORT").unwrap_or(1)
 }
 
+/// Whether long tests are to try all that they have (`HEDGEROW_TESTS=all`, as in `.ci/run`), or a smaller sample, so that
+/// `cargo test` ends within some minutes.
+pub fn is_thorough() -> bool {
+    variable("HEDGEROW_TESTS", "`all` or `few`", |text| match text {
+        "all" => Some(true),
+        "few" => Some(false),
+        _ => None,
+    })
+    .unwrap_or(false)
+}
+
 /// Which part of its cases a test that shares them with other processes takes, from 0, and of how many: `HEDGEROW_PART=2/8`
 /// is the second of eight parts.
 pub fn part() -> (usize, usize) {

@@ -20,6 +20,7 @@ use crate::storage::sim::{SimDisk, SimState};
 use crate::store::OpenHow;
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// How a run ends before its time.
@@ -237,7 +238,7 @@ impl Examiner {
         let when = format!("{when}, for reading only");
         let disk = SimDisk::with_state(left.clone(), seed);
         let db = match self.options.on_disk(&disk, &self.path, OpenHow::ReadOnly) {
-            Err(error) if *error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if *error.kind() == ErrorKind::FileNotFound => return Ok(None),
             other => told(other, &when)?,
         };
         let found = read(&db, &when)?;
@@ -341,7 +342,7 @@ fn check_same(db: &Database, expected: &Contents, when: &str) -> Result<(), Stri
 /// A verification finds nothing, every byte of the file is accounted for, and every page that has an image is reached;
 /// a store that is open for reading only has pages in memory alone.
 fn check_sound(db: &Database, is_writable: bool, when: &str) -> Result<(), String> {
-    let report = told(db.verify(|_| {}), when)?;
+    let report = told(db.verify(|_| ControlFlow::Continue(())), when)?;
     if let Some(finding) = report.findings.first() {
         return Err(format!("{when}: {finding}, and {} more", report.count() - 1));
     }

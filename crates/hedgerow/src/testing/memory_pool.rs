@@ -16,8 +16,8 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
 use crate::page::{
-    Access, Adaptation, EpochStay, ExclusivePage, FrameHead, FrameId, PagePool, PoolSession,
-    ScanTally,
+    Access, Adaptation, Contention, ContentionCounters, EpochStay, ExclusivePage, FrameHead,
+    FrameId, PagePool, PoolSession, ScanTally,
 };
 use crate::storage::arena::Arena;
 use crate::types::{Epoch, PageId, TreeId};
@@ -33,6 +33,7 @@ pub struct Frame {
     page: AtomicU32,
     used: AtomicU8,
     tally: ScanTally,
+    contention: Contention,
 }
 
 /// The pretence of evictions.
@@ -60,6 +61,7 @@ pub struct MemoryPool {
     given_out: AtomicU64,
     absences: Option<Absences>,
     adaptation: Adaptation,
+    contention: ContentionCounters,
 }
 
 impl MemoryPool {
@@ -83,6 +85,7 @@ impl MemoryPool {
             page: AtomicU32::new(PageId::NONE.0),
             used: AtomicU8::new(0),
             tally: ScanTally::new(),
+            contention: Contention::new(),
         };
         MemoryPool {
             page_bytes,
@@ -92,6 +95,7 @@ impl MemoryPool {
             given_out: AtomicU64::new(0),
             absences: None,
             adaptation: Adaptation::default(),
+            contention: ContentionCounters::default(),
         }
     }
 
@@ -270,6 +274,15 @@ unsafe impl PagePool for MemoryPool {
         self.frames.get(frame.0 as usize).map(|frame| &frame.tally)
     }
 
+    #[inline(always)]
+    fn contention(&self, frame: FrameId) -> Option<&Contention> {
+        self.frames.get(frame.0 as usize).map(|frame| &frame.contention)
+    }
+
+    fn contention_counters(&self) -> Option<&ContentionCounters> {
+        Some(&self.contention)
+    }
+
     fn adaptation(&self) -> Option<&Adaptation> {
         Some(&self.adaptation)
     }
@@ -316,7 +329,7 @@ impl<'p> PoolSession<'p, MemoryPool> for MemorySession<'p> {
         if self.pin(id) {
             Ok(())
         } else {
-            Err(Error::new(ErrorKind::NotFound, "the page was freed"))
+            Err(Error::new(ErrorKind::PageFreed, "the page was freed"))
         }
     }
 
@@ -355,6 +368,7 @@ impl<'p> PoolSession<'p, MemoryPool> for MemorySession<'p> {
             absences.absent[id.0 as usize].store(false, Ordering::Release);
         }
         frame.tally.forget();
+        frame.contention.forget();
         frame.page.store(id.0, Ordering::Relaxed);
         self.pool.given_out.fetch_add(1, Ordering::Relaxed);
         let mut page = ExclusivePage::latched(self.pool, FrameId(id.0), id, guard);

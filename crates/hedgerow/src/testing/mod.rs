@@ -7,6 +7,8 @@
 use std::io::Write as _;
 
 pub mod environment;
+#[cfg(feature = "tracing")]
+pub mod events;
 pub mod examine;
 pub mod history;
 pub mod islands;

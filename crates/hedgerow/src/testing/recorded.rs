@@ -25,6 +25,10 @@ const FIRST_TOKEN: u64 = 1;
 const SEQUENCE_BITS: u32 = 32;
 /// Bytes of a value without its padding.
 const VALUE_HEAD_BYTES: usize = 16;
+/// Words of padding that make a value of two pages.
+const LONG_PADDING: usize = 100;
+/// Words of padding of values of all forms: in a leaf, in one piece, in two, and in many.
+const PADDINGS: [usize; 8] = [0, 1, 5, 0, 1, 40, LONG_PADDING, 700];
 /// Records that a scan meets at most, unless it is one of everything.
 const SCAN_LIMIT: u64 = 24;
 /// Keys that a range removes at most.
@@ -37,6 +41,9 @@ pub struct Records {
     pub dense: bool,
     /// All values have one length.
     pub one_size: bool,
+    /// Some values are longer than any record of a leaf, or all of them if they have one length: for pages of 512 bytes,
+    /// and 128 KiB above the smallest memory limit.
+    pub all_forms: bool,
 }
 
 impl Records {
@@ -63,7 +70,12 @@ impl Records {
 
     /// The value of a key that has this token.
     pub fn value(self, number: u64, token: u64) -> Vec<u8> {
-        let padding = if self.one_size { 1 } else { token as usize % 6 };
+        let padding = match (self.one_size, self.all_forms) {
+            (true, false) => 1,
+            (true, true) => LONG_PADDING,
+            (false, false) => token as usize % 6,
+            (false, true) => PADDINGS[token as usize % PADDINGS.len()],
+        };
         let mut value = Vec::with_capacity(VALUE_HEAD_BYTES + 8 * padding);
         value.extend_from_slice(&token.to_be_bytes());
         value.extend_from_slice(&number.to_be_bytes());
@@ -281,7 +293,7 @@ impl Client {
         let keyspace = &self.keyspace;
         self.recorder.operation(
             number,
-            || keyspace.contains(&key).expect(NO_CALL_FAILS),
+            || keyspace.contains_key(&key).expect(NO_CALL_FAILS),
             |found| Call::Contains { found: *found },
         );
     }
@@ -428,7 +440,7 @@ mod tests {
     #[test]
     fn records_tell_their_keys_and_tokens() {
         for (dense, one_size) in [(false, false), (false, true), (true, false), (true, true)] {
-            let records = Records { dense, one_size };
+            let records = Records { dense, one_size, all_forms: false };
             let keys: Vec<_> = [0, 1, 9, 10, 255, 256, 70_000].map(|n| records.key(n)).into();
             assert!(keys.is_sorted());
             for (key, token) in keys.iter().zip(1 << 32..) {
@@ -445,7 +457,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "not a value of 7")]
     fn a_torn_value_is_none() {
-        let records = Records { dense: false, one_size: true };
+        let records = Records { dense: false, one_size: true, all_forms: false };
         let mut value = records.value(7, 1);
         let other = records.value(7, 2);
         value[20..].copy_from_slice(&other[20..]);

@@ -47,12 +47,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// are to come. Fully dense leaves have a slot for each number between their records in any case, and
     /// are always filled.
     ///
-    /// Errors: `InvalidOption` for another fill; `AlreadyExists` if the tree has records; those of
+    /// Errors: `InvalidArgument` for another fill; `KeyspaceNotEmpty` if the tree has records; those of
     /// reading the root.
     pub fn bulk_load(&self, fill_percent: u8) -> Result<BulkLoad<P, L>> {
         if !(10..=100).contains(&fill_percent) {
             let message = format!("a fill of {fill_percent} percent; it must be 10 to 100");
-            return Err(Error::new(ErrorKind::InvalidOption, message));
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
         }
         self.install(None)?;
         let page_bytes = self.pool.page_bytes();
@@ -104,7 +104,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 #[cold]
 fn not_empty() -> Error {
     Error::new(
-        ErrorKind::AlreadyExists,
+        ErrorKind::KeyspaceNotEmpty,
         "a bulk load needs an empty tree, and this one has records",
     )
 }
@@ -119,7 +119,10 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
         self.check_usable()?;
         self.tree.check_record(key, value)?;
         if self.leaves.last_key().is_some_and(|last| key <= last) {
-            let message = format!("record {} is not above the one before it", self.records + 1);
+            let message = format!(
+                "the key of record {} is not greater than the one before it",
+                self.records + 1
+            );
             return Err(Error::new(ErrorKind::NotSorted, message));
         }
         while !self.leaves.push(key, value) {
@@ -131,7 +134,7 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
 
     /// Writes what is left and makes the records visible, all at once. Gives their number.
     ///
-    /// Errors: those of getting a page; `AlreadyExists` if the tree got records meanwhile. Then the
+    /// Errors: those of getting a page; `KeyspaceNotEmpty` if the tree got records meanwhile. Then the
     /// tree is as it was, and the pages are free again.
     pub fn finish(mut self) -> Result<u64> {
         self.check_usable()?;
@@ -180,7 +183,7 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
             if level + 1 >= usize::from(MAX_LEVELS) {
                 self.failed = true;
                 let message = "the fill is so low that the tree would become too high";
-                return Err(Error::new(ErrorKind::InvalidOption, message));
+                return Err(Error::new(ErrorKind::InvalidArgument, message));
             }
             let page_bytes = self.tree.pool.page_bytes();
             self.inner.push(Builder::new(page_bytes, level as u8 + 1, self.fill_percent));

@@ -51,18 +51,31 @@ pub(super) trait Change {
     }
 }
 
-/// What a compare-and-swap came to.
+/// The outcome of [`Keyspace::compare_and_swap`](crate::Keyspace::compare_and_swap).
+///
+/// ```
+/// use hedgerow::Swap;
+///
+/// # let db = hedgerow::Options::new().in_memory()?;
+/// # let counters = db.keyspace("counters")?;
+/// counters.put(b"wrens", b"3")?;
+/// match counters.compare_and_swap(b"wrens", Some(b"2"), Some(b"4"))? {
+///     Swap::Swapped => unreachable!(),
+///     Swap::Differs(present) => assert_eq!(present.as_deref(), Some(&b"3"[..])),
+/// }
+/// # Ok::<(), hedgerow::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Swap {
-    /// The expectation held, and the new state is in place.
+    /// The state was the expected one, and the new state is in place.
     Swapped,
-    /// The expectation did not hold; nothing was changed. This is what was found instead.
+    /// The state was another one, and nothing was changed. This is the present value; `None` if there is no record.
     Differs(Option<Value>),
 }
 
 impl Swap {
-    /// Whether the new state is in place.
+    /// Whether the swap was made.
     pub fn is_swapped(&self) -> bool {
         matches!(self, Swap::Swapped)
     }

@@ -223,6 +223,33 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
         (&self.key[..end], value)
     }
 
+    /// The values of the records of the loaded leaf that come next in a direction, `most` at most, as the leaf has them. It
+    /// may be out of date. Reads nothing.
+    pub fn upcoming_values(&self, forward: bool, most: usize) -> Vec<Vec<u8>> {
+        if !matches!(self.place, Place::Leaf) {
+            return Vec::new();
+        }
+        let leaf = plain_leaf::<L>(&self.leaf);
+        let mut values = Vec::new();
+        let places = match forward {
+            true => self.gap..self.end,
+            false => self.first..self.gap,
+        };
+        let mut take = |place: usize| {
+            // Leaves that are arrays have places without a record.
+            if values.len() < most && leaf.next_place(place) == place {
+                let mut value = Vec::new();
+                leaf.append_value(place, &mut value);
+                values.push(value);
+            }
+        };
+        match forward {
+            true => places.for_each(&mut take),
+            false => places.rev().for_each(&mut take),
+        }
+        values
+    }
+
     /// Every further call returns this error: what the record stands for that was lent last cannot be had.
     pub fn fail(&mut self, error: &Error) {
         self.error = Some(error.duplicate());

@@ -1,7 +1,9 @@
 //! From the root to a node: optimistic, and with latches.
 //!
 //! The optimistic way holds nothing; each child is opened between taking its version and validating
-//! its parent ([`OptimisticPage::open`]). The latched way couples shared latches, parent held until
+//! its parent ([`OptimisticPage::open`]). Who meets conflicts goes down in this way all the same, waits for the latch of the leaf, and
+//! then looks whether the parent has changed: a hot leaf does not make its parents hot. Where that fails as well, the
+//! latched way couples shared latches, parent held until
 //! the child is latched, and takes exclusive ones for the last one or two levels.
 //!
 //! Invariants: a child's level is its parent's less one, or the page is reported as damaged; thus no
@@ -47,6 +49,26 @@ pub(super) struct Reached<'p, P: PagePool> {
     pub(super) page: OptimisticPage<'p, P>,
     pub(super) level: u8,
     pub(super) parent: Option<Parent<'p, P>>,
+}
+
+impl<'p, P: PagePool> Reached<'p, P> {
+    /// Latches the parent, if there is one, and the node exclusively, if they have not changed since; never waits. The caller
+    /// is inside of an epoch.
+    pub(super) fn latch(self) -> Result<LockedPair<'p, P>, Restart> {
+        let parent = match self.parent {
+            Some(parent) => Some((parent.page.upgrade()?, parent.index)),
+            None => None,
+        };
+        match self.page.upgrade() {
+            Ok(page) => Ok(LockedPair { parent, page }),
+            Err(restart) => {
+                if let Some((parent, _)) = parent {
+                    parent.release_unchanged();
+                }
+                Err(restart)
+            }
+        }
+    }
 }
 
 /// A parent, and the index in it of the child that was taken.
@@ -218,12 +240,36 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         Ok(page)
     }
 
+    /// Finds the leaf for `target` optimistically, and the parent, which says that it is the one for as long as it does not change.
+    /// `None` if the root is a leaf.
+    fn below(
+        &self,
+        target: Target<'_>,
+    ) -> Result<Option<(OptimisticPage<'_, P>, PageId)>, Restart> {
+        let Reached { page, level, .. } = self.reach(target, 1)?;
+        if level == 0 {
+            page.validate()?;
+            return Ok(None);
+        }
+        let child = target.child(&Node::<_, L>::new(page.bytes())).child;
+        page.validate()?;
+        Ok(Some((page, child)))
+    }
+
     /// Latches the leaf for `target` shared.
     pub(super) fn share_leaf(
         &self,
         target: Target<'_>,
         patience: &Patience,
     ) -> Result<SharedPage<'_, P>, Restart> {
+        if !patience.couples
+            && let Some((parent, leaf)) = self.below(target)?
+        {
+            let page = self.share_child(leaf, 0, patience);
+            // What was found instead of the leaf is damage only if the parent still says that it is the leaf.
+            parent.validate()?;
+            return page;
+        }
         let (root, level) = self.share_root(patience)?;
         self.share_down(root, level, 0, target, patience)
     }
@@ -234,6 +280,20 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         key: &[u8],
         patience: &Patience,
     ) -> Result<ExclusivePage<'_, P>, Restart> {
+        if !patience.couples
+            && let Some((parent, leaf)) = self.below(Target::Key(key))?
+        {
+            let page = self.lock_child(leaf, 0, patience);
+            let is_it = parent.validate();
+            return match (page, is_it) {
+                (Ok(page), Err(restart)) if !leaves_out("parent_not_validated_after_a_wait") => {
+                    page.release_unchanged();
+                    Err(restart)
+                }
+                (Err(_), Err(restart)) => Err(restart),
+                (page, _) => page,
+            };
+        }
         let (root, level) = self.share_root(patience)?;
         if level == 0 {
             drop(root);

@@ -49,7 +49,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     /// Whether there is a record of `key`. Errors as for [`Tree::get`].
     #[inline]
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
         self.read(key, &mut Nothing)
     }
 

@@ -7,6 +7,9 @@
 //! leaves of the parent is looked at next, and a root with a single child takes over the child's
 //! contents, so that its id stays.
 //!
+//! Leaves that are hot, because they come from a contention split, are left alone as long as they have records: the two would
+//! undo each other in turn.
+//!
 //! An inner node that a split leaves with a single child goes to a neighbour as well ([`Tree::merge_lonely`]).
 //!
 //! A merge is never needed: on interference it is given up, and a later removal or split looks again. So it
@@ -62,7 +65,7 @@ enum Outcome {
 }
 
 /// Whether somebody else was in the way; a page that was not in memory is there the next time.
-fn is_interference(stop: &Stop) -> bool {
+pub(super) fn is_interference(stop: &Stop) -> bool {
     !matches!(stop, Stop::Restart(Restart::Absent(_) | Restart::Owed))
 }
 
@@ -71,8 +74,17 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// is gone whatever happens here, so that an error is not reported: a page that cannot be read is
     /// reported to whoever needs it, and one that cannot be written refuses the next change.
     #[cold]
-    pub(super) fn merge_around<'p>(&'p self, key: &[u8], mut retry: Retry<'p, P>) {
-        let mut level = 0;
+    pub(super) fn merge_around<'p>(&'p self, key: &[u8], retry: Retry<'p, P>) {
+        if is_drawn(Point::Spread) {
+            // Nobody needs it, so nobody hears of it if it cannot be done.
+            self.merge_group_around(key).ok();
+        }
+        self.merge_from(0, key, retry);
+    }
+
+    /// The same, from the node of `level` on the way to `key` on.
+    pub(super) fn merge_from<'p>(&'p self, level: u8, key: &[u8], mut retry: Retry<'p, P>) {
+        let mut level = level;
         let mut tries = 0;
         while level < MAX_LEVELS && tries < TRIES {
             match self.merge_at(key, level, None) {
@@ -148,7 +160,13 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         parent.page.validate()?;
         let is_lonely = level > 0 && record_count == 0;
         let looks = if only.is_some() { is_lonely } else { sparse };
-        if !looks {
+        // Threads contended for it a while ago, and a split keeps them apart; there is nothing to keep apart if it has no
+        // records any more. Whoever sets the mark moves the version on.
+        let is_kept = |page: &OptimisticPage<'_, P>| {
+            let is_hot = level == 0 && self.pool.is_hot(page.frame());
+            is_hot && record_count > 0 && !leaves_out("hot_mark_ignored")
+        };
+        if !looks || is_kept(&page) {
             return Ok(Outcome::Nothing);
         }
         let [left, right] = sides;
@@ -163,6 +181,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 Err(Restart::Absent(_)) if !worth_reading => continue,
                 Err(restart) => return Err(restart.into()),
             };
+            if is_kept(&sibling) && Node::<_, L>::new(sibling.bytes()).count() > 0 {
+                continue;
+            }
             let (left, right) = match left_index < index {
                 true => (sibling, page),
                 false => (page, sibling),
@@ -250,6 +271,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         if header::level(left.bytes()) == 0 {
             self.note_merge(left.frame(), LeafLayout::of(left.bytes()) != layout);
+            self.merge_contention([left.frame(), right.frame()]);
         }
         NodeMut::<L>::new(parent.write(epoch)).remove_child(index);
         self.pool.free(right, epoch);

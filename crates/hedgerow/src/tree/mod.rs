@@ -24,7 +24,9 @@
 //! | `get`, `get_many`, `value` | look-ups, single and in groups |
 //! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
 //! | `stored` | values that stand for large ones |
-//! | `split`, `merge` | structure changes |
+//! | `split`, `merge`, `redistribute` | structure changes |
+//! | `contention` | splits between keys that threads contend for |
+//! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
 //! | `cursor`, `leaf_copy` | ordered iteration, both ways |
 //! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
@@ -33,6 +35,8 @@
 mod adapt;
 mod bulk;
 mod change;
+mod compact;
+mod contention;
 mod create;
 mod cursor;
 mod descend;
@@ -43,6 +47,8 @@ mod get_many_faults;
 mod leaf_copy;
 mod merge;
 mod read_ahead;
+mod redistribute;
+mod relieve;
 mod remove_range;
 mod retry;
 mod show;
@@ -52,6 +58,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod value;
+mod value_stats;
 mod verify;
 mod visit;
 mod walk;
@@ -60,11 +67,14 @@ mod write;
 
 pub use bulk::BulkLoad;
 pub use change::{Part, Swap};
+pub use compact::{CompactBudget, Compacted};
+pub use contention::ContentionSplit;
 pub use cursor::{Cursor, Passed};
 pub use remove_range::successor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};
 pub use value::{INLINE_BYTES, Value};
+pub use value_stats::ValueStats;
 pub use verify::{Finding, TreeDefect};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -89,6 +99,7 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     id: TreeId,
     root: PageId,
     policy: LeafPolicy,
+    contention: ContentionSplit,
     logged: bool,
     ladder: PhantomData<fn() -> L>,
 }
@@ -109,13 +120,27 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// A handle to the tree `id` whose root is page `root`. Nothing is read: that the page is a root
     /// of this tree is checked by each operation.
     pub fn open(pool: Arc<P>, id: TreeId, root: PageId) -> Self {
-        Tree { pool, id, root, policy: LeafPolicy::default(), logged: false, ladder: PhantomData }
+        Tree {
+            pool,
+            id,
+            root,
+            policy: LeafPolicy::default(),
+            contention: ContentionSplit::default(),
+            logged: false,
+            ladder: PhantomData,
+        }
     }
 
     /// The same tree, for which this handle and its clones choose the layouts of leaves by `policy`. Those
     /// that there are stay as they are until they are split, merged, or found to be used otherwise.
     pub fn with_policy(self, policy: LeafPolicy) -> Self {
         Tree { policy, ..self }
+    }
+
+    /// The same tree, of which this handle and its clones count contention by `split`, and split leaves; `None`: they do
+    /// neither.
+    pub fn with_contention_split(self, split: Option<ContentionSplit>) -> Self {
+        Tree { contention: split.unwrap_or(ContentionSplit::OFF), ..self }
     }
 
     /// The same tree, of which what this handle and its clones change goes to the pool's log, if it has one.
@@ -143,7 +168,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         self.root
     }
 
-    /// The largest record, in bytes of key and value together, and the longest key.
+    /// The longest key, in bytes.
+    pub fn max_key_bytes(&self) -> usize {
+        node::max_key_bytes(self.pool.page_bytes())
+    }
+
+    /// The largest record, in bytes of key and value together.
     pub fn max_record_bytes(&self) -> usize {
         node::max_record_bytes(self.pool.page_bytes())
     }
@@ -151,23 +181,39 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Refuses what no leaf of this page size can hold.
     #[inline]
     pub(crate) fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let max_bytes = self.max_record_bytes();
+        let max_key_bytes = self.max_key_bytes();
         let len_bytes = key.len().saturating_add(value.len());
-        if len_bytes <= max_bytes {
+        // Nearly all records are no longer than a key may be.
+        if len_bytes <= max_key_bytes {
+            return Ok(());
+        }
+        let max_bytes = self.max_record_bytes();
+        if key.len() <= max_key_bytes && len_bytes <= max_bytes {
             Ok(())
         } else {
-            Err(record_error(key.len(), len_bytes, max_bytes))
+            Err(record_error(key.len(), max_key_bytes, len_bytes, max_bytes))
         }
     }
 }
 
 #[cold]
-fn record_error(key_bytes: usize, len_bytes: usize, max_bytes: usize) -> Error {
-    if key_bytes > max_bytes {
-        let kind = ErrorKind::KeyTooLong { len_bytes: key_bytes, max_bytes };
-        Error::new(kind, format!("a key of {key_bytes} bytes; the longest is {max_bytes}"))
+fn record_error(
+    key_bytes: usize,
+    max_key_bytes: usize,
+    len_bytes: usize,
+    max_bytes: usize,
+) -> Error {
+    if key_bytes > max_key_bytes {
+        let kind = ErrorKind::KeyTooLong { len_bytes: key_bytes, max_bytes: max_key_bytes };
+        Error::new(
+            kind,
+            format!("a key of {key_bytes} bytes; the longest that fits has {max_key_bytes}"),
+        )
     } else {
         let kind = ErrorKind::RecordTooLarge { len_bytes, max_bytes };
-        Error::new(kind, format!("a record of {len_bytes} bytes; the largest is {max_bytes}"))
+        Error::new(
+            kind,
+            format!("a record of {len_bytes} bytes; the largest that fits has {max_bytes}"),
+        )
     }
 }

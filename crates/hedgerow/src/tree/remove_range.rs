@@ -59,9 +59,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         Ok(removed)
     }
 
-    /// A bound that lies between the same keys, no longer than a key and a byte: no key is longer than a record.
+    /// A bound that lies between the same keys, no longer than a key and a byte.
     fn as_bound(&self, bound: &[u8]) -> Vec<u8> {
-        match bound.get(..self.max_record_bytes()) {
+        match bound.get(..self.max_key_bytes()) {
             Some(longest) if bound.len() > longest.len() || leaves_out("longest_bound_moves") => {
                 successor(longest)
             }
@@ -77,7 +77,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         retry: &mut Retry<'_, P>,
     ) -> Result<Cleared, Stop> {
         // The part's end is the range's, or a fence and a byte.
-        let longest = self.max_record_bytes() + 1;
+        let longest = self.max_key_bytes() + 1;
         let log_bytes = (RECORD_HEADER_BYTES + from.len() + longest) as u64;
         let log_bytes = if self.logged { log_bytes } else { 0 };
         let stay = self.pool.enter_to_append(log_bytes, Purpose::GiveBack)?;

@@ -2,7 +2,8 @@
 //!
 //! A [`Retry`] is made when the first try has failed, so that the usual operation pays nothing for
 //! it. It owns the pool session (what was faulted stays until the operation ends) and bounds the
-//! waiting: three optimistic conflicts, then latches, and after [`WAIT_MAX`] a typed error.
+//! waiting: three optimistic conflicts, then a wait at the leaf, after three more conflicts latches from the root on, and after
+//! [`WAIT_MAX`] a typed error.
 //!
 //! Invariant: [`Retry::after`] may wait for I/O, so nothing is latched and no epoch entered when it
 //! is called. Used by one thread.
@@ -14,8 +15,11 @@ use hedgerow_sync::primitive::hint::spin_loop;
 use hedgerow_sync::primitive::time::Moment;
 use std::time::Duration;
 
-/// Optimistic conflicts after which an operation goes down with latches.
+/// Optimistic conflicts after which an operation waits for the latch of its leaf.
 pub(super) const OPTIMISTIC_TRIES: u32 = 3;
+
+/// Conflicts after which it couples latches from the root on. They make the root as hot as the leaf, so they come last.
+const COUPLED_TRIES: u32 = 2 * OPTIMISTIC_TRIES;
 
 /// All that an operation waits for latches and restarts because of others, together. Far above what
 /// any honest holder takes; whoever runs into it gets an error instead of waiting for ever.
@@ -50,14 +54,16 @@ impl From<Error> for Stop {
     }
 }
 
-/// The bound on one operation's waiting.
+/// The bound on one operation's waiting, and where it waits.
 pub(super) struct Patience {
     since: Moment,
+    /// At each node from the root on, and not at the leaf alone.
+    pub(super) couples: bool,
 }
 
 impl Patience {
     pub(super) fn new() -> Patience {
-        Patience { since: Moment::now() }
+        Patience { since: Moment::now(), couples: true }
     }
 
     pub(super) fn is_left(&self) -> bool {
@@ -92,14 +98,16 @@ impl<'p, P: PagePool> Retry<'p, P> {
         }
     }
 
-    /// Whether the next try should latch its way down.
+    /// Whether the next try should wait for latches.
     pub(super) fn is_latched(&self) -> bool {
         self.conflicts >= OPTIMISTIC_TRIES
     }
 
-    /// Whether a wait for a latch may go on.
+    /// Whether a wait for a latch may go on, and where to wait.
     pub(super) fn patience(&mut self) -> &Patience {
-        self.patience.get_or_insert_with(Patience::new)
+        let patience = self.patience.get_or_insert_with(Patience::new);
+        patience.couples = self.conflicts >= COUPLED_TRIES;
+        patience
     }
 
     /// Makes ready for the next try, or says why there is none.
@@ -125,7 +133,7 @@ impl<'p, P: PagePool> Retry<'p, P> {
     fn after_conflict(&mut self) -> Result<()> {
         self.conflicts = self.conflicts.saturating_add(1);
         if !self.patience().is_left() {
-            return Err(Error::new(ErrorKind::Timeout, "others held the page for too long"));
+            return Err(Error::new(ErrorKind::Timeout, "other threads held a page for too long"));
         }
         for _ in 0..8 << self.conflicts.min(OPTIMISTIC_TRIES) {
             spin_loop();
@@ -140,7 +148,7 @@ impl<'p, P: PagePool> Retry<'p, P> {
         if self.rooms > ROOMS_FREE && !self.patience().is_left() {
             return Err(Error::new(
                 ErrorKind::Timeout,
-                "others took the room in a page for too long",
+                "other threads kept taking the room that was made in a page",
             ));
         }
         Ok(())
@@ -152,7 +160,7 @@ impl<'p, P: PagePool> Retry<'p, P> {
                 self.freed = 0;
                 Ok(())
             }
-            Err(error) if *error.kind() == ErrorKind::NotFound => {
+            Err(error) if *error.kind() == ErrorKind::PageFreed => {
                 if id == self.root {
                     return Err(dropped());
                 }

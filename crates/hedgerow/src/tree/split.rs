@@ -20,7 +20,7 @@ use crate::node::{
     SplitHint, plain_leaf, remedy,
 };
 use crate::page::header::{self, PageKind};
-use crate::page::{EpochStay, ExclusivePage, PagePool, PoolSession, Restart};
+use crate::page::{EpochStay, ExclusivePage, FrameId, PagePool, PoolSession, Restart};
 use crate::types::{Epoch, Purpose};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::buggify::{Point, is_drawn};
@@ -49,8 +49,19 @@ const GAIN_PART: usize = 8;
 /// Leaves like the one at hand from which on a range ahead counts as wide.
 const WIDE_LEAVES: u64 = 16;
 
+/// How a latched node is divided.
+pub(super) struct Cut<'c> {
+    pub(super) level: u8,
+    pub(super) split: &'c LeafSplit,
+    /// Scans of it are common.
+    pub(super) scans: bool,
+    pub(super) epoch: Epoch,
+    /// Threads contend for it, and are to be kept apart.
+    pub(super) is_apart: bool,
+}
+
 /// How a try to split came out.
-enum Outcome {
+pub(super) enum Outcome {
     /// There is room, or the tree has changed so much that the caller should look again.
     Done,
     /// The same; the inner node for this key has a single child, and was not split from its neighbour on this side.
@@ -69,7 +80,19 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         purpose: Purpose,
         retry: &mut Retry<'p, P>,
     ) -> Result<()> {
-        let (mut level, mut room) = (0, room);
+        self.make_room_at(0, key, room, purpose, retry)
+    }
+
+    /// Makes room in the node of `level` on the way to `key`.
+    pub(super) fn make_room_at<'p>(
+        &'p self,
+        level: u8,
+        key: &[u8],
+        room: Room<'_>,
+        purpose: Purpose,
+        retry: &mut Retry<'p, P>,
+    ) -> Result<()> {
+        let (mut level, mut room) = (level, room);
         loop {
             // Two: a root needs both, and whether the node is the root is known only when latched.
             retry.session.reserve(2)?;
@@ -109,20 +132,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 return Ok(Outcome::Done);
             }
             stay = self.pool.enter_to_append(0, purpose)?;
-            let parent = match reached.parent {
-                Some(parent) => Some((parent.page.upgrade()?, parent.index)),
-                None => None,
-            };
-            let page = match reached.page.upgrade() {
-                Ok(page) => page,
-                Err(restart) => {
-                    if let Some((parent, _)) = parent {
-                        parent.release_unchanged();
-                    }
-                    return Err(restart.into());
-                }
-            };
-            LockedPair { parent, page }
+            reached.latch()?
         };
         self.split_latched(pair, key, level, room, stay.epoch(), &mut retry.session)
     }
@@ -142,12 +152,21 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             latched.release();
             return Ok(Outcome::Done);
         }
-        // Only bytes from outside can be like this: a node with so few keys always has space.
-        let enough = if level > 0 { 1 } else { 2 };
-        if leaf.count() < enough && !leaf.layout().is_dense() {
-            let id = latched.page.id();
-            latched.release();
-            return Err(Restart::Corrupt(id).into());
+        if !leaf.layout().is_dense() {
+            match leaf.count() {
+                // Only bytes from outside can be like this: a node without keys always has space.
+                0 => {
+                    let id = latched.page.id();
+                    latched.release();
+                    return Err(Restart::Corrupt(id).into());
+                }
+                // The others have gone meanwhile, and it takes any value.
+                1 if level == 0 && leaf.search(key).found => {
+                    latched.release();
+                    return Ok(Outcome::Done);
+                }
+                _ => {}
+            }
         }
         let scans = level == 0 && self.are_scans_common(latched.page.frame());
         let split = match room {
@@ -164,6 +183,19 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 }
             }
         };
+        let cut = Cut { level, split: &split, scans, epoch, is_apart: false };
+        self.divide(latched, key, &cut, session)
+    }
+
+    /// Splits a latched node, if its parent has room for the separator, for an insertion or an update of `key`.
+    pub(super) fn divide<'p>(
+        &'p self,
+        mut latched: LockedPair<'p, P>,
+        key: &[u8],
+        cut: &Cut<'_>,
+        session: &mut P::Session<'p>,
+    ) -> Result<Outcome, Stop> {
+        let &Cut { level, split, epoch, .. } = cut;
         let bytes = split.separator().len();
         if let Some((parent, _)) = &mut latched.parent
             && !NodeMut::<L>::new(parent.bytes_mut()).fits_separator(bytes)
@@ -178,8 +210,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         match &mut latched.parent {
             Some((parent, index)) => {
-                let mut right = session.take(self.id, epoch).ok_or_else(no_page)?;
-                self.cut(&mut latched.page, &mut right, &split, epoch, scans);
+                let frame = latched.page.frame();
+                let mut right = self.take_page(session, cut, &[frame]).ok_or_else(no_page)?;
+                self.halve(&mut latched.page, &mut right, cut);
                 NodeMut::<L>::new(parent.write(epoch))
                     .insert_child(*index, split.separator(), right.id())
                     .expect("the parent was seen to have room, and is latched since");
@@ -193,7 +226,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     latched.release();
                     return Err(Restart::Corrupt(id).into());
                 }
-                self.split_root(&mut latched.page, level, &split, scans, epoch, session)?;
+                self.split_root(&mut latched.page, cut, session)?;
                 Ok(Outcome::Done)
             }
         }
@@ -203,17 +236,20 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn split_root<'p>(
         &'p self,
         root: &mut ExclusivePage<'p, P>,
-        level: u8,
-        split: &LeafSplit,
-        scans: bool,
-        epoch: Epoch,
+        cut: &Cut<'_>,
         session: &mut P::Session<'p>,
     ) -> Result<()> {
-        let mut left = session.take(self.id, epoch).ok_or_else(no_page)?;
-        let mut right = session.take(self.id, epoch).ok_or_else(no_page)?;
+        let &Cut { level, split, epoch, .. } = cut;
+        let frame = root.frame();
+        let mut left = self.take_page(session, cut, &[frame]).ok_or_else(no_page)?;
+        let Some(mut right) = self.take_page(session, cut, &[frame, left.frame()]) else {
+            self.pool.free(left, epoch);
+            return Err(no_page());
+        };
         node::copy_node(left.write(epoch), root.bytes());
-        self.keep_tally(root.frame(), left.frame());
-        self.cut(&mut left, &mut right, split, epoch, scans);
+        self.keep_tally(frame, left.frame());
+        self.keep_contention(frame, left.frame());
+        self.halve(&mut left, &mut right, cut);
         let bytes = root.write(epoch);
         let mut node = NodeMut::<L>::format(bytes, PageKind::Inner, level + 1, None, None);
         node.set_upper_child(left.id());
@@ -222,16 +258,28 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         Ok(())
     }
 
+    /// A reserved page for a half of a node that is in one of these frames.
+    fn take_page<'p>(
+        &'p self,
+        session: &mut P::Session<'p>,
+        cut: &Cut<'_>,
+        frames: &[FrameId],
+    ) -> Option<ExclusivePage<'p, P>> {
+        match cut.is_apart {
+            true => session.take_apart(self.id, cut.epoch, frames),
+            false => session.take(self.id, cut.epoch),
+        }
+    }
+
     /// Splits a latched node into itself and a fresh page. Each half of a leaf gets the layout that is
     /// good for it.
-    fn cut(
+    fn halve(
         &self,
         page: &mut ExclusivePage<'_, P>,
         right: &mut ExclusivePage<'_, P>,
-        split: &LeafSplit,
-        epoch: Epoch,
-        scans: bool,
+        cut: &Cut<'_>,
     ) {
+        let &Cut { split, epoch, scans, is_apart, .. } = cut;
         let bytes = page.write(epoch);
         match split {
             LeafSplit::Slotted(split) if header::level(bytes) > 0 => {
@@ -246,6 +294,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 );
                 self.count_adapted(adapted.iter().filter(|side| side.changed).count());
                 self.hand_tally_on([page.frame(), right.frame()], adapted);
+                self.hand_contention_on([page.frame(), right.frame()], is_apart);
             }
         }
     }
@@ -274,7 +323,7 @@ fn has_room<L: Ladder>(page: &[u8], room: Room<'_>) -> bool {
 fn choose_in_inner<L: Ladder>(page: &mut ExclusivePage<'_, impl PagePool>, key: &[u8]) -> Split {
     let node = NodeMut::<L>::new(page.bytes_mut());
     let index = node.as_node().child_for(key).index;
-    node.choose_split(SplitHint::Insert { index, key })
+    node.choose_split(SplitHint::Insert { index, key, value_bytes: 0 })
 }
 
 /// A cut of a leaf, or a better one at the same place, with a fence ahead of the key that comes.

@@ -4,33 +4,34 @@
 //! they need not add up.
 
 use super::Tree;
+use super::value_stats::ValueStats;
 use super::walk::Go;
 use crate::error::Result;
 use crate::node::{Ladder, LeafLayout, plain_leaf};
 use crate::page::PagePool;
 use crate::page::header;
 
-/// Classes of the histogram of fills: tenths of a page.
+/// Number of classes of [`LevelStats::fill`].
 pub const FILL_CLASSES: usize = 10;
 
-/// The pages of one level.
+/// The pages of one level of a tree. A part of [`TreeStats`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelStats {
     /// Number of pages.
     pub pages: u64,
-    /// Records of leaves, separators of inner nodes.
+    /// Number of records if the level is that of the leaves, otherwise of separators.
     pub keys: u64,
     /// Bytes in use: fixed fields, heads, slots, records, fences.
     pub used_bytes: u64,
-    /// Bytes of records as stored: values, and of each key what is neither in its page's prefix nor in
-    /// its head of four bytes.
+    /// Bytes of values and of stored parts of keys. The prefix that a page stores once, and the first four bytes behind it, do
+    /// not count.
     pub payload_bytes: u64,
-    /// Pages by fill: class `i` counts those from `i` to `i + 1` tenths.
+    /// Number of pages by fill: entry `i` counts those that are full from `i` to `i + 1` tenths.
     pub fill: [u64; FILL_CLASSES],
 }
 
-/// A tree in figures.
+/// Figures of a tree. [`Keyspace::stats`](crate::Keyspace::stats) returns them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TreeStats {
@@ -40,9 +41,11 @@ pub struct TreeStats {
     pub levels: Vec<LevelStats>,
     /// Leaves by layout, in the order of [`LeafLayout::ALL`].
     pub leaves: [LayoutStats; LeafLayout::ALL.len()],
+    /// Values by where they are.
+    pub values: ValueStats,
 }
 
-/// The leaves of one layout.
+/// Figures of the leaves of one layout. A part of [`TreeStats`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LayoutStats {
@@ -53,12 +56,12 @@ pub struct LayoutStats {
 }
 
 impl TreeStats {
-    /// The leaves of one layout.
+    /// Figures of the leaves of `layout`.
     pub fn leaves_of(&self, layout: LeafLayout) -> LayoutStats {
         self.leaves[layout as usize]
     }
 
-    /// Number of pages.
+    /// Number of pages of all levels.
     pub fn pages(&self) -> u64 {
         self.levels.iter().map(|level| level.pages).sum()
     }
@@ -78,8 +81,19 @@ impl TreeStats {
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
-    /// Counts pages, keys and bytes by level. Reads every page. Errors: those of reading a page.
+    /// Counts pages, keys and bytes by level, and no values. Reads every page. Errors: those of reading a page.
     pub fn stats(&self) -> Result<TreeStats> {
+        self.stats_and(&mut |_, _| {})
+    }
+
+    /// [`Self::stats`], and values by where they are. `unit_bytes`: of a unit of the file, 0 in a store that lives in
+    /// memory.
+    pub fn stats_with_values(&self, unit_bytes: u32) -> Result<TreeStats> {
+        self.stats_and(&mut |values, page| values.add_leaf::<L>(page, unit_bytes))
+    }
+
+    /// [`Self::stats`]; `each` gets every leaf, once.
+    fn stats_and(&self, each: &mut dyn FnMut(&mut ValueStats, &[u8])) -> Result<TreeStats> {
         let mut stats = TreeStats { page_bytes: self.pool.page_bytes(), ..TreeStats::default() };
         self.walk(
             &mut |visit| {
@@ -103,6 +117,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     let leaves = &mut stats.leaves[node.layout() as usize];
                     leaves.pages += 1;
                     leaves.records += node.count() as u64;
+                    each(&mut stats.values, visit.bytes);
                 }
                 Go::Down
             },

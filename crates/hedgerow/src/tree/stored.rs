@@ -30,19 +30,26 @@ pub(super) fn put_record<'r>(
     }
 }
 
-/// Shows each value of a leaf that is in a stored form; in any order.
-pub(super) fn for_each_stored_form<L: Ladder>(page: &[u8], each: &mut dyn FnMut(&[u8])) {
+/// Shows each value of a leaf, in any order.
+pub(super) fn for_each_value<L: Ladder>(page: &[u8], each: &mut dyn FnMut(&[u8])) {
     let leaf = plain_leaf::<L>(page);
     let mut value = Vec::new();
     let mut place = leaf.next_place(0);
     while place < leaf.end() {
         value.clear();
         leaf.append_value(place, &mut value);
-        if is_stored_form(&value) {
-            each(&value);
-        }
+        each(&value);
         place = leaf.next_place(place + 1);
     }
+}
+
+/// Shows each value of a leaf that is in a stored form; in any order.
+pub(super) fn for_each_stored_form<L: Ladder>(page: &[u8], each: &mut dyn FnMut(&[u8])) {
+    for_each_value::<L>(page, &mut |value| {
+        if is_stored_form(value) {
+            each(value);
+        }
+    });
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {

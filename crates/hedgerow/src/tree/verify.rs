@@ -13,6 +13,7 @@ use crate::page::PagePool;
 use crate::page::header;
 use crate::types::{PageId, TreeId};
 use std::fmt;
+use std::ops::ControlFlow;
 
 /// Something that is wrong with a page of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,6 +65,9 @@ pub struct Finding {
     pub defects: Vec<TreeDefect>,
 }
 
+/// Called once for each page with what is wrong with it; says whether to go on.
+pub type Report<'r> = &'r mut dyn FnMut(PageId, &[TreeDefect]) -> ControlFlow<()>;
+
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Checks the whole tree and gives what is wrong with it; an empty list is a clean tree.
     ///
@@ -74,27 +78,24 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             if !defects.is_empty() {
                 findings.push(Finding { page, defects: defects.to_vec() });
             }
+            ControlFlow::Continue(())
         })?;
         Ok(findings)
     }
 
     /// The same, and calls `report` once for each page with what is wrong with it (nothing, if all is
-    /// well), in the order of the keys, parents before children.
-    pub fn verify_with(&self, report: &mut dyn FnMut(PageId, &[TreeDefect])) -> Result<()> {
+    /// well), in the order of the keys, parents before children. `Break` ends the check.
+    pub fn verify_with(&self, report: Report<'_>) -> Result<()> {
         self.verify_pages(false, report)
     }
 
     /// [`Tree::verify_with`] for a tree whose drop may have been cut short: it goes from the right, so
     /// that what is left ends before its upper fence.
-    pub fn verify_half_dropped(&self, report: &mut dyn FnMut(PageId, &[TreeDefect])) -> Result<()> {
+    pub fn verify_half_dropped(&self, report: Report<'_>) -> Result<()> {
         self.verify_pages(true, report)
     }
 
-    fn verify_pages(
-        &self,
-        half_dropped: bool,
-        report: &mut dyn FnMut(PageId, &[TreeDefect]),
-    ) -> Result<()> {
+    fn verify_pages(&self, half_dropped: bool, report: Report<'_>) -> Result<()> {
         // Both closures report; they run one after the other.
         let report = std::cell::RefCell::new(report);
         self.walk(
@@ -104,18 +105,20 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     defects.retain(|defect| *defect != TreeDefect::UpperFence);
                 }
                 let sound = defects.is_empty();
-                if !visit.again {
-                    (report.borrow_mut())(visit.id, &defects);
+                if !visit.again && (report.borrow_mut())(visit.id, &defects).is_break() {
+                    return Go::End;
                 }
                 if sound { Go::Down } else { Go::Past }
             },
             &mut |id: PageId, error: Error| {
                 let is_damage =
-                    matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::NotFound);
+                    matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::PageFreed);
                 if id == self.root || !is_damage {
                     return Err(error);
                 }
-                (report.borrow_mut())(id, &[TreeDefect::Unreadable(error.to_string())]);
+                // The walk asks again at the next page that it shows.
+                let defect = TreeDefect::Unreadable(error.to_string());
+                let _ = (report.borrow_mut())(id, &[defect]);
                 Ok(())
             },
         )

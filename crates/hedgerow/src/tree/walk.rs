@@ -206,7 +206,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         Ok(())
     }
 
-    fn copy_page(&self, page: &OptimisticPage<'_, P>) -> Result<Box<[u8]>, Restart> {
+    /// A validated copy of a page.
+    pub(super) fn copy_page(&self, page: &OptimisticPage<'_, P>) -> Result<Box<[u8]>, Restart> {
         let mut bytes = vec![0; self.pool.page_bytes()].into_boxed_slice();
         page.bytes().copy(0, &mut bytes);
         page.validate()?;

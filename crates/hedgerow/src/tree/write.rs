@@ -1,4 +1,5 @@
-//! The one way to change a leaf: go down, decide, latch, apply; split or merge when that is due.
+//! The one way to change a leaf: go down, decide, latch, apply; split or merge when that is due, or split
+//! what threads contend for (`contention.rs`).
 //!
 //! The decision is made on the leaf before it is latched, and the upgrade of the latch proves that
 //! it still holds. A change that turns out to be none latches nothing, and logs nothing. Between entering the epoch and
@@ -14,7 +15,7 @@ use super::split::{LEAST_FORCED, Room};
 use super::stored::put_record;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
-use crate::page::{Access, EpochStay, ExclusivePage, PagePool};
+use crate::page::{Access, EpochStay, ExclusivePage, PagePool, Restart};
 use crate::wal::{RECORD_HEADER_BYTES, Record};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::buggify::{Point, buggify};
@@ -25,6 +26,8 @@ enum Written<O> {
     Done(O),
     /// It is done, and has left less than half a page.
     Sparse(O),
+    /// It is done, and threads contend for the leaf: for this key and for another one.
+    Contended(O),
     /// The leaf has to be split first.
     NoSpace,
 }
@@ -33,7 +36,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     #[inline]
     pub(super) fn write<C: Change>(&self, key: &[u8], change: &C) -> Result<C::Outcome> {
         self.check_record(key, change.value())?;
-        match self.try_write(key, change) {
+        match self.try_write(key, change, false) {
             Ok(Written::Done(outcome)) => Ok(outcome),
             other => self.write_on(key, change, other),
         }
@@ -49,6 +52,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<C::Outcome> {
         let mut retry = Retry::new(&*self.pool, self.root, Access::Point);
         let mut last = first;
+        // Whether it met another thread.
+        let mut met = false;
         loop {
             match last {
                 Ok(Written::Done(outcome)) => return Ok(outcome),
@@ -56,23 +61,35 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     self.merge_around(key, retry);
                     return Ok(outcome);
                 }
+                Ok(Written::Contended(outcome)) => {
+                    self.split_contended(key, C::PURPOSE, retry);
+                    return Ok(outcome);
+                }
                 Ok(Written::NoSpace) => {
                     let room = Room::Record { key, value_bytes: change.value().len() };
                     self.make_room(key, room, C::PURPOSE, &mut retry)?;
                     retry.after_room()?;
                 }
-                Err(stop) => retry.after(stop)?,
+                Err(stop) => {
+                    met |= matches!(stop, Stop::Restart(Restart::Conflict));
+                    retry.after(stop)?;
+                }
             }
             last = if retry.is_latched() {
-                self.write_latched(key, change, retry.patience())
+                self.write_latched(key, change, retry.patience(), met)
             } else {
-                self.try_write(key, change)
+                self.try_write(key, change, met)
             };
         }
     }
 
     #[inline(always)]
-    fn try_write<C: Change>(&self, key: &[u8], change: &C) -> Result<Written<C::Outcome>, Stop> {
+    fn try_write<C: Change>(
+        &self,
+        key: &[u8],
+        change: &C,
+        met: bool,
+    ) -> Result<Written<C::Outcome>, Stop> {
         let leaf = self.leaf_for(key)?;
         leaf.note_use();
         let node = Leaf::<_, L>::new(leaf.bytes());
@@ -87,7 +104,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let stay = self.enter_to_change(key, change)?;
         let guard = leaf.latch_to_change()?;
         let mut page = leaf.held(guard);
-        Ok(self.apply(&mut page, &stay, key, at, decision, change))
+        let entered = (&stay, met);
+        Ok(self.apply(&mut page, entered, key, at, decision, change))
     }
 
     #[cold]
@@ -96,6 +114,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         key: &[u8],
         change: &C,
         patience: &Patience,
+        met: bool,
     ) -> Result<Written<C::Outcome>, Stop> {
         let stay = self.enter_to_change(key, change)?;
         let mut page = self.lock_leaf(key, patience)?;
@@ -106,7 +125,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 page.release_unchanged();
                 Ok(Written::Done(outcome))
             }
-            decision => Ok(self.apply(&mut page, &stay, key, at, decision, change)),
+            decision => Ok(self.apply(&mut page, (&stay, met), key, at, decision, change)),
         }
     }
 
@@ -119,12 +138,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// Applies a decision to a latched leaf, and logs it: under the latch, so that the log has the changes of
-    /// a key in the order in which they were made.
+    /// a key in the order in which they were made. `met`: the write met another thread on its way.
     #[inline(always)]
     fn apply<C: Change>(
         &self,
         page: &mut ExclusivePage<'_, P>,
-        stay: &P::EpochGuard<'_>,
+        (stay, met): (&P::EpochGuard<'_>, bool),
         key: &[u8],
         at: Position,
         decision: Decision<C::Outcome>,
@@ -161,7 +180,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 if stored_forms {
                     self.note_stored_forms(stay, &old, value);
                 }
-                Written::Done(outcome)
+                let is_contended = self.note_write(page.frame(), at.found.then_some(at.index), met);
+                match is_contended {
+                    true => Written::Contended(outcome),
+                    false if buggify(Point::Spread) => Written::Sparse(outcome),
+                    false => Written::Done(outcome),
+                }
             }
             Decision::Remove(outcome) => {
                 leaf.remove(at.index);
@@ -171,6 +195,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 if stored_forms {
                     self.note_stored_forms(stay, &old, &[]);
                 }
+                // A removal alone has no key that another one is to be kept apart from.
+                self.note_write(page.frame(), None, met);
                 if sparse { Written::Sparse(outcome) } else { Written::Done(outcome) }
             }
         }

@@ -201,7 +201,7 @@ impl FileHeader {
     /// Reads the block. Errors: `Corrupted` for anything but a header of this version.
     pub fn decode(block: &BlockBytes) -> Result<FileHeader> {
         if block[8..16] != MAGIC {
-            return Err(Error::corrupted_at(0, "this is no log of a Hedgerow store"));
+            return Err(Error::corrupted_at(0, "the file is not the log of a Hedgerow store"));
         }
         if u64_at(block, 0) != block_checksum(HEADER_NUMBER, block) {
             return Err(Error::corrupted_at(0, "the first block of the log is damaged"));
@@ -402,7 +402,7 @@ mod tests {
         for behind in [64, BLOCK_BYTES - 1] {
             assert_eq!(*refused(behind, &[1]).kind(), at(20), "byte {behind}");
         }
-        assert!(refused(8, b"Hedgehog").to_string().contains("no log"));
+        assert!(refused(8, b"Hedgehog").to_string().contains("is not the log"));
     }
 
     #[test]

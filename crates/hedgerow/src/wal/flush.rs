@@ -28,14 +28,13 @@ impl Log {
             self.fail(error);
             let mut state = self.state.lock();
             state.flushing = false;
-            self.room.notify_all();
+            self.tell_of_room(state);
             return;
         }
         let mut state = self.state.lock();
         state.flushing = false;
         let woken = state.waiters.take_served(self.durable());
-        self.room.notify_all();
-        drop(state);
+        self.tell_of_room(state);
         woken.wake();
     }
 
@@ -67,13 +66,19 @@ impl Log {
         if state.failed.is_none() {
             state.failed = Some(Error::new(
                 ErrorKind::Poisoned,
-                format!("nothing can be written any more, because the log could not be: {error}"),
+                format!(
+                    "the store takes no more changes, because the log could not be written: {error}"
+                ),
             ));
         }
         self.work.notify_all();
+        // Who leaves with an error wakes the next one.
+        state.queue.let_first_look();
+        let told = state.queue.take_told();
         self.room.notify_all();
         let woken = state.waiters.take_all();
         drop(state);
+        told.wake();
         if !leaves_out("failure_without_waking") {
             woken.wake();
         }
@@ -178,7 +183,8 @@ impl Log {
                 if pressed {
                     // Whoever waits looks again: for room that is there, or for the reason why not. Then
                     // something else has to happen, of which this thread may not be told.
-                    self.room.notify_all();
+                    self.tell_of_room(state);
+                    let mut state = self.state.lock();
                     self.work.wait_for(&mut state, TICK);
                 } else if self.becomes_idle() {
                     self.work.wait(&mut state);
@@ -197,10 +203,16 @@ impl Log {
                 }
                 continue;
             }
-            self.serve_queue(&mut state);
+            let told = self.give_room(&mut state);
             if wants_ahead {
                 drop(state);
+                told.wake();
                 self.prepare_ahead();
+                continue;
+            }
+            if told.is_any() {
+                drop(state);
+                told.wake();
                 continue;
             }
             self.work.wait_for(&mut state, self.interval.saturating_sub(waited).max(TICK));
@@ -236,15 +248,15 @@ impl Log {
         match prepared {
             Ok(()) => {
                 self.widen();
-                let _state = self.state.lock();
-                self.room.notify_all();
+                self.tell_of_room(self.state.lock());
             }
             Err(error) => {
                 if *error.kind() != ErrorKind::DiskFull {
                     return self.fail(error);
                 }
-                self.state.lock().no_room = Some(error);
-                self.room.notify_all();
+                let mut state = self.state.lock();
+                state.no_room = Some(error);
+                self.tell_of_room(state);
             }
         }
     }
@@ -272,6 +284,8 @@ impl Log {
         if !leaves_out("stop_without_notice") {
             self.work.notify_all();
         }
+        state.queue.let_first_look();
+        state.queue.take_told().wake();
         self.room.notify_all();
         while state.flushing && !leaves_out("stop_without_waiting") {
             self.room.wait(&mut state);

@@ -21,16 +21,17 @@ use super::block::{LogIdentity, PAYLOAD_BYTES, SegmentSize, block_of, start_of};
 use super::places::Places;
 use super::record::Record;
 use super::ring::{Appended, Ring};
+use super::room_queue::{Place, RoomQueue, ToWake};
 use super::waiters::{Sleeper, Waiters};
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::{Stall, WaitsFor};
 use crate::storage::File;
 use crate::types::{Epoch, Lsn};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex, thread};
-use std::collections::VecDeque;
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -131,7 +132,7 @@ pub struct Log {
     pub(super) refusal: Mutex<Option<Error>>,
     /// For the log's thread: there is something to do.
     pub(super) work: Condvar,
-    /// For writers that wait for room.
+    /// For batches and flushers that wait for room. Others wait in the queue of the state.
     pub(super) room: Condvar,
 }
 
@@ -154,11 +155,8 @@ pub(super) struct State {
     pub(super) no_room: Option<Error>,
     pub(super) stopped: bool,
     pub(super) waiters: Waiters,
-    /// Who waits for room, in the order in which they came: a number each, and how many bytes. Whoever finds room gives
-    /// it to the first ones; who is not in the queue any more has got it.
-    pub(super) queue: VecDeque<(u64, u64)>,
-    /// The next number in the queue.
-    next_number: u64,
+    /// Who waits for room.
+    pub(super) queue: RoomQueue,
 }
 
 impl Log {
@@ -208,8 +206,7 @@ impl Log {
                 no_room: None,
                 stopped: false,
                 waiters: Waiters::new(),
-                queue: VecDeque::new(),
-                next_number: 0,
+                queue: RoomQueue::new(),
             }),
             refusal: Mutex::new(None),
             work: Condvar::new(),
@@ -280,6 +277,7 @@ impl Log {
         let paid = |owed: u64| (owed >= SLEEP_NS).then(|| left(owed));
         if let Ok(owed) = self.owed_ns.fetch_update(Relaxed, Relaxed, paid) {
             self.held_up.fetch_add(1, Relaxed);
+            let _stall = Stall::begin(WaitsFor::Log);
             thread::sleep(Duration::from_nanos(owed));
         }
     }
@@ -292,10 +290,11 @@ impl Log {
     #[cold]
     fn wait_for_room(&self, len: u64, how: Promised) -> Result<()> {
         assert!(len <= self.ring.max_record_bytes(), "a record is far smaller than the ring");
+        let _stall = Stall::begin(WaitsFor::Log);
         let mut state = self.state.lock();
         // Somebody may have made room on the disk since it was tried last.
         state.no_room = None;
-        let number = Self::queue_up(&mut state, len, how);
+        let place = Self::queue_up(&mut state, len, how);
         let since = Moment::now();
         let outcome = loop {
             if let Some(error) = &state.failed {
@@ -309,8 +308,11 @@ impl Log {
             }
             // A flush may have ended, and not have said so yet.
             self.widen();
-            let is_served = match number {
-                Some(number) => self.serve_up_to(&mut state, number),
+            let is_served = match &place {
+                Some((number, _)) => {
+                    self.serve(&mut state);
+                    state.queue.is_served(*number)
+                }
                 None => self.try_promise(len, how),
             };
             if is_served {
@@ -333,57 +335,78 @@ impl Log {
             }
             self.pressed.store(true, SeqCst);
             self.work.notify_all();
-            self.room.wait_for(&mut state, ROOM_WAIT);
+            let Some((_, place)) = &place else {
+                self.room.wait_for(&mut state, ROOM_WAIT);
+                continue;
+            };
+            let told = state.queue.take_told();
+            drop(state);
+            told.wake();
+            if place.sleep(ROOM_WAIT) {
+                return Ok(());
+            }
+            state = self.state.lock();
         };
-        if let Some(number) = number
-            && outcome.is_err()
-        {
-            self.leave_queue(&mut state, number, len);
+        if let Some((number, _)) = place {
+            // It may have been given room by another thread meanwhile.
+            if outcome.is_err() && !state.queue.leave(number) {
+                self.ring.take_back(len);
+            }
+            self.is_queue.store(!state.queue.is_empty(), Relaxed);
+            // It is for the first one to ask for more room.
+            state.queue.let_first_look();
         }
+        let told = state.queue.take_told();
+        drop(state);
+        told.wake();
         outcome
     }
 
-    /// A number in the queue. What a batch has reserved is its own, and queues up behind nobody.
-    fn queue_up(state: &mut State, len: u64, how: Promised) -> Option<u64> {
+    /// A place in the queue. What a batch has reserved is its own, and queues up behind nobody.
+    fn queue_up(state: &mut State, len: u64, how: Promised) -> Option<(u64, Arc<Place>)> {
         if how == Promised::OfReserved || leaves_out("room_without_queue") {
             return None;
         }
-        let number = state.next_number;
-        state.next_number += 1;
-        state.queue.push_back((number, len));
-        Some(number)
+        Some(state.queue.join(len))
     }
 
-    /// Gives room to those who have waited longest. Tells whether this number has got some.
-    fn serve_up_to(&self, state: &mut State, number: u64) -> bool {
-        while let Some(&(_, len)) = state.queue.front()
+    /// Gives room to those who have waited longest, who are to be woken one by one. Nobody gets any once nothing is written any more.
+    fn serve(&self, state: &mut State) {
+        while state.failed.is_none()
+            && !state.stopped
+            && let Some(len) = state.queue.first_len()
             && self.try_promise(len, Promised::Freely)
         {
-            state.queue.pop_front();
+            state.queue.serve_first();
         }
         self.is_queue.store(!state.queue.is_empty(), Relaxed);
-        state.queue.front().is_none_or(|(first, _)| *first > number)
     }
 
-    /// Gives room to those who have waited longest, and wakes all who wait for some, unless there is none for the first of them.
-    pub(super) fn serve_queue(&self, state: &mut State) {
-        let before = state.queue.len();
-        if before > 0 {
+    /// Gives the room that there is to those who have waited longest. Whoever is the first one then looks for itself.
+    pub(super) fn give_room(&self, state: &mut State) -> ToWake {
+        let first = state.queue.first_number();
+        if first.is_some() {
             self.widen();
-            self.serve_up_to(state, u64::MAX);
+            self.serve(state);
         }
-        if before == 0 || state.queue.len() < before {
-            self.room.notify_all();
+        if state.queue.first_number() != first {
+            state.queue.let_first_look();
         }
+        state.queue.take_told()
     }
 
-    /// For who gets an error, and may have been given room by another thread meanwhile.
-    fn leave_queue(&self, state: &mut State, number: u64, len: u64) {
-        match state.queue.iter().position(|(waiting, _)| *waiting == number) {
-            Some(at) => drop(state.queue.remove(at)),
-            None => self.ring.take_back(len),
+    /// For whoever has made room, or knows that there is none: gives what there is to those who have waited longest. The first of
+    /// those who are left looks for itself in any case, and so do batches and flushers.
+    pub(super) fn tell_of_room(&self, mut state: MutexGuard<'_, State>) {
+        if !state.queue.is_empty() {
+            self.widen();
+            self.serve(&mut state);
+            state.queue.let_first_look();
         }
-        self.is_queue.store(!state.queue.is_empty(), Relaxed);
+        let told = state.queue.take_told();
+        drop(state);
+        self.room.notify_all();
+        told.wake();
     }
 
     /// Gives back what was promised and not used.
@@ -458,7 +481,7 @@ impl Log {
 
     /// Waits until everything below `lsn` is durable, and flushes for that if nobody else does.
     ///
-    /// Errors: `Unknown` when a write or sync has failed, so that nobody knows whether it is.
+    /// Errors: `DurabilityUnknown` when a write or sync has failed, so that nobody knows whether it is.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         debug_assert!(lsn <= self.tail(), "nobody knows an address that is not in the log");
         if leaves_out("durable_at_once") {
@@ -566,7 +589,7 @@ impl Log {
         let mut state = self.state.lock();
         // There may be places to use again.
         state.no_room = None;
-        self.room.notify_all();
+        self.tell_of_room(state);
     }
 
     /// Lets promises go as far as ring, prepared segments and the limit allow.
@@ -640,9 +663,9 @@ const _: () = assert!(PAYLOAD_BYTES > 4000);
 #[cold]
 pub(super) fn unknown(cause: &Error) -> Error {
     Error::new(
-        ErrorKind::Unknown,
+        ErrorKind::DurabilityUnknown,
         format!(
-            "whether the change is durable is unknown, since the log could not be written: {cause}"
+            "the log could not be written, so it is unknown whether the change is durable: {cause}"
         ),
     )
 }

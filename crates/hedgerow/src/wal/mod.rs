@@ -23,6 +23,7 @@ pub mod record;
 mod reread;
 mod reserve;
 pub mod ring;
+mod room_queue;
 pub mod scan;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

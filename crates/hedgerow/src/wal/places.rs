@@ -9,7 +9,7 @@
 
 use super::block::{BLOCK_BYTES, LogIdentity, SegmentSize, name_segment};
 use crate::error::{ErrorKind, Result};
-use crate::storage::{AlignedBuffer, File, WriteRequest};
+use crate::storage::{AlignedBuffer, File, WriteRequest, reserve};
 use std::collections::{BTreeSet, VecDeque};
 
 /// See the head of the file.
@@ -128,7 +128,7 @@ impl Places {
         let begin = self.size.place_offset_bytes(place);
         let len = self.size.file_bytes() as usize;
         // Whoever runs out of room is told now, not halfway.
-        file.allocate(begin, len as u64)?;
+        reserve(file, begin, len as u64)?;
         let zeros = AlignedBuffer::zeroed(len.min(WRITE_BYTES))?;
         let writes: Vec<WriteRequest<'_>> = (0..len)
             .step_by(WRITE_BYTES)

@@ -74,7 +74,7 @@ impl<'f> Reread<'f> {
     /// What is wrong if something is not there that a scan has found.
     pub fn differs(&self, at: Lsn) -> Error {
         let place = self.blocks.offset_bytes(block_of(at)).unwrap_or(0);
-        let what = format!("the log was read twice, and differs at {}", at.0);
+        let what = format!("two reads of the log differ at {}", at.0);
         Error::corrupted_at(place, what)
     }
 }

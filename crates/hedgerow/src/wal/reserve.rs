@@ -15,6 +15,7 @@
 use super::block::{PAYLOAD_BYTES, start_of};
 use super::log::{LONGEST_WAIT, Log, Promised, ROOM_WAIT};
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::{Stall, WaitsFor};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire};
 use hedgerow_sync::primitive::time::Moment;
 use std::cell::Cell;
@@ -57,7 +58,7 @@ impl Drop for Reservation<'_> {
         let known = self.log.reserved.fetch_update(AcqRel, Acquire, rest);
         debug_assert!(known.is_ok());
         self.log.widen();
-        self.log.room.notify_all();
+        self.log.tell_of_room(self.log.state.lock());
     }
 }
 
@@ -68,7 +69,8 @@ impl Log {
         if len_bytes <= max_bytes {
             return Ok(());
         }
-        let what = format!("the batch takes {len_bytes} bytes of the log, and {max_bytes} fit");
+        let what =
+            format!("the batch takes {len_bytes} bytes of the log, and at most {max_bytes} fit");
         Err(Error::new(ErrorKind::BatchTooLarge { len_bytes, max_bytes }, what))
     }
 
@@ -91,11 +93,15 @@ impl Log {
 
     fn wait_for_others(&self, len: u64) -> Result<()> {
         let most = self.limit_bytes / SHARE * SHARES;
+        if self.reserved.load(Acquire).saturating_add(len) <= most {
+            return Ok(());
+        }
+        let _stall = Stall::begin(WaitsFor::Log);
         let since = Moment::now();
         while self.reserved.load(Acquire).saturating_add(len) > most {
             self.check_refusal()?;
             if since.elapsed() > LONGEST_WAIT {
-                let what = "other batches have taken all room in the log for a minute";
+                let what = "other batches took all room in the log for a minute";
                 return Err(Error::new(ErrorKind::Timeout, what));
             }
             let mut state = self.state.lock();

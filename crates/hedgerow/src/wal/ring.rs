@@ -119,7 +119,7 @@ const MIN_RING_BLOCKS: u64 = 8;
 /// a flush waits for the disk, and all that is appended meanwhile has to fit.
 const RING_SHARE: u64 = 32;
 const SMALL_RING_BLOCKS: u64 = 512;
-const LARGE_RING_SHARE: u64 = 128;
+const LARGE_RING_SHARE: u64 = 64;
 
 /// Blocks of the log's ring within a memory limit: a power of two.
 pub fn ring_blocks(memory_limit_bytes: u64, page_bytes: usize) -> u32 {
@@ -495,9 +495,10 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_a_32nd_of_a_small_limit_and_a_128th_of_a_large_one() {
+    fn a_ring_is_a_32nd_of_a_small_limit_and_a_64th_of_a_large_one() {
         let limits = [(1 << 20, 8), (3 << 20, 16), (64 << 20, 512), (128 << 20, 512)];
-        for (limit, blocks) in limits.into_iter().chain([(1 << 30, 2048), (8 << 30, 4096)]) {
+        let large = [(256 << 20, 1024), (512 << 20, 2048), (1 << 30, 4096), (8 << 30, 4096)];
+        for (limit, blocks) in limits.into_iter().chain(large) {
             assert_eq!(ring_blocks(limit, 4096), blocks, "{limit} bytes");
         }
         assert_eq!(ring_blocks(1 << 20, 64 << 10), 64, "four pages");

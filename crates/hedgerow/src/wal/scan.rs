@@ -78,7 +78,7 @@ pub fn scan(
     // It may not have been needed yet; then what the places had before is older.
     let first = header.segment.segment_of(number);
     if blocks.places.keys().next().is_none_or(|oldest| *oldest > first) {
-        let what = format!("the log's segment {first} is missing, in which replay begins");
+        let what = format!("segment {first} of the log is missing, and replay begins in it");
         return Err(Error::corrupted_at(BLOCK_BYTES as u64, what));
     }
     // Bytes of the record that is being put together, and where it begins.
@@ -153,7 +153,7 @@ pub fn write_tail_again(file: &dyn File, header: &FileHeader, end: &ScanEnd) -> 
     let mut blocks = Blocks::open(file, header, BLOCKS_AT_ONCE)?;
     for number in block_of(end.vouched)..end.next_block {
         let Some((offset, _)) = blocks.read_or_again(number)? else {
-            return Err(Error::corrupted_at(end.place_bytes, "the log has lost its end"));
+            return Err(Error::corrupted_at(end.place_bytes, "the end of the log is missing"));
         };
         file.write_at(offset, blocks.block(number))?;
     }

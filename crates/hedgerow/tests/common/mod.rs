@@ -3,14 +3,16 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub mod aged;
+pub mod lengths;
 pub mod script;
 pub mod session;
 
 use hedgerow::storage::{Disk, SimDisk};
 use hedgerow::store::OpenHow;
-pub use hedgerow::testing::environment::{effort, part, seed};
-use hedgerow::testing::history;
-use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Result};
+pub use hedgerow::testing::environment::{effort, is_thorough, part, seed};
+use hedgerow::testing::{history, recorded};
+use hedgerow::{CompactBudget, Database, Error, ErrorKind, Keyspace, Options, Result};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// The records of one keyspace.
@@ -41,6 +43,15 @@ pub fn crowded() -> Options {
         .page_bytes(512)
         .memory_limit_bytes(hedgerow::smallest_memory_limit_bytes(512))
         .checkpoint_bytes(32 << 10)
+}
+
+/// The same with what such records need. Chunks are short, so that values of several are staged.
+pub fn crowded_for(records: recorded::Records) -> Options {
+    if !records.all_forms {
+        return crowded();
+    }
+    let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);
+    crowded().memory_limit_bytes(limit).zone_bytes(8 << 10)
 }
 
 /// Opens the store of a simulated disk.
@@ -86,7 +97,7 @@ pub fn read_damaged(options: &Options, bytes: &[u8], model: &Model, context: &st
             }
         };
         let refused = read_all(&db, model, &context);
-        match db.verify(|_| {}) {
+        match db.verify(|_| ControlFlow::Continue(())) {
             Ok(report) => {
                 noticed |= !report.is_clean();
                 assert!(
@@ -159,7 +170,9 @@ pub fn read_all(db: &Database, model: &Model, context: &str) -> u64 {
 
 /// Asserts that a verification finds nothing.
 pub fn assert_sound(db: &Database, context: &str) {
-    let report = db.verify(|_| {}).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let report = db
+        .verify(|_| ControlFlow::Continue(()))
+        .unwrap_or_else(|error| panic!("{context}: {error}"));
     assert!(report.is_clean(), "{context}: {:#?}", report.findings);
 }
 
@@ -190,6 +203,8 @@ pub enum Step {
     Removes { keyspace: &'static str, below: u64, every: u64 },
     /// Drops a keyspace.
     Drop(&'static str),
+    /// Merges leaves of a keyspace, which has the same records afterwards.
+    Compact(&'static str),
     /// Takes a checkpoint.
     Checkpoint,
     /// Closes and opens again.
@@ -242,6 +257,11 @@ pub fn change(db: &Database, model: &mut Model, step: &Step, dice: &mut Dice) ->
         Step::Drop(keyspace) => {
             let was_there = db.drop_keyspace(keyspace)?;
             assert_eq!(was_there, model.remove(keyspace).is_some());
+        }
+        Step::Compact(keyspace) => {
+            let budget = CompactBudget::unlimited();
+            db.keyspace(keyspace)?.compact(&budget, |_| ControlFlow::Continue(()))?;
+            model.entry(keyspace.into()).or_default();
         }
         Step::Checkpoint | Step::Reopen => panic!("{step:?} changes no contents"),
     }

@@ -121,7 +121,7 @@ pub fn assert_refused(error: &Error, context: &str) {
 
 /// Asserts that a store that was not opened says why: that something is damaged, missing, or not what belongs to it.
 pub fn assert_not_opened(error: &Error, context: &str) {
-    if !matches!(error.kind(), ErrorKind::LogMissing | ErrorKind::AlreadyExists) {
+    if !matches!(error.kind(), ErrorKind::LogMissing | ErrorKind::ForeignLog) {
         assert_damage(error, context);
     }
 }

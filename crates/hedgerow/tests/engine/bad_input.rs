@@ -33,6 +33,7 @@ fn any_byte_flipped_gives_right_answers_or_a_named_error() {
     let mut dice = Dice(crate::common::seed(31));
     let (mut tried, mut noticed) = (0, 0);
     let mut at = 0;
+    let fewer = if crate::common::is_thorough() { 1 } else { 4 };
     while at < end {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << dice.below(8);
@@ -44,12 +45,12 @@ fn any_byte_flipped_gives_right_answers_or_a_named_error() {
         at += match at {
             _ if crate::common::effort() > 1 => 1,
             0..184 => 1,
-            _ if around.iter().all(|byte| *byte == 0) => 96,
-            _ => 8,
+            _ if around.iter().all(|byte| *byte == 0) => 96 * fewer,
+            _ => 8 * fewer,
         };
     }
     println!("{noticed} of {tried} flipped bytes were noticed");
-    assert!(noticed > 500, "only {noticed} of {tried} flipped bytes were noticed");
+    assert!(noticed > 500 / fewer as u64, "only {noticed} of {tried} flipped bytes were noticed");
 }
 
 #[test]
@@ -98,11 +99,11 @@ fn what_is_no_store_is_refused() {
     let error = Options::new().open(dir.path()).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::NotAStore, "a directory: {error:?}");
     let error = Options::new().open(dir.path().join("nothing")).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::NotFound);
+    assert_eq!(*error.kind(), ErrorKind::FileNotFound);
     let error = Options::new().create(&file).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(*error.kind(), ErrorKind::FileExists);
     let error = Options::new().create(dir.path().join("no/such/directory")).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::NotFound, "{error:?}");
+    assert_eq!(*error.kind(), ErrorKind::DirectoryNotFound, "{error:?}");
 }
 
 #[cfg(unix)]
@@ -134,16 +135,14 @@ fn calls_that_cannot_be_obeyed_change_nothing() {
     let error = wrens.put(&[b'k'; 5000], b"").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::KeyTooLong { len_bytes: 5000, .. }), "{error:?}");
     assert!(wrens.get(&[b'k'; 5000]).unwrap_or(None).is_none());
-    // The longest key leaves no room to say where a large value lies.
-    let longest = vec![b'k'; wrens.max_record_bytes()];
-    let error = wrens.put(&longest, &[b'v'; 100_000]).unwrap_err();
-    let too_large = matches!(error.kind(), ErrorKind::RecordTooLarge { len_bytes: 100_000, .. });
-    assert!(too_large, "{error:?}");
+    let too_long = vec![b'k'; wrens.max_key_bytes() + 1];
+    let error = wrens.put(&too_long, &[b'v'; 100_000]).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::KeyTooLong { .. }), "{error:?}");
     assert_eq!(wrens.count().unwrap(), 2);
     assert_eq!(wrens.range(b"z".as_slice()..b"a".as_slice()).count(), 0);
     let long = "n".repeat(300);
     for name in ["", long.as_str()] {
-        assert_eq!(*db.create_keyspace(name).unwrap_err().kind(), ErrorKind::InvalidOption);
+        assert_eq!(*db.create_keyspace(name).unwrap_err().kind(), ErrorKind::InvalidName);
     }
     assert!(!db.drop_keyspace("nobody").unwrap());
     db.close().unwrap();

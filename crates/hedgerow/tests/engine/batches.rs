@@ -91,7 +91,7 @@ fn a_durable_batch_is_there_after_a_crash_and_a_buffered_one_whole_or_not_at_all
         let again = open(&logged(), &disk.crash(seed), OpenHow::Existing).unwrap();
         assert_sound(&again, "after a crash");
         let robins = again.keyspace("robins").unwrap();
-        let is_second = robins.contains(&key(299)).unwrap();
+        let is_second = robins.contains_key(&key(299)).unwrap();
         for n in 0..300 {
             let expected = match n {
                 0..100 => Some(&b"first"[..]),
@@ -112,13 +112,13 @@ fn what_cannot_be_is_refused_and_nothing_has_changed() {
     let mut batch = batch_of(&db, [1], b"1");
     let refused = batch.put(&robins, &[7; 1000], b"").unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }));
-    let longest = vec![7; robins.max_record_bytes()];
-    let refused = batch.put(&robins, &longest, &[7; 1000]).unwrap_err();
-    assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }));
+    let too_long = vec![7; robins.max_key_bytes() + 1];
+    let refused = batch.put(&robins, &too_long, &[7; 10_000]).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }));
     let refused = batch.put(&other.keyspace("robins").unwrap(), b"k", b"").unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::InvalidOption);
+    assert_eq!(*refused.kind(), ErrorKind::ForeignKeyspace);
     assert_eq!(batch.len(), 1);
-    assert_eq!(*other.write(&batch).unwrap_err().kind(), ErrorKind::InvalidOption);
+    assert_eq!(*other.write(&batch).unwrap_err().kind(), ErrorKind::ForeignKeyspace);
     // A keyspace that is gone takes the whole batch with it, if that is known before.
     let wrens = db.keyspace("wrens").unwrap();
     batch.put(&wrens, b"k", b"").unwrap();
@@ -239,7 +239,8 @@ fn a_failing_log_makes_nothing_half_and_opening_finishes_what_was_begun() {
         disk.inject(Fault::once(CallKind::Write, call, Fault::EIO));
         let outcome = db.write(&second);
         if let Err(error) = &outcome {
-            let kinds = [ErrorKind::Unknown, ErrorKind::Poisoned];
+            let kinds =
+                [ErrorKind::DurabilityUnknown, ErrorKind::BatchUnfinished, ErrorKind::Poisoned];
             assert!(kinds.contains(error.kind()), "{error:?}");
             assert_eq!(*db.write(&second).unwrap_err().kind(), ErrorKind::Poisoned);
             drop(db.close());
@@ -275,7 +276,12 @@ fn a_read_that_fails_in_the_middle_of_a_batch_leaves_no_half_of_it() {
         let outcome = db.write(&second);
         disk.clear_faults();
         if let Err(error) = &outcome {
-            let kinds = [ErrorKind::Unknown, ErrorKind::Poisoned, ErrorKind::Io];
+            let kinds = [
+                ErrorKind::DurabilityUnknown,
+                ErrorKind::BatchUnfinished,
+                ErrorKind::Poisoned,
+                ErrorKind::Io,
+            ];
             assert!(kinds.contains(error.kind()), "{error:?}");
             failures += 1;
         }

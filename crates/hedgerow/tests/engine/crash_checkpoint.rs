@@ -8,7 +8,7 @@
 //! nothing but torn writes is left to the dice there. `HEDGEROW_EFFORT=20` tries more.
 
 use crate::common::{
-    Dice, Model, Step, assert_sound, change, contents, effort, open, path, seed, tiny,
+    Dice, Model, Step, assert_sound, change, contents, effort, is_thorough, open, path, seed, tiny,
 };
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::{Fate, SimState};
@@ -56,9 +56,9 @@ impl Explorer {
         Explorer {
             options,
             dice: Dice(seed),
-            samples: 12 * effort(),
+            samples: if is_thorough() { 12 } else { 4 } * effort(),
             piece_bytes: u64::MAX,
-            exhaustive: EXHAUSTIVE,
+            exhaustive: if is_thorough() { EXHAUSTIVE } else { EXHAUSTIVE - 2 },
             work_every: 5,
             nested_every: 59,
             tried: 0,
@@ -136,7 +136,7 @@ impl Explorer {
         let db = match open(&self.options, &disk, OpenHow::Existing) {
             Ok(db) => db,
             Err(error) => {
-                let none = *error.kind() == ErrorKind::NotFound && allowed.contains(&None);
+                let none = *error.kind() == ErrorKind::FileNotFound && allowed.contains(&None);
                 assert!(none, "{what}, crash {}: {error:?}", self.tried);
                 return;
             }
@@ -356,6 +356,20 @@ fn in_a_small_store_all_crashes_while_the_file_shrinks() {
 }
 
 #[test]
+fn in_a_small_store_all_crashes_while_it_is_compacted() {
+    let script = [
+        puts("wrens", 26, 60, 900),
+        Step::Checkpoint,
+        Step::Removes { keyspace: "wrens", below: 60, every: 3 },
+        Step::Compact("wrens"),
+        Step::Checkpoint,
+        Step::Compact("wrens"),
+        Step::Reopen,
+    ];
+    explore_small(14, &script);
+}
+
+#[test]
 fn a_crash_at_any_write_leaves_the_old_checkpoint_or_the_new_one() {
     let mut run = Run::new(Explorer::new(seed(1), tiny()));
     let script = [
@@ -373,6 +387,9 @@ fn a_crash_at_any_write_leaves_the_old_checkpoint_or_the_new_one() {
         // More than the pool holds: pages are written back while no checkpoint is taken.
         puts("terns", 500, 2000, 70),
         Step::Checkpoint,
+        Step::Removes { keyspace: "terns", below: 2000, every: 3 },
+        Step::Compact("terns"),
+        Step::Checkpoint,
         Step::Removes { keyspace: "terns", below: 2000, every: 1 },
         Step::Checkpoint,
         Step::Drop("gulls"),
@@ -385,19 +402,21 @@ fn a_crash_at_any_write_leaves_the_old_checkpoint_or_the_new_one() {
         run.step(step);
     }
     run.explorer.report();
-    assert!(run.explorer.tried > 2_000, "only {} crashes tried", run.explorer.tried);
+    let expected = if is_thorough() { 2_000 } else { 500 };
+    assert!(run.explorer.tried > expected, "only {} crashes tried", run.explorer.tried);
 }
 
 #[test]
 fn a_crash_in_any_of_many_scripts_leaves_a_checkpoint() {
     let mut seeds = Dice(seed(3));
     let mut tried = 0;
+    let (steps, expected) = if is_thorough() { (30, 500) } else { (12, 100) };
     for _ in 0..effort() {
         let mut explorer = Explorer::new(seeds.roll(), tiny());
         explorer.samples = 4;
         explorer.nested_every = 101;
         let mut run = Run::new(explorer);
-        for _ in 0..30 {
+        for _ in 0..steps {
             let dice = &mut run.explorer.dice;
             let keyspace = ["wrens", "gulls", "terns"][dice.below(3) as usize];
             let below = [20, 300, 3000][dice.below(3) as usize];
@@ -408,6 +427,7 @@ fn a_crash_in_any_of_many_scripts_leaves_a_checkpoint() {
                 }
                 5 => Step::Removes { keyspace, below, every: 1 + dice.below(3) },
                 6 if run.model.contains_key(keyspace) => Step::Drop(keyspace),
+                8 => Step::Compact(keyspace),
                 7 => Step::Reopen,
                 _ => Step::Checkpoint,
             };
@@ -416,7 +436,7 @@ fn a_crash_in_any_of_many_scripts_leaves_a_checkpoint() {
         tried += run.explorer.tried;
         run.explorer.report();
     }
-    assert!(tried > 500, "only {tried} crashes tried");
+    assert!(tried > expected, "only {tried} crashes tried");
 }
 
 #[test]

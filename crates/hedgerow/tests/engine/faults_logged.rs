@@ -23,14 +23,14 @@ fn logged() -> Options {
 fn assert_typed(error: &Error, may_be_unknown: bool, context: &str) {
     let expected = match error.kind() {
         ErrorKind::Io | ErrorKind::DiskFull | ErrorKind::Poisoned => true,
-        ErrorKind::Unknown => may_be_unknown,
+        ErrorKind::DurabilityUnknown | ErrorKind::BatchUnfinished => may_be_unknown,
         _ => false,
     };
     assert!(expected, "{context}: {error:?}");
 }
 
 fn is_unknown(error: &Error) -> bool {
-    *error.kind() == ErrorKind::Unknown
+    matches!(error.kind(), ErrorKind::DurabilityUnknown | ErrorKind::BatchUnfinished)
 }
 
 /// A change of a batch: keyspace, number of the key, and the value or none.

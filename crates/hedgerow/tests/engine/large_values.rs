@@ -39,7 +39,7 @@ fn values_of_all_lengths_come_back_through_every_way_of_reading() {
             assert!(keyspace.get_into(key, &mut into).unwrap());
             assert_eq!(into, *value);
             assert!(keyspace.get_with(key, |found| found == &value[..]).unwrap().unwrap());
-            assert!(keyspace.contains(key).unwrap());
+            assert!(keyspace.contains_key(key).unwrap());
         }
         let records: Vec<_> = keyspace.iter().map(|record| record.unwrap()).collect();
         assert_eq!(records.len(), model.len());
@@ -72,7 +72,7 @@ fn values_of_all_lengths_come_back_through_every_way_of_reading() {
     db.close().unwrap();
     let db = Options::new().open(directory.path().join("birds.hrow")).unwrap();
     look(&db.keyspace("songs").unwrap(), &db);
-    let report = db.verify(|_| {}).unwrap();
+    let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
     assert_eq!(report.large_values, lengths.iter().filter(|&&len| len > max - 11).count() as u64);
     drop(db);
     let options = Options::new();
@@ -125,10 +125,10 @@ fn streams_read_and_write_from_any_place_and_leave_nothing_when_they_are_given_u
     assert!(db.space_report().unwrap().used_bytes >= before + 2_000_000);
     assert_sound(&db, "while a value is being written");
     let early = given_up.finish().unwrap_err();
-    assert_eq!(*early.kind(), ErrorKind::InvalidOption);
+    assert_eq!(*early.kind(), ErrorKind::LengthMismatch);
     assert_eq!(db.space_report().unwrap().used_bytes, before);
     let short = keyspace.put_stream(b"robin", 100_000, &mut &[0u8; 50_000][..]).unwrap_err();
-    assert_eq!(*short.kind(), ErrorKind::InvalidOption);
+    assert_eq!(*short.kind(), ErrorKind::LengthMismatch);
     assert_eq!(get(&keyspace, b"robin"), None);
     assert_sound(&db, "after values that were given up");
 }
@@ -265,7 +265,7 @@ fn readers_beside_writers_see_whole_values() {
 fn what_cannot_be_put_is_refused_and_leaves_nothing() {
     let db = Options::new().memory_limit_bytes(4 << 20).in_memory().unwrap();
     let keyspace = db.keyspace("songs").unwrap();
-    let refused = keyspace.put(b"wren", &[0; 100_000]).unwrap_err();
+    let refused = keyspace.put(b"wren", &vec![0; 2 << 20]).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");
     let limit = hedgerow::smallest_memory_limit_bytes(4096);
     let small = Options::new().memory_limit_bytes(limit).temporary().unwrap();
@@ -274,22 +274,21 @@ fn what_cannot_be_put_is_refused_and_leaves_nothing() {
     assert_sound(&small, "after a value for which there was no memory");
     let (_directory, db) = temporary();
     let keyspace = db.keyspace("songs").unwrap();
-    let max = keyspace.max_record_bytes();
+    let max = keyspace.max_key_bytes();
     let refused = keyspace.value_writer(b"wren", (4 << 30) + 1).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");
-    let refused = keyspace.put(&vec![b'k'; max - 39], &[0; 10_000]).unwrap_err();
-    assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");
-    keyspace.put(&vec![b'k'; max - 40], &[5; 10_000]).unwrap();
-    assert_eq!(get(&keyspace, &vec![b'k'; max - 40]).unwrap(), [5; 10_000]);
+    // The longest key leaves room for a reference.
+    keyspace.put(&vec![b'k'; max], &[5; 10_000]).unwrap();
+    assert_eq!(get(&keyspace, &vec![b'k'; max]).unwrap(), [5; 10_000]);
     let refused = keyspace.put(&vec![b'k'; max + 1], &[0; 10_000]).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }), "{refused}");
     let refused = keyspace.value_writer(&vec![b'k'; max + 1], 5).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }), "{refused}");
-    let long = [(b"a", vec![0; 10_000])];
     let in_memory = Options::new().memory_limit_bytes(4 << 20).in_memory().unwrap();
-    let refused = in_memory.keyspace("loaded").unwrap().bulk_load(long.clone(), 90);
-    let refused = refused.unwrap_err();
+    let too_long = [(b"a", vec![0; 2 << 20])];
+    let refused = in_memory.keyspace("loaded").unwrap().bulk_load(too_long, 90).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");
+    let long = [(b"a", vec![0; 10_000])];
     let other = db.keyspace("loaded").unwrap();
     assert_eq!(other.bulk_load(long, 90).unwrap(), 1);
     assert_eq!(get(&other, b"a").unwrap(), [0; 10_000]);
@@ -314,7 +313,7 @@ fn a_damaged_chunk_is_named_and_the_rest_can_be_read() {
     assert!(matches!(damaged.kind(), ErrorKind::Corrupted { offset_bytes: Some(_), .. }));
     let start = keyspace.get_range(b"wren", ..100_000).unwrap().unwrap();
     assert_eq!(start, [0xa5; 100_000]);
-    let report = db.verify(|_| {}).unwrap();
+    let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
     assert!(report.findings[0].what.contains("chunk"), "{:?}", report.findings);
     // What is damaged can be replaced.
@@ -344,8 +343,8 @@ fn batches_and_ranges_know_of_large_values() {
         batch.put(&keyspace, &key(n as u64), value).unwrap();
     }
     batch.put(&keyspace, &key(9), &magic).unwrap();
-    let refused = batch.put(&keyspace, &vec![b'k'; keyspace.max_record_bytes()], &[0; 9_000]);
-    assert!(matches!(refused.unwrap_err().kind(), ErrorKind::RecordTooLarge { .. }));
+    let refused = batch.put(&keyspace, &vec![b'k'; keyspace.max_key_bytes() + 1], &[0; 9_000]);
+    assert!(matches!(refused.unwrap_err().kind(), ErrorKind::KeyTooLong { .. }));
     db.write(&batch).unwrap();
     let look = |db: &Database| {
         let keyspace = db.keyspace("songs").unwrap();
@@ -371,7 +370,7 @@ fn batches_and_ranges_know_of_large_values() {
     assert_sound(&db, "after a range was removed");
     let memory = Options::new().in_memory().unwrap();
     let keyspace = memory.keyspace("songs").unwrap();
-    let refused = WriteBatch::new().put(&keyspace, b"k", &[0; 9_000]).unwrap_err();
+    let refused = WriteBatch::new().put(&keyspace, b"k", &vec![0; 2 << 20]).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");
 }
 

@@ -22,6 +22,7 @@ use hedgerow::storage::sim::{Age, Deceit, Lie};
 use hedgerow::store::OpenHow;
 use hedgerow::store::superblock::{POSITIONS, SUPERBLOCK_BYTES};
 use hedgerow::testing::count;
+use std::ops::ControlFlow;
 use std::ops::Range;
 
 const HOWS: [OpenHow; 2] = [OpenHow::ReadOnly, OpenHow::Existing];
@@ -78,7 +79,7 @@ impl Seen {
 /// Reads and verifies all of an open store: what is not right names what is damaged.
 fn look(db: &Database, model: &Model, context: &str) -> Seen {
     let refused = Some(read_all(db, model, context));
-    let verified = match db.verify(|_| {}) {
+    let verified = match db.verify(|_| ControlFlow::Continue(())) {
         Ok(report) => report.is_clean(),
         Err(error) => {
             assert_damage(&error, context);

@@ -26,6 +26,7 @@ use hedgerow::storage::sim::{Age, Deceit, Lie, SimState, Told};
 use hedgerow::store::{OpenHow, log_path};
 use hedgerow::testing::count;
 use hedgerow::{Database, Lsn, PageId};
+use std::ops::ControlFlow;
 
 /// A block of the log.
 const BLOCK_BYTES: usize = 4096;
@@ -33,7 +34,7 @@ const BLOCK_BYTES: usize = 4096;
 /// Reads all of an open store. Whatever is refused is found by a verification.
 fn look(db: &Database, model: &Model, context: &str) {
     let refused = read_all(db, model, context);
-    match db.verify(|_| {}) {
+    match db.verify(|_| ControlFlow::Continue(())) {
         Ok(report) => {
             assert!(refused == 0 || !report.is_clean(), "{context}: what cannot be read verifies");
         }
@@ -46,7 +47,7 @@ fn open_and_look(disk: &SimDisk, log: bool, model: &Model, context: &str) {
         let context = format!("{context}, {how:?}");
         match open(&options(log), disk, how) {
             Ok(db) => look(&db, model, &context),
-            // `AlreadyExists`: of the checkpoint that names the log there is nothing.
+            // `ForeignLog`: of the checkpoint that names the log there is nothing.
             Err(error) => assert_not_opened(&error, &context),
         }
     }

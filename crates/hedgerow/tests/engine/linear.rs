@@ -10,7 +10,7 @@
 //! choices (not its interleaving).
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
-use crate::common::{Dice, assert_sound, crowded, effort, open, seed};
+use crate::common::{Dice, assert_sound, crowded_for, effort, is_thorough, open, seed};
 use hedgerow::storage::SimDisk;
 use hedgerow::store::OpenHow;
 use hedgerow::testing::count;
@@ -34,6 +34,8 @@ const LEAST_OPERATIONS: u64 = OPERATIONS / 2;
 const STEPS: u64 = HOT * OPERATIONS * 100 / 64;
 /// How far records come and go on both sides of the hot keys.
 const NEAR: u64 = 16;
+/// Policies of leaves, with the records for them.
+const POLICIES: u64 = 7;
 /// Histories of each of the two tests.
 const HISTORIES: u64 = 1_000;
 
@@ -162,12 +164,16 @@ fn policies(dice: &mut Dice) -> Vec<(LeafPolicy, Records)> {
     for layout in LeafLayout::ALL {
         let dense = matches!(layout, LeafLayout::SemiDense | LeafLayout::FullyDense);
         let one_size = layout == LeafLayout::FullyDense;
-        policies.push((LeafPolicy::Fixed(layout), Records { dense, one_size }));
+        let records = Records { dense, one_size, all_forms: false };
+        policies.push((LeafPolicy::Fixed(layout), records));
     }
     for dense in [false, true] {
         let one_size = dense && dice.below(2) == 0;
-        policies.push((LeafPolicy::Adaptive, Records { dense, one_size }));
+        policies.push((LeafPolicy::Adaptive, Records { dense, one_size, all_forms: false }));
     }
+    let all_forms = Records { dense: false, one_size: false, all_forms: true };
+    policies.push((LeafPolicy::Adaptive, all_forms));
+    assert_eq!(policies.len() as u64, POLICIES);
     policies
 }
 
@@ -180,13 +186,14 @@ fn run_all(mut world: impl FnMut(LeafPolicy, Records, &mut Dice) -> Checked, dic
     println!("they have an order: {all:?}");
     count(all.histories, "histories");
     assert!(all.overlaps > 0, "the threads ran one after the other");
-    let due = rounds() * HOT * 6;
+    let due = rounds() * HOT * POLICIES;
     assert!(all.histories * 10 > due * 9, "{} histories of {due} are short", due - all.histories);
 }
 
-/// Rounds with each of the six policies.
+/// Rounds with each of the policies.
 fn rounds() -> u64 {
-    (effort() * HISTORIES).div_ceil(HOT * 6)
+    let histories = if is_thorough() { HISTORIES } else { HISTORIES / 3 };
+    (effort() * histories).div_ceil(HOT * POLICIES)
 }
 
 #[test]
@@ -206,7 +213,7 @@ fn answers_beside_evictions_and_checkpoints_have_an_order() {
     let mut dice = Dice(seed(hedgerow_sync::primitive::random::seed()));
     let world = |leaves: LeafPolicy, records: Records, dice: &mut Dice| {
         let log = dice.below(2) == 0;
-        let options = crowded().leaves(leaves).log(log);
+        let options = crowded_for(records).leaves(leaves).log(log);
         let disk = SimDisk::new(dice.roll());
         let what = format!("on a disk, log {log}, {leaves:?}, {records:?}");
         let db = open(&options, &disk, OpenHow::New).unwrap();

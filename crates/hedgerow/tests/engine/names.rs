@@ -31,6 +31,48 @@ fn assert_has(db: &Database, keys: &[&str]) {
     assert_sound(db, "each store has its own records");
 }
 
+/// Only what this handle has created goes, and only from the name that it was created at.
+#[test]
+fn a_store_is_discarded_by_the_handle_that_has_created_it_and_by_no_other() {
+    let (path, moved) = (Path::new("/data/s"), Path::new("/data/moved"));
+    let limit = hedgerow::smallest_memory_limit_bytes(512);
+    let options = tiny().memory_limit_bytes(limit).log(true).log_segment_blocks(6);
+    let exists = |disk: &SimDisk| [path, &log_path(path), moved].map(|at| disk.exists(at).unwrap());
+    for how in [OpenHow::New, OpenHow::ExistingOrNew] {
+        let disk = SimDisk::new(seed(38));
+        let db = options.on_disk(&disk as &dyn Disk, path, how).unwrap();
+        put(&db, "a");
+        let other = db.clone();
+        db.discard().unwrap();
+        assert_eq!(exists(&disk), [false; 3], "{how:?}");
+        assert_eq!(*other.keyspaces().unwrap_err().kind(), ErrorKind::Closed);
+        other.discard().unwrap();
+        // A store that was there.
+        let db = options.on_disk(&disk as &dyn Disk, path, OpenHow::New).unwrap();
+        put(&db, "b");
+        db.close().unwrap();
+        options
+            .on_disk(&disk as &dyn Disk, path, OpenHow::ExistingOrNew)
+            .unwrap()
+            .discard()
+            .unwrap();
+        assert_eq!(exists(&disk), [true, false, false], "{how:?}");
+        assert_has(&options.on_disk(&disk as &dyn Disk, path, OpenHow::Existing).unwrap(), &["b"]);
+    }
+    // Another store has its name.
+    let disk = SimDisk::new(seed(39));
+    let db = options.on_disk(&disk as &dyn Disk, path, OpenHow::New).unwrap();
+    put(&db, "a");
+    disk.rename(path, moved).unwrap();
+    disk.rename(&log_path(path), &log_path(moved)).unwrap();
+    let second = options.on_disk(&disk as &dyn Disk, path, OpenHow::New).unwrap();
+    put(&second, "b");
+    db.discard().unwrap();
+    assert_has(&second, &["b"]);
+    second.close().unwrap();
+    assert_has(&options.on_disk(&disk as &dyn Disk, moved, OpenHow::Existing).unwrap(), &["a"]);
+}
+
 /// The store of another process takes the names on a simulated disk. Power cuts at every call of the first one's close
 /// leave both with everything.
 #[test]
@@ -142,6 +184,18 @@ fn names(directory: &Path) -> Vec<String> {
 mod on_unix {
     use super::*;
     use std::fs;
+
+    /// As if the process had been killed: what the drop does to files in the directory is undone.
+    fn kill(db: Database, directory: &Path) {
+        let left: Vec<(String, Vec<u8>)> = names(directory)
+            .into_iter()
+            .map(|name| (name.clone(), fs::read(directory.join(name)).unwrap()))
+            .collect();
+        drop(db);
+        for (name, bytes) in left {
+            fs::write(directory.join(name), bytes).unwrap();
+        }
+    }
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
     use tempfile::TempDir;
@@ -279,7 +333,7 @@ mod on_unix {
         scene.rename("s", "moved");
         // A store at the old path has to wait: there are changes in the log beside it.
         let refused = options().create(scene.path("s")).unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::AlreadyExists, "{refused}");
+        assert_eq!(*refused.kind(), ErrorKind::ForeignLog, "{refused}");
         assert_eq!(scene.names(), ["moved", "s-log"]);
         put(&db, "b");
         db.close().unwrap();
@@ -293,7 +347,7 @@ mod on_unix {
         let db = scene.opened();
         scene.rename("s-log", "mine");
         put(&db, "b");
-        drop(db);
+        kill(db, scene.directory.path());
         let missing = options().open(scene.path("s")).unwrap_err();
         assert_eq!(*missing.kind(), ErrorKind::LogMissing, "{missing}");
         scene.rename("mine", "s-log");
@@ -354,7 +408,7 @@ mod on_unix {
             assert_has(&options().open_read_only(scene.path("s")).unwrap(), &["a", "b"]);
             if there.is_dir() { fs::remove_dir(&name) } else { fs::remove_file(&name) }.unwrap();
             assert_has(&scene.open("s"), &["a", "b"]);
-            for name in ["log", "s", "s-log"] {
+            for name in ["log", "s"] {
                 scene.remove(name);
             }
         }
@@ -430,7 +484,7 @@ mod on_unix {
         assert!(refused.to_string().contains("s-log"), "{refused}");
         assert!(fs::read(scene.path("s-log")).unwrap() == log, "the log is the other's");
         put(&db, "b");
-        drop(db);
+        kill(db, scene.directory.path());
         // Its changes are still there when both are where they belong.
         scene.rename("s", "copy");
         scene.rename("moved", "s");
@@ -441,20 +495,20 @@ mod on_unix {
     #[test]
     fn no_store_is_made_beside_a_log_that_has_changes() {
         let scene = Scene::new();
-        drop(scene.opened());
+        kill(scene.opened(), scene.directory.path());
         let whole = fs::read(scene.path("s")).unwrap();
         let log = fs::read(scene.path("s-log")).unwrap();
         for options in [options(), options().log(false)] {
             // Somebody has emptied the store, and then removed it.
             fs::write(scene.path("s"), "").unwrap();
             let refused = options.open_or_create(scene.path("s")).unwrap_err();
-            assert_eq!(*refused.kind(), ErrorKind::AlreadyExists, "{refused}");
+            assert_eq!(*refused.kind(), ErrorKind::ForeignLog, "{refused}");
             assert!(refused.to_string().contains("s-log has changes"), "{refused}");
             assert_eq!(fs::read(scene.path("s")).unwrap(), b"");
             scene.remove("s");
             for made in [options.open_or_create(scene.path("s")), options.create(scene.path("s"))] {
                 let refused = made.unwrap_err();
-                assert_eq!(*refused.kind(), ErrorKind::AlreadyExists, "{refused}");
+                assert_eq!(*refused.kind(), ErrorKind::ForeignLog, "{refused}");
                 assert!(refused.to_string().contains("s-log has changes"), "{refused}");
             }
             assert_eq!(scene.names(), ["s-log"]);
@@ -471,10 +525,10 @@ mod on_unix {
         let path = scene.path("s");
         let words = "a symbolic link that leads to no file";
         for (opened, kind) in [
-            (options().open(&path), ErrorKind::NotFound),
-            (options().open_read_only(&path), ErrorKind::NotFound),
-            (options().open_or_create(&path), ErrorKind::AlreadyExists),
-            (options().create(&path), ErrorKind::AlreadyExists),
+            (options().open(&path), ErrorKind::FileNotFound),
+            (options().open_read_only(&path), ErrorKind::FileNotFound),
+            (options().open_or_create(&path), ErrorKind::FileExists),
+            (options().create(&path), ErrorKind::FileExists),
         ] {
             let refused = opened.unwrap_err();
             assert_eq!(*refused.kind(), kind, "{refused}");
@@ -483,7 +537,7 @@ mod on_unix {
         assert_eq!(scene.names(), ["s"]);
         let db = options().create(scene.path("other")).unwrap();
         let refused = db.backup(&path, |_| ControlFlow::Continue(())).unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::AlreadyExists, "{refused}");
+        assert_eq!(*refused.kind(), ErrorKind::FileExists, "{refused}");
         db.close().unwrap();
         assert_eq!(scene.names(), ["other", "s"]);
     }
@@ -587,7 +641,6 @@ mod on_unix {
         let second = options().create("s").unwrap();
         put(&second, "b");
         first.close().unwrap();
-        // As if it had been killed.
-        drop(second);
+        kill(second, Path::new("."));
     }
 }

@@ -55,6 +55,37 @@ fn field(drawn: &Anatomy, name: &str) -> usize {
 }
 
 #[test]
+fn references_are_found_in_every_layout() {
+    for layout in LeafLayout::ALL {
+        let options = Options::new().memory_limit_bytes(16 << 20);
+        let db = options.leaves(LeafPolicy::Fixed(layout)).temporary().unwrap();
+        let keyspace = db.keyspace("k").unwrap();
+        for number in 0..500_u32 {
+            let key = [b"stem-".as_slice(), &number.to_be_bytes()].concat();
+            keyspace.put(&key, &vec![number as u8; 5000 + number as usize]).unwrap();
+        }
+        let (mut found, mut of_layout) = (0, 0);
+        for (_, page) in pages(&keyspace) {
+            let drawn = anatomy(&page, usize::MAX);
+            check_regions(&page, &drawn);
+            of_layout += usize::from(drawn.kind == Some(layout.kind()));
+            // A run each, and none of the values is in a leaf.
+            assert_eq!(drawn.bytes_of(Part::Reference), 40 * drawn.references.len());
+            assert_eq!(drawn.bytes_of(Part::Value), 0);
+            for reference in &drawn.references {
+                let extent = reference.extent.as_ref().expect("nothing is damaged");
+                assert_eq!(extent.len_bytes, 5000 + found);
+                // And eight bytes of a checksum, in units of 512.
+                let in_file = (extent.len_bytes + 8).next_multiple_of(512);
+                assert_eq!(keyspace.extent_places(extent).unwrap()[0].1, in_file);
+                found += 1;
+            }
+        }
+        assert!(found == 500 && of_layout > 0, "{found} in {of_layout} leaves of {layout:?}");
+    }
+}
+
+#[test]
 fn every_byte_and_every_record_of_every_layout_is_shown_once() {
     for (layout, vary) in [
         (LeafLayout::Comparison, true),

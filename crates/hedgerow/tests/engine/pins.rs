@@ -4,16 +4,21 @@
 //! checkpoints: nothing depends on how threads are scheduled, and who keeps writers out meanwhile never returns.
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, open, seed, tiny};
-use hedgerow::Database;
 use hedgerow::storage::SimDisk;
 use hedgerow::store::OpenHow;
+use hedgerow::{Database, Options};
+use std::ops::ControlFlow;
 
 const RECORDS: u64 = 6_000;
 
 /// A store of many more pages than a verification looks at in one step.
 fn filled(dice: &mut Dice) -> (SimDisk, Database, Model) {
+    filled_with(&tiny(), dice)
+}
+
+fn filled_with(options: &Options, dice: &mut Dice) -> (SimDisk, Database, Model) {
     let disk = SimDisk::new(1);
-    let db = open(&tiny(), &disk, OpenHow::New).unwrap();
+    let db = open(options, &disk, OpenHow::New).unwrap();
     let mut model = Model::new();
     let puts = Step::Puts { keyspace: "wrens", count: RECORDS, below: RECORDS, value_bytes: 70 };
     change(&db, &mut model, &puts, dice).unwrap();
@@ -42,6 +47,7 @@ fn a_verification_sees_one_checkpoint_whatever_is_written_meanwhile() {
         steps += 1;
         rewrite(&db, &mut model, &mut dice);
         pinned_bytes = pinned_bytes.max(db.space_report().unwrap().quarantined_bytes);
+        ControlFlow::Continue(())
     });
     let report = report.unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
@@ -62,9 +68,14 @@ fn verifications_within_each_other_pin_several_checkpoints() {
         rewrite(&db, &mut model, &mut dice);
         if nested < 2 {
             nested += 1;
-            let inner = db.verify(|_| rewrite(&db, &mut model, &mut dice)).unwrap();
+            let inner = db.verify(|_| {
+                rewrite(&db, &mut model, &mut dice);
+                ControlFlow::Continue(())
+            });
+            let inner = inner.unwrap();
             assert!(inner.is_clean(), "{:#?}", inner.findings);
         }
+        ControlFlow::Continue(())
     });
     let outer = outer.unwrap();
     assert!(outer.is_clean(), "{:#?}", outer.findings);
@@ -86,6 +97,45 @@ fn closing_ends_a_verification() {
         if let Some(other) = other.take() {
             other.close().unwrap();
         }
+        ControlFlow::Continue(())
     });
     assert_eq!(*ended.unwrap_err().kind(), hedgerow::ErrorKind::Closed);
+}
+
+#[test]
+fn a_verification_is_stopped_by_its_progress_function_at_every_step() {
+    let mut dice = Dice(seed(74));
+    let options = tiny().memory_limit_bytes(2 << 20);
+    let (disk, db, mut model) = filled_with(&options, &mut dice);
+    let large = db.keyspace("gulls").unwrap();
+    // More pieces of large values than are read between two steps.
+    for key in 0..300_u32 {
+        large.put(&key.to_be_bytes(), &[7; 3_000]).unwrap();
+    }
+    let (mut steps, mut last) = (0, 0);
+    let report = db.verify(|pages| {
+        assert!(pages >= last, "{pages} pages after {last}");
+        (steps, last) = (steps + 1, pages);
+        ControlFlow::Continue(())
+    });
+    let report = report.unwrap();
+    assert!(report.is_clean() && last > report.pages, "{last} of {report:?}");
+    for stop in 1..=steps {
+        let mut asked = 0;
+        let stopped = db.verify(|_| {
+            asked += 1;
+            if asked == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!(*stopped.unwrap_err().kind(), hedgerow::ErrorKind::Cancelled, "step {stop}");
+        assert_eq!(asked, stop, "it is not asked again");
+        rewrite(&db, &mut model, &mut dice);
+    }
+    // What was pinned is free, and the store goes on.
+    db.checkpoint().unwrap();
+    assert_eq!(db.space_report().unwrap().quarantined_bytes, 0);
+    assert_sound(&db, "afterwards");
+    db.close().unwrap();
+    let db = open(&options, &disk, OpenHow::ReadOnly).unwrap();
+    let stopped = db.verify(|_| ControlFlow::Break(()));
+    assert_eq!(*stopped.unwrap_err().kind(), hedgerow::ErrorKind::Cancelled);
 }

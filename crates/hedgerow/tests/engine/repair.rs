@@ -193,6 +193,7 @@ fn what_the_log_has_is_replayed_as_far_as_it_can_be_read() {
     db.keyspace("gulls").unwrap().put(b"new", b"4").unwrap();
     db.sync().unwrap();
     let model = contents(&db).unwrap();
+    let disk = disk.kill(1);
     drop((keyspace, db));
     let left = disk.state();
     let report = repair(&disk).unwrap();
@@ -222,7 +223,7 @@ fn a_repair_that_cannot_be_made_leaves_nothing() {
     assert!(matches!(repair(&disk).unwrap_err().kind(), ErrorKind::Locked { .. }));
     db.close().unwrap();
     repair(&disk).unwrap();
-    assert_eq!(*repair(&disk).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(*repair(&disk).unwrap_err().kind(), ErrorKind::FileExists);
     assert_eq!(repaired(&disk), model);
     let text = disk_with(&[b'x'; 100_000]);
     assert_eq!(*repair(&text).unwrap_err().kind(), ErrorKind::NotAStore);

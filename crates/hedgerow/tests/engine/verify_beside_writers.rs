@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
 use hedgerow::Options;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -52,7 +53,7 @@ fn verification_ends_beside_as_many_writers_as_a_tiny_pool_admits() {
             }
         });
         for _ in 0..VERIFICATIONS {
-            let report = db.verify(|_| {}).unwrap();
+            let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
             assert!(report.is_clean(), "{:#?}", report.findings);
             verified.fetch_add(1, SeqCst);
         }

@@ -15,7 +15,9 @@ use std::task::{Context, Poll, Wake, Waker};
 fn commit_and_look(log: &Log, paper: &Paper, letter: u8) {
     match commit(log, letter) {
         Ok(()) => assert!(paper.has_synced(&[letter; 16]), "acknowledged, and not on the disk"),
-        Err(error) => assert!(matches!(error.kind(), ErrorKind::Unknown | ErrorKind::Closed)),
+        Err(error) => {
+            assert!(matches!(error.kind(), ErrorKind::DurabilityUnknown | ErrorKind::Closed))
+        }
     }
 }
 
@@ -68,7 +70,7 @@ fn a_close_wakes_all_who_wait() {
         }
         match log.poll_durable(end, &mut context) {
             Poll::Ready(Ok(())) => assert!(paper.has_synced(&[b'b'; 16])),
-            Poll::Ready(Err(error)) => assert_eq!(*error.kind(), ErrorKind::Unknown),
+            Poll::Ready(Err(error)) => assert_eq!(*error.kind(), ErrorKind::DurabilityUnknown),
             Poll::Pending => panic!("nobody answers any more"),
         }
     });

@@ -9,6 +9,7 @@ use crate::paper::Paper;
 use hedgerow::buffer::{BufferPool, PoolOptions, smallest_limit_without_log_bytes};
 use hedgerow::page::header::{self, HEADER_BYTES};
 use hedgerow::page::{EpochStay as _, OptimisticPage, PagePool as _, PoolSession as _, Restart};
+use hedgerow::space::image::PageForm;
 use hedgerow::space::map::MapRoot;
 use hedgerow::space::slot_store::{SlotStore, SpaceState};
 use hedgerow::space::{Deltas, Geometry, PageIds, Zones};
@@ -34,7 +35,8 @@ impl Rig {
             map: MapRoot::EMPTY,
             checkpoint: Epoch(0),
         };
-        let slots = Arc::new(SlotStore::new(paper.clone(), PAGE_BYTES, |_| Ok(()), state));
+        let slots =
+            Arc::new(SlotStore::new(paper.clone(), PAGE_BYTES, PageForm::whole(|_| Ok(())), state));
         let options = PoolOptions {
             memory_limit_bytes: smallest_limit_without_log_bytes(PAGE_BYTES),
             page_bytes: PAGE_BYTES,
@@ -91,8 +93,8 @@ impl Rig {
         self.pool.settle_owed(&self.slots).unwrap();
         let delta = self.slots.take_delta(epoch);
         let image = |(&id, slot): (&PageId, &hedgerow::types::Slot)| {
-            let image = self.paper.read(slot.offset_bytes(), PAGE_BYTES);
-            self.slots.check_image(id, *slot, &image).unwrap();
+            let mut image = self.paper.read(slot.offset_bytes(), PAGE_BYTES);
+            self.slots.unfold(id, *slot, &mut image).unwrap();
             assert!(
                 header::epoch(&image) <= epoch,
                 "a change that came later is in the checkpoint"

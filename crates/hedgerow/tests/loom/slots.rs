@@ -3,6 +3,7 @@
 use crate::check;
 use crate::paper::Paper;
 use hedgerow::ErrorKind;
+use hedgerow::space::image::PageForm;
 use hedgerow::space::map::{self, Change, MapRoot};
 use hedgerow::space::slot_store::{PartFile, SlotStore, SpaceState};
 use hedgerow::space::{Deltas, Geometry, HEADER_REGION_BYTES, PartBytes, Zones};
@@ -28,7 +29,7 @@ fn store(paper: &Arc<Paper>) -> SlotStore {
         map: MapRoot::EMPTY,
         checkpoint: Epoch(0),
     };
-    SlotStore::new(paper.clone(), PAGE_BYTES as usize, |_| Ok(()), state)
+    SlotStore::new(paper.clone(), PAGE_BYTES as usize, PageForm::whole(|_| Ok(())), state)
 }
 
 /// Writes an image, as write-back does. `None`: the disk is full.

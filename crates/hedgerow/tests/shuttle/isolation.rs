@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const THREADS: u32 = 3;
 const ISLANDS: u64 = 2;
 const STEPS: u64 = 14;
-const RECORDS: Records = Records { dense: false, one_size: true };
+const RECORDS: Records = Records { dense: false, one_size: true, all_forms: false };
 
 /// The disk of a closed store with empty keyspaces.
 fn image() -> &'static SimState {

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const THREADS: u32 = 3;
 /// Half of them are there in the beginning, in more leaves than the pool has frames.
 const KEYS: u64 = 800;
-const RECORDS: Records = Records { dense: false, one_size: false };
+const RECORDS: Records = Records { dense: false, one_size: false, all_forms: false };
 /// Keys that all threads are at, in two or three leaves.
 const HOT: u64 = 6;
 /// How far records come and go beside them.

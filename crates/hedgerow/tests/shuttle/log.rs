@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const WRITERS: u64 = 2;
 const CHANGES: u64 = 8;
 /// What whoever meets a failing disk may be told.
-const MAY_FAIL: &[ErrorKind] = &[ErrorKind::Io, ErrorKind::Poisoned, ErrorKind::Unknown];
+const MAY_FAIL: &[ErrorKind] = &[ErrorKind::Io, ErrorKind::Poisoned, ErrorKind::DurabilityUnknown];
 
 pub(crate) fn logged() -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(crate::PAGE_BYTES);
@@ -342,7 +342,7 @@ fn until_closed(db: &Database, keyspace: &Keyspace, writer: u64) -> RangeInclusi
         return match error.kind() {
             ErrorKind::Closed => change..=change,
             // Nobody knows whether it is durable.
-            ErrorKind::Unknown => change..=change + 1,
+            ErrorKind::DurabilityUnknown => change..=change + 1,
             _ => panic!("{error:?}"),
         };
     }

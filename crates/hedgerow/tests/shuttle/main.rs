@@ -49,6 +49,7 @@ use shuttle::rand::{Rng, RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -393,7 +394,7 @@ fn contents(db: &Database) -> State {
 }
 
 fn assert_sound(db: &Database) {
-    let report = db.verify(|_| {}).unwrap();
+    let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
 }
 

@@ -102,10 +102,11 @@ mod tests {
             keys: KeySet {
                 name: "random".into(),
                 kind: KeyKind::Random8,
-                count: 3_300,
+                count: 3_315,
                 path: None,
             },
             value_bytes: 100,
+            spread: None,
             load_order,
             load_count: 3_000,
             phases: vec![
@@ -115,6 +116,8 @@ mod tests {
                 phase(Operation::Scan { min_records: 1, max_records: 50 }, 2),
                 phase(Operation::Overwrite {}, 1),
                 phase(Operation::Mixed { get_percent: 50 }, 1),
+                phase(Operation::ReadModifyWrite { get_percent: 50 }, 1),
+                phase(Operation::GetInsert { insert_percent: 5 }, 2),
                 phase(Operation::Delete { percent: 20 }, 2),
                 phase(Operation::ScanAll {}, 1),
             ],
@@ -165,7 +168,7 @@ mod tests {
                 cell.place = Place::File;
                 cell.durability = durability;
                 // Each change may be a wait for the disk.
-                (cell.keys.count, cell.load_count) = (1_100, 1_000);
+                (cell.keys.count, cell.load_count) = (1_105, 1_000);
                 cell.phases.iter_mut().for_each(|phase| phase.operations = 100);
                 let overwrite =
                     cell.phases.iter_mut().find(|p| p.operation == Operation::Overwrite {});

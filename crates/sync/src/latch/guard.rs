@@ -6,8 +6,9 @@
 use super::hybrid::{HybridLatch, Version};
 use std::mem::ManuallyDrop;
 
-/// A latch held exclusively. Dropping it releases with a new version and wakes who waits.
+/// A latch held exclusively. Dropping it releases the latch with a new version and wakes a waiting thread.
 #[must_use = "the latch is released when the guard is dropped"]
+#[derive(Debug)]
 pub struct ExclusiveGuard<'a> {
     latch: &'a HybridLatch,
 }
@@ -20,12 +21,14 @@ impl<'a> ExclusiveGuard<'a> {
 
     /// The latch that is held.
     #[inline]
+    #[must_use]
     pub fn latch(&self) -> &'a HybridLatch {
         self.latch
     }
 
     /// The version that the latch had when it was taken, and has until it is released.
     #[inline]
+    #[must_use]
     pub fn version(&self) -> Version {
         self.latch.held_version()
     }
@@ -38,7 +41,7 @@ impl<'a> ExclusiveGuard<'a> {
     }
 
     /// Releases with a new version, and holds on to the latch as one of its readers; no other writer
-    /// can come between.
+    /// can come between. Never waits.
     #[inline]
     pub fn downgrade(self) -> SharedGuard<'a> {
         let latch = ManuallyDrop::new(self).latch;
@@ -54,8 +57,9 @@ impl Drop for ExclusiveGuard<'_> {
     }
 }
 
-/// A latch held with other readers. Dropping it releases, and wakes who waits if it was the last.
+/// A latch held with other readers. Dropping it releases the latch. The last holder wakes a waiting thread.
 #[must_use = "the latch is released when the guard is dropped"]
+#[derive(Debug)]
 pub struct SharedGuard<'a> {
     latch: &'a HybridLatch,
 }
@@ -68,12 +72,14 @@ impl<'a> SharedGuard<'a> {
 
     /// The latch that is held.
     #[inline]
+    #[must_use]
     pub fn latch(&self) -> &'a HybridLatch {
         self.latch
     }
 
     /// The version that the latch has while it is shared.
     #[inline]
+    #[must_use]
     pub fn version(&self) -> Version {
         self.latch.held_version()
     }

@@ -15,10 +15,16 @@
 //!   release clears it.
 //! - *No swallowed wake-up*: a thread that was woken tries for the latch before it may give up. If
 //!   the try fails, somebody holds the latch, and the release of that holder wakes the next.
+//! - *One wake-up under way*: who wakes a thread that wants the latch exclusively sets the waking bit, under the queue's lock. Until
+//!   that thread has tried, releases wake nobody. It clears the bit when it takes the latch, or after it has tried in vain;
+//!   then it looks at the latch again, because a release before that has woken nobody. The bit may be lost, which costs a
+//!   wake-up too many. It is never left behind: the thread is in the crowd for as long as it is awake, so that releases which
+//!   begin meanwhile are additions, and a plain release stores the bit as zero.
 //!
 //! # Fairness
-//! Latches are not handed over: a running thread may overtake a woken one, which keeps the
-//! latch busy instead of waiting for the scheduler. Readers that have not waited do not join
+//! A running thread may overtake a woken one, which keeps the latch busy instead of waiting for the scheduler. A woken thread that
+//! comes too late is the first in the queue again. Who has waited for a millisecond is not only woken: the releasing thread
+//! takes the latch on its behalf, if it still can. Readers that have not waited do not join
 //! other readers past a sleeping thread, so writers do not starve.
 //!
 //! Thread-safety: everything, from any thread. A latch is not reentrant.
@@ -29,9 +35,10 @@
 use super::crowd::Crowd;
 use super::guard::{ExclusiveGuard, SharedGuard};
 use super::word::{
-    self, DOWNGRADE, EXCLUSIVE, ONE_SHARED, PARKED, RELEASE_CHANGED, SHARED, VERSION, VERSION_SHIFT,
+    self, DOWNGRADE, EXCLUSIVE, ONE_SHARED, PARKED, RELEASE_CHANGED, SHARED, VERSION,
+    VERSION_SHIFT, WAKING, is_wake_due,
 };
-use crate::parking::{self, Parked, Wish};
+use crate::parking::{self, Left, Parked, Waiter, Wish};
 use crate::primitive::asymmetric;
 use crate::primitive::atomic::{AtomicU64, Ordering, fence};
 use crate::primitive::buggify::{Point, buggify};
@@ -67,6 +74,7 @@ const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<HybridLatch>() == 8)
 impl HybridLatch {
     /// A free latch of version zero.
     #[cfg(not(any(loom, shuttle)))]
+    #[must_use]
     pub const fn new() -> HybridLatch {
         HybridLatch::with_version(0)
     }
@@ -79,6 +87,7 @@ impl HybridLatch {
 
     /// A free latch whose version is `version` modulo 2^48.
     #[cfg(not(any(loom, shuttle)))]
+    #[must_use]
     pub const fn with_version(version: u64) -> HybridLatch {
         HybridLatch { word: AtomicU64::new(version << VERSION_SHIFT) }
     }
@@ -92,7 +101,8 @@ impl HybridLatch {
         }
     }
 
-    /// Begins an optimistic read; `None` while somebody holds the latch exclusively.
+    /// Begins an optimistic read; `None` while a writer holds the latch. One load; never waits.
+    ///
     ///
     /// What is read afterwards may be used only after [`Self::validate`] said yes.
     #[inline]
@@ -103,7 +113,7 @@ impl HybridLatch {
         if word & EXCLUSIVE == 0 { Some(Version(word & VERSION)) } else { None }
     }
 
-    /// Whether nobody has changed, or may be changing, what was read since `version` was taken.
+    /// Whether everything that was read since `version` was taken is valid: no writer has held the latch since. One fence and one load.
     #[inline]
     pub fn validate(&self, version: Version) -> bool {
         #[cfg(hedgerow_tsan)]
@@ -127,16 +137,16 @@ impl HybridLatch {
         word & mask == version.0 & mask
     }
 
-    /// Takes the latch exclusively if nothing changed since `version` and nobody shares it; never
+    /// Takes the latch exclusively if its version is still `version` and no thread shares it. One compare-and-swap; never
     /// waits. On success everything read since `version` is valid.
     #[inline]
     pub fn try_upgrade(&self, version: Version) -> Option<ExclusiveGuard<'_>> {
         if buggify(Point::Busy) {
             return None;
         }
-        // Relaxed: a guess at the parked bit, which the exchange below checks.
-        let parked = self.word.load(Ordering::Relaxed) & PARKED;
-        let expected = version.0 | parked;
+        // Relaxed: a guess at the bits of those who sleep, which the exchange below checks.
+        let asleep = self.word.load(Ordering::Relaxed) & (PARKED | WAKING);
+        let expected = version.0 | asleep;
         let expected = match leaves_out("upgrade_without_version") {
             true => self.word.load(Ordering::Relaxed) & !(EXCLUSIVE | SHARED),
             false => expected,
@@ -150,8 +160,8 @@ impl HybridLatch {
         Some(self.entered_exclusively())
     }
 
-    /// Takes the latch shared if that needs no waiting. `None` while a writer holds it, or while
-    /// readers hold it and others sleep (it may be a writer's turn), or when the count is full.
+    /// Takes the latch shared without waiting. `None` while a writer holds it, while readers hold it and other threads sleep (one may
+    /// be a writer, which must get its turn), or if there are 8,191 readers.
     #[inline]
     pub fn try_shared(&self) -> Option<SharedGuard<'_>> {
         // Relaxed: only a guess, which the exchange checks.
@@ -163,7 +173,7 @@ impl HybridLatch {
         }
     }
 
-    /// Takes the latch exclusively if that needs no waiting.
+    /// Takes the latch exclusively without waiting; `None` while any thread holds it.
     #[inline]
     pub fn try_exclusive(&self) -> Option<ExclusiveGuard<'_>> {
         // Relaxed: only a guess, which the exchange checks.
@@ -175,7 +185,7 @@ impl HybridLatch {
         }
     }
 
-    /// Takes the latch shared, waiting for ever.
+    /// Takes the latch shared. Spins for a short time, then sleeps, without a bound. Not reentrant.
     #[inline]
     pub fn shared(&self) -> SharedGuard<'_> {
         match self.try_shared() {
@@ -188,7 +198,7 @@ impl HybridLatch {
         }
     }
 
-    /// Takes the latch exclusively, waiting for ever.
+    /// Takes the latch exclusively. Spins for a short time, then sleeps, without a bound. Not reentrant.
     #[inline]
     pub fn exclusive(&self) -> ExclusiveGuard<'_> {
         match self.try_exclusive() {
@@ -201,8 +211,8 @@ impl HybridLatch {
         }
     }
 
-    /// Takes the latch shared, waiting while `keep_waiting` says so. It runs before each sleep, so
-    /// at least every 10 ms, with nothing of this latch held; its first "no" ends the wait.
+    /// Takes the latch shared, and waits as long as `keep_waiting` returns true. It is called before each sleep, so at least every
+    /// 10 ms, with nothing of this latch held. Its first `false` ends the wait: the result is `None`.
     #[inline]
     pub fn shared_while(&self, keep_waiting: &mut dyn FnMut() -> bool) -> Option<SharedGuard<'_>> {
         match self.try_shared() {
@@ -212,8 +222,7 @@ impl HybridLatch {
         }
     }
 
-    /// Takes the latch exclusively, waiting while `keep_waiting` says so; as
-    /// [`Self::shared_while`].
+    /// Takes the latch exclusively, and waits as long as `keep_waiting` returns true, as [`Self::shared_while`] does.
     #[inline]
     pub fn exclusive_while(
         &self,
@@ -228,11 +237,18 @@ impl HybridLatch {
         }
     }
 
-    /// Whether somebody holds the latch exclusively at this moment: a hint, old when it arrives.
+    /// Whether a thread holds the latch exclusively at this moment: a hint, which may be out of date when it is returned.
     #[inline]
     pub fn is_exclusive(&self) -> bool {
         // Relaxed: nothing is read on the strength of it.
         self.word.load(Ordering::Relaxed) & EXCLUSIVE != 0
+    }
+
+    /// Whether threads sleep until the latch is released, or are about to: a hint, which may be out of date when it is returned.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        // Relaxed: nothing is read on the strength of it.
+        self.word.load(Ordering::Relaxed) & PARKED != 0
     }
 
     /// The version, for a holder: it cannot change meanwhile, so relaxed suffices.
@@ -273,11 +289,17 @@ impl HybridLatch {
 
     /// Takes a free latch exclusively. False only after a word was seen that shows a holder.
     #[inline]
-    fn exclude_from(&self, mut word: u64) -> bool {
+    fn exclude_from(&self, word: u64) -> bool {
+        self.exclude_and_clear(word, 0)
+    }
+
+    /// The same, and clears a bit.
+    #[inline]
+    fn exclude_and_clear(&self, mut word: u64, bit: u64) -> bool {
         while word::is_free(word) {
             match self.word.compare_exchange_weak(
                 word,
-                word | EXCLUSIVE,
+                (word | EXCLUSIVE) & !bit,
                 // Acquire: sees what the last writer released, and comes after the last reader.
                 Ordering::Acquire,
                 Ordering::Relaxed,
@@ -299,8 +321,10 @@ impl HybridLatch {
         let old = self.word.load(Ordering::Relaxed);
         debug_assert!(old & EXCLUSIVE != 0 && old & SHARED == 0);
         // Release: the changes come before the version that names them. The version wraps at the top of the
-        // word.
+        // word. Who is waking may have cleared its bit since, so the bit is not stored again.
         let released = old.wrapping_add(RELEASE_CHANGED);
+        let released =
+            if leaves_out("waking_stored_again") { released } else { released & !WAKING };
         #[cfg(not(loom))]
         self.word.store(released, Ordering::Release);
         // Loom does not see that a store which comes after the acquisition comes after an exchange which has
@@ -321,7 +345,7 @@ impl HybridLatch {
         // Release: as above. The exclusive bit is set, so nothing borrows.
         let old = self.word.fetch_add(RELEASE_CHANGED, Ordering::Release);
         debug_assert!(old & EXCLUSIVE != 0 && old & SHARED == 0);
-        if old & PARKED != 0 {
+        if is_wake_due(old) {
             self.wake();
         } else if old & COOLING == 0 {
             self.crowd().cool();
@@ -333,7 +357,7 @@ impl HybridLatch {
         // Release: the next holder comes after what this one read.
         let old = self.word.fetch_sub(EXCLUSIVE, Ordering::Release);
         debug_assert!(old & EXCLUSIVE != 0 && old & SHARED == 0);
-        if old & PARKED != 0 {
+        if is_wake_due(old) {
             self.wake();
         }
     }
@@ -343,7 +367,7 @@ impl HybridLatch {
         // Release: as an exclusive release, to the readers that come now.
         let old = self.word.fetch_add(DOWNGRADE, Ordering::Release);
         debug_assert!(old & EXCLUSIVE != 0 && old & SHARED == 0);
-        if old & PARKED != 0 {
+        if is_wake_due(old) {
             self.wake();
         }
     }
@@ -355,7 +379,7 @@ impl HybridLatch {
         debug_assert!(old & EXCLUSIVE == 0 && old & SHARED != 0);
         let shared = old & SHARED;
         // Sleepers wait for the last reader to leave, or for a place among the readers.
-        if old & PARKED != 0 && (shared == ONE_SHARED || shared == SHARED) {
+        if is_wake_due(old) && (shared == ONE_SHARED || shared == SHARED) {
             self.wake();
         }
     }
@@ -373,17 +397,35 @@ impl HybridLatch {
         return &self.crowd;
     }
 
-    /// Wakes whose turn it is.
+    /// Wakes whose turn it is, or hands the latch over.
     #[cold]
     fn wake(&self) {
-        parking::unpark(self.address(), |more| {
-            if more {
-                // Relaxed: as in `clear_parked`. A plain release may have overwritten it.
-                self.word.fetch_or(PARKED, Ordering::Relaxed);
+        // Relaxed: a guess, which the exchange checks.
+        let take = |wish| match wish {
+            Wish::Exclusive => self.exclude_from(self.word.load(Ordering::Relaxed)),
+            Wish::Shared => {
+                self.share_from(self.word.load(Ordering::Relaxed), word::has_room_to_share)
+            }
+        };
+        parking::unpark(self.address(), take, |Left { is_somebody, is_on_its_way }| {
+            let waking = if is_on_its_way { WAKING } else { 0 };
+            // Relaxed: as in `clear_parked`. A plain release may have overwritten the parked bit.
+            if is_somebody {
+                self.word.fetch_or(PARKED | waking, Ordering::Relaxed);
             } else {
                 self.clear_parked();
+                if waking != 0 {
+                    self.word.fetch_or(waking, Ordering::Relaxed);
+                }
             }
         });
+    }
+
+    /// A thread that was woken has tried in vain. Whether the latch can be had now: then nobody has woken another one for it.
+    fn arrived(&self) -> bool {
+        // Relaxed: the bit guards no data, and all changes of the one word have one order.
+        let old = self.word.fetch_and(!WAKING, Ordering::Relaxed);
+        word::is_free(old)
     }
 
     /// Under the queue's lock, with an empty queue.
@@ -398,6 +440,7 @@ impl HybridLatch {
         // Relaxed: only a guess, which the exchange checks.
         let word = self.word.load(Ordering::Relaxed);
         match wish {
+            Wish::Exclusive if woken => self.exclude_and_clear(word, WAKING),
             Wish::Exclusive => self.exclude_from(word),
             Wish::Shared if woken => self.share_from(word, word::has_room_to_share),
             Wish::Shared => self.share_from(word, word::newcomer_may_share),
@@ -410,25 +453,59 @@ impl HybridLatch {
         let timeout = keep_waiting.as_ref().map(|_| CALLBACK_INTERVAL);
         let mut gives_up =
             || keep_waiting.as_deref_mut().is_some_and(|keep_waiting| !keep_waiting());
+        if self.spin(wish, false) {
+            return true;
+        }
+        if gives_up() {
+            return false;
+        }
+        // Until the end: see the waking bit.
+        let crowd = self.crowd();
+        crowd.enter();
+        let is_taken = self.wait_in_a_crowd(wish, timeout, &mut gives_up);
+        crowd.leave();
+        is_taken
+    }
+
+    fn wait_in_a_crowd(
+        &self,
+        wish: Wish,
+        timeout: Option<Duration>,
+        gives_up: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        let mut waiter = Waiter::new(wish);
         // Readers are woken together, though others may still sleep: they need not queue up again
-        // behind those.
+        // behind those. A writer who is woken owns the waking bit until it has tried.
         let mut woken = false;
         loop {
+            match self.park(waiter, woken, timeout) {
+                Parked::HandedOver if leaves_out("hand_over_lost") => {}
+                Parked::HandedOver => return true,
+                Parked::Woken => woken = true,
+                Parked::TimedOut => woken = false,
+                Parked::Refused => {}
+            }
             if leaves_out("swallowed_wakeup") && gives_up() {
                 return false;
             }
             if self.spin(wish, woken) {
                 return true;
             }
-            // Only here, after a failed attempt, may a woken thread give up: whom it saw holding the
-            // latch will wake the next one.
-            if gives_up() {
-                return false;
+            let mut is_free = false;
+            if woken {
+                waiter.came_too_late();
+                if wish == Wish::Exclusive {
+                    woken = false;
+                    is_free = self.arrived();
+                }
             }
-            match self.park(wish, woken, timeout) {
-                Parked::Woken => woken = true,
-                Parked::TimedOut => woken = false,
-                Parked::Refused => {}
+            // Only here, after a failed attempt, may a woken thread give up: whom it saw holding the
+            // latch will wake the next one, or has let go since and has left that to this thread.
+            if gives_up() {
+                if is_free && !leaves_out("wake_up_owed_by_who_gives_up") {
+                    self.wake();
+                }
+                return false;
             }
         }
     }
@@ -444,8 +521,9 @@ impl HybridLatch {
             return false;
         }
         for round in 0..SPIN_ROUNDS {
-            // Others sleep already: whoever releases will be busy waking them.
-            if self.word.load(Ordering::Relaxed) & PARKED != 0 {
+            // Others sleep already: whoever releases will be busy waking them. For a writer who was woken itself nobody else is.
+            let is_next = woken && wish == Wish::Exclusive;
+            if !is_next && self.word.load(Ordering::Relaxed) & PARKED != 0 {
                 return false;
             }
             for _ in 0..1_u32 << round {
@@ -459,16 +537,8 @@ impl HybridLatch {
     }
 
     /// Sleeps until somebody releases the latch, unless it can be had now.
-    fn park(&self, wish: Wish, woken: bool, timeout: Option<Duration>) -> Parked {
-        let crowd = self.crowd();
-        crowd.enter();
-        let parked = self.park_in_a_crowd(wish, woken, timeout);
-        crowd.leave();
-        parked
-    }
-
-    fn park_in_a_crowd(&self, wish: Wish, woken: bool, timeout: Option<Duration>) -> Parked {
-        let available = |word: u64| match wish {
+    fn park(&self, waiter: Waiter, woken: bool, timeout: Option<Duration>) -> Parked {
+        let available = |word: u64| match waiter.wish {
             Wish::Exclusive => word::is_free(word),
             Wish::Shared if woken => word::has_room_to_share(word),
             Wish::Shared => word::newcomer_may_share(word),
@@ -489,7 +559,7 @@ impl HybridLatch {
         }
         parking::park(
             self.address(),
-            wish,
+            waiter,
             || {
                 if leaves_out("no_parked_recheck") {
                     return true;
@@ -523,6 +593,7 @@ impl fmt::Debug for HybridLatch {
             .field("shared", &((word & SHARED) / ONE_SHARED))
             .field("exclusive", &(word & EXCLUSIVE != 0))
             .field("parked", &(word & PARKED != 0))
+            .field("waking", &(word & WAKING != 0))
             .finish()
     }
 }

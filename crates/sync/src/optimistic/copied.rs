@@ -16,11 +16,11 @@ use super::view::{View, cut, inside};
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// Most bytes that are held inline: two cache lines with the piece of tag and length, which is also as
-/// much as compilers move without calling a function.
+/// The most bytes that are held without an allocation. With tag and length they are two cache lines, which compilers move without
+/// calling a function.
 pub const INLINE_BYTES: usize = 112;
 
-/// See the head of the file.
+/// A copy of bytes, without an allocation up to [`INLINE_BYTES`].
 pub struct Copied(Form);
 
 // The layout of such an enum is defined: the tag first, then the fields of the variant in their order.
@@ -41,14 +41,16 @@ const _: () = assert!(size_of::<Copied>() == 128 && size_of::<Option<Copied>>() 
 const _: () = assert!(INLINE_BYTES == size_of::<Copied>() - PIECE);
 
 impl Copied {
-    /// No bytes.
+    /// An empty copy. Allocates nothing.
     #[inline(always)]
+    #[must_use]
     pub const fn new() -> Copied {
         Copied(Form::Inline { len: 0, bytes: Pieces([MaybeUninit::uninit(); INLINE_BYTES]) })
     }
 
     /// The bytes.
     #[inline(always)]
+    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Form::Inline { len, bytes } => {
@@ -61,7 +63,8 @@ impl Copied {
         }
     }
 
-    /// The bytes in a vector of their own.
+    /// The bytes as a vector. Allocates if they were held without an allocation.
+    #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
             Form::Heap(bytes) => bytes.into_vec(),

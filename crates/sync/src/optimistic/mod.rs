@@ -45,8 +45,8 @@ pub const WRITERS_PUBLISH: bool = load::RACING_LOADS_ARE_ATOMICS;
 
 /// The bytes of a page, to read. Offsets and lengths are in bytes.
 ///
-/// Total: bytes outside of the page read as zero, and nothing panics. What racing bytes give is
-/// untrusted until validated: two reads of the same place may differ.
+/// All functions are total: bytes outside of the page read as zero, and nothing panics. What is read of racing bytes is
+/// untrusted until it is validated: two reads of the same place may differ.
 pub trait PageBytes: Copy {
     /// Number of bytes.
     fn len(self) -> usize;

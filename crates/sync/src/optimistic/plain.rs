@@ -4,19 +4,21 @@
 use super::load::Plain;
 use super::view::View;
 
-/// Bytes that nobody changes while the view lives: the borrow sees to it.
+/// Bytes that no thread changes while the view lives, as the borrow guarantees.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainBytes<'a>(pub &'a [u8]);
 
 impl<'a> PlainBytes<'a> {
     /// A view of `bytes`.
     #[inline]
+    #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         PlainBytes(bytes)
     }
 
     /// The bytes themselves.
     #[inline]
+    #[must_use]
     pub const fn as_slice(self) -> &'a [u8] {
         self.0
     }

@@ -46,6 +46,7 @@ impl<'a> RacingBytes<'a> {
     /// While the slice lives nobody writes: the caller holds the page's latch, shared or
     /// exclusively.
     #[inline(always)]
+    #[must_use]
     pub unsafe fn as_slice(self) -> &'a [u8] {
         // SAFETY: valid for `'a` (contract of `new`); not written while the slice lives (caller).
         unsafe { std::slice::from_raw_parts(self.base, self.len) }
@@ -59,6 +60,7 @@ impl<'a> RacingBytes<'a> {
     /// - If [`super::WRITERS_PUBLISH`], no optimistic reader can reach the bytes either; else they
     ///   may, because their loads are invisible to the compiler and their results are discarded.
     #[inline(always)]
+    #[must_use]
     pub unsafe fn as_mut_slice(self) -> &'a mut [u8] {
         // SAFETY: valid for `'a` (contract of `new`); the only slice (caller).
         unsafe { std::slice::from_raw_parts_mut(self.base, self.len) }
@@ -81,6 +83,8 @@ impl<'a> RacingBytes<'a> {
     /// ```
     pub unsafe fn publish(self, from: &[u8]) {
         let words = self.base.cast::<u64>();
+        #[cfg(hedgerow_sim)]
+        let mut charged = usize::MAX;
         for (index, chunk) in from.chunks(8).take(self.len / 8).enumerate() {
             let mut bytes = [0; 8];
             bytes[..chunk.len()].copy_from_slice(chunk);
@@ -88,6 +92,18 @@ impl<'a> RacingBytes<'a> {
             // multiple of 8), and racing accesses to it are atomic ones of the same size, or
             // assembly: there is no slice of it (caller).
             let word = unsafe { AtomicU64::from_ptr(words.add(index)) };
+            // In a run, a line that the private copy has left as it was has never been written.
+            #[cfg(hedgerow_sim)]
+            {
+                let line = words.wrapping_add(index).addr() / 64;
+                if word.load(Ordering::Relaxed) == u64::from_ne_bytes(bytes) {
+                    continue;
+                }
+                if line != charged {
+                    hedgerow_sim::touch_store(line * 64);
+                    charged = line;
+                }
+            }
             word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
         }
     }

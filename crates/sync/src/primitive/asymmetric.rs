@@ -20,8 +20,8 @@
 //!    kind (`GLOBAL`) proves it, where the filter lets it through. Else it waits for `GRACE`.
 //! 3. It stores `MISSING`. From here on a heavy barrier is a full barrier and nothing else.
 //!
-//! Every heavy barrier that comes between steps 1 and 3 waits for step 3. So each of them ends when no light barrier
-//! of the cheap kind is under way, and everything that such a barrier has stored is visible. This is what the
+//! Every heavy barrier that comes between steps 1 and 3 does all three steps itself, and takes no lock for it: a fork could find
+//! a lock held, and then nobody in the child would ever unlock it. So each of them ends when no light barrier of the cheap kind is under way, and everything that such a barrier has stored is visible. This is what the
 //! promise above asks for; the protocols that rest on it (epochs, crowds of latches) need no change.
 //!
 //! Why waiting suffices: `light` loads the state *after* the store in program order (a compiler's fence keeps it there).
@@ -33,7 +33,7 @@
 //!
 //! Thread-safety: everything, from any thread. No state but whether the call was found to work.
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, hedgerow_sim)))]
 mod imp {
     use std::sync::atomic::Ordering::{Relaxed, SeqCst};
     use std::sync::atomic::{AtomicU8, compiler_fence, fence};
@@ -50,7 +50,7 @@ mod imp {
     #[cfg(target_os = "linux")]
     mod system {
         use super::{AVAILABLE, LEAVING, MISSING, STATE};
-        use crate::primitive::{Mutex, thread};
+        use crate::primitive::thread;
         use rustix::io::Errno;
         use rustix::thread::{MembarrierCommand, membarrier};
         use std::sync::atomic::Ordering::SeqCst;
@@ -62,9 +62,6 @@ mod imp {
         const RETRY: Duration = Duration::from_millis(1);
         /// What a store that is under way needs at most to be seen, many times over.
         const GRACE: Duration = Duration::from_millis(100);
-
-        /// Held by the thread that makes barriers symmetric.
-        static SWITCHING: Mutex<()> = Mutex::new(());
 
         pub fn register() -> bool {
             membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
@@ -96,11 +93,10 @@ mod imp {
         /// See the head of the file. Returns when no cheap light barrier is under way any more.
         #[cold]
         fn become_symmetric() {
-            let _switching = SWITCHING.lock();
-            if STATE.load(SeqCst) == MISSING {
+            // The state only goes up: another thread may have come further.
+            if STATE.fetch_max(LEAVING, SeqCst) == MISSING {
                 return;
             }
-            STATE.store(LEAVING, SeqCst);
             fence(SeqCst);
             if membarrier(MembarrierCommand::Global).is_err() {
                 thread::sleep(GRACE);
@@ -177,19 +173,44 @@ mod imp {
     }
 }
 
+/// In a run stores are seen at once, and the heavy barrier costs the system call. Outside both are full barriers.
+#[cfg(hedgerow_sim)]
+mod imp {
+    use crate::primitive::atomic::{Ordering::SeqCst, fence};
+
+    pub(super) fn is_available() -> bool {
+        true
+    }
+
+    #[inline]
+    pub(super) fn light() {
+        if !hedgerow_sim::is_running() {
+            fence(SeqCst);
+        }
+    }
+
+    pub(super) fn heavy() {
+        fence(SeqCst);
+        hedgerow_sim::barrier();
+    }
+}
+
 /// Whether [`light`] is cheaper than a full barrier. The first call finds out, and should come before
-/// anybody relies on the difference.
+/// any thread relies on the difference.
+#[allow(clippy::must_use_candidate, reason = "the first call is made to find out")]
 pub fn is_available() -> bool {
     imp::is_available()
 }
 
-/// The cheap half.
+/// The cheap half of a barrier: a store before it is visible to a thread that runs [`heavy`], or the loads after it see what that thread
+/// stored before. Where [`is_available`], it only keeps the compiler from reordering.
 #[inline]
 pub fn light() {
     imp::light();
 }
 
-/// The other half: some microseconds, more with many processors.
+/// The expensive half: a barrier on every processor that runs a thread of this process. Takes some microseconds, more with many
+/// processors.
 pub fn heavy() {
     imp::heavy();
 }

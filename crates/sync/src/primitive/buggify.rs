@@ -9,7 +9,7 @@
 //! In any build but shuttle's the answer is no, and the question costs nothing. What is forced is drawn from the
 //! schedule's randomness, so that a replay has the same, and is counted over all schedules. `Send + Sync`.
 
-/// What can be forced.
+/// A rare event that a schedule can force.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Point {
     /// What was read without a latch does not count, though nothing has changed.
@@ -28,10 +28,14 @@ pub enum Point {
     Checkpoint = 6,
     /// The version of a new frame's latch is about to wrap.
     Version = 7,
+    /// The records of a leaf and its neighbours are spread over one leaf fewer, though nobody needs the room.
+    Spread = 8,
+    /// A write is a sample, and ends the period of its leaf as a contended one.
+    Sample = 9,
 }
 
 /// All of them, in the order of their numbers.
-pub const POINTS: [Point; 8] = [
+pub const POINTS: [Point; 10] = [
     Point::Restart,
     Point::Busy,
     Point::Split,
@@ -40,6 +44,8 @@ pub const POINTS: [Point; 8] = [
     Point::Evict,
     Point::Checkpoint,
     Point::Version,
+    Point::Spread,
+    Point::Sample,
 ];
 
 #[cfg(shuttle)]
@@ -78,7 +84,7 @@ mod imp {
     }
 }
 
-/// Draws the points of this schedule: each with even odds.
+/// Draws the points of this schedule, each with probability one half.
 #[cfg(shuttle)]
 pub fn draw_points() {
     imp::draw_points();
@@ -90,28 +96,30 @@ pub fn forced(point: Point) -> u64 {
     imp::forced(point)
 }
 
-/// Whether the point is one of this schedule's: to go on with what was forced.
+/// Whether this schedule has drawn the point, so that the caller continues what was forced.
 #[cfg(shuttle)]
 pub fn is_drawn(point: Point) -> bool {
     imp::is_drawn(point)
 }
 
-/// Whether the point is one of this schedule's: no.
+/// Whether this schedule has drawn the point: no.
 #[cfg(not(shuttle))]
 #[inline(always)]
+#[must_use]
 pub const fn is_drawn(_: Point) -> bool {
     false
 }
 
-/// Whether to do now what is allowed, though it is not due.
+/// Whether the caller should do now what it may do at any time, although it is not due.
 #[cfg(shuttle)]
 pub fn buggify(point: Point) -> bool {
     imp::buggify(point)
 }
 
-/// Whether to do now what is allowed, though it is not due: no.
+/// Whether the caller should do now what it may do at any time, although it is not due: no.
 #[cfg(not(shuttle))]
 #[inline(always)]
+#[must_use]
 pub const fn buggify(_: Point) -> bool {
     false
 }

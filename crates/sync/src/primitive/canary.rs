@@ -1,12 +1,11 @@
-//! Lines that a protocol rests on, and that its models can leave out, one at a time, to see whether they notice.
+//! Lines that a protocol depends on. Models and tests can leave out one at a time, and must notice.
 //!
 //! A build with `--cfg hedgerow_canaries` has them all, and the environment variable `HEDGEROW_CANARY` names the one
 //! that is left out: one build for all of them, where a flag for each would be a build for each. In any other build
 //! none is, and the question costs nothing.
 //!
-//! A name that no line has must not pass for a bug that nobody noticed. Which there are, whoever builds says
-//! (`cargo xtask seeded-bugs`, in `HEDGEROW_CANARIES`, separated by commas): a list here would be a second one of the
-//! same. `Send + Sync`.
+//! An unknown name is an error: otherwise it would look like a bug that no test notices. The build gets the list of known names from
+//! `cargo xtask seeded-bugs`, in `HEDGEROW_CANARIES`, separated by commas. So there is only one list. `Send + Sync`.
 
 #[cfg(hedgerow_canaries)]
 use std::io::Write;
@@ -18,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[cfg(hedgerow_canaries)]
 static IS_WHOLE: AtomicBool = AtomicBool::new(false);
 
-/// Whether the line of this name is left out. Ends the process, as for wrong arguments, if the environment names none that
-/// there is.
+/// Whether the line of this name is left out. Ends the process, as for wrong arguments, if the environment names an unknown
+/// line.
 #[cfg(hedgerow_canaries)]
 #[inline(always)]
 pub fn leaves_out(name: &str) -> bool {
@@ -46,6 +45,7 @@ fn is_chosen(name: &str) -> bool {
 /// Whether the line of this name is left out.
 #[cfg(not(hedgerow_canaries))]
 #[inline(always)]
+#[must_use]
 pub const fn leaves_out(_: &str) -> bool {
     false
 }
@@ -53,7 +53,7 @@ pub const fn leaves_out(_: &str) -> bool {
 /// The environment's word for the line that is left out; empty for none.
 const CHOICE: &str = "HEDGEROW_CANARY";
 
-/// The words for a choice that there is not: of a line that is unknown, or of any in a build that has none.
+/// The message for a wrong choice: of an unknown line, or of any line in a build without seeded bugs.
 pub fn refusal() -> Option<String> {
     let chosen = std::env::var_os(CHOICE).filter(|chosen| !chosen.is_empty())?;
     let known = chosen.to_str().is_some_and(is_known);

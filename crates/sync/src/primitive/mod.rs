@@ -1,9 +1,10 @@
 //! The one door to atomics, locks, threads, time and randomness.
 //!
 //! Code of the engine uses nothing of `std::sync`, `std::thread` or `std::time` directly, so that
-//! the very same code runs on the machine (`std` and `parking_lot`), under loom (`--cfg loom`: every
+//! the very same code runs on the machine (`std`), under loom (`--cfg loom`: every
 //! interleaving and every weak-memory outcome of a small model) and under shuttle (`--cfg shuttle`:
-//! random interleavings of large ones).
+//! random interleavings of large ones). Under `--cfg hedgerow_sim` it runs on a simulated machine of
+//! many cores, inside of `hedgerow_sim::run`, and on the machine outside.
 //!
 //! Locks have the shape of `parking_lot`: `lock()` returns the guard, and nothing is ever poisoned.
 //! Under a model time is logical, a timed wait ends after giving way once, and random seeds are
@@ -26,12 +27,17 @@ pub mod witness;
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// Set once, before threads that look at it begin; so no protocol rests on it either.
 pub use std::sync::OnceLock;
-/// The standard library's reference count in every configuration: no protocol of the engine rests
-/// on its orderings, and only the standard one can hold trait objects.
+/// The standard library's reference counts in every configuration: no protocol of the engine depends on their orderings, and only
+/// they can hold trait objects.
 pub use std::sync::{Arc, Weak};
 
 /// Atomics and fences.
 pub mod atomic {
+    #[cfg(hedgerow_sim)]
+    pub use hedgerow_sim::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+        fence,
+    };
     #[cfg(loom)]
     pub use loom::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
@@ -42,24 +48,30 @@ pub mod atomic {
         AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
         fence,
     };
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, hedgerow_sim)))]
     pub use std::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
         fence,
     };
 }
 
-/// Counts that no protocol rests on, so that a look at one is no step of a model.
+/// Counters that no protocol depends on, so reading one is not a step of a model.
 pub mod figure {
+    // They cost something all the same: a count that all cores raise is a line that travels.
+    #[cfg(hedgerow_sim)]
+    pub use hedgerow_sim::atomic::AtomicU64 as Figure;
+    #[cfg(not(hedgerow_sim))]
     pub use std::sync::atomic::AtomicU64 as Figure;
 }
 
-/// What to do between two looks at a word that somebody else will change.
+/// What to do between two reads of a word that another thread will change.
 pub mod hint {
+    #[cfg(hedgerow_sim)]
+    pub use hedgerow_sim::spin_loop;
     #[cfg(loom)]
     pub use loom::hint::spin_loop;
     #[cfg(shuttle)]
     pub use shuttle::hint::spin_loop;
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, hedgerow_sim)))]
     pub use std::hint::spin_loop;
 }

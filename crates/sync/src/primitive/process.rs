@@ -13,7 +13,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The process that asked for [`Process::current`].
+/// A process, as [`Process::current`] returned it. A forked child is another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     word: &'static AtomicU64,
@@ -23,7 +23,8 @@ pub struct Process {
 impl Process {
     /// This process.
     ///
-    /// Errors: that of the system if it has neither way to tell a child from its parent.
+    /// # Errors
+    /// The error of the system if it has no way to tell a child from its parent.
     pub fn current() -> io::Result<Process> {
         let word = imp::word()?;
         // Numbers are counted in memory that a child has a copy of, so those of its ancestors are below its own.
@@ -40,8 +41,9 @@ impl Process {
         Ok(Process { word, number })
     }
 
-    /// Whether it is the one that asks.
+    /// Whether it is the process that calls this: false in a forked child.
     #[inline]
+    #[must_use]
     pub fn is_current(&self) -> bool {
         // Relaxed: only a fork clears the word, and whoever runs in the child comes after it.
         self.word.load(Relaxed) == self.number

@@ -2,11 +2,17 @@
 //!
 //! Nothing here is fit for secrets.
 
-/// A seed that differs from call to call and from process to process, forked ones included; under a model always the same.
+/// A seed that differs from call to call and from process to process, forked ones included; under a model always the same, and
+/// in a run of the simulator drawn from its seed.
 ///
-/// Where the system refuses random bytes (a sandbox may do that at any time) it is made of the time, the process's number
+/// If the system refuses random bytes (a sandbox may do that at any time), it is made of the time, the process id
 /// and addresses instead. Each thread asks the system once.
+#[must_use]
 pub fn seed() -> u64 {
+    #[cfg(hedgerow_sim)]
+    if let Some(seed) = hedgerow_sim::seed() {
+        return seed;
+    }
     #[cfg(not(any(loom, shuttle)))]
     return keys::next();
     #[cfg(any(loom, shuttle))]
@@ -87,7 +93,8 @@ pub struct SplitMix64 {
 }
 
 impl SplitMix64 {
-    /// The sequence that belongs to `seed`.
+    /// The generator of the sequence of `seed`.
+    #[must_use]
     pub const fn new(seed: u64) -> SplitMix64 {
         SplitMix64 { state: seed }
     }
@@ -108,7 +115,7 @@ impl SplitMix64 {
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// Fills `bytes`.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);

@@ -7,11 +7,13 @@
 use std::io;
 use std::time::Duration;
 
+#[cfg(hedgerow_sim)]
+use hedgerow_sim::thread as imp;
 #[cfg(loom)]
 use loom::thread as imp;
 #[cfg(shuttle)]
 use shuttle::thread as imp;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, hedgerow_sim)))]
 use std::thread as imp;
 
 pub use imp::JoinHandle;
@@ -28,13 +30,13 @@ where
     imp::Builder::new().name(name.to_owned()).spawn(f)
 }
 
-/// Gives way to other threads.
+/// Lets other threads run.
 #[inline]
 pub fn yield_now() {
     imp::yield_now();
 }
 
-/// Sleeps for at least `duration`; under a model gives way and moves the logical clock.
+/// Sleeps for at least `duration`; under a model it yields and advances the logical clock.
 pub fn sleep(duration: Duration) {
     #[cfg(not(any(loom, shuttle)))]
     imp::sleep(duration);
@@ -55,18 +57,15 @@ pub fn available_parallelism() -> usize {
 
 #[cfg(not(any(loom, shuttle)))]
 mod number {
-    use parking_lot::Mutex;
     use std::cell::Cell;
-    use std::cmp::Reverse;
-    use std::collections::BinaryHeap;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-    /// Numbers that are free, smallest first, and the smallest that was never used.
-    struct Numbers {
-        free: BinaryHeap<Reverse<usize>>,
-        next: usize,
-    }
-
-    static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { free: BinaryHeap::new(), next: 0 });
+    const WORDS: usize = 1024;
+    /// A bit for each number that is taken. Not behind a lock: a fork may come while another thread holds it, and in the child nobody
+    /// would ever unlock it.
+    static TAKEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+    /// The next number beyond those. These are not given out again.
+    static BEYOND: AtomicUsize = AtomicUsize::new(64 * WORDS);
 
     /// Gives the thread's number back when the thread ends.
     struct Lease(usize);
@@ -75,7 +74,10 @@ mod number {
         fn drop(&mut self) {
             // Destructors of other thread locals that run after this one get a fresh number.
             let _ = CACHED.try_with(|cached| cached.set(usize::MAX));
-            NUMBERS.lock().free.push(Reverse(self.0));
+            if let Some(word) = TAKEN.get(self.0 / 64) {
+                // Release: whoever takes the number sees what this thread has stored under it.
+                word.fetch_and(!(1 << (self.0 % 64)), Release);
+            }
         }
     }
 
@@ -85,16 +87,27 @@ mod number {
     }
 
     fn take() -> usize {
-        let mut numbers = NUMBERS.lock();
-        if let Some(Reverse(number)) = numbers.free.pop() {
-            return number;
+        for (at, word) in TAKEN.iter().enumerate() {
+            let mut free = !word.load(Relaxed);
+            while free != 0 {
+                let bit = free & free.wrapping_neg();
+                // Acquire: as for the end of a lease.
+                let before = word.fetch_or(bit, Acquire);
+                if before & bit == 0 {
+                    return 64 * at + bit.trailing_zeros() as usize;
+                }
+                free = !before;
+            }
         }
-        numbers.next += 1;
-        numbers.next - 1
+        BEYOND.fetch_add(1, Relaxed)
     }
 
     #[inline]
     pub fn id() -> usize {
+        #[cfg(hedgerow_sim)]
+        if let Some(number) = hedgerow_sim::thread::number() {
+            return number;
+        }
         let cached = CACHED.get();
         if cached != usize::MAX { cached } else { lease() }
     }
@@ -135,6 +148,7 @@ mod number {
 /// A number of the calling thread, unique among the threads alive and as small as possible: the
 /// numbers of ended threads are given out again. Constant for a thread's life.
 #[inline]
+#[must_use]
 pub fn id() -> usize {
     number::id()
 }

@@ -1,16 +1,17 @@
 //! Time: a monotonic clock; under a model a logical one.
 //!
 //! The logical clock advances by a microsecond each time it is read, and by what is slept, so that
-//! loops which wait for a deadline end, and a replayed schedule sees the same times.
+//! loops which wait for a deadline end, and a replayed schedule sees the same times. In a run of the simulator it is the
+//! clock of the calling thread.
 
 #![allow(clippy::disallowed_methods, reason = "this is the seam")]
 
 use std::ops::Add;
 use std::time::Duration;
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, hedgerow_sim)))]
 type Reading = std::time::Instant;
-#[cfg(any(loom, shuttle))]
+#[cfg(any(loom, shuttle, hedgerow_sim))]
 type Reading = Duration;
 
 /// A moment of a clock that never goes back.
@@ -20,25 +21,30 @@ pub struct Moment(Reading);
 impl Moment {
     /// This moment.
     #[inline]
+    #[must_use]
     pub fn now() -> Moment {
-        #[cfg(not(any(loom, shuttle)))]
+        #[cfg(not(any(loom, shuttle, hedgerow_sim)))]
         return Moment(std::time::Instant::now());
+        #[cfg(hedgerow_sim)]
+        return Moment(hedgerow_sim::now().unwrap_or_else(outside_of_a_run));
         #[cfg(any(loom, shuttle))]
         return Moment(logical::read());
     }
 
     /// Time passed since this moment.
     #[inline]
+    #[must_use]
     pub fn elapsed(self) -> Duration {
         Moment::now().since(self)
     }
 
     /// Time from `earlier` to this moment; zero if that is not earlier.
     #[inline]
+    #[must_use]
     pub fn since(self, earlier: Moment) -> Duration {
-        #[cfg(not(any(loom, shuttle)))]
+        #[cfg(not(any(loom, shuttle, hedgerow_sim)))]
         return self.0.saturating_duration_since(earlier.0);
-        #[cfg(any(loom, shuttle))]
+        #[cfg(any(loom, shuttle, hedgerow_sim))]
         return self.0.saturating_sub(earlier.0);
     }
 
@@ -57,6 +63,13 @@ impl Add<Duration> for Moment {
     fn add(self, duration: Duration) -> Moment {
         self.checked_add(duration).unwrap_or(self)
     }
+}
+
+/// Time since this process first asked.
+#[cfg(hedgerow_sim)]
+fn outside_of_a_run() -> Duration {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(std::time::Instant::now).elapsed()
 }
 
 #[cfg(any(loom, shuttle))]

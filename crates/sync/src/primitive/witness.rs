@@ -4,7 +4,7 @@
 //! thread touches a witness with each range, and loom reports two touches that nothing orders. Outside of loom it
 //! is nothing at all. `Send + Sync`.
 
-/// Stands for a buffer, whose ranges are named by where they begin.
+/// Represents a buffer in a model, which then notices two threads that use a range at once. A range is named by where it begins.
 #[derive(Default)]
 pub struct Witness {
     #[cfg(loom)]
@@ -20,6 +20,12 @@ unsafe impl Sync for Cell {}
 // SAFETY: as above.
 #[cfg(loom)]
 unsafe impl Send for Cell {}
+
+impl std::fmt::Debug for Witness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Witness").finish_non_exhaustive()
+    }
+}
 
 impl Witness {
     /// The range that begins at `at` is used by this thread alone.

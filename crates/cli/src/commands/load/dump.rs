@@ -31,9 +31,9 @@ pub fn is_dump(head: &[u8]) -> Result<bool, Failure> {
     match dump_format::version(head) {
         Some(version) if version == u64::from(VERSION) => Ok(true),
         Some(version) if version > u64::from(VERSION) => Err(Failure::NewerInput(format!(
-            "the dump has format version {version}, and this tool knows {VERSION}; use a newer version of it"
+            "the dump has format version {version}, this tool reads version {VERSION}; use a newer tool"
         ))),
-        _ => Err(damaged(1, "a dump begins with its version, and this is none")),
+        _ => Err(damaged(1, "this is not the first line of a dump: the version is missing")),
     }
 }
 
@@ -90,7 +90,7 @@ impl Dump<'_> {
                     if (keyspaces, records) != (self.keyspaces, self.records) {
                         let (k, r) = (self.keyspaces, self.records);
                         let what = format!(
-                            "the dump had {keyspaces} keyspaces and {records} records, and {k} and {r} came"
+                            "the last line says {keyspaces} keyspaces and {records} records, but the dump has {k} and {r}"
                         );
                         return Err(damaged(number, what));
                     }
@@ -98,7 +98,7 @@ impl Dump<'_> {
                     break;
                 }
                 Line::Record(..) | Line::Long(..) | Line::Piece(_) | Line::Records(_) => {
-                    return Err(damaged(number, "not in any keyspace"));
+                    return Err(damaged(number, "a record outside of a keyspace"));
                 }
             }
         }
@@ -149,7 +149,7 @@ impl Dump<'_> {
             }
             Failure::Interrupted(_) => {
                 let count = size::show_count(self.loaded);
-                Failure::Interrupted(format!("{count} records are in the store"))
+                Failure::Interrupted(format!("stored {count} records"))
             }
             other => other,
         })
@@ -259,20 +259,23 @@ impl Records<'_> {
             Line::Record(key, value) => Record::Short(unescape(key)?, unescape(value)?),
             Line::Long(key, len_bytes) => Record::Long(unescape(key)?, len_bytes),
             Line::Piece(_) => {
-                return Err(damaged(number, "a piece of no value, or of one that is whole"));
+                return Err(damaged(
+                    number,
+                    "a piece of a value that is complete, or that was not begun",
+                ));
             }
             Line::Records(end) => {
                 self.section.check(&end).map_err(|what| damaged(number, what))?;
                 return Ok(None);
             }
             Line::Keyspace(_) | Line::End(..) => {
-                return Err(damaged(number, "the keyspace before has no end"));
+                return Err(damaged(number, "the previous keyspace is incomplete"));
             }
         };
         self.section.add(line);
         let (Record::Short(key, _) | Record::Long(key, _)) = &record;
         if self.last.as_ref().is_some_and(|last| last >= key) {
-            return Err(damaged(number, "the key is not above the one before"));
+            return Err(damaged(number, "the key is not greater than the previous key"));
         }
         let last = self.last.get_or_insert_default();
         last.clear();
@@ -291,15 +294,12 @@ impl Records<'_> {
             let (line, number) = self.lines.next()?;
             self.number = number;
             let Line::Piece(piece) = parse(line, number)? else {
-                return Err(damaged(
-                    number,
-                    format!("{left} bytes of the value before are missing"),
-                ));
+                return Err(damaged(number, format!("the previous value lacks {left} bytes")));
             };
             let piece = escape::unescape(piece).map_err(|what| damaged(number, what))?;
             left = left
                 .checked_sub(piece.len() as u64)
-                .ok_or_else(|| damaged(number, "the pieces of the value are longer than it is"))?;
+                .ok_or_else(|| damaged(number, "the pieces of the value exceed its length"))?;
             self.section.add_piece(line);
             each(&piece)?;
         }
@@ -338,7 +338,7 @@ impl Lines {
     /// Errors: there is another line.
     fn expect_end(&mut self) -> Result<(), Failure> {
         if self.at < self.block.bytes.len() || self.refill()? {
-            return Err(damaged(self.number + 1, "comes after the end of the dump"));
+            return Err(damaged(self.number + 1, "data after the end of the dump"));
         }
         Ok(())
     }
@@ -360,4 +360,4 @@ impl Lines {
     }
 }
 
-const CUT_OFF: &str = "the dump is cut off: it has no end";
+const CUT_OFF: &str = "the dump is cut off: the last line is missing";

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::output::Out;
 use crate::{interrupt, layouts, progress, size, store};
 use clap::Args;
-use hedgerow::{AdaptationValues, Keyspace};
+use hedgerow::{AdaptationStats, Keyspace};
 use indicatif::ProgressBar;
 use reader::{Block, Input, Reading};
 use serde_json::json;
@@ -35,17 +35,17 @@ use std::time::{Duration, Instant};
 /// Arguments of `load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// Store file; created if there is none
+    /// Store file; created if it does not exist
     store: PathBuf,
-    /// Text file, one record a line, or a dump; `-` is standard input
+    /// Text file with one record per line, or a dump; `-` for standard input
     file: PathBuf,
-    /// Threads that write [default: one for each processor, at most 8; one for a dump]
+    /// Number of writing threads [default: one per processor, at most 8; one for a dump]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Lines have escapes, as `scan` prints them
+    /// Read escapes in the lines, as `scan` prints them
     #[arg(long)]
     escaped: bool,
-    /// Lines are records even if the first one is that of a dump
+    /// Read plain lines even if the first line looks like that of a dump
     #[arg(long)]
     lines: bool,
     /// Their layouts.
@@ -87,13 +87,13 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
         let only = common.keyspace.as_deref();
         dump::load(&db, &args.store, only, reading.go_on(), &mut written).inspect_err(|_| {
             let count = size::show_count(written);
-            eprintln!("hedgerow: {count} records of the dump are in the store");
+            eprintln!("hedgerow: stored {count} records of the dump");
         })
     } else {
         let threads = args.threads.map_or_else(default_threads, usize::from);
-        db.keyspace(common.keyspace())
-            .map_err(store::failed("write to", &args.store))
-            .and_then(|keyspace| load(&keyspace, reading, args.escaped, threads, &mut written))
+        store::write_to(&db, common.keyspace(), &args.store, |keyspace| {
+            load(keyspace, reading, args.escaped, threads, &mut written)
+        })
     };
     let adaptation = db.stats().map(|stats| stats.adaptation).unwrap_or_default();
     store::close(db, &args.store, loaded)?;
@@ -143,7 +143,7 @@ fn load(
             match thread::Builder::new().spawn_scoped(scope, work) {
                 Ok(_) => workers.push(sender),
                 Err(error) if workers.is_empty() => {
-                    return Err(Failure::Io("cannot start a thread that writes".to_owned(), error));
+                    return Err(Failure::Io("cannot start a writing thread".to_owned(), error));
                 }
                 Err(_) => break,
             }
@@ -158,11 +158,11 @@ fn load(
     let count = size::show_count(*written);
     match failure {
         Some(failure) => {
-            eprintln!("hedgerow: {count} records were taken before the load stopped");
+            eprintln!("hedgerow: stored {count} records before the load stopped");
             Err(failure)
         }
         None if interrupt::requested() => {
-            Err(Failure::Interrupted(format!("{count} records are in the store")))
+            Err(Failure::Interrupted(format!("stored {count} records")))
         }
         None => Ok(()),
     }
@@ -264,7 +264,7 @@ fn report(
     common: &Common,
     written: u64,
     seconds: f64,
-    adaptation: &AdaptationValues,
+    adaptation: &AdaptationStats,
 ) -> Result<(), Failure> {
     match common.format {
         Format::Human => {

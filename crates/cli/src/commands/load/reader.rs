@@ -108,7 +108,7 @@ pub fn spawn(input: Input) -> Result<Reading, Failure> {
             }
         }
     };
-    let refused = |error| Failure::Io("cannot start a thread that reads".to_owned(), error);
+    let refused = |error| Failure::Io("cannot start the reading thread".to_owned(), error);
     thread::Builder::new().spawn(read).map_err(refused)?;
     Ok(Reading { head, go_on, blocks: receiver })
 }
@@ -131,7 +131,7 @@ impl Blocks {
             line_end = bytes.iter().position(|&byte| byte == b'\n');
         }
         if UTF16_MARKS.iter().any(|mark| bytes.starts_with(mark)) {
-            let words = format!("{} is text in UTF-16; turn it into UTF-8 first", self.input.name);
+            let words = format!("{} is UTF-16; convert it to UTF-8 first", self.input.name);
             return Err(Failure::Other(words));
         }
         if bytes.starts_with(UTF8_MARK) {

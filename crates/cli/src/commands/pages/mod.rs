@@ -16,6 +16,7 @@ use crate::store;
 use clap::Args;
 use hedgerow::node::anatomy::{Anatomy, anatomy};
 use hedgerow::page::header::PageKind;
+use hedgerow::tree::PageView;
 use hedgerow::{Keyspace, PageId};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -25,13 +26,13 @@ use std::path::{Path, PathBuf};
 pub struct PagesArgs {
     /// Store file
     store: PathBuf,
-    /// Draw this page [default: one page of each kind that the keyspace has]
+    /// Draw this page [default: one page of each kind in the keyspace]
     #[arg(long, value_name = "ID", conflicts_with = "svg")]
     page: Option<u32>,
-    /// First records of each page to show
+    /// Number of records to show of each page
     #[arg(long, value_name = "N", default_value_t = 6)]
     records: usize,
-    /// Draw the tree into this file, as SVG: each node a rectangle with its kind and fill
+    /// Draw the tree to this SVG file; each node is a rectangle with its kind and fill
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -43,6 +44,43 @@ struct Drawn {
     anatomy: Option<Anatomy>,
     /// What is wrong with it.
     defects: Vec<String>,
+    /// Its references to values that are not in it, by place.
+    references: Vec<Reference>,
+}
+
+/// What a leaf has instead of a value.
+struct Reference {
+    /// Index of the record's slot.
+    place: usize,
+    /// The value's length and its runs in the file: offsets and lengths in bytes. Else what is wrong with it.
+    extent: Result<(u64, Vec<(u64, u64)>), String>,
+}
+
+impl Drawn {
+    fn new(keyspace: &Keyspace, view: &PageView<'_>, records: usize) -> Drawn {
+        let anatomy = view.bytes.map(|bytes| anatomy(bytes, records));
+        let mut defects: Vec<_> = view.defects.iter().map(ToString::to_string).collect();
+        let references = anatomy.iter().flat_map(|anatomy| &anatomy.references);
+        let references: Vec<_> = references
+            .map(|reference| {
+                let extent = match &reference.extent {
+                    None => Err("it is in no known form".to_owned()),
+                    Some(extent) => match keyspace.extent_places(extent) {
+                        Ok(runs) => Ok((extent.len_bytes, runs)),
+                        Err(error) => Err(error.to_string()),
+                    },
+                };
+                Reference { place: reference.place, extent }
+            })
+            .collect();
+        for reference in &references {
+            if let Err(what) = &reference.extent {
+                let place = reference.place;
+                defects.push(format!("reference to the value of record {place}: {what}"));
+            }
+        }
+        Drawn { id: view.id, anatomy, defects, references }
+    }
 }
 
 /// Draws what was asked for.
@@ -82,9 +120,7 @@ fn the_page(keyspace: &Keyspace, id: PageId, args: &PagesArgs) -> Result<Drawn, 
         if view.id != id {
             return ControlFlow::Continue(());
         }
-        let anatomy = view.bytes.map(|bytes| anatomy(bytes, args.records));
-        let defects = view.defects.iter().map(ToString::to_string).collect();
-        found = Some(Drawn { id, anatomy, defects });
+        found = Some(Drawn::new(keyspace, &view, args.records));
         ControlFlow::Break(())
     });
     walked.map_err(store::failed("read", &args.store))?;
@@ -100,18 +136,17 @@ fn examples(keyspace: &Keyspace, args: &PagesArgs) -> Result<Vec<Drawn>, Failure
     let mut of_kind: Vec<(PageKind, u32, Drawn)> = Vec::new();
     let mut damaged = Vec::new();
     let walked = keyspace.show_pages(|view| {
-        let defects: Vec<_> = view.defects.iter().map(ToString::to_string).collect();
         let kind = view.bytes.and_then(hedgerow::page::header::kind);
-        let draw = || view.bytes.map(|bytes| anatomy(bytes, args.records));
-        if !defects.is_empty() {
-            damaged.push(Drawn { id: view.id, anatomy: draw(), defects });
+        let drawn = Drawn::new(keyspace, &view, args.records);
+        if !drawn.defects.is_empty() {
+            damaged.push(drawn);
         } else if let Some(kind) = kind {
             match of_kind.iter_mut().find(|(of, _, _)| *of == kind) {
-                None => of_kind.push((kind, 1, Drawn { id: view.id, anatomy: draw(), defects })),
-                Some((_, seen, drawn)) => {
+                None => of_kind.push((kind, 1, drawn)),
+                Some((_, seen, second)) => {
                     *seen += 1;
                     if *seen == 2 {
-                        *drawn = Drawn { id: view.id, anatomy: draw(), defects };
+                        *second = drawn;
                     }
                 }
             }
@@ -160,7 +195,53 @@ fn refuse_same_file(store: &Path, picture: &Path) -> Result<(), Failure> {
     };
     if same {
         let path = picture.display();
-        return Err(Failure::Other(format!("{path} is the store; name another file for --svg")));
+        return Err(Failure::Other(format!(
+            "{path} is the store itself; give another file to --svg"
+        )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_reference_says_so() {
+        let db = hedgerow::Options::new().temporary().unwrap();
+        let keyspace = db.keyspace("songs").unwrap();
+        keyspace.put(b"robin", b"short").unwrap();
+        keyspace.put(b"wren", &[b'x'; 5000]).unwrap();
+        let mut page = Vec::new();
+        keyspace
+            .show_pages(|view| {
+                page = view.bytes.unwrap().to_vec();
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        let draw = |page: &[u8]| {
+            let view = PageView { id: PageId(7), bytes: Some(page), defects: &[] };
+            Drawn::new(&keyspace, &view, 10)
+        };
+        let sound = draw(&page);
+        assert!(sound.defects.is_empty(), "{:?}", sound.defects);
+        let (len_bytes, runs) = sound.references[0].extent.clone().unwrap();
+        assert_eq!((len_bytes, runs.len(), runs[0].1), (5000, 1, 5120));
+        let magic = hedgerow::space::extent::STORED_MAGIC;
+        let at = page.windows(8).position(|bytes| bytes == magic).unwrap();
+        // Another form; a length that does not go with the units; a place behind the end of the file.
+        let outside = "is outside of the file";
+        for (offset, words) in [(8, "no known form"), (18, outside), (35, outside)] {
+            let mut damaged = page.clone();
+            damaged[at + offset] ^= 0x40;
+            let drawn = draw(&damaged);
+            let is_named =
+                |what: &String| what.contains("value of record 1") && what.contains(words);
+            assert!(drawn.defects.iter().any(is_named), "{offset}: {:?}", drawn.defects);
+            let json = text::as_json(&drawn);
+            let what = json["records"][1]["damaged_reference"]["what"].as_str().unwrap();
+            assert!(what.contains(words), "{what}");
+            assert_eq!(json["records"][0]["value"], "short");
+        }
+    }
 }

@@ -190,7 +190,7 @@ impl Picture {
             (MARGIN, 28.0),
             &format!("Keyspace {name}: {nodes} nodes of {page} on {levels} levels"),
         );
-        text(svg, (MARGIN, 48.0), "The coloured part of a box is the used part of the page.");
+        text(svg, (MARGIN, 48.0), "The coloured part of a box is the used part of its page.");
         let mut x = MARGIN;
         for kind in Kind::ALL {
             let all: Vec<_> =

@@ -1,6 +1,6 @@
 //! A page as text: a map of its bytes, its regions, its fields and first records; and as JSON.
 
-use super::Drawn;
+use super::{Drawn, Reference};
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::output::Out;
@@ -15,7 +15,10 @@ const MAP_LINES: usize = 16;
 /// Most bytes of a key or value that are shown to people.
 const SHOWN_BYTES: usize = 40;
 /// What lies inside of heap and values.
-const INSIDE: [Part; 5] = [Part::Key, Part::Length, Part::Value, Part::Dead, Part::Absent];
+const INSIDE: [Part; 6] =
+    [Part::Key, Part::Length, Part::Value, Part::Reference, Part::Dead, Part::Absent];
+/// Most runs of an extent that are shown to people.
+const SHOWN_RUNS: usize = 3;
 
 /// The letter of the map for a part.
 fn letter(part: Part) -> char {
@@ -33,6 +36,7 @@ fn letter(part: Part) -> char {
         Part::Key => 'k',
         Part::Length => 'n',
         Part::Value => 'v',
+        Part::Reference => 'r',
         Part::Dead => 'x',
         Part::Absent => '-',
         Part::Spare => '_',
@@ -46,7 +50,7 @@ fn letter(part: Part) -> char {
 /// Prints a page.
 pub fn print(out: &mut Out, page: &Drawn) -> Result<(), Failure> {
     let Some(drawn) = &page.anatomy else {
-        out.line(&format!("page {}: cannot be read", page.id.0))?;
+        out.line(&format!("page {}: unreadable", page.id.0))?;
         return print_defects(out, page);
     };
     let size = show_count(drawn.parts.len() as u64);
@@ -61,7 +65,7 @@ pub fn print(out: &mut Out, page: &Drawn) -> Result<(), Failure> {
             None => none.to_owned(),
         };
         let (lower, upper) = (fence(&drawn.lower, "the start"), fence(&drawn.upper, "the end"));
-        out.line(&format!("keys behind {lower}, up to {upper}"))?;
+        out.line(&format!("keys after {lower}, up to {upper}"))?;
     }
     print_map(out, drawn)?;
     print_regions(out, drawn)?;
@@ -70,7 +74,7 @@ pub fn print(out: &mut Out, page: &Drawn) -> Result<(), Failure> {
         let (name, said) = (field.name, said(field));
         out.line(&format!("{:>6} {:>6}  {name:<24} {said}", field.at, field.len))?;
     }
-    print_entries(out, drawn)
+    print_entries(out, page, drawn)
 }
 
 fn print_defects(out: &mut Out, page: &Drawn) -> Result<(), Failure> {
@@ -88,9 +92,9 @@ fn said(field: &Field) -> String {
 
 fn print_map(out: &mut Out, drawn: &Anatomy) -> Result<(), Failure> {
     let each = drawn.parts.len().div_ceil(MAP_COLUMNS * MAP_LINES).max(1);
-    let stands = if each == 1 { "each byte" } else { "the first of each" };
+    let stands = if each == 1 { "each byte" } else { "the first byte of every" };
     let bytes = if each == 1 { String::new() } else { format!(" {each} bytes") };
-    out.line(&format!("\na letter for {stands}{bytes}"))?;
+    out.line(&format!("\none letter for {stands}{bytes}"))?;
     for (line, parts) in drawn.parts.chunks(MAP_COLUMNS * each).enumerate() {
         let letters: String = parts.chunks(each).map(|bytes| letter(bytes[0])).collect();
         out.line(&format!("{:>6} {letters}", line * MAP_COLUMNS * each))?;
@@ -121,7 +125,7 @@ fn print_regions(out: &mut Out, drawn: &Anatomy) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print_entries(out: &mut Out, drawn: &Anatomy) -> Result<(), Failure> {
+fn print_entries(out: &mut Out, page: &Drawn, drawn: &Anatomy) -> Result<(), Failure> {
     if drawn.entries.is_empty() {
         return Ok(());
     }
@@ -133,9 +137,10 @@ fn print_entries(out: &mut Out, drawn: &Anatomy) -> Result<(), Failure> {
     out.line(&format!("\n place  {mark:<12} offset  bytes  key -> {content}"))?;
     for entry in &drawn.entries {
         let (key, mark) = (shown(&entry.key), marked(entry));
-        let content = match &entry.content {
-            Content::Value(value) => shown(value),
-            Content::Child(child) => format!("page {}", child.0),
+        let content = match (&entry.content, reference(page, entry)) {
+            (Content::Child(child), _) => format!("page {}", child.0),
+            (Content::Value(_), Some(reference)) => said_of_extent(reference),
+            (Content::Value(value), None) => shown(value),
         };
         let (place, at, len) = (entry.place, entry.at, entry.len);
         out.line(&format!("{place:>6}  {mark:<12} {at:>6} {len:>6}  {key} -> {content}"))?;
@@ -146,6 +151,27 @@ fn print_entries(out: &mut Out, drawn: &Anatomy) -> Result<(), Failure> {
         out.line(&format!("        and {} more", show_count(more)))?;
     }
     Ok(())
+}
+
+/// What a record has instead of its value.
+fn reference<'p>(page: &'p Drawn, entry: &Entry) -> Option<&'p Reference> {
+    let found = page.references.binary_search_by_key(&entry.place, |reference| reference.place);
+    found.ok().map(|at| &page.references[at])
+}
+
+fn said_of_extent(reference: &Reference) -> String {
+    let (len_bytes, runs) = match &reference.extent {
+        Ok(extent) => extent,
+        Err(what) => return format!("DAMAGED reference: {what}"),
+    };
+    let bytes = show_count(*len_bytes);
+    let from: Vec<_> = runs.iter().take(SHOWN_RUNS).map(|(at, _)| show_count(*at)).collect();
+    let more = if runs.len() > SHOWN_RUNS { ", …" } else { "" };
+    let (count, from) = (runs.len(), from.join("; "));
+    match count {
+        1 => format!("{bytes} bytes in an extent: 1 run from byte {from}"),
+        _ => format!("{bytes} bytes in an extent: {count} runs from bytes {from}{more}"),
+    }
 }
 
 fn marked(entry: &Entry) -> String {
@@ -196,9 +222,17 @@ pub fn as_json(page: &Drawn) -> Json {
         })
     });
     let entries = drawn.entries.iter().map(|entry| {
-        let (name, content) = match &entry.content {
-            Content::Value(value) => ("value", json!(escape(value))),
-            Content::Child(child) => ("child", json!(child.0)),
+        let (name, content) = match (&entry.content, reference(page, entry)) {
+            (Content::Child(child), _) => ("child", json!(child.0)),
+            (Content::Value(_), Some(Reference { extent: Ok((len_bytes, runs)), .. })) => {
+                let run = |&(at, len): &(u64, u64)| json!({ "offset": at, "bytes": len });
+                let runs: Vec<_> = runs.iter().map(run).collect();
+                ("extent", json!({ "value_bytes": len_bytes, "runs": runs }))
+            }
+            (Content::Value(bytes), Some(Reference { extent: Err(what), .. })) => {
+                ("damaged_reference", json!({ "what": what, "stored": escape(bytes) }))
+            }
+            (Content::Value(value), None) => ("value", json!(escape(value))),
         };
         json!({
             "place": entry.place,

@@ -29,12 +29,12 @@ use std::time::Instant;
 /// Arguments of `torture full-disk`.
 #[derive(Debug, Args)]
 pub struct FullDiskArgs {
-    /// Directory on the disk to fill: best a small file system made for this
+    /// Directory on the disk to fill; use a small file system made for the test
     directory: PathBuf,
-    /// Stop writing when the store has so many bytes, such as 200MiB, whether the disk is full or not
+    /// Stop writing when the store has this size, such as 200MiB, even if the disk is not full
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     limit_bytes: Option<u64>,
-    /// Fill the disk, however much room there is
+    /// Fill the disk even if more than 1 GiB is free
     #[arg(long)]
     yes: bool,
 }
@@ -79,7 +79,7 @@ pub fn run(common: &Common, args: &FullDiskArgs) -> Result<(), Failure> {
     });
     place.judge(outcome)?;
     match common.format {
-        Format::Human => out.line("all is there")?,
+        Format::Human => out.line("nothing was lost")?,
         Format::Json => out.json(&Json::Object(facts))?,
     }
     out.finish()
@@ -95,8 +95,8 @@ fn refuse_a_large_disk(args: &FullDiskArgs) -> Result<(), Failure> {
     }
     let room = match free_bytes(&args.directory)? {
         Some(free) if free <= MOST_BYTES => return Ok(()),
-        Some(free) => format!("{directory} has room for {}", show_bytes(free)),
-        None => format!("nobody knows how much room {directory} has"),
+        Some(free) => format!("{directory} has {} free", show_bytes(free)),
+        None => format!("the free space of {directory} is not known"),
     };
     Err(Failure::Usage(format!(
         "{room}, and whoever else writes there would find it full: take a small file system (mount -t tmpfs -o \
@@ -109,7 +109,10 @@ fn free_bytes(directory: &Path) -> Result<Option<u64>, Failure> {
     #[cfg(unix)]
     {
         let found = rustix::fs::statvfs(directory).map_err(|error| {
-            Failure::Io(format!("cannot look at {}", directory.display()), error.into())
+            Failure::Io(
+                format!("cannot read the free space of {}", directory.display()),
+                error.into(),
+            )
         })?;
         Ok(Some(found.f_bavail.saturating_mul(found.f_frsize)))
     }
@@ -139,7 +142,7 @@ fn test(
     if is_full {
         let refused = filler.try_more()?;
         let words =
-            format!("of {TRIED} changes more {refused} were refused; checkpoints go through");
+            format!("{refused} of {TRIED} further changes were refused; checkpoints succeed");
         tell("refused", json!(refused), words)?;
     }
     let removed = filler.remove_half()?;
@@ -147,10 +150,10 @@ fn test(
     filler.check_all()?;
     verify(&filler.db)?;
     let shrunk = filler.shrink()?;
-    let words = format!("the store is sound; it takes {} now", show_bytes(shrunk));
+    let words = format!("the store is sound; it now takes {}", show_bytes(shrunk));
     tell("shrunk_bytes", json!(shrunk), words)?;
     let again = filler.put_again(removed / 2)?;
-    tell("again", json!(again), format!("there is room for {} again", show_count(again)))?;
+    tell("again", json!(again), format!("{} records could be written again", show_count(again)))?;
     filler.check_all()?;
     filler.close_and_open()?.check_end()
 }
@@ -230,11 +233,11 @@ impl Filler {
             let (found, bytes) = record.map_err(unexpected("cannot read the store"))?;
             let name = || String::from_utf8_lossy(&found).into_owned();
             let Some(n) = due.next() else {
-                let words = format!("{} is there, which was refused or removed", name());
+                let words = format!("{} is there although it was refused or removed", name());
                 return Err(Failure::Found(words));
             };
             if found[..] != key(n)[..] {
-                return Err(Failure::Found(format!("record {n} is due, and {} is there", name())));
+                return Err(Failure::Found(format!("expected record {n}, found {}", name())));
             }
             if bytes[..] != value(n)[..] {
                 return Err(Failure::Found(format!("the value of record {n} is wrong")));
@@ -253,7 +256,7 @@ impl Filler {
                 None => !is_there,
             };
             if !is_right {
-                return Err(Failure::Found(format!("a look-up of record {n} is wrong")));
+                return Err(Failure::Found(format!("a get of record {n} gave a wrong value")));
             }
         }
         Ok(())
@@ -261,9 +264,9 @@ impl Filler {
 
     /// A checkpoint, for which there is room on any disk.
     fn checkpoint(&self) -> Result<(), Failure> {
-        self.db.checkpoint().map_err(|error| {
-            Failure::Found(format!("a checkpoint fails on a disk that is full: {error}"))
-        })
+        self.db
+            .checkpoint()
+            .map_err(|error| Failure::Found(format!("a checkpoint failed on a full disk: {error}")))
     }
 
     /// Tries some changes more; tells how many were refused. Room for what was let in is set aside.
@@ -289,7 +292,7 @@ impl Filler {
             self.checkpoint()?;
         }
         let why = refused.map_or_else(String::new, |error| format!(": {error}"));
-        Err(Failure::Found(format!("removals do not go through on a full disk{why}")))
+        Err(Failure::Found(format!("removals failed on a full disk{why}")))
     }
 
     /// Removes the first half, some of it one by one; tells how many records that were.
@@ -331,7 +334,7 @@ impl Filler {
                 self.checkpoint()?;
                 self.checkpoint()?;
                 put().map_err(|error| {
-                    Failure::Found(format!("what was removed made no room, at record {n}: {error}"))
+                    Failure::Found(format!("removals freed no space, at record {n}: {error}"))
                 })?;
             }
             if let Some(first) = self.there.first_mut() {

@@ -29,15 +29,15 @@ use std::time::{Duration, Instant};
 /// Arguments of `torture kill`.
 #[derive(Debug, Args)]
 pub struct KillArgs {
-    /// Directory on the disk to test; the store goes into a new one inside of it, a few megabytes
+    /// Directory on the disk to test; the store, a few megabytes, goes into a new directory inside
     directory: PathBuf,
-    /// How often the writer is killed [default: 200, or as often as --seconds allows]
+    /// Number of kills [default: 200, or as many as --seconds allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     cycles: Option<u64>,
-    /// Begin no further cycle after this time
+    /// Start no further cycle after this many seconds
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// Of what is written, and of the moments, as it was printed [default: random]
+    /// Seed of the writes and of the moments of the kills, as a run printed it [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<Seed>,
 }
@@ -86,7 +86,7 @@ pub fn run(common: &Common, args: &KillArgs) -> Result<(), Failure> {
             out.line(&format!("torture: {} records in the store at the end", known.left.found))?;
             out.line(&format!(
                 "torture: {} kills, {changes} changes, {} of them acknowledged as durable, {} records replayed, \
-                 slowest opening {} ms: all is there",
+                 slowest open {} ms: nothing was lost",
                 known.kills,
                 known.acknowledged,
                 known.left.replayed,
@@ -148,7 +148,7 @@ impl Torture<'_> {
             if interrupt::requested() {
                 bar.finish_and_clear();
                 let seed = SCRIPTS.seed(self.seed);
-                let done = format!("{} kills, seed {seed}: all was there", known.kills);
+                let done = format!("{} kills, seed {seed}: nothing was lost", known.kills);
                 return Err(Failure::Interrupted(done));
             }
         }
@@ -158,7 +158,7 @@ impl Torture<'_> {
 
     /// Starts a writer and kills it. Returns what it acknowledged last of each thread.
     fn kill_one(&self, cycle: u64, known: &mut Known) -> Result<Clock, Failure> {
-        let failed = |error: std::io::Error| Failure::Io("cannot start a writer".into(), error);
+        let failed = |error: std::io::Error| Failure::Io("cannot start the writer".into(), error);
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         command.args(["torture", "writer"]).arg(&self.path).arg(self.seed.to_string());
         command.args(known.left.there.map(|number| number.to_string()));
@@ -171,7 +171,7 @@ impl Torture<'_> {
         let read = move || {
             BufReader::new(out).lines().map_while(Result::ok).all(|line| send.send(line).is_ok())
         };
-        let refused = |error| Failure::Io("cannot start a thread that reads".into(), error);
+        let refused = |error| Failure::Io("cannot start the reading thread".into(), error);
         let reader = std::thread::Builder::new().spawn(read).map_err(refused)?;
         let dice = mix(self.seed ^ mix(cycle));
         // One in four is killed while it opens and recovers, the others while they write.
@@ -186,7 +186,9 @@ impl Torture<'_> {
         child.0.kill().map_err(cannot)?;
         let status = child.0.wait().map_err(cannot)?;
         if reader.join().is_err() {
-            return Err(Failure::Other("what reads from the writer has panicked".into()));
+            return Err(Failure::Other(
+                "the thread that reads from the writer has panicked".into(),
+            ));
         }
         if !was_killed(status) {
             return Err(ended_by_itself(status));
@@ -212,7 +214,7 @@ fn wait_for_opening(lines: &Receiver<String>) -> Result<Option<String>, Failure>
         Ok(line) => Ok(Some(line)),
         Err(RecvTimeoutError::Disconnected) => Ok(None),
         Err(RecvTimeoutError::Timeout) => {
-            let what = "the writer has not opened the store within a minute";
+            let what = "the writer did not open the store within a minute";
             Err(Failure::Found(what.into()))
         }
     }
@@ -236,7 +238,7 @@ const SIGKILL: i32 = 9;
 
 /// The writer has said why on standard error.
 fn ended_by_itself(status: ExitStatus) -> Failure {
-    let words = format!("the writer has ended by itself: {status}");
+    let words = format!("the writer ended without being killed: {status}");
     match status.code() {
         // As it ends where the machine says no, or the user.
         Some(0..=6 | 130) => Failure::Other(words),

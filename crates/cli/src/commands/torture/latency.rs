@@ -68,7 +68,7 @@ impl Latency {
     /// The figures in words.
     pub fn sentence(&self) -> String {
         format!(
-            "fsync of {BLOCK_BYTES} bytes: median {}, 99 of 100 within {}, the slowest of {} {}",
+            "fsync of {BLOCK_BYTES} bytes: median {}, 99 % within {}, the slowest of {} {}",
             show_time(self.median()),
             show_time(self.percentile(99)),
             self.0.len(),
@@ -80,8 +80,8 @@ impl Latency {
     pub fn warning(&self) -> Option<String> {
         self.is_suspicious().then(|| {
             format!(
-                "an fsync of {} is suspicious: unless this is memory, or a disk that can do without power for a \
-                 moment, it may be lying about what is durable; `hedgerow torture sync DIR --cut` finds out",
+                "an fsync of {} is suspicious: unless this is memory or a disk with a battery, the disk may acknowledge too \
+                 early; `hedgerow torture sync DIR --cut` tests it",
                 show_time(self.median())
             )
         })

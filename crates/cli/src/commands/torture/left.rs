@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub struct LookArgs {
     /// Store file
     store: PathBuf,
-    /// The seed that was printed
+    /// Seed that the run printed
     seed: Seed,
 }
 
@@ -62,7 +62,7 @@ pub struct Left {
 pub fn check(common: &Common, args: &CheckArgs) -> Result<(), Failure> {
     let clock = |numbers: &[u64]| {
         Clock::try_from(numbers)
-            .map_err(|_| Failure::Usage(format!("a number for each of {THREADS} threads, please")))
+            .map_err(|_| Failure::Usage(format!("give one number for each of {THREADS} threads")))
     };
     let acknowledged = clock(&args.acknowledged)?;
     let mut left = Left::after(args.seed, clock(&args.there)?);
@@ -96,10 +96,11 @@ impl Left {
         // A writer that was killed early may have left nothing at all.
         let db = options(memory_limit_bytes)
             .open_or_create(store)
-            .map_err(unexpected("cannot open what was left"))?;
+            .map_err(unexpected("cannot open the store after the kill"))?;
         self.slowest_open = self.slowest_open.max(started.elapsed());
         self.replayed += db.replayed().records;
-        let keyspace = db.keyspace(KEYSPACE).map_err(unexpected("cannot read what was left"))?;
+        let keyspace =
+            db.keyspace(KEYSPACE).map_err(unexpected("cannot read the store after the kill"))?;
         let mut found: [State; THREADS] = Default::default();
         let mut needed = Clock::default();
         self.found = 0;
@@ -108,13 +109,17 @@ impl Left {
             let what = || String::from_utf8_lossy(&key).into_owned();
             let thread = thread_of(&key);
             let read = read_value(&value).filter(|_| thread < THREADS);
-            let (number, clock) =
-                read.ok_or_else(|| Failure::Found(format!("the value of {} is torn", what())))?;
+            let (number, clock) = read.ok_or_else(|| {
+                Failure::Found(format!("the value of {} is not one that was written", what()))
+            })?;
             let written = change(seed, thread, number);
             if !written.keys.iter().any(|written| written[..] == key[..])
                 || written.value_bytes != Some(value.len())
             {
-                let words = format!("{} has the value of another change: {number}", what());
+                let words = format!(
+                    "{} has the value of change {number}, which wrote something else",
+                    what()
+                );
                 return Err(Failure::Found(words));
             }
             for (most, done) in needed.iter_mut().zip(clock) {
@@ -146,7 +151,7 @@ impl Left {
             // What comes behind the newest value that is there has been removed again, within a few changes.
             if there > newest + MOST_BEHIND {
                 return Err(Failure::Found(format!(
-                    "thread {thread}: its keys hold no first part of its changes with the {least}th, which was \
+                    "thread {thread}: its keys do not hold a prefix of its changes that includes change {least}, which was \
                      acknowledged as durable, or seen by a change that is there; the newest is {newest}"
                 )));
             }
@@ -196,12 +201,12 @@ pub fn look(common: &Common, args: &LookArgs) -> Result<(), Failure> {
             apply(&mut state, change(seed, thread, number), number);
         }
         let count = found.len();
-        out.line(&format!("thread {thread}: {count} keys, the newest by change {newest}"))?;
+        out.line(&format!("thread {thread}: {count} keys, the newest from change {newest}"))?;
         let keys = state.keys().chain(found.keys()).collect::<BTreeSet<_>>();
         for key in keys.into_iter().filter(|key| state.get(*key) != found.get(*key)) {
             let name = String::from_utf8_lossy(key);
             let (wanted, there) = (state.get(key), found.get(key));
-            out.line(&format!("  {name}: change {wanted:?} is due, and {there:?} is there"))?;
+            out.line(&format!("  {name}: expected change {wanted:?}, found {there:?}"))?;
         }
     }
     out.finish()

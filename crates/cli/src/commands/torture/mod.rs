@@ -28,6 +28,7 @@ use clap::{Args, Subcommand};
 use hedgerow::{Database, Error, ErrorKind};
 use std::fs;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,15 +46,15 @@ const AT_REST: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Subcommand)]
 enum How {
-    /// Kill a process that writes, again and again, and check what is left
+    /// Kill a writing process again and again, and check the store after each kill
     Kill(kill::KillArgs),
-    /// Fill a disk, and check that nothing is lost and that the space comes back
+    /// Fill a disk, and check that no record is lost and that removals free space
     FullDisk(full_disk::FullDiskArgs),
-    /// Power cuts, kills and failing calls on a simulated disk, and what is left after each
+    /// Simulate power cuts, kills and failing system calls, and check the store after each
     Simulate(simulate::SimulateArgs),
-    /// Measure how long the disk takes to make something durable, and find out whether it does
+    /// Measure the time of an fsync, and test whether the disk keeps what it acknowledges
     Sync(sync::SyncArgs),
-    /// Say what is wrong with a store that `torture kill` has kept
+    /// Report what is wrong with a store that `torture kill` kept
     Look(left::LookArgs),
     /// What `torture kill` starts in order to kill it
     #[command(hide = true)]
@@ -94,13 +95,15 @@ impl Place {
                 Ok(()) => return Ok(Place { path, is_kept: false }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
-                    let doing = format!("cannot make a directory in {}", within.display());
+                    let doing = format!("cannot create a directory in {}", within.display());
                     return Err(Failure::Io(doing, error));
                 }
             }
         }
         let within = within.display();
-        Err(Failure::Other(format!("{within} is full of what earlier runs have left")))
+        Err(Failure::Other(format!(
+            "{within} has too many directories of earlier runs; remove them"
+        )))
     }
 
     fn path(&self) -> &Path {
@@ -147,7 +150,9 @@ fn verify(db: &Database) -> Result<(), Failure> {
     verify_pages(db)?;
     let space = db.space_report().map_err(unexpected("cannot read the store's space"))?;
     if space.accounted_bytes() != space.file_bytes {
-        return Err(Failure::Found(format!("the file does not add up: {space:?}")));
+        return Err(Failure::Found(format!(
+            "the space report does not add up to the file: {space:?}"
+        )));
     }
     Ok(())
 }
@@ -159,14 +164,18 @@ fn verify_to_the_byte(db: &Database, path: &Path) -> Result<(), Failure> {
     loop {
         let space = db.space_report().map_err(unexpected("cannot read the store's space"))?;
         let len_bytes = fs::metadata(path)
-            .map_err(|error| Failure::Io(format!("cannot ask for {}", path.display()), error))?
+            .map_err(|error| {
+                Failure::Io(format!("cannot read the metadata of {}", path.display()), error)
+            })?
             .len();
         if space.file_bytes == len_bytes {
             return Ok(());
         }
         // A checkpoint may have come in between.
         if asked.elapsed() > AT_REST {
-            return Err(Failure::Found(format!("the file has {len_bytes} bytes: {space:?}")));
+            return Err(Failure::Found(format!(
+                "the file has {len_bytes} bytes, but the space report says: {space:?}"
+            )));
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -174,7 +183,8 @@ fn verify_to_the_byte(db: &Database, path: &Path) -> Result<(), Failure> {
 
 /// Finds everything sound in a store.
 fn verify_pages(db: &Database) -> Result<(), Failure> {
-    let report = db.verify(|_| ()).map_err(unexpected("cannot verify the store"))?;
+    let report =
+        db.verify(|_| ControlFlow::Continue(())).map_err(unexpected("cannot verify the store"))?;
     match report.findings.first() {
         Some(first) => {
             let count = report.count();

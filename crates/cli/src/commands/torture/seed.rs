@@ -32,8 +32,8 @@ impl Drawn {
     pub fn number(self, given: Seed) -> Result<u64, Failure> {
         match given.version {
             Some(version) if version != self.version => Err(Failure::OtherVersion(format!(
-                "seed {given} is one of version {version} of the {}, and this tool draws version {}: only a tool that \
-                 prints seeds {version}.N does it again",
+                "seed {given} is from version {version} of the {}, and this tool has version {}; use a tool that prints \
+                 seeds {version}.N",
                 self.what, self.version
             ))),
             _ => Ok(given.number),
@@ -59,7 +59,7 @@ impl FromStr for Seed {
         };
         let seed = version.zip(number.parse().ok());
         let seed = seed.map(|(version, number)| Seed { version, number });
-        seed.ok_or_else(|| "a seed is a number, or a version and a number, such as 1.12345".into())
+        seed.ok_or_else(|| "a seed is a number, or a version and a number such as 1.12345".into())
     }
 }
 
@@ -105,8 +105,8 @@ mod tests {
             let failure = number(text).unwrap_err();
             assert_eq!(failure.exit_code(), 8);
             let words = failure.words().unwrap();
-            assert!(words.starts_with(&format!("seed {text} is one of version ")), "{words}");
-            assert!(words.contains(" of the songs, and this tool draws version 3"), "{words}");
+            assert!(words.starts_with(&format!("seed {text} is from version ")), "{words}");
+            assert!(words.contains(" of the songs, and this tool has version 3"), "{words}");
         }
     }
 }

@@ -6,6 +6,7 @@
 use super::simulate::KEYSPACES;
 use hedgerow::{Database, Error};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use twox_hash::XxHash3_64;
 
 /// A keyspace's number, and a key in it.
@@ -64,7 +65,7 @@ impl History {
         match self.hashes.iter().rposition(|state| *state == hash) {
             Some(at) if at >= least => Ok(()),
             at => Err(format!(
-                "the state after change {at:?} is there, where only those from {least} to {} may be",
+                "found the state after change {at:?}; only the states after changes {least} to {} are allowed",
                 self.newest()
             )),
         }
@@ -74,7 +75,7 @@ impl History {
 /// All records of a store, which verifies.
 pub(super) fn read(db: &Database) -> Result<Contents, String> {
     let found = contents(db)?;
-    let report = db.verify(|_| ()).map_err(words("verify the store"))?;
+    let report = db.verify(|_| ControlFlow::Continue(())).map_err(words("verify the store"))?;
     match report.findings.first() {
         Some(first) => Err(format!("the store is damaged: {first}")),
         None => Ok(found),
@@ -87,7 +88,7 @@ pub(super) fn bring_in(db: &Database, contents: &Contents) -> Result<(), String>
         let keyspace = db.keyspace(KEYSPACES[*number]).map_err(words("read the store"))?;
         let found = keyspace.get(key).map_err(words("read the store"))?;
         if found.as_deref() != Some(value.as_slice()) {
-            return Err("a look-up has another answer than a scan".into());
+            return Err("a get and a scan give different answers".into());
         }
     }
     Ok(())

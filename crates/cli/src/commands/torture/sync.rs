@@ -35,12 +35,12 @@ use std::path::{Path, PathBuf};
 pub struct SyncArgs {
     /// Directory on the disk to test
     directory: PathBuf,
-    /// Write numbered records, each durable before the next, and print the number of each, until the power is cut. The
-    /// numbers belong on another machine: run this through ssh. The files stay for --check
+    /// Write numbered records, wait until each is durable, and print its number, until you cut the power. Run this through ssh,
+    /// so that another machine has the numbers. The files stay for --check
     #[arg(long, conflicts_with = "check")]
     cut: bool,
-    /// After the power cut: whether everything is there up to this number, the last that was printed. If so, the files
-    /// are removed
+    /// After the power cut: check that everything up to this number, the last one printed, is there. If it is, the files are
+    /// removed
     #[arg(long, value_name = "LAST")]
     check: Option<u64>,
 }
@@ -68,8 +68,8 @@ fn measure(common: &Common, directory: &Path) -> Result<(), Failure> {
     let mut out = Out::new();
     match common.format {
         Format::Human => {
-            out.line(&format!("over the same block: {}", same.sentence()))?;
-            out.line(&format!("behind the end:      {}", behind.sentence()))?;
+            out.line(&format!("overwriting a block: {}", same.sentence()))?;
+            out.line(&format!("appending:           {}", behind.sentence()))?;
             if let Some(warning) = same.warning() {
                 out.line(&warning)?;
             }
@@ -102,7 +102,7 @@ impl Files {
         for path in [&self.plain, &self.store] {
             if path.exists() {
                 return Err(Failure::Other(format!(
-                    "{} is there from an earlier run: look at it with --check, or remove it",
+                    "{} exists from an earlier run; check it with --check, or remove it",
                     path.display()
                 )));
             }
@@ -114,9 +114,7 @@ impl Files {
             .map_err(store::failed("create", &self.store))?;
         let keyspace = db.keyspace(KEYSPACE).map_err(store::failed("write to", &self.store))?;
         let keyspace = keyspace.with_durability(Durability::Sync);
-        eprintln!(
-            "hedgerow: cut the power now or later; the last number must outlive it elsewhere"
-        );
+        eprintln!("hedgerow: cut the power at any time; keep the last number on another machine");
         let mut out = Out::new();
         for n in 1_u64.. {
             write_plain(&mut plain, n).map_err(cannot)?;
@@ -125,7 +123,7 @@ impl Files {
             out.line(&n.to_string())?;
             out.flush()?;
             if interrupt::requested() {
-                let done = format!("`--check {n}` says whether all is there, and removes it");
+                let done = format!("check the files with `--check {n}`, which also removes them");
                 return Err(Failure::Interrupted(done));
             }
         }
@@ -156,7 +154,7 @@ impl Files {
                 let mut out = Out::new();
                 match common.format {
                     Format::Human => out.line(&format!(
-                        "all {} numbers that were acknowledged are there, and {} that came next",
+                        "all {} acknowledged numbers are there, and {} later ones",
                         show_count(last),
                         show_count(newest - last)
                     ))?,
@@ -166,13 +164,13 @@ impl Files {
                 out.finish()
             }
             (Err(Failure::Found(lost)), Err(Failure::Found(also))) => Err(Failure::Found(format!(
-                "the disk lies: it had acknowledged a sync, and {lost}; {also}; {kept}"
+                "the disk acknowledged an fsync and lost the data: {lost}; {also}; {kept}"
             ))),
             (Err(Failure::Found(lost)), _) => Err(Failure::Found(format!(
-                "the disk lies: it had acknowledged a sync, and {lost}; {kept}"
+                "the disk acknowledged an fsync and lost the data: {lost}; {kept}"
             ))),
             (Ok(()), Err(Failure::Found(lost))) => Err(Failure::Found(format!(
-                "the disk has kept the plain file, and the store is wrong, which is the engine's fault: {lost}; {kept}"
+                "the plain file is complete but the store is not, which is a bug of Hedgerow: {lost}; {kept}"
             ))),
             (_, Err(other)) | (Err(other), _) => Err(other),
         }
@@ -269,7 +267,7 @@ fn newest_of_store(db: &Database, last: u64) -> Result<u64, Failure> {
         }
     }
     if newest < last {
-        let words = format!("number {last} is not in the store, whose newest is {newest}");
+        let words = format!("number {last} is missing from the store; its newest is {newest}");
         return Err(Failure::Found(words));
     }
     numbers.sort_unstable();
@@ -277,7 +275,7 @@ fn newest_of_store(db: &Database, last: u64) -> Result<u64, Failure> {
     let mut numbers = numbers.into_iter();
     match (first..=newest).find(|due| numbers.next() != Some(*due)) {
         Some(due) => Err(Failure::Found(format!(
-            "number {due} is not in the store, whose newest is {newest}"
+            "number {due} is missing from the store; its newest is {newest}"
         ))),
         None => Ok(newest),
     }

@@ -44,7 +44,7 @@ struct Writer<'a> {
 /// Writes for ever.
 pub fn run(common: &Common, args: &WriterArgs) -> Result<(), Failure> {
     let begins = Clock::try_from(args.begins.as_slice())
-        .map_err(|_| Failure::Usage("a number for each thread, please".into()))?;
+        .map_err(|_| Failure::Usage("give one number for each thread".into()))?;
     let failed = || refused(args.disk_fails);
     let db = options(common.memory_limit).open_or_create(&args.store).map_err(failed())?;
     let keyspace = db.keyspace(KEYSPACE).map_err(failed())?;
@@ -74,7 +74,7 @@ pub fn run(common: &Common, args: &WriterArgs) -> Result<(), Failure> {
             };
             if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, work) {
                 // The others write for ever.
-                eprintln!("hedgerow: cannot start a thread that writes: {error}");
+                eprintln!("hedgerow: cannot start a writing thread: {error}");
                 std::process::exit(1);
             }
         }
@@ -134,7 +134,9 @@ impl Writer<'_> {
 /// one has met.
 fn refused(disk_fails: bool) -> impl FnOnce(Error) -> Failure {
     move |error| match error.kind() {
-        ErrorKind::Poisoned | ErrorKind::Unknown if disk_fails => {
+        ErrorKind::Poisoned | ErrorKind::DurabilityUnknown | ErrorKind::BatchUnfinished
+            if disk_fails =>
+        {
             Failure::Engine("the writer".into(), error)
         }
         _ => unexpected("the writer")(error),

@@ -51,7 +51,9 @@ pub fn write_until_killed(common: &Common, leaves: LeafArgs, path: &Path) -> Res
             }
             let mut out = std::io::stdout().lock();
             let said = writeln!(out, "{n}").and_then(|()| out.flush());
-            said.map_err(|error| Failure::Other(format!("nobody listens: {error}")))?;
+            said.map_err(|error| {
+                Failure::Other(format!("cannot write to the parent process: {error}"))
+            })?;
         }
     }
     Ok(())
@@ -70,7 +72,8 @@ impl Drop for Killed {
 
 /// Starts the process, kills it when about `records` records are durable, and tells how many were acknowledged.
 pub fn kill(common: &Common, path: &Path, records: u64) -> Result<u64, Failure> {
-    let failed = |error: std::io::Error| Failure::Other(format!("cannot start myself: {error}"));
+    let failed =
+        |error: std::io::Error| Failure::Other(format!("cannot start a second process: {error}"));
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.arg("tour").arg("--write-until-killed").arg(path);
     if let Some(bytes) = common.memory_limit {
@@ -87,14 +90,17 @@ pub fn kill(common: &Common, path: &Path, records: u64) -> Result<u64, Failure> 
         if !is_killed && (acknowledged >= records || begun.elapsed() > LONGEST) {
             // Not where it has just said so, but somewhere behind.
             std::thread::sleep(Duration::from_millis(3));
-            child.0.kill().map_err(|e| Failure::Other(format!("cannot kill myself: {e}")))?;
+            child
+                .0
+                .kill()
+                .map_err(|e| Failure::Other(format!("cannot kill the second process: {e}")))?;
             is_killed = true;
         }
         interrupt::check()?;
     }
     if !is_killed {
         interrupt::check()?;
-        return Err(Failure::Other("the process that was to be killed ended by itself".into()));
+        return Err(Failure::Other("the process ended before it was killed".into()));
     }
     Ok(acknowledged)
 }
@@ -106,12 +112,12 @@ pub fn check(db: &Database, path: &Path, acknowledged: u64) -> Result<u64, Failu
     let keyspace = keyspace.ok_or_else(|| lost("the keyspace".into()))?;
     let count = keyspace.count().map_err(store::failed("read", path))?;
     if count < acknowledged {
-        return Err(lost(format!("{acknowledged} records were durable, {count} are there")));
+        return Err(lost(format!("{acknowledged} records were durable, {count} were found")));
     }
     for n in 0..count {
         let found = keyspace.get(key(n).as_bytes()).map_err(store::failed("read", path))?;
         if found.as_deref() != Some(&value(n)) {
-            return Err(lost(format!("record {n} of the {count} that are there")));
+            return Err(lost(format!("record {n} of the {count} found")));
         }
     }
     db.drop_keyspace(KEYSPACE).map_err(store::failed("write to", path))?;

@@ -13,7 +13,7 @@ use hedgerow::node::anatomy::anatomy;
 use hedgerow::node::dense::KeyShape;
 use hedgerow::node::{Hints, key_traits};
 use hedgerow::page::header;
-use hedgerow::{AdaptationValues, Keyspace, LeafLayout};
+use hedgerow::{AdaptationStats, Keyspace, LeafLayout};
 use serde_json::{Value as Json, json};
 use std::ops::ControlFlow;
 
@@ -94,7 +94,7 @@ impl LeafTable {
     }
 
     /// Prints the table, and what adaptation has done since the store was made.
-    pub fn print(&self, report: &mut Report, done: &AdaptationValues) -> Result<(), Failure> {
+    pub fn print(&self, report: &mut Report, done: &AdaptationStats) -> Result<(), Failure> {
         report.line("\nlayouts of leaves after the load, and the reason")?;
         report.line(
             "keys            layout         leaves  records/leaf  same heads  bytes of key  numbers",
@@ -115,9 +115,9 @@ impl LeafTable {
             ))?;
         }
         for line in [
-            "same heads: neighbours whose first four bytes behind the prefix agree; 1 in 16 is too many",
-            "bytes of key: behind the prefix, on average; 12 and more are searched by hashes as well",
-            "numbers: where all keys of a leaf differ in their last four bytes only, how many are taken",
+            "same heads: share of neighbours with equal first four bytes after the prefix; above 1 in 16 the leaf is hashed",
+            "bytes of key: average length after the prefix; from 12 on the leaf is hashed",
+            "numbers: if the keys of a leaf differ in their last four bytes only, the share of that range in use",
         ] {
             report.line(&format!("  {line}"))?;
         }

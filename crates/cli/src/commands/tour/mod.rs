@@ -9,31 +9,34 @@ mod leaves;
 mod records;
 mod report;
 mod steps;
+mod values;
 
+use super::backup::go_on;
 use crate::args::{Common, LeafArgs};
 use crate::commands::load::default_threads;
 use crate::failure::Failure;
 use crate::size::{show_bytes, show_count};
 use crate::{layouts, store};
 use clap::Args;
-use hedgerow::{AdaptationValues, Database};
+use hedgerow::{AdaptationStats, Database};
 use leaves::LeafTable;
 use records::Records;
 use report::Report;
 use std::path::{Path, PathBuf};
 use steps::Context;
+use values::Values;
 
 /// Arguments of `tour`.
 #[derive(Debug, Args)]
 pub struct TourArgs {
-    /// Keep the store here; there must be nothing yet [default: a temporary file]
+    /// Create the store here and keep it [default: a temporary file]
     #[arg(long, value_name = "STORE")]
     store: Option<PathBuf>,
-    /// Records to make
+    /// Number of records
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     records: u64,
-    /// Threads that work [default: one for each processor, at most 8]
+    /// Number of threads [default: one per processor, at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// What a tour starts in order to kill it
@@ -85,6 +88,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
         keyspace: common.keyspace.clone(),
         memory_limit: Some(limit_bytes),
         format: common.format,
+        verbose: false,
     };
     let threads = args.threads.map_or_else(default_threads, usize::from);
     let mut report = Report::new(common.format, path);
@@ -101,7 +105,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
     let mut acknowledged = 0;
     report.step("kill -9", || {
         acknowledged = kill::kill(&common, path, (args.records / 10).max(1000))?;
-        Ok((acknowledged, "another process, in the middle of writing; so many were durable".into()))
+        Ok((acknowledged, "another process while it writes; the records that were durable".into()))
     })?;
     let mut reopened = None;
     report.step("reopen", || {
@@ -114,7 +118,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
         report.step("check the kill", || {
             let there = kill::check(&db, path, acknowledged)?;
             let more = show_count(there - acknowledged);
-            Ok((there, format!("all that were durable, and {more} that came next")))
+            Ok((there, format!("all durable records, and {more} later ones")))
         })?;
         check(&db, &common, &records, threads, path, &mut report)?;
         db.close().map_err(store::failed("close", path))?;
@@ -122,7 +126,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
     tell_of_leaves(&mut report, &leaves, &adapted)?;
     report.finish()?;
     if !place.is_temporary {
-        eprintln!("the store is yours: hedgerow stat {}", path.display());
+        eprintln!("the store is kept; look at it with: hedgerow stat {}", path.display());
     }
     Ok(())
 }
@@ -161,7 +165,7 @@ fn introduce(
 fn tell_of_leaves(
     report: &mut Report,
     leaves: &LeafTable,
-    adapted: &AdaptationValues,
+    adapted: &AdaptationStats,
 ) -> Result<(), Failure> {
     report.fact("leaves", leaves.as_json());
     report.fact("adaptation", layouts::adaptation_json(adapted));
@@ -190,17 +194,18 @@ fn work(
     })?;
     report.step("look up", || with(steps::look_up(&context), "at random"))?;
     report.step("look up many", || {
-        with(steps::look_up_together(&context), "at random, 64 with each call")
+        with(steps::look_up_together(&context), "at random, 64 per call")
     })?;
     report.step("look up absent", || {
-        with(steps::look_up_absent(&context), "keys right beside those that are there")
+        with(steps::look_up_absent(&context), "keys next to existing ones")
     })?;
     report.step("scan prefixes", || {
         let (count, prefixes) = steps::scan_prefixes(&context)?;
-        Ok((count, format!("{prefixes} sites and forums, every second one backwards")))
+        Ok((count, format!("{prefixes} sites and forums, half of them in descending order")))
     })?;
     report.step("overwrite", || with(steps::overwrite(&context), "a quarter of the real keys"))?;
     report.step("delete half", || with(steps::delete_half(&context), "every second real key"))?;
+    report.step("values", || Values::open(db, common.memory_limit.unwrap_or(0))?.put(&context))?;
     report.step("shrink", || {
         let before = report::file_bytes(path).unwrap_or(0);
         let rounds = steps::shrink(db, path)?;
@@ -223,10 +228,12 @@ fn check(
     let keyspace = store::keyspace(db, common, path)?;
     let context = Context { keyspace: &keyspace, records, threads };
     report.step("check all", || {
-        with(steps::check_all(&context), "every record left, and that the others are gone")
+        Values::open(db, common.memory_limit.unwrap_or(0))?.check()?;
+        let how = "every remaining record and value, and that the others are gone";
+        with(steps::check_all(&context), how)
     })?;
     report.step("verify", || {
-        let verified = db.verify(|_| {}).map_err(store::failed("verify", path))?;
+        let verified = db.verify(|_| go_on()).map_err(store::stoppable("verify", path))?;
         if let Some(defect) = verified.findings.first() {
             return Err(Failure::Other(format!("the store is damaged: {defect}")));
         }

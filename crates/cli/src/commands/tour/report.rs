@@ -86,7 +86,7 @@ impl Report {
     pub fn finish(mut self) -> Result<(), Failure> {
         let seconds = self.started.elapsed().as_secs_f64();
         let peak = process_memory("VmHWM:");
-        let took = format!("\nall answers were right; {seconds:.1} s in all");
+        let took = format!("\nall answers were right; {seconds:.1} s in total");
         match peak {
             Some(bytes) => {
                 self.line(&format!("{took}, at most {} in memory", show_bytes(bytes)))?;

@@ -152,7 +152,7 @@ pub fn delete_half(context: &Context<'_>) -> Result<u64, Failure> {
             records.key_into(id, key);
             let was_there = context.keyspace.remove(key).map_err(doing("delete"))?;
             if !was_there {
-                return Err(wrong("a record that was loaded is not there to delete"));
+                return Err(wrong("a loaded record is missing at its deletion"));
             }
             deleted += 1;
         }
@@ -192,7 +192,7 @@ pub fn check_all(context: &Context<'_>) -> Result<u64, Failure> {
     let all = scan(context.keyspace.prefix(b""), |_| true, true)?;
     let expected = survivors(records);
     if all != expected {
-        return Err(wrong(&format!("{all} records are left instead of {expected}")));
+        return Err(wrong(&format!("{all} records remain instead of {expected}")));
     }
     let checked = in_parallel(context, "checking", records.groups(), |group, key| {
         let id = RecordId { group, copy: group % records.copies() };
@@ -222,7 +222,7 @@ fn scan(
         let is_right = value[..] == value_of(&key, 1)[..]
             || (any_version && value[..] == value_of(&key, 2)[..]);
         if !is_right || !belongs(&key) {
-            return Err(wrong("a scan gave a record that was not written"));
+            return Err(wrong("a scan returned a record that was not written"));
         }
         count += 1;
         interrupt::check()?;
@@ -248,20 +248,20 @@ fn check_value(key: &[u8], found: Option<&[u8]>, version: Option<u32>) -> Result
     Err(wrong(&match (found, version) {
         (None, _) => format!("`{key}` was written and is not found"),
         (Some(_), None) => format!("`{key}` is found and should not be"),
-        (Some(_), Some(_)) => format!("`{key}` has a value that was not written last"),
+        (Some(_), Some(_)) => format!("`{key}` does not have its last value"),
     }))
 }
 
-fn wrong(words: &str) -> Failure {
+pub(super) fn wrong(words: &str) -> Failure {
     Failure::Other(format!("WRONG ANSWER: {words}; please report this"))
 }
 
-fn doing(what: &'static str) -> impl FnOnce(hedgerow::Error) -> Failure {
+pub(super) fn doing(what: &'static str) -> impl FnOnce(hedgerow::Error) -> Failure {
     move |error| Failure::Engine(format!("cannot {what}"), error)
 }
 
 /// SplitMix64: the `n`-th number of a fixed sequence.
-fn random(n: u64) -> u64 {
+pub(super) fn random(n: u64) -> u64 {
     let mut z = SEED.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -270,7 +270,7 @@ fn random(n: u64) -> u64 {
 
 /// Runs `work` on `0..units` from all threads; it gets a buffer for keys, and says how many records
 /// it touched. The first failure stops all.
-fn in_parallel(
+pub(super) fn in_parallel(
     context: &Context<'_>,
     what: &'static str,
     units: u64,

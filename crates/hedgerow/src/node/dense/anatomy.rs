@@ -55,7 +55,7 @@ fn records<V: DenseLayout>(sketch: &mut Sketch<'_>, start: impl Fn(usize) -> usi
         let at = start(place);
         let (value_at, len) = V::value_place(PlainBytes::new(page), place);
         sketch.paint(at, value_at.saturating_sub(at), Part::Length);
-        sketch.paint(value_at, len, Part::Value);
+        sketch.value(place, value_at, len);
         sketch.entry(|| {
             let mut key = Vec::new();
             leaf.append_key(place, &mut key);

@@ -22,7 +22,7 @@ use super::layout::{Contents, DenseLayout};
 use super::semi;
 use super::shape::{KeyShape, numeric};
 use super::write::{Refused, room};
-use crate::node::cut::SEQUENTIAL_RUN;
+use crate::node::cut::sequential_run;
 use crate::node::ladder::Ladder;
 use crate::node::layout::{
     RUN, count, lower_fence, prefix, rest_len, slot, slots, u16_at, upper_fence,
@@ -63,7 +63,7 @@ pub fn is_dense_enough<V: DenseLayout>(
 /// In which direction a leaf of any of these layouts has been filled.
 pub fn growth_of(page: &[u8]) -> Growth {
     let run = u16_at(page, RUN) as u16 as i16;
-    if usize::from(run.unsigned_abs()) < SEQUENTIAL_RUN.min(count(page) / 2).max(1) {
+    if usize::from(run.unsigned_abs()) < sequential_run(count(page)) {
         Growth::Unknown
     } else if run > 0 {
         Growth::Up

@@ -6,17 +6,25 @@
 
 use super::fields::{
     CAPACITY, HEAP_LIVE, HEAP_START, VALUE_LEN, array_start, capacity, key_len, slots_in,
-    stored_stem_len, tail_start,
+    stored_stem_len, tail_room, tail_start,
 };
 use super::layout::{Contents, DenseLayout, Frame, Growth, base_for};
 use super::read::{DenseNode, write_number};
 use super::shape::NUMERIC_BYTES;
 use super::write::Refused;
 use crate::node::defect::Defect;
-use crate::node::layout::{max_record_bytes, u16_at};
+use crate::node::layout::{LOWER_LEN, PREFIX_LEN, UPPER_LEN, max_record_bytes, u16_at};
 use crate::page::header::PageKind;
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 use std::ops::Range;
+
+/// Behind the array.
+pub(in super::super) fn gap(page: &[u8]) -> Range<usize> {
+    let (lower, upper) = (u16_at(page, LOWER_LEN), u16_at(page, UPPER_LEN));
+    let tail = tail_room(key_len(page), u16_at(page, PREFIX_LEN), lower, upper);
+    let end = array_start(capacity(page)) + u16_at(page, VALUE_LEN) * capacity(page);
+    end..page.len().saturating_sub(tail)
+}
 
 /// What the records of a leaf are made of, read once for all of them: a scan writes a key between two of them, of
 /// which the compiler does not know that it changes nothing here.

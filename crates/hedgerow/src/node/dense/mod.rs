@@ -51,3 +51,4 @@ pub use semi::Semi;
 pub use shape::KeyShape;
 pub use split::{DenseSplit, Remedy};
 pub use write::{DenseMut, Refused};
+pub(super) use {full::gap as gap_of_full, semi::gap as gap_of_semi, semi::pack as pack_semi};

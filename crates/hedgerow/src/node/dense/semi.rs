@@ -45,6 +45,11 @@ fn array_end(slots: usize) -> usize {
     array_start(slots) + SLOT_BYTES * slots
 }
 
+/// Between the array and the heap.
+pub(in super::super) fn gap(page: &[u8]) -> Range<usize> {
+    array_end(capacity(page))..u16_at(page, HEAP_START)
+}
+
 fn slot_at(page: &[u8], slot: usize) -> usize {
     array_start(capacity(page)) + SLOT_BYTES * slot
 }
@@ -78,6 +83,14 @@ fn add_live(page: &mut [u8], more: usize, less: usize) {
 fn slots_needed(page: &[u8], slot: usize) -> usize {
     let last = presence::previous(PlainBytes::new(page), usize::MAX, capacity(page));
     last.map_or(0, |last| last + 1).max(slot + 1)
+}
+
+/// Compacts the leaf if removed records have at least so many bytes.
+pub(in super::super) fn pack(page: &mut [u8], least_bytes: usize) {
+    let heap = tail_start(page).saturating_sub(u16_at(page, HEAP_START));
+    if heap.saturating_sub(u16_at(page, HEAP_LIVE)) >= least_bytes {
+        compact(page, None);
+    }
 }
 
 /// Packs the records at the end of the heap, ascending from its end, without that of `except`.

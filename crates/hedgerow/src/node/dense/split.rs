@@ -147,6 +147,21 @@ impl<V: DenseLayout> DenseMut<'_, V> {
         DenseSplit { separator, cut: Cut::At(cut) }
     }
 
+    /// Chooses where to split so that the records at two places come to different sides: at the record in the middle of
+    /// them. `None` if `high` is not behind `low`.
+    pub fn choose_split_between(&self, low: usize, high: usize) -> Option<DenseSplit> {
+        let node = self.as_node();
+        let (low, high) = (node.rank(low), node.rank(high));
+        if low >= high {
+            return None;
+        }
+        let place = node.place_of_rank(low + (high - low).div_ceil(2))?;
+        let cut = u64::from(node.base()) + place as u64;
+        // There is a record below it.
+        let separator = shape(self.page).key(cut.checked_sub(1)? as u32);
+        Some(DenseSplit { separator, cut: Cut::At(cut) })
+    }
+
     /// Slots up to the last one that has a record.
     fn slots_in_use(&self) -> usize {
         self.as_node().previous_place(usize::MAX).map_or(0, |last| last + 1)

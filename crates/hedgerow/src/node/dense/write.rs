@@ -63,7 +63,7 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
     /// takes for a guess).
     ///
     /// As [`NodeMut::format`](crate::node::NodeMut::format) it leaves ids, epoch and checksum. The
-    /// fences have at most [`max_record_bytes`] each.
+    /// fences have at most [`max_key_bytes`](crate::node::max_key_bytes) each.
     ///
     /// # Errors
     /// If the leaf would have no slot for `like`; then the page is as it was.

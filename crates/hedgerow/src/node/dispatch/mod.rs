@@ -17,6 +17,7 @@ mod convert;
 mod cursor;
 mod merge;
 mod split;
+mod spread;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +26,8 @@ pub use change::LeafMut;
 pub use convert::convert;
 pub use merge::{merge_leaf_space, merge_leaves};
 pub(crate) use split::SLOT_SLACK_BYTES;
-pub use split::{Adapted, LeafSplit, Remedy, adapt, remedy};
+pub use split::{Adapted, LeafSplit, Remedy, adapt, remedy, split_between};
+pub use spread::{Spread, spread_leaves};
 
 use super::dense::{DenseNode, Full, Semi};
 use super::fingerprint::FingerprintLeaf;
@@ -35,21 +37,22 @@ use super::search::Position;
 use crate::page::header::{KIND, PageKind};
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
 
-/// The layouts of leaves.
+/// How a leaf stores and finds its records. [`Options::leaves`](crate::Options::leaves) can fix it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
 pub enum LeafLayout {
-    /// Sorted, searched by heads and hints ("B-Trees Are Back" section 3.3).
+    /// Sorted records, found by binary search. Suits scans and keys of any kind ("B-Trees Are Back", section 3.3).
     Comparison,
-    /// Unsorted, searched by one-byte hashes (section 3.4).
+    /// Unsorted records, found by one-byte hashes. Suits look-ups of long keys (section 3.4).
     Fingerprint,
-    /// A slot for each number between the keys, values of any size (section 3.5).
+    /// A slot for each number in the key range, with values of any size. Suits numeric keys with few gaps (section 3.5).
     SemiDense,
-    /// An array of values of one size, indexed by the key (section 3.5).
+    /// An array of values of one size, indexed by the key. Suits numeric keys with few gaps (section 3.5).
     FullyDense,
 }
 
 impl LeafLayout {
-    /// All of them, in the order of their page kinds.
+    /// All layouts, in the order of their page kinds.
     pub const ALL: [LeafLayout; 4] = [
         LeafLayout::Comparison,
         LeafLayout::Fingerprint,
@@ -58,6 +61,7 @@ impl LeafLayout {
     ];
 
     /// The layout of a leaf; that of a page which is no leaf means nothing.
+    #[doc(hidden)]
     pub fn of(page: &[u8]) -> LeafLayout {
         LeafLayout::of_kind(page[KIND])
     }
@@ -77,6 +81,7 @@ impl LeafLayout {
     }
 
     /// What a page of this layout says that it is.
+    #[doc(hidden)]
     pub fn kind(self) -> PageKind {
         match self {
             LeafLayout::Comparison => PageKind::ComparisonLeaf,
@@ -87,6 +92,7 @@ impl LeafLayout {
     }
 
     /// Its name in reports.
+    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             LeafLayout::Comparison => "comparison",
@@ -100,6 +106,13 @@ impl LeafLayout {
     #[inline(always)]
     pub fn is_dense(self) -> bool {
         matches!(self, LeafLayout::SemiDense | LeafLayout::FullyDense)
+    }
+}
+
+/// The [name](LeafLayout::name).
+impl std::fmt::Display for LeafLayout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -179,6 +192,11 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
             Leaf::FullyDense(leaf) => leaf.find(key),
         };
         Position { index: place.unwrap_or(0), found: place.is_some() }
+    }
+
+    /// Appends the key at a place to `out`.
+    pub fn append_key(&self, place: usize, out: &mut Vec<u8>) {
+        each!(self, leaf => leaf.append_key(place, out))
     }
 
     /// Appends the value at a place to `out`.

@@ -55,7 +55,7 @@ pub(crate) const SLOT_SLACK_BYTES: usize = 24;
 /// does it if that is a conversion. A fingerprint leaf is sorted.
 ///
 /// # Panics
-/// If the leaf is a comparison or fingerprint leaf with fewer than two records, which takes any.
+/// If the leaf is a comparison or fingerprint leaf without records, or with this one alone, which takes any value.
 pub fn remedy<L: Ladder>(
     page: &mut [u8],
     key: &[u8],
@@ -95,6 +95,36 @@ pub fn remedy<L: Ladder>(
     Remedy::Split(LeafSplit::Slotted(cut::<L>(page, key, value_len, policy)))
 }
 
+/// Chooses the cut of a leaf between two keys that contend for it, near their middle. A fingerprint leaf is sorted. `None` if
+/// one of them has no record in this leaf, or there is no such cut.
+pub fn split_between<L: Ladder>(page: &mut [u8], one: &[u8], other: &[u8]) -> Option<LeafSplit> {
+    let (low, high) = if one < other { (one, other) } else { (other, one) };
+    let leaf = plain_leaf::<L>(page);
+    let node = leaf.as_node();
+    if low == high || !node.covers(low) || !node.covers(high) {
+        return None;
+    }
+    let (below, above) = (leaf.find(low), leaf.find(high));
+    if !below.found || !above.found {
+        return None;
+    }
+    let (below, above) = (below.index, above.index);
+    match leaf.layout() {
+        LeafLayout::Comparison => {
+            NodeMut::<L>::new(page).choose_split_between(below, above).map(LeafSplit::Slotted)
+        }
+        LeafLayout::Fingerprint => {
+            FingerprintLeafMut::new(page).choose_split_between(low, high).map(LeafSplit::Slotted)
+        }
+        LeafLayout::SemiDense => {
+            DenseMut::<Semi>::new(page).choose_split_between(below, above).map(LeafSplit::Dense)
+        }
+        LeafLayout::FullyDense => {
+            DenseMut::<Full>::new(page).choose_split_between(below, above).map(LeafSplit::Dense)
+        }
+    }
+}
+
 /// Sorts a fingerprint leaf, and looks whether its first and its last record allow a dense layout.
 fn may_be_numbers(page: &mut [u8]) -> bool {
     FingerprintLeafMut::new(page).sort();
@@ -114,7 +144,7 @@ fn cut<L: Ladder>(page: &mut [u8], key: &[u8], value_len: usize, policy: LeafPol
     let hint = match at.found {
         // A record that grows says nothing of where the next one goes.
         true => SplitHint::Middle,
-        false => SplitHint::Insert { index: at.index, key },
+        false => SplitHint::Insert { index: at.index, key, value_bytes: value_len },
     };
     if L::HINTS && LeafLayout::of(page) == LeafLayout::Fingerprint {
         return FingerprintLeafMut::new(page).choose_split(hint);

@@ -31,7 +31,7 @@ pub(in crate::node) fn sketch(sketch: &mut Sketch<'_>) {
     for place in 0..count(page) {
         let slot = slot(page, place);
         sketch.paint(slot.offset, slot.suffix_len, Part::Key);
-        sketch.paint(slot.value_at(), slot.value_len, Part::Value);
+        sketch.value(place, slot.value_at(), slot.value_len);
         sketch.entry(|| {
             let mut key = Vec::new();
             leaf.append_key(place, &mut key);

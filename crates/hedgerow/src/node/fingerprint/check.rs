@@ -11,8 +11,8 @@ use super::super::defect::Defect;
 use super::super::ladder::Hints;
 use super::super::layout::{
     LOWER_INFINITE, LOWER_LEN, PREFIX_LEN, RUN, UPPER_INFINITE, UPPER_LEN, VALUE_LEN_MASK, count,
-    fences_start, heap_live, heap_start, lower_fence, max_record_bytes, prefix, u16_at,
-    upper_fence,
+    fences_start, heap_live, heap_start, lower_fence, max_key_bytes, max_record_bytes, prefix,
+    u16_at, upper_fence,
 };
 use super::super::write::MAX_RUN;
 use super::hash::{FUNCTION, fingerprint};
@@ -54,12 +54,15 @@ pub fn load_check(page: &[u8]) -> Result<(), Defect> {
 #[inline(always)]
 fn records(page: &[u8], slots: impl Iterator<Item = Slot>) -> Option<usize> {
     let (heap, end) = (heap_start(page), fences_start(page));
-    let longest = max_record_bytes(page.len()).saturating_sub(u16_at(page, PREFIX_LEN));
+    let beyond_prefix = |bytes: usize| bytes.saturating_sub(u16_at(page, PREFIX_LEN));
+    let longest_key = beyond_prefix(max_key_bytes(page.len()));
+    let longest = beyond_prefix(max_record_bytes(page.len()));
     let mut live = 0;
     for slot in slots {
         let (offset, len) = (slot.offset, slot.record_bytes());
         let misplaced = offset < heap || offset + len > end;
-        if len > longest || misplaced && (len, offset) != (0, 0) {
+        let too_long = slot.suffix_len > longest_key || len > longest;
+        if too_long || misplaced && (len, offset) != (0, 0) {
             return None;
         }
         live += len;

@@ -29,8 +29,8 @@
 
 use super::super::layout::{
     HEADS_CAPACITY, HEAP_LIVE, HINTS, LEAF_SLOT_BYTES, LOWER_INFINITE, NODE_FLAGS, UPPER_CHILD,
-    UPPER_INFINITE, VALUE_LEN_MASK, count, max_record_bytes, prefix, set_u16, set_u32, u16_at,
-    u32_at,
+    UPPER_INFINITE, VALUE_LEN_MASK, count, max_key_bytes, max_record_bytes, prefix, set_u16,
+    set_u32, u16_at, u32_at,
 };
 use crate::page::header::MAX_PAGE_BYTES;
 use std::ops::{Add, Range};
@@ -68,14 +68,13 @@ pub(in super::super) const CROWD: usize = 16;
 
 const _: () = assert!(FUNCTION_FIELD + 2 <= super::super::layout::LAST_INSERT);
 const _: () = assert!(WIDE & (LOWER_INFINITE | UPPER_INFINITE) == 0);
-// Two fences and two records of the largest size always fit, as in a comparison leaf: fixed fields
+// Two fences and a record of the largest size always fit, and there is a cut, as in a comparison leaf: fixed fields
 // and slots are smaller here, and the arithmetic is that of `max_record_bytes`.
-const _: () = {
-    let longest = max_record_bytes(MAX_PAGE_BYTES);
-    assert!(FINGERPRINTS + 2 * STEP + (WIDE_BYTES + 1) + 4 * longest <= MAX_PAGE_BYTES);
-    let longest = max_record_bytes(512);
-    assert!(FINGERPRINTS + 2 * STEP + (WIDE_BYTES + 1) + 4 * longest <= 512);
-};
+const fn is_roomy(page_bytes: usize) -> bool {
+    let longest = 2 * max_key_bytes(page_bytes) + max_record_bytes(page_bytes);
+    FINGERPRINTS + 3 * STEP + 2 * (WIDE_BYTES + 1) + longest <= page_bytes
+}
+const _: () = assert!(is_roomy(512) && is_roomy(MAX_PAGE_BYTES));
 
 /// One slot, unpacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -226,6 +225,11 @@ pub(super) fn slots_start(page: &[u8]) -> usize {
 #[inline]
 pub(super) fn slots_end(page: &[u8]) -> usize {
     slots_start(page) + slot_width(is_wide(page)) * count(page)
+}
+
+/// Between slots and heap.
+pub(in super::super) fn gap(page: &[u8]) -> Range<usize> {
+    slots_end(page)..super::super::layout::heap_start(page)
 }
 
 /// Some bytes of a page, with one look at its length.

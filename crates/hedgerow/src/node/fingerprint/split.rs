@@ -1,7 +1,7 @@
 //! Splits of fingerprint leaves. Both sides come out sorted, and with fingerprints for their new
 //! prefixes. Where to cut is chosen by [`super::super::cut`]. Same conditions as [`super::write`].
 
-use super::super::cut::{Cut, Divisible};
+use super::super::cut::{Cut, Divisible, Incoming};
 use super::super::layout::{count, lower_fence, prefix, upper_fence};
 use super::super::split::{Split, SplitHint};
 use super::super::suffix::Suffix;
@@ -37,8 +37,21 @@ impl<'p> Divisible<'p> for Sorted<'p> {
         slots(self.0, 0..count(self.0)).map(move |slot| slot.record_bytes() + each)
     }
 
-    fn space(&self, range: Range<usize>, longer: usize, fences: usize) -> usize {
-        Measure::of(self.0, range, longer, 0).space(fences)
+    fn cost_of(&self, record: Incoming) -> usize {
+        record.suffix_len + record.value_len + slot_width(is_wide(self.0)) + 1
+    }
+
+    fn space(
+        &self,
+        range: Range<usize>,
+        more: Option<Incoming>,
+        longer: usize,
+        fences: usize,
+    ) -> usize {
+        let more = more.map(|record| {
+            Measure::record(record.suffix_len.saturating_sub(longer), record.value_len)
+        });
+        (Measure::of(self.0, range, longer, 0) + more.unwrap_or_default()).space(fences)
     }
 }
 
@@ -48,20 +61,29 @@ impl FingerprintLeafMut<'_> {
     ///
     /// After the split an insertion that found no space may, with records near the limit or with
     /// one that makes slots wide, find none again: then the side that it goes to is split again. A
-    /// leaf with one record always has space for one more.
+    /// leaf without records always has space for one.
     ///
     /// # Panics
-    /// If the leaf has fewer than two records; such a leaf never lacks space for a record of at
-    /// most [`max_record_bytes`](super::super::max_record_bytes).
+    /// If the leaf has no record, or only one and the hint is [`SplitHint::Middle`]; such a leaf never lacks space for a
+    /// record of at most [`max_record_bytes`](super::super::max_record_bytes).
     pub fn choose_split(&mut self, hint: SplitHint<'_>) -> Split {
         self.sort();
         let hint = match hint {
-            SplitHint::Insert { key, .. } => {
-                SplitHint::Insert { index: self.as_leaf().search(key).index, key }
+            SplitHint::Insert { key, value_bytes, .. } => {
+                let index = self.as_leaf().search(key).index;
+                SplitHint::Insert { index, key, value_bytes }
             }
             SplitHint::Middle => SplitHint::Middle,
         };
         Cut::new(Sorted(self.page)).choose(hint)
+    }
+
+    /// Sorts the leaf and chooses where to split it so that two keys, which have records in it, come to different sides.
+    /// `None` if that is not possible.
+    pub fn choose_split_between(&mut self, low: &[u8], high: &[u8]) -> Option<Split> {
+        self.sort();
+        let [low, high] = [low, high].map(|key| self.as_leaf().search(key).index);
+        Cut::new(Sorted(self.page)).between(low, high)
     }
 
     /// Whether both sides of a cut with any separator, not only one of [`Self::choose_split`], fit

@@ -53,7 +53,7 @@ impl<'a> FingerprintLeafMut<'a> {
     /// Makes an empty leaf out of a page, for keys `lower < key <= upper` (`None`: without end).
     ///
     /// Of the page's header, ids, epoch and checksum stay; the newest LSN becomes zero. The fences
-    /// have at most [`max_record_bytes`] each.
+    /// have at most [`max_key_bytes`](super::super::max_key_bytes) each.
     pub fn format(page: &'a mut [u8], lower: Option<&[u8]>, upper: Option<&[u8]>) -> Self {
         write_frame(page, PageKind::FingerprintLeaf, 0, FINGERPRINTS, [lower, upper]);
         set_u16(page, FUNCTION_FIELD, FUNCTION);
@@ -240,6 +240,15 @@ impl<'a> FingerprintLeafMut<'a> {
     /// Bytes needed for so many slots and live bytes between the fences that the leaf has.
     fn space_needed(&self, count: usize, wide: bool, live: usize) -> usize {
         space_needed(count, wide, live, self.page.len() - fences_start(self.page))
+    }
+
+    /// Compacts the leaf if removed records have at least so many bytes.
+    pub(in super::super) fn pack(&mut self, least_bytes: usize) {
+        let heap = fences_start(self.page).saturating_sub(heap_start(self.page));
+        if heap.saturating_sub(heap_live(self.page)) >= least_bytes {
+            let wide = is_wide(self.page);
+            self.compact(places_needed(count(self.page)), wide);
+        }
     }
 
     /// Packs the records at the end of the heap, in the order of their places, and gives the array

@@ -18,7 +18,7 @@ pub(super) fn insert<L: Ladder>(leaves: &mut Vec<Vec<u8>>, key: &[u8], value: &[
         if node.insert(index, key, value).is_ok() {
             return;
         }
-        let split = node.choose_split(SplitHint::Insert { index, key });
+        let split = node.choose_split(SplitHint::Insert { index, key, value_bytes: value.len() });
         let mut right = new_page(node.bytes().len());
         node.split_into(&split, &mut right);
         assert_clean::<L>(&leaves[at]);
@@ -69,7 +69,7 @@ fn bulk_builds_hold_their_input<L: Ladder>() {
     for (seed, page_bytes) in [(71, 512), (72, 4096), (73, 65536)] {
         for fill in [50, 90, 100] {
             let mut random = Random::new(seed);
-            let longest = max_record_bytes(page_bytes);
+            let longest = max_key_bytes(page_bytes);
             let mut model = Model::new();
             for _ in 0..page_bytes / 8 {
                 let key = random.key(longest);
@@ -113,7 +113,7 @@ fn bulk_builds_hold_their_input<L: Ladder>() {
 fn bulk_builds_make_inner_nodes<L: Ladder>() {
     for (seed, page_bytes) in [(81, 512), (82, 4096)] {
         let mut random = Random::new(seed);
-        let longest = max_record_bytes(page_bytes);
+        let longest = max_key_bytes(page_bytes);
         let separators: std::collections::BTreeSet<Vec<u8>> =
             (0..page_bytes / 4).map(|_| random.key(longest)).collect();
         let mut builder = Builder::<L>::new(page_bytes, 2, 100);

@@ -45,7 +45,7 @@ fn read_everything<L: Ladder>(page: &[u8], random: &mut Random) {
 
 /// Every function of the write side, on a page that passes the check at page-in.
 fn change_everything<L: Ladder>(page: &[u8], random: &mut Random) {
-    let longest = max_record_bytes(page.len());
+    let longest = max_key_bytes(page.len());
     let inner = page[KIND] == PageKind::Inner as u8;
     let mut page = page.to_vec();
     for _ in 0..24 {
@@ -65,8 +65,8 @@ fn change_everything<L: Ladder>(page: &[u8], random: &mut Random) {
             3 if count > 1 => {
                 let hint = match random.below(3) {
                     0 => SplitHint::Middle,
-                    1 => SplitHint::Insert { index: count, key: &key },
-                    _ => SplitHint::Insert { index, key: &key },
+                    1 => SplitHint::Insert { index: count, key: &key, value_bytes: value.len() },
+                    _ => SplitHint::Insert { index, key: &key, value_bytes: value.len() },
                 };
                 let split = node.choose_split(hint);
                 let mut right = new_page(page.len());

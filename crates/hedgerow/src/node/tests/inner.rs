@@ -151,7 +151,7 @@ fn splits_and_merges_keep_every_child<L: Ladder>() {
             let before = left.clone();
             let mut right = new_page(page_bytes);
             let mut node = NodeMut::<L>::new(&mut left);
-            let split = node.choose_split(SplitHint::Insert { index, key: &key });
+            let split = node.choose_split(SplitHint::Insert { index, key: &key, value_bytes: 0 });
             node.split_into(&split, &mut right);
             assert_eq!(model.below.keys().nth(split.index), Some(&split.separator));
 

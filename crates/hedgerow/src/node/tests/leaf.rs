@@ -7,6 +7,7 @@ on_the_ladder! {
     changes_agree_with_a_map;
     splits_and_merges_keep_every_record;
     largest_records_split_and_fit;
+    few_large_records_fill_their_leaves;
 }
 
 /// Inserts or replaces as a tree would.
@@ -124,7 +125,7 @@ fn split_and_merge<L: Ladder>(seed: u64, page_bytes: usize) {
     let hint = if random.below(2) == 0 {
         SplitHint::Middle
     } else {
-        SplitHint::Insert { index, key: &key }
+        SplitHint::Insert { index, key: &key, value_bytes: value.len() }
     };
     let mut node = NodeMut::<L>::new(&mut left);
     let split = node.choose_split(hint);
@@ -166,14 +167,16 @@ fn split_and_merge<L: Ladder>(seed: u64, page_bytes: usize) {
     assert_eq!(view::<L>(&left).used_bytes(), expected);
     assert_eq!(fences_of(&left), fences_of(&before));
     assert_eq!(left[NEWEST_LSN], 43);
-    put::<L>(&mut left, &key, &value).unwrap();
+    if key.len() + value.len() <= max_key_bytes(page_bytes) {
+        put::<L>(&mut left, &key, &value).unwrap();
+    }
 }
 
 /// Records and fences at the limit: whatever comes, splitting ends with a place for it.
 fn largest_records_split_and_fit<L: Ladder>() {
     for (seed, page_bytes) in [(31, 512), (32, 1024), (33, 2048), (34, 4096), (35, 65536)] {
         let mut random = Random::new(seed);
-        let longest = max_record_bytes(page_bytes);
+        let longest = max_key_bytes(page_bytes);
         for _ in 0..20 {
             let mut leaves = vec![new_leaf::<L>(page_bytes, None, None)];
             for _ in 0..60 {
@@ -186,7 +189,9 @@ fn largest_records_split_and_fit<L: Ladder>() {
                     key[at] = [0, 0xfe, 0xff][random.below(3)];
                 }
                 let key = if random.below(3) == 0 { random.key(longest) } else { key };
-                let value = random.bytes(longest - key.len());
+                let room = max_record_bytes(page_bytes) - key.len();
+                let len = room - random.below(3) * random.below(room / 2);
+                let value = random.bytes(len);
                 let mut splits = 0;
                 loop {
                     let at = leaves
@@ -199,9 +204,17 @@ fn largest_records_split_and_fit<L: Ladder>() {
                     }
                     splits += 1;
                     assert!(splits < 20);
-                    let index = view::<L>(&leaves[at]).search(&key).index;
+                    let position = view::<L>(&leaves[at]).search(&key);
                     let mut node = NodeMut::<L>::new(&mut leaves[at]);
-                    let split = node.choose_split(SplitHint::Insert { index, key: &key });
+                    let hint = match position.found {
+                        true => SplitHint::Middle,
+                        false => SplitHint::Insert {
+                            index: position.index,
+                            key: &key,
+                            value_bytes: value.len(),
+                        },
+                    };
+                    let split = node.choose_split(hint);
                     assert!(split.separator.len() <= longest);
                     let mut right = new_page(page_bytes);
                     node.split_into(&split, &mut right);
@@ -211,5 +224,39 @@ fn largest_records_split_and_fit<L: Ladder>() {
                 }
             }
         }
+    }
+}
+
+/// Leaves of a few large records: what is at, below and above the limit fits or is refused, a leaf is split for any
+/// record, and two of the largest are in a page.
+fn few_large_records_fill_their_leaves<L: Ladder>() {
+    for page_bytes in [512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536] {
+        let largest = max_record_bytes(page_bytes) - 8;
+        for (len, a_page) in [(largest, 2), (largest - 1, 2), (largest / 2, 3), (largest / 3, 5)] {
+            let key = |number: u64| number.to_be_bytes();
+            let mut leaves = vec![new_leaf::<L>(page_bytes, None, None)];
+            for number in 0..60 {
+                super::fill::insert::<L>(&mut leaves, &key(number), &vec![7; len]);
+            }
+            // A leaf with fences all of whose bytes count, on some rungs.
+            let full = leaves.iter().filter(|leaf| view::<L>(leaf).count() >= a_page - 1).count();
+            assert!(full + 2 >= leaves.len(), "{full} of {} leaves", leaves.len());
+            let counts = leaves.iter().map(|leaf| view::<L>(leaf).count());
+            assert!(counts.max() >= Some(a_page), "{len} bytes in {page_bytes}");
+            let mut random = Random::new(page_bytes as u64);
+            let mut leaves = vec![new_leaf::<L>(page_bytes, None, None)];
+            for _ in 0..200 {
+                let number = random.0.next_u64();
+                super::fill::insert::<L>(&mut leaves, &key(number), &vec![7; len]);
+            }
+            // Leaves are between half full and full.
+            let mean = 200.0 / leaves.len() as f64;
+            assert!(mean >= 0.65 * a_page as f64, "{mean} of {a_page} in {page_bytes}");
+        }
+        let mut leaf = new_leaf::<L>(page_bytes, None, None);
+        let long = vec![7; largest + 1];
+        assert!(put::<L>(&mut leaf, &[0; 8], &long).is_err(), "one more than fits");
+        assert!(put::<L>(&mut leaf, &[0; 8], &long[1..]).is_ok());
+        assert!(put::<L>(&mut leaf, &[0; 8], &long).is_err(), "one more than fits");
     }
 }

@@ -75,7 +75,7 @@ impl Random {
 
     /// Two fences in order, one of them or both perhaps infinite.
     fn fences(&mut self, page_bytes: usize) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-        let longest = max_record_bytes(page_bytes);
+        let longest = max_key_bytes(page_bytes);
         match self.below(5) {
             0 => (None, None),
             1 => (Some(self.key(longest)), None),
@@ -89,7 +89,7 @@ impl Random {
     fn key_within(&mut self, page: &[u8]) -> Vec<u8> {
         let node = view::<Hints>(page);
         loop {
-            let mut key = self.key(max_record_bytes(page.len()));
+            let mut key = self.key(max_key_bytes(page.len()));
             if !node.covers(&key) {
                 // Most keys miss narrow fences: begin as the upper one does.
                 let mut near = Vec::new();
@@ -97,7 +97,7 @@ impl Random {
                 let keep = near.len().min(node.prefix_len().max(near.len().saturating_sub(2)));
                 near.truncate(keep);
                 near.extend_from_slice(&key);
-                near.truncate(max_record_bytes(page.len()));
+                near.truncate(max_key_bytes(page.len()));
                 key = near;
             }
             if node.covers(&key) {

@@ -79,7 +79,7 @@ fn every_defect_of_the_records_is_named() {
     plant(leaf(), Defect::RecordPlace(3), true, low);
     let high = |page: &mut [u8]| change_slot(page, 3, |slot| slot.offset = 4090);
     plant(leaf(), Defect::RecordPlace(3), true, high);
-    let long = |page: &mut [u8]| change_slot(page, 3, |slot| slot.value_len = 1000);
+    let long = |page: &mut [u8]| change_slot(page, 3, |slot| slot.value_len = 2000);
     plant(leaf(), Defect::RecordLength(3), true, long);
     let other = slot(&leaf(), 4).offset;
     let overlap = |page: &mut [u8]| change_slot(page, 3, |slot| slot.offset = other);

@@ -72,7 +72,7 @@ fn small_store(ids: &[u32]) -> Rig {
 #[test]
 fn a_root_of_the_zone_table_that_cannot_be_opens_no_space() {
     let rig = small_store(&[4, 600]);
-    let (whole, zones) = (rig.durable.root, rig.file_zones);
+    let (whole, zones) = (rig.durable.root, rig.file_zones());
     let at = whole.table.slot.offset_bytes();
     let cases: [Case<TableRoot>; 8] = [
         ("units in use", |root| root.used_units += 1),
@@ -80,7 +80,7 @@ fn a_root_of_the_zone_table_that_cannot_be_opens_no_space() {
         ("stale root", |root| root.checksum ^= 1),
         ("no such depth", |root| root.levels = 1),
         ("no such depth", |root| root.levels = part::MAX_LEVELS + 1),
-        ("the file ends before zone", |root| root.zones = 101),
+        ("the file ends before byte", |root| root.units = 101 * 64),
         ("lies outside of the zones", |root| root.slot = Slot::new(1 << 30, 4096, 0).unwrap()),
         ("lies outside of the zones", |root| root.slot = Slot::NONE),
     ];
@@ -98,7 +98,7 @@ fn a_root_of_the_zone_table_that_cannot_be_opens_no_space() {
 #[test]
 fn words_of_the_zone_table_that_cannot_be_open_no_space() {
     let rig = small_store(&[4, 600]);
-    let (whole, zones) = (rig.durable.root, rig.file_zones);
+    let (whole, zones) = (rig.durable.root, rig.file_zones());
     let at = whole.table.slot.offset_bytes();
     let (word, summary) = (part::word(&rig.parts[&at], 0), part::word(&rig.parts[&at], 1));
     let leaf = Slot::from_word(word).offset_bytes();
@@ -168,7 +168,8 @@ pub(super) fn sparse_table(groups: &[u32]) -> (Geometry, Root, Parts) {
 #[test]
 fn a_table_with_gaps_is_read_where_it_has_something() {
     let (geometry, root, parts) = sparse_table(&[3, 550]);
-    assert_eq!((root.table.levels, root.table.zones), (3, 551));
+    let last = geometry.zones_of_units(root.table.units);
+    assert_eq!((root.table.levels, last), (3, 551));
     let mut reads = Vec::new();
     let mut read = |slot: Slot, out: &mut PartBytes| {
         Reader(&parts).read(slot, out)?;
@@ -225,7 +226,8 @@ fn a_last_group_that_became_empty_is_named_by_no_part() {
     let table = table_checkpoint(&mut zones, Epoch(3), root.table, &mut parts, Some(places), |z| {
         z.unrefer(slot).unwrap();
     });
-    assert_eq!((table.zones, table.used_units), (551, root.table.used_units - 1));
+    let last = geometry.zones_of_units(table.units);
+    assert_eq!((last, table.used_units), (551, root.table.used_units - 1));
     let root = Root { epoch: Epoch(3), table, ..root };
     let again = load_all(open(geometry, &root, 600, &parts).unwrap(), &parts).unwrap();
     assert_ne!(again.is_referenced(slot), Some(true));
@@ -255,7 +257,7 @@ fn upper_parts_of_the_table_beyond_the_file_or_with_a_summary_are_damage() {
 #[test]
 fn bitmaps_in_memory_are_not_read_again() {
     let rig = small_store(&[4, 600]);
-    let mut zones = open(rig.geometry, &rig.durable.root, rig.file_zones, &rig.parts).unwrap();
+    let mut zones = open(rig.geometry, &rig.durable.root, rig.file_zones(), &rig.parts).unwrap();
     let wanted = zones.groups_to_load()[0];
     let bytes = rig.parts[&wanted.slot.offset_bytes()].clone();
     assert!(zones.is_wanted(wanted));
@@ -303,7 +305,7 @@ fn a_root_of_the_map_that_cannot_be_is_damage_for_every_reader() {
         let change = Change::Set(PageId(4), Slot::NONE);
         assert_damage(apply(&view, Epoch(9), [change].into_iter(), io), words);
         let mut found = Vec::new();
-        let each = &mut |level, index, _: Error| {
+        let each = &mut |level, index, _, _: Error| {
             found.push((level, index));
             Ok(())
         };
@@ -321,7 +323,7 @@ fn words_of_the_map_that_are_no_slots_of_this_file_are_damage_at_every_level() {
     let root_at = whole.map.slot.offset_bytes();
     let leaf = Slot::from_word(part::word(&rig.parts[&root_at], 1));
     let page = Slot::from_word(part::word(&rig.parts[&leaf.offset_bytes()], 600 - 512 - 4));
-    let end = rig.geometry.zone_offset(rig.file_zones);
+    let end = rig.geometry.zone_offset(rig.file_zones());
     let length = |slot: Slot, bytes| Slot::new(slot.offset_bytes(), bytes, 0).unwrap().word();
     for (at, index, word) in [
         (leaf.offset_bytes(), 84, page.word() | 1 << 62),
@@ -414,7 +416,7 @@ fn forged_words_that_every_parent_vouches_for_are_errors_never_panics() {
         judge(&mut in_map, view.leaf(leaf, io, &mut part::new_bytes()).err());
         judge(&mut in_map, view.parts_beyond(rig.random.below(1 << 24), 100, io).err());
         root.table.used_units = root.table.used_units.wrapping_add(rig.random.below(2));
-        let loaded = open(geometry, &root, rig.file_zones, &parts)
+        let loaded = open(geometry, &root, rig.file_zones(), &parts)
             .and_then(|zones| load_all(zones, &parts))
             .and_then(|mut zones| {
                 let mut out = Vec::new();

@@ -10,7 +10,7 @@ use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 fn sound() -> Zones {
     let geometry = Geometry::from_sizes(512, 512, 16 << 10).unwrap();
     let mut zones = Zones::create(geometry);
-    zones.grown(2);
+    zones.grown_to(2);
     let mut offsets = Vec::new();
     zones.allocate(512, 3, Growth::Refused, &mut offsets).unwrap();
     let (mut parts, before) = (Parts::new(), TableRoot::EMPTY);

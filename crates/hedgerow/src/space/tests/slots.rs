@@ -3,6 +3,7 @@
 
 use super::extent::{Extent, Run, units_of_value};
 use super::forged::{assert_damage, open};
+use super::image::PageForm;
 use super::slot_store::{SlotStore, SpaceState};
 use super::*;
 use crate::checksum::page_checksum;
@@ -122,7 +123,7 @@ fn state(zones: Zones, delta_bytes: usize) -> SpaceState {
 fn store_over(file: Arc<dyn File>, zones: Zones, delta_bytes: usize) -> Arc<SlotStore> {
     let page_bytes = zones.geometry().page_bytes() as usize;
     let check = |image: &[u8]| if image[40] == 9 { Err("a nine".into()) } else { Ok(()) };
-    Arc::new(SlotStore::new(file, page_bytes, check, state(zones, delta_bytes)))
+    Arc::new(SlotStore::new(file, page_bytes, PageForm::whole(check), state(zones, delta_bytes)))
 }
 
 fn small() -> Geometry {
@@ -200,20 +201,24 @@ fn an_image_is_that_of_its_page_and_slot_or_damage_there() {
         (Slot::new(1 << 20, 4096, checksum).unwrap(), image)
     };
     let (slot, whole) = image(4, 4, 0);
-    slots.check_image(PageId(4), slot, &whole).unwrap();
-    let (of_another, another) = image(5, 5, 0);
+    slots.unfold(PageId(4), slot, &mut whole.clone()).unwrap();
+    let (_, another) = image(5, 5, 0);
     let (of_forged, forged) = image(5, 4, 0);
     let (of_unsound, unsound) = image(4, 4, 9);
     let (of_newer, _) = image(4, 4, 1);
+    let shorter = Slot::new(1 << 20, 3584, slot.tag().into()).unwrap();
+    let longer = Slot::new(1 << 20, 4608, slot.tag().into()).unwrap();
     for (slot, image, words) in [
-        (of_another, &another, "its checksum is wrong"),
-        (slot, &unsound[..4095].to_vec(), "its checksum is wrong"),
-        (of_forged, &forged, "it calls itself"),
+        (slot, &another, "its checksum is wrong"),
+        (shorter, &whole, "its slot has a wrong length"),
+        (longer, &whole, "its slot has a wrong length"),
+        (slot, &unsound[..4095].to_vec(), "its slot has a wrong length"),
+        (of_forged, &forged, "its header says"),
         (of_unsound, &unsound, "a nine"),
         (of_newer, &whole, "an older image lies in its slot"),
     ] {
-        let judged = slots.check_image(PageId(4), slot, image);
-        let kind = judged.as_ref().unwrap_err().kind().clone();
+        let judged = slots.unfold(PageId(4), slot, &mut image.clone());
+        let kind = *judged.as_ref().unwrap_err().kind();
         let place = (Some(PageId(4)), Some(slot.offset_bytes()));
         assert_eq!(kind, ErrorKind::Corrupted { page: place.0, offset_bytes: place.1 });
         assert_damage(judged, words);
@@ -234,9 +239,9 @@ fn two_checkpoints() -> (Arc<HookFile>, Arc<SlotStore>, [Root; 2], Slot) {
         roots.push(rig.durable.root);
     }
     let file = new_file(&RamDisk::new());
-    file.set_len(geometry.zone_offset(rig.file_zones)).unwrap();
+    file.set_len(geometry.zone_offset(rig.file_zones())).unwrap();
     rig.parts.iter().for_each(|(&at, bytes)| file.write_at(at, &bytes[..]).unwrap());
-    let zones = open(geometry, &roots[0], rig.file_zones, &rig.parts).unwrap();
+    let zones = open(geometry, &roots[0], rig.file_zones(), &rig.parts).unwrap();
     let hooked = Arc::new(HookFile { file, next_read: Mutex::new(None) });
     let slots = store_over(hooked.clone(), zones, 1 << 20);
     slots.state().map = roots[0].map;
@@ -321,14 +326,15 @@ fn room_made_ahead_waits_for_no_truncation_and_takes_a_full_file_for_what_it_is(
     slots.keep_for(0, 0);
     let offset = slots.allocate(1, 4096).unwrap()[0];
     slots.discard(part::slot_at(offset, 0));
-    slots.state().zones.begin_truncate(0).unwrap();
+    slots.state().zones.cut(0).unwrap();
     slots.make_room_ahead(2, 10).unwrap();
     assert!(!slots.has_room(12, Purpose::Take));
     assert_eq!(slots.state().zones.zone_count(), 1);
     slots.file().set_len(HEADER_REGION_BYTES).unwrap();
     slots.state().zones.end_truncate(true);
     slots.make_room_ahead(2, 10).unwrap();
-    assert!(slots.has_room(12, Purpose::Take));
+    // No more ahead than an eighth of what there is.
+    assert!(slots.has_room(2 + 2, Purpose::Take));
     // As long as slots can name, and in use up to the last zone.
     let geometry = Geometry::from_sizes(65536, 65536, 16 << 20).unwrap();
     let bytes = geometry.zone_offset(geometry.max_zones());
@@ -344,6 +350,31 @@ fn room_made_ahead_waits_for_no_truncation_and_takes_a_full_file_for_what_it_is(
     assert_eq!(slots.file().len_bytes().unwrap(), 0);
     let full = slots.make_room(|| 2, 0, Purpose::Take).unwrap_err();
     assert_eq!(*full.kind(), ErrorKind::DiskFull);
+}
+
+/// A checkpoint wants room ahead for a part of the pages in memory, whatever the file and the disk have.
+#[test]
+fn room_ahead_is_a_share_of_the_file_and_of_what_is_free() {
+    let disk = SimDisk::new(1);
+    let zones = Zones::create(Geometry::for_new_store(4096, 1).unwrap());
+    let slots = store_over(new_file(&disk), zones, 1 << 20);
+    slots.keep_for(0, 0);
+    let bytes = || slots.report().file_bytes;
+    slots.make_room(|| 1, 0, Purpose::Take).unwrap();
+    let small = bytes();
+    assert!(small <= 512 << 10, "{small}");
+    slots.make_room_ahead(1, 100_000).unwrap();
+    assert!(
+        bytes() <= small + (small / 8).next_multiple_of(64 << 10),
+        "{small} and then {}",
+        bytes()
+    );
+    slots.make_room(|| 4000, 0, Purpose::Take).unwrap();
+    let large = bytes();
+    assert!((16 << 20..24 << 20).contains(&large), "{large}");
+    disk.set_capacity(Some(disk.state().allocated_bytes() + (2 << 20)));
+    slots.make_room_ahead(4000, 100_000).unwrap();
+    assert!(bytes() <= large + (256 << 10) + 4096, "{large} and then {}", bytes());
 }
 
 /// The file grew zone by zone, and for each one all others were looked at.
@@ -419,7 +450,7 @@ fn what_is_kept_for_the_map_is_not_what_page_ids_alone_would_need() {
 #[test]
 fn an_extent_that_cannot_be_of_this_file_is_never_noted() {
     let mut zones = Zones::create(small());
-    zones.grown(4);
+    zones.grown_to(4);
     let slots = store_over(new_file(&RamDisk::new()), zones, 1 << 20);
     let len_bytes = 40_000;
     let units = units_of_value(small(), len_bytes) as u32;
@@ -440,7 +471,7 @@ fn an_extent_that_cannot_be_of_this_file_is_never_noted() {
         vec![run(0, 3), run(8, units - 3)],
     ] {
         let forged = Extent { runs: runs.into(), ..sound };
-        let words = "cannot be one of this file";
+        let words = "is outside of the file";
         assert_damage(slots.extent_changed(Epoch(1), Some(&sound), Some(&forged)), words);
         assert_damage(slots.hold_extent(&forged), words);
         // A leaf may name one all the same; the record can be replaced, and gives nothing back.
@@ -457,7 +488,7 @@ fn an_extent_that_cannot_be_of_this_file_is_never_noted() {
 fn a_checkpoint_is_wanted_once_it_would_free_much() {
     let geometry = Geometry::for_new_store(4096, 1).unwrap();
     let mut zones = Zones::create(geometry);
-    zones.grown(80);
+    zones.grown_to(80);
     let slots = store_over(new_file(&RamDisk::new()), zones, 1 << 20);
     let mut extents = Vec::new();
     for seed in 0..3 {
@@ -498,7 +529,7 @@ fn images_count_until_a_checkpoint_takes_them_and_again_if_it_fails() {
         map: MapRoot::EMPTY,
         checkpoint: Epoch(0),
     };
-    let slots = SlotStore::new(file.unwrap(), 4096, |_| Ok(()), state);
+    let slots = SlotStore::new(file.unwrap(), 4096, PageForm::whole(|_| Ok(())), state);
     let write = |id: u32, epoch: u64| {
         let slot = Slot::new(u64::from(id) << 20, 4096, 0).unwrap();
         let (id, epoch) = (PageId(id), Epoch(epoch));

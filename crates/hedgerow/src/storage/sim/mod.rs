@@ -26,6 +26,7 @@ use crate::storage::{
     DirectIo, Disk, File, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest, ReadSource, STREAM_DEPTH,
     WriteRequest, assert_aligned, ends_early, opened_read_only,
 };
+use hedgerow_sync::primitive::atomic::{AtomicUsize, Ordering::Relaxed};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::{Arc, Mutex};
 use std::collections::BTreeMap;
@@ -311,6 +312,25 @@ impl World {
         Err(disk_full())
     }
 
+    /// Allocates from the front, and keeps what there was room for, as real file systems do.
+    fn allocate_what_fits(&mut self, file: FileNumber, offset: u64, len: u64) -> Result<()> {
+        if self.has_room(file, offset, len) {
+            return self.state.allocate(file, offset, len);
+        }
+        let (mut fits, mut too_much) = (0, len);
+        while fits + 1 < too_much {
+            let half = fits + (too_much - fits) / 2;
+            if self.has_room(file, offset, half) { fits = half } else { too_much = half }
+        }
+        // Whole blocks.
+        let kept =
+            ((offset + fits) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64).saturating_sub(offset);
+        if kept > 0 {
+            self.state.allocate(file, offset, kept)?;
+        }
+        Err(disk_full())
+    }
+
     fn has_room(&self, file: FileNumber, offset: u64, len: u64) -> bool {
         let Some(capacity) = self.capacity_bytes else { return true };
         let room = capacity.saturating_sub(self.state.allocated_bytes());
@@ -325,12 +345,12 @@ fn disk_full() -> Error {
 
 #[cold]
 fn exists_already(path: &Path) -> Error {
-    Error::new(ErrorKind::AlreadyExists, format!("{} exists already", path.display()))
+    Error::new(ErrorKind::FileExists, format!("{} exists already", path.display()))
 }
 
 fn require_some(file: Option<FileNumber>, path: &Path) -> Result<FileNumber> {
     let missing =
-        || Error::new(ErrorKind::NotFound, format!("there is no file {}", path.display()));
+        || Error::new(ErrorKind::FileNotFound, format!("there is no file {}", path.display()));
     file.ok_or_else(missing)
 }
 
@@ -358,7 +378,7 @@ impl Disk for SimDisk {
             world: Arc::clone(&self.world),
             file,
             writable: mode != OpenMode::ReadOnly,
-            block_bytes,
+            block_bytes: AtomicUsize::new(block_bytes),
             holding: Mutex::new(Holding::Nothing),
         }))
     }
@@ -420,7 +440,8 @@ struct SimFile {
     world: Arc<Mutex<World>>,
     file: FileNumber,
     writable: bool,
-    block_bytes: usize,
+    /// One once the file goes through the page cache. Relaxed: the caller orders that before its calls.
+    block_bytes: AtomicUsize,
     holding: Mutex<Holding>,
 }
 
@@ -451,7 +472,7 @@ impl Drop for SimFile {
 
 impl File for SimFile {
     fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> {
-        assert_aligned(self.block_bytes, offset_bytes, buf);
+        assert_aligned(self.block_bytes(), offset_bytes, buf);
         self.read_unaligned(offset_bytes, buf)
     }
 
@@ -462,7 +483,7 @@ impl File for SimFile {
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
         let mut world = self.world.lock();
         for request in requests {
-            assert_aligned(self.block_bytes, request.offset_bytes, request.buf);
+            assert_aligned(self.block_bytes(), request.offset_bytes, request.buf);
             request.result = world.read(self.file, request.offset_bytes, request.buf);
         }
     }
@@ -498,7 +519,7 @@ impl File for SimFile {
         let mut first_error: Option<(usize, Error)> = None;
         for index in order {
             let request = &requests[index];
-            assert_aligned(self.block_bytes, request.offset_bytes, request.buf);
+            assert_aligned(self.block_bytes(), request.offset_bytes, request.buf);
             if let Err(error) = world.write(self.file, request.offset_bytes, request.buf)
                 && first_error.as_ref().is_none_or(|(first, _)| index < *first)
             {
@@ -526,10 +547,10 @@ impl File for SimFile {
         let place = self.place(offset_bytes, len_bytes);
         self.world.lock().whole(CallKind::Allocate, place, |world| {
             let end = offset_bytes.saturating_add(len_bytes);
-            if end > MAX_OFFSET || !world.has_room(self.file, offset_bytes, len_bytes) {
+            if end > MAX_OFFSET {
                 return Err(disk_full());
             }
-            world.state.allocate(self.file, offset_bytes, len_bytes)
+            world.allocate_what_fits(self.file, offset_bytes, len_bytes)
         })
     }
 
@@ -556,8 +577,19 @@ impl File for SimFile {
         })
     }
 
+    fn free_bytes(&self) -> Result<Option<u64>> {
+        let world = self.world.lock();
+        let free = |capacity: u64| capacity.saturating_sub(world.state.allocated_bytes());
+        Ok(world.capacity_bytes.map(free))
+    }
+
     fn block_bytes(&self) -> usize {
-        self.block_bytes
+        self.block_bytes.load(Relaxed)
+    }
+
+    fn use_page_cache(&self) -> Result<()> {
+        self.block_bytes.store(1, Relaxed);
+        Ok(())
     }
 
     fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> {

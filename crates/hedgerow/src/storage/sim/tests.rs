@@ -1,7 +1,7 @@
 //! What the simulated disk promises to the tests of everything above it.
 
 use super::*;
-use crate::storage::parent_directory;
+use crate::storage::{parent_directory, reserve};
 use std::collections::BTreeSet;
 
 const PATH: &str = "dir/file";
@@ -235,6 +235,44 @@ fn a_failing_call_has_the_effect_asked_for() {
     disk.inject(Fault::once(CallKind::Unlink, 0, Fault::EIO));
     assert!(disk.unlink(path()).is_err());
     assert!(disk.exists(path()).unwrap());
+}
+
+/// As ext4 does.
+#[test]
+fn an_allocation_without_room_keeps_a_part_until_it_is_given_back() {
+    let disk = SimDisk::new(3);
+    let file = disk.open(Path::new("f"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+    disk.set_capacity(Some(5 * 4096 + 100));
+    file.allocate(0, 2 * 4096).unwrap();
+    assert_eq!(file.free_bytes().unwrap(), Some(3 * 4096 + 100));
+    let full = file.allocate(4096, 9 * 4096).unwrap_err();
+    assert_eq!(full.kind(), &ErrorKind::DiskFull);
+    assert_eq!((file.allocated_bytes().unwrap(), file.len_bytes().unwrap()), (20480, 20480));
+    file.set_len(2 * 4096).unwrap();
+    // All or nothing, within the file and beyond its end.
+    file.punch_hole(0, 2 * 4096).unwrap();
+    file.write_at(4096, &[7; 4096]).unwrap();
+    let full = reserve(&*file, 2 * 4096, 9 * 4096).unwrap_err();
+    assert_eq!(full.kind(), &ErrorKind::DiskFull);
+    assert_eq!((file.allocated_bytes().unwrap(), file.len_bytes().unwrap()), (4096, 8192));
+    disk.set_capacity(Some(4096 + 4095));
+    assert_eq!(reserve(&*file, 0, 4096).unwrap_err().kind(), &ErrorKind::DiskFull);
+    assert_eq!(file.allocated_bytes().unwrap(), 4096);
+    disk.set_capacity(Some(5 * 4096));
+    reserve(&*file, 2 * 4096, 3 * 4096).unwrap();
+    assert_eq!((file.allocated_bytes().unwrap(), file.len_bytes().unwrap()), (4 * 4096, 20480));
+}
+
+/// A device that fails is told of, rather than a disk that is full.
+#[test]
+fn room_that_cannot_be_given_back_is_an_error_of_its_own_unless_that_needs_room() {
+    for (errno, kind) in [(Fault::EIO, ErrorKind::Io), (Fault::ENOSPC, ErrorKind::DiskFull)] {
+        let disk = SimDisk::new(3);
+        let file = disk.open(Path::new("f"), OpenMode::CreateNew, DirectIo::Never).unwrap();
+        disk.set_capacity(Some(4096));
+        disk.inject(Fault::once(CallKind::SetLen, 0, errno));
+        assert_eq!(reserve(&*file, 0, 8192).unwrap_err().kind(), &kind);
+    }
 }
 
 #[test]

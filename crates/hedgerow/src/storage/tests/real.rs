@@ -195,9 +195,70 @@ fn child_meets_the_file_size_limit() {
 
 #[test]
 fn a_file_that_cannot_grow_is_a_full_disk() {
+    // 512-byte blocks: 128 KiB. The kernel's signal is ignored, or would end the process.
+    for signal in ["trap '' XFSZ; ", ""] {
+        let place = Place::real(IoEngine::Sync, DirectIo::Never);
+        let setup = format!("{signal}ulimit -f 256");
+        run_child("child_meets_the_file_size_limit", &setup, &place.directory);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_meets_a_limit_that_came_later() {
+    let Some(path) = in_child("f") else { return };
+    let limit_to = |bytes: u64| {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: `setrlimit` reads a limit that lives.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+    };
+    for (engine, name) in [(IoEngine::Sync, "sync"), (IoEngine::Auto, "auto")] {
+        for direct in [DirectIo::Never, DirectIo::WherePossible] {
+            limit_to(libc::RLIM_INFINITY);
+            let disk = RealDisk::new(engine).unwrap();
+            let path = path.with_extension(format!("{name}-{direct:?}"));
+            let file = disk.open(&path, OpenMode::CreateNew, direct).unwrap();
+            let block = file.block_bytes();
+            let mut data = AlignedBuffer::zeroed(1 << 20).unwrap();
+            data.fill(7);
+            file.write_at(0, &data).unwrap();
+            // In the middle of a block, and of what the file has already.
+            limit_to(100_001);
+            let is_full = |result: Result<()>| {
+                let error = result.unwrap_err();
+                assert_eq!(error.kind(), &ErrorKind::DiskFull, "{error}");
+            };
+            is_full(file.write_at(98_304, &data[..4096]));
+            is_full(file.write_at(131_072, &data[..4096]));
+            is_full(file.write_at(2 << 20, &data[..4096]));
+            let requests = [0, 65_536, 98_304, 131_072, 1 << 20]
+                .map(|offset_bytes| WriteRequest { offset_bytes, buf: &data[..4096] });
+            is_full(file.write_batch(&requests));
+            let mut calls = 0;
+            is_full(file.write_batch_beside(&requests, &mut || calls += 1));
+            assert_eq!(calls, 1);
+            is_full(file.set_len(2 << 20));
+            is_full(file.allocate(1 << 20, 4096));
+            is_full(reserve(&*file, 2 << 20, 4096));
+            assert_eq!(file.len_bytes().unwrap(), 1 << 20);
+            assert_eq!(file.block_bytes(), block, "it is no reason to go through the page cache");
+            // Below it all is as before, and so it is when it has gone.
+            file.write_batch(&requests[..2]).unwrap();
+            file.set_len(1 << 19).unwrap();
+            limit_to(libc::RLIM_INFINITY);
+            file.write_at(2 << 20, &data).unwrap();
+            file.sync_data().unwrap();
+        }
+    }
+}
+
+/// A write behind the limit is refused, and its signal taken away, whatever the file's length is; `prlimit` may say so at any time.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_of_the_size_that_comes_later_is_a_full_disk_as_well() {
     let place = Place::real(IoEngine::Sync, DirectIo::Never);
-    // 512-byte blocks: 128 KiB.
-    run_child("child_meets_the_file_size_limit", "trap '' XFSZ; ulimit -f 256", &place.directory);
+    run_child("child_meets_a_limit_that_came_later", ":", &place.directory);
 }
 
 #[test]
@@ -221,11 +282,11 @@ fn what_is_no_file_is_refused_by_kind() {
             assert!(error.to_string().ends_with(what), "{error}");
         }
         let created = place.disk.open(&path, OpenMode::CreateNew, DirectIo::Never);
-        assert_eq!(created.unwrap_err().kind(), &ErrorKind::AlreadyExists);
+        assert_eq!(created.unwrap_err().kind(), &ErrorKind::FileExists);
     }
     std::os::unix::fs::symlink("nowhere", place.path("l")).unwrap();
     let dangling = place.disk.open(&place.path("l"), OpenMode::ReadWrite, DirectIo::Never);
-    assert_eq!(dangling.unwrap_err().kind(), &ErrorKind::NotFound);
+    assert_eq!(dangling.unwrap_err().kind(), &ErrorKind::FileNotFound);
     let below = place.disk.open(Path::new("/dev/null/f"), OpenMode::ReadOnly, DirectIo::Never);
     assert_eq!(below.unwrap_err().kind(), &ErrorKind::Io);
     assert!(!place.disk.exists(Path::new("/dev/null/f")).unwrap());

@@ -7,6 +7,7 @@ use crate::store::open::read_superblocks;
 use crate::store::superblock::positions_of;
 use crate::store::{OpenHow, Store, StoreOptions};
 use crate::wal::Promised;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 const LIMIT: u64 = 4 << 20;
@@ -168,7 +169,7 @@ fn changes_of_a_keyspace_that_is_not_there_change_no_other() {
     ]);
     let store = opened.unwrap();
     assert_eq!(contents(&store), wrens(&[(b"key", b"old"), (b"last", b"1")]));
-    assert!(store.verify(|_| {}).unwrap().is_clean());
+    assert!(store.verify(|_| ControlFlow::Continue(())).unwrap().is_clean());
 }
 
 #[test]
@@ -190,7 +191,10 @@ fn a_keyspace_that_the_log_creates_takes_the_name_of_the_one_that_has_it() {
     let store = opened.unwrap();
     assert_eq!(contents(&store), wrens(&[(b"new", b"1")]));
     assert_eq!(store.open_keyspace("wrens").unwrap().unwrap().id(), next);
-    assert!(store.verify(|_| {}).unwrap().is_clean(), "the pages of the old one are free");
+    assert!(
+        store.verify(|_| ControlFlow::Continue(())).unwrap().is_clean(),
+        "the pages of the old one are free"
+    );
 }
 
 #[test]
@@ -339,7 +343,7 @@ fn a_large_value_that_is_put_again_over_itself_is_counted_once() {
         let again = open(&disk.crash(1), how).unwrap();
         let found = again.keyspace("wrens").unwrap().get(b"song").unwrap().unwrap();
         assert_eq!(found.as_bytes(), stored[1]);
-        let report = again.verify(|_| {}).unwrap();
+        let report = again.verify(|_| ControlFlow::Continue(())).unwrap();
         assert!(report.is_clean(), "{how:?}: {:?}", report.findings);
         let space = again.space_report().unwrap();
         assert_eq!(space.accounted_bytes(), space.file_bytes, "{how:?}: {space:?}");

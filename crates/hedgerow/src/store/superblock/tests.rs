@@ -7,7 +7,7 @@ use hedgerow_sync::primitive::random::{self, SplitMix64};
 type Blocks = [Option<Box<SuperblockBytes>>; 4];
 
 fn sample(checkpoint: u64) -> Superblock {
-    let geometry = Geometry::for_new_store(4096, 512).unwrap();
+    let geometry = Geometry::for_new_store(4096, 4096).unwrap();
     let root =
         |offset: u64, checksum: u64| (slot_at(HEADER_REGION_BYTES + offset, checksum), checksum);
     let (map, map_checksum) = root(4096 * checkpoint, 0x1234_5678_9abc_def0);
@@ -25,7 +25,7 @@ fn sample(checkpoint: u64) -> Superblock {
             slot: table,
             checksum: table_checksum,
             levels: 2,
-            zones: 3,
+            units: 3 * 512 - 7,
             used_units: 1000,
         },
         next_page: Some(PageId(1028)),
@@ -206,16 +206,18 @@ fn other_files_are_no_stores() {
 }
 
 #[test]
-fn newer_versions_and_features_ask_for_an_upgrade_or_for_reading_only() {
+fn other_versions_and_features_ask_for_an_upgrade_or_for_reading_only() {
     let put = |at: usize, value: u8| {
         let mut blocks = two_checkpoints();
         blocks[0] = Some(repaired(sample(4).encode(0), |block| block[at] = value));
         choose_in(&blocks)
     };
-    for (at, found) in [(VERSION, 2), (INCOMPAT, 2), (INCOMPAT + 7, 1)] {
-        let kind = put(at, found).unwrap_err().kind().clone();
-        let found = if at == VERSION { 2 } else { 1 };
-        assert_eq!(kind, ErrorKind::UpgradeRequired { found });
+    for (at, value) in [(VERSION, 1), (VERSION, 2), (VERSION, 4), (INCOMPAT, 2), (INCOMPAT + 7, 1)]
+    {
+        let error = put(at, value).unwrap_err();
+        let found = if at == VERSION { u32::from(value) } else { FORMAT_VERSION };
+        assert_eq!(*error.kind(), ErrorKind::UpgradeRequired { found });
+        assert_eq!(error.to_string().contains("load the dump"), found < FORMAT_VERSION, "{error}");
     }
     let mut newest = sample(5);
     newest.compat = 1 << 40;
@@ -270,7 +272,7 @@ fn values_that_cannot_be_are_refused() {
         (PAGE_BYTES, &[0xff; 4]),
         (PAGE_BYTES, &[0, 0, 2, 0]),
         (UNIT_BYTES, &[0; 4]),
-        (UNIT_BYTES, &[0, 2, 0, 0]),
+        (UNIT_BYTES, &[0, 1, 0, 0]),
         (ZONE_BYTES, &[0; 4]),
         (ZONE_BYTES, &[0, 0, 0, 0x80]),
         (FLAGS, &[2]),
@@ -281,7 +283,7 @@ fn values_that_cannot_be_are_refused() {
         (TABLE_LEVELS, &[0]),
         (TABLE_LEVELS, &[1]),
         (TABLE_LEVELS, &[6]),
-        (ZERO, &[1]),
+        (LAST_UNITS, &[0, 2]),
         (MAP_SLOT, &[0; 8]),
         (MAP_SLOT, &[0xff; 8]),
         (MAP_CHECKSUM, &[0; 8]),
@@ -333,6 +335,25 @@ fn what_just_may_be_is_taken_and_one_more_is_refused() {
 }
 
 #[test]
+fn units_that_a_checkpoint_needs_are_written_by_zones_and_a_rest() {
+    let geometry = sample(1).geometry;
+    let per_zone = u64::from(geometry.units_per_zone());
+    let slots = sample(1).table.units;
+    for units in [slots, slots + 1, 3 * per_zone - 1, 3 * per_zone, 3 * per_zone + 1] {
+        let table = TableRoot { units, ..sample(1).table };
+        let block = Superblock { table, ..sample(1) }.encode(0);
+        // As a store has it whose last zone is there as a whole: zero in the field that came later.
+        let rest = u16::from_le_bytes([block[LAST_UNITS], block[LAST_UNITS + 1]]);
+        assert_eq!(u64::from(rest), units % per_zone);
+        let chosen = choose([Some(&block), None, None, None]).unwrap();
+        assert_eq!(chosen.superblock.table.units, units);
+    }
+    assert_eq!(units_of(geometry, 0, 1), None);
+    assert_eq!(units_of(geometry, 1, per_zone as u16), None);
+    assert_eq!(units_of(geometry, 0, 0), Some(0));
+}
+
+#[test]
 fn map_and_table_are_both_there_or_neither_is() {
     let nothing = Superblock { map: MapRoot::EMPTY, table: TableRoot::EMPTY, ..sample(1) };
     let refuse = |block: &SuperblockBytes, what: &str| {
@@ -342,7 +363,7 @@ fn map_and_table_are_both_there_or_neither_is() {
     let (whole, empty) = (sample(1).table, TableRoot::EMPTY);
     refuse(&Superblock { table: whole, ..nothing }.encode(0), "no map");
     refuse(&Superblock { map: sample(1).map, ..nothing }.encode(0), "no table");
-    let used = TableRoot { zones: 1, used_units: 9, ..empty };
+    let used = TableRoot { units: 9, used_units: 9, ..empty };
     refuse(&Superblock { table: used, ..nothing }.encode(0), "units in use, and no table");
     // No map has a place or a checksum.
     for (at, what) in [(MAP_SLOT, "place"), (MAP_CHECKSUM, "checksum"), (TABLE_CHECKSUM, "table")] {

@@ -76,11 +76,46 @@ fn a_file_is_cut_as_far_as_the_dirty_pages_leave_room() {
     }
     let (whole, dirty) = (slots.report(), dirty_bytes(&store));
     assert!(dirty > 100 * 512 && whole.free_bytes > 4 * dirty, "{dirty} {whole:?}");
-    store.shared.truncate(slots).unwrap();
+    store.shared.truncate(slots, 0, false).unwrap();
     let cut = slots.report();
     assert!(cut.file_bytes < whole.file_bytes, "{cut:?}");
     assert!(cut.free_bytes >= dirty, "{dirty} {cut:?}");
     take(&store);
+    assert!(is_clean(&store));
+}
+
+#[test]
+fn a_file_keeps_its_length_while_everything_is_overwritten_and_is_cut_when_that_ends() {
+    let (_disk, store) = new_store();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    let overwrite = |round: u8| {
+        for n in 0..20_000 {
+            wrens.put(&key(n), &[round; 40]).unwrap();
+        }
+    };
+    let file_bytes = || slots.report().file_bytes;
+    for round in 0..3 {
+        overwrite(round);
+        store.shared.checkpoint(false).unwrap();
+    }
+    let long = file_bytes();
+    for round in 3..6 {
+        overwrite(round);
+        store.shared.checkpoint(false).unwrap();
+        assert!((long..long / 8 * 9).contains(&file_bytes()), "{} of {long}", file_bytes());
+    }
+    // Two small checkpoints tell that it is over.
+    for n in 0..2 {
+        wrens.put(&key(n), b"a last song").unwrap();
+        store.shared.checkpoint(false).unwrap();
+    }
+    assert!(file_bytes() < long / 4 * 3, "{} of {long}", file_bytes());
+    // One that was asked for goes by what is there.
+    overwrite(6);
+    let long = file_bytes();
+    store.shared.checkpoint(true).unwrap();
+    assert!(file_bytes() < long / 4 * 3, "{} of {long}", file_bytes());
     assert!(is_clean(&store));
 }
 
@@ -106,7 +141,7 @@ fn all_pages_are_read_if_many_are_needed_and_none_if_few_are() {
     assert!(faults() - before >= pages - 64, "{} of {pages}", faults() - before);
     let wrens = store.open_keyspace("wrens").unwrap().unwrap();
     let read = faults();
-    assert!((0..20_000).all(|n| wrens.contains(&key(n)).unwrap()));
+    assert!((0..20_000).all(|n| wrens.contains_key(&key(n)).unwrap()));
     assert_eq!(faults(), read, "all of them are there");
 }
 
@@ -167,7 +202,7 @@ fn what_stays_free_in_the_middle_of_a_file_gets_holes_but_for_a_part_that_is_kep
     }
     let before = slots.report();
     assert_eq!(before.hole_bytes, 0);
-    store.shared.punch(slots).unwrap();
+    store.shared.punch(slots, 0).unwrap();
     let after = slots.report();
     assert_eq!(after.file_bytes, before.file_bytes);
     assert!((1 << 20..=3 << 20).contains(&after.hole_bytes), "{after:?}");
@@ -218,7 +253,8 @@ fn all_pages_of_a_zone_are_moved_however_large_it_is() {
     let in_use =
         pages.filter(|id| store.pool().slot_of(*id).is_ok_and(|slot| slot.is_some())).count();
     assert!(in_use > 1000 && store.pool().dirty_pages() == 0);
-    store.shared.move_zone(slots, zone).unwrap();
+    let pages = store.shared.pages_in_zone(slots, zone).unwrap();
+    store.shared.move_pages(&pages).unwrap();
     assert_eq!(store.pool().dirty_pages(), in_use);
 }
 

@@ -24,9 +24,7 @@ fn assert_has(store: &Store, count: usize) {
 }
 
 fn read_large(store: &Store, tree: &PoolTree, key: &[u8]) -> Vec<u8> {
-    let Ok(mut reader) = store.read_large(tree, key).unwrap().unwrap() else {
-        panic!("it is not large")
-    };
+    let Some(Ok(mut reader)) = find_large(store, tree, key) else { panic!("it is not large") };
     let mut bytes = vec![0; reader.len_bytes() as usize];
     let mut done = 0;
     while done < bytes.len() {

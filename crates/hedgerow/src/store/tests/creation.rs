@@ -182,7 +182,7 @@ fn where_the_directory_is_denied_only_a_store_without_a_log_is_made_in_the_file(
     let disk = empty_file();
     let error = open(&logged(), &denied(&disk), OpenHow::ExistingOrNew).map(drop).unwrap_err();
     assert_eq!(error.os_error(), Some(EACCES));
-    assert!(error.to_string().contains("a log needs that"), "{error}");
+    assert!(error.to_string().contains("the log needs a file in it"), "{error}");
     assert_only(&disk, b"");
     let store = open(&options(), &denied(&disk), OpenHow::ExistingOrNew).unwrap();
     store.close().unwrap();
@@ -257,7 +257,7 @@ fn a_file_whose_name_is_taken_away_before_it_is_locked_is_not_used() {
     });
     let error = open(&options(), &shared, OpenHow::New).map(drop).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
-    assert!(error.to_string().contains("others are creating"), "{error}");
+    assert!(error.to_string().contains("other processes keep creating"), "{error}");
     assert!(disk.state().paths().is_empty());
 }
 
@@ -277,7 +277,7 @@ fn an_empty_file_that_is_replaced_whenever_it_was_opened_is_given_up() {
     let error = open(&options(), &shared, OpenHow::ExistingOrNew).map(drop).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
     assert_eq!(opened.load(Ordering::Relaxed), 3, "attempts");
-    assert!(error.to_string().contains("created and removed all the time"), "{error}");
+    assert!(error.to_string().contains("keep creating, removing or renaming"), "{error}");
     assert_only(&disk, b"");
 }
 
@@ -369,7 +369,7 @@ fn a_store_that_is_replaced_whenever_it_was_locked_is_given_up_and_every_one_of_
     });
     let error = open(&logged(), &shared, OpenHow::Existing).map(drop).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
-    assert!(error.to_string().contains("all the time, or renamed"), "{error}");
+    assert!(error.to_string().contains("keep creating, removing or renaming"), "{error}");
     assert_eq!(disk.state().paths(), [path().into()]);
     open(&logged(), &disk, OpenHow::Existing).unwrap().close().unwrap();
 }
@@ -390,7 +390,7 @@ fn a_file_that_comes_to_the_name_of_a_log_when_the_log_gets_it_stays() {
             Ok(())
         });
         let error = open(&logged(), &shared, how).map(drop).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::AlreadyExists, "{error:?}");
+        assert_eq!(*error.kind(), ErrorKind::ForeignLog, "{error:?}");
         assert_eq!(disk.state().contents(&log).as_deref(), Some(&b"a letter"[..]));
         assert!(!disk.exists(&log.with_extension("hrow-log-new")).unwrap());
         assert_eq!(disk.exists(path()).unwrap(), how == OpenHow::Existing);

@@ -4,6 +4,7 @@ use super::*;
 use crate::space::extent::{Extent, Run, Stored, read_stored};
 use crate::storage::sim::{CallKind, Fault};
 use crate::store::PoolTree;
+use std::ops::ControlFlow;
 
 const COUNT: usize = 40;
 /// Those before are removed.
@@ -30,7 +31,7 @@ fn put(store: &Store, tree: &PoolTree, n: usize) {
 fn assert_has_all(store: &Store) {
     let tree = store.open_keyspace("wrens").unwrap().unwrap();
     for n in FIRST..COUNT {
-        let found = store.read_large(&tree, &key(n)).unwrap().unwrap();
+        let found = find_large(store, &tree, &key(n)).unwrap();
         let mut reader = found.expect("it is large");
         let mut bytes = vec![0; BYTES];
         let mut done = 0;
@@ -200,7 +201,7 @@ fn a_damaged_value_stays_where_it_is_and_the_others_are_moved() {
     shrink(&store).unwrap();
     assert_eq!(extent(&wrens, &damaged), before[0]);
     assert_ne!(extent(&wrens, &other), before[1]);
-    let report = store.verify(|_| {}).unwrap();
+    let report = store.verify(|_| ControlFlow::Continue(())).unwrap();
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
 }
 

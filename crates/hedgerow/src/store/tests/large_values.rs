@@ -23,7 +23,7 @@ fn nothing_of_a_large_value_is_written_once_the_store_was_closed() {
 }
 
 fn read(store: &Store, tree: &PoolTree, key: &[u8]) -> Vec<u8> {
-    let mut reader = store.read_large(tree, key).unwrap().unwrap().expect("it is large");
+    let mut reader = find_large(store, tree, key).unwrap().expect("it is large");
     let mut bytes = vec![0; reader.len_bytes() as usize];
     let mut done = 0;
     while done < bytes.len() {
@@ -90,7 +90,7 @@ fn a_sync_of_the_file_that_failed_for_one_has_failed_for_all() {
             // As a checkpoint does that has taken what the log had before.
             slots.sync_data().unwrap_err();
             let refused = store.flush_log().unwrap_err();
-            assert_eq!(*refused.kind(), ErrorKind::Unknown, "{refused}");
+            assert_eq!(*refused.kind(), ErrorKind::DurabilityUnknown, "{refused}");
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::storage::{DirectIo, OpenMode};
 use crate::store::catalogue::Load;
 use crate::tree::Tree;
 use crate::types::{PageId, TreeId};
+use std::ops::ControlFlow;
 
 const RECORDS: u32 = 1000;
 
@@ -117,6 +118,7 @@ fn nothing_is_freed_of_a_tree_that_is_damaged_and_others_are_not_kept_from_openi
             if !is_root {
                 page = visited;
             }
+            ControlFlow::Continue(())
         })
         .unwrap();
         damage(&disk, &mended, page);
@@ -127,7 +129,7 @@ fn nothing_is_freed_of_a_tree_that_is_damaged_and_others_are_not_kept_from_openi
         assert_eq!((name.as_deref(), tree.id(), tree.root()), (Some("wrens"), id, root));
         let gulls = store.open_keyspace("gulls").unwrap().unwrap();
         assert_eq!(gulls.get(b"key").unwrap().unwrap().as_bytes(), b"value");
-        let report = store.verify(|_| {}).unwrap();
+        let report = store.verify(|_| ControlFlow::Continue(())).unwrap();
         assert!(report.findings.iter().any(|one| one.page == Some(page)), "{:?}", report.findings);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::types::TreeId;
+use std::ops::ControlFlow;
 
 #[test]
 fn room_that_is_held_and_nobody_refers_to_is_found() {
@@ -10,7 +11,7 @@ fn room_that_is_held_and_nobody_refers_to_is_found() {
     assert!(is_clean(&store));
     let slots = store.shared.slots.as_ref().unwrap();
     let taken = slots.allocate(1, 512).unwrap();
-    let report = store.verify(|_| {}).unwrap();
+    let report = store.verify(|_| ControlFlow::Continue(())).unwrap();
     let [finding] = &report.findings[..] else { panic!("{:?}", report.findings) };
     assert!(finding.what.contains("the allocator holds"), "{finding}");
     slots.state().zones.give_back(taken[0], 512);
@@ -47,7 +48,7 @@ fn a_live_keyspace_whose_root_is_not_in_use_is_found() {
     let wrens = store.create_keyspace("wrens").unwrap();
     wrens.put(b"key", b"value").unwrap();
     wrens.drop_pages().unwrap();
-    let report = store.verify(|_| {}).unwrap();
+    let report = store.verify(|_| ControlFlow::Continue(())).unwrap();
     let [finding] = &report.findings[..] else { panic!("{:?}", report.findings) };
     assert_eq!((finding.page, finding.keyspace.as_deref()), (Some(wrens.root()), Some("wrens")));
     assert!(finding.what.contains("the root is not in use"), "{finding}");

@@ -7,7 +7,7 @@
 use super::super::Tree;
 use super::assert_clean;
 use crate::node::{Hints, LeafLayout, LeafPolicy};
-use crate::page::{AdaptationValues, PagePool};
+use crate::page::{AdaptationStats, PagePool};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
@@ -89,7 +89,7 @@ fn look_up(tree: &UrlTree, times: u64, random: &mut SplitMix64) {
 }
 
 /// Rounds of scans and rounds of look-ups; in round `r` all handles have policy `policy(r)`.
-fn run(mut tree: UrlTree, seed: u64, policy: impl Fn(u64) -> LeafPolicy) -> AdaptationValues {
+fn run(mut tree: UrlTree, seed: u64, policy: impl Fn(u64) -> LeafPolicy) -> AdaptationStats {
     println!("seed {seed}");
     tree = tree.with_policy(policy(0));
     for number in (WRITERS..KEYS).step_by(WRITERS as usize + 1) {

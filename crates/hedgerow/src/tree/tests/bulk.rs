@@ -175,10 +175,10 @@ fn mixed(random: &mut SplitMix64, longest: usize) -> Model {
             let len = match (value_kind, random.below(60)) {
                 (0, _) => 0,
                 (1, _) => random.below(60),
-                (_, 0) => random.below(longest as u64),
+                (_, 0) => random.below(2 * longest as u64),
                 _ => value_len,
             };
-            let len = (len as usize).min(longest - key.len());
+            let len = (len as usize).min(2 * longest - key.len());
             records.insert(key, vec![number as u8; len]);
         }
     }
@@ -192,7 +192,7 @@ fn bulk_loads_of_mixed_keys_agree_with_a_map_under_every_policy() {
     let mut random = SplitMix64::new(seed);
     for turn in 0..12 {
         let page_bytes = [512, 1024, 4096][turn % 3];
-        let records = mixed(&mut random, new_tree(page_bytes, POLICIES[0]).max_record_bytes());
+        let records = mixed(&mut random, new_tree(page_bytes, POLICIES[0]).max_key_bytes());
         let fill = if random.below(2) == 0 { 100 } else { 10 + random.below(91) as u8 };
         for policy in POLICIES {
             println!("{} records, pages of {page_bytes}, {fill} %, {policy:?}", records.len());

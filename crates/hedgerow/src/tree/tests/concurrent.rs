@@ -1,7 +1,7 @@
-//! Threads on one tree of tiny pages, so that splits, merges and collapses happen under every
+//! Threads on one tree of tiny pages, so that splits, merges, collapses and redistributions happen under every
 //! operation. Every value names its key, so that a reader can tell a wrong answer by itself.
 
-use super::super::{Swap, Tree};
+use super::super::{ContentionSplit, Swap, Tree};
 use super::{absent, assert_clean, tiny};
 use crate::node::Hints;
 use crate::page::{FrameHead, PagePool};
@@ -48,6 +48,16 @@ fn is_permanent(number: u64) -> bool {
 
 fn start(name: &str, f: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     spawn_named(name, f).unwrap()
+}
+
+/// One writer takes every leaf for contended, so that leaves are split between keys all the time; one finds them quiet, so that
+/// they may be merged again.
+fn contention_of(class: u64) -> Option<ContentionSplit> {
+    match class {
+        0 => ContentionSplit::new(1, 4, 0.0, 2).ok(),
+        1 => ContentionSplit::new(1, 4, 1.0, 1).ok(),
+        _ => Some(ContentionSplit::default()),
+    }
 }
 
 /// Changes the keys of one class at random and knows exactly what must be there.
@@ -127,7 +137,7 @@ fn run(tree: TinyTree, steps: u64, seed: u64, hogged: bool) {
     let scans = Arc::new(AtomicU64::new(0));
     let writers: Vec<_> = (0..WRITERS)
         .map(|class| {
-            let tree = tree.clone();
+            let tree = tree.clone().with_contention_split(contention_of(class));
             let random = SplitMix64::new(seed ^ class);
             start("writer", move || writer(&tree, class, steps, random))
         })
@@ -136,7 +146,7 @@ fn run(tree: TinyTree, steps: u64, seed: u64, hogged: bool) {
         let (pool, done) = (tree.pool().clone(), done.clone());
         start("hog", move || hog(&pool, &done, SplitMix64::new(!seed)))
     });
-    let readers: Vec<_> = (0..3_u64)
+    let readers: Vec<_> = (0..4_u64)
         .map(|which| {
             let (tree, done, scans) = (tree.clone(), done.clone(), scans.clone());
             start("reader", move || {
@@ -145,6 +155,9 @@ fn run(tree: TinyTree, steps: u64, seed: u64, hogged: bool) {
                     match which {
                         0 => scanner(&tree, true),
                         1 => scanner(&tree, false),
+                        2 => {
+                            super::compact::compact(&tree);
+                        }
                         _ => {
                             look_up_groups(&tree);
                             let findings = tree.verify().unwrap();
@@ -168,7 +181,7 @@ fn run(tree: TinyTree, steps: u64, seed: u64, hogged: bool) {
         failed |= thread.join().is_err();
     }
     assert!(!failed, "a thread has failed");
-    assert!(scans.load(Ordering::Relaxed) >= 3);
+    assert!(scans.load(Ordering::Relaxed) >= 4);
     assert_clean(&tree);
 }
 
@@ -301,4 +314,46 @@ fn threads_that_empty_a_tree_together_leave_one_page() {
     assert_eq!(tree.count().unwrap(), 0);
     // A merge that met interference is left to a later removal; a few pages may wait for one.
     assert!(tree.pool().pages() < 20, "{} pages", tree.pool().pages());
+}
+
+/// A writer waits for its leaf, which is split before the writer gets it, so that its key belongs to another one.
+#[test]
+fn a_leaf_that_was_split_while_somebody_waited_for_it_is_not_changed() {
+    const ROUNDS: u64 = 100;
+    let tree = tiny::<Hints>();
+    let key = |round: u64, place: u64| (round << 8 | place).to_be_bytes();
+    let value = |round: u64| [round as u8; 60];
+    for round in 0..ROUNDS {
+        tree.put(&key(round, 255), &value(round)).unwrap();
+    }
+    let mut splits = 0;
+    for round in 0..ROUNDS {
+        let (wanted, leaves) = (key(round, 200), tree.stats().unwrap().levels[0].pages);
+        let leaf = tree.leaf_for(&wanted).unwrap();
+        let latch = tree.pool().head(leaf.frame()).latch();
+        let held = latch.exclusive();
+        let waiting = {
+            let tree = tree.clone();
+            start("waiting", move || assert!(!tree.put(&wanted, &value(round)).unwrap()))
+        };
+        // After three conflicts it waits for the leaf, and sleeps.
+        while !format!("{latch:?}").contains("parked: true") {
+            spin_loop();
+        }
+        held.release_unchanged();
+        // Who runs comes before who has to wake up.
+        for place in 0..16 {
+            tree.put(&key(round, place), &value(round)).unwrap();
+        }
+        splits += tree.stats().unwrap().levels[0].pages - leaves;
+        waiting.join().unwrap();
+    }
+    assert!(splits > ROUNDS / 2, "{splits} splits");
+    for round in 0..ROUNDS {
+        for place in (0..16).chain([200, 255]) {
+            let found = tree.get(&key(round, place)).unwrap();
+            assert_eq!(found.as_deref(), Some(&value(round)[..]), "{round}, {place}");
+        }
+    }
+    assert_clean(&tree);
 }

@@ -10,6 +10,7 @@ use crate::page::header;
 use crate::testing::MemoryPool;
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::random::{self, SplitMix64};
+use std::ops::ControlFlow;
 
 type TinyTree = Tree<MemoryPool, Hints>;
 
@@ -37,7 +38,11 @@ fn grown_mixed(policy: LeafPolicy) -> TinyTree {
 /// Pages by level: leaves first.
 fn pages(tree: &TinyTree) -> Vec<Vec<PageId>> {
     let mut pages = Vec::new();
-    tree.verify_with(&mut |id, _| pages.push(id)).unwrap();
+    tree.verify_with(&mut |id, _| {
+        pages.push(id);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     let mut levels = Vec::new();
     for id in pages {
         let mut level = 0;
@@ -130,7 +135,7 @@ fn operations_report_a_child_of_the_wrong_level() {
     corrupted(cursor.next_record().unwrap_err());
     corrupted(tree.get_many(&[b"key/01000", b"key/00000"]).unwrap_err());
     // What lies elsewhere is still there.
-    assert!(tree.contains(b"key/01999").unwrap());
+    assert!(tree.contains_key(b"key/01999").unwrap());
 }
 
 #[test]
@@ -209,7 +214,7 @@ fn bytes_that_pass_the_load_check_never_make_an_operation_panic() {
 fn use_all(tree: &TinyTree, random: &mut SplitMix64) {
     for _ in 0..300 {
         let key = match random.below(3) {
-            0 => random_key(random, tree.max_record_bytes()),
+            0 => random_key(random, tree.max_key_bytes()),
             1 => (random.below(1_100) as u32).to_be_bytes().to_vec(),
             _ => format!("key/{:05}", random.below(2_000)).into_bytes(),
         };

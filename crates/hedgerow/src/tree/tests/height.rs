@@ -85,7 +85,7 @@ fn grow(order: Order, seed: u64, count: usize) -> usize {
     let tree: Tree<MemoryPool, Hints> = Tree::create(pool, TreeId(7)).unwrap();
     let tree = tree.with_policy(LeafPolicy::Fixed(LeafLayout::Comparison));
     let mut random = SplitMix64::new(seed);
-    for key in keys(count, tree.max_record_bytes(), order, &mut random) {
+    for key in keys(count, tree.max_key_bytes(), order, &mut random) {
         tree.put(&key, b"").unwrap();
     }
     assert_clean(&tree);

@@ -42,14 +42,14 @@ fn ranges_are_removed_from_leaves_of_every_layout_and_their_pages_freed() {
                 let key = (random.below(900) as u32).to_be_bytes().to_vec();
                 tree.put(&key, &number.to_be_bytes()).unwrap();
                 model.insert(key, number.to_be_bytes().to_vec());
-                let key = random_key(&mut random, tree.max_record_bytes() - 4);
+                let key = random_key(&mut random, tree.max_key_bytes() - 4);
                 tree.put(&key, b"same").unwrap();
                 model.insert(key, b"same".to_vec());
             }
             let mut bound = || match random.below(8) {
                 0 => Vec::new(),
-                1 => vec![0xff; tree.max_record_bytes() + 3],
-                2 => random_key(&mut random, tree.max_record_bytes()),
+                1 => vec![0xff; tree.max_key_bytes() + 3],
+                2 => random_key(&mut random, tree.max_key_bytes()),
                 _ => model.keys().nth(random.below(model.len() as u64) as usize).unwrap().clone(),
             };
             let (from, to) = (bound(), bound());
@@ -78,7 +78,7 @@ fn a_tree_whose_policy_changes_agrees_with_a_map() {
     for policy in policies().cycle().take(25) {
         tree = tree.with_policy(policy);
         for _ in 0..400 {
-            let key = random_key(&mut random, tree.max_record_bytes());
+            let key = random_key(&mut random, tree.max_key_bytes());
             if random.below(3) == 0 {
                 assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some());
                 continue;
@@ -165,7 +165,7 @@ fn strings_that_are_scanned_get_comparison_leaves_and_lose_them_again() {
     assert!(pages(LeafLayout::Comparison) > fingerprints / 2);
     let mut random = SplitMix64::new(3);
     for _ in 0..100_000 {
-        tree.contains(key(random.below(100_003)).as_bytes()).unwrap();
+        tree.contains_key(key(random.below(100_003)).as_bytes()).unwrap();
     }
     assert!(pages(LeafLayout::Comparison) < fingerprints / 4);
     assert_clean(&tree);

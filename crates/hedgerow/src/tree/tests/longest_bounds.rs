@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 #[test]
 fn a_bound_as_long_as_the_longest_key_is_that_key_and_a_longer_one_comes_behind_it() {
     let tree = tiny::<Hints>();
-    let longest = tree.max_record_bytes();
+    let longest = tree.max_key_bytes();
     let of = |len: usize, last: u8| {
         let mut key = vec![b'k'; len];
         key[len - 1] = last;

@@ -2,7 +2,9 @@
 
 mod adaptive;
 mod bulk;
+mod compact;
 mod concurrent;
+mod contention;
 mod cursors;
 mod damage;
 mod dense_edges;

@@ -35,7 +35,7 @@ pub(super) fn run<L: Ladder>(tree: &Tree<MemoryPool, L>, steps: u64, seed: u64) 
     for step in 0..steps {
         // Phases of growth and of shrinkage, so that merges and root collapses happen.
         let growing = (step / (steps / 6).max(1)) & 1 == 0;
-        let key = random_key(&mut random, tree.max_record_bytes());
+        let key = random_key(&mut random, tree.max_key_bytes());
         let value = random_value(&mut random, tree, &key);
         match random.below(if growing { 12 } else { 20 }) {
             0..=4 => {
@@ -56,7 +56,7 @@ pub(super) fn run<L: Ladder>(tree: &Tree<MemoryPool, L>, steps: u64, seed: u64) 
             }
             7 => swap(tree, &mut model, &key, value, &mut random),
             8 => {
-                assert_eq!(tree.contains(&key).unwrap(), model.contains_key(&key));
+                assert_eq!(tree.contains_key(&key).unwrap(), model.contains_key(&key));
                 let mut out = vec![1, 2, 3];
                 let found = tree.get_into(&key, &mut out).unwrap();
                 assert_eq!(found.then_some(&out), model.get(&key));
@@ -111,7 +111,7 @@ pub(super) fn compare<L: Ladder>(
     let all = (Bound::Unbounded, Bound::Unbounded);
     scan(tree, model, all);
     for _ in 0..20 {
-        let [a, b] = [0; 2].map(|_| random_key(random, tree.max_record_bytes()));
+        let [a, b] = [0; 2].map(|_| random_key(random, tree.max_key_bytes()));
         let bound = |random: &mut SplitMix64, key| match random.below(3) {
             0 => Bound::Included(key),
             1 => Bound::Excluded(key),
@@ -119,7 +119,7 @@ pub(super) fn compare<L: Ladder>(
         };
         scan(tree, model, (bound(random, a), bound(random, b)));
     }
-    let keys: Vec<_> = (0..50).map(|_| random_key(random, tree.max_record_bytes())).collect();
+    let keys: Vec<_> = (0..50).map(|_| random_key(random, tree.max_key_bytes())).collect();
     let values = tree.get_many(&keys).unwrap();
     assert_eq!(values.len(), keys.len());
     for (key, value) in keys.iter().zip(&values) {
@@ -215,7 +215,7 @@ fn bulk_load<L: Ladder>(seed: u64) {
         let tree = tiny::<L>();
         let mut model = Model::new();
         for _ in 0..records {
-            let key = random_key(&mut random, tree.max_record_bytes());
+            let key = random_key(&mut random, tree.max_key_bytes());
             let value = random_value(&mut random, &tree, &key);
             model.insert(key, value);
         }
@@ -311,11 +311,11 @@ fn a_bulk_load_that_fails_leaves_nothing_behind() {
         load.push(&i.to_be_bytes(), b"value").unwrap();
     }
     tree.put(b"first", b"come").unwrap();
-    assert_eq!(*load.finish().unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(*load.finish().unwrap_err().kind(), ErrorKind::KeyspaceNotEmpty);
     assert_clean(&tree);
     assert_eq!(tree.count().unwrap(), 1);
-    assert_eq!(*tree.bulk_load(50).unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert_eq!(*tree.bulk_load(5).unwrap_err().kind(), ErrorKind::InvalidOption);
+    assert_eq!(*tree.bulk_load(50).unwrap_err().kind(), ErrorKind::KeyspaceNotEmpty);
+    assert_eq!(*tree.bulk_load(5).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
@@ -343,8 +343,9 @@ fn a_full_pool_is_an_error_that_changes_nothing() {
 #[test]
 fn records_beyond_the_limit_are_refused_on_every_path() {
     let tree = tiny::<Hints>();
-    let max = tree.max_record_bytes();
+    let (max, max_record) = (tree.max_key_bytes(), tree.max_record_bytes());
     let (fits, long) = (vec![b'k'; max], vec![b'k'; max + 1]);
+    let (fits_with, long_value) = (vec![b'v'; max_record - max], vec![b'v'; max_record + 1]);
     let too_long = |error: crate::Error| {
         assert_eq!(*error.kind(), ErrorKind::KeyTooLong { len_bytes: max + 1, max_bytes: max });
     };
@@ -355,13 +356,13 @@ fn records_beyond_the_limit_are_refused_on_every_path() {
     too_long(tree.compare_and_swap(&long, None, None).unwrap_err());
     too_long(tree.bulk_load(100).unwrap().push(&long, b"").unwrap_err());
     assert_eq!(tree.get(&long).unwrap(), None);
-    let error = tree.put(&fits, b"1").unwrap_err();
-    let kind = ErrorKind::RecordTooLarge { len_bytes: max + 1, max_bytes: max };
+    let error = tree.put(&fits, &long_value[..fits_with.len() + 1]).unwrap_err();
+    let kind = ErrorKind::RecordTooLarge { len_bytes: max_record + 1, max_bytes: max_record };
     assert_eq!(*error.kind(), kind);
-    assert_eq!(*tree.compare_and_swap(b"", None, Some(&long)).unwrap_err().kind(), kind);
-    assert!(!tree.put(&fits, b"").unwrap());
-    assert!(!tree.put(b"", &fits).unwrap());
-    assert_eq!(tree.get(b"").unwrap().as_deref(), Some(fits.as_slice()));
+    assert_eq!(*tree.compare_and_swap(b"", None, Some(&long_value)).unwrap_err().kind(), kind);
+    assert!(!tree.put(&fits, &fits_with).unwrap());
+    assert!(!tree.put(b"", &long_value[1..]).unwrap());
+    assert_eq!(tree.get(b"").unwrap().as_deref(), Some(&long_value[1..]));
     assert_clean(&tree);
 }
 

@@ -63,7 +63,7 @@ fn a_segment_that_cannot_be_prepared_for_another_reason_than_room_ends_the_log()
             }
         };
         assert_eq!(*refused.kind(), ErrorKind::Poisoned, "{kind:?}: {refused}");
-        assert_eq!(*log.flush().unwrap_err().kind(), ErrorKind::Unknown);
+        assert_eq!(*log.flush().unwrap_err().kind(), ErrorKind::DurabilityUnknown);
         assert_eq!(log.durable(), start(), "{kind:?}");
     }
 }
@@ -91,7 +91,7 @@ fn the_thread_that_cannot_prepare_ahead_for_another_reason_than_room_ends_the_lo
     log.run();
     assert!(told.load(SeqCst));
     assert_eq!(*log.failure().unwrap().kind(), ErrorKind::Poisoned);
-    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::Unknown);
+    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
 }
 
 /// Who was promised room before others flush block after block needs more blocks than it was promised.
@@ -186,11 +186,42 @@ fn who_waits_for_room_is_not_overtaken_by_who_comes_later() {
     assert!(second_served.recv_timeout(Duration::from_millis(300)).is_err(), "it has overtaken");
     assert!(first_served.try_recv().is_err(), "there is no room");
     log.ring.take_back(MUCH);
-    log.room.notify_all();
+    log.tell_of_room(log.state.lock());
     first.join().unwrap();
     second.join().unwrap();
     // Nobody waits any more: as before.
     log.promise(1, Promised::Freely).unwrap();
+}
+
+/// Nobody flushes and no thread runs the log, so room comes only from this test.
+#[test]
+fn room_goes_to_waiters_one_by_one_in_the_order_in_which_they_came() {
+    const MUCH: u64 = 2000;
+    const WAITERS: usize = 5;
+    let disk = SimDisk::new(59);
+    let log = begin_as(&disk, &large_segments(), LogOptions { threaded: true, ..options() });
+    while log.ring.promise(MUCH) {}
+    let (served, serves) = channel();
+    let mut waiters = Vec::new();
+    for number in 0..WAITERS {
+        let (log_of_waiter, served) = (log.clone(), served.clone());
+        let waits = move || {
+            log_of_waiter.promise(MUCH, Promised::Freely).unwrap();
+            served.send(number).unwrap();
+        };
+        waiters.push(thread::spawn_named("waits", waits).unwrap());
+        while log.state.lock().queue.len() <= number {
+            thread::yield_now();
+        }
+    }
+    for number in 0..WAITERS {
+        log.ring.take_back(MUCH);
+        log.tell_of_room(log.state.lock());
+        assert_eq!(serves.recv().unwrap(), number, "the one who has waited longest");
+        assert_eq!(log.state.lock().queue.len(), WAITERS - number - 1, "and nobody else");
+        assert!(serves.try_recv().is_err());
+    }
+    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
 }
 
 #[test]
@@ -324,7 +355,7 @@ fn who_waits_for_room_that_no_checkpoint_will_make_is_told() {
         let log = log.clone();
         let write = move || {
             let refused = (0..).find_map(|n| put(&log, n, 900).err()).unwrap();
-            tell.send(refused.kind().clone()).unwrap();
+            tell.send(*refused.kind()).unwrap();
         };
         thread::spawn_named("writer", write).unwrap()
     };
@@ -343,4 +374,25 @@ fn who_waits_for_room_that_no_checkpoint_will_make_is_told() {
     log.stop();
     flusher.join().unwrap();
     writer.join().unwrap();
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn a_batch_that_waits_long_for_the_room_of_another_is_a_stall() {
+    use crate::testing::events::events_of;
+    let limit_bytes = 64 * BLOCK_BYTES as u64;
+    let log = begin_as(&SimDisk::new(57), &header(), LogOptions { limit_bytes, ..options() });
+    let len = limit_bytes / 8;
+    let held: Vec<_> = (0..2).map(|_| log.reserve(len).unwrap()).collect();
+    let waiting = log.clone();
+    let waits =
+        thread::spawn_named("batch", move || events_of(|| drop(waiting.reserve(len).unwrap())));
+    // Until it waits, and for longer than a stall takes.
+    thread::sleep(Duration::from_millis(300));
+    drop(held);
+    let events = waits.unwrap().join().unwrap();
+    let [stall] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(stall.names(), ["message", "waited_ms", "waits_for"]);
+    assert_eq!((stall.target, stall.level), ("hedgerow::stall", tracing::Level::WARN));
+    assert!(stall.number("waited_ms") >= 100 && stall.fields["waits_for"].contains("log"));
 }

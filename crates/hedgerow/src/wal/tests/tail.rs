@@ -61,7 +61,7 @@ fn an_end_that_is_gone_when_it_is_to_be_written_again_is_an_error_and_no_shorter
     file.write_at(block_offset_bytes(2), &[0; BLOCK_BYTES]).unwrap();
     let error = write_tail_again(&*file, &header(), &end).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Corrupted { .. }), "{error}");
-    assert!(error.to_string().contains("lost its end"), "{error}");
+    assert!(error.to_string().contains("end of the log is missing"), "{error}");
 }
 
 #[test]

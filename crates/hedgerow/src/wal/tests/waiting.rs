@@ -18,7 +18,7 @@ impl Wake for Woken {
 fn poll(log: &Log, lsn: Lsn, woken: &Arc<Woken>) -> Poll<Result<(), ErrorKind>> {
     let waker = Waker::from(woken.clone());
     let outcome = log.poll_durable(lsn, &mut Context::from_waker(&waker));
-    outcome.map_err(|error| error.kind().clone())
+    outcome.map_err(|error| *error.kind())
 }
 
 /// Polls as a runtime does: again when the waker was called, and only then.
@@ -88,10 +88,10 @@ fn a_task_is_told_of_a_failed_sync_and_so_is_one_that_comes_later() {
     let woken = Arc::<Woken>::default();
     assert_eq!(poll(&log, end, &woken), Poll::Pending);
     disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO));
-    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::Unknown);
+    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
     assert_eq!(*woken.0.lock(), 1);
     for _ in 0..2 {
-        assert_eq!(poll(&log, end, &woken), Poll::Ready(Err(ErrorKind::Unknown)));
+        assert_eq!(poll(&log, end, &woken), Poll::Ready(Err(ErrorKind::DurabilityUnknown)));
         assert_eq!(poll(&log, durable, &woken), Poll::Ready(Ok(())), "it was before");
     }
     assert_eq!(*woken.0.lock(), 1);
@@ -108,7 +108,7 @@ fn a_task_is_told_of_the_end_of_the_log_and_so_is_one_that_comes_later() {
     assert_eq!(poll(&log, end, &woken), Poll::Pending);
     log.stop();
     assert_eq!(*woken.0.lock(), 1);
-    assert_eq!(poll(&log, end, &woken), Poll::Ready(Err(ErrorKind::Unknown)));
+    assert_eq!(poll(&log, end, &woken), Poll::Ready(Err(ErrorKind::DurabilityUnknown)));
     assert_eq!(poll(&log, durable, &woken), Poll::Ready(Ok(())));
     assert_eq!(read(&disk.crash(1), &from()).unwrap(), [0], "nothing is flushed by the end");
 }

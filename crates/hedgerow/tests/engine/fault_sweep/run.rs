@@ -1,7 +1,7 @@
 //! One run: a script on a store while a call fails, beside a model that knows what may be there.
 //!
 //! What a step may come to is what the documentation says of it and nothing else: a change that gave an error is not
-//! there, unless it was `Unknown`; of a range that was being removed a first part is gone; a keyspace that was being
+//! there, unless it was `DurabilityUnknown` or `BatchUnfinished`; of a range that was being removed a first part is gone; a keyspace that was being
 //! dropped is there or not; without a log a batch is no more than its changes. Once the store has said that nothing can
 //! be changed any more, nothing can. `steps.rs` has the steps, `endings.rs` what holds after them.
 //!
@@ -60,10 +60,12 @@ pub struct Beginning {
     pub model: State,
 }
 
-/// With a log or without one: as little memory as large values work with.
-pub fn options(log: bool) -> Options {
+/// With a log or without one: as little memory as large values work with. A zone has one chunk; the shorter they
+/// are, the more of them are staged.
+pub fn options(start: Start, log: bool) -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);
-    tiny().memory_limit_bytes(limit).zone_bytes(32 << 10).log(log).log_segment_blocks(6)
+    let zone_bytes = if start == Start::Staged { 8 << 10 } else { 32 << 10 };
+    tiny().memory_limit_bytes(limit).zone_bytes(zone_bytes).log(log).log_segment_blocks(6)
 }
 
 impl Beginning {
@@ -74,7 +76,7 @@ impl Beginning {
             return Beginning { state: disk.state(), model: State::default() };
         }
         let mut dice = Dice(2);
-        let db = open(&options(log), &disk, OpenHow::New).unwrap();
+        let db = open(&options(start, log), &disk, OpenHow::New).unwrap();
         for name in ["robins", "wrens", "hollows"] {
             let keyspace = db.create_keyspace(name).unwrap();
             if name != "hollows" {
@@ -84,7 +86,7 @@ impl Beginning {
                 keyspace.put(&key(SONG), &bytes(&mut dice, 6000)).unwrap();
             }
         }
-        if start == Start::Closed {
+        if matches!(start, Start::Closed | Start::Staged) {
             let model = State::of(&db).unwrap();
             db.close().unwrap();
             return Beginning { state: disk.state(), model };
@@ -121,7 +123,7 @@ impl Run {
         let mut run = Run {
             case,
             disk,
-            options: options(case.log),
+            options: options(case.script.start, case.log),
             db: None,
             is_dry,
             hits: 0,
@@ -136,11 +138,12 @@ impl Run {
             dice: Dice(9),
         };
         run.disk.record_log(true);
-        if case.script.start == Start::Closed {
+        let is_closed = matches!(case.script.start, Start::Closed | Start::Staged);
+        if is_closed {
             run.open();
         }
         faults.iter().for_each(|fault| run.disk.inject(*fault));
-        if case.script.start != Start::Closed {
+        if !is_closed {
             run.open();
             run.settle(true);
         }
@@ -183,7 +186,10 @@ impl Run {
         assert!(!self.is_dry && self.hits > 0, "{case}: {what} before any call fails: {error:?}");
         let allowed = case.kind.allows(error, may_be_unknown, self.is_poisoned);
         assert!(allowed, "{case}: {what} ends with another error than may be: {error:?}");
-        self.is_poisoned |= matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Unknown);
+        self.is_poisoned |= matches!(
+            error.kind(),
+            ErrorKind::Poisoned | ErrorKind::DurabilityUnknown | ErrorKind::BatchUnfinished
+        );
     }
 
     /// Notes what became of a change that leaves `after`, and that is durable when it returns if it is `sync`.
@@ -201,7 +207,7 @@ impl Run {
             Err(error) => {
                 let is_first = !self.is_poisoned;
                 self.refused(what, &error, sync || self.is_in_parts);
-                if *error.kind() == ErrorKind::Unknown && is_first {
+                if *error.kind() == ErrorKind::DurabilityUnknown && is_first {
                     self.push(after);
                 }
             }
@@ -226,7 +232,7 @@ impl Run {
     pub fn how(&self) -> OpenHow {
         match self.case.script.start {
             Start::Nothing => OpenHow::ExistingOrNew,
-            Start::Closed | Start::Crashed => OpenHow::Existing,
+            Start::Closed | Start::Staged | Start::Crashed => OpenHow::Existing,
         }
     }
 
@@ -292,6 +298,16 @@ impl Run {
             self.history.len() - 1,
             self.durable
         )
+    }
+
+    /// The process of the store dies. What dropping it does is undone.
+    pub fn die(&mut self, db: Database) {
+        self.db = None;
+        let left = self.disk.state().kill();
+        let put_off = self.disk.take_faults();
+        drop(db);
+        self.disk.change_state(|state| *state = left);
+        put_off.into_iter().for_each(|fault| self.disk.inject(fault));
     }
 
     /// What the store shows while no call fails. Calls that this makes do not count.

@@ -1,4 +1,4 @@
-//! What the stores of a sweep are put through: thirty short scripts, and a long one, written as data.
+//! What the stores of a sweep are put through: thirty-four short scripts, and a long one, written as data.
 //!
 //! Plain data. Each script is about one thing and has some neighbours of it, so that a failure of any call meets it
 //! half done; each ends with something that comes after what may have failed. Together they use every step. A script
@@ -12,6 +12,8 @@ use Step::*;
 pub enum Start {
     /// A store that was closed; calls fail once it is open.
     Closed,
+    /// The same with chunks so short that values of two are staged; else part of one is.
+    Staged,
     /// A store that the power went from; opening it is part of the script.
     Crashed,
     /// An empty disk; creating the store is part of the script.
@@ -59,12 +61,16 @@ pub enum Step {
     Checkpoint,
     /// Two checkpoints, of which the second finds nothing to write and so gives space back.
     Shrink,
+    /// Merges leaves of all keyspaces, and takes checkpoints until the file stops shrinking.
+    Compact,
     /// Copies the store.
     Backup,
     /// Checks everything.
     Verify,
     /// Closes the store, and opens it again.
     Close,
+    /// The last handle is dropped, and the store is opened again.
+    LetGo,
     /// The process dies, and the store is opened again.
     Kill,
     /// The power goes, and the store is opened again.
@@ -93,13 +99,17 @@ const fn closed(name: &'static str, steps: &'static [Step]) -> Script {
     Script { name, start: Start::Closed, only: None, steps }
 }
 
+const fn staged(name: &'static str, steps: &'static [Step]) -> Script {
+    Script { name, start: Start::Staged, only: None, steps }
+}
+
 const fn crashed(name: &'static str, steps: &'static [Step]) -> Script {
     Script { name, start: Start::Crashed, only: None, steps }
 }
 
 // A line of a script for a line of steps: one step a line would be three times as long.
 #[rustfmt::skip]
-pub static SCRIPTS: [Script; 31] = [
+pub static SCRIPTS: [Script; 35] = [
     // Single records.
     closed("puts", &[Put(R, 100, 20), Put(W, 0, 0), Put(R, 100, 60), Sync, Put(R, 101, 30)]),
     closed("synced-puts", &[PutSync(R, 100, 20), PutSync(W, 1, 90), Put(R, 2, 9), PutSync(R, 3, 9)]),
@@ -146,6 +156,20 @@ pub static SCRIPTS: [Script; 31] = [
         Put(R, 901, 20_000), Remove(R, SONG), Checkpoint, Put(W, 901, 8000), RemoveSync(R, 901), Shrink,
         PutSync(R, 902, 12_000), Shrink, Get(W, 901),
     ]),
+    staged("values-that-are-staged", &[
+        Put(R, 901, 300), Put(R, 902, 5000), Get(W, SONG), Put(W, 903, 8184), Sync, Put(R, 902, 700),
+        Put(W, 903, 8185), Get(R, 902), Remove(R, 901), Checkpoint, PutSync(R, 904, 600), Put(W, 905, 20),
+        Scan(R),
+    ]),
+    staged("staged-values-change-their-form", &[
+        Put(R, 901, 3000), Put(R, 901, 20), Put(R, 901, 9000), Put(R, 901, 512), Put(R, 901, 158),
+        Put(R, 901, 157), Batch(&[(R, 901, Some(513)), (R, SONG, None), (W, SONG, Some(40))]), Checkpoint,
+        Put(R, 1, 4000), RemoveSync(R, 901), Shrink, PutSync(R, 2, 2000), Verify,
+    ]),
+    staged("staged-values-and-accidents", &[
+        Put(R, 901, 3000), Put(W, 901, 1000), Crash, Put(R, 902, 2000), Sync, Put(R, 903, 800), Kill,
+        Puts(R, 910, 930, 700), Crash, Load(H, 10, 600), Put(R, 904, 900), LetGo, Backup, Get(R, 904),
+    ]),
     // Checkpoints and space.
     closed("checkpoints", &[
         Put(R, 1, 1), Checkpoint, Checkpoint, Puts(W, 0, 20, 50), Checkpoint, Remove(W, 3), Checkpoint,
@@ -154,6 +178,10 @@ pub static SCRIPTS: [Script; 31] = [
     closed("shrinking", &[
         Puts(R, 40, 140, 90), Put(W, 901, 30_000), Checkpoint, RemoveRange(R, 0, 130), Remove(W, 901),
         Shrink, Shrink, PutSync(R, 1, 20), Scan(R),
+    ]),
+    closed("compaction", &[
+        Puts(R, 40, 140, 90), Puts(W, 0, 90, 20), Checkpoint, Remove(R, 41), Remove(W, 3), Compact, Put(R, 41, 30),
+        RemoveRange(R, 60, 100), Compact, PutSync(R, 1, 20), Scan(R),
     ]),
     closed("verification", &[Puts(R, 30, 50, 50), Verify, Put(R, 1, 1), Verify, PutSync(W, 1, 1)]),
     closed("backups", &[
@@ -182,7 +210,7 @@ pub static SCRIPTS: [Script; 31] = [
     ]),
     closed("dying", &[
         Puts(R, 10, 20, 60), PutSync(W, 901, 3000), Put(W, 2, 2), Kill, Put(R, 3, 30), Checkpoint,
-        Put(R, 4, 30), Kill, PutSync(R, 2, 2), Crash, Scan(R),
+        Put(R, 4, 30), Kill, Put(R, 5, 30), LetGo, PutSync(R, 2, 2), Crash, Put(W, 3, 3000), LetGo, Scan(R),
     ]),
     // Recoveries.
     crashed("recovery", &[Get(R, 1), PutSync(R, 1, 1), Scan(W)]),

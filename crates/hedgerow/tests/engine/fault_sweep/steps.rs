@@ -50,11 +50,17 @@ impl Run {
                 self.checkpoint(&db);
                 self.checkpoint(&db);
             }
+            Step::Compact => {
+                // It takes checkpoints.
+                self.keep();
+                let done = db.shrink(|_| ControlFlow::Continue(()));
+                self.made_durable("a compaction", done.map(drop));
+            }
             Step::Backup => self.backup(&db),
             Step::Verify => {
                 // It takes a checkpoint.
                 self.keep();
-                let done = db.verify(|_| {});
+                let done = db.verify(|_| ControlFlow::Continue(()));
                 if let Ok(report) = &done {
                     assert!(report.is_clean(), "{}: {:#?}", self.case, report.findings);
                 }
@@ -68,15 +74,28 @@ impl Run {
                 self.open();
                 self.settle(false);
             }
-            Step::Kill => {
+            Step::LetGo => {
                 self.db = None;
+                // It may take a checkpoint.
+                self.keep();
+                self.count_hits();
+                let hits = self.hits;
                 drop(db);
+                self.count_hits();
+                // Nobody tells if it has failed.
+                if self.hits == hits && !self.is_poisoned {
+                    self.made_durable("a drop", Ok(()));
+                }
+                self.open();
+                self.settle(false);
+            }
+            Step::Kill => {
+                self.die(db);
                 self.open();
                 self.settle(false);
             }
             Step::Crash => {
-                self.db = None;
-                drop(db);
+                self.die(db);
                 self.disk.change_state(|state| *state = state.crash_at_random(11));
                 self.open();
                 self.settle(true);
@@ -156,7 +175,10 @@ impl Run {
         let done = db.write(&batch);
         match &done {
             Err(error) if self.case.log => {
-                self.is_in_parts |= *error.kind() == ErrorKind::Unknown;
+                self.is_in_parts |= matches!(
+                    error.kind(),
+                    ErrorKind::DurabilityUnknown | ErrorKind::BatchUnfinished
+                );
             }
             Err(error) => {
                 self.refused("a batch without a log", error, false);
@@ -225,7 +247,7 @@ impl Run {
                 assert!(is_empty && loaded == count, "{}: {loaded} records loaded", self.case);
                 self.changed("a load", Ok(()), after, true);
             }
-            Err(error) if *error.kind() == ErrorKind::AlreadyExists && !is_empty => {}
+            Err(error) if *error.kind() == ErrorKind::KeyspaceNotEmpty && !is_empty => {}
             Err(error) => {
                 self.refused("a load", &error, false);
                 if self.is_in_parts {
@@ -264,7 +286,7 @@ impl Run {
         let done = db.drop_keyspace(name);
         match &done {
             Ok(found) => assert!(*found == was_there, "{}: was {name} there?", self.case),
-            Err(error) if *error.kind() != ErrorKind::Unknown => {
+            Err(error) if *error.kind() != ErrorKind::DurabilityUnknown => {
                 self.refused("the drop of a keyspace", error, false);
                 if !self.is_in_parts && was_there && self.look() == after {
                     self.push(after);

@@ -133,8 +133,9 @@ fn put_in_comparison<V: DenseLayout>(page: &mut [u8], key: &[u8], value: &[u8]) 
     let mut node = NodeMut::<Hints>::new(page);
     let split = match at.found {
         true => node.choose_split(SplitHint::Middle),
-        false => choose_cut::<V, Hints>(&node, at.index, key, value.len())
-            .unwrap_or_else(|| node.choose_split(SplitHint::Insert { index: at.index, key })),
+        false => choose_cut::<V, Hints>(&node, at.index, key, value.len()).unwrap_or_else(|| {
+            node.choose_split(SplitHint::Insert { index: at.index, key, value_bytes: value.len() })
+        }),
     };
     let mut right = new_page(node.bytes().len());
     node.split_into(&split, &mut right);

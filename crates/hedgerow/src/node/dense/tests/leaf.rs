@@ -168,7 +168,7 @@ fn refusals_have_reasons_and_change_nothing<V: DenseLayout>() {
     assert_eq!(refusal(&key(u32::MAX), &[1; 8]), Err(Refused::Beyond));
     let other_size = if V::ONE_SIZE { Err(Refused::ValueLength) } else { Ok(()) };
     assert_eq!(refusal(&key(1201), &[1; 500]), other_size);
-    assert_eq!(refusal(&key(1201), &[1; 973]), Err(Refused::NoSpace), "longer than any record");
+    assert_eq!(refusal(&key(1201), &[1; 1953]), Err(Refused::NoSpace), "longer than any record");
     let mut leaf = DenseMut::<V>::new(&mut page);
     match leaf.update(0, &[2; 9]) {
         Err(reason) => assert!(V::ONE_SIZE && reason == Refused::ValueLength),

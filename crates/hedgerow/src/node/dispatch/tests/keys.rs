@@ -94,7 +94,7 @@ impl Kind {
                 }
             },
             Kind::AnyLength => {
-                let longest = max_record_bytes(page_bytes);
+                let longest = max_key_bytes(page_bytes);
                 let len = match random.below(4) {
                     0 => random.below(longest + 1),
                     1 => longest - random.below(3),

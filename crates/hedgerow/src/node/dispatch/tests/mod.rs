@@ -6,6 +6,7 @@ mod forest;
 mod hostile;
 mod keys;
 mod pairs;
+mod spread;
 
 use super::convert::{convert_for, records_of};
 use super::*;
@@ -13,7 +14,7 @@ use crate::node::layout::{lower_fence, upper_fence};
 use crate::node::policy::LeafPolicy;
 use crate::node::records::Records;
 use crate::node::write::NoSpace;
-use crate::node::{check, load_check, max_record_bytes};
+use crate::node::{check, load_check, max_key_bytes, max_record_bytes};
 use crate::page::header::{NEWEST_LSN, epoch, initialise, set_epoch};
 use crate::testing::environment;
 use crate::types::{Epoch, PageId, TreeId};
@@ -170,7 +171,7 @@ fn assert_in_order<'m>(
     for key in &keys {
         let above = [key, &[0][..]].concat();
         for bound in [&above, &key[..key.len().saturating_sub(1)]] {
-            if !view.as_node().covers(bound) || bound.len() > max_record_bytes(copy.len()) {
+            if !view.as_node().covers(bound) || bound.len() > max_key_bytes(copy.len()) {
                 continue;
             }
             let at = view.search(bound);

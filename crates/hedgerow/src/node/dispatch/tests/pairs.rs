@@ -3,6 +3,7 @@
 use super::keys::Kind;
 use super::*;
 use crate::node::dense::Growth;
+use crate::node::{gap, pack};
 
 const LSN: u64 = 0x0102_0304_0506_0708;
 
@@ -106,15 +107,57 @@ fn conversions_between_all_pairs_of_layouts_change_nothing_else() {
     assert!(failed > 0 && without_room > 0, "{failed} and {without_room}");
 }
 
+/// Half of the records of a leaf are removed, in every layout: packed, it holds the same records, and all that is free is its gap.
+#[test]
+fn a_packed_leaf_holds_its_records_and_its_gap_is_all_that_is_free() {
+    let mut random = dice();
+    let mut gained = [0; 4];
+    for page_bytes in PAGES {
+        for kind in Kind::ALL {
+            for (mut page, mut model) in leaves(kind, page_bytes, &mut random) {
+                let keys: Vec<_> = model.keys().filter(|_| random.below(2) == 0).cloned().collect();
+                for key in keys {
+                    let at = leaf(&page).find(&key);
+                    leaf_mut(&mut page).remove(at.index);
+                    model.remove(&key);
+                }
+                let (free, before, kept) = (gap(&page), page.clone(), fences(&page));
+                pack(&mut page, page_bytes);
+                assert_eq!(page, before, "removed records have fewer bytes than the page");
+                pack(&mut page, 1);
+                assert_holds(&page, model.iter());
+                assert_eq!((fences(&page), newest_lsn(&page)), (kept, LSN.to_le_bytes()));
+                let layout = LeafLayout::of(&page);
+                gained[layout as usize] += gap(&page).len() - free.len();
+                if matches!(layout, LeafLayout::Comparison | LeafLayout::Fingerprint) {
+                    // Unless there was nothing to pack, and the array of heads has places to spare.
+                    let all = gap(&page).len() == leaf(&page).free_bytes() || page == before;
+                    assert!(
+                        all,
+                        "{layout:?}: {} of {}",
+                        gap(&page).len(),
+                        leaf(&page).free_bytes()
+                    );
+                }
+                let packed = page.clone();
+                pack(&mut page, 1);
+                assert_eq!(page, packed);
+            }
+        }
+    }
+    let [comparison, fingerprint, semi_dense, fully_dense] = gained;
+    assert!(comparison > 0 && fingerprint > 0 && semi_dense > 0, "{gained:?}");
+    assert_eq!(fully_dense, 0, "a leaf without a heap");
+}
+
 /// A conversion for a record to come: it takes that record then, or nothing has changed.
 fn converts_for(page: &[u8], to: LeafLayout, model: &Model, random: &mut Random) -> bool {
     let mut key = model.keys().nth(random.below(model.len())).unwrap().clone();
     key.resize(key.len() + random.below(2), 0);
-    let longest = max_record_bytes(page.len());
-    if !leaf(page).as_node().covers(&key) || key.len() > longest {
+    if !leaf(page).as_node().covers(&key) || key.len() > max_key_bytes(page.len()) {
         key.pop();
     }
-    let room = longest - key.len();
+    let room = max_record_bytes(page.len()) - key.len();
     let len = random.below(room + 1);
     let value = random.bytes(len);
     let mut other = page.to_vec();

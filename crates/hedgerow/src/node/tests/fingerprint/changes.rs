@@ -110,7 +110,7 @@ fn split_and_merge(seed: u64, page_bytes: usize) {
     let hint = if random.below(2) == 0 {
         SplitHint::Middle
     } else {
-        SplitHint::Insert { index: random.below(9), key: &key }
+        SplitHint::Insert { index: random.below(9), key: &key, value_bytes: value.len() }
     };
     let mut leaf = FingerprintLeafMut::new(&mut left);
     let split = leaf.choose_split(hint);
@@ -155,7 +155,9 @@ fn split_and_merge(seed: u64, page_bytes: usize) {
     assert_eq!(view(&left).used_bytes(), expected);
     assert_eq!(fences_of(&left), fences_of(&before));
     assert_eq!(left[NEWEST_LSN], 43);
-    put(&mut left, &key, &value).unwrap();
+    if key.len() + value.len() <= max_key_bytes(page_bytes) {
+        put(&mut left, &key, &value).unwrap();
+    }
 }
 
 /// Records and fences at the limit: whatever comes, splitting ends with a place for it.
@@ -163,7 +165,7 @@ fn split_and_merge(seed: u64, page_bytes: usize) {
 fn largest_records_split_and_fit() {
     for (seed, page_bytes) in [(31, 512), (32, 1024), (33, 2048), (34, 4096), (35, 65536)] {
         let mut random = Random::new(seed);
-        let longest = max_record_bytes(page_bytes);
+        let longest = max_key_bytes(page_bytes);
         for round in 0..20 {
             let mut leaves = vec![new_leaf(page_bytes, None, None)];
             for step in 0..60 {
@@ -176,7 +178,9 @@ fn largest_records_split_and_fit() {
                     key[at] = [0, 0xfe, 0xff][random.below(3)];
                 }
                 let key = if random.below(3) == 0 { random.key(longest) } else { key };
-                insert_into(&mut leaves, &key, &random.bytes(longest - key.len()));
+                let room = max_record_bytes(page_bytes) - key.len();
+                let len = room - random.below(3) * random.below(room / 2);
+                insert_into(&mut leaves, &key, &random.bytes(len));
                 if round % 4 == 0 && step % 8 == 0 && page_bytes <= 4096 {
                     for _ in 0..page_bytes / 16 {
                         insert_into(&mut leaves, &random.bytes(2), &[]);
@@ -195,8 +199,12 @@ fn insert_into(leaves: &mut Vec<Vec<u8>>, key: &[u8], value: &[u8]) {
             return assert_clean(&leaves[at]);
         }
         let mut leaf = FingerprintLeafMut::new(&mut leaves[at]);
-        let split = leaf.choose_split(SplitHint::Insert { index: 0, key });
-        assert!(split.separator.len() <= max_record_bytes(leaf.bytes().len()));
+        let hint = match leaf.as_leaf().find(key) {
+            Some(_) => SplitHint::Middle,
+            None => SplitHint::Insert { index: 0, key, value_bytes: value.len() },
+        };
+        let split = leaf.choose_split(hint);
+        assert!(split.separator.len() <= max_key_bytes(leaf.bytes().len()));
         let mut right = new_page(leaf.bytes().len());
         leaf.split_into(&split, &mut right);
         assert_clean(&leaves[at]);

@@ -113,7 +113,7 @@ fn leaves_are_built_out_of_records_or_not_at_all() {
             let used = page_bytes * (20 + random.below(100)) / 100;
             let mut sum = 0;
             while sum < used {
-                let rest = random.key(max_record_bytes(page_bytes) / 4);
+                let rest = random.key(max_key_bytes(page_bytes) / 4);
                 let key = [b"http://".as_slice(), &rest].concat();
                 let value = random.value(page_bytes, key.len());
                 sum += key.len() + value.len() + 5;

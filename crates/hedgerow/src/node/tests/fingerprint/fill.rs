@@ -13,7 +13,8 @@ fn insert(leaves: &mut Vec<Vec<u8>>, key: &[u8], value: &[u8]) {
             return;
         }
         let mut leaf = FingerprintLeafMut::new(&mut leaves[at]);
-        let split = leaf.choose_split(SplitHint::Insert { index: 0, key });
+        let split =
+            leaf.choose_split(SplitHint::Insert { index: 0, key, value_bytes: value.len() });
         let mut right = new_page(leaf.bytes().len());
         leaf.split_into(&split, &mut right);
         assert_clean(&leaves[at]);

@@ -41,7 +41,7 @@ fn read_everything(page: &[u8], random: &mut Random) {
 
 /// Every function of the write side, on a page that passes the check at page-in.
 fn change_everything(page: &[u8], random: &mut Random) {
-    let longest = max_record_bytes(page.len());
+    let longest = max_key_bytes(page.len());
     let mut page = page.to_vec();
     for _ in 0..24 {
         let count = view(&page).count();
@@ -58,7 +58,11 @@ fn change_everything(page: &[u8], random: &mut Random) {
             3 if count > 1 => {
                 let hint = match random.below(2) {
                     0 => SplitHint::Middle,
-                    _ => SplitHint::Insert { index: random.below(1 << 16), key: &key },
+                    _ => SplitHint::Insert {
+                        index: random.below(1 << 16),
+                        key: &key,
+                        value_bytes: value.len(),
+                    },
                 };
                 let split = leaf.choose_split(hint);
                 black_box(leaf.fits_split(&split));

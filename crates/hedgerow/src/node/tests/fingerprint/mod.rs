@@ -15,7 +15,7 @@ use crate::node::fingerprint::{
     merge_space, sorted_count, space_needed,
 };
 use crate::node::layout::{fences_start, heap_live};
-use crate::node::{Defect, NoSpace, Position, SplitHint, max_record_bytes};
+use crate::node::{Defect, NoSpace, Position, SplitHint, max_key_bytes, max_record_bytes};
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
 use std::collections::BTreeMap;

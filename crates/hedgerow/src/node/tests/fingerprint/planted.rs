@@ -99,6 +99,6 @@ fn every_defect_of_the_records_is_named() {
     let wide = u16_at(&wide_leaf(), HEADS_CAPACITY) + 64;
     let bits = |page: &mut [u8]| page[wide + 6 * 3 + 5] |= 0x80;
     plant(wide_leaf(), Defect::SlotBits(3), false, bits);
-    let long = |page: &mut [u8]| set_u16(page, wide + 6 * 3 + 4, 1000);
+    let long = |page: &mut [u8]| set_u16(page, wide + 6 * 3 + 4, 2000);
     plant(wide_leaf(), Defect::RecordLength(3), true, long);
 }

@@ -1,0 +1,299 @@
+//! Staged values: nobody reads their places, or gives them to somebody else, before they are written.
+
+use super::*;
+use crate::storage::sim::{CallKind, Fault};
+use crate::store::PlacedValue;
+
+fn value(byte: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| byte.wrapping_add(at as u8)).collect()
+}
+
+fn place(store: &Store, value: &[u8]) -> PlacedValue {
+    store.place(value, 200).unwrap().expect("it is short enough to be staged")
+}
+
+fn put(store: &Store, tree: &PoolTree, key: &[u8], value: &[u8]) {
+    let placed = place(store, value);
+    tree.put(key, placed.stored_form()).unwrap();
+    placed.keep();
+}
+
+/// What the file has of a value, whatever is in memory.
+fn in_file(store: &Store, tree: &PoolTree, key: &[u8]) -> Vec<u8> {
+    let slots = store.shared.slots.as_ref().unwrap();
+    let reading = slots.read_extents(store.shared.pool.epochs().current());
+    let stored = tree.get(key).unwrap().unwrap();
+    let Stored::Extent(extent) = read_stored(&stored) else { panic!("it is in an extent") };
+    let mut reader = ExtentReader::new(None, slots, extent, reading).unwrap();
+    let mut bytes = vec![0; reader.len_bytes() as usize];
+    assert_eq!(reader.read_at(0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+#[test]
+fn many_values_are_written_by_one_call_and_read_before_and_after() {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    let writes = disk.calls(CallKind::Write);
+    for n in 0..12 {
+        put(&store, &wrens, &[n], &value(n, 700 + usize::from(n)));
+    }
+    assert_eq!(disk.calls(CallKind::Write), writes, "all are staged");
+    // One read of one of them writes all.
+    assert_eq!(in_file(&store, &wrens, &[3]), value(3, 703));
+    assert!(disk.calls(CallKind::Write) <= writes + 2);
+    for n in 0..12 {
+        assert_eq!(in_file(&store, &wrens, &[n]), value(n, 700 + usize::from(n)));
+    }
+    assert!(is_clean(&store));
+    store.close().unwrap();
+}
+
+/// Its place may be somebody else's by the time that the others are written.
+#[test]
+fn a_value_that_was_given_up_is_not_written_over_the_next_one() {
+    let (_, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    put(&store, &wrens, b"first", &value(1, 2000));
+    let units = |stored: &[u8]| {
+        let Stored::Extent(extent) = read_stored(stored) else { panic!("it is in an extent") };
+        extent.runs[0].unit..extent.runs[0].unit + u64::from(extent.runs[0].units)
+    };
+    let given_up = place(&store, &value(2, 3000));
+    let its = units(given_up.stored_form());
+    drop(given_up);
+    // These go to the file at once, and one of them to that place.
+    let mut keys = Vec::new();
+    let mut is_reused = false;
+    while !is_reused {
+        let key = format!("later {}", keys.len()).into_bytes();
+        let stored = put_large(&store, &wrens, &key, 3000);
+        let theirs = units(&stored);
+        is_reused = theirs.start < its.end && its.start < theirs.end;
+        keys.push(key);
+        assert!(keys.len() < 1000, "nobody gets {its:?}");
+    }
+    store.shared.slots.as_ref().unwrap().write_staged().unwrap();
+    assert_eq!(in_file(&store, &wrens, b"first"), value(1, 2000));
+    for key in keys {
+        assert_eq!(in_file(&store, &wrens, &key), [b'x'; 3000]);
+    }
+    assert!(is_clean(&store));
+}
+
+/// A write that fails for want of room leaves all staged; the next one writes it.
+#[test]
+fn what_could_not_be_written_is_still_there() {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..5 {
+        put(&store, &wrens, &[n], &value(n, 1500));
+    }
+    let slots = store.shared.slots.as_ref().unwrap();
+    disk.inject(Fault::once(CallKind::Write, 0, Fault::ENOSPC));
+    assert_eq!(*slots.write_staged().unwrap_err().kind(), ErrorKind::DiskFull);
+    for n in 0..5 {
+        let found = find_large(&store, &wrens, &[n]).unwrap().unwrap();
+        assert_eq!(found.len_bytes(), 1500);
+        assert_eq!(in_file(&store, &wrens, &[n]), value(n, 1500));
+    }
+    store.close().unwrap();
+}
+
+/// A checkpoint has leaves that refer to them.
+#[test]
+fn a_checkpoint_has_the_values_that_were_staged_before_it() {
+    for log in [false, true] {
+        let disk = SimDisk::new(7);
+        let store = open(&if log { logged() } else { options() }, &disk, OpenHow::New).unwrap();
+        let wrens = store.create_keyspace("wrens").unwrap();
+        for n in 0..9 {
+            put(&store, &wrens, &[n], &value(n, 900));
+        }
+        store.checkpoint().unwrap();
+        let disk = disk.crash(3);
+        drop(store);
+        let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+        let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+        for n in 0..9 {
+            assert_eq!(in_file(&store, &wrens, &[n]), value(n, 900), "log: {log}");
+        }
+        assert!(is_clean(&store));
+    }
+}
+
+#[test]
+fn what_is_too_long_to_be_staged_says_so() {
+    let (_, store) = new_store();
+    let most = store.shared.slots.as_ref().unwrap().most_staged_bytes();
+    assert!(store.place(&vec![1; most], 200).unwrap().is_none(), "its checksums need room, too");
+    assert!(store.place(&vec![1; most / 2], 200).unwrap().is_some());
+    assert!(is_clean(&store));
+}
+
+/// What a scan asks for is in memory when it comes to it. A reference that is out of date asks for what is somebody else's.
+#[test]
+fn values_that_are_asked_for_ahead_are_read_once_and_checked() {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..20 {
+        put(&store, &wrens, &[n], &value(n, 1000 + usize::from(n)));
+    }
+    let stale = wrens.get(&[3]).unwrap().unwrap().into_vec();
+    wrens.remove(&[3]).unwrap();
+    store.checkpoint().unwrap();
+    for n in 20..24 {
+        put(&store, &wrens, &[n], &value(n, 1000 + usize::from(n)));
+    }
+    store.close().unwrap();
+    drop((wrens, store));
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    let keys = (0..24).filter(|n| *n != 3);
+    let stored = |n: u8| wrens.get(&[n]).unwrap().unwrap().into_vec();
+    let mut references: Vec<Vec<u8>> = keys.clone().map(stored).collect();
+    references.push(stale.clone());
+    references.push(b"a short value".to_vec());
+    store.read_values_ahead(&references);
+    let reads = disk.calls(CallKind::Read);
+    store.read_values_ahead(&references[..23]);
+    for (n, reference) in keys.zip(&references) {
+        let mut bytes = Vec::new();
+        assert!(store.append_kept(reference, &mut bytes), "{n}");
+        assert_eq!(bytes, value(n, 1000 + usize::from(n)));
+    }
+    assert_eq!(disk.calls(CallKind::Read), reads, "what is in memory is not read again");
+    // Its units may still have it. Else their checksum is wrong.
+    let mut bytes = Vec::new();
+    assert!(!store.append_kept(&stale, &mut bytes) || bytes == value(3, 1003));
+    assert!(is_clean(&store));
+}
+
+/// While somebody writes what is staged in a store with one value, `first`, calls `meanwhile`, which is to end before that
+/// write, and then lets another thread do `waits`, which is to end after it.
+fn beside_a_write(
+    first: &[u8],
+    meanwhile: impl FnOnce(&Store, &PoolTree),
+    waits: fn(&SlotStore, PlacedValue) -> Option<PlacedValue>,
+) {
+    // With memory for two buffers and a reader.
+    let options = StoreOptions { memory_limit_bytes: 32 << 20, ..options() };
+    let (file, store) = watched_with(&options);
+    let wrens = store.create_keyspace("wrens").unwrap();
+    put(&store, &wrens, b"first", first);
+    let later = place(&store, &value(9, 1000));
+    let slots = store.shared.slots.clone().unwrap();
+    let (begun, written) = (file.batches_begun.load(SeqCst), file.batches_written.load(SeqCst));
+    file.batches_wait.store(true, SeqCst);
+    let writer = slots.clone();
+    let writes = thread::spawn_named("writes", move || writer.write_staged().unwrap());
+    while file.batches_begun.load(SeqCst) == begun {
+        thread::yield_now();
+    }
+    meanwhile(&store, &wrens);
+    let (waiter, watched) = (slots.clone(), file.clone());
+    let waiting = thread::spawn_named("waits", move || {
+        let later = waits(&waiter, later);
+        assert!(watched.batches_written.load(SeqCst) > written, "it did not wait");
+        later
+    });
+    // Whoever does not wait is through by then.
+    thread::sleep(Duration::from_millis(50));
+    file.batches_wait.store(false, SeqCst);
+    writes.unwrap().join().unwrap();
+    drop(waiting.unwrap().join().unwrap());
+    slots.write_staged().unwrap();
+    assert!(is_clean(&store));
+}
+
+#[test]
+fn values_are_staged_and_read_while_others_are_written() {
+    let first = value(1, 2000);
+    let meanwhile = |store: &Store, wrens: &PoolTree| {
+        assert_eq!(in_file(store, wrens, b"first"), first);
+        put(store, wrens, b"second", &value(2, 3000));
+        assert_eq!(in_file(store, wrens, b"second"), value(2, 3000));
+    };
+    beside_a_write(&first, meanwhile, |slots, later| {
+        slots.write_staged().unwrap();
+        Some(later)
+    });
+}
+
+/// The log is about to write a record that refers to it.
+#[test]
+fn whoever_needs_values_in_the_file_waits_for_who_is_writing_them() {
+    beside_a_write(
+        &value(1, 2000),
+        |_, _| (),
+        |slots, later| {
+            slots.write_staged().unwrap();
+            Some(later)
+        },
+    );
+}
+
+/// Its place may be somebody else's from then on.
+#[test]
+fn a_value_is_not_given_up_while_it_is_written() {
+    beside_a_write(
+        &value(1, 2000),
+        |_, _| (),
+        |_, later| {
+            drop(later);
+            None
+        },
+    );
+}
+
+fn threaded() -> StoreOptions {
+    let settle_after = Duration::from_secs(3600);
+    StoreOptions { background: true, settle_after, ..options() }
+}
+
+#[test]
+fn a_thread_writes_full_buffers() {
+    let disk = SimDisk::new(3);
+    let store = open(&threaded(), &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..200 {
+        put(&store, &wrens, &[n], &value(n, 900));
+        assert_eq!(in_file(&store, &wrens, &[n]), value(n, 900));
+    }
+    store.close().unwrap();
+    drop((wrens, store));
+    let store = open(&threaded(), &disk, OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    for n in 0..200 {
+        assert_eq!(in_file(&store, &wrens, &[n]), value(n, 900));
+    }
+    assert!(is_clean(&store));
+}
+
+/// Nobody waits for the thread, so the next one who puts a value, or needs one in the file, is told.
+#[test]
+fn what_the_thread_could_not_write_is_told_to_the_next_one() {
+    let disk = SimDisk::new(3);
+    let store = open(&threaded(), &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let writes = disk.calls(CallKind::Write);
+    disk.inject(Fault::once(CallKind::Write, 0, Fault::EIO));
+    let mut keys = 0..1000_u16;
+    while disk.calls(CallKind::Write) == writes {
+        let n = keys.next().expect("a buffer becomes full").to_be_bytes();
+        match store.place(&value(n[1], 900), 200) {
+            Ok(placed) => {
+                let placed = placed.unwrap();
+                wrens.put(&n, placed.stored_form()).unwrap();
+                placed.keep();
+            }
+            Err(error) => assert_eq!(*error.kind(), ErrorKind::Io),
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(*slots.write_staged().unwrap_err().kind(), ErrorKind::Io);
+    store.place(&value(1, 900), 200).unwrap_err();
+    store.checkpoint().unwrap_err();
+    assert!(store.close().is_err());
+}

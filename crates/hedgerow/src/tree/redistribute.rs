@@ -1,0 +1,180 @@
+//! Spreads the records of neighbouring leaves over another number of leaves: XMerge.
+//!
+//! "Contention and Space Management in B-Trees" (CIDR 2021), section 4: up to five leaves that are together less than
+//! full become one leaf fewer. The leaves stand side by side under one parent and have one slotted layout; a dense leaf
+//! ends a group. Records are spread evenly. All of it happens, or nothing does.
+//!
+//! It goes in two steps. The plan is made from copies, with nothing latched: new pages for the leaves and for the parent.
+//! Then the parent and the leaves are latched by upgrades, the parent first, then the leaves from left to right. An upgrade
+//! proves that the page is what was copied, so the planned pages are copied in. So the latches are held for no longer
+//! than a copy takes.
+//!
+//! A redistribution is never needed: on interference it is given up. Nothing is logged, because the same records are
+//! there.
+//!
+//! Invariants: parent and leaves are latched all at once before anything changes, and are stamped with one epoch; the
+//! newest LSN of each leaf that is left is the largest of the group. Thread-safety: as for [`Tree`].
+
+use super::Tree;
+use super::descend::plain;
+use super::retry::Stop;
+use super::write::{is_sparse, record_bytes};
+use crate::error::Result;
+use crate::node::{self, Ladder, Leaf, LeafLayout, NodeMut, plain_leaf};
+use crate::page::{EpochStay, Merging, OptimisticPage, PagePool, Restart, header};
+use hedgerow_sync::primitive::atomic::AtomicU64;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::canary::leaves_out;
+
+/// Most leaves of a group (the paper's K: larger ones gain little, appendix B).
+pub(super) const MOST_LEAVES: usize = 5;
+
+/// Neighbouring leaves, as they were when they were looked at. Nothing is held.
+pub(super) struct Group<'p, P: PagePool> {
+    pub(super) parent: OptimisticPage<'p, P>,
+    /// Index in the parent of the first one.
+    pub(super) first: usize,
+    pub(super) leaves: Vec<OptimisticPage<'p, P>>,
+}
+
+/// How a redistribution came out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// It is done.
+    Done {
+        /// The parent has few children now: a neighbour may take it in.
+        is_parent_sparse: bool,
+    },
+    /// The records, or the separators in the parent, do not fit. Nothing has changed.
+    DoesNotFit,
+    /// There is no entering just now. Nothing has changed.
+    Busy,
+}
+
+/// What is to be copied in.
+struct Plan {
+    leaves: Vec<Box<[u8]>>,
+    parent: Box<[u8]>,
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Spreads what the leaves of a group hold evenly over the first `into` of them, each of which then uses `most_bytes`
+    /// of its page at most, and frees the others. `enter` enters the epoch, or gives `None` if that cannot be done now.
+    ///
+    /// Errors: interference, after which nothing has changed; those of `enter`.
+    pub(super) fn redistribute<'p>(
+        &'p self,
+        group: &Group<'p, P>,
+        into: usize,
+        most_bytes: usize,
+        enter: impl FnOnce() -> Result<Option<P::EpochGuard<'p>>>,
+    ) -> Result<Outcome, Stop> {
+        debug_assert!((1..=group.leaves.len()).contains(&into));
+        let Some(plan) = self.plan(group, into, most_bytes)? else {
+            self.note_merging(1, |counters| &counters.gave_up_full);
+            return Ok(Outcome::DoesNotFit);
+        };
+        let Some(stay) = enter()? else {
+            self.note_merging(1, |counters| &counters.gave_up_busy);
+            return Ok(Outcome::Busy);
+        };
+        let epoch = stay.epoch();
+        let mut parent = group.parent.upgrade().inspect_err(|_| self.count_busy())?;
+        let mut latched = Vec::with_capacity(group.leaves.len());
+        for leaf in &group.leaves {
+            match leaf.upgrade() {
+                Ok(leaf) => latched.push(leaf),
+                Err(restart) => {
+                    latched.into_iter().rev().for_each(|leaf| leaf.release_unchanged());
+                    parent.release_unchanged();
+                    self.count_busy();
+                    return Err(restart.into());
+                }
+            }
+        }
+        node::copy_node(parent.write(epoch), &plan.parent);
+        for (leaf, planned) in latched.iter_mut().zip(&plan.leaves) {
+            node::copy_node(leaf.write(epoch), planned);
+            self.note_merge(leaf.frame(), false);
+        }
+        for leaf in latched.drain(into..) {
+            self.pool.free(leaf, epoch);
+        }
+        self.note_merging(1, |counters| &counters.groups);
+        self.note_merging(group.leaves.len() - into, |counters| &counters.pages_freed);
+        self.note_merging(into, |counters| &counters.leaves_written);
+        let is_parent_sparse = is_sparse(&plain_leaf::<L>(&plan.parent));
+        Ok(Outcome::Done { is_parent_sparse })
+    }
+
+    /// The pages that a redistribution leaves, from copies of those that there are. `None`: it does not fit.
+    fn plan(
+        &self,
+        group: &Group<'_, P>,
+        into: usize,
+        most_bytes: usize,
+    ) -> Result<Option<Plan>, Restart> {
+        let copies = group.leaves.iter().map(|leaf| self.copy_page(leaf));
+        let copies = copies.collect::<Result<Vec<_>, _>>()?;
+        let mut parent = self.copy_page(&group.parent)?;
+        let last = group.first + copies.len() - 1;
+        let is_inner = header::level(&parent) == 1 && last <= plain::<L>(&parent).count();
+        if !is_inner || copies.iter().any(|leaf| header::level(leaf) != 0) {
+            return Err(Restart::Corrupt(group.parent.id()));
+        }
+        let leaves: Vec<&[u8]> = copies.iter().map(|copy| &**copy).collect();
+        let Some(spread) = node::spread_leaves::<L>(&leaves, into, most_bytes) else {
+            return Ok(None);
+        };
+        let mut node = NodeMut::<L>::new(&mut parent);
+        for _ in group.first..last {
+            node.remove_child(group.first);
+        }
+        let separators = spread.separators.iter().zip(&group.leaves[1..]);
+        for (index, (separator, right)) in separators.enumerate() {
+            // Separators may be longer than those that they replace.
+            let fits = node.fits_separator(separator.len());
+            if !fits || node.insert_child(group.first + index, separator, right.id()).is_err() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Plan { leaves: spread.pages, parent }))
+    }
+
+    /// Bytes that the records of a leaf take, and that it has for records if it may use `most_bytes` of its page: what
+    /// tells whether a plan is worth its copies. `None`: the leaf ends a group.
+    pub(super) fn fill_of(
+        &self,
+        leaf: &OptimisticPage<'_, P>,
+        most_bytes: usize,
+    ) -> Option<(usize, usize)> {
+        let leaf = Leaf::<_, L>::new(leaf.bytes());
+        if leaf.layout().is_dense() {
+            return None;
+        }
+        let records = record_bytes(&leaf);
+        let fixed = leaf.used_bytes().saturating_sub(records);
+        Some((records, most_bytes.saturating_sub(fixed)))
+    }
+
+    /// Whether a leaf may take part in a redistribution: not while it is hot, or the threads that it was split for would meet again.
+    pub(super) fn may_move(&self, leaf: &OptimisticPage<'_, P>) -> bool {
+        !self.pool.is_hot(leaf.frame()) || leaves_out("hot_mark_ignored")
+    }
+
+    /// The layout of a leaf, which all leaves of its group have.
+    pub(super) fn layout_of(&self, leaf: &OptimisticPage<'_, P>) -> LeafLayout {
+        Leaf::<_, L>::new(leaf.bytes()).layout()
+    }
+
+    fn count_busy(&self) {
+        self.note_merging(1, |counters| &counters.gave_up_busy);
+    }
+
+    /// Adds to one of the pool's counters.
+    pub(super) fn note_merging(&self, more: usize, which: impl FnOnce(&Merging) -> &AtomicU64) {
+        if let Some(counters) = self.pool.merging() {
+            which(counters).fetch_add(more as u64, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! XMerge under pressure: a dirty leaf and its neighbours before the leaf is written to make room in memory.
+//!
+//! Only leaves that are in memory take part, and at most one of them is clean: so a merge of X leaves writes X - 1 of them
+//! later, and would have written as many without. The result is at most fifteen sixteenths full, so that
+//! the next insertion does not split it again. Whoever calls may not wait, so nothing is faulted in and nothing is tried
+//! twice.
+//!
+//! Thread-safety: as for [`Tree`].
+
+use super::Tree;
+use super::compact::upper_fence;
+use super::descend::Target;
+use super::redistribute::{Group, MOST_LEAVES, Outcome};
+use super::retry::Stop;
+use crate::error::Result;
+use crate::node::{Ladder, LeafLayout, Node};
+use crate::page::{FrameId, OptimisticPage, PagePool, Restart, header};
+use crate::types::PageId;
+use hedgerow_sync::optimistic::PageBytes;
+use hedgerow_sync::primitive::canary::leaves_out;
+
+/// Part of a page that a leaf may use after a merge under pressure, in sixteenths.
+const RELIEVED_SIXTEENTHS: usize = 15;
+
+/// A leaf that may take part in a merge.
+struct Member<'p, P: PagePool> {
+    page: OptimisticPage<'p, P>,
+    records: usize,
+    room: usize,
+    is_dirty: bool,
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Merges the leaf in page `leaf` with neighbours in memory, if the records of a group with at most one clean leaf fit
+    /// into one leaf fewer. `is_dirty` tells of a frame whether its page is; `enter` enters the epoch, or gives `None` if
+    /// that cannot be done now. Waits for nothing. Tells whether it did.
+    ///
+    /// Errors: `KeyspaceDropped`, and those of `enter`. On any interference nothing has changed, and that is no error.
+    pub fn merge_before_write<'p>(
+        &'p self,
+        leaf: PageId,
+        is_dirty: impl Fn(FrameId) -> bool,
+        enter: impl FnOnce() -> Result<Option<P::EpochGuard<'p>>>,
+    ) -> Result<bool> {
+        let limit = self.pool.page_bytes() * RELIEVED_SIXTEENTHS / 16;
+        match self.try_merge_group(leaf, limit, is_dirty, enter) {
+            Ok(is_merged) => {
+                if is_merged {
+                    self.note_merging(1, |counters| &counters.under_pressure);
+                }
+                Ok(is_merged)
+            }
+            Err(Stop::Restart(Restart::Foreign(_))) => Err(super::retry::dropped()),
+            Err(Stop::Restart(_)) => Ok(false),
+            Err(Stop::Error(error)) => Err(error),
+        }
+    }
+
+    /// Merges the smallest group around the leaf that fits into one leaf fewer, each of which uses `most_bytes` at most.
+    pub(super) fn try_merge_group<'p>(
+        &'p self,
+        leaf: PageId,
+        most_bytes: usize,
+        is_dirty: impl Fn(FrameId) -> bool,
+        enter: impl FnOnce() -> Result<Option<P::EpochGuard<'p>>>,
+    ) -> Result<bool, Stop> {
+        let page = OptimisticPage::open(&*self.pool, leaf, None)?;
+        let is_ours = page.bytes().field_u32::<{ header::TREE_ID }>() == self.id.0
+            && page.bytes().field_u8::<{ header::LEVEL }>() == 0;
+        let fence = upper_fence(&Node::<_, L>::new(page.bytes()));
+        page.validate()?;
+        if !is_ours {
+            return Ok(false);
+        }
+        let target = fence.as_deref().map_or(Target::Last, Target::Key);
+        let reached = self.reach(target, 1)?;
+        if reached.level == 0 {
+            return Ok(false);
+        }
+        let parent = reached.page;
+        let node = Node::<_, L>::new(parent.bytes());
+        let (count, at) = (node.count(), target.child(&node));
+        parent.validate()?;
+        if at.child != leaf {
+            return Ok(false);
+        }
+        let layout = self.layout_of(&page);
+        let member = |index: usize| {
+            let id = node.child_at(index);
+            let page = self.open_child(id, &parent, 0)?;
+            self.member(page, layout, most_bytes, &is_dirty)
+        };
+        let Some(own) = member(at.index)? else { return Ok(false) };
+        // Neighbours on both sides, up to the first that does not take part.
+        let neighbours = |indices: &mut dyn Iterator<Item = usize>| -> Result<Vec<_>, Restart> {
+            let mut found = Vec::new();
+            for index in indices.take(MOST_LEAVES - 1) {
+                match member(index) {
+                    Ok(Some(member)) => found.push(member),
+                    Ok(None) | Err(Restart::Absent(_) | Restart::Conflict) => break,
+                    Err(restart) => return Err(restart),
+                }
+            }
+            Ok(found)
+        };
+        let mut members = neighbours(&mut (0..at.index).rev())?;
+        members.reverse();
+        let own_index = members.len();
+        members.push(own);
+        members.extend(neighbours(&mut (at.index + 1..=count))?);
+        let Some(range) = choose(&members, own_index) else { return Ok(false) };
+        let leaves = members[range.clone()].iter().map(|member| member.page).collect();
+        let group = Group { parent, first: at.index - own_index + range.start, leaves };
+        let into = group.leaves.len() - 1;
+        let outcome = self.redistribute(&group, into, most_bytes, enter)?;
+        Ok(matches!(outcome, Outcome::Done { .. }))
+    }
+
+    /// What is to be known of a leaf; `None` if it does not take part.
+    fn member<'p>(
+        &self,
+        page: OptimisticPage<'p, P>,
+        layout: LeafLayout,
+        most_bytes: usize,
+        is_dirty: &impl Fn(FrameId) -> bool,
+    ) -> Result<Option<Member<'p, P>>, Restart> {
+        let fill = self.fill_of(&page, most_bytes);
+        let is_alike = self.layout_of(&page) == layout && self.may_move(&page);
+        let is_dirty = is_dirty(page.frame());
+        page.validate()?;
+        let fill = fill.filter(|_| is_alike);
+        Ok(fill.map(|(records, room)| Member { page, records, room, is_dirty }))
+    }
+
+    /// Merges the leaf for `key` with its neighbours up to full pages, wherever that can be done at once.
+    #[cold]
+    pub(super) fn merge_group_around(&self, key: &[u8]) -> Result<bool, Stop> {
+        let leaf = self.leaf_for(key)?;
+        let enter = || self.pool.enter_to_free().map(Some);
+        self.try_merge_group(leaf.id(), self.pool.page_bytes(), |_| true, enter)
+    }
+}
+
+/// The smallest group with `own` in it that is worth a plan: at most one of it is clean, and the records are likely to fit.
+fn choose<P: PagePool>(members: &[Member<'_, P>], own: usize) -> Option<std::ops::Range<usize>> {
+    let is_worth = |group: &[Member<'_, P>]| {
+        let records: usize = group.iter().map(|member| member.records).sum();
+        let room: usize = group[..group.len() - 1].iter().map(|member| member.room).sum();
+        let clean = group.iter().filter(|member| !member.is_dirty).count();
+        (clean <= 1 || leaves_out("merges_dirty_clean_leaves")) && records <= room
+    };
+    (2..=MOST_LEAVES.min(members.len())).find_map(|len| {
+        let starts = (own + 1).saturating_sub(len)..=own.min(members.len() - len);
+        let mut groups = starts.map(|start| start..start + len);
+        groups.find(|range| is_worth(&members[range.clone()]))
+    })
+}

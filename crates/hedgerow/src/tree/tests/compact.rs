@@ -1,0 +1,200 @@
+//! Compaction: fewer leaves, the same records; against a map on every layout, within a budget, and before leaves are
+//! written.
+
+use super::super::{CompactBudget, Tree};
+use super::model::{Model, compare, random_value, run};
+use super::{TINY_PAGE, absent, assert_clean, random_key};
+use crate::error::ErrorKind;
+use crate::node::{Hints, Ladder, LeafLayout, LeafPolicy};
+use crate::page::{FrameId, PagePool};
+use crate::testing::MemoryPool;
+use crate::types::{PageId, TreeId};
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::random::{self, SplitMix64};
+use std::ops::ControlFlow;
+
+fn new_tree(page_bytes: usize, policy: LeafPolicy) -> Tree<MemoryPool, Hints> {
+    let pool = Arc::new(MemoryPool::new(page_bytes, 1 << 16));
+    Tree::create_with(pool, TreeId(7), policy).unwrap()
+}
+
+pub(super) fn compact<L: Ladder>(tree: &Tree<MemoryPool, L>) -> super::super::Compacted {
+    tree.compact(&CompactBudget::unlimited(), &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn leaf_pages(tree: &Tree<MemoryPool, Hints>) -> u64 {
+    tree.stats().unwrap().levels[0].pages
+}
+
+#[test]
+fn a_compacted_tree_of_every_layout_agrees_with_a_map() {
+    let seed = random::seed();
+    println!("seed {seed}");
+    let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
+    for policy in policies {
+        let mut random = SplitMix64::new(seed);
+        for tree in [new_tree(TINY_PAGE, policy), absent::<Hints>(6, seed).with_policy(policy)] {
+            let mut model = Model::new();
+            for round in 0..12 {
+                for _ in 0..400 {
+                    let key = random_key(&mut random, tree.max_key_bytes());
+                    if random.below(if round % 4 < 2 { 4 } else { 2 }) == 0 {
+                        assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some());
+                    } else {
+                        let value = random_value(&mut random, &tree, &key);
+                        tree.put(&key, &value).unwrap();
+                        model.insert(key, value);
+                    }
+                }
+                let before = leaf_pages(&tree);
+                let done = compact(&tree);
+                assert_eq!(done.next, None);
+                assert_eq!(done.groups, done.pages_freed);
+                assert!(leaf_pages(&tree) <= before - done.pages_freed, "{policy:?}");
+                compare(&tree, &model, &mut random);
+            }
+            // A tree that was just compacted is left as it is.
+            let again = compact(&tree);
+            assert_eq!((again.passed_over, again.next), (0, None));
+        }
+    }
+}
+
+#[test]
+fn a_tree_that_is_compacted_goes_on_as_any_other() {
+    let tree = new_tree(TINY_PAGE, LeafPolicy::Adaptive);
+    for number in 0..3_000_u32 {
+        tree.put(&number.wrapping_mul(0x9E37_79B1).to_be_bytes(), &[7; 20]).unwrap();
+    }
+    assert!(compact(&tree).pages_freed > 0);
+    for number in 0..3_000_u32 {
+        assert!(tree.remove(&number.wrapping_mul(0x9E37_79B1).to_be_bytes()).unwrap());
+    }
+    run(&tree, 3_000, random::seed());
+}
+
+/// The paper's section 5.2: keys of eight bytes and values of a hundred, in random order.
+#[test]
+fn leaves_of_random_records_are_nearly_full_when_they_are_compacted() {
+    for (page_bytes, most) in [(4096, 1.26), (16 << 10, 1.20)] {
+        let tree = new_tree(page_bytes, LeafPolicy::Adaptive);
+        let mut random = SplitMix64::new(11);
+        let records = 20_000;
+        for _ in 0..records {
+            tree.put(&random.next_u64().to_be_bytes(), &[7; 100]).unwrap();
+        }
+        let ratio = || (leaf_pages(&tree) * page_bytes as u64) as f64 / f64::from(records * 108);
+        let before = ratio();
+        let done = compact(&tree);
+        println!("{page_bytes}: {before:.3} to {:.3}, {done:?}", ratio());
+        assert!(before > 1.4 && ratio() <= most, "{page_bytes}: {before} to {}", ratio());
+        assert_clean(&tree);
+        assert!(compact(&tree).groups <= done.groups / 50, "the first walk leaves little to do");
+    }
+}
+
+#[test]
+fn a_budget_ends_a_compaction_and_the_next_one_goes_on() {
+    let tree = new_tree(TINY_PAGE, LeafPolicy::Adaptive);
+    let mut random = SplitMix64::new(random::seed());
+    for _ in 0..6_000 {
+        tree.put(&random.next_u64().to_be_bytes(), &[7; 40]).unwrap();
+    }
+    let before = leaf_pages(&tree);
+    let mut budget = CompactBudget::pages(30);
+    let (mut calls, mut freed) = (0, 0);
+    loop {
+        let done = tree.compact(&budget, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(done.pages_written <= 30 + 4);
+        freed += done.pages_freed;
+        calls += 1;
+        let Some(next) = done.next else { break };
+        budget = budget.starting_at(&next);
+    }
+    assert!(calls > 3);
+    assert_eq!(leaf_pages(&tree), before - freed);
+    assert!(compact(&tree).groups <= freed / 10, "nothing was left out between the calls");
+    assert_clean(&tree);
+    // A key longer than any is as good a place to begin as another.
+    let long = CompactBudget::unlimited().starting_at(&[0xff; 2 * TINY_PAGE]);
+    assert_eq!(tree.compact(&long, &mut |_| ControlFlow::Continue(())).unwrap().groups, 0);
+}
+
+#[test]
+fn a_compaction_that_is_cancelled_leaves_a_sound_tree() {
+    let tree = new_tree(TINY_PAGE, LeafPolicy::Adaptive);
+    let mut random = SplitMix64::new(random::seed());
+    let mut model = Model::new();
+    for _ in 0..3_000 {
+        let key = random.next_u64().to_be_bytes().to_vec();
+        tree.put(&key, &[7; 40]).unwrap();
+        model.insert(key, vec![7; 40]);
+    }
+    let mut calls = 0;
+    let cancelled = tree.compact(&CompactBudget::unlimited(), &mut |leaves| {
+        calls += 1;
+        if leaves < 50 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    assert_eq!(*cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert!(calls <= 50, "each leaf is a chance to cancel");
+    compare(&tree, &model, &mut random);
+}
+
+/// As the eviction thread offers pages, whatever they are.
+fn offer_all(
+    tree: &Tree<MemoryPool, Hints>,
+    is_dirty: impl Fn(FrameId) -> bool,
+    may_enter: bool,
+) -> u64 {
+    let mut merged = 0;
+    for id in 0..2 * tree.pool().pages() as u32 + 64 {
+        let enter = || tree.pool().enter().map(|stay| may_enter.then_some(stay));
+        merged += u64::from(tree.merge_before_write(PageId(id), &is_dirty, enter).unwrap());
+    }
+    merged
+}
+
+#[test]
+fn leaves_that_are_about_to_be_written_are_merged_with_dirty_neighbours() {
+    let seed = random::seed();
+    println!("seed {seed}");
+    for policy in [LeafPolicy::Adaptive, LeafPolicy::Fixed(LeafLayout::Fingerprint)] {
+        let mut random = SplitMix64::new(seed);
+        let tree = new_tree(TINY_PAGE, policy);
+        let mut model = Model::new();
+        for _ in 0..3_000 {
+            let key = random_key(&mut random, tree.max_key_bytes());
+            let value = random_value(&mut random, &tree, &key);
+            tree.put(&key, &value).unwrap();
+            model.insert(key, value);
+            let key = random.next_u64().to_be_bytes().to_vec();
+            tree.put(&key, &[7; 20]).unwrap();
+            model.insert(key, vec![7; 20]);
+        }
+        let before = leaf_pages(&tree);
+        assert_eq!(offer_all(&tree, |_| false, true), 0, "of two clean leaves none is dirtied");
+        assert_eq!(offer_all(&tree, |_| true, false), 0, "nobody enters");
+        assert_eq!(leaf_pages(&tree), before);
+        // Every second frame is dirty: so are at most three of five neighbours.
+        let some = offer_all(&tree, |frame| frame.0 % 2 == 0, true);
+        let all = offer_all(&tree, |_| true, true);
+        println!("{policy:?}: {some} and {all} of {before}");
+        assert!(all > before / 20, "{all} of {before}");
+        assert_eq!(leaf_pages(&tree), before - some - all);
+        compare(&tree, &model, &mut random);
+    }
+}
+
+#[test]
+fn an_offered_page_of_a_dropped_tree_is_told_apart() {
+    let tree = new_tree(TINY_PAGE, LeafPolicy::Adaptive);
+    for number in 0..200_u32 {
+        tree.put(&number.wrapping_mul(0x9E37_79B1).to_be_bytes(), &[7; 20]).unwrap();
+    }
+    let other = Tree::<_, Hints>::open(tree.pool().clone(), TreeId(8), tree.root());
+    let enter = || tree.pool().enter().map(Some);
+    let ids = 0..tree.pool().pages() as u32 + 8;
+    for id in ids {
+        assert!(!other.merge_before_write(PageId(id), |_| true, enter).unwrap(), "another tree's");
+    }
+}

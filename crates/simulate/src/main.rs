@@ -1,0 +1,151 @@
+//! Figures of the papers on a simulated many-core machine: `cargo xtask simulate`.
+//!
+//! The latches and trees are the very same code that runs natively; the machine under them is `hedgerow-sim`'s. Figures are
+//! shapes and no predictions, and every table and picture says that it is simulated. One thread. Exit code 2 for wrong arguments, 1 if
+//! something could not be written.
+
+#[cfg(not(hedgerow_sim))]
+fn main() -> std::process::ExitCode {
+    eprintln!("build this with RUSTFLAGS=\"--cfg hedgerow_sim\", or run `cargo xtask simulate`");
+    std::process::ExitCode::from(2)
+}
+
+#[cfg(hedgerow_sim)]
+mod chart;
+#[cfg(hedgerow_sim)]
+mod figure;
+#[cfg(hedgerow_sim)]
+mod latches;
+#[cfg(hedgerow_sim)]
+mod tpcc;
+#[cfg(hedgerow_sim)]
+mod trees;
+
+#[cfg(hedgerow_sim)]
+fn main() -> std::process::ExitCode {
+    command::main()
+}
+
+#[cfg(hedgerow_sim)]
+mod command {
+    use crate::figure::{Budget, Figure};
+    use crate::{chart, latches, tpcc, trees};
+    use std::path::{Path, PathBuf};
+    use std::process::ExitCode;
+
+    const USAGE: &str = "\
+usage: cargo xtask simulate --all | --figure NAME[,NAME...] [--seeds N] [--cores N[,N...]] [--smoke] [--to DIR]
+
+Runs latches and trees on a simulated machine, prints tables, and writes a record (JSON lines) and a picture (SVG) of each figure
+to DIR, or else to target/simulated/figures.
+
+  --seeds N     runs of each point, 1 to 99; the figure is the median [default: 5]
+  --cores N,..  hardware threads of the machine, 1 to 128 each, instead of a figure's own
+  --smoke       a part of each figure, with one seed
+
+figures:";
+
+    /// What draws a figure.
+    type Draw = fn(&Budget) -> Figure;
+
+    /// All figures, and what they show.
+    const FIGURES: &[(&str, &str, Draw)] = &[
+        ("table3", "DaMoN'20, table 3: what an acquisition costs", latches::table3),
+        ("fig8", "DaMoN'20, figure 8: one lock, many threads", latches::fig8),
+        ("c1", "CIDR'21, figure 3: TPC-C with and without Contention Split", tpcc::c1),
+        ("hot-leaf", "updates of 16 keys that one leaf holds", trees::hot_leaf),
+        ("one-key", "updates of one key", trees::one_key),
+        ("c3", "CIDR'21, figure 8: the period of Contention Split", trees::c3),
+        ("c9", "CIDR'21, figure 6: a hot spot that moves", trees::c9),
+        ("c11", "CIDR'21, table 1: who gets to update", trees::c11),
+    ];
+
+    struct Arguments {
+        figures: Vec<&'static (&'static str, &'static str, Draw)>,
+        budget: Budget,
+        to: PathBuf,
+    }
+
+    /// A number of a range, or the reason why not.
+    fn number(word: &str, what: &str, most: u32) -> Result<u32, String> {
+        let number = word.parse().ok().filter(|number| (1..=most).contains(number));
+        number.ok_or_else(|| format!("{what} is a number from 1 to {most}, not `{word}`"))
+    }
+
+    fn parse(words: &[String]) -> Result<Arguments, String> {
+        let mut figures = Vec::new();
+        let mut budget = Budget { seeds: 5, cores: Vec::new(), is_smoke: false };
+        let mut to = PathBuf::from("target/simulated/figures");
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("`{word}` wants a value"));
+            match word.as_str() {
+                "--all" => figures.extend(FIGURES),
+                "--figure" => {
+                    for name in value()?.split(',') {
+                        let known = FIGURES.iter().find(|(known, ..)| *known == name);
+                        figures.push(known.ok_or_else(|| format!("there is no figure `{name}`"))?);
+                    }
+                }
+                "--seeds" => budget.seeds = u64::from(number(value()?, "--seeds", 99)?),
+                "--cores" => {
+                    let most = hedgerow_sim::MAX_CONTEXTS;
+                    let all = value()?.split(',').map(|word| number(word, "--cores", most));
+                    budget.cores = all.collect::<Result<_, _>>()?;
+                }
+                "--smoke" => (budget.is_smoke, budget.seeds) = (true, 1),
+                "--to" => to = PathBuf::from(value()?),
+                other => return Err(format!("`{other}` is no argument of this command")),
+            }
+        }
+        if figures.is_empty() {
+            return Err("name a figure, or --all".to_owned());
+        }
+        Ok(Arguments { figures, budget, to })
+    }
+
+    pub(super) fn main() -> ExitCode {
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        let usage = || {
+            let lines = FIGURES.iter().map(|(name, what, _)| format!("\n  {name:<12}  {what}"));
+            format!("{USAGE}{}", lines.collect::<String>())
+        };
+        if words.iter().any(|word| word == "--help" || word == "-h") {
+            println!("{}", usage());
+            return ExitCode::SUCCESS;
+        }
+        match parse(&words) {
+            Err(error) => {
+                eprintln!("error: {error}\n\n{}", usage());
+                ExitCode::from(2)
+            }
+            Ok(arguments) => match run(&arguments) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("error: {error}");
+                    ExitCode::FAILURE
+                }
+            },
+        }
+    }
+
+    fn run(arguments: &Arguments) -> Result<(), String> {
+        let failed = |path: &Path, error: &dyn std::fmt::Display| {
+            format!("cannot write {}: {error}", path.display())
+        };
+        std::fs::create_dir_all(&arguments.to).map_err(|error| failed(&arguments.to, &error))?;
+        for (name, what, draw) in &arguments.figures {
+            let began = std::time::Instant::now();
+            let figure = draw(&arguments.budget);
+            println!("{}", figure.table(name, what));
+            eprintln!("{name}: {:.1} s", began.elapsed().as_secs_f64());
+            let record = arguments.to.join(format!("{name}.jsonl"));
+            std::fs::write(&record, figure.record(name))
+                .map_err(|error| failed(&record, &error))?;
+            let picture = arguments.to.join(format!("{name}.svg"));
+            let svg = chart::draw(&figure, what).map_err(|error| failed(&picture, &error))?;
+            std::fs::write(&picture, svg).map_err(|error| failed(&picture, &error))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! TPC-C on the simulated machine: figure 3 of "Contention and Space Management in B-Trees" (CIDR 2021).
+//!
+//! 100 warehouses and their districts in full, other tables at a hundredth, pages of 16 KiB, in memory: the rows of all warehouses are in
+//! one leaf. The consistency conditions are checked after each run.
+
+use crate::figure::{Budget, Figure, Point, Sample, Series};
+use hedgerow::ContentionSplit;
+use hedgerow_bench::tpcc::engine::{Place, Store};
+use hedgerow_bench::tpcc::{Scale, Terminal, Work, conditions};
+use hedgerow_sim::{Machine, cycles, run, work, work_until};
+use hedgerow_sync::primitive::{Arc, thread};
+
+/// When all threads are there, in cycles.
+const READY: u64 = 500_000;
+/// Cycles before what is counted, and of that.
+const WARM: u64 = 80_000_000;
+const COUNTED: u64 = 6_000_000;
+/// The work of a transaction beside its operations on records, in cycles.
+const THINKING: u64 = 2_000;
+
+fn transactions(machine: &Machine, scale: Scale, split: Option<ContentionSplit>) -> Sample {
+    let place =
+        Place { page_bytes: Some(16 << 10), memory_limit_bytes: Some(1 << 30), ..Place::default() };
+    let store = Store::open(&place, &scale, 1, &|| false).expect("there is memory for it");
+    let store = store.with_contention_split(split);
+    let (store, contexts) = (Arc::new(store), machine.contexts);
+    let inside = Arc::clone(&store);
+    let (done, record) = run(machine, move || {
+        let start = |number: u32| {
+            let store = Arc::clone(&inside);
+            thread::spawn_named("terminal", move || {
+                let mut handles = store.handles();
+                let mut terminal = Terminal::new(scale, 1, number);
+                let mut records = Work::new(&mut handles);
+                work_until(READY);
+                let mut done = 0_u64;
+                loop {
+                    let now = cycles().unwrap_or(u64::MAX);
+                    if now >= READY + WARM + COUNTED {
+                        return done;
+                    }
+                    let outcome = terminal.draw().run(&mut records);
+                    outcome.expect("a transaction on a database in memory with room");
+                    done += u64::from(now >= READY + WARM);
+                    work(THINKING);
+                }
+            })
+            .expect("a virtual thread")
+        };
+        let threads: Vec<_> = (0..contexts).map(start).collect();
+        let ends = threads.into_iter().map(|thread| thread.join().expect("it does not panic"));
+        ends.sum::<u64>()
+    })
+    .unwrap_or_else(|failure| panic!("{failure}"));
+    conditions::check(&mut store.handles(), &scale).expect("the consistency conditions hold");
+    let seconds = COUNTED as f64 / f64::from(machine.mhz) / 1e6;
+    Sample {
+        seed: machine.seed,
+        value: done as f64 / seconds / 1e3,
+        splits: store.contention_splits().expect("it is open"),
+        events: record.counts.events,
+        digest: record.digest,
+    }
+}
+
+/// Transactions with and without Contention Split.
+pub fn c1(budget: &Budget) -> Figure {
+    let scale = Scale { warehouses: if budget.is_smoke { 10 } else { 100 }, share: 0.01 };
+    let variants =
+        [("without Contention Split", None), ("with it", Some(ContentionSplit::default()))];
+    let of = |(name, split): (&str, Option<ContentionSplit>)| {
+        let point = |&cores: &u32| {
+            let machine = Machine::ROME1S.with_contexts(cores);
+            Point::measure(f64::from(cores), budget, |seed| {
+                transactions(&machine.clone().with_seed(seed), scale, split)
+            })
+        };
+        let points = budget.cores(&[1, 8, 32, 64, 96, 128]).iter().map(point).collect();
+        Series { name: name.to_owned(), points }
+    };
+    Figure {
+        machine: "rome1s",
+        x: "cores",
+        unit: "thousand transactions a second",
+        is_logarithmic: false,
+        series: variants.into_iter().map(of).collect(),
+        note: "The paper: flat from 60 threads on without it, linear with it.",
+    }
+}

@@ -1,0 +1,35 @@
+//! The lines that waiting for a latch rests on, each left out in turn: of the same kind as [`super::protocols`]. Plain data.
+
+use super::bugs::{Bug, latch, plain};
+use super::protocols::line;
+
+/// All of them, in the order of their numbers.
+pub const LINES: &[Bug] = &[
+    line(
+        "L01",
+        "the look at the parent after a wait for a leaf",
+        "parent_not_validated_after_a_wait",
+        &[plain(
+            "lib",
+            "tree::tests::concurrent::a_leaf_that_was_split_while_somebody_waited_for_it_is_not_changed",
+        )],
+    ),
+    line(
+        "L02",
+        "a wake-up that who gives up owes to others",
+        "wake_up_owed_by_who_gives_up",
+        &[latch("who_gives_up_wakes_for_a_release_that_has_woken_nobody")],
+    ),
+    line(
+        "L03",
+        "who is handed the latch has it",
+        "hand_over_lost",
+        &[latch("who_was_overtaken_is_handed_the_latch")],
+    ),
+    line(
+        "L04",
+        "a plain release forgets who is waking",
+        "waking_stored_again",
+        &[latch("who_was_overtaken_is_handed_the_latch")],
+    ),
+];

@@ -1,0 +1,80 @@
+//! The lines that values which no leaf holds rest on (chunks that are staged, pieces in memory), each left out in turn: of the same
+//! kind as [`super::protocols`]. Plain data.
+
+use super::bugs::{Bug, plain};
+use super::protocols::{LARGE_VALUES, line};
+
+/// All of them, in the order of their numbers.
+pub const LINES: &[Bug] = &[
+    line(
+        "V01",
+        "a value that was given up is not written",
+        "discarded_chunk_stays_staged",
+        &[plain(
+            "lib",
+            "store::tests::staged::a_value_that_was_given_up_is_not_written_over_the_next_one",
+        )],
+    ),
+    line("V02", "the sync of staged values", "staged_chunks_without_sync", &[LARGE_VALUES]),
+    line("V03", "staged values before the log", "log_before_staged_chunks", &[LARGE_VALUES]),
+    line(
+        "V04",
+        "staged values before a superblock",
+        "checkpoint_before_staged_chunks",
+        &[plain(
+            "lib",
+            "store::tests::staged::a_checkpoint_has_the_values_that_were_staged_before_it",
+        )],
+    ),
+    line(
+        "V05",
+        "staged values before they are read",
+        "read_before_staged_chunks",
+        &[plain(
+            "lib",
+            "store::tests::staged::many_values_are_written_by_one_call_and_read_before_and_after",
+        )],
+    ),
+    line(
+        "V06",
+        "the name of a piece",
+        "piece_of_another_value",
+        &[plain(
+            "lib",
+            "buffer::tests::pieces::a_piece_of_another_value_is_not_taken_for_this_one",
+        )],
+    ),
+    line(
+        "V07",
+        "the version of a frame with a piece",
+        "piece_is_not_validated",
+        &[plain(
+            "lib",
+            "buffer::tests::pieces::what_was_copied_of_a_frame_that_was_taken_meanwhile_does_not_count",
+        )],
+    ),
+    line(
+        "V08",
+        "values that somebody else is writing",
+        "buffer_under_way_counts_as_written",
+        &[plain(
+            "lib",
+            "store::tests::staged::whoever_needs_values_in_the_file_waits_for_who_is_writing_them",
+        )],
+    ),
+    line(
+        "V09",
+        "a value that is given up while it is written",
+        "given_up_while_it_is_written",
+        &[plain("lib", "store::tests::staged::a_value_is_not_given_up_while_it_is_written")],
+    ),
+    line(
+        "V10",
+        "a write of values that failed in a thread",
+        "failed_write_of_values_is_forgotten",
+        &[plain(
+            "lib",
+            "store::tests::staged::what_the_thread_could_not_write_is_told_to_the_next_one",
+        )],
+    ),
+];
