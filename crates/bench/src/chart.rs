@@ -29,7 +29,7 @@ const FONT: &str = "sans-serif";
 
 /// Colours that are told apart by people who see some of them alike (Okabe and Ito), a grey and four more: as many as the
 /// experiment with most competitors has, so that none looks like another.
-const COLOURS: [RGBColor; 13] = [
+pub const COLOURS: [RGBColor; 13] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),

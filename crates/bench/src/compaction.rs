@@ -8,6 +8,7 @@
 //! One run at a time, by one thread.
 
 use crate::cell::CellError;
+use crate::checksum::mix;
 use crate::experiments::Size;
 use crate::external::process::is_interrupted;
 use crate::keys::shuffle;
@@ -148,12 +149,6 @@ pub fn settings(size: Size, urls: usize) -> Vec<Setting> {
 
 fn failed(error: Error) -> CellError {
     CellError::failed(error)
-}
-
-fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
 }
 
 impl Setting {

@@ -9,6 +9,7 @@
 //! Linux and other systems with signals. One run at a time.
 
 use crate::cell::CellError;
+use crate::checksum::mix;
 use crate::experiments::Size;
 use crate::external::process::is_interrupted;
 use hedgerow::{Database, Error, Options};
@@ -85,12 +86,6 @@ pub fn settings(size: Size) -> Vec<Setting> {
 
 fn failed(error: Error) -> CellError {
     CellError::failed(error)
-}
-
-fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
 }
 
 impl Setting {

@@ -1,25 +1,12 @@
 //! Pictures of figures: a line for each series, whiskers for the spread. Marked as simulated.
 
 use crate::figure::Figure;
+use hedgerow_bench::chart::COLOURS;
 use plotters::prelude::*;
 use std::error::Error;
 
 const SIZE: (u32, u32) = (860, 460);
 const FONT: &str = "sans-serif";
-
-/// Colours that are told apart by people who see some of them alike (Okabe and Ito), and more.
-const COLOURS: [RGBColor; 10] = [
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(213, 94, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(120, 120, 120),
-    RGBColor(0, 0, 0),
-    RGBColor(128, 70, 27),
-    RGBColor(150, 150, 220),
-];
 
 /// The picture, as SVG.
 pub fn draw(figure: &Figure, what: &str) -> Result<String, Box<dyn Error>> {

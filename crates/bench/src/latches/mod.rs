@@ -2,7 +2,7 @@
 //! trait.
 //!
 //! Latches are built on `hedgerow_sync::primitive`, so that the same code runs on the machine ([`native`]) and on a simulated one
-//! (`examples/simulated_latches.rs`). None of them is used by the engine but [`HybridLatch`](hedgerow_sync::latch::HybridLatch), and that is the
+//! (`cargo xtask simulate --figure table3,fig8`). None of them is used by the engine but [`HybridLatch`](hedgerow_sync::latch::HybridLatch), and that is the
 //! engine's own.
 //!
 //! | module | what |
