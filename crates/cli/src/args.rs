@@ -14,6 +14,7 @@ use hedgerow::{LeafLayout, LeafPolicy};
 const AFTER_HELP: &str = "\
 Keys and values on the command line and in the output are text with these escapes:
   \\\\ backslash   \\t tab   \\n newline   \\r carriage return   \\xNN the byte NN (hexadecimal)
+  \\e nothing, for an empty key
 
 Exit codes:
   0 success   1 error   2 wrong arguments   3 key not found   4 damage found, in a store or a dump

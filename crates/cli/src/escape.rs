@@ -1,8 +1,11 @@
 //! Bytes as text and back, without loss.
 //!
 //! Printable ASCII and valid UTF-8 stand for themselves, but for the backslash (`\\`); tab, newline
-//! and carriage return are `\t`, `\n`, `\r`; every other byte is `\xNN`. So each record is one line
+//! and carriage return are `\t`, `\n`, `\r`; every other byte is `\xNN`; `\e` stands for nothing. So each record is one line
 //! with one tab between key and value, whatever the bytes are, and `parse(escape(x)) == x`.
+
+/// The text of no bytes at all, where nothing would be overlooked.
+pub const EMPTY: &str = "\\e";
 
 /// Bytes given as an argument, unescaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +80,7 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
         let kind = text.get(at).copied();
         at += 1;
         bytes.push(match kind {
+            Some(b'e') => continue,
             Some(b'\\') => b'\\',
             Some(b't') => b'\t',
             Some(b'n') => b'\n',
@@ -123,6 +127,12 @@ mod tests {
         assert_eq!(escape("a b/J\u{f6}rg".as_bytes()), "a b/J\u{f6}rg");
         assert_eq!(escape(b"a\\\t\n\r\0\x7f\xff"), "a\\\\\\t\\n\\r\\x00\\x7f\\xff");
         assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85");
+    }
+
+    #[test]
+    fn nothing_has_an_escape() {
+        assert_eq!(unescape(EMPTY.as_bytes()).unwrap(), b"");
+        assert_eq!(escape(b"\\e"), "\\\\e");
     }
 
     #[test]

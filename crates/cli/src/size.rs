@@ -73,12 +73,23 @@ pub fn show_count(count: u64) -> String {
     text
 }
 
+/// `1 record`, `1,234 records`: the noun takes an s but for one.
+pub fn show_number_of(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", show_count(count))
+}
+
 /// `1.25 M/s`, `830 k/s`, `12 /s`; a dash if no time has passed.
 pub fn show_rate(count: u64, seconds: f64) -> String {
     if seconds <= 0.0 {
         return "-".to_owned();
     }
-    match count as f64 / seconds {
+    show_per_second(count as f64 / seconds)
+}
+
+/// A rate that is known already, as [`show_rate`] shows it.
+pub fn show_per_second(rate: f64) -> String {
+    match rate {
         rate if rate >= 999_500.0 => format!("{:.2} M/s", rate / 1e6),
         rate if rate >= 9_950.0 => format!("{:.0} k/s", rate / 1e3),
         rate if rate >= 999.5 => format!("{:.1} k/s", rate / 1e3),
@@ -121,6 +132,9 @@ mod tests {
         assert_eq!(show_count(0), "0");
         assert_eq!(show_count(1_234_567), "1,234,567");
         assert_eq!(show_count(123), "123");
+        assert_eq!(show_number_of(0, "record"), "0 records");
+        assert_eq!(show_number_of(1, "record"), "1 record");
+        assert_eq!(show_number_of(1_234, "record"), "1,234 records");
         assert_eq!(show_rate(2_500_000, 2.0), "1.25 M/s");
         assert_eq!(show_rate(5_000, 1.0), "5.0 k/s");
         assert_eq!(show_rate(5, 0.0), "-");

@@ -1,8 +1,10 @@
 //! The engine's calls that several commands share, with words about what was being done.
 
 use crate::args::{Common, LeafArgs, RangeArgs};
+use crate::escape::escape;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::size::show_number_of;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Range};
 use std::ops::Bound;
 use std::path::Path;
@@ -61,8 +63,9 @@ fn tell_of_replay(db: &Database, path: &Path) {
     let records = db.replayed().records;
     if records > 0 {
         eprintln!(
-            "hedgerow: {} was not closed; replayed {records} changes from its log",
-            path.display()
+            "hedgerow: {} was not closed; replayed {} from its log",
+            path.display(),
+            show_number_of(records, "change")
         );
     }
 }
@@ -105,11 +108,14 @@ pub fn keyspace(db: &Database, common: &Common, path: &Path) -> Result<Keyspace,
 pub fn keyspace_named(db: &Database, name: &str, path: &Path) -> Result<Keyspace, Failure> {
     let found = db.open_keyspace(name).map_err(failed("read", path))?;
     found.ok_or_else(|| {
-        let names = db.keyspaces().unwrap_or_default().join("`, `");
+        let names = db.keyspaces().unwrap_or_default();
+        let names =
+            names.iter().map(|name| escape(name.as_bytes())).collect::<Vec<_>>().join("`, `");
         let there = if names.is_empty() { "none".to_owned() } else { format!("`{names}`") };
         let path = path.display();
         Failure::Other(format!(
-            "{path} has no keyspace `{name}`; its keyspaces: {there} (choose with --keyspace NAME)"
+            "{path} has no keyspace `{}`; its keyspaces: {there} (choose with --keyspace NAME)",
+            escape(name.as_bytes())
         ))
     })
 }
@@ -131,7 +137,7 @@ pub fn write_to(
         && keyspace.iter().next().is_none()
         && let Err(error) = db.drop_keyspace(name)
     {
-        eprintln!("hedgerow: the empty keyspace `{name}` stays: {error}");
+        eprintln!("hedgerow: the empty keyspace `{}` stays: {error}", escape(name.as_bytes()));
     }
     written
 }

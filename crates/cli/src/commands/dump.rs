@@ -213,9 +213,9 @@ fn report(common: &Common, written: &Written, seconds: f64) -> Result<(), Failur
         out.json(&json!({ "keyspaces": keyspaces, "records": records, "seconds": seconds }))?;
         return out.finish();
     }
-    let (count, rate) = (size::show_count(records), size::show_rate(records, seconds));
-    let of =
-        if keyspaces == 1 { "1 keyspace".to_owned() } else { format!("{keyspaces} keyspaces") };
-    eprintln!("dumped {count} records of {of} in {seconds:.2} s ({rate})");
+    let rate = size::show_rate(records, seconds);
+    let records = size::show_number_of(records, "record");
+    let of = size::show_number_of(keyspaces, "keyspace");
+    eprintln!("dumped {records} of {of} in {seconds:.2} s ({rate})");
     Ok(())
 }

@@ -226,7 +226,7 @@ fn in_words(out: &mut Out, found: &Found) -> Result<(), Failure> {
             leaf.splits,
             if leaf.is_hot { "yes" } else { "no" },
             leaf.records,
-            leaf.keyspace,
+            escape::escape(leaf.keyspace.as_bytes()),
             escape::escape(&leaf.prefix),
         ))?;
     }

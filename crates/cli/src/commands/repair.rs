@@ -8,7 +8,7 @@ use crate::commands::backup;
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::output::Out;
-use crate::size::show_count;
+use crate::size::show_number_of;
 use crate::{progress, store};
 use clap::Args;
 use hedgerow::{DamagedPage, RepairReport};
@@ -43,10 +43,15 @@ pub fn run(common: &Common, args: &RepairArgs) -> Result<(), Failure> {
                 out.line(defect)?;
             }
             let RepairReport { pages, records, keyspaces, replayed, .. } = &report;
-            let [pages, records, replayed] = [pages, records, replayed].map(|n| show_count(*n));
+            let [pages, records, replayed, keyspaces] = [
+                (pages, "page"),
+                (records, "record"),
+                (replayed, "change"),
+                (keyspaces, "keyspace"),
+            ]
+            .map(|(count, noun)| show_number_of(*count, noun));
             out.line(&format!(
-                "salvaged: {records} records of {pages} pages, {replayed} changes of the log, \
-                 {keyspaces} keyspaces, to {}",
+                "salvaged: {records} of {pages}, {replayed} of the log, {keyspaces}, to {}",
                 args.new.display()
             ))?;
         }
@@ -67,8 +72,10 @@ pub fn run(common: &Common, args: &RepairArgs) -> Result<(), Failure> {
 }
 
 fn describe(lost: &DamagedPage) -> String {
-    let keyspace =
-        lost.keyspace.as_ref().map_or_else(String::new, |name| format!("keyspace {name}: "));
+    let keyspace = lost
+        .keyspace
+        .as_ref()
+        .map_or_else(String::new, |name| format!("keyspace {}: ", escape(name.as_bytes())));
     let held = match &lost.keys {
         None => "its keys are not known".to_owned(),
         Some(keys) => {

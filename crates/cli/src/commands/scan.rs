@@ -43,7 +43,10 @@ pub fn run(common: &Common, args: &ScanArgs) -> Result<(), Failure> {
     let mut print = |key: &[u8], value: Option<&[u8]>| match common.format {
         Format::Human => {
             line.clear();
-            escape::escape_into(key, &mut line);
+            match key.is_empty() {
+                true => line.push_str(escape::EMPTY),
+                false => escape::escape_into(key, &mut line),
+            }
             if let Some(value) = value {
                 line.push('\t');
                 escape::escape_into(value, &mut line);

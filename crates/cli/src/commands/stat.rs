@@ -6,9 +6,9 @@ use crate::args::{Common, Format};
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::size::{show_bytes, show_count};
-use crate::{layouts, store};
+use crate::{escape, layouts, store};
 use clap::Args;
-use hedgerow::{LevelStats, SpaceReport, Stats, TreeStats, ValueStats};
+use hedgerow::{LevelStats, MemoryStats, SpaceReport, Stats, TreeStats, ValueStats};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 
@@ -94,24 +94,30 @@ fn space_rows(space: &SpaceReport) -> [(&'static str, u64); 5] {
     ]
 }
 
-/// Where the bytes of memory are, by purpose.
-fn memory_rows(stats: &Stats) -> [(&'static str, u64); 7] {
-    let memory = &stats.memory;
+/// Where the bytes of memory are, by purpose: what is in use where that is known, and what is set aside for it.
+fn memory_rows(memory: &MemoryStats) -> [(&'static str, Option<u64>, u64); 7] {
+    let used = memory.frames_bytes.saturating_sub(memory.free_frames_bytes);
+    let known = |name, bytes| (name, Some(bytes), bytes);
     [
-        ("frames", memory.frames_bytes),
-        ("frame headers", memory.frame_overhead_bytes),
-        ("page table", memory.table_bytes),
-        ("write buffers", memory.write_buffer_bytes),
-        ("map changes", memory.delta_bytes),
-        ("log", memory.log_bytes),
-        ("space maps", memory.space_bytes),
+        ("frames", Some(used), memory.frames_bytes),
+        ("frame headers", None, memory.frame_overhead_bytes),
+        known("page table", memory.table_bytes),
+        ("write buffers", None, memory.write_buffer_bytes),
+        known("map changes", memory.delta_bytes),
+        ("log", None, memory.log_bytes),
+        known("space maps", memory.space_bytes),
     ]
+}
+
+/// A keyspace's name, which may hold any character, on a terminal.
+fn shown(name: &str) -> String {
+    escape::escape(name.as_bytes())
 }
 
 fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
     let Figures { keyspace, keyspaces, tree, trees, space, stats, hits } = figures;
-    let names = keyspaces.join(", ");
-    out.line(&format!("keyspace   {keyspace} (of {}: {names})", keyspaces.len()))?;
+    let names = keyspaces.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    out.line(&format!("keyspace   {} (of {}: {names})", shown(keyspace), keyspaces.len()))?;
     out.line(&format!("keys       {}", show_count(tree.records())))?;
     out.line(&format!("height     {}", tree.levels.len()))?;
     out.line(&format!("page size  {}", show_bytes(tree.page_bytes as u64)))?;
@@ -141,10 +147,12 @@ fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
     }
     let memory = &stats.memory;
     let (kept, limit) = (show_bytes(memory.kept_bytes()), show_bytes(memory.limit_bytes));
-    out.line(&format!("\nmemory     {kept} of at most {limit}"))?;
-    for (purpose, bytes) in memory_rows(stats) {
-        out.line(&format!("  {purpose:<15} {:>12}", show_bytes(bytes)))?;
+    out.line("\nmemory                  in use    set aside")?;
+    for (purpose, used, bytes) in memory_rows(memory) {
+        let used = used.map_or_else(String::new, show_bytes);
+        out.line(&format!("  {purpose:<15} {used:>12} {:>12}", show_bytes(bytes)))?;
     }
+    out.line(&format!("  {:<15} {:>12} {kept:>12} of at most {limit}", "all", ""))?;
     let (faults, evictions) = (show_count(stats.pool.faults), show_count(stats.pool.evictions));
     let (pages, hits) = (show_count(tree.pages()), show_count(*hits));
     out.line(&format!(
@@ -169,6 +177,7 @@ fn print_histogram(out: &mut Out, leaves: &LevelStats) -> Result<(), Failure> {
 fn print_layouts(out: &mut Out, trees: &[(String, TreeStats)]) -> Result<(), Failure> {
     out.line("\nlayout            leaves       records  records/leaf  keyspace")?;
     for (name, tree) in trees {
+        let name = shown(name);
         for (layout, leaves) in layouts::used(tree) {
             out.line(&format!(
                 "{:<12} {:>11} {:>13} {:>13.1}  {name}",
@@ -186,6 +195,7 @@ fn print_layouts(out: &mut Out, trees: &[(String, TreeStats)]) -> Result<(), Fai
 fn print_values(out: &mut Out, trees: &[(String, TreeStats)]) -> Result<(), Failure> {
     out.line("\nvalues             number        bytes      in file  keyspace")?;
     for (name, tree) in trees {
+        let name = shown(name);
         let values = &tree.values;
         // Those in leaves are part of pages that hold keys, too.
         let file = show_bytes(values.extents_file_bytes);

@@ -46,12 +46,13 @@ pub fn run(common: &Common, args: &VerifyArgs) -> Result<(), Failure> {
                 out.line(&format!("and {} more", size::show_count(*more_defects)))?;
             }
             if defects.is_empty() {
-                let pages = size::show_count(*pages);
-                let mut line = format!("sound: {pages} pages, {keyspaces} keyspaces");
+                let pages = size::show_number_of(*pages, "page");
+                let keyspaces = size::show_number_of(*keyspaces, "keyspace");
+                let mut line = format!("sound: {pages}, {keyspaces}");
                 if *large_values > 0 {
-                    let (count, bytes) =
-                        (size::show_count(*large_values), size::show_bytes(*large_value_bytes));
-                    line += &format!(", {count} large values of {bytes}");
+                    let values = size::show_number_of(*large_values, "large value");
+                    let bytes = size::show_bytes(*large_value_bytes);
+                    line += &format!(", {values} of {bytes}");
                 }
                 out.line(&line)?;
             }

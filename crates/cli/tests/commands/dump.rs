@@ -295,7 +295,7 @@ fn records_that_do_not_fit_are_named_and_the_rest_of_their_keyspace_is_not_there
     run_with_input(&["load", &store, "-"], text.as_bytes())
         .code(1)
         .stderr_has("cannot load line 7 of the dump")
-        .stderr_has("stored 1 records of the dump");
+        .stderr_has("stored 1 record of the dump");
     let there = String::from_utf8(dumped(&[&store])).unwrap();
     assert!(there.ends_with("\nend 1 1\n"), "{there}");
     let name = format!("hedgerow-dump 1\nkeyspace {}\nrecords 0 -\nend 1 0\n", "n".repeat(300));

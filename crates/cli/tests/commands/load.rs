@@ -54,7 +54,7 @@ fn a_bad_line_is_named_and_what_was_written_stays() {
     run(&["load", &store, &file, "--threads", "1"])
         .code(1)
         .stderr_has("cannot write line 2")
-        .stderr_has("stored 1 records");
+        .stderr_has("stored 1 record before");
     run(&["scan", &store]).code(0).stdout("first\t1\n");
     let escapes = scratch.file("escapes.txt", "good\t\\x41\nbad\\q\n");
     run(&["load", &store, &escapes, "--escaped", "--threads", "1"])
@@ -68,7 +68,7 @@ fn an_input_that_cannot_be_read_leaves_no_store_behind() {
     let scratch = Scratch::new("load-missing");
     let store = scratch.store();
     let missing = scratch.path("missing.txt");
-    run(&["load", &store, &missing]).code(1).stderr_has("cannot open").stderr_has("missing.txt");
+    run(&["load", &store, &missing]).code(1).stderr_has("missing.txt: there is no such file");
     assert!(!Path::new(&store).exists());
     run(&["load", &store, &missing, "--threads", "0"]).code(2).stderr_has("--threads");
 }

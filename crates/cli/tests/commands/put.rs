@@ -44,7 +44,7 @@ fn a_large_value_goes_in_from_a_file_and_comes_out_again() {
     run(&["get", &store, "song", "--raw"]).code(0).stdout(&song);
     run(&["count", &store]).code(0).stdout("1\n");
     let verified = run(&["verify", &store]).code(0);
-    assert!(verified.text().contains(", 1 large values of "), "{}", verified.text());
+    assert!(verified.text().contains(", 1 large value of "), "{}", verified.text());
     run(&["put", &store, "both", "value", "--file", &file]).code(2);
     run(&["put", &store, "neither"]).code(2).stderr_has("--file <FILE>");
     run(&["put", &store, "song", "short"]).code(0).silent();

@@ -57,3 +57,27 @@ fn what_scan_prints_load_reads_back() {
     run_with_input(&["load", &copy, "-", "--escaped"], scanned.text().as_bytes()).code(0);
     run(&["scan", &copy]).code(0).stdout(scanned.text());
 }
+
+#[test]
+fn an_empty_key_can_be_seen_and_is_read_back() {
+    let scratch = Scratch::new("scan-empty-key");
+    let (store, copy) = (scratch.store(), scratch.path("copy.hrow"));
+    run(&["put", &store, "", "of nothing"]).code(0);
+    run(&["put", &store, "\\\\e", "of a backslash and an e"]).code(0);
+    let scanned = "\\e\tof nothing\n\\\\e\tof a backslash and an e\n";
+    run(&["scan", &store]).code(0).stdout(scanned);
+    run_with_input(&["load", &copy, "-", "--escaped"], scanned.as_bytes()).code(0);
+    run(&["scan", &copy]).code(0).stdout(scanned);
+    run(&["get", &store, "\\e"]).code(0).stdout("of nothing\n");
+}
+
+#[test]
+fn names_of_keyspaces_reach_no_terminal_as_they_are() {
+    let scratch = Scratch::new("scan-names");
+    let store = scratch.store();
+    run(&["put", &store, "--keyspace", "red\u{1b}[31m", "k", "v"]).code(0);
+    let shown = "red\\x1b[31m";
+    run(&["scan", &store, "--keyspace", "\u{1b}"]).code(1).stderr_has(shown).stderr_has("`\\x1b`");
+    let stat = run(&["stat", &store]).code(0);
+    assert!(stat.text().contains(shown) && !stat.text().contains('\u{1b}'), "{}", stat.text());
+}

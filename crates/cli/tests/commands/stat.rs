@@ -104,7 +104,12 @@ fn bytes_of_values_are_counted_by_form_in_every_keyspace() {
 fn people_get_a_table_and_a_histogram() {
     let (_scratch, store) = Scratch::loaded("stat-human", "a\nb\nc\n");
     let human = run(&["stat", &store, "--memory-limit", "16MiB"]).code(0).silent();
-    for words in ["keys       3\n", "height     1\n", "leaves by fill\n", "of at most 16.0 MiB\n"] {
+    for words in ["keys       3\n", "height     1\n", "leaves by fill\n", " of at most 16.0 MiB\n"]
+    {
         assert!(human.text().contains(words), "{words:?} not in:\n{}", human.text());
     }
+    // Two leaves are in memory, that of the keyspace and that of the list of keyspaces; most of the limit is set aside for more.
+    let is_frames = |line: &&str| line.starts_with("  frames ");
+    let frames = human.text().lines().find(is_frames).unwrap_or_default().to_owned();
+    assert!(frames.contains(" 8.0 KiB ") && frames.ends_with(" MiB"), "{frames}");
 }

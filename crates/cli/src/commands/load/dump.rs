@@ -148,8 +148,8 @@ impl Dump<'_> {
                 Failure::Engine(format!("cannot load line {number} of the dump"), error)
             }
             Failure::Interrupted(_) => {
-                let count = size::show_count(self.loaded);
-                Failure::Interrupted(format!("stored {count} records"))
+                let records = size::show_number_of(self.loaded, "record");
+                Failure::Interrupted(format!("stored {records}"))
             }
             other => other,
         })

@@ -86,8 +86,8 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     let loaded = if is_dump {
         let only = common.keyspace.as_deref();
         dump::load(&db, &args.store, only, reading.go_on(), &mut written).inspect_err(|_| {
-            let count = size::show_count(written);
-            eprintln!("hedgerow: stored {count} records of the dump");
+            let records = size::show_number_of(written, "record");
+            eprintln!("hedgerow: stored {records} of the dump");
         })
     } else {
         let threads = args.threads.map_or_else(default_threads, usize::from);
@@ -155,15 +155,13 @@ fn load(
     *written = state.written.into_inner();
     let failure = state.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
     let failure = failure.map(|(_, failure)| failure).or(read.err());
-    let count = size::show_count(*written);
+    let records = size::show_number_of(*written, "record");
     match failure {
         Some(failure) => {
-            eprintln!("hedgerow: stored {count} records before the load stopped");
+            eprintln!("hedgerow: stored {records} before the load stopped");
             Err(failure)
         }
-        None if interrupt::requested() => {
-            Err(Failure::Interrupted(format!("stored {count} records")))
-        }
+        None if interrupt::requested() => Err(Failure::Interrupted(format!("stored {records}"))),
         None => Ok(()),
     }
 }
@@ -268,8 +266,9 @@ fn report(
 ) -> Result<(), Failure> {
     match common.format {
         Format::Human => {
-            let (count, rate) = (size::show_count(written), size::show_rate(written, seconds));
-            eprintln!("loaded {count} records in {seconds:.2} s ({rate})");
+            let records = size::show_number_of(written, "record");
+            let rate = size::show_rate(written, seconds);
+            eprintln!("loaded {records} in {seconds:.2} s ({rate})");
             let adapted = layouts::adapted(adaptation);
             if !adapted.is_empty() {
                 eprintln!("leaves that changed their layout: {adapted}");

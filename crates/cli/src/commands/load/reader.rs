@@ -36,6 +36,9 @@ impl Input {
         let name = path.display().to_string();
         match File::open(path) {
             Ok(file) => Ok(Input { source: Box::new(file), name }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Failure::Other(format!("cannot open {name}: there is no such file")))
+            }
             Err(error) => Err(Failure::Io(format!("cannot open {name}"), error)),
         }
     }

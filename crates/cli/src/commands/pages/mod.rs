@@ -10,6 +10,7 @@ mod svg;
 mod text;
 
 use crate::args::{Common, Format};
+use crate::escape::escape;
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::store;
@@ -125,7 +126,7 @@ fn the_page(keyspace: &Keyspace, id: PageId, args: &PagesArgs) -> Result<Drawn, 
     });
     walked.map_err(store::failed("read", &args.store))?;
     found.ok_or_else(|| {
-        let (path, name) = (args.store.display(), keyspace.name());
+        let (path, name) = (args.store.display(), escape(keyspace.name().as_bytes()));
         Failure::Other(format!("{path} has no page {} in keyspace `{name}`", id.0))
     })
 }
