@@ -10,6 +10,7 @@ mod compact;
 mod database;
 mod keyspace;
 mod large;
+mod modify;
 mod options;
 mod range;
 mod stats;

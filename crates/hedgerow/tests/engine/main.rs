@@ -46,6 +46,7 @@ mod linear;
 mod log_files;
 mod lying_syncs;
 mod many;
+mod modify;
 mod names;
 mod no_threads;
 mod opening;

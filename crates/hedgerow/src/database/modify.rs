@@ -1,0 +1,159 @@
+//! Read-modify-write of one record: a new value that is made of the old one, in one atomic step.
+//!
+//! Rank 7. Each call reads the record, computes, and swaps if the record is still the one that was read; if it is not, it goes on with what
+//! the swap has found. So each is linearizable: it takes effect at its last swap, or at its last read where it changes nothing. No latch
+//! is held while a caller's closure runs. No state of its own.
+
+use crate::database::keyspace::Keyspace;
+use crate::error::{Error, ErrorKind, Result};
+use crate::tree::{Swap, Value};
+
+/// Bytes of an integer in a record.
+const INTEGER_BYTES: usize = size_of::<i64>();
+
+/// # Read-modify-write
+///
+/// Each of these is one atomic step. They cost a look-up and a change, and once more a change whenever another thread has changed the
+/// record in between. Then one of the two threads has made its change, so threads never wait for each other in a circle. `put` and `remove`
+/// are cheaper where the old value does not matter.
+impl Keyspace {
+    /// Changes the record of `key` to what `change` makes of it, and returns the value before. `None` stands for *no record*, in the
+    /// argument and in the result of `change`: so it may also insert and remove.
+    ///
+    /// `change` is called again if another thread has changed the record meanwhile. It should have no other effect. No latch is held, so
+    /// it may use the database.
+    ///
+    /// ```
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// # let queues = db.keyspace("queues")?;
+    /// queues.fetch_update(b"names", |old| {
+    ///     Some([old.unwrap_or_default(), b"wren;"].concat())
+    /// })?;
+    /// assert_eq!(queues.get(b"names")?.unwrap(), b"wren;");
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::put`].
+    pub fn fetch_update<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        change: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Value>> {
+        Ok(self.modify(key, change)?.0)
+    }
+
+    /// [`Keyspace::fetch_update`] that returns the new value; `None` if there is no record now.
+    ///
+    /// ```
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// # let birds = db.keyspace("birds")?;
+    /// birds.put(b"wren", b"brown")?;
+    /// let new = birds.update_and_fetch(b"wren", |old| old.map(|old| [old, b", small"].concat()))?;
+    /// assert_eq!(new.unwrap(), b"brown, small");
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::put`].
+    pub fn update_and_fetch<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        change: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        Ok(self.modify(key, change)?.1)
+    }
+
+    /// Adds `number` to the integer of `key`, and returns the integer before. No record counts as 0. The sum wraps around at the ends of
+    /// `i64`, as that of an atomic does. The value is 8 bytes, big-endian (`i64::to_be_bytes`).
+    ///
+    /// ```
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// # let visits = db.keyspace("visits")?;
+    /// assert_eq!(visits.fetch_add(b"/index.html", 1)?, 0);
+    /// assert_eq!(visits.fetch_add(b"/index.html", 1)?, 1);
+    /// assert_eq!(visits.get(b"/index.html")?.unwrap(), 2_i64.to_be_bytes());
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the value has another length than 8 bytes; those of [`Keyspace::put`].
+    pub fn fetch_add(&self, key: &[u8], number: i64) -> Result<i64> {
+        let mut found = self.get(key)?;
+        loop {
+            let old = found.as_deref().map_or(Ok(0), integer)?;
+            let new = old.wrapping_add(number).to_be_bytes();
+            match self.compare_and_swap(key, found.as_deref(), Some(&new))? {
+                Swap::Swapped => return Ok(old),
+                Swap::Differs(other) => found = other,
+            }
+        }
+    }
+
+    /// The value of `key`. If there is no record, what `make` returns is put, and is the value. `make` is called once at most. What it has
+    /// made is dropped if another thread puts a record first.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::put`].
+    pub fn get_or_insert_with<V: Into<Value>>(
+        &self,
+        key: &[u8],
+        make: impl FnOnce() -> V,
+    ) -> Result<Value> {
+        if let Some(found) = self.get(key)? {
+            return Ok(found);
+        }
+        let made = make().into();
+        loop {
+            match self.compare_and_swap(key, None, Some(&made))? {
+                Swap::Swapped => return Ok(made),
+                Swap::Differs(Some(found)) => return Ok(found),
+                // A large value that is gone again.
+                Swap::Differs(None) => {}
+            }
+        }
+    }
+
+    /// [`Keyspace::put`] that returns the value before.
+    ///
+    /// # Errors
+    /// Those of [`Keyspace::put`].
+    pub fn swap(&self, key: &[u8], value: &[u8]) -> Result<Option<Value>> {
+        self.fetch_update(key, |_| Some(value))
+    }
+
+    /// [`Keyspace::remove`] that returns the value before.
+    ///
+    /// # Errors
+    /// The [errors of changes](Keyspace#errors-of-changes).
+    pub fn take(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.fetch_update(key, |_| None::<&[u8]>)
+    }
+
+    /// The values before and after.
+    fn modify<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<(Option<Value>, Option<V>)> {
+        let mut found = self.get(key)?;
+        loop {
+            let new = change(found.as_deref());
+            let swap =
+                self.compare_and_swap(key, found.as_deref(), new.as_ref().map(AsRef::as_ref))?;
+            match swap {
+                Swap::Swapped => return Ok((found, new)),
+                Swap::Differs(other) => found = other,
+            }
+        }
+    }
+}
+
+fn integer(value: &[u8]) -> Result<i64> {
+    let bytes: [u8; INTEGER_BYTES] = value.try_into().map_err(|_| {
+        let words =
+            format!("the value has {} bytes, and an integer has {INTEGER_BYTES}", value.len());
+        Error::new(ErrorKind::InvalidArgument, words)
+    })?;
+    Ok(i64::from_be_bytes(bytes))
+}

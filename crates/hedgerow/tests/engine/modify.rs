@@ -1,0 +1,181 @@
+//! Read-modify-write: `fetch_update`, `update_and_fetch`, `fetch_add`, `get_or_insert_with`, `swap`, `take`; against a map, and by threads
+//! that must lose nothing.
+#![allow(clippy::disallowed_methods, reason = "tests use real threads")]
+
+use crate::common::{Dice, assert_sound, key, seed};
+use hedgerow::{Database, ErrorKind, Keyspace, Options};
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+
+const THREADS: u64 = 8;
+const STEPS: u64 = 500;
+
+fn database() -> Database {
+    Options::new().memory_limit_bytes(16 << 20).temporary().unwrap()
+}
+
+/// Of any form: short, longer than a leaf takes, and one that looks like a reference.
+fn value(dice: &mut Dice) -> Vec<u8> {
+    let len = [0, 8, 100, 1_900, 2_500, 20_000, 70_000][dice.below(7) as usize];
+    vec![dice.below(256) as u8; len]
+}
+
+#[test]
+fn each_returns_what_a_map_has_and_leaves_what_a_map_has() {
+    let mut dice = Dice(seed(4_401));
+    let db = database();
+    let records = db.keyspace("records").unwrap();
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    for step in 0..3_000 {
+        let (key, new) = (key(dice.below(40)), value(&mut dice));
+        let old = model.get(&key).cloned();
+        match dice.below(6) {
+            0 => {
+                let found = records.swap(&key, &new).unwrap();
+                assert_eq!(found.as_deref(), old.as_deref(), "step {step}");
+                model.insert(key, new);
+            }
+            1 => {
+                let found = records.take(&key).unwrap();
+                assert_eq!(found.as_deref(), old.as_deref(), "step {step}");
+                model.remove(&key);
+            }
+            2 => {
+                // Inserts, shortens, and removes in turn.
+                let changed = |old: Option<&[u8]>| match old {
+                    None => Some(new.clone()),
+                    Some(old) if old.len() > 50 => Some(old[..old.len() / 2].to_vec()),
+                    Some(_) => None,
+                };
+                let found = records.fetch_update(&key, changed).unwrap();
+                assert_eq!(found.as_deref(), old.as_deref(), "step {step}");
+                match changed(old.as_deref()) {
+                    Some(new) => model.insert(key, new),
+                    None => model.remove(&key),
+                };
+            }
+            3 => {
+                let longer = |old: Option<&[u8]>| old.map(|old| [old, b"longer"].concat());
+                let now = records.update_and_fetch(&key, longer).unwrap();
+                assert_eq!(now, longer(old.as_deref()), "step {step}");
+                now.and_then(|now| model.insert(key, now));
+            }
+            4 => {
+                let now = records.get_or_insert_with(&key, || new.clone()).unwrap();
+                assert_eq!(now, *model.entry(key).or_insert(new), "step {step}");
+            }
+            _ => match (records.fetch_add(&key, 3), old.as_deref().map(<[u8; 8]>::try_from)) {
+                (Ok(before), None) => {
+                    assert_eq!(before, 0, "step {step}");
+                    model.insert(key, 3_i64.to_be_bytes().to_vec());
+                }
+                (Ok(before), Some(Ok(old))) => {
+                    assert_eq!(before, i64::from_be_bytes(old), "step {step}");
+                    model.insert(key, before.wrapping_add(3).to_be_bytes().to_vec());
+                }
+                (Err(error), Some(Err(_))) => {
+                    assert_eq!(*error.kind(), ErrorKind::InvalidArgument, "step {step}");
+                }
+                other => panic!("step {step}: {other:?}"),
+            },
+        }
+    }
+    let found: BTreeMap<_, _> = records
+        .iter()
+        .map(|record| record.unwrap())
+        .map(|(k, v)| (k.to_vec(), v.to_vec()))
+        .collect();
+    assert_eq!(found, model);
+    assert_sound(&db, "after all steps");
+}
+
+/// Runs `work` on as many threads, with the thread's number, and returns what they return.
+fn on_threads<R: Send>(work: impl Fn(u64) -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn no_addition_is_lost_and_each_sum_is_seen_once() {
+    let db = database();
+    let counters = db.keyspace("counters").unwrap();
+    let seen = on_threads(|_| {
+        (0..STEPS).map(|_| counters.fetch_add(b"one", 1).unwrap()).collect::<Vec<_>>()
+    });
+    assert!(seen.iter().all(|of_thread| of_thread.is_sorted()));
+    let seen: BTreeSet<i64> = seen.into_iter().flatten().collect();
+    assert_eq!(seen, (0..(THREADS * STEPS) as i64).collect());
+    counters.put(b"top", &i64::MAX.to_be_bytes()).unwrap();
+    assert_eq!(counters.fetch_add(b"top", 1).unwrap(), i64::MAX);
+    assert_eq!(counters.fetch_add(b"top", 0).unwrap(), i64::MIN);
+}
+
+/// Each thread appends its numbers to one value, which grows beyond what a leaf takes.
+#[test]
+fn no_update_is_lost_while_a_value_grows_through_all_forms() {
+    let db = database();
+    let lists = db.keyspace("lists").unwrap();
+    on_threads(|thread| {
+        for step in 0..STEPS {
+            let number = (thread * STEPS + step).to_be_bytes();
+            let append = |old: Option<&[u8]>| Some([old.unwrap_or_default(), &number].concat());
+            lists.fetch_update(b"all", append).unwrap();
+        }
+    });
+    let list = lists.get(b"all").unwrap().unwrap();
+    let numbers: Vec<u64> =
+        list.chunks(8).map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap())).collect();
+    assert_eq!(numbers.len() as u64, THREADS * STEPS);
+    for thread in 0..THREADS {
+        let own: Vec<u64> = numbers.iter().copied().filter(|n| n / STEPS == thread).collect();
+        assert_eq!(own, (thread * STEPS..(thread + 1) * STEPS).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_one_thread_takes_no_other_one_takes() {
+    let db = database();
+    let jobs = db.keyspace("jobs").unwrap();
+    let names = 200;
+    let taken = on_threads(|thread| {
+        let mut taken = Vec::new();
+        for n in 0..names {
+            jobs.get_or_insert_with(&key(n), || thread.to_be_bytes().to_vec()).unwrap();
+            let put = jobs.swap(b"last", &(thread * names + n).to_be_bytes()).unwrap();
+            taken.extend(put.map(|value| value.to_vec()));
+        }
+        taken
+    });
+    let mut seen: BTreeSet<Vec<u8>> = taken.into_iter().flatten().collect();
+    seen.extend(jobs.take(b"last").unwrap().map(|value| value.to_vec()));
+    assert_eq!(seen.len() as u64, THREADS * names, "each value was given back once");
+    let taken = on_threads(|_| (0..names).filter(|n| take(&jobs, *n)).count() as u64);
+    assert_eq!(taken.iter().sum::<u64>(), names);
+    assert!(jobs.iter().next().is_none());
+}
+
+fn take(jobs: &Keyspace, n: u64) -> bool {
+    jobs.take(&key(n)).unwrap().is_some()
+}
+
+#[test]
+fn refusals_change_nothing() {
+    let db = database();
+    let records = db.keyspace("records").unwrap();
+    records.put(b"text", b"seven").unwrap();
+    let kind = |error: hedgerow::Error| *error.kind();
+    assert_eq!(kind(records.fetch_add(b"text", 1).unwrap_err()), ErrorKind::InvalidArgument);
+    let long = vec![0; records.max_key_bytes() + 1];
+    let too_long = |kind| matches!(kind, ErrorKind::KeyTooLong { .. });
+    assert!(too_long(kind(records.swap(&long, b"").unwrap_err())));
+    assert!(too_long(kind(records.fetch_add(&long, 1).unwrap_err())));
+    assert!(too_long(kind(records.get_or_insert_with(&long, Vec::new).unwrap_err())));
+    assert_eq!(records.get(b"text").unwrap().unwrap(), b"seven");
+    assert_eq!(records.count().unwrap(), 1);
+    db.close().unwrap();
+    assert_eq!(kind(records.swap(b"text", b"").unwrap_err()), ErrorKind::Closed);
+}
