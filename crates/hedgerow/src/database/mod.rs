@@ -13,6 +13,8 @@ mod large;
 mod options;
 mod range;
 mod stats;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 
 pub use batch::WriteBatch;
 pub use compact::Shrunk;
