@@ -63,6 +63,8 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 35 | `cancelled` | nothing: the caller asked for it |
 /// | 36 | `closed` | open the database again |
 /// | 37 | `forked_process` | open the store in this process |
+/// | 38 | `would_block` | try again later, or allow the handle to wait |
+/// | 39 | `not_yet_durable` | nothing, or wait again with [`Database::sync_within`](crate::Database::sync_within): the change is made |
 ///
 /// ```
 /// use hedgerow::{ErrorKind, Options};
@@ -170,15 +172,23 @@ pub enum ErrorKind {
     /// A batch was logged but could not be applied completely. Some of its changes may be visible. No more changes are accepted, and
     /// the next open completes the batch.
     BatchUnfinished,
-    /// The call waited for other threads for as long as it may, and gave up.
+    /// The call waited for other threads, or for room, for as long as it may, and gave up: for as long as its handle's
+    /// [`Wait`](crate::Wait) says, or as the engine lets any call wait. Nothing has changed.
     Timeout,
-    /// The progress function of the caller returned `Break`.
+    /// The progress function of the caller returned `Break`, or the token of the handle's [`Wait`](crate::Wait) was cancelled. A change of
+    /// records was not made.
     Cancelled,
     /// The database was closed.
     Closed,
     /// The database was opened by the parent of this forked process. Nothing was done, and the parent's store is untouched. A child may
     /// open stores of its own.
     ForkedProcess,
+    /// The call would have had to wait, and its handle says [`Wait::Never`](crate::Wait::Never). Nothing has changed.
+    WouldBlock,
+    /// The change is made, all of it, and is in the log; the call has not waited until it was durable, because its
+    /// [`Wait`](crate::Wait) ended first. It becomes durable like a change with [`Durability::Buffered`](crate::Durability::Buffered).
+    /// Making the change once more would be a second change.
+    NotYetDurable,
     /// The engine's own signal for a page that was freed meanwhile. No caller gets it.
     #[doc(hidden)]
     PageFreed,
@@ -236,6 +246,8 @@ impl ErrorKind {
             ErrorKind::Cancelled => (35, "cancelled"),
             ErrorKind::Closed => (36, "closed"),
             ErrorKind::ForkedProcess => (37, "forked_process"),
+            ErrorKind::WouldBlock => (38, "would_block"),
+            ErrorKind::NotYetDurable => (39, "not_yet_durable"),
             ErrorKind::PageFreed => (1000, "page_freed"),
         }
     }
@@ -400,6 +412,7 @@ impl From<Error> for io::Error {
             ) => io::ErrorKind::InvalidInput,
             (ErrorKind::ReadOnly, _) => io::ErrorKind::ReadOnlyFilesystem,
             (ErrorKind::Timeout, _) => io::ErrorKind::TimedOut,
+            (ErrorKind::WouldBlock, _) => io::ErrorKind::WouldBlock,
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
@@ -452,6 +465,8 @@ mod tests {
             (ErrorKind::Cancelled, "cancelled"),
             (ErrorKind::Closed, "closed"),
             (ErrorKind::ForkedProcess, "forked_process"),
+            (ErrorKind::WouldBlock, "would_block"),
+            (ErrorKind::NotYetDurable, "not_yet_durable"),
         ];
         for (at, (kind, name)) in table.iter().enumerate() {
             assert_eq!((kind.code(), kind.name()), (at as u32 + 1, *name));
@@ -490,6 +505,10 @@ mod tests {
             (ErrorKind::DiskFull, io::ErrorKind::StorageFull),
             (ErrorKind::NotAStore, io::ErrorKind::InvalidData),
             (ErrorKind::Closed, io::ErrorKind::Other),
+            (ErrorKind::Timeout, io::ErrorKind::TimedOut),
+            (ErrorKind::WouldBlock, io::ErrorKind::WouldBlock),
+            // Not a kind by which callers of `std::io` try again: the change would be made twice.
+            (ErrorKind::NotYetDurable, io::ErrorKind::Other),
         ] {
             let error = io::Error::from(Error::new(kind, "what was said"));
             assert_eq!((error.kind(), error.to_string()), (expected, "what was said".to_owned()));

@@ -70,8 +70,8 @@
 //!
 //! A read waits for the disk if a page is not in memory. A change may also wait for room in memory or in the log; events of the feature
 //! `tracing` say so. [`Database::sync`], [`Database::checkpoint`], [`Database::close`] and changes with [`Durability::Sync`] wait for
-//! fsync. No call waits for another thread's transaction, because there are none. Calls block their thread;
-//! [`Database::poll_durable`] is the one for async tasks.
+//! fsync. No call waits for another thread's transaction, because there are none. [`Keyspace::with_wait`] bounds or cancels what a handle
+//! waits for ([`Wait`]). Calls block their thread; [`Database::poll_durable`] is the one for async tasks.
 //!
 //! # Durability
 //!
@@ -127,6 +127,8 @@ pub mod tree;
 #[doc(hidden)]
 pub mod types;
 #[doc(hidden)]
+pub mod wait;
+#[doc(hidden)]
 pub mod wal;
 
 pub use buffer::PoolStats;
@@ -147,6 +149,7 @@ pub use tree::{
     ValueStats,
 };
 pub use types::{Lsn, PageId};
+pub use wait::{CancelToken, Wait};
 
 /// What every public type promises, checked when this is compiled.
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -196,6 +199,8 @@ mod tests {
         is_data::<SpaceReport>();
         is_data::<VerifyReport>();
         is_data::<VerifyFinding>();
+        is_data::<Wait>();
+        is_data::<CancelToken>();
         is_key::<ErrorKind>();
         is_key::<Durability>();
         is_key::<IoEngine>();

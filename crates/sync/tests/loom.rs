@@ -311,6 +311,39 @@ fn who_was_overtaken_is_handed_the_latch() {
     });
 }
 
+/// Who would give up is handed the latch at that moment: it has it, and lets go of it like any holder, so that the other one
+/// gets it.
+#[test]
+fn who_gives_up_has_the_latch_that_it_was_handed() {
+    check(2, || {
+        let latch = Arc::new(HybridLatch::new());
+        let held = latch.exclusive();
+        let giving_up = {
+            let latch = Arc::clone(&latch);
+            thread::spawn(move || {
+                // Asked before the first sleep, and before the second: at the third time it gives up.
+                let mut patience = 3;
+                let mut keep_waiting = || {
+                    patience -= 1;
+                    patience > 0
+                };
+                drop(latch.exclusive_while(&mut keep_waiting));
+            })
+        };
+        let patient = {
+            let latch = Arc::clone(&latch);
+            thread::spawn(move || drop(latch.exclusive()))
+        };
+        drop(held);
+        drop(latch.try_exclusive());
+        giving_up.join().unwrap();
+        patient.join().unwrap();
+        assert!(latch.try_exclusive().is_some());
+        let word = format!("{latch:?}");
+        assert!(word.contains("parked: false") && word.contains("waking: false"), "{word}");
+    });
+}
+
 /// Readers together, writers alone; a downgraded writer is a reader.
 #[test]
 fn modes_exclude_each_other() {

@@ -32,4 +32,19 @@ pub const LINES: &[Bug] = &[
         "waking_stored_again",
         &[latch("who_was_overtaken_is_handed_the_latch")],
     ),
+    line(
+        "L05",
+        "who gives up has the latch that it was handed",
+        "hand_over_lost_by_who_gives_up",
+        &[latch("who_gives_up_has_the_latch_that_it_was_handed")],
+    ),
+    line(
+        "L06",
+        "a wait that ends is no failure of the disk",
+        "end_of_a_wait_poisons",
+        &[plain(
+            "lib",
+            "database::tests::waiting::a_wait_for_memory_for_large_values_ends_and_poisons_nothing",
+        )],
+    ),
 ];

@@ -20,6 +20,7 @@ use hedgerow::page::header::{self, PageKind};
 use hedgerow::page::{EpochStay, ExclusivePage, FrameHead, FrameId, PagePool};
 use hedgerow::storage::{AlignedBuffer, File};
 use hedgerow::types::{Epoch, PageId};
+use hedgerow::wait::Waiting;
 use hedgerow_sync::optimistic::RacingBytes;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::atomic::{AtomicU32, AtomicU64};
@@ -298,7 +299,7 @@ unsafe impl PagePool for VmcachePool {
     }
 
     #[inline]
-    fn session(&self) -> VmcacheSession<'_> {
+    fn session_within<'p>(&'p self, _: &'p Waiting<'p>) -> VmcacheSession<'p> {
         VmcacheSession::new(self)
     }
 

@@ -12,6 +12,7 @@ use hedgerow::error::{Error, ErrorKind, Result};
 use hedgerow::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession, header};
 use hedgerow::storage::ReadRequest;
 use hedgerow::types::{Epoch, PageId, TreeId};
+use hedgerow::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 
@@ -56,11 +57,12 @@ impl<'p> VmcacheSession<'p> {
         }
     }
 
-    fn admit(&mut self) {
+    fn admit(&mut self) -> Result<()> {
         if !self.admitted {
-            self.pool.admission.enter(|| self.pool.places());
+            self.pool.admission.enter(|| self.pool.places(), &Waiting::Forever)?;
             self.admitted = true;
         }
+        Ok(())
     }
 
     /// Remembers a pin that was taken, in place of the oldest.
@@ -143,7 +145,7 @@ impl<'p> PoolSession<'p, VmcachePool> for VmcacheSession<'p> {
         if !pool.in_range(id) {
             return Err(Error::corrupted_page(id, "no such page was ever given out"));
         }
-        self.admit();
+        self.admit()?;
         for _ in 0..FAULT_ROUNDS {
             if pool.states.is_resident(id) {
                 if self.keep_resident(id) {
@@ -176,7 +178,7 @@ impl<'p> PoolSession<'p, VmcachePool> for VmcacheSession<'p> {
     }
 
     fn prefetch(&mut self, ids: &[PageId], access: Access) -> Result<()> {
-        self.admit();
+        self.admit()?;
         let pool = self.pool;
         // All places before the first latch. What is asked for ahead takes a quarter of the pool at most.
         let most = BATCH_PAGES.min(pool.clock.len() / 4);
@@ -232,7 +234,7 @@ impl<'p> PoolSession<'p, VmcachePool> for VmcacheSession<'p> {
 
     fn reserve(&mut self, count: usize) -> Result<()> {
         assert!(count <= FRAMES_EACH, "an operation reserves a few pages at most");
-        self.admit();
+        self.admit()?;
         while self.reserved.len() < count {
             let id = self.pool.allocate_id()?;
             match self.pool.obtain_place() {

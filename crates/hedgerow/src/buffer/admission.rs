@@ -12,6 +12,8 @@
 //! them that were let in before wait for it. Its own frames are among those for everybody.
 //! `Send + Sync`.
 
+use crate::error::Result;
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Condvar, Mutex, thread};
 
@@ -44,16 +46,20 @@ impl Admission {
         Admission { state: Mutex::new(State::default()), left: Condvar::new() }
     }
 
-    /// Waits until there is room in a pool of `frames()` frames. The caller holds nothing.
-    pub fn enter(&self, frames: impl Fn() -> u32) {
+    /// Waits until there is room in a pool of `frames()` frames. The caller holds nothing. Who gives up has seen, after it was woken,
+    /// that there is no room: so it keeps no wake-up from others.
+    ///
+    /// Errors: those of `waiting`.
+    pub fn enter(&self, frames: impl Fn() -> u32, waiting: &Waiting<'_>) -> Result<()> {
         let mut state = self.state.lock();
         while state.inside >= operations(frames())
             && (state.ahead != Some(thread::id()) || leaves_out("verify_queues"))
             && !leaves_out("admit_everybody")
         {
-            self.left.wait(&mut state);
+            waiting.wait_on(&self.left, &mut state)?;
         }
         state.inside += 1;
+        Ok(())
     }
 
     /// Gives the place back.
@@ -116,7 +122,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        admission.enter(|| FRAMES);
+                        admission.enter(|| FRAMES, &Waiting::Forever).unwrap();
                         most.fetch_max(admission.state.lock().inside, Relaxed);
                         std::thread::yield_now();
                         admission.leave();
@@ -131,14 +137,14 @@ mod tests {
     fn one_thread_goes_ahead_of_a_full_house() {
         const PATIENCE: Duration = Duration::from_secs(20);
         let admission = Arc::new(Admission::new());
-        admission.enter(|| 32);
-        admission.enter(|| 32);
+        admission.enter(|| 32, &Waiting::Forever).unwrap();
+        admission.enter(|| 32, &Waiting::Forever).unwrap();
         let (comes, came) = channel();
         let verifying = {
             let admission = admission.clone();
             let verify = move || {
                 let ahead = admission.go_ahead();
-                admission.enter(|| 32);
+                admission.enter(|| 32, &Waiting::Forever).unwrap();
                 admission.leave();
                 drop(ahead);
                 comes.send(()).unwrap();

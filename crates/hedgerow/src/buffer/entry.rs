@@ -2,7 +2,8 @@
 //!
 //! The order in which a writer waits: for the log, for the map's delta, for room on the disk, for clean frames;
 //! then it enters the epoch, and waits for nothing any more. It holds nothing but its promise meanwhile: a
-//! checkpoint waits for those inside, and may be what the writer waits for. `Send + Sync`.
+//! checkpoint waits for those inside, and may be what the writer waits for. A call's [`Waiting`] may end each of these
+//! waits; the promise is given back then. `Send + Sync`.
 
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
@@ -11,6 +12,7 @@ use crate::page::pool::EpochStay;
 use crate::space::SetAside;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Purpose};
+use crate::wait::Waiting;
 use crate::wal::{Log, Promised, Record, Reservation};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -67,19 +69,24 @@ impl BufferPool {
     /// Enters, with room in the log for so many bytes. A result that is handed over in memory would be read back in
     /// other pieces than it was written in, which waits for the stores.
     #[inline(always)]
-    pub(super) fn enter_with(&self, log_bytes: u64, purpose: Purpose) -> Result<Entered<'_>> {
+    pub(super) fn enter_with(
+        &self,
+        log_bytes: u64,
+        purpose: Purpose,
+        waiting: &Waiting<'_>,
+    ) -> Result<Entered<'_>> {
         let promise = match self.log() {
             Some(log) if log_bytes > 0 => {
                 let how = match purpose {
                     Purpose::Finish => Promised::OfReserved,
                     _ => Promised::Freely,
                 };
-                self.make_log_room(log, log_bytes, how)?;
+                self.make_log_room_within(log, log_bytes, how, waiting)?;
                 Some(Promise { log, left: Cell::new(log_bytes), how })
             }
             _ => None,
         };
-        Ok(Entered { stay: self.enter_epoch(purpose)?, promise })
+        Ok(Entered { stay: self.enter_epoch(purpose, waiting)?, promise })
     }
 
     /// Enters an epoch for the store's own upkeep, which runs under the lock of checkpoints: does not
@@ -90,7 +97,7 @@ impl BufferPool {
     }
 
     #[inline(always)]
-    fn enter_epoch(&self, purpose: Purpose) -> Result<Stay<'_>> {
+    fn enter_epoch(&self, purpose: Purpose, waiting: &Waiting<'_>) -> Result<Stay<'_>> {
         if self.frozen.load(Relaxed) {
             return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
         }
@@ -102,14 +109,14 @@ impl BufferPool {
                     self.check_writable()?;
                 }
             } else {
-                slots.wait_for_delta_room()?;
+                slots.wait_for_delta_room(waiting)?;
                 if !slots.has_room(self.images_to_write(), purpose) {
-                    self.make_room(slots, purpose)?;
+                    self.make_room(slots, purpose, waiting)?;
                 }
             }
         }
-        self.wait_until_cleaner()?;
-        let stay = self.epochs().enter();
+        self.wait_until_cleaner(waiting)?;
+        let stay = self.epochs().enter_within(waiting)?;
         // Inside: who closes says so first and then waits for those inside, so that what is changed
         // after the last checkpoint is refused, and not lost.
         self.check_open()?;
@@ -121,7 +128,7 @@ impl BufferPool {
     ///
     /// Errors: `DiskFull`, and why there is no checkpoint.
     #[cold]
-    fn make_room(&self, slots: &SlotStore, purpose: Purpose) -> Result<()> {
+    fn make_room(&self, slots: &SlotStore, purpose: Purpose, waiting: &Waiting<'_>) -> Result<()> {
         let purpose = if self.replaying.load(Relaxed) { Purpose::Replay } else { purpose };
         let mut checkpoints = 0;
         loop {
@@ -136,7 +143,7 @@ impl BufferPool {
             match made {
                 Err(error) if *error.kind() == ErrorKind::DiskFull => {
                     // One may be under way that has begun too early.
-                    if checkpoints == 2 || !slots.wait_for_next_checkpoint()? {
+                    if checkpoints == 2 || !slots.wait_for_next_checkpoint(waiting)? {
                         return Err(error);
                     }
                     checkpoints += 1;
@@ -149,20 +156,41 @@ impl BufferPool {
     /// Room in the log; what fills a disk that is full is freed by a checkpoint, if anything is. The caller holds
     /// nothing that keeps one away.
     pub fn make_log_room(&self, log: &Log, log_bytes: u64, how: Promised) -> Result<()> {
-        self.after_checkpoints(|| log.promise(log_bytes, how))
+        self.make_log_room_within(log, log_bytes, how, &Waiting::Forever)
+    }
+
+    #[inline(always)]
+    fn make_log_room_within(
+        &self,
+        log: &Log,
+        log_bytes: u64,
+        how: Promised,
+        waiting: &Waiting<'_>,
+    ) -> Result<()> {
+        self.after_checkpoints(waiting, || log.promise_within(log_bytes, how, waiting))
     }
 
     /// Room in the log for all records of a batch; as [`Self::make_log_room`].
-    pub fn reserve_log<'l>(&self, log: &'l Log, log_bytes: u64) -> Result<Reservation<'l>> {
-        self.after_checkpoints(|| log.reserve(log_bytes))
+    pub fn reserve_log<'l>(
+        &self,
+        log: &'l Log,
+        log_bytes: u64,
+        waiting: &Waiting<'_>,
+    ) -> Result<Reservation<'l>> {
+        self.after_checkpoints(waiting, || log.reserve(log_bytes, waiting))
     }
 
     /// Tries again after a checkpoint, twice, if the disk is full.
-    fn after_checkpoints<R>(&self, attempt: impl Fn() -> Result<R>) -> Result<R> {
+    fn after_checkpoints<R>(
+        &self,
+        waiting: &Waiting<'_>,
+        attempt: impl Fn() -> Result<R>,
+    ) -> Result<R> {
         for _ in 0..2 {
             match attempt() {
                 Err(error) if *error.kind() == ErrorKind::DiskFull => {
-                    let freed = self.slots.as_ref().map(|slots| slots.wait_for_next_checkpoint());
+                    let freed =
+                        self.slots.as_ref().map(|slots| slots.wait_for_next_checkpoint(waiting));
                     if !freed.unwrap_or(Ok(false))? {
                         return Err(error);
                     }
@@ -177,11 +205,16 @@ impl BufferPool {
     /// stays the batch's until the value is dropped.
     ///
     /// Errors: as for entering; `MemoryLimit` if the page table cannot grow as much.
-    pub fn admit_batch(&self, pages: usize, new: usize) -> Result<Option<SetAside<'_>>> {
+    pub fn admit_batch(
+        &self,
+        pages: usize,
+        new: usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<Option<SetAside<'_>>> {
         self.check_table_room(new)?;
         let slots = self.slots.as_ref().filter(|_| !self.read_only);
         let aside = slots.map(|slots| slots.set_aside(pages as u64));
-        drop(self.enter_epoch(Purpose::Take)?);
+        drop(self.enter_epoch(Purpose::Take, waiting)?);
         Ok(aside)
     }
 }

@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::events::{Stall, WaitsFor};
 use crate::page::{FrameId, Relief};
 use crate::types::PageId;
+use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -24,9 +25,9 @@ use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak, thread};
 use std::time::Duration;
 
-/// Waits of [`WAIT_MS`] each before an operation gives up on getting a frame: ten seconds, if nobody wakes it.
+/// Waits of [`WAIT`] each before an operation gives up on getting a frame: ten seconds, if nobody wakes it.
 pub const FRAME_WAITS: usize = 1000;
-const WAIT_MS: u64 = 10;
+const WAIT: Duration = Duration::from_millis(10);
 /// Who is woken in vain has waited for less, and goes on until it is as long.
 const FRAME_PATIENCE: Duration = Duration::from_secs(10);
 /// The same if the background thread cannot write: for frames that others have in use.
@@ -149,14 +150,17 @@ impl BufferPool {
     /// page.
     ///
     /// Errors: what hinders the background thread (`DiskFull`, `Poisoned`, `MemoryLimit` if it cannot be started); `Timeout` after
-    /// ten seconds.
+    /// ten seconds; those of `waiting`.
     #[inline]
-    pub(super) fn wait_until_cleaner(&self) -> Result<()> {
-        if self.slots.is_none() || !self.is_too_dirty() { Ok(()) } else { self.wait_for_cleaning() }
+    pub(super) fn wait_until_cleaner(&self, waiting: &Waiting<'_>) -> Result<()> {
+        match self.slots.is_none() || !self.is_too_dirty() {
+            true => Ok(()),
+            false => self.wait_for_cleaning(waiting),
+        }
     }
 
     #[cold]
-    fn wait_for_cleaning(&self) -> Result<()> {
+    fn wait_for_cleaning(&self, waiting: &Waiting<'_>) -> Result<()> {
         let _stall = Stall::begin(WaitsFor::Memory);
         if leaves_out("asks_before_it_waits") {
             self.request_frames();
@@ -177,7 +181,7 @@ impl BufferPool {
                 if !self.is_too_dirty() {
                     return Ok(());
                 }
-                self.wait_for_frames(&mut shared, round);
+                self.wait_for_frames(&mut shared, round, waiting)?;
             }
             self.check_open()?;
             if leaves_out("asks_before_it_waits") {
@@ -196,8 +200,12 @@ impl BufferPool {
     /// A frame for page `id`; waits if there is none.
     ///
     /// Errors: what hinders the background thread (`DiskFull`, `Poisoned`), or `MemoryLimit` when it cannot be started, or no
-    /// frame became free within ten seconds, or at all in a store without a file.
-    pub(super) fn obtain_frame(&self, id: PageId) -> Result<(FrameId, ExclusiveGuard<'_>)> {
+    /// frame became free within ten seconds, or at all in a store without a file; those of `waiting`.
+    pub(super) fn obtain_frame(
+        &self,
+        id: PageId,
+        waiting: &Waiting<'_>,
+    ) -> Result<(FrameId, ExclusiveGuard<'_>)> {
         if let Some(taken) = self.try_obtain_frame(id) {
             return Ok(taken);
         }
@@ -233,13 +241,13 @@ impl BufferPool {
                         return Err(error);
                     }
                     // What others are reading just now will be clean, too, and what failed may go well.
-                    self.wait_for_frames(&mut self.evictor.shared.lock(), round);
+                    self.wait_for_frames(&mut self.evictor.shared.lock(), round, waiting)?;
                     continue;
                 }
                 // A frame may count as free and still be on its way to the list, or be latched by a
                 // reader who came late; the first round tries at once, the others wait in any case.
                 if round > 0 || self.free.count() == 0 {
-                    self.wait_for_frames(&mut shared, round);
+                    self.wait_for_frames(&mut shared, round, waiting)?;
                 }
             }
             if let Some(taken) = self.try_obtain_frame(id) {
@@ -416,9 +424,16 @@ impl BufferPool {
         }
     }
 
-    /// Asks the background thread for frames, and waits until it has done what it can, or [`WAIT_MS`]. For the
-    /// `round`-th time, from 0.
-    fn wait_for_frames(&self, shared: &mut MutexGuard<'_, Shared>, round: usize) {
+    /// Asks the background thread for frames, and waits until it has done what it can, or [`WAIT`]. For the
+    /// `round`-th time, from 0. Who may not wait has asked.
+    ///
+    /// Errors: those of `waiting`.
+    fn wait_for_frames(
+        &self,
+        shared: &mut MutexGuard<'_, Shared>,
+        round: usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<()> {
         // It sees who waits before it goes to sleep, so that nobody waits for what nobody does.
         shared.waiting += 1;
         // What it could not do a moment ago for those who wait, it cannot do now either.
@@ -428,8 +443,12 @@ impl BufferPool {
         if self.background_runs(shared) && wakes {
             self.evictor.wake.notify_one();
         }
-        self.evictor.freed.wait_for(shared, Duration::from_millis(WAIT_MS));
+        let most = waiting.nap_of(WAIT);
+        if let Ok(most) = most {
+            self.evictor.freed.wait_for(shared, most);
+        }
         shared.waiting -= 1;
+        most.map(drop)
     }
 
     /// Allows the background threads to be started: the one that makes room, and those that read ahead. Each is when it is
@@ -613,7 +632,7 @@ mod tests {
         let waiting = {
             let (pool, ended) = (pool.clone(), ended.clone());
             let wait = move || {
-                let waited = pool.wait_until_cleaner();
+                let waited = pool.wait_until_cleaner(&Waiting::Forever);
                 ended.store(true, Release);
                 waited
             };

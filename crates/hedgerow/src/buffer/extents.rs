@@ -9,17 +9,19 @@ use crate::space::extent::{Run, Stored, read_stored};
 use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Purpose};
+use crate::wait::Waiting;
 
 impl BufferPool {
     /// Finds `units` units in at most `max_runs` runs. What others free a checkpoint gives back; one is waited for
     /// where the file cannot grow. The caller holds nothing.
     ///
-    /// Errors: `DiskFull`; `ReadOnly`; `Poisoned`; `Closed`; those of reading bitmaps.
+    /// Errors: `DiskFull`; `ReadOnly`; `Poisoned`; `Closed`; those of reading bitmaps; those of `waiting`.
     pub fn allocate_extent(
         &self,
         slots: &SlotStore,
         units: u64,
         max_runs: usize,
+        waiting: &Waiting<'_>,
     ) -> Result<Vec<Run>> {
         if self.read_only {
             return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
@@ -29,12 +31,12 @@ impl BufferPool {
             self.check_poison()?;
             self.check_open()?;
             // How much is kept for the map is known from then on.
-            drop(self.enter_with(0, Purpose::Take)?);
+            drop(self.enter_with(0, Purpose::Take, waiting)?);
             let keep = || slots.needed(self.images_to_write(), Purpose::Take);
             match slots.allocate_extent(units, max_runs, keep) {
                 Err(error) if *error.kind() == ErrorKind::DiskFull => {
                     // One may be under way that has begun too early.
-                    if checkpoints == 2 || !slots.wait_for_next_checkpoint()? {
+                    if checkpoints == 2 || !slots.wait_for_next_checkpoint(waiting)? {
                         return Err(error);
                     }
                     checkpoints += 1;
@@ -56,7 +58,7 @@ impl BufferPool {
     ) -> Result<Option<Vec<Run>>> {
         self.check_poison()?;
         self.check_open()?;
-        drop(self.enter_with(0, Purpose::Take)?);
+        drop(self.enter_with(0, Purpose::Take, &Waiting::Forever)?);
         let keep = || slots.needed(self.images_to_write(), Purpose::Take);
         slots.allocate_extent_below(end_zone, units, max_runs, keep)
     }

@@ -18,6 +18,7 @@ use crate::space::owed::Owed;
 use crate::space::slot_store::SlotStore;
 use crate::storage::arena::Arena;
 use crate::types::{Epoch, PageId, Slot};
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
@@ -281,12 +282,14 @@ impl BufferPool {
         true
     }
 
-    /// Waits until there is room for another copy, or no need of one.
-    pub(super) fn wait_for_slab(&self) {
+    /// Waits until there is room for another copy, or no need of one. Errors: those of `waiting`.
+    pub(super) fn wait_for_slab(&self, waiting: &Waiting<'_>) -> Result<()> {
         let mut slabs = self.handed.slabs.lock();
         while self.handed.owed.is_under_way() && slabs.place(self.handed.slab_pages).is_none() {
-            self.handed.room.wait_for(&mut slabs, WAIT);
+            let most = waiting.nap_of(WAIT)?;
+            self.handed.room.wait_for(&mut slabs, most);
         }
+        Ok(())
     }
 
     /// Asserts that the page, which is about to be marked dirty, has been handed over if it was owed.

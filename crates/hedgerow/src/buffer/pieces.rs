@@ -23,6 +23,7 @@ use crate::page::{FrameHead, FrameId, PagePool};
 use crate::space::extent::Extent;
 use crate::space::held::Held;
 use crate::types::PageId;
+use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic::{self, PageBytes, RacingBytes};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -273,7 +274,7 @@ impl BufferPool {
         let mut held = Held { len_bytes, seed: random::seed(), frames: Vec::new() };
         for (number, bytes) in (0..).zip(value.chunks(self.page_bytes)) {
             let name = PieceName { seed: held.seed, number };
-            match self.obtain_frame(PageId(name.hash() as u32)) {
+            match self.obtain_frame(PageId(name.hash() as u32), &Waiting::Forever) {
                 Ok((frame, guard)) => {
                     self.fill_piece(frame, &guard, name, bytes);
                     held.frames.push(frame.0);

@@ -47,6 +47,7 @@ use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::storage::arena::Arena;
 use crate::types::{Epoch, PageId, Purpose, Slot};
+use crate::wait::Waiting;
 use crate::wal::{Log, Record};
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic::{self, RacingBytes};
@@ -580,22 +581,22 @@ unsafe impl PagePool for BufferPool {
         self.ahead.ask(ids, self.pages_ahead(MAX_WANTED))
     }
 
-    fn session(&self) -> Session<'_> {
-        Session::new(self)
+    fn session_within<'p>(&'p self, waiting: &'p Waiting<'p>) -> Session<'p> {
+        Session::new(self, waiting)
     }
 
     #[inline]
     fn enter(&self) -> Result<Entered<'_>> {
-        self.enter_with(0, Purpose::Take)
+        self.enter_with(0, Purpose::Take, &Waiting::Forever)
     }
 
-    fn enter_to_free(&self) -> Result<Entered<'_>> {
-        self.enter_with(0, Purpose::GiveBack)
+    fn enter_to_free(&self, waiting: &Waiting<'_>) -> Result<Entered<'_>> {
+        self.enter_with(0, Purpose::GiveBack, waiting)
     }
 
     #[inline(always)]
-    fn enter_to_append(&self, log_bytes: u64, purpose: Purpose) -> Result<Entered<'_>> {
-        self.enter_with(log_bytes, purpose)
+    fn enter_to_append(&self, log: u64, why: Purpose, how: &Waiting<'_>) -> Result<Entered<'_>> {
+        self.enter_with(log, why, how)
     }
 
     #[inline]
@@ -647,8 +648,8 @@ unsafe impl PagePool for BufferPool {
     }
 
     #[cold]
-    fn wait_to_change(&self) {
-        self.wait_for_slab();
+    fn wait_to_change(&self, waiting: &Waiting<'_>) -> Result<()> {
+        self.wait_for_slab(waiting)
     }
 
     #[inline]

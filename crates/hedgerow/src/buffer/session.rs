@@ -15,6 +15,7 @@ use crate::page::header;
 use crate::page::{Access, ExclusivePage, FrameHead, FrameId, PagePool, PageSource, PoolSession};
 use crate::storage::{AlignedBuffer, ReadRequest};
 use crate::types::{Epoch, PageId, Slot, TreeId};
+use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -42,6 +43,8 @@ pub(super) struct Faulting<'p> {
 /// See the head of the file.
 pub struct Session<'p> {
     pub(super) pool: &'p BufferPool,
+    /// How it waits for all but reads.
+    waiting: &'p Waiting<'p>,
     admitted: bool,
     pins: [Option<FrameId>; FRAMES_EACH],
     next_pin: usize,
@@ -49,9 +52,10 @@ pub struct Session<'p> {
 }
 
 impl<'p> Session<'p> {
-    pub(super) fn new(pool: &'p BufferPool) -> Session<'p> {
+    pub(super) fn new(pool: &'p BufferPool, waiting: &'p Waiting<'p>) -> Session<'p> {
         Session {
             pool,
+            waiting,
             admitted: false,
             pins: [None; FRAMES_EACH],
             next_pin: 0,
@@ -62,7 +66,7 @@ impl<'p> Session<'p> {
     fn admit(&mut self) -> Result<()> {
         self.pool.check_open()?;
         if !self.admitted {
-            self.pool.admission.enter(|| self.pool.frames());
+            self.pool.admission.enter(|| self.pool.frames(), self.waiting)?;
             self.admitted = true;
         }
         Ok(())
@@ -95,7 +99,7 @@ impl<'p> Session<'p> {
     fn reserve_frames(&mut self, ids: Vec<PageId>) -> Result<()> {
         let mut outcome = Ok(());
         for id in ids {
-            match outcome.and_then(|()| self.pool.obtain_frame(id)) {
+            match outcome.and_then(|()| self.pool.obtain_frame(id, self.waiting)) {
                 Ok((frame, guard)) => {
                     self.reserved.push(Reserved { id, frame, guard });
                     outcome = Ok(());
@@ -147,8 +151,10 @@ impl<'p> Session<'p> {
 
     /// Takes a frame and the right to read the page into it; `None` if somebody else was first.
     pub(super) fn begin(&self, id: PageId, slot: Slot, wait: bool) -> Result<Option<Faulting<'p>>> {
-        let taken =
-            if wait { Some(self.pool.obtain_frame(id)?) } else { self.pool.try_obtain_frame(id) };
+        let taken = match wait {
+            true => Some(self.pool.obtain_frame(id, self.waiting)?),
+            false => self.pool.try_obtain_frame(id),
+        };
         let Some((frame, guard)) = taken else { return Ok(None) };
         let fault = self.pool.side(frame).begin_fault();
         if self.pool.table.exchange(id, Place::Evicted(slot), Place::Faulting(frame))
@@ -387,7 +393,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
             && !self.pool.read_only
         {
             // Better now than in `enter`, with frames latched.
-            slots.wait_for_delta_room()?;
+            slots.wait_for_delta_room(self.waiting)?;
         }
         while self.reserved.len() < count {
             let id = self.pool.allocate_id()?;

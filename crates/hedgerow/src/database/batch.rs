@@ -10,6 +10,7 @@ use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{BatchChange, PoolTree};
 use crate::types::TreeId;
+use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::Range;
@@ -41,6 +42,7 @@ pub struct WriteBatch {
     changes: Vec<Change>,
     /// What was said of the batch itself.
     durability: Option<Durability>,
+    wait: Option<Wait>,
     /// Whether one of the handles that changes came through makes durable changes.
     through_sync: bool,
 }
@@ -92,6 +94,13 @@ impl WriteBatch {
         self.durability = Some(durability);
     }
 
+    /// Chooses how [`Database::write`](crate::Database::write) waits. Without this it waits as the handle of the batch's first change
+    /// does. See [`Keyspace::with_wait`]. A wait ends only before the log has the whole batch; then none of its changes is made. From
+    /// there on the batch is finished, and then [`NotYetDurable`](ErrorKind::NotYetDurable) can be the answer.
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.wait = Some(wait);
+    }
+
     /// Number of changes that were added. Several changes of one key count each.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -104,7 +113,7 @@ impl WriteBatch {
         self.changes.is_empty()
     }
 
-    /// Removes all changes. It keeps the memory, and what [`WriteBatch::set_durability`] chose.
+    /// Removes all changes. It keeps the memory, and what [`WriteBatch::set_durability`] and [`WriteBatch::set_wait`] chose.
     pub fn clear(&mut self) {
         self.keyspaces.clear();
         self.through_sync = false;
@@ -142,10 +151,6 @@ impl WriteBatch {
         Ok(self.keyspaces.len() - 1)
     }
 
-    fn tree(&self, change: &Change) -> &PoolTree {
-        self.keyspaces[change.keyspace].tree()
-    }
-
     fn of<'b>(&'b self, change: &'b Change) -> (TreeId, &'b [u8]) {
         (self.keyspaces[change.keyspace].tree().id(), &self.bytes[change.key.clone()])
     }
@@ -161,9 +166,14 @@ impl WriteBatch {
         // The sort is stable: the last of its key is the last that was said.
         let last_of_key = changes.chunk_by(|a, b| self.of(a) == self.of(b));
         let changes: Vec<&Change> = last_of_key.map(|same| same[same.len() - 1]).collect();
+        let first = || self.keyspaces.first().map(|first| first.tree().wait());
+        let wait = self.wait.as_ref().or_else(first).map_or(Wait::Forever, Wait::for_one_call);
+        let trees = self.keyspaces.iter().map(|of| of.tree().clone().with_wait(wait.clone()));
+        let trees: Vec<PoolTree> = trees.collect();
+        let waiting = wait.begin();
         let mut prepared = Vec::with_capacity(changes.len());
         for change in &changes {
-            let (tree, key) = (self.tree(change), &self.bytes[change.key.clone()]);
+            let (tree, key) = (&trees[change.keyspace], &self.bytes[change.key.clone()]);
             let value = change.value.as_ref().map(|value| &self.bytes[value.clone()]);
             prepared.push(value.map(|value| inner.prepare(tree, key, value)).transpose()?);
         }
@@ -171,19 +181,19 @@ impl WriteBatch {
             .iter()
             .zip(&prepared)
             .map(|(change, prepared)| BatchChange {
-                tree: self.tree(change),
+                tree: &trees[change.keyspace],
                 key: &self.bytes[change.key.clone()],
                 value: prepared.as_ref().map(Prepared::bytes),
             })
             .collect();
         let mut made = 0;
-        let written = inner.store.write_batch(&changes, &mut made);
+        let written = inner.store.write_batch(&changes, &mut made, &waiting);
         drop(changes);
         prepared.into_iter().take(made).flatten().for_each(Prepared::keep);
         written?;
         let wants_sync = self.durability.map_or(self.through_sync, |said| said == Durability::Sync);
         if wants_sync {
-            inner.store.flush_log()?;
+            inner.store.flush_log_within(&waiting)?;
         }
         Ok(())
     }

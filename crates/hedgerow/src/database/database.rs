@@ -15,6 +15,7 @@ use crate::store::{
     VerifyReport, repair, restore,
 };
 use crate::types::Lsn;
+use crate::wait::Wait;
 use crate::wal::Log;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
@@ -442,6 +443,30 @@ impl Database {
         self.inner.store.flush_log()
     }
 
+    /// [`Database::sync`], and waits as `wait` says: so a thread can wait in pieces. The log's own thread writes then, at once.
+    ///
+    /// ```
+    /// # fn main() -> hedgerow::Result<()> {
+    /// # let db = hedgerow::Options::new().temporary()?;
+    /// # db.keyspace("birds")?.put(b"wren", b"Troglodytes troglodytes")?;
+    /// use hedgerow::{ErrorKind, Wait};
+    /// use std::time::Duration;
+    ///
+    /// match db.sync_within(&Wait::For(Duration::from_millis(20))) {
+    ///     Err(error) if *error.kind() == ErrorKind::NotYetDurable => {} // ask again
+    ///     synced => synced?,
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Database::sync`]; [`NotYetDurable`](ErrorKind::NotYetDurable) if the wait ended first: the changes are in effect, and
+    /// will be durable.
+    pub fn sync_within(&self, wait: &Wait) -> Result<()> {
+        self.inner.check_open()?;
+        self.inner.store.flush_log_within(&wait.begin())
+    }
+
     /// The end of the log: every change that has returned lies below it. Zero without a log. Reads memory only.
     #[must_use]
     pub fn log_position(&self) -> Lsn {
@@ -460,6 +485,15 @@ impl Database {
     /// Those of [`Database::sync`]; [`InvalidArgument`](ErrorKind::InvalidArgument) for a position that the log has not reached.
     pub fn wait_durable(&self, position: Lsn) -> Result<()> {
         self.log_up_to(position)?.map_or(Ok(()), |log| log.wait_durable(position))
+    }
+
+    /// [`Database::wait_durable`], and waits as `wait` says.
+    ///
+    /// # Errors
+    /// Those of [`Database::wait_durable`]; [`NotYetDurable`](ErrorKind::NotYetDurable) if the wait ended first.
+    pub fn wait_durable_within(&self, position: Lsn, wait: &Wait) -> Result<()> {
+        let log = self.log_up_to(position)?;
+        log.map_or(Ok(()), |log| log.wait_durable_within(position, &wait.begin()))
     }
 
     /// [`Database::wait_durable`] for async tasks: ready when the log is durable up to `position`. Otherwise the task is woken when it

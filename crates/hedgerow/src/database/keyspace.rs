@@ -12,7 +12,9 @@ use crate::page::PagePool;
 use crate::space::extent::{Extent, is_stored_form};
 use crate::store::PoolTree;
 use crate::tree::{ContentionSplit, PageView, Swap, TreeStats, Value, successor};
+use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
@@ -27,14 +29,15 @@ use std::ops::{Bound, ControlFlow, RangeBounds};
 /// Changes that a crash must keep or lose together are a [`WriteBatch`](crate::WriteBatch).
 ///
 /// A look-up whose pages are in memory normally waits for no other thread. A call may wait for a page to be read, or for a latch that
-/// another thread holds on a page. A change may also wait for room in memory or in the log. Each of these waits is bounded. With
-/// [`Durability::Sync`] a change also waits for an fsync of the log.
+/// another thread holds on a page. A change may also wait for room in memory or in the log. Each of these waits is bounded, and
+/// [`Keyspace::with_wait`] bounds or cancels them. With [`Durability::Sync`] a change also waits for an fsync of the log.
 ///
 /// # Errors of reads
 ///
 /// [`Closed`](crate::ErrorKind::Closed); [`ForkedProcess`](crate::ErrorKind::ForkedProcess);
 /// [`KeyspaceDropped`](crate::ErrorKind::KeyspaceDropped); [`Io`](crate::ErrorKind::Io) and
 /// [`Corrupted`](crate::ErrorKind::Corrupted) when a page has to be read; [`MemoryLimit`](crate::ErrorKind::MemoryLimit) and [`Timeout`](crate::ErrorKind::Timeout) when there is no room for it in time.
+/// With [`Keyspace::with_wait`] also [`WouldBlock`](crate::ErrorKind::WouldBlock) and [`Cancelled`](crate::ErrorKind::Cancelled).
 ///
 /// # Errors of changes
 ///
@@ -43,7 +46,8 @@ use std::ops::{Bound, ControlFlow, RangeBounds};
 /// room can only be made by writing, and the disk has none; [`Poisoned`](crate::ErrorKind::Poisoned) after a failed write or fsync.
 ///
 /// With [`Durability::Sync`] also [`DurabilityUnknown`](crate::ErrorKind::DurabilityUnknown): the change is in effect, and a crash may
-/// undo it.
+/// undo it. With both [`Durability::Sync`] and [`Keyspace::with_wait`] also [`NotYetDurable`](crate::ErrorKind::NotYetDurable): the change
+/// is in effect, and will be durable.
 #[derive(Clone)]
 pub struct Keyspace {
     pub(super) inner: Arc<Inner>,
@@ -106,6 +110,40 @@ impl Keyspace {
         self
     }
 
+    /// The same keyspace, as a handle whose calls wait as `wait` says. Other handles keep their own setting. Default:
+    /// [`Wait::Forever`]. Cursors, ranges, readers and writers that the handle makes wait as it does, and so do
+    /// [batches](crate::WriteBatch::set_wait) whose first change is of it.
+    ///
+    /// It holds for every wait for other threads and for room: for the latch of a page, for a free frame and for admission to the
+    /// pool, for changed pages to be written when too many are, for room in the log, in the page map's list of changes and in a full
+    /// file, for memory to read and write large values, and, behind the change, for the log to be durable. A wait ends within 20 ms of its
+    /// time, or of its token. Then nothing has changed, and the error is [`WouldBlock`](crate::ErrorKind::WouldBlock),
+    /// [`Timeout`](crate::ErrorKind::Timeout) or [`Cancelled`](crate::ErrorKind::Cancelled). If the call waited for
+    /// the log, the change is made: the error is [`NotYetDurable`](crate::ErrorKind::NotYetDurable).
+    ///
+    /// It does not hold for the disk: reading a page, writing a large value, or a disk operation of another thread that a
+    /// mutex guards, takes its time. Nor for loading, compacting and dropping a keyspace. A call that meets no obstacle is
+    /// not disturbed by a time that is over, or a token that was cancelled. Of a look-up of a large value the look-up and the reading each
+    /// have the time of [`Wait::For`], and so has each step of a scan and each call of a stream.
+    ///
+    /// ```
+    /// # fn main() -> hedgerow::Result<()> {
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// use hedgerow::{ErrorKind, Wait};
+    ///
+    /// let now_or_never = db.keyspace("orders")?.with_wait(Wait::Never);
+    /// match now_or_never.put(b"1", b"two wrens") {
+    ///     Err(error) if *error.kind() == ErrorKind::WouldBlock => {} // ask again later
+    ///     put => assert!(!put?, "there was no such order"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_wait(mut self, wait: Wait) -> Keyspace {
+        self.tree = self.tree.with_wait(wait);
+        self
+    }
+
     pub(super) fn durability(&self) -> Durability {
         self.durability
     }
@@ -123,11 +161,26 @@ impl Keyspace {
     #[inline]
     pub(super) fn change<R>(&self, change: impl FnOnce(&PoolTree) -> Result<R>) -> Result<R> {
         self.inner.check_open()?;
-        let outcome = change(&self.tree)?;
         if self.durability == Durability::Sync {
-            self.inner.store.flush_log()?;
+            return self.change_durably(change);
         }
+        change(&self.tree)
+    }
+
+    #[inline(never)]
+    fn change_durably<R>(&self, change: impl FnOnce(&PoolTree) -> Result<R>) -> Result<R> {
+        let wait = self.tree.wait().for_one_call();
+        let outcome = change(&self.tree)?;
+        self.inner.store.flush_log_within(&wait.begin())?;
         Ok(outcome)
+    }
+
+    /// This handle, or one like it for the steps of one call, which share the time that it may wait.
+    pub(super) fn for_one_call(&self) -> Cow<'_, Keyspace> {
+        match self.tree.wait() {
+            wait @ Wait::For(_) => Cow::Owned(self.clone().with_wait(wait.for_one_call())),
+            _ => Cow::Borrowed(self),
+        }
     }
 
     /// The name of the keyspace, as it was given when the handle was made.
@@ -199,7 +252,9 @@ impl Keyspace {
             // Those that are not in memory are read together.
             let stored = values.iter().flatten().filter(|value| is_stored_form(value));
             let stored: Vec<Vec<u8>> = stored.map(|value| value.to_vec()).collect();
-            stored.chunks(64).for_each(|some| self.inner.store.read_values_ahead(some));
+            stored.chunks(64).for_each(|some| {
+                self.inner.store.read_values_ahead(some, &self.tree.wait().to_tidy_up());
+            });
             for (key, value) in keys.iter().zip(&mut values) {
                 if let Some(found) = value.take_if(|value| is_stored_form(value)) {
                     *value = self.inner.resolve(&self.tree, key.as_ref(), &found)?;

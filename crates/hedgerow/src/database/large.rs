@@ -85,10 +85,11 @@ impl Inner {
                 return Ok(Prepared::Escaped(escaped));
             }
         }
-        if let Some(placed) = self.store.place(value, max - key.len())? {
+        if let Some(placed) = self.store.place(value, max - key.len(), tree.wait())? {
             return Ok(Prepared::Placed(Box::new(placed)));
         }
-        let mut writer = self.store.write_large(value.len() as u64, max - key.len())?;
+        let mut writer =
+            self.store.write_large(value.len() as u64, max - key.len(), tree.wait())?;
         writer.write(value)?;
         writer.finish()?;
         let reference = writer.stored_form();
@@ -272,7 +273,11 @@ impl Keyspace {
             }
             Sink::Memory(Vec::with_capacity(len_bytes as usize))
         } else {
-            Sink::Extent(Box::new(store.write_large(len_bytes, max - key.len())?))
+            Sink::Extent(Box::new(store.write_large(
+                len_bytes,
+                max - key.len(),
+                self.tree.wait(),
+            )?))
         };
         Ok(ValueWriter { keyspace: self.clone(), key: key.to_vec(), len_bytes, sink })
     }
@@ -314,8 +319,9 @@ impl Keyspace {
         stored: impl FnOnce(&R) -> bool,
     ) -> Result<R> {
         self.inner.check_open()?;
-        let prepared = self.inner.prepare(&self.tree, key, value)?;
-        self.change(|tree| {
+        let this = self.for_one_call();
+        let prepared = self.inner.prepare(&this.tree, key, value)?;
+        this.change(|tree| {
             let outcome = change(tree, prepared.bytes())?;
             if stored(&outcome) {
                 prepared.keep();
@@ -334,10 +340,11 @@ impl Keyspace {
         new: Option<&[u8]>,
     ) -> Result<Swap> {
         self.inner.check_open()?;
+        let this = self.for_one_call();
         let store = &self.inner.store;
         let mut prepared = None;
         loop {
-            let (present, held, mut large) = match store.find(&self.tree, key)? {
+            let (present, held, mut large) = match store.find(&this.tree, key)? {
                 None => (None, None, None),
                 Some(Found::Short(value)) => (Some(value), None, None),
                 Some(Found::Held { value, reference }) => (Some(value), Some(reference), None),
@@ -374,9 +381,9 @@ impl Keyspace {
             if prepared.is_none()
                 && let Some(new) = new
             {
-                prepared = Some(self.inner.prepare(&self.tree, key, new)?);
+                prepared = Some(self.inner.prepare(&this.tree, key, new)?);
             }
-            let swapped = self.change(|tree| {
+            let swapped = this.change(|tree| {
                 let put = prepared.as_ref().map(Prepared::bytes);
                 let swapped = tree.compare_and_swap(key, stored.as_deref(), put)?;
                 if swapped.is_swapped()

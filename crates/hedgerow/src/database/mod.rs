@@ -14,6 +14,8 @@ mod modify;
 mod options;
 mod range;
 mod stats;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 
 pub use batch::WriteBatch;
 pub use compact::Shrunk;

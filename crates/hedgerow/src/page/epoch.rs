@@ -25,7 +25,9 @@
 //! are in use at a time; nothing but [`Epochs::enter`] knows this. `Send + Sync`; nothing is latched while one
 //! waits here.
 
+use crate::error::Result;
 use crate::types::Epoch;
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
@@ -123,13 +125,21 @@ impl Epochs {
     }
 
     /// Enters the current epoch. Waits while writers are stopped.
-    #[inline]
     pub fn enter(&self) -> Stay<'_> {
+        match self.enter_within(&Waiting::Forever) {
+            Ok(stay) => stay,
+            Err(_) => unreachable!("a wait without a bound does not end early"),
+        }
+    }
+
+    /// [`Self::enter`], and waits as `waiting` says. Errors: those of it.
+    #[inline]
+    pub fn enter_within(&self, waiting: &Waiting<'_>) -> Result<Stay<'_>> {
         loop {
             match self.try_own_slot() {
-                Some(Some(stay)) => return stay,
-                Some(None) => self.wait_until_open(),
-                None => return self.enter_elsewhere(),
+                Some(Some(stay)) => return Ok(stay),
+                Some(None) => self.wait_until_open(waiting)?,
+                None => return self.enter_elsewhere(waiting),
             }
         }
     }
@@ -230,12 +240,12 @@ impl Epochs {
 
     /// For threads that are inside already, or without a slot of their own: any of the shared ones.
     #[cold]
-    fn enter_elsewhere(&self) -> Stay<'_> {
+    fn enter_elsewhere(&self, waiting: &Waiting<'_>) -> Result<Stay<'_>> {
         let home = thread::id();
         for attempt in 0.. {
             match self.try_shared_slot(home + attempt) {
-                Some(Some(stay)) => return stay,
-                Some(None) => self.wait_until_open(),
+                Some(Some(stay)) => return Ok(stay),
+                Some(None) => self.wait_until_open(waiting)?,
                 None => {}
             }
             if attempt % SHARED_SLOTS == SHARED_SLOTS - 1 {
@@ -266,14 +276,15 @@ impl Epochs {
     }
 
     #[cold]
-    fn wait_until_open(&self) {
+    fn wait_until_open(&self, waiting: &Waiting<'_>) -> Result<()> {
         if self.door.load(SeqCst) & STOPPED == 0 {
-            return;
+            return Ok(());
         }
         let mut gate = self.gate.lock();
         while self.door.load(SeqCst) & STOPPED != 0 {
-            self.opened.wait(&mut gate);
+            waiting.wait_on(&self.opened, &mut gate)?;
         }
+        Ok(())
     }
 
     /// Ends the current epoch and keeps writers out: returns when nobody is left in it. The epoch that

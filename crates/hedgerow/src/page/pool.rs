@@ -16,6 +16,7 @@ use crate::page::guard::ExclusivePage;
 use crate::page::merging::Merging;
 use crate::page::tally::{Adaptation, ScanTally};
 use crate::types::{Epoch, PageId, Purpose};
+use crate::wait::Waiting;
 use crate::wal::Record;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::optimistic::RacingBytes;
@@ -81,7 +82,7 @@ pub trait FrameHead<'p>: Copy {
 ///         self.0.head(FrameId(2)) // one latch for all frames
 ///     }
 /// #     fn bytes(&self, frame: FrameId) -> RacingBytes<'_> { self.0.bytes(frame) }
-/// #     fn session(&self) -> NoSession { NoSession }
+/// #     fn session_within<'p>(&'p self, _: &'p hedgerow::wait::Waiting<'p>) -> NoSession { NoSession }
 /// #     fn enter(&self) -> Result<Self::EpochGuard<'_>> { self.0.enter() }
 /// #     fn mark_dirty(&self, _: FrameId, _: Epoch) {}
 /// #     fn free(&self, _: ExclusivePage<'_, Self>, _: Epoch) {}
@@ -141,20 +142,30 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
     }
 
     /// Begins an operation. Costs nothing until the operation faults or reserves.
-    fn session(&self) -> Self::Session<'_>;
+    fn session(&self) -> Self::Session<'_> {
+        self.session_within(&Waiting::Forever)
+    }
+
+    /// [`Self::session`] of a call that waits as `waiting` says, if the pool asks it.
+    fn session_within<'p>(&'p self, waiting: &'p Waiting<'p>) -> Self::Session<'p>;
 
     /// Enters the current epoch in order to change pages. May wait for a checkpoint, so nothing may
     /// be latched and no other stay be open in this thread. Errors: read-only, poisoned, closed.
     fn enter(&self) -> Result<Self::EpochGuard<'_>>;
 
     /// [`Self::enter`], with room in the log for `log_bytes` of records to be appended during the stay; may
-    /// wait for the disk to make some.
-    fn enter_to_append(&self, _log_bytes: u64, _purpose: Purpose) -> Result<Self::EpochGuard<'_>> {
+    /// wait for the disk to make some, as long as `waiting` says. Errors: those of it, too; then nothing is promised.
+    fn enter_to_append(
+        &self,
+        _log_bytes: u64,
+        _purpose: Purpose,
+        _waiting: &Waiting<'_>,
+    ) -> Result<Self::EpochGuard<'_>> {
         self.enter()
     }
 
     /// [`Self::enter`], in order to give space back: goes on where there is no more room for others.
-    fn enter_to_free(&self) -> Result<Self::EpochGuard<'_>> {
+    fn enter_to_free(&self, _waiting: &Waiting<'_>) -> Result<Self::EpochGuard<'_>> {
         self.enter()
     }
 
@@ -224,8 +235,10 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
     }
 
     /// Waits until there may be room for what [`Self::let_change`] had none for. The caller has latched nothing and
-    /// is not inside of an epoch.
-    fn wait_to_change(&self) {}
+    /// is not inside of an epoch. Errors: those of `waiting`.
+    fn wait_to_change(&self, _waiting: &Waiting<'_>) -> Result<()> {
+        Ok(())
+    }
 
     /// Notes under the page's exclusive latch that it is about to change in `epoch`.
     ///

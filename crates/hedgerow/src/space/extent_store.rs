@@ -13,6 +13,7 @@ use super::staging::Staging;
 use super::zones::Growth;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Epoch;
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -133,10 +134,15 @@ impl SlotStore {
     /// `borrower` can be asked for the loan; without one it is the caller's until it is dropped, within this call of the
     /// store.
     ///
-    /// Errors: `MemoryLimit` if nobody returns enough within ten seconds, or the limit leaves no share for this.
-    pub fn lend(&self, most: usize, borrower: Option<Weak<dyn Borrower>>) -> Result<Loan> {
+    /// Errors: `MemoryLimit` if nobody returns enough within ten seconds, or the limit leaves no share for this; those of `waiting`.
+    pub fn lend(
+        &self,
+        most: usize,
+        borrower: Option<Weak<dyn Borrower>>,
+        waiting: &Waiting<'_>,
+    ) -> Result<Loan> {
         let chunk = chunk_bytes(self.geometry()) as usize;
-        self.extents.loans.lend(chunk, most, borrower)
+        self.extents.loans.lend(chunk, most, borrower, waiting)
     }
 
     /// [`Self::lend`] of a buffer for at least so many bytes; of `most` chunks at most and no more than a third of the share,
@@ -146,11 +152,12 @@ impl SlotStore {
         len_bytes: usize,
         most: usize,
         borrower: Weak<dyn Borrower>,
+        waiting: &Waiting<'_>,
     ) -> Result<Loan> {
         let chunk = chunk_bytes(self.geometry()) as usize;
         let least = len_bytes.next_multiple_of(chunk);
         let most_bytes = (most * chunk).min(self.extents.loans.bytes() / 3);
-        self.extents.loans.lend(least, most_bytes / least, Some(borrower))
+        self.extents.loans.lend(least, most_bytes / least, Some(borrower), waiting)
     }
 
     /// The most bytes of an extent that are worth staging: two of them fit into half of the share.

@@ -10,6 +10,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::AlignedBuffer;
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::AtomicUsize;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -169,6 +170,7 @@ impl Loans {
         chunk: usize,
         most: usize,
         borrower: Option<Weak<dyn Borrower>>,
+        waiting: &Waiting<'_>,
     ) -> Result<Loan> {
         let most = most.max(1);
         let since = Moment::now();
@@ -194,8 +196,9 @@ impl Loans {
                     "the memory limit is too small for large values: set at least 128 KiB more than the smallest",
                 ));
             }
-            is_waiting.get_or_insert_with(|| Waiting::begin(self));
-            self.returned.wait_for(&mut share, LOAN_WAIT);
+            is_waiting.get_or_insert_with(|| Wanting::begin(self));
+            let most = waiting.nap_of(LOAN_WAIT)?;
+            self.returned.wait_for(&mut share, most);
         }
         Err(Error::new(
             ErrorKind::MemoryLimit,
@@ -227,16 +230,16 @@ impl Loans {
 }
 
 /// Somebody waits for a buffer; until the value is dropped.
-struct Waiting<'l>(&'l Loans);
+struct Wanting<'l>(&'l Loans);
 
-impl<'l> Waiting<'l> {
-    fn begin(loans: &'l Loans) -> Waiting<'l> {
+impl<'l> Wanting<'l> {
+    fn begin(loans: &'l Loans) -> Wanting<'l> {
         loans.waiting.fetch_add(1, Relaxed);
-        Waiting(loans)
+        Wanting(loans)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Wanting<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Relaxed);
     }
@@ -318,7 +321,7 @@ mod tests {
     fn begin(loans: &Arc<Loans>) -> Arc<Stream> {
         let stream = Arc::new(Stream::default());
         let weak: Weak<Stream> = Arc::downgrade(&stream);
-        let loan = loans.lend(CHUNK, 1, Some(weak)).unwrap();
+        let loan = loans.lend(CHUNK, 1, Some(weak), &Waiting::Forever).unwrap();
         *stream.loan.lock() = Some(loan);
         stream
     }
@@ -330,7 +333,7 @@ mod tests {
         let in_a_call = busy.loan.lock();
         assert_eq!(loans.share.lock().free_bytes, 0);
         for _ in 0..3 {
-            let loan = loans.lend(CHUNK, 1, None).unwrap();
+            let loan = loans.lend(CHUNK, 1, None, &Waiting::Forever).unwrap();
             assert_eq!(loan.len(), CHUNK);
             assert!(idle.loan.lock().is_none());
         }
@@ -347,7 +350,7 @@ mod tests {
     fn many_idle_borrowers_leave_as_much_for_others_as_none() {
         let loans = loans(64);
         let idle: Vec<_> = (0..1000).map(|_| begin(&loans)).collect();
-        let loan = loans.lend(CHUNK, 16, None).unwrap();
+        let loan = loans.lend(CHUNK, 16, None, &Waiting::Forever).unwrap();
         assert_eq!(loan.len(), 16 * CHUNK);
         drop((loan, idle));
         assert_eq!(loans.share.lock().borrowers.len(), 0);

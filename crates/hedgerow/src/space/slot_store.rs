@@ -23,6 +23,7 @@ use crate::space::table::LoadGroup;
 use crate::space::zones::{Growth, Zones};
 use crate::storage::{AlignedBuffer, File, ReadRequest};
 use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize};
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -31,13 +32,14 @@ use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::time::Duration;
 
-/// Waits of [`DELTA_WAIT_MS`] each before a writer gives up on room for deltas: a minute.
-const DELTA_WAITS: usize = 600;
-const DELTA_WAIT_MS: u64 = 100;
+/// How long a writer waits for room for deltas before it gives up, and how long before it looks again. Waits that were cut short
+/// count as whole.
+const LONGEST_DELTA_WAIT: Duration = Duration::from_secs(60);
+const DELTA_WAIT: Duration = Duration::from_millis(100);
 
-/// Waits for a checkpoint to end before a writer takes an older one's failure for the answer: nobody
+/// How long a writer waits for a checkpoint to end before it takes an older one's failure for the answer: nobody
 /// may be there to take one.
-const OLD_FAILURE_WAITS: usize = 20;
+const OLD_FAILURE_WAIT: Duration = Duration::from_secs(2);
 
 /// What the mutex guards.
 pub struct SpaceState {
@@ -311,28 +313,31 @@ impl SlotStore {
     /// Waits until there is room for changes of the map. The caller holds nothing. A failure of the past
     /// may have been put right (a full disk), so that only a checkpoint that ends from now on counts.
     ///
-    /// Errors: why the checkpoint that was to make room failed; `Timeout` after a minute.
+    /// Errors: why the checkpoint that was to make room failed; `Timeout` after a minute; those of `waiting`.
     #[inline]
-    pub fn wait_for_delta_room(&self) -> Result<()> {
-        if self.full.load(Acquire) { self.wait_for_checkpoint() } else { Ok(()) }
+    pub fn wait_for_delta_room(&self, waiting: &Waiting<'_>) -> Result<()> {
+        if self.full.load(Acquire) { self.wait_for_checkpoint(waiting) } else { Ok(()) }
     }
 
     #[cold]
-    fn wait_for_checkpoint(&self) -> Result<()> {
+    fn wait_for_checkpoint(&self, waiting: &Waiting<'_>) -> Result<()> {
         let _stall = Stall::begin(WaitsFor::Checkpoint);
         let before = self.outcome.lock().count;
-        for round in 0..DELTA_WAITS {
+        let mut waited = Duration::ZERO;
+        while waited < LONGEST_DELTA_WAIT {
             self.request_unless_running();
             let mut outcome = self.outcome.lock();
             if let Some(error) = &outcome.failure
-                && (outcome.count != before || round >= OLD_FAILURE_WAITS)
+                && (outcome.count != before || waited >= OLD_FAILURE_WAIT)
             {
                 return Err(error.duplicate());
             }
             if !self.full.load(Acquire) || self.unhindered.load(Acquire) > 0 {
                 return Ok(());
             }
-            self.ended.wait_for(&mut outcome, Duration::from_millis(DELTA_WAIT_MS));
+            let most = waiting.nap_of(DELTA_WAIT)?;
+            self.ended.wait_for(&mut outcome, most);
+            waited += most;
         }
         Err(Error::new(
             ErrorKind::Timeout,
@@ -342,10 +347,11 @@ impl SlotStore {
 
     /// Waits for a checkpoint to end that may give slots or segments of the log back. False: none will.
     ///
-    /// Errors: why it failed.
-    pub fn wait_for_next_checkpoint(&self) -> Result<bool> {
+    /// Errors: why it failed; those of `waiting`.
+    pub fn wait_for_next_checkpoint(&self, waiting: &Waiting<'_>) -> Result<bool> {
         let before = self.outcome.lock().count;
-        for _ in 0..DELTA_WAITS {
+        let mut waited = Duration::ZERO;
+        while waited < LONGEST_DELTA_WAIT {
             if !self.is_attended.load(Acquire) || self.unhindered.load(Acquire) > 0 {
                 return Ok(false);
             }
@@ -354,7 +360,9 @@ impl SlotStore {
             if outcome.count != before {
                 return outcome.failure.as_ref().map_or(Ok(true), |error| Err(error.duplicate()));
             }
-            self.ended.wait_for(&mut outcome, Duration::from_millis(DELTA_WAIT_MS));
+            let most = waiting.nap_of(DELTA_WAIT)?;
+            self.ended.wait_for(&mut outcome, most);
+            waited += most;
         }
         Ok(false)
     }
@@ -630,7 +638,7 @@ mod tests {
             checkpoint(&other);
         });
         // Asked for when the change was recorded, and again by whoever waits.
-        let waited = slots.wait_for_delta_room();
+        let waited = slots.wait_for_delta_room(&Waiting::Forever);
         taken.unwrap().join().unwrap();
         waited
     }
@@ -643,14 +651,17 @@ mod tests {
         let again = wait_while(&slots, fails).unwrap_err();
         assert_eq!(*again.kind(), ErrorKind::DiskFull);
         wait_while(&slots, goes_well).unwrap();
-        slots.wait_for_delta_room().unwrap();
+        slots.wait_for_delta_room(&Waiting::Forever).unwrap();
     }
 
     #[test]
     fn an_old_failure_is_the_answer_where_nobody_takes_checkpoints() {
         let slots = full();
         fails(&slots);
-        assert_eq!(*slots.wait_for_delta_room().unwrap_err().kind(), ErrorKind::DiskFull);
+        assert_eq!(
+            *slots.wait_for_delta_room(&Waiting::Forever).unwrap_err().kind(),
+            ErrorKind::DiskFull
+        );
     }
 
     #[test]
@@ -663,7 +674,7 @@ mod tests {
             let slots = slots.clone();
             thread::spawn_named(name, move || work(&slots)).unwrap()
         };
-        let writer = start("writer", |slots| slots.wait_for_delta_room().unwrap());
+        let writer = start("writer", |slots| slots.wait_for_delta_room(&Waiting::Forever).unwrap());
         let allocator = start("allocator", |slots| drop(slots.allocate(1, 4096).unwrap()));
         thread::sleep(Duration::from_millis(50));
         slots.file().set_len(crate::space::geometry::HEADER_REGION_BYTES).unwrap();

@@ -27,6 +27,7 @@ use super::extent_store::{Borrower, Loan};
 use super::slot_store::SlotStore;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::WriteRequest;
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::AtomicUsize;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -131,15 +132,16 @@ impl SlotStore {
     /// Takes the chunks of an extent that nobody refers to yet: places in the file, and their bytes, which `fill` puts
     /// there.
     ///
-    /// Errors: those of writing what was staged before; `Closed`; `MemoryLimit` if there is no buffer to be had. Nothing of the extent is staged
-    /// then.
+    /// Errors: those of writing what was staged before; `Closed`; `MemoryLimit` if there is no buffer to be had; those of `waiting`.
+    /// Nothing of the extent is staged then.
     pub fn stage(
         self: &Arc<Self>,
         places: &[(u64, usize)],
         mut fill: impl FnMut(usize, &mut [u8]),
+        waiting: &Waiting<'_>,
     ) -> Result<()> {
         let len_bytes: usize = places.iter().map(|place| place.1).sum();
-        let mut staged = self.room_to_stage(len_bytes)?;
+        let mut staged = self.room_to_stage(len_bytes, waiting)?;
         let Staged { loan, used_bytes, chunks, was_used, .. } = &mut *staged;
         let loan = loan.as_mut().expect("there is a buffer");
         for (index, &(offset_bytes, len_bytes)) in places.iter().enumerate() {
@@ -165,7 +167,11 @@ impl SlotStore {
     /// Waits until the buffer that is filled has room for so many bytes.
     ///
     /// Errors: as of [`Self::stage`].
-    fn room_to_stage(self: &Arc<Self>, len_bytes: usize) -> Result<MutexGuard<'_, Staged>> {
+    fn room_to_stage(
+        self: &Arc<Self>,
+        len_bytes: usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<MutexGuard<'_, Staged>> {
         let staging = &self.extents.staging;
         let mut fresh: Option<Loan> = None;
         let mut staged = staging.staged.lock();
@@ -184,10 +190,16 @@ impl SlotStore {
                 drop(staged);
                 // With nothing locked: whoever lends may have to wait, and asks this one, too.
                 let weak: Weak<SlotStore> = Arc::downgrade(self);
-                fresh = Some(self.lend_for(len_bytes, CHUNKS_AT_ONCE, weak)?);
+                fresh = Some(self.lend_for(len_bytes, CHUNKS_AT_ONCE, weak, waiting)?);
                 staged = staging.staged.lock();
             } else if staged.is_writing {
-                staging.written.wait(&mut staged);
+                waiting.wait_on(&staging.written, &mut staged)?;
+            } else if staged.full.is_some()
+                && waiting.is_bounded()
+                && self.wake_staging_thread(&mut staged)
+            {
+                // What the disk holds up cannot be broken off.
+                waiting.wait_on(&staging.written, &mut staged)?;
             } else if staged.full.is_some() {
                 // The thread has not come to it.
                 let _writing = self.enter_file()?;

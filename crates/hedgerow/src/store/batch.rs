@@ -21,6 +21,7 @@ use crate::page::PagePool;
 use crate::space::extent::is_stored_form;
 use crate::tree::Part;
 use crate::types::{Lsn, Purpose};
+use crate::wait::Waiting;
 use crate::wal::{BatchId, Log, MADE_BYTES, RECORD_HEADER_BYTES, Record};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
@@ -155,10 +156,10 @@ struct Underway<'s> {
 }
 
 impl<'s> Underway<'s> {
-    fn begin(shared: &'s Shared) -> Result<Underway<'s>> {
+    fn begin(shared: &'s Shared, waiting: &Waiting<'_>) -> Result<Underway<'s>> {
         let mut table = shared.batches.table.lock();
         while table.held_off > 0 && !table.closed {
-            shared.batches.ended.wait(&mut table);
+            waiting.wait_on(&shared.batches.ended, &mut table)?;
         }
         if table.closed {
             return Err(Error::new(ErrorKind::Closed, "the database was closed"));
@@ -245,16 +246,22 @@ impl Store {
     ///
     /// Errors: `BatchTooLarge`, `KeyspaceDropped`, those of reads and of entering: nothing has changed; `BatchUnfinished`: the
     /// batch could not be finished, some of it can be seen, and nothing can be changed until the store is opened again,
-    /// which finishes it. Without a log, those of all changes, and some of them are made.
+    /// which finishes it; those of `waiting`, before the last of the batch's records is logged: nothing has changed. Without a log, those
+    /// of all changes, and some of them are made.
     ///
     /// `made` is set to how many of the changes may have been made, or will be: the first ones.
-    pub fn write_batch(&self, changes: &[BatchChange<'_>], made: &mut usize) -> Result<()> {
+    pub fn write_batch(
+        &self,
+        changes: &[BatchChange<'_>],
+        made: &mut usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<()> {
         let log = self.shared.pool.log().filter(|_| !changes.is_empty());
         let bytes = log_bytes(changes);
         log.map_or(Ok(()), |log| log.check_batch(bytes))?;
         self.shared.read_before(changes)?;
         match log {
-            Some(log) => self.shared.write_logged(log, changes, bytes, made),
+            Some(log) => self.shared.write_logged(log, changes, bytes, made, waiting),
             None => {
                 let written = changes.iter().try_for_each(|change| {
                     match change.value {
@@ -292,15 +299,17 @@ impl Shared {
         changes: &[BatchChange<'_>],
         bytes: u64,
         made: &mut usize,
+        waiting: &Waiting<'_>,
     ) -> Result<()> {
-        let mut underway = Underway::begin(self)?;
+        let mut underway = Underway::begin(self, waiting)?;
         let batch = underway.id;
         // Pages are half full at least.
         let new = bytes as usize / self.pool.page_bytes() * 2;
         let there = self.pool.ids().lock().next_id().map_or(u32::MAX, |id| id.0) as usize;
         // Each change makes a leaf dirty, of which there are no more than pages.
-        let _aside = self.pool.admit_batch(changes.len().min(there.saturating_add(new)), new)?;
-        let reservation = self.pool.reserve_log(log, bytes)?;
+        let most = changes.len().min(there.saturating_add(new));
+        let _aside = self.pool.admit_batch(most, new, waiting)?;
+        let reservation = self.pool.reserve_log(log, bytes, waiting)?;
         underway.start(log);
         let mut left = changes;
         let mut records = Vec::new();
@@ -311,7 +320,8 @@ impl Shared {
             left = &left[count..];
             let record = Record::Batch { batch, changes: changes.len() as u32, records: &records };
             let len = record.len_bytes() as u64;
-            let stay = self.pool.enter_to_append(len, Purpose::Finish)?;
+            // Before the last record the batch can still be given up.
+            let stay = self.pool.enter_to_append(len, Purpose::Finish, waiting)?;
             // The last one says that all of it is there.
             underway.is_logged = left.is_empty();
             self.pool.append(&stay, &record);
@@ -385,13 +395,13 @@ mod tests {
     }
 
     fn refused(shared: &Shared) -> ErrorKind {
-        *Underway::begin(shared).map(Underway::finish).unwrap_err().kind()
+        *Underway::begin(shared, &Waiting::Forever).map(Underway::finish).unwrap_err().kind()
     }
 
     #[test]
     fn closing_waits_for_the_batch_under_way_and_no_other_begins() {
         let shared = shared();
-        let underway = Underway::begin(&shared).unwrap();
+        let underway = Underway::begin(&shared, &Waiting::Forever).unwrap();
         let (closed, closes) = channel();
         let closing = {
             let shared = shared.clone();
@@ -421,7 +431,7 @@ mod tests {
                 let shared = shared.clone();
                 let begin = move || {
                     asks.send(()).unwrap();
-                    let outcome = Underway::begin(&shared).map(Underway::finish);
+                    let outcome = Underway::begin(&shared, &Waiting::Forever).map(Underway::finish);
                     begun.send(outcome.map_err(|error| *error.kind())).unwrap();
                 };
                 thread::spawn_named("beginning", begin).unwrap()
@@ -444,11 +454,11 @@ mod tests {
     #[test]
     fn a_batch_that_is_logged_and_left_keeps_the_log_needed_and_is_waited_for_by_nobody() {
         let shared = shared();
-        let not_logged = Underway::begin(&shared).unwrap();
+        let not_logged = Underway::begin(&shared, &Waiting::Forever).unwrap();
         drop(not_logged);
         assert!(!shared.batches.need_log(), "it never was");
         shared.pool.check_poison().unwrap();
-        let mut underway = Underway::begin(&shared).unwrap();
+        let mut underway = Underway::begin(&shared, &Waiting::Forever).unwrap();
         underway.is_logged = true;
         drop(underway);
         assert!(shared.batches.need_log());
@@ -469,7 +479,7 @@ mod tests {
         fn begin(store: &'s Store, tree: &'s PoolTree, keys: &'s [&'s [u8]]) -> Steps<'s> {
             let log = store.log().unwrap();
             let change = |key: &&'s [u8]| BatchChange { tree, key, value: Some(b"sings") };
-            let underway = Underway::begin(&store.shared).unwrap();
+            let underway = Underway::begin(&store.shared, &Waiting::Forever).unwrap();
             underway.start(log);
             Steps { store, log, underway, changes: keys.iter().map(change).collect() }
         }
@@ -481,8 +491,8 @@ mod tests {
             let (batch, changes) = (self.underway.id, self.changes.len() as u32);
             let record = Record::Batch { batch, changes, records: &records };
             let (pool, len) = (&self.store.shared.pool, record.len_bytes() as u64);
-            let reservation = pool.reserve_log(self.log, len).unwrap();
-            let stay = pool.enter_to_append(len, Purpose::Finish).unwrap();
+            let reservation = pool.reserve_log(self.log, len, &Waiting::Forever).unwrap();
+            let stay = pool.enter_to_append(len, Purpose::Finish, &Waiting::Forever).unwrap();
             self.underway.is_logged = some.end == self.changes.len();
             pool.append(&stay, &record);
             reservation.used(len);
@@ -490,7 +500,8 @@ mod tests {
 
         fn make(&self, at: usize) {
             let bytes = MADE_BYTES as u64;
-            let reservation = self.store.shared.pool.reserve_log(self.log, bytes).unwrap();
+            let reservation =
+                self.store.shared.pool.reserve_log(self.log, bytes, &Waiting::Forever).unwrap();
             let (change, batch) = (&self.changes[at], self.underway.id);
             let part = Part { batch, change: at as u32, value: change.value };
             self.store.shared.make_part(change, &part).unwrap();
@@ -518,7 +529,10 @@ mod tests {
         let (log, mut made) = (store.log().unwrap(), 0);
         let begin = log.tail();
         let bytes = log_bytes(&changes);
-        let left = store.shared.write_logged(log, &changes, bytes, &mut made).unwrap_err();
+        let left = store
+            .shared
+            .write_logged(log, &changes, bytes, &mut made, &Waiting::Forever)
+            .unwrap_err();
         assert_eq!(*left.kind(), ErrorKind::BatchUnfinished, "{left}");
         assert!(store.shared.batches.need_log());
         assert!(log.tail() > begin);
@@ -582,7 +596,10 @@ mod tests {
         store.drop_keyspace("wrens").unwrap();
         let log = store.log().unwrap();
         let mut made = 0;
-        store.shared.write_logged(log, &changes, log_bytes(&changes), &mut made).unwrap();
+        store
+            .shared
+            .write_logged(log, &changes, log_bytes(&changes), &mut made, &Waiting::Forever)
+            .unwrap();
         assert_eq!(made, 4);
         assert!(!store.shared.batches.need_log());
         store.shared.pool.check_poison().unwrap();

@@ -21,6 +21,7 @@ use crate::space::extent_store::{Borrower, Loan, Reading, ReadingOne};
 use crate::space::geometry::Geometry;
 use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
+use crate::wait::Wait;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, random};
 use std::fmt;
@@ -42,6 +43,8 @@ struct Output {
     pool: Arc<BufferPool>,
     slots: Arc<SlotStore>,
     geometry: Geometry,
+    /// How long a call may wait for memory.
+    wait: Wait,
     extent: Extent,
     buffered: Mutex<Buffered>,
 }
@@ -77,17 +80,19 @@ impl ExtentWriter {
         pool: &Arc<BufferPool>,
         len_bytes: u64,
         reference_room: usize,
+        wait: &Wait,
     ) -> Result<ExtentWriter> {
         let slots = check_large(pool, len_bytes, reference_room)?.expect("a store with a file");
         assert!(len_bytes > 0, "an empty value is not large");
         let geometry = slots.state().zones.geometry();
         let max_runs = ((reference_room - reference_bytes(0)) / 8).min(MAX_RUNS);
         let units = units_of_value(geometry, len_bytes);
-        let runs = pool.allocate_extent(slots, units, max_runs)?;
+        let runs = pool.allocate_extent(slots, units, max_runs, &wait.begin())?;
         let output = Output {
             pool: pool.clone(),
             slots: slots.clone(),
             geometry,
+            wait: wait.clone(),
             extent: Extent { len_bytes, seed: random::seed(), runs: runs.into() },
             buffered: Mutex::default(),
         };
@@ -214,7 +219,7 @@ impl Output {
     /// Borrows a buffer, and brings back into it what was begun of a chunk.
     fn borrow(self: &Arc<Self>, buffered: &mut Buffered) -> Result<()> {
         let weak: Weak<Output> = Arc::downgrade(self);
-        let mut loan = self.slots.lend(CHUNKS_AT_ONCE, Some(weak))?;
+        let mut loan = self.slots.lend(CHUNKS_AT_ONCE, Some(weak), &self.wait.begin())?;
         if buffered.part_bytes > 0 {
             let chunk = chunk_bytes(self.geometry) as usize;
             let first = buffered.written_chunks;
@@ -367,6 +372,8 @@ pub struct ExtentReader {
     pool: Option<Arc<BufferPool>>,
     slots: Arc<SlotStore>,
     geometry: Geometry,
+    /// How long a call may wait for memory.
+    wait: Wait,
     extent: Extent,
     // Kept for as long as anything may be read.
     _reading: ReadingOne,
@@ -425,7 +432,13 @@ impl ExtentReader {
         state.zones.check_extent(&extent)?;
         drop(state);
         let (pool, slots, _reading) = (pool.cloned(), slots.clone(), reading.only(&extent));
-        Ok(ExtentReader { pool, slots, geometry, extent, _reading, cache: Arc::default() })
+        let (wait, cache) = (Wait::Forever, Arc::default());
+        Ok(ExtentReader { pool, slots, geometry, wait, extent, _reading, cache })
+    }
+
+    /// The same reader, whose calls wait for memory as `wait` says.
+    pub(super) fn with_wait(self, wait: &Wait) -> ExtentReader {
+        ExtentReader { wait: wait.clone(), ..self }
     }
 
     /// Length of the value.
@@ -484,7 +497,8 @@ impl ExtentReader {
             *there = (0, 0);
             if loan.is_none() {
                 let weak: Weak<Cache> = Arc::downgrade(&self.cache);
-                *loan = Some(self.slots.lend(CHUNKS_AT_ONCE.min(ahead), Some(weak))?);
+                let waiting = self.wait.begin();
+                *loan = Some(self.slots.lend(CHUNKS_AT_ONCE.min(ahead), Some(weak), &waiting)?);
             }
         }
         let loan = loan.as_mut().expect("what is there is in a buffer");

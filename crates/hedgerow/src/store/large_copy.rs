@@ -17,6 +17,7 @@ use crate::space::extent::{
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::PageId;
+use crate::wait::Wait;
 
 /// Bytes that are read together; no chunk is longer than the least.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -134,7 +135,7 @@ impl LargeCopy {
             return Ok(Err(Error::new(kind, "it is outside of the file")));
         }
         let room = tree.max_record_bytes().saturating_sub(key.len());
-        let mut writer = store.write_large(extent.len_bytes, room)?;
+        let mut writer = store.write_large(extent.len_bytes, room, &Wait::Forever)?;
         let chunk = chunk_bytes(geometry) as usize;
         let buffer = self.buffer()?;
         let (mut next, chunks) = (0, extent.chunks(geometry));

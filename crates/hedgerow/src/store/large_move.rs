@@ -15,6 +15,7 @@ use super::large::{CHUNKS_AT_ONCE, read_chunks};
 use crate::error::{ErrorKind, Result};
 use crate::space::extent::{Extent, MAX_RUNS, Stored, chunk_bytes, read_stored, reference_bytes};
 use crate::space::slot_store::SlotStore;
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::cmp::Reverse;
@@ -168,7 +169,7 @@ impl Shared {
         copy: &Extent,
     ) -> Result<bool> {
         let geometry = slots.state().zones.geometry();
-        let mut loan = slots.lend(CHUNKS_AT_ONCE, None)?;
+        let mut loan = slots.lend(CHUNKS_AT_ONCE, None, &Waiting::Forever)?;
         let chunk = chunk_bytes(geometry) as usize;
         let (mut next, chunks) = (0, copy.chunks(geometry));
         while next < chunks {

@@ -68,6 +68,7 @@ use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
 use crate::tree::Value;
 use crate::types::Epoch;
+use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
 use batch::Batches;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -215,7 +216,12 @@ impl Store {
 
     /// Makes everything that was changed before durable, by the log. Nothing to do where there is none.
     pub fn flush_log(&self) -> Result<()> {
-        self.shared.pool.log().map_or(Ok(()), |log| log.flush().map(drop))
+        self.flush_log_within(&Waiting::Forever)
+    }
+
+    /// [`Self::flush_log`], and waits as `waiting` says. Errors: `NotYetDurable`, too.
+    pub fn flush_log_within(&self, waiting: &Waiting<'_>) -> Result<()> {
+        self.shared.pool.log().map_or(Ok(()), |log| log.flush_within(waiting).map(drop))
     }
 
     /// The log.
@@ -246,14 +252,24 @@ impl Store {
 
     /// Begins to write a large value, to which a record refers that has `reference_room` bytes for that. Errors: see
     /// `ExtentWriter`.
-    pub fn write_large(&self, len_bytes: u64, reference_room: usize) -> Result<ExtentWriter> {
-        ExtentWriter::new(&self.shared.pool, len_bytes, reference_room)
+    pub fn write_large(
+        &self,
+        len_bytes: u64,
+        reference_room: usize,
+        wait: &Wait,
+    ) -> Result<ExtentWriter> {
+        ExtentWriter::new(&self.shared.pool, len_bytes, reference_room, wait)
     }
 
     /// Places a value, to which a record refers that has `reference_room` bytes for that; `None` if it is too long for that and
     /// [`Self::write_large`] is the way. Errors: see `ExtentWriter`.
-    pub fn place(&self, value: &[u8], reference_room: usize) -> Result<Option<PlacedValue>> {
-        PlacedValue::new(&self.shared.pool, value, reference_room)
+    pub fn place(
+        &self,
+        value: &[u8],
+        reference_room: usize,
+        wait: &Wait,
+    ) -> Result<Option<PlacedValue>> {
+        PlacedValue::new(&self.shared.pool, value, reference_room, &wait.begin())
     }
 
     /// Appends the value to which a record refers to `to`, if all of it is in memory; looks at nothing else.
@@ -295,7 +311,7 @@ impl Store {
             Stored::Plain(plain) => Ok(Some(Found::Short(Value::from(plain)))),
             Stored::Extent(extent) => {
                 let reader = ExtentReader::new(Some(&self.shared.pool), slots, extent, reading)?;
-                Ok(Some(Found::Extent(Box::new(reader))))
+                Ok(Some(Found::Extent(Box::new(reader.with_wait(tree.wait())))))
             }
             Stored::Damaged => Err(unknown_form()),
         }

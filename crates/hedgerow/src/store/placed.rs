@@ -13,6 +13,8 @@ use crate::space::extent::{
 };
 use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
+use crate::wait::{Waiting, is_end_of_wait};
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, random};
 use std::fmt;
 
@@ -44,6 +46,7 @@ impl PlacedValue {
         pool: &Arc<BufferPool>,
         value: &[u8],
         reference_room: usize,
+        waiting: &Waiting<'_>,
     ) -> Result<Option<PlacedValue>> {
         let Some(slots) = check_large(pool, value.len() as u64, reference_room)? else {
             let held = pool.hold_value(value)?;
@@ -58,7 +61,7 @@ impl PlacedValue {
             return Ok(None);
         }
         let max_runs = ((reference_room - reference_bytes(0)) / 8).min(MAX_RUNS);
-        let runs = pool.allocate_extent(slots, units, max_runs)?;
+        let runs = pool.allocate_extent(slots, units, max_runs, waiting)?;
         let extent =
             Extent { len_bytes: value.len() as u64, seed: random::seed(), runs: runs.into() };
         let reference = extent.encode();
@@ -78,7 +81,7 @@ impl PlacedValue {
             seal_chunk(extent.seed, index as u64, to);
         };
         pool.check_poison()?;
-        slots.stage(&places, fill).inspect_err(|error| poison(pool, error))?;
+        slots.stage(&places, fill, waiting).inspect_err(|error| poison(pool, error))?;
         slots.expect_stored_forms();
         pool.keep_value(extent.seed, value, true);
         Ok(Some(placed))
@@ -107,9 +110,11 @@ impl Drop for PlacedValue {
     }
 }
 
-/// After a write of others' values has failed nothing may be written any more, unless it was for want of room.
+/// After a write of others' values has failed nothing may be written any more, unless it was for want of room. The end of a wait is no
+/// failure.
 fn poison(pool: &BufferPool, error: &Error) {
-    if !matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::MemoryLimit) {
+    let is_want = matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::MemoryLimit);
+    if !is_want && !(is_end_of_wait(error) && !leaves_out("end_of_a_wait_poisons")) {
         pool.set_poisoned(error);
     }
 }

@@ -16,6 +16,7 @@ use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Resta
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::{PageId, Slot};
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::ops::ControlFlow;
 
@@ -121,7 +122,7 @@ impl Shared {
         loop {
             let mut session = self.pool.session();
             session.fault(id, Access::Scan)?;
-            let stay = self.pool.enter_to_free()?;
+            let stay = self.pool.enter_to_free(&Waiting::Forever)?;
             // Nobody else uses a store that is being opened; the eviction thread may hold the page.
             match ExclusivePage::wait(&*self.pool, id, &mut || true) {
                 Ok(page) if header::tree_id(page.bytes()) == tree.id() => {
@@ -135,7 +136,7 @@ impl Shared {
                 }
                 Err(Restart::Owed) => {
                     drop(stay);
-                    self.pool.wait_to_change();
+                    self.pool.wait_to_change(&Waiting::Forever)?;
                 }
                 Err(_) => {}
             }

@@ -8,13 +8,14 @@
 use super::Store;
 use crate::space::extent::{CHUNK_HEADER_BYTES, Extent, Stored, is_chunk, read_stored};
 use crate::storage::ReadRequest;
+use crate::wait::Waiting;
 
 /// Chunks of the buffer that values are read into at most.
 const CHUNKS_AT_ONCE: usize = 32;
 
 impl Store {
     /// Reads values that are not in memory, by their references, with one submission.
-    pub fn read_values_ahead(&self, references: &[Vec<u8>]) {
+    pub fn read_values_ahead(&self, references: &[Vec<u8>], waiting: &Waiting<'_>) {
         let Some(slots) = &self.shared.slots else { return };
         let pool = &self.shared.pool;
         let geometry = slots.geometry();
@@ -34,7 +35,7 @@ impl Store {
         if extents.is_empty() {
             return;
         }
-        let Ok(mut loan) = slots.lend(CHUNKS_AT_ONCE, None) else { return };
+        let Ok(mut loan) = slots.lend(CHUNKS_AT_ONCE, None, waiting) else { return };
         let mut rest = &mut loan[..];
         let mut requests: Vec<ReadRequest<'_>> = Vec::new();
         // Of each extent that has room in the buffer: how many of the requests are its chunks.

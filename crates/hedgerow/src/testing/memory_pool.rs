@@ -21,6 +21,7 @@ use crate::page::{
 };
 use crate::storage::arena::Arena;
 use crate::types::{Epoch, PageId, TreeId};
+use crate::wait::Waiting;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::optimistic::RacingBytes;
 use hedgerow_sync::primitive::Mutex;
@@ -262,7 +263,7 @@ unsafe impl PagePool for MemoryPool {
     }
 
     #[inline]
-    fn session(&self) -> MemorySession<'_> {
+    fn session_within<'p>(&'p self, _: &'p Waiting<'p>) -> MemorySession<'p> {
         MemorySession { pool: self, reserved: Vec::new(), pinned: Vec::new() }
     }
 

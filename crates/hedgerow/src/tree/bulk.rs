@@ -23,6 +23,7 @@ use crate::node::{self, Builder, Hints, Ladder, LeafBuilder};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
 use crate::space::extent::is_stored_form;
 use crate::types::PageId;
+use crate::wait::Waiting;
 
 /// A bulk load under way; see the head of this file.
 pub struct BulkLoad<P: PagePool, L: Ladder = Hints> {
@@ -71,7 +72,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     /// Makes the root, an empty leaf, the node that `page` is; `None` only looks whether it is empty.
     fn install(&self, page: Option<&[u8]>) -> Result<()> {
-        let mut retry = Retry::new(&*self.pool, self.root, Access::Point);
+        let waiting = Waiting::Forever;
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
         loop {
             let patience = retry.patience();
             match self.try_install(page, patience) {
@@ -81,7 +83,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
     }
 
-    fn try_install(&self, page: Option<&[u8]>, patience: &Patience) -> Result<(), Stop> {
+    fn try_install(&self, page: Option<&[u8]>, patience: &Patience<'_>) -> Result<(), Stop> {
         let (root, level) = self.open_root()?;
         let empty = level == 0 && node::Node::<_, L>::new(root.bytes()).count() == 0;
         root.validate()?;
@@ -235,8 +237,8 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
         let pool = &*self.tree.pool;
         let mut session = pool.session();
         session.fault(id, Access::Scan)?;
-        let stay = pool.enter_to_free()?;
-        let patience = Patience::new();
+        let stay = pool.enter_to_free(&Waiting::Forever)?;
+        let patience = Patience::new(&Waiting::Forever);
         let page = ExclusivePage::wait(pool, id, &mut || patience.is_left())?;
         self.tree.note_page(stay.epoch(), page.bytes(), false);
         pool.free(page, stay.epoch());
@@ -257,7 +259,10 @@ impl<P: PagePool, L: Ladder> Drop for BulkLoad<P, L> {
             while tries < 3 {
                 match self.free(id) {
                     Ok(()) => break,
-                    Err(Stop::Restart(Restart::Owed)) => self.tree.pool.wait_to_change(),
+                    Err(Stop::Restart(Restart::Owed)) => {
+                        tries +=
+                            u32::from(self.tree.pool.wait_to_change(&Waiting::Forever).is_err());
+                    }
                     Err(_) => tries += 1,
                 }
             }

@@ -18,6 +18,7 @@ use super::{Tree, successor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Ladder, Leaf, Node, plain_leaf};
 use crate::page::{Access, OptimisticPage, PagePool, Restart};
+use crate::wait::Waiting;
 use hedgerow_sync::optimistic::PageBytes;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -166,7 +167,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     // One leaf has gone, which the walk has not come to.
                     done.leaves += 1;
                     if is_parent_sparse {
-                        let retry = Retry::new(&*self.pool, self.root, Access::Scan);
+                        let waiting = Waiting::Forever;
+                        let retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);
                         self.merge_from(1, &position.key(), retry);
                     }
                 }
@@ -190,7 +192,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         ahead: &mut ReadAhead,
         done: &mut Compacted,
     ) -> Result<Looked> {
-        let mut retry = Retry::new(&*self.pool, self.root, Access::Scan);
+        let waiting = Waiting::Forever;
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);
         let (mut tries, mut faults) = (0, 0);
         while tries < TRIES && faults < FAULTS {
             match self.try_compact(position.target(), faults == 0, ahead) {

@@ -271,7 +271,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         if reached.parent.is_none() != is_root {
             return Err(Restart::Conflict.into());
         }
-        let stay = self.pool.enter_to_append(0, purpose)?;
+        let stay = self.pool.enter_to_append(0, purpose, &self.wait.to_tidy_up())?;
         let mut latched = reached.latch()?;
         let frame = latched.page.frame();
         let scans = self.are_scans_common(frame);

@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::key::after_prefix;
 use crate::node::{Hints, Ladder, plain_leaf};
 use crate::page::PagePool;
+use crate::wait::Wait;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::ops::Bound;
 
@@ -213,6 +214,11 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     pub fn memory_bytes(&self) -> usize {
         let keys = self.key.len() + self.fence.capacity() + self.sought.capacity();
         size_of::<Self>() + self.leaf.len() + keys
+    }
+
+    /// How the cursor waits.
+    pub fn wait(&self) -> &Wait {
+        self.tree.wait()
     }
 
     /// The record that the cursor has just moved over, until it is moved again. Another's, if it is not that one.

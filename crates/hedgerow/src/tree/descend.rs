@@ -167,7 +167,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// Latches the root shared and checks it; gives its level too.
-    fn share_root(&self, patience: &Patience) -> Result<(SharedPage<'_, P>, u8), Restart> {
+    fn share_root(&self, patience: &Patience<'_>) -> Result<(SharedPage<'_, P>, u8), Restart> {
         let page = SharedPage::wait(&*self.pool, self.root, &mut || patience.is_left())?;
         let level = self.latched_root_level(page.bytes())?;
         Ok((page, level))
@@ -186,7 +186,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         &self,
         child: PageId,
         level: u8,
-        patience: &Patience,
+        patience: &Patience<'_>,
     ) -> Result<SharedPage<'_, P>, Restart> {
         let page = SharedPage::wait(&*self.pool, child, &mut || patience.is_left())?;
         match header::level(page.bytes()) == level {
@@ -200,7 +200,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         &self,
         child: PageId,
         level: u8,
-        patience: &Patience,
+        patience: &Patience<'_>,
     ) -> Result<ExclusivePage<'_, P>, Restart> {
         let page = ExclusivePage::wait(&*self.pool, child, &mut || patience.is_left())?;
         if header::level(page.bytes()) == level {
@@ -211,7 +211,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// Latches the root exclusively, if it is of `level` now.
-    fn lock_root(&self, level: u8, patience: &Patience) -> Result<ExclusivePage<'_, P>, Restart> {
+    fn lock_root(
+        &self,
+        level: u8,
+        patience: &Patience<'_>,
+    ) -> Result<ExclusivePage<'_, P>, Restart> {
         let page = ExclusivePage::wait(&*self.pool, self.root, &mut || patience.is_left())?;
         match self.latched_root_level(page.bytes()) {
             Ok(found) if found == level => Ok(page),
@@ -229,7 +233,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         mut at: u8,
         level: u8,
         target: Target<'_>,
-        patience: &Patience,
+        patience: &Patience<'_>,
     ) -> Result<SharedPage<'p, P>, Restart> {
         while at > level {
             at -= 1;
@@ -260,7 +264,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     pub(super) fn share_leaf(
         &self,
         target: Target<'_>,
-        patience: &Patience,
+        patience: &Patience<'_>,
     ) -> Result<SharedPage<'_, P>, Restart> {
         if !patience.couples
             && let Some((parent, leaf)) = self.below(target)?
@@ -278,7 +282,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     pub(super) fn lock_leaf(
         &self,
         key: &[u8],
-        patience: &Patience,
+        patience: &Patience<'_>,
     ) -> Result<ExclusivePage<'_, P>, Restart> {
         if !patience.couples
             && let Some((parent, leaf)) = self.below(Target::Key(key))?
@@ -311,7 +315,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         &self,
         key: &[u8],
         level: u8,
-        patience: &Patience,
+        patience: &Patience<'_>,
     ) -> Result<Option<LockedPair<'_, P>>, Restart> {
         let (root, root_level) = self.share_root(patience)?;
         if root_level < level {

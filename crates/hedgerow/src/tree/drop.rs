@@ -14,6 +14,7 @@ use crate::error::{ErrorKind, Result};
 use crate::node::{Ladder, Node, NodeMut};
 use crate::page::{Access, EpochStay, OptimisticPage, PagePool, PoolSession, Restart};
 use crate::types::PageId;
+use crate::wait::Waiting;
 
 /// Most leaves that are asked for together.
 const AHEAD_MAX: usize = 32;
@@ -27,7 +28,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let mut ahead = Vec::new();
         loop {
             // A session for each step: what is freed need not stay.
-            let mut retry = Retry::new(&*self.pool, self.root, Access::Scan);
+            let waiting = Waiting::Forever;
+            let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);
             loop {
                 match self.drop_last(&mut ahead) {
                     Ok(true) => return Ok(()),
@@ -68,7 +70,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         // The deepest node that keeps a child; below it a chain of only children.
         let keeper = self.keeper(&path)?;
-        let stay = self.pool.enter_to_free()?;
+        let stay = self.pool.enter_to_free(&Waiting::Forever)?;
         let epoch = stay.epoch();
         let first = keeper.unwrap_or(0);
         let mut latched = Vec::with_capacity(path.len());

@@ -81,7 +81,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         read: &mut R,
         restart: Restart,
     ) -> Result<bool> {
-        let mut retry = Retry::new(&*self.pool, self.root, Access::Point);
+        let waiting = self.wait.begin();
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
         let mut restart = restart;
         loop {
             retry.after(restart)?;

@@ -74,7 +74,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             asked: Vec::new(),
             wanted: VecDeque::new(),
         };
-        self.pool.session().fault_stream(&mut window, Access::Point)?;
+        let waiting = self.wait.begin();
+        self.pool.session_within(&waiting).fault_stream(&mut window, Access::Point)?;
         for (at, lane) in window.lanes.iter().enumerate() {
             if matches!(lane, Lane::Alone | Lane::Waits(_)) {
                 window.values[at] = self.get(window.keys[at])?;

@@ -28,7 +28,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             Ok(trail) => return Ok(trail),
             Err(restart) => restart,
         };
-        let mut retry = Retry::new(&*self.pool, self.root, Access::Scan);
+        let waiting = self.wait.begin();
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);
         loop {
             retry.after(restart)?;
             let copied = if retry.is_latched() {

@@ -240,7 +240,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         left: OptimisticPage<'p, P>,
         right: OptimisticPage<'p, P>,
     ) -> Result<Outcome, Stop> {
-        let stay = self.pool.enter_to_free()?;
+        let stay = self.pool.enter_to_free(&self.wait.to_tidy_up())?;
         let epoch = stay.epoch();
         let mut parent = parent.upgrade()?;
         let mut left = match left.upgrade() {
@@ -286,7 +286,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         level: u8,
     ) -> Result<Outcome, Stop> {
         let child = self.open_child(child, &root, level - 1)?;
-        let stay = self.pool.enter_to_free()?;
+        let stay = self.pool.enter_to_free(&self.wait.to_tidy_up())?;
         let epoch = stay.epoch();
         let mut root = root.upgrade()?;
         let child = match child.upgrade() {

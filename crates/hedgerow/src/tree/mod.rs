@@ -81,6 +81,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Hints, Ladder, LeafPolicy};
 use crate::page::PagePool;
 use crate::types::{PageId, TreeId};
+use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 use std::marker::PhantomData;
 
@@ -100,13 +101,14 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     root: PageId,
     policy: LeafPolicy,
     contention: ContentionSplit,
+    wait: Wait,
     logged: bool,
     ladder: PhantomData<fn() -> L>,
 }
 
 impl<P: PagePool, L: Ladder> Clone for Tree<P, L> {
     fn clone(&self) -> Self {
-        Tree { pool: self.pool.clone(), ..*self }
+        Tree { pool: self.pool.clone(), wait: self.wait.clone(), ..*self }
     }
 }
 
@@ -126,6 +128,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             root,
             policy: LeafPolicy::default(),
             contention: ContentionSplit::default(),
+            wait: Wait::Forever,
             logged: false,
             ladder: PhantomData,
         }
@@ -141,6 +144,17 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// neither.
     pub fn with_contention_split(self, split: Option<ContentionSplit>) -> Self {
         Tree { contention: split.unwrap_or(ContentionSplit::OFF), ..self }
+    }
+
+    /// The same tree, for which this handle and its clones wait as `wait` says: look-ups, changes and scans. Loading,
+    /// compacting and dropping it wait as long as they have to.
+    pub fn with_wait(self, wait: Wait) -> Self {
+        Tree { wait, ..self }
+    }
+
+    /// How this handle waits.
+    pub fn wait(&self) -> &Wait {
+        &self.wait
     }
 
     /// The same tree, of which what this handle and its clones change goes to the pool's log, if it has one.

@@ -71,7 +71,8 @@ impl ReadAhead {
         trail: Trail,
         bound: Option<&[u8]>,
     ) -> Result<()> {
-        let mut session = tree.pool.session();
+        let waiting = tree.wait.begin();
+        let mut session = tree.pool.session_within(&waiting);
         if self.ahead == 0 {
             let child = beside(trail.index, self.forward);
             self.next = Next::Child(trail.parent, child);

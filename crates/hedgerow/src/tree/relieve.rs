@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::node::{Ladder, LeafLayout, Node};
 use crate::page::{FrameId, OptimisticPage, PagePool, Restart, header};
 use crate::types::PageId;
+use crate::wait::Waiting;
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::canary::leaves_out;
 
@@ -136,7 +137,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     #[cold]
     pub(super) fn merge_group_around(&self, key: &[u8]) -> Result<bool, Stop> {
         let leaf = self.leaf_for(key)?;
-        let enter = || self.pool.enter_to_free().map(Some);
+        let enter = || self.pool.enter_to_free(&Waiting::Forever).map(Some);
         self.try_merge_group(leaf.id(), self.pool.page_bytes(), |_| true, enter)
     }
 }

@@ -40,10 +40,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let to = to.map(|to| self.as_bound(to));
         let mut next = Some(self.as_bound(from));
         let mut removed = 0;
+        let waiting = self.wait.begin();
         while let Some(from) = next
             && to.as_ref().is_none_or(|to| from < *to)
         {
-            let mut retry = Retry::new(&*self.pool, self.root, Access::Scan);
+            let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);
             let cleared = loop {
                 match self.clear_leaf(&from, to.as_deref(), &mut retry) {
                     Ok(cleared) => break cleared,
@@ -80,7 +81,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let longest = self.max_key_bytes() + 1;
         let log_bytes = (RECORD_HEADER_BYTES + from.len() + longest) as u64;
         let log_bytes = if self.logged { log_bytes } else { 0 };
-        let stay = self.pool.enter_to_append(log_bytes, Purpose::GiveBack)?;
+        let stay = self.pool.enter_to_append(log_bytes, Purpose::GiveBack, retry.waiting())?;
         let mut page = self.lock_leaf(from, retry.patience())?;
         let leaf = plain_leaf::<L>(page.bytes());
         let mut fence = Vec::new();

@@ -3,7 +3,8 @@
 //! A [`Retry`] is made when the first try has failed, so that the usual operation pays nothing for
 //! it. It owns the pool session (what was faulted stays until the operation ends) and bounds the
 //! waiting: three optimistic conflicts, then a wait at the leaf, after three more conflicts latches from the root on, and after
-//! [`WAIT_MAX`] a typed error.
+//! [`WAIT_MAX`] a typed error, or when the call's [`Waiting`] ends. That is looked at when a try that waits has failed: conflicts
+//! before that are no waits.
 //!
 //! Invariant: [`Retry::after`] may wait for I/O, so nothing is latched and no epoch entered when it
 //! is called. Used by one thread.
@@ -11,6 +12,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::{Access, PagePool, PoolSession, Restart};
 use crate::types::PageId;
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::hint::spin_loop;
 use hedgerow_sync::primitive::time::Moment;
 use std::time::Duration;
@@ -55,19 +57,26 @@ impl From<Error> for Stop {
 }
 
 /// The bound on one operation's waiting, and where it waits.
-pub(super) struct Patience {
+pub(super) struct Patience<'p> {
     since: Moment,
+    waiting: &'p Waiting<'p>,
     /// At each node from the root on, and not at the leaf alone.
     pub(super) couples: bool,
 }
 
-impl Patience {
-    pub(super) fn new() -> Patience {
-        Patience { since: Moment::now(), couples: true }
+impl<'p> Patience<'p> {
+    pub(super) fn new(waiting: &'p Waiting<'p>) -> Patience<'p> {
+        Patience { since: Moment::now(), waiting, couples: true }
     }
 
+    /// Whether it may go on to wait for a latch.
     pub(super) fn is_left(&self) -> bool {
-        self.since.elapsed() < WAIT_MAX
+        !self.is_over() && self.waiting.check().is_ok()
+    }
+
+    /// Whether the operation has waited for longer than any may.
+    fn is_over(&self) -> bool {
+        self.since.elapsed() >= WAIT_MAX
     }
 }
 
@@ -78,17 +87,19 @@ pub(super) struct Retry<'p, P: PagePool> {
     access: Access,
     root: PageId,
     conflicts: u32,
-    patience: Option<Patience>,
+    waiting: &'p Waiting<'p>,
+    patience: Option<Patience<'p>>,
     freed: u32,
     rooms: u32,
 }
 
 impl<'p, P: PagePool> Retry<'p, P> {
     #[cold]
-    pub(super) fn new(pool: &'p P, root: PageId, access: Access) -> Self {
+    pub(super) fn new(pool: &'p P, root: PageId, access: Access, waiting: &'p Waiting<'p>) -> Self {
         Retry {
             pool,
-            session: pool.session(),
+            session: pool.session_within(waiting),
+            waiting,
             access,
             root,
             conflicts: 0,
@@ -103,9 +114,14 @@ impl<'p, P: PagePool> Retry<'p, P> {
         self.conflicts >= OPTIMISTIC_TRIES
     }
 
+    /// How the operation waits.
+    pub(super) fn waiting(&self) -> &'p Waiting<'p> {
+        self.waiting
+    }
+
     /// Whether a wait for a latch may go on, and where to wait.
-    pub(super) fn patience(&mut self) -> &Patience {
-        let patience = self.patience.get_or_insert_with(Patience::new);
+    pub(super) fn patience(&mut self) -> &Patience<'p> {
+        let patience = self.patience.get_or_insert_with(|| Patience::new(self.waiting));
         patience.couples = self.conflicts >= COUPLED_TRIES;
         patience
     }
@@ -118,7 +134,7 @@ impl<'p, P: PagePool> Retry<'p, P> {
             Stop::Restart(Restart::Conflict) => self.after_conflict(),
             Stop::Restart(Restart::Absent(id)) => self.fault(id),
             Stop::Restart(Restart::Owed) => {
-                self.pool.wait_to_change();
+                self.pool.wait_to_change(self.waiting)?;
                 // Waiting for a checkpoint is no sign of a latch that is never let go of.
                 self.patience = None;
                 Ok(())
@@ -131,8 +147,11 @@ impl<'p, P: PagePool> Retry<'p, P> {
     }
 
     fn after_conflict(&mut self) -> Result<()> {
+        if self.is_latched() {
+            self.waiting.check()?;
+        }
         self.conflicts = self.conflicts.saturating_add(1);
-        if !self.patience().is_left() {
+        if self.patience().is_over() {
             return Err(Error::new(ErrorKind::Timeout, "other threads held a page for too long"));
         }
         for _ in 0..8 << self.conflicts.min(OPTIMISTIC_TRIES) {
@@ -145,7 +164,11 @@ impl<'p, P: PagePool> Retry<'p, P> {
     /// not for ever.
     pub(super) fn after_room(&mut self) -> Result<()> {
         self.rooms = self.rooms.saturating_add(1);
-        if self.rooms > ROOMS_FREE && !self.patience().is_left() {
+        if self.rooms <= ROOMS_FREE {
+            return Ok(());
+        }
+        self.waiting.check()?;
+        if self.patience().is_over() {
             return Err(Error::new(
                 ErrorKind::Timeout,
                 "other threads kept taking the room that was made in a page",

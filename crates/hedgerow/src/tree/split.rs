@@ -121,7 +121,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<Outcome, Stop> {
         let stay;
         let pair = if retry.is_latched() {
-            stay = self.pool.enter_to_append(0, purpose)?;
+            stay = self.pool.enter_to_append(0, purpose, retry.waiting())?;
             let Some(pair) = self.lock_with_parent(key, level, retry.patience())? else {
                 return Ok(Outcome::Done);
             };
@@ -131,7 +131,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             if reached.level != level {
                 return Ok(Outcome::Done);
             }
-            stay = self.pool.enter_to_append(0, purpose)?;
+            stay = self.pool.enter_to_append(0, purpose, retry.waiting())?;
             reached.latch()?
         };
         self.split_latched(pair, key, level, room, stay.epoch(), &mut retry.session)

@@ -89,7 +89,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         visit: &mut dyn FnMut(Visit<'_>) -> Go,
         unreadable: &mut dyn FnMut(PageId, Error) -> Result<()>,
     ) -> Result<()> {
-        let mut retry = Retry::new(&*self.pool, self.root, Access::Scan);
+        let waiting = self.wait.begin();
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);
         let mut done = Done::default();
         loop {
             let before = done.through.clone();
@@ -97,7 +98,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             if done.through != before {
                 // There was progress: interference is no reason to give up, and what was faulted for
                 // the leaves behind need not stay.
-                retry = Retry::new(&*self.pool, self.root, Access::Scan);
+                retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);
             }
             if !done.ahead.is_empty() {
                 retry.session.prefetch(&done.ahead, Access::Scan)?;

@@ -16,6 +16,8 @@ use super::stored::put_record;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, Restart};
+use crate::types::Purpose;
+use crate::wait::{Wait, Waiting};
 use crate::wal::{RECORD_HEADER_BYTES, Record};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::buggify::{Point, buggify};
@@ -36,9 +38,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     #[inline]
     pub(super) fn write<C: Change>(&self, key: &[u8], change: &C) -> Result<C::Outcome> {
         self.check_record(key, change.value())?;
-        match self.try_write(key, change, false) {
+        // What is behind the append of its batch is finished.
+        let wait = if C::PURPOSE == Purpose::Finish { &Wait::Forever } else { &self.wait };
+        let waiting = wait.begin();
+        match self.try_write(key, change, false, &waiting) {
             Ok(Written::Done(outcome)) => Ok(outcome),
-            other => self.write_on(key, change, other),
+            other => self.write_on(key, change, other, &waiting),
         }
     }
 
@@ -49,8 +54,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         key: &[u8],
         change: &C,
         first: Result<Written<C::Outcome>, Stop>,
+        waiting: &Waiting<'_>,
     ) -> Result<C::Outcome> {
-        let mut retry = Retry::new(&*self.pool, self.root, Access::Point);
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Point, waiting);
         let mut last = first;
         // Whether it met another thread.
         let mut met = false;
@@ -76,9 +82,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 }
             }
             last = if retry.is_latched() {
-                self.write_latched(key, change, retry.patience(), met)
+                self.write_latched(key, change, retry.patience(), (met, waiting))
             } else {
-                self.try_write(key, change, met)
+                self.try_write(key, change, met, waiting)
             };
         }
     }
@@ -89,6 +95,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         key: &[u8],
         change: &C,
         met: bool,
+        waiting: &Waiting<'_>,
     ) -> Result<Written<C::Outcome>, Stop> {
         let leaf = self.leaf_for(key)?;
         leaf.note_use();
@@ -101,7 +108,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Ok(Written::Done(outcome));
         }
         self.note_point(&leaf);
-        let stay = self.enter_to_change(key, change)?;
+        let stay = self.enter_to_change(key, change, waiting)?;
         let guard = leaf.latch_to_change()?;
         let mut page = leaf.held(guard);
         let entered = (&stay, met);
@@ -113,10 +120,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         &self,
         key: &[u8],
         change: &C,
-        patience: &Patience,
-        met: bool,
+        patience: &Patience<'_>,
+        (met, waiting): (bool, &Waiting<'_>),
     ) -> Result<Written<C::Outcome>, Stop> {
-        let stay = self.enter_to_change(key, change)?;
+        let stay = self.enter_to_change(key, change, waiting)?;
         let mut page = self.lock_leaf(key, patience)?;
         let node = plain_leaf::<L>(page.bytes());
         let at = node.find(key);
@@ -131,10 +138,16 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     /// Enters the epoch, with room in the log for the record of one change.
     #[inline(always)]
-    fn enter_to_change<C: Change>(&self, key: &[u8], change: &C) -> Result<P::EpochGuard<'_>> {
+    fn enter_to_change<C: Change>(
+        &self,
+        key: &[u8],
+        change: &C,
+        waiting: &Waiting<'_>,
+    ) -> Result<P::EpochGuard<'_>> {
         let itself = || RECORD_HEADER_BYTES + key.len() + change.value().len();
         let log_bytes = change.made().map_or_else(itself, |made| made.len_bytes());
-        self.pool.enter_to_append(if self.logged { log_bytes as u64 } else { 0 }, C::PURPOSE)
+        let log_bytes = if self.logged { log_bytes as u64 } else { 0 };
+        self.pool.enter_to_append(log_bytes, C::PURPOSE, waiting)
     }
 
     /// Applies a decision to a latched leaf, and logs it: under the latch, so that the log has the changes of

@@ -49,7 +49,11 @@ impl Log {
             return Ok(());
         }
         // One at a time: flushes wait for this lock.
-        while self.places.lock().trim(&*self.file, idle)? {}
-        Ok(())
+        let mut trimmed = Ok(true);
+        while matches!(trimmed, Ok(true)) {
+            trimmed = self.places_to_write().trim(&*self.file, idle);
+        }
+        self.widen();
+        trimmed.map(drop)
     }
 }

@@ -55,7 +55,7 @@ impl Log {
     }
 
     fn draw_in_as_flusher(&self, empty: &mut AlignedBuffer) -> Result<bool> {
-        let mut places = self.places.lock();
+        let mut places = self.places_to_write();
         let tail = self.ring.tail();
         let block = block_of(tail);
         let has_all = self.replay_start() >= tail

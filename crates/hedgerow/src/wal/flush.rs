@@ -143,20 +143,11 @@ impl Log {
 
     /// Segments are prepared ahead of what is promised; only what flushes skip could use them up.
     fn ensure_prepared(&self, to: u64) -> Result<()> {
-        let mut places = self.places.lock();
+        let mut places = self.places_to_write();
         while self.segment.first_block(places.end()) < to {
             places.prepare(&*self.file, &self.identity)?;
         }
         Ok(())
-    }
-
-    /// Makes everything that was appended before durable; see [`Log::wait_durable`].
-    ///
-    /// Errors: as there.
-    pub fn flush(&self) -> Result<Lsn> {
-        let tail = self.tail();
-        self.wait_durable(tail)?;
-        Ok(tail)
     }
 
     /// The log's thread. Ends after [`Log::stop`] or a failure.
@@ -244,7 +235,7 @@ impl Log {
 
     /// Prepares one segment, or notes why it cannot be.
     fn prepare_segment(&self) {
-        let prepared = self.places.lock().prepare(&*self.file, &self.identity);
+        let prepared = self.places_to_write().prepare(&*self.file, &self.identity);
         match prepared {
             Ok(()) => {
                 self.widen();
@@ -263,7 +254,7 @@ impl Log {
 
     /// Prepares a segment that nobody needs yet, if there is room.
     fn prepare_ahead(&self) {
-        let mut places = self.places.lock();
+        let mut places = self.places_to_write();
         let prepared = places.prepare(&*self.file, &self.identity);
         let is_full = |error: &Error| *error.kind() == ErrorKind::DiskFull;
         // Under the lock, as whoever makes room clears it.

@@ -22,17 +22,18 @@ use super::places::Places;
 use super::record::Record;
 use super::ring::{Appended, Ring};
 use super::room_queue::{Place, RoomQueue, ToWake};
-use super::waiters::{Sleeper, Waiters};
+use super::waiters::Waiters;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Stall, WaitsFor};
 use crate::storage::File;
 use crate::types::{Epoch, Lsn};
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
-use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
-use std::task::{Context, Poll};
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 /// How a log is made.
@@ -90,7 +91,7 @@ pub struct Log {
     pub(super) segment: SegmentSize,
     pub(super) interval: Duration,
     pub(super) limit_bytes: u64,
-    threaded: bool,
+    pub(super) threaded: bool,
     pub(super) on_failure: Box<dyn Fn(&Error) + Send + Sync>,
     pub(super) before_write: Box<dyn Fn() -> Result<()> + Send + Sync>,
     pub(super) on_growth: Box<dyn Fn(Growth) -> Pace + Send + Sync>,
@@ -127,6 +128,8 @@ pub struct Log {
     /// Somebody has asked the log's thread for room.
     pub(super) pressed: AtomicBool,
     pub(super) places: Mutex<Places>,
+    /// Threads that hold the places, or are about to, in order to write.
+    writing_places: AtomicU32,
     pub(super) state: Mutex<State>,
     /// Why no checkpoint is going to make room. Comes last in the order of locks.
     pub(super) refusal: Mutex<Option<Error>>,
@@ -200,6 +203,7 @@ impl Log {
             idle: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             places: Mutex::new(places),
+            writing_places: AtomicU32::new(0),
             state: Mutex::new(State {
                 flushing: false,
                 failed: None,
@@ -220,15 +224,20 @@ impl Log {
     /// holds nothing, no epoch either. What is not used is given back by [`Self::take_back`].
     ///
     /// Errors: `Poisoned` after a failed write; `DiskFull`; `Closed`.
-    #[inline]
     pub fn promise(&self, len: u64, how: Promised) -> Result<()> {
+        self.promise_within(len, how, &Waiting::Forever)
+    }
+
+    /// [`Self::promise`], and waits as `waiting` says. Errors: those of it, too; nothing is promised then.
+    #[inline]
+    pub fn promise_within(&self, len: u64, how: Promised, waiting: &Waiting<'_>) -> Result<()> {
         let delay_ns = self.delay_ns.load(Relaxed);
         if delay_ns > 0 && how == Promised::Freely {
-            self.hold_up(delay_ns);
+            self.hold_up(delay_ns, waiting);
         }
         let queues = self.is_queue.load(Relaxed) && how == Promised::Freely;
         if queues || !self.try_promise(len, how) {
-            self.wait_for_room(len, how)?;
+            self.wait_for_room(len, how, waiting)?;
         }
         if self.ring.promised().0 >= self.look_at.load(Relaxed) {
             self.look();
@@ -268,9 +277,9 @@ impl Log {
     }
 
     /// Waits for `delay_ns`, on the average of all changes: no sleep is as short as that, so whoever makes it enough
-    /// for one sleeps for the others, too.
+    /// for one sleeps for the others, too. Who may not wait leaves that to them: when the log is full it is told.
     #[cold]
-    fn hold_up(&self, delay_ns: u64) {
+    fn hold_up(&self, delay_ns: u64, waiting: &Waiting<'_>) {
         self.owed_ns.fetch_add(delay_ns, Relaxed);
         // All of it at once, so that nothing is left to be paid when there is no need any more.
         let left = |owed: u64| if leaves_out("debts_are_left") { owed - SLEEP_NS } else { 0 };
@@ -278,7 +287,8 @@ impl Log {
         if let Ok(owed) = self.owed_ns.fetch_update(Relaxed, Relaxed, paid) {
             self.held_up.fetch_add(1, Relaxed);
             let _stall = Stall::begin(WaitsFor::Log);
-            thread::sleep(Duration::from_nanos(owed));
+            let time = waiting.nap_of(Duration::from_nanos(owed)).unwrap_or_default();
+            thread::sleep(time);
         }
     }
 
@@ -288,7 +298,7 @@ impl Log {
     }
 
     #[cold]
-    fn wait_for_room(&self, len: u64, how: Promised) -> Result<()> {
+    fn wait_for_room(&self, len: u64, how: Promised, waiting: &Waiting<'_>) -> Result<()> {
         assert!(len <= self.ring.max_record_bytes(), "a record is far smaller than the ring");
         let _stall = Stall::begin(WaitsFor::Log);
         let mut state = self.state.lock();
@@ -327,6 +337,15 @@ impl Log {
                 let what = "no checkpoint made room in the log within a minute";
                 break Err(Error::new(ErrorKind::Timeout, what));
             }
+            let most = match waiting.nap_of(ROOM_WAIT) {
+                Ok(most) => most,
+                Err(end) => {
+                    // Who comes later is to find room all the same.
+                    self.pressed.store(true, SeqCst);
+                    self.work.notify_all();
+                    break Err(end);
+                }
+            };
             if !self.threaded {
                 drop(state);
                 self.make_room();
@@ -336,13 +355,13 @@ impl Log {
             self.pressed.store(true, SeqCst);
             self.work.notify_all();
             let Some((_, place)) = &place else {
-                self.room.wait_for(&mut state, ROOM_WAIT);
+                self.room.wait_for(&mut state, most);
                 continue;
             };
             let told = state.queue.take_told();
             drop(state);
             told.wake();
-            if place.sleep(ROOM_WAIT) {
+            if place.sleep(most) {
                 return Ok(());
             }
             state = self.state.lock();
@@ -479,67 +498,6 @@ impl Log {
         self.ring.blocks() * super::block::BLOCK_BYTES as u64
     }
 
-    /// Waits until everything below `lsn` is durable, and flushes for that if nobody else does.
-    ///
-    /// Errors: `DurabilityUnknown` when a write or sync has failed, so that nobody knows whether it is.
-    pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        debug_assert!(lsn <= self.tail(), "nobody knows an address that is not in the log");
-        if leaves_out("durable_at_once") {
-            return Ok(());
-        }
-        loop {
-            if self.durable() >= lsn {
-                return Ok(());
-            }
-            let mut state = self.state.lock();
-            if self.durable() >= lsn {
-                return Ok(());
-            }
-            if let Some(error) = &state.failed {
-                return Err(unknown(error));
-            }
-            if state.stopped && !leaves_out("commit_after_stop") {
-                return Err(unknown(&Error::new(ErrorKind::Closed, "the database was closed")));
-            }
-            if state.flushing {
-                let sleeper = Sleeper::new();
-                if leaves_out("queue_after_look") {
-                    drop(state);
-                    state = self.state.lock();
-                }
-                state.waiters.add_thread(lsn, &sleeper);
-                drop(state);
-                sleeper.sleep();
-                continue;
-            }
-            state.flushing = true;
-            drop(state);
-            // The outcome is in the state, for everybody.
-            self.flush_and_hand_over(true);
-        }
-    }
-
-    /// [`Self::wait_durable`] for tasks: ready when it is. Who flushes is the log's thread.
-    pub fn poll_durable(&self, lsn: Lsn, context: &mut Context<'_>) -> Poll<Result<()>> {
-        if self.durable() >= lsn {
-            return Poll::Ready(Ok(()));
-        }
-        let mut state = self.state.lock();
-        if self.durable() >= lsn {
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(error) = &state.failed {
-            return Poll::Ready(Err(unknown(error)));
-        }
-        if state.stopped {
-            let closed = Error::new(ErrorKind::Closed, "the database was closed");
-            return Poll::Ready(Err(unknown(&closed)));
-        }
-        state.waiters.add_task(lsn, context.waker().clone());
-        self.work.notify_all();
-        Poll::Pending
-    }
-
     /// For whoever decides when a checkpoint is due. A batch may have pinned what is kept that has ended since: before
     /// it fills the log it counts as fresh.
     pub(super) fn growth(&self) -> Growth {
@@ -592,10 +550,23 @@ impl Log {
         self.tell_of_room(state);
     }
 
+    /// The places, for somebody who is going to write or cut the file, and then calls [`Self::widen`].
+    pub(super) fn places_to_write(&self) -> PlacesToWrite<'_> {
+        self.writing_places.fetch_add(1, SeqCst);
+        PlacesToWrite { places: self.places.lock(), _writes: Writes(&self.writing_places) }
+    }
+
     /// Lets promises go as far as ring, prepared segments and the limit allow.
     pub(super) fn widen(&self) {
         // Held until the limits are set: nobody reserves meanwhile.
-        let places = self.places.lock();
+        let places = match self.places.try_lock() {
+            Some(places) => places,
+            // Who writes does this afterwards. The caller may hold the lock of the state, for which others wait that may give up.
+            None if self.writing_places.load(SeqCst) > 0 => {
+                return;
+            }
+            None => self.places.lock(),
+        };
         let prepared = self.segment.first_block(places.end());
         // Each record that was promised room may be followed by a flush, which skips the rest of a block.
         let prepared = start_of(prepared - self.spare_blocks());
@@ -658,6 +629,35 @@ pub const PREPARED_SEGMENTS: u32 = 2;
 const SPARE_BLOCKS: u64 = 128;
 
 const _: () = assert!(PAYLOAD_BYTES > 4000);
+
+/// See [`Log::places_to_write`].
+pub(super) struct PlacesToWrite<'l> {
+    // Let go of first.
+    places: MutexGuard<'l, Places>,
+    _writes: Writes<'l>,
+}
+
+impl Deref for PlacesToWrite<'_> {
+    type Target = Places;
+
+    fn deref(&self) -> &Places {
+        &self.places
+    }
+}
+
+impl DerefMut for PlacesToWrite<'_> {
+    fn deref_mut(&mut self) -> &mut Places {
+        &mut self.places
+    }
+}
+
+struct Writes<'l>(&'l AtomicU32);
+
+impl Drop for Writes<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
 
 /// What a commit gets whose fate nobody knows.
 #[cold]

@@ -16,6 +16,7 @@
 mod ahead;
 pub mod block;
 mod draw_in;
+mod durable;
 mod flush;
 pub mod log;
 pub mod places;

@@ -16,6 +16,7 @@ use super::block::{PAYLOAD_BYTES, start_of};
 use super::log::{LONGEST_WAIT, Log, Promised, ROOM_WAIT};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Stall, WaitsFor};
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire};
 use hedgerow_sync::primitive::time::Moment;
 use std::cell::Cell;
@@ -77,13 +78,13 @@ impl Log {
     /// Reserves `len` bytes, which [`Self::check_batch`] has let pass; waits like any change while the log is full, and
     /// while other batches have reserved too much. The caller holds nothing.
     ///
-    /// Errors: `DiskFull`; `Poisoned`; `Closed`; `Timeout`.
-    pub fn reserve(&self, len: u64) -> Result<Reservation<'_>> {
+    /// Errors: `DiskFull`; `Poisoned`; `Closed`; `Timeout`; those of `waiting`. Nothing is reserved then.
+    pub fn reserve(&self, len: u64, waiting: &Waiting<'_>) -> Result<Reservation<'_>> {
         // Slowed down as any change is, and refused when nothing is written any more.
         let little = len.min(PAYLOAD_BYTES / 4);
-        self.promise(little, Promised::Freely)?;
+        self.promise_within(little, Promised::Freely, waiting)?;
         self.take_back(little, Promised::Freely);
-        self.wait_for_others(len)?;
+        self.wait_for_others(len, waiting)?;
         let all = len + slack_bytes(len);
         // One segment at a time: commits need the places, too.
         while !self.try_reserve(all)? {}
@@ -91,7 +92,7 @@ impl Log {
         Ok(Reservation { log: self, left: Cell::new(all) })
     }
 
-    fn wait_for_others(&self, len: u64) -> Result<()> {
+    fn wait_for_others(&self, len: u64, waiting: &Waiting<'_>) -> Result<()> {
         let most = self.limit_bytes / SHARE * SHARES;
         if self.reserved.load(Acquire).saturating_add(len) <= most {
             return Ok(());
@@ -104,15 +105,16 @@ impl Log {
                 let what = "other batches took all room in the log for a minute";
                 return Err(Error::new(ErrorKind::Timeout, what));
             }
+            let most = waiting.nap_of(ROOM_WAIT)?;
             let mut state = self.state.lock();
-            self.room.wait_for(&mut state, ROOM_WAIT);
+            self.room.wait_for(&mut state, most);
         }
         Ok(())
     }
 
     /// Reserves if enough is prepared; else prepares a segment, or says why it cannot be.
     fn try_reserve(&self, all: u64) -> Result<bool> {
-        let mut places = self.places.lock();
+        let mut places = self.places_to_write();
         let prepared = start_of(self.segment.first_block(places.end()) - self.spare_blocks());
         // What is reserved first: what is promised of it meanwhile is counted twice then.
         let reserved = self.reserved.load(Acquire);

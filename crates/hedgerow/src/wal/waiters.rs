@@ -8,6 +8,7 @@ use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
 use std::task::Waker;
+use std::time::Duration;
 
 /// A thread that sleeps until it is woken, once.
 #[derive(Default)]
@@ -28,6 +29,19 @@ impl Sleeper {
         }
     }
 
+    /// Sleeps for `most` at most, `None` for any time. Tells whether it was woken.
+    pub(super) fn sleep_for(&self, most: Option<Duration>) -> bool {
+        let Some(most) = most else {
+            self.sleep();
+            return true;
+        };
+        let mut woken = self.woken.lock();
+        if !*woken {
+            self.changed.wait_for(&mut woken, most);
+        }
+        *woken
+    }
+
     fn wake(&self) {
         *self.woken.lock() = true;
         self.changed.notify_one();
@@ -36,6 +50,8 @@ impl Sleeper {
 
 enum Who {
     Thread(Arc<Sleeper>),
+    /// A thread that may give up, and so does not flush.
+    Bounded(Arc<Sleeper>),
     Task(Waker),
 }
 
@@ -61,9 +77,19 @@ impl Waiters {
         self.queue.push_back((lsn, Who::Task(waker)));
     }
 
-    /// Whether a task waits, for whom somebody else has to flush.
+    pub(super) fn add_bounded(&mut self, lsn: Lsn, sleeper: &Arc<Sleeper>) {
+        self.queue.push_back((lsn, Who::Bounded(sleeper.clone())));
+    }
+
+    /// Takes a thread out that gives up. It may be out already.
+    pub(super) fn leave(&mut self, sleeper: &Arc<Sleeper>) {
+        let is_it = |who: &Who| matches!(who, Who::Bounded(other) if Arc::ptr_eq(other, sleeper));
+        self.queue.retain(|(_, who)| !is_it(who));
+    }
+
+    /// Whether somebody waits for whom somebody else has to flush: a task, or a thread that may give up.
     pub(super) fn has_task(&self) -> bool {
-        self.queue.iter().any(|(_, who)| matches!(who, Who::Task(_)))
+        self.queue.iter().any(|(_, who)| !matches!(who, Who::Thread(_)))
     }
 
     /// Takes out everybody whose address is durable, and of the others the thread that waits longest, so
@@ -97,7 +123,7 @@ impl ToWake {
     pub(super) fn wake(self) {
         for who in self.0 {
             match who {
-                Who::Thread(sleeper) => sleeper.wake(),
+                Who::Thread(sleeper) | Who::Bounded(sleeper) => sleeper.wake(),
                 Who::Task(waker) => waker.wake(),
             }
         }

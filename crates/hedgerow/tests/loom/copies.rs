@@ -74,7 +74,7 @@ impl Rig {
                 }
                 Err(Restart::Owed) => {
                     drop(stay);
-                    self.pool.wait_to_change();
+                    self.pool.wait_to_change(&hedgerow::wait::Waiting::Forever).unwrap();
                 }
                 Err(_) => {
                     drop(stay);

@@ -37,7 +37,7 @@ fn beside_a_writer(preemptions: usize, segments: u32) {
                 append(&log, b'w').unwrap();
             })
         };
-        match log.reserve(BATCH_BYTES) {
+        match log.reserve(BATCH_BYTES, &hedgerow::wait::Waiting::Forever) {
             Ok(reservation) => {
                 let append = |letter: u8| {
                     append_as(&log, letter, Promised::OfReserved).expect("it was reserved");

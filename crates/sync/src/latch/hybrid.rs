@@ -480,6 +480,12 @@ impl HybridLatch {
         loop {
             match self.park(waiter, woken, timeout) {
                 Parked::HandedOver if leaves_out("hand_over_lost") => {}
+                Parked::HandedOver
+                    if leaves_out("hand_over_lost_by_who_gives_up") && gives_up() =>
+                {
+                    return false;
+                }
+                // Also for a thread that was about to give up: who has it lets go of it as any holder does.
                 Parked::HandedOver => return true,
                 Parked::Woken => woken = true,
                 Parked::TimedOut => woken = false,

@@ -9,6 +9,9 @@
 use std::ops::Add;
 use std::time::Duration;
 
+/// The system's clock as users know it: for interfaces, and nothing else.
+pub use std::time::Instant;
+
 #[cfg(not(any(loom, shuttle, hedgerow_sim)))]
 type Reading = std::time::Instant;
 #[cfg(any(loom, shuttle, hedgerow_sim))]
@@ -29,6 +32,15 @@ impl Moment {
         return Moment(hedgerow_sim::now().unwrap_or_else(outside_of_a_run));
         #[cfg(any(loom, shuttle))]
         return Moment(logical::read());
+    }
+
+    /// The moment of an instant of the system's clock. Where time is another one: as far from now as the instant is.
+    #[must_use]
+    pub fn of(instant: Instant) -> Moment {
+        #[cfg(not(any(loom, shuttle, hedgerow_sim)))]
+        return Moment(instant);
+        #[cfg(any(loom, shuttle, hedgerow_sim))]
+        return Moment::now() + instant.saturating_duration_since(Instant::now());
     }
 
     /// Time passed since this moment.
@@ -53,6 +65,12 @@ impl Moment {
     pub fn checked_add(self, duration: Duration) -> Option<Moment> {
         self.0.checked_add(duration).map(Moment)
     }
+}
+
+/// This moment, for users, who know no other clock.
+#[must_use]
+pub fn instant() -> Instant {
+    Instant::now()
 }
 
 impl Add<Duration> for Moment {

@@ -296,8 +296,8 @@ fn nobody_waits_for_checkpoints_while_somebody_keeps_them_from_beginning() {
     slots.attend();
     let since = Moment::now();
     let passing = slots.suspend_waits();
-    slots.wait_for_delta_room().unwrap();
-    assert!(!slots.wait_for_next_checkpoint().unwrap());
+    slots.wait_for_delta_room(&crate::wait::Waiting::Forever).unwrap();
+    assert!(!slots.wait_for_next_checkpoint(&crate::wait::Waiting::Forever).unwrap());
     assert!(since.elapsed() < Duration::from_secs(30));
     assert!(slots.is_delta_full(), "there is no more room than there was");
     drop(passing);
@@ -311,7 +311,7 @@ fn nobody_waits_for_checkpoints_while_somebody_keeps_them_from_beginning() {
             let error = Error::new(ErrorKind::DiskFull, "no room");
             other.checkpoint_ended(if fails { Err(&error) } else { Ok(()) });
         });
-        let waited = slots.wait_for_next_checkpoint();
+        let waited = slots.wait_for_next_checkpoint(&crate::wait::Waiting::Forever);
         taken.unwrap().join().unwrap();
         match waited {
             Ok(ended) => assert!(ended && !fails),

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[test]
 fn nothing_of_a_large_value_is_written_once_the_store_was_closed() {
     let (disk, store) = new_store();
-    let mut writer = store.write_large(200_000, 200).unwrap();
+    let mut writer = store.write_large(200_000, 200, &crate::Wait::Forever).unwrap();
     writer.write(&[9; 100_000]).unwrap();
     store.close().unwrap();
     let writes = disk.calls(CallKind::Write);
@@ -18,7 +18,7 @@ fn nothing_of_a_large_value_is_written_once_the_store_was_closed() {
     assert_eq!(*refused.kind(), ErrorKind::Closed);
     assert_eq!(disk.calls(CallKind::Write), writes);
     drop(writer);
-    let refused = store.write_large(200_000, 200).map(drop).unwrap_err();
+    let refused = store.write_large(200_000, 200, &crate::Wait::Forever).map(drop).unwrap_err();
     assert_eq!(*refused.kind(), ErrorKind::Closed);
 }
 
@@ -40,7 +40,7 @@ fn the_large_values_of_half_a_batch_without_a_log_keep_their_room() {
     let wrens = store.create_keyspace("wrens").unwrap();
     store.expect_stored_forms();
     let prepare = |byte: u8| {
-        let mut writer = store.write_large(5000, 200).unwrap();
+        let mut writer = store.write_large(5000, 200, &crate::Wait::Forever).unwrap();
         writer.write(&[byte; 5000]).unwrap();
         writer.finish().unwrap();
         writer
@@ -56,7 +56,8 @@ fn the_large_values_of_half_a_batch_without_a_log_keep_their_room() {
         .map(|(key, value)| BatchChange { tree: &wrens, key, value: Some(value) })
         .collect();
     let mut made = 0;
-    let refused = store.write_batch(&changes, &mut made).unwrap_err();
+    let refused =
+        store.write_batch(&changes, &mut made, &crate::wait::Waiting::Forever).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");
     prepared.into_iter().take(made).for_each(ExtentWriter::keep);
     for n in 0..3 {
@@ -103,7 +104,7 @@ fn a_sync_beside_the_last_write_of_a_large_value_does_not_make_it_durable() {
         let (file, store) = watched();
         let slots = store.shared.slots.as_ref().unwrap();
         *file.slots.lock() = Arc::downgrade(slots);
-        let mut writer = store.write_large(len, 200).unwrap();
+        let mut writer = store.write_large(len, 200, &crate::Wait::Forever).unwrap();
         writer.write(&vec![b'x'; len as usize]).unwrap();
         writer.finish().unwrap();
         file.assert_is_due(slots);

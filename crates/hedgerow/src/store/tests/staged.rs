@@ -9,7 +9,10 @@ fn value(byte: u8, len: usize) -> Vec<u8> {
 }
 
 fn place(store: &Store, value: &[u8]) -> PlacedValue {
-    store.place(value, 200).unwrap().expect("it is short enough to be staged")
+    store
+        .place(value, 200, &crate::Wait::Forever)
+        .unwrap()
+        .expect("it is short enough to be staged")
 }
 
 fn put(store: &Store, tree: &PoolTree, key: &[u8], value: &[u8]) {
@@ -126,8 +129,11 @@ fn a_checkpoint_has_the_values_that_were_staged_before_it() {
 fn what_is_too_long_to_be_staged_says_so() {
     let (_, store) = new_store();
     let most = store.shared.slots.as_ref().unwrap().most_staged_bytes();
-    assert!(store.place(&vec![1; most], 200).unwrap().is_none(), "its checksums need room, too");
-    assert!(store.place(&vec![1; most / 2], 200).unwrap().is_some());
+    assert!(
+        store.place(&vec![1; most], 200, &crate::Wait::Forever).unwrap().is_none(),
+        "its checksums need room, too"
+    );
+    assert!(store.place(&vec![1; most / 2], 200, &crate::Wait::Forever).unwrap().is_some());
     assert!(is_clean(&store));
 }
 
@@ -154,9 +160,9 @@ fn values_that_are_asked_for_ahead_are_read_once_and_checked() {
     let mut references: Vec<Vec<u8>> = keys.clone().map(stored).collect();
     references.push(stale.clone());
     references.push(b"a short value".to_vec());
-    store.read_values_ahead(&references);
+    store.read_values_ahead(&references, &crate::wait::Waiting::Forever);
     let reads = disk.calls(CallKind::Read);
-    store.read_values_ahead(&references[..23]);
+    store.read_values_ahead(&references[..23], &crate::wait::Waiting::Forever);
     for (n, reference) in keys.zip(&references) {
         let mut bytes = Vec::new();
         assert!(store.append_kept(reference, &mut bytes), "{n}");
@@ -282,7 +288,7 @@ fn what_the_thread_could_not_write_is_told_to_the_next_one() {
     let mut keys = 0..1000_u16;
     while disk.calls(CallKind::Write) == writes {
         let n = keys.next().expect("a buffer becomes full").to_be_bytes();
-        match store.place(&value(n[1], 900), 200) {
+        match store.place(&value(n[1], 900), 200, &crate::Wait::Forever) {
             Ok(placed) => {
                 let placed = placed.unwrap();
                 wrens.put(&n, placed.stored_form()).unwrap();
@@ -293,7 +299,7 @@ fn what_the_thread_could_not_write_is_told_to_the_next_one() {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(*slots.write_staged().unwrap_err().kind(), ErrorKind::Io);
-    store.place(&value(1, 900), 200).unwrap_err();
+    store.place(&value(1, 900), 200, &crate::Wait::Forever).unwrap_err();
     store.checkpoint().unwrap_err();
     assert!(store.close().is_err());
 }

@@ -43,7 +43,7 @@ fn promises_end_where_what_is_kept_for_flushes_begins() {
 #[test]
 fn what_batches_have_reserved_is_kept_from_others_and_no_more() {
     let log = roomy(&SimDisk::new(62), 40, options());
-    let reservation = log.reserve(10 * PAYLOAD_BYTES).unwrap();
+    let reservation = log.reserve(10 * PAYLOAD_BYTES, &crate::wait::Waiting::Forever).unwrap();
     let reserved = log.reserved.load(SeqCst);
     assert!(reserved > 10 * PAYLOAD_BYTES);
     // What others may have been promised goes to the end of what was prepared, so a segment more was.
@@ -58,9 +58,9 @@ fn what_batches_have_reserved_is_kept_from_others_and_no_more() {
 #[test]
 fn a_batch_that_ends_gives_back_what_it_has_not_used_and_nothing_of_others() {
     let log = roomy(&SimDisk::new(70), 400, options());
-    let first = log.reserve(10_000).unwrap();
+    let first = log.reserve(10_000, &crate::wait::Waiting::Forever).unwrap();
     let of_one = log.reserved.load(SeqCst);
-    let second = log.reserve(10_000).unwrap();
+    let second = log.reserve(10_000, &crate::wait::Waiting::Forever).unwrap();
     assert_eq!(log.reserved.load(SeqCst), 2 * of_one);
     for _ in 0..3 {
         log.promise(1000, Promised::OfReserved).unwrap();
@@ -78,11 +78,11 @@ fn what_one_batch_has_reserved_another_one_does_not_get() {
     let log = roomy(&SimDisk::new(71), 40, options());
     let segment_bytes = of_segments(40).segment.file_bytes();
     let before = log.file_bytes();
-    let _first = log.reserve(10 * PAYLOAD_BYTES).unwrap();
+    let _first = log.reserve(10 * PAYLOAD_BYTES, &crate::wait::Waiting::Forever).unwrap();
     let of_one = log.reserved.load(SeqCst);
     assert_eq!(log.file_bytes(), before + segment_bytes);
     // Of the 100 blocks that are prepared others may have been promised all but those of the first.
-    let _second = log.reserve(10 * PAYLOAD_BYTES).unwrap();
+    let _second = log.reserve(10 * PAYLOAD_BYTES, &crate::wait::Waiting::Forever).unwrap();
     assert_eq!(log.reserved.load(SeqCst), 2 * of_one);
     assert_eq!(log.file_bytes(), before + 2 * segment_bytes);
 }

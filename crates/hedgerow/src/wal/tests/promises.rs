@@ -79,7 +79,7 @@ fn what_a_batch_takes_back_is_reserved_as_before() {
     let disk = SimDisk::new(61);
     // A ring so long that the room in the file is what promises end at.
     let log = begin_as(&disk, &header(), LogOptions { ring_blocks: 64, ..options() });
-    let reservation = log.reserve(10_000).unwrap();
+    let reservation = log.reserve(10_000, &crate::wait::Waiting::Forever).unwrap();
     let (reserved, limit) = (log.reserved.load(SeqCst), log.ring.limit());
     assert!(reserved >= 10_000);
     for len in [1, 999, 10_000] {

@@ -237,14 +237,14 @@ fn batches_take_half_of_the_log_together_and_the_next_waits_until_one_has_ended(
     assert_eq!(*refused.kind(), too_large);
     let mut held = Vec::new();
     while log.reserved.load(SeqCst) + len <= limit_bytes / 2 {
-        held.push(log.reserve(len).unwrap());
+        held.push(log.reserve(len, &crate::wait::Waiting::Forever).unwrap());
     }
     assert!(!held.is_empty());
     let (reserved, reserves) = channel();
     let next = {
         let log = log.clone();
         let reserve = move || {
-            let reservation = log.reserve(len).unwrap();
+            let reservation = log.reserve(len, &crate::wait::Waiting::Forever).unwrap();
             reserved.send(log.reserved.load(SeqCst)).unwrap();
             drop(reservation);
         };
@@ -272,7 +272,7 @@ fn changes_are_slowed_down_while_opening_would_take_too_long_and_batches_under_w
     let header = FileHeader { segment: SegmentSize { blocks: 40 }, ..header() };
     let options = LogOptions { on_growth, threaded: true, ring_blocks: 64, ..options() };
     let log = begin_as(&disk, &header, options);
-    let reservation = log.reserve(1000).unwrap();
+    let reservation = log.reserve(1000, &crate::wait::Waiting::Forever).unwrap();
     assert_eq!(log.held_up(), 0, "the first change finds out");
     put(&log, 0, 10).unwrap();
     let after_one = log.held_up();
@@ -383,10 +383,12 @@ fn a_batch_that_waits_long_for_the_room_of_another_is_a_stall() {
     let limit_bytes = 64 * BLOCK_BYTES as u64;
     let log = begin_as(&SimDisk::new(57), &header(), LogOptions { limit_bytes, ..options() });
     let len = limit_bytes / 8;
-    let held: Vec<_> = (0..2).map(|_| log.reserve(len).unwrap()).collect();
+    let held: Vec<_> =
+        (0..2).map(|_| log.reserve(len, &crate::wait::Waiting::Forever).unwrap()).collect();
     let waiting = log.clone();
-    let waits =
-        thread::spawn_named("batch", move || events_of(|| drop(waiting.reserve(len).unwrap())));
+    let waits = thread::spawn_named("batch", move || {
+        events_of(|| drop(waiting.reserve(len, &crate::wait::Waiting::Forever).unwrap()))
+    });
     // Until it waits, and for longer than a stall takes.
     thread::sleep(Duration::from_millis(300));
     drop(held);

@@ -1,0 +1,4 @@
+//! What a keyspace does where it has to wait.
+
+mod stalled;
+mod waiting;

@@ -1,0 +1,423 @@
+//! Each wait of a handle with a [`Wait`], provoked with real threads: it ends in time, nothing has changed, and the same call
+//! succeeds when the obstacle is gone.
+//!
+//! Time is measured, on machines that do other things as well: of a few tries the best has to be in time, and each has to end.
+
+use super::stalled::{Of, StalledDisk};
+use crate::page::{Access, FrameHead, FrameId, PagePool, PoolSession, header};
+use crate::store::OpenHow;
+use crate::{
+    CancelToken, Database, Durability, ErrorKind, Keyspace, Options, Result, Wait, WriteBatch,
+};
+use hedgerow_sync::primitive::thread::{sleep, spawn_named};
+use hedgerow_sync::primitive::time::{Moment, instant};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+/// How late a wait may end.
+const LATE: Duration = Duration::from_millis(20);
+/// How long waits are allowed for before they are ended.
+const TIME: Duration = Duration::from_millis(40);
+const TRIES: usize = 8;
+const PAGE_BYTES: usize = 4096;
+
+fn options() -> Options {
+    let limit = crate::smallest_memory_limit_bytes(PAGE_BYTES) + (256 << 10);
+    Options::new()
+        .page_bytes(PAGE_BYTES)
+        .memory_limit_bytes(limit)
+        .recovery_target(Duration::MAX / 4)
+}
+
+fn create(disk: &StalledDisk, options: &Options) -> Database {
+    options.on_disk(disk, Path::new("/birds.hrow"), OpenHow::New).unwrap()
+}
+
+fn key(n: u64) -> [u8; 8] {
+    // Far apart, so that each change is of another leaf.
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+/// Calls with each kind of bound, and asserts that it ends as it should: by the error of the bound, or by `instead`.
+fn assert_ends(what: &str, instead: Option<ErrorKind>, call: impl Fn(Wait) -> Result<()>) {
+    let expect = |kind: ErrorKind| instead.unwrap_or(kind);
+    let best = |kind: ErrorKind, once: &dyn Fn() -> (Result<()>, Duration)| {
+        let mut best = Duration::MAX;
+        for _ in 0..TRIES {
+            let (ended, late) = once();
+            let error = ended.expect_err(what);
+            assert_eq!(*error.kind(), expect(kind), "{what}: {error}");
+            best = best.min(late);
+            if best < LATE {
+                break;
+            }
+        }
+        println!("{what}, {kind}: late by {best:?}");
+        assert!(best < LATE, "{what}, {kind}: it ends {best:?} late");
+    };
+    best(ErrorKind::WouldBlock, &|| {
+        let since = Moment::now();
+        (call(Wait::Never), since.elapsed())
+    });
+    best(ErrorKind::Timeout, &|| {
+        let since = Moment::now();
+        let ended = call(Wait::For(TIME));
+        assert!(since.elapsed() >= TIME, "{what}: too early");
+        (ended, since.elapsed() - TIME)
+    });
+    best(ErrorKind::Timeout, &|| {
+        let (since, end) = (Moment::now(), instant() + TIME);
+        (call(Wait::Until(end)), since.elapsed().saturating_sub(TIME))
+    });
+    best(ErrorKind::Cancelled, &|| {
+        let token = CancelToken::new();
+        let cancels = {
+            let token = token.clone();
+            spawn_named("cancels", move || {
+                sleep(TIME);
+                let now = Moment::now();
+                token.cancel();
+                now
+            })
+        };
+        let ended = call(Wait::Cancel(token));
+        let now = Moment::now();
+        (ended, now.since(cancels.unwrap().join().unwrap()))
+    });
+}
+
+/// Puts records with `Never` until one has to wait: the number of that one, which was not put.
+fn fill(keyspace: &Keyspace, from: u64, value: &[u8]) -> u64 {
+    let never = keyspace.clone().with_wait(Wait::Never);
+    let mut n = from;
+    // What somebody does in passing is no obstacle that stays.
+    let mut in_a_row = 0;
+    while in_a_row < 5 {
+        match never.put(&key(n), value) {
+            Ok(_) => {
+                in_a_row = 0;
+                n += 1;
+            }
+            Err(error) => {
+                assert_eq!(*error.kind(), ErrorKind::WouldBlock, "{error}");
+                in_a_row += 1;
+                sleep(Duration::from_millis(10));
+            }
+        }
+        assert!(n < from + 1_000_000, "nobody has to wait");
+    }
+    n
+}
+
+/// The records are the first `count` ones.
+fn assert_has(keyspace: &Keyspace, count: u64) {
+    assert_eq!(keyspace.count().unwrap(), count);
+    assert_eq!(keyspace.get(&key(count)).unwrap(), None, "what was not put is there");
+}
+
+fn put(keyspace: &Keyspace, wait: Wait, n: u64, value: &[u8]) -> Result<()> {
+    keyspace.clone().with_wait(wait).put(&key(n), value).map(drop)
+}
+
+#[test]
+fn a_wait_for_a_latch_ends() {
+    let db = Options::new().page_bytes(PAGE_BYTES).memory_limit_bytes(8 << 20).in_memory().unwrap();
+    let keyspace = db.create_keyspace("birds").unwrap();
+    for n in 0..100 {
+        keyspace.put(&key(n), b"there").unwrap();
+    }
+    let (pool, root) = (keyspace.tree().pool().clone(), keyspace.tree().root());
+    let frame = pool.translate(root).unwrap();
+    let latch = pool.head(frame).latch();
+    let calls: [(&str, fn(&Keyspace) -> Result<()>); 8] = [
+        ("get", |k| k.get(&key(1)).map(drop)),
+        ("get_many", |k| k.get_many(&[key(1), key(2)]).map(drop)),
+        ("put", |k| k.put(&key(1), b"new").map(drop)),
+        ("remove", |k| k.remove(&key(1)).map(drop)),
+        ("swap", |k| k.compare_and_swap(&key(1), Some(b"there"), None).map(drop)),
+        ("remove_range", |k| k.remove_range::<&[u8]>(..).map(drop)),
+        ("scan", |k| k.iter().next().map_or(Ok(()), |record| record.map(drop))),
+        ("cursor", |k| k.cursor().next_record().map(drop)),
+    ];
+    for (what, call) in calls {
+        let held = latch.exclusive();
+        assert_ends(what, None, |wait| call(&keyspace.clone().with_wait(wait)));
+        held.release_unchanged();
+        assert_eq!(keyspace.get(&key(1)).unwrap().as_deref(), Some(&b"there"[..]), "{what}");
+        assert_eq!(keyspace.count().unwrap(), 100, "{what}");
+    }
+    // Nobody holds it, and nobody is counted as one who waits.
+    drop(latch.try_exclusive().expect("the latch is free"));
+    for (what, call) in calls {
+        let never = keyspace.clone().with_wait(Wait::Never);
+        call(&never).unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    assert_eq!(keyspace.count().unwrap(), 0);
+}
+
+/// A batch is given up before it is logged, and leaves no part of it.
+#[test]
+fn a_batch_that_may_not_wait_leaves_nothing() {
+    let disk = StalledDisk::default();
+    let db = create(&disk, &options());
+    let keyspace = db.create_keyspace("birds").unwrap();
+    let write = |wait: Wait| {
+        let mut batch = WriteBatch::new();
+        batch.set_wait(wait);
+        for n in 0..3 {
+            batch.put(&keyspace, &key(1_000_000 + n), b"batch")?;
+        }
+        db.write(&batch)
+    };
+    let stalled = disk.stall(Of::Log);
+    let count = fill(&keyspace, 0, &[b'x'; 900]);
+    assert_ends("batch, log room", None, write);
+    assert_has(&keyspace, count);
+    drop(stalled);
+    write(Wait::Forever).unwrap();
+    assert_eq!(keyspace.count().unwrap(), count + 3);
+    // What is behind the append is finished: without another wait for a latch than its own.
+    let frame = keyspace.tree().pool().translate(keyspace.tree().root()).unwrap();
+    let held = keyspace.tree().pool().head(frame).latch().exclusive();
+    assert_ends("batch, latch", None, write);
+    held.release_unchanged();
+    write(Wait::Never).unwrap();
+    db.sync().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_wait_for_room_in_the_log_ends() {
+    let disk = StalledDisk::default();
+    let db = create(&disk, &options());
+    let keyspace = db.create_keyspace("birds").unwrap();
+    let value = [b'x'; 900];
+    let stalled = disk.stall(Of::Log);
+    let count = fill(&keyspace, 0, &value);
+    let used = db.stats().unwrap();
+    assert_ends("log room", None, |wait| put(&keyspace, wait, count, &value));
+    assert_has(&keyspace, count);
+    // Others wait as before, and get the room that those who gave up would have had.
+    let others: Vec<_> = (0..4)
+        .map(|n| {
+            let keyspace = keyspace.clone();
+            spawn_named("other", move || put(&keyspace, Wait::Forever, count + n, &[b'x'; 900]))
+        })
+        .collect();
+    assert_ends("log room with others", None, |wait| put(&keyspace, wait, 1 << 40, &value));
+    drop(stalled);
+    for other in others {
+        other.unwrap().join().unwrap().unwrap();
+    }
+    assert_has(&keyspace, count + 4);
+    put(&keyspace, Wait::Forever, 1 << 40, &value).unwrap();
+    assert!(used.dirty_pages < keyspace.tree().pool().frames() as u64 * 15 / 16, "{used:?}");
+    db.close().unwrap();
+}
+
+#[test]
+fn a_wait_for_changed_pages_to_be_written_ends() {
+    let disk = StalledDisk::default();
+    // Without checkpoints, to which writers would owe copies.
+    let db = create(&disk, &options().log(false).background_checkpoints(false));
+    let keyspace = db.create_keyspace("birds").unwrap();
+    let stalled = disk.stall(Of::Store);
+    let value = [b'x'; 900];
+    let count = fill(&keyspace, 0, &value);
+    let frames = keyspace.tree().pool().frames() as u64;
+    let dirty = db.stats().unwrap().dirty_pages;
+    assert!(dirty >= frames - (frames / 16).max(16), "{dirty} of {frames} are dirty");
+    assert_ends("dirty limit", None, |wait| put(&keyspace, wait, count, &value));
+    // Look-ups go on.
+    assert!(keyspace.clone().with_wait(Wait::Never).get(&key(0)).unwrap().is_some());
+    drop(stalled);
+    put(&keyspace, Wait::Forever, count, &value).unwrap();
+    assert_has(&keyspace, count + 1);
+    db.close().unwrap();
+}
+
+/// A keyspace with more pages than frames, all of which are clean.
+fn large(disk: &StalledDisk) -> (Database, Keyspace, u64) {
+    let db = create(disk, &options());
+    let keyspace = db.create_keyspace("birds").unwrap();
+    let count = 16 * keyspace.tree().pool().frames() as u64;
+    for n in 0..count {
+        keyspace.put(&key(n), &[b'x'; 900]).unwrap();
+    }
+    db.checkpoint().unwrap();
+    (db, keyspace, count)
+}
+
+/// A record whose leaf is not in memory.
+fn absent(db: &Database, keyspace: &Keyspace, count: u64) -> u64 {
+    let is_absent = |n: &u64| {
+        let faults = || db.stats().unwrap().pool.faults;
+        let before = faults();
+        keyspace.get(&key(*n)).unwrap();
+        faults() > before
+    };
+    let read = (0..count).find(is_absent).expect("there are fewer frames than pages");
+    // It was read just now; others push it out.
+    for n in (0..count).filter(|n| *n != read) {
+        keyspace.get(&key(n)).unwrap();
+    }
+    read
+}
+
+#[test]
+fn a_wait_for_a_frame_ends() {
+    let disk = StalledDisk::default();
+    let (db, keyspace, count) = large(&disk);
+    let (pool, n) = (keyspace.tree().pool().clone(), absent(&db, &keyspace, count));
+    let mut inner = Vec::new();
+    keyspace
+        .show_pages(|page| {
+            if page.bytes.is_some_and(|bytes| header::level(bytes) > 0) {
+                inner.push(page.id);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    // Whoever holds a frame's latch keeps it from being evicted, and from being given out. Optimistic readers pass by who shares.
+    let (mut held, mut shared) = (Vec::new(), Vec::new());
+    for frame in (0..pool.frames()).map(FrameId) {
+        let head = pool.head(frame);
+        match inner.contains(&head.page_id()) {
+            true => shared.extend(head.latch().try_shared()),
+            false => held.extend(head.latch().try_exclusive()),
+        }
+    }
+    let faults = db.stats().unwrap().pool.faults;
+    let get = |wait: Wait| keyspace.clone().with_wait(wait).get(&key(n)).map(drop);
+    assert_ends("frames", None, get);
+    held.into_iter().for_each(|guard| guard.release_unchanged());
+    drop(shared);
+    get(Wait::Forever).unwrap();
+    assert!(db.stats().unwrap().pool.faults > faults, "the leaf was in memory");
+    assert_has(&keyspace, count);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_wait_for_admission_ends() {
+    let disk = StalledDisk::default();
+    let (db, keyspace, count) = large(&disk);
+    let (pool, n) = (keyspace.tree().pool().clone(), absent(&db, &keyspace, count));
+    let never = Wait::Never.begin();
+    let mut inside = Vec::new();
+    loop {
+        let mut session = pool.session_within(&never);
+        match session.fault(keyspace.tree().root(), Access::Point) {
+            Ok(()) => inside.push(session),
+            Err(error) => {
+                assert_eq!(*error.kind(), ErrorKind::WouldBlock, "{error}");
+                break;
+            }
+        }
+    }
+    assert!(inside.len() > 1);
+    let get = |wait: Wait| keyspace.clone().with_wait(wait).get(&key(n)).map(drop);
+    assert_ends("admission", None, get);
+    // One place, for one of two who wait, of whom the other gives up.
+    let waits = {
+        let keyspace = keyspace.clone();
+        spawn_named("waits", move || keyspace.get(&key(n)).map(drop))
+    };
+    get(Wait::For(TIME)).unwrap_err();
+    inside.pop();
+    waits.unwrap().join().unwrap().unwrap();
+    drop(inside);
+    get(Wait::Never).unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_wait_for_room_in_the_map_s_delta_ends() {
+    let disk = StalledDisk::default();
+    let db = create(&disk, &options().log(false).background_checkpoints(false));
+    let keyspace = db.create_keyspace("birds").unwrap();
+    let value = [b'x'; 900];
+    let slots = keyspace.tree().pool().slots().unwrap();
+    let mut count = 0;
+    // Eviction comes late on a busy machine.
+    while !slots.is_delta_full() {
+        count = fill(&keyspace, count, &value);
+    }
+    assert_ends("map delta", None, |wait| put(&keyspace, wait, count, &value));
+    assert_has(&keyspace, count);
+    db.checkpoint().unwrap();
+    put(&keyspace, Wait::Never, count, &value).unwrap();
+    assert_has(&keyspace, count + 1);
+    db.close().unwrap();
+}
+
+/// Behind the append the change is made, whatever becomes of the wait.
+#[test]
+fn a_wait_for_the_log_to_be_durable_ends_and_says_that_the_change_is_made() {
+    let disk = StalledDisk::default();
+    let db = create(&disk, &options());
+    let keyspace = db.create_keyspace("birds").unwrap().with_durability(Durability::Sync);
+    let stalled = disk.stall(Of::Log);
+    let not_yet = Some(ErrorKind::NotYetDurable);
+    let next = std::cell::Cell::new(0);
+    assert_ends("put", not_yet, |wait| {
+        let n = next.replace(next.get() + 1);
+        let ended = put(&keyspace, wait, n, b"made");
+        assert_eq!(keyspace.get(&key(n)).unwrap().as_deref(), Some(&b"made"[..]));
+        ended
+    });
+    assert_ends("batch", not_yet, |wait| {
+        let mut batch = WriteBatch::new();
+        batch.set_wait(wait);
+        let n = next.replace(next.get() + 1);
+        batch.put(&keyspace, &key(n), b"made")?;
+        let ended = db.write(&batch);
+        assert_eq!(keyspace.get(&key(n)).unwrap().as_deref(), Some(&b"made"[..]));
+        ended
+    });
+    assert_ends("sync", not_yet, |wait| db.sync_within(&wait));
+    let end = db.log_position();
+    assert_ends("position", not_yet, |wait| db.wait_durable_within(end, &wait));
+    // One who waits for as long as it takes, and flushes, and one who does not.
+    let others = [Wait::Forever, Wait::For(Duration::from_secs(60))].map(|wait| {
+        let db = db.clone();
+        spawn_named("other", move || db.sync_within(&wait))
+    });
+    assert_ends("sync with others", not_yet, |wait| db.sync_within(&wait));
+    assert!(db.durable_position() < end);
+    drop(stalled);
+    for other in others {
+        other.unwrap().join().unwrap().unwrap();
+    }
+    db.sync_within(&Wait::For(Duration::from_secs(60))).unwrap();
+    assert!(db.durable_position() >= end);
+    db.sync_within(&Wait::Never).unwrap();
+    assert_has(&keyspace, next.get());
+    db.close().unwrap();
+}
+
+/// A buffer for large values is written by another thread, and a stream keeps its memory.
+#[test]
+fn a_wait_for_memory_for_large_values_ends_and_poisons_nothing() {
+    let disk = StalledDisk::default();
+    let limit = crate::smallest_memory_limit_bytes(PAGE_BYTES) + (1 << 20);
+    let db = create(&disk, &options().memory_limit_bytes(limit));
+    let keyspace = db.create_keyspace("birds").unwrap();
+    let value = vec![b'x'; 10_000];
+    for n in 0..4 {
+        keyspace.put(&key(n), &value).unwrap();
+    }
+    db.checkpoint().unwrap();
+    let stalled = disk.stall(Of::Store);
+    // Buffers are filled, the first is written by another thread.
+    let count = fill(&keyspace, 4, &value);
+    assert_ends("staging", None, |wait| put(&keyspace, wait, count, &value));
+    assert_has(&keyspace, count);
+    drop(stalled);
+    put(&keyspace, Wait::Forever, count, &value).unwrap();
+    assert_has(&keyspace, count + 1);
+    let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+    db.close().unwrap();
+}
