@@ -2,6 +2,7 @@
 //!
 //! Plain data.
 
+use hedgerow_sim::{Counts, Record};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -40,6 +41,12 @@ pub struct Sample {
     pub splits: u64,
     /// Accesses that were simulated.
     pub events: u64,
+    /// Of these: lines that another core had last.
+    pub moved: u64,
+    /// Times that a thread went to sleep.
+    pub sleeps: u64,
+    /// Times that a thread was woken by another.
+    pub wakes: u64,
     /// Of every access: equal if the runs were.
     pub digest: u64,
 }
@@ -50,6 +57,15 @@ pub struct Point {
     pub x: f64,
     /// By their values.
     pub samples: Vec<Sample>,
+}
+
+impl Sample {
+    /// Of a run, whose splits are not counted here.
+    pub fn new(seed: u64, value: f64, record: &Record) -> Sample {
+        let Counts { events, near, same, cross, sleeps, wakes, .. } = record.counts;
+        let moved = near + same + cross;
+        Sample { seed, value, splits: 0, events, moved, sleeps, wakes, digest: record.digest }
+    }
 }
 
 impl Point {

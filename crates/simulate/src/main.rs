@@ -15,11 +15,19 @@ mod chart;
 #[cfg(hedgerow_sim)]
 mod figure;
 #[cfg(hedgerow_sim)]
+mod heap;
+#[cfg(hedgerow_sim)]
 mod latches;
 #[cfg(hedgerow_sim)]
 mod tpcc;
 #[cfg(hedgerow_sim)]
 mod trees;
+#[cfg(hedgerow_sim)]
+mod validate;
+
+#[cfg(hedgerow_sim)]
+#[global_allocator]
+static HEAP: heap::Lines = heap::Lines::new();
 
 #[cfg(hedgerow_sim)]
 fn main() -> std::process::ExitCode {
@@ -29,15 +37,18 @@ fn main() -> std::process::ExitCode {
 #[cfg(hedgerow_sim)]
 mod command {
     use crate::figure::{Budget, Figure};
-    use crate::{chart, latches, tpcc, trees};
+    use crate::{chart, latches, tpcc, trees, validate};
     use std::path::{Path, PathBuf};
     use std::process::ExitCode;
 
     const USAGE: &str = "\
 usage: cargo xtask simulate --all | --figure NAME[,NAME...] [--seeds N] [--cores N[,N...]] [--smoke] [--to DIR]
+       cargo xtask simulate validate
 
 Runs latches and trees on a simulated machine, prints tables, and writes a record (JSON lines) and a picture (SVG) of each figure
-to DIR, or else to target/simulated/figures.
+to DIR, or else to target/simulated/figures. `validate` measures loads, read-modify-writes, a line between two threads and look-ups on
+this machine, makes a simulated one of it, and runs the same there; exit code 1 if one of the first three differs by more than a factor
+of two.
 
   --seeds N     runs of each point, 1 to 99; the figure is the median [default: 5]
   --cores N,..  hardware threads of the machine, 1 to 128 each, instead of a figure's own
@@ -57,7 +68,9 @@ figures:";
         ("one-key", "updates of one key", trees::one_key),
         ("c3", "CIDR'21, figure 8: the period of Contention Split", trees::c3),
         ("c9", "CIDR'21, figure 6: a hot spot that moves", trees::c9),
+        ("c10", "CIDR'21, figure 7: the choice of the latch", latches::c10),
         ("c11", "CIDR'21, table 1: who gets to update", trees::c11),
+        ("fig22", "SIGMOD'25, figure 22: Contention Split and the size of pages", trees::fig22),
     ];
 
     struct Arguments {
@@ -113,6 +126,12 @@ figures:";
         if words.iter().any(|word| word == "--help" || word == "-h") {
             println!("{}", usage());
             return ExitCode::SUCCESS;
+        }
+        if words == ["validate"] {
+            let (machine, rows) = validate::validate();
+            println!("{}", validate::table(&machine, &rows));
+            let all_hold = rows.iter().all(validate::Row::holds);
+            return if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
         match parse(&words) {
             Err(error) => {

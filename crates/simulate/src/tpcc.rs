@@ -13,12 +13,24 @@ use hedgerow_sync::primitive::{Arc, thread};
 /// When all threads are there, in cycles.
 const READY: u64 = 500_000;
 /// Cycles before what is counted, and of that.
-const WARM: u64 = 80_000_000;
-const COUNTED: u64 = 6_000_000;
+struct Spans {
+    warm: u64,
+    counted: u64,
+}
+
+const SPANS: Spans = Spans { warm: 80_000_000, counted: 6_000_000 };
+/// Enough to see that it works.
+const SMOKE: Spans = Spans { warm: 8_000_000, counted: 4_000_000 };
 /// The work of a transaction beside its operations on records, in cycles.
 const THINKING: u64 = 2_000;
 
-fn transactions(machine: &Machine, scale: Scale, split: Option<ContentionSplit>) -> Sample {
+fn transactions(
+    machine: &Machine,
+    scale: Scale,
+    split: Option<ContentionSplit>,
+    spans: &Spans,
+) -> Sample {
+    let &Spans { warm, counted } = spans;
     let place =
         Place { page_bytes: Some(16 << 10), memory_limit_bytes: Some(1 << 30), ..Place::default() };
     let store = Store::open(&place, &scale, 1, &|| false).expect("there is memory for it");
@@ -36,12 +48,12 @@ fn transactions(machine: &Machine, scale: Scale, split: Option<ContentionSplit>)
                 let mut done = 0_u64;
                 loop {
                     let now = cycles().unwrap_or(u64::MAX);
-                    if now >= READY + WARM + COUNTED {
+                    if now >= READY + warm + counted {
                         return done;
                     }
                     let outcome = terminal.draw().run(&mut records);
                     outcome.expect("a transaction on a database in memory with room");
-                    done += u64::from(now >= READY + WARM);
+                    done += u64::from(now >= READY + warm);
                     work(THINKING);
                 }
             })
@@ -53,26 +65,23 @@ fn transactions(machine: &Machine, scale: Scale, split: Option<ContentionSplit>)
     })
     .unwrap_or_else(|failure| panic!("{failure}"));
     conditions::check(&mut store.handles(), &scale).expect("the consistency conditions hold");
-    let seconds = COUNTED as f64 / f64::from(machine.mhz) / 1e6;
-    Sample {
-        seed: machine.seed,
-        value: done as f64 / seconds / 1e3,
-        splits: store.contention_splits().expect("it is open"),
-        events: record.counts.events,
-        digest: record.digest,
-    }
+    let seconds = counted as f64 / f64::from(machine.mhz) / 1e6;
+    let value = done as f64 / seconds / 1e3;
+    let splits = store.contention_splits().expect("it is open");
+    Sample { splits, ..Sample::new(machine.seed, value, &record) }
 }
 
 /// Transactions with and without Contention Split.
 pub fn c1(budget: &Budget) -> Figure {
     let scale = Scale { warehouses: if budget.is_smoke { 10 } else { 100 }, share: 0.01 };
+    let spans = if budget.is_smoke { &SMOKE } else { &SPANS };
     let variants =
         [("without Contention Split", None), ("with it", Some(ContentionSplit::default()))];
     let of = |(name, split): (&str, Option<ContentionSplit>)| {
         let point = |&cores: &u32| {
             let machine = Machine::ROME1S.with_contexts(cores);
             Point::measure(f64::from(cores), budget, |seed| {
-                transactions(&machine.clone().with_seed(seed), scale, split)
+                transactions(&machine.clone().with_seed(seed), scale, split, spans)
             })
         };
         let points = budget.cores(&[1, 8, 32, 64, 96, 128]).iter().map(point).collect();
@@ -85,5 +94,29 @@ pub fn c1(budget: &Budget) -> Figure {
         is_logarithmic: false,
         series: variants.into_iter().map(of).collect(),
         note: "The paper: flat from 60 threads on without it, linear with it.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Neither addresses nor what was in the heap before may be seen in a run, nor how long it took to load.
+    #[test]
+    fn transactions_are_the_same_whatever_the_heap_was_used_for() {
+        let scale = Scale { warehouses: 2, share: 0.01 };
+        let spans = Spans { warm: 1_000_000, counted: 500_000 };
+        let digest = |split| {
+            let machine = Machine::ROME1S.with_contexts(6);
+            transactions(&machine, scale, split, &spans).digest
+        };
+        for split in [None, Some(ContentionSplit::default())] {
+            let first = digest(split);
+            for bytes in [8, 24, 40, 1_000, 70_000] {
+                let _kept: Vec<Vec<u8>> = (1..4).map(|many| vec![1; many * bytes]).collect();
+                drop(vec![vec![2_u8; bytes]; 9]);
+                assert_eq!(digest(split), first, "blocks of {bytes} bytes, {split:?}");
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ const READY: u64 = 500_000;
 /// The work of a thread between two operations, in cycles.
 const THINKING: u64 = 500;
 /// Records that are loaded.
-const RECORDS: u64 = 20_000;
+pub const RECORDS: u64 = 20_000;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 50;
 /// The first of the keys that are updated, in the middle of the tree.
@@ -39,13 +39,33 @@ const SETTLED: Spans = Spans { warm: 40_000_000, counted: 4_000_000 };
 /// For a tree that goes on splitting.
 const MOVING: Spans = Spans { warm: 8_000_000, counted: 8_000_000 };
 
-fn database(split: Split) -> (Database, Keyspace) {
-    let options = Options::new().memory_limit_bytes(64 << 20);
+/// What is loaded.
+struct Contents {
+    /// Bytes of a page; the engine's default if zero.
+    page_bytes: usize,
+    records: u64,
+    /// The key of a record by its number, in ascending order.
+    key: fn(u64) -> Vec<u8>,
+}
+
+const NUMBERS: Contents =
+    Contents { page_bytes: 0, records: RECORDS, key: |number| number.to_be_bytes().to_vec() };
+
+fn database(contents: &Contents, split: Split) -> (Database, Keyspace) {
+    let mut options = Options::new().memory_limit_bytes(64 << 20);
+    if contents.page_bytes > 0 {
+        options = options.page_bytes(contents.page_bytes);
+    }
     let db = options.in_memory().expect("there is memory for it");
     let keyspace = db.keyspace("hot").expect("it is new").with_contention_split(split);
-    let records = (0..RECORDS).map(|n| (n.to_be_bytes(), [1; VALUE_BYTES]));
+    let records = (0..contents.records).map(|n| ((contents.key)(n), [1; VALUE_BYTES]));
     keyspace.bulk_load(records, 100).expect("they are in order");
     (db, keyspace)
+}
+
+/// A database in memory with numbered records, of 8 bytes and of the value's.
+pub fn numbers() -> (Database, Keyspace) {
+    database(&NUMBERS, None)
 }
 
 /// One operation of a thread: the key that it is on, and whether it only reads.
@@ -58,7 +78,19 @@ fn updates(
     spans: &Spans,
     pick: &'static (impl Fn(u32, &mut SplitMix64, u64) -> (u64, bool) + Sync),
 ) -> (Vec<u64>, Sample) {
-    let (db, keyspace) = database(split);
+    updates_of(&NUMBERS, machine, split, spans, pick)
+}
+
+/// The same of other records.
+fn updates_of(
+    contents: &Contents,
+    machine: &Machine,
+    split: Split,
+    spans: &Spans,
+    pick: &'static (impl Fn(u32, &mut SplitMix64, u64) -> (u64, bool) + Sync),
+) -> (Vec<u64>, Sample) {
+    let (db, keyspace) = database(contents, split);
+    let key_of = contents.key;
     let (from, to) = (READY + spans.warm, READY + spans.warm + spans.counted);
     let contexts = machine.contexts;
     let (done, record) = run(machine, move || {
@@ -76,10 +108,11 @@ fn updates(
                         return done;
                     }
                     let (key, only_reads) = pick(thread, &mut random, now - READY);
+                    let key = key_of(key);
                     if only_reads {
-                        keyspace.contains_key(&key.to_be_bytes()).map(drop)
+                        keyspace.contains_key(&key).map(drop)
                     } else {
-                        keyspace.put(&key.to_be_bytes(), &[2; VALUE_BYTES]).map(drop)
+                        keyspace.put(&key, &[2; VALUE_BYTES]).map(drop)
                     }
                     .expect("a database in memory with room");
                     done += u64::from(now >= from);
@@ -94,13 +127,9 @@ fn updates(
     .unwrap_or_else(|failure| panic!("{failure}"));
     let done: Vec<u64> = done;
     let seconds = spans.counted as f64 / f64::from(machine.mhz) / 1e6;
-    let sample = Sample {
-        seed: machine.seed,
-        value: done.iter().sum::<u64>() as f64 / seconds / 1e6,
-        splits: db.stats().expect("it is open").contention.splits,
-        events: record.counts.events,
-        digest: record.digest,
-    };
+    let value = done.iter().sum::<u64>() as f64 / seconds / 1e6;
+    let splits = db.stats().expect("it is open").contention.splits;
+    let sample = Sample { splits, ..Sample::new(machine.seed, value, &record) };
     (done, sample)
 }
 
@@ -219,4 +248,62 @@ pub fn c11(budget: &Budget) -> Figure {
         series: vec![Series { name: "hybrid, parked".to_owned(), points: points.collect() }],
         note: "The paper: hybrid 12.3 to 12.7 % of each group, spin locks 0.2 to 50.9 %.",
     }
+}
+
+/// Records of figure 22: as many as the paper has titles of pages of Wikipedia.
+const TITLES: u64 = 5_000;
+
+/// A title: three letters that make the order, and up to 30 more.
+fn title(number: u64) -> Vec<u8> {
+    let mut random = SplitMix64::new(number);
+    let letter = |number: u64| b'a' + (number % 26) as u8;
+    let spread = number * 3;
+    let mut title =
+        vec![letter(spread / 676).to_ascii_uppercase(), letter(spread / 26), letter(spread)];
+    for _ in 0..3 + random.below(28) {
+        title.push(if random.below(7) == 0 { b'_' } else { letter(random.next_u64()) });
+    }
+    title
+}
+
+/// The number of a title by Zipf's law with an exponent of 1: the first ones in the order are the most frequent.
+fn by_zipf(random: &mut SplitMix64) -> u64 {
+    static SUMS: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
+    let sums = SUMS.get_or_init(|| {
+        let mut sum = 0.0;
+        (1..=TITLES)
+            .map(|rank| {
+                sum += 1.0 / rank as f64;
+                sum
+            })
+            .collect()
+    });
+    let drawn = random.below(1 << 53) as f64 / (1_u64 << 53) as f64 * sums[sums.len() - 1];
+    sums.partition_point(|&sum| sum <= drawn) as u64
+}
+
+/// Updates by Zipf's law in pages of 2 to 32 KiB.
+pub fn fig22(budget: &Budget) -> Figure {
+    let pages: &[usize] = if budget.is_smoke { &[16] } else { &[2, 4, 8, 16, 32] };
+    let cores = budget.cores(&[32])[0];
+    let machine = Machine::ROME1S.with_contexts(cores);
+    let of = |(name, split): (&str, Split)| {
+        let point = |&kibibytes: &usize| {
+            let contents = Contents { page_bytes: kibibytes << 10, records: TITLES, key: title };
+            Point::measure(kibibytes as f64, budget, |seed| {
+                let machine = machine.clone().with_seed(seed);
+                updates_of(&contents, &machine, split, &SETTLED, &|_, random, _| {
+                    (by_zipf(random), false)
+                })
+                .1
+            })
+        };
+        Series { name: name.to_owned(), points: pages.iter().map(point).collect() }
+    };
+    let series = both().into_iter().map(of).collect();
+    figure(
+        "KiB of a page",
+        series,
+        "The paper, with pages of 2 to 32 KiB: without Contention Split it falls with the page size, with it it is relatively constant.",
+    )
 }

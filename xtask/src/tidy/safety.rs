@@ -23,6 +23,8 @@ pub const UNSAFE_FOLDERS: &[&str] = &[
     "crates/bench/src/vmcache/pool.rs",
     // An allocator that refuses is one: the trait is unsafe.
     "crates/hedgerow/tests/oom.rs",
+    // The heap of the simulated figures is one as well.
+    "crates/simulate/src/heap.rs",
     // A test of forked processes forks.
     "crates/hedgerow/tests/forked.rs",
     // Looks at standard output before the standard library does.
