@@ -34,6 +34,7 @@ mod faults;
 mod faults_logged;
 mod footprint;
 mod full_disk_logged;
+mod full_disk_reads;
 mod idle_streams;
 mod images;
 mod imitations;
