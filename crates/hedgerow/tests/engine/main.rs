@@ -55,6 +55,7 @@ mod pins;
 mod read_ahead;
 mod repair;
 mod room_ahead;
+mod shrink;
 mod small_world;
 mod space;
 mod value_forms;
