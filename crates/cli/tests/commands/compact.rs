@@ -18,8 +18,8 @@ fn a_compacted_store_has_fewer_leaves_and_the_same_records() {
     assert!(done.text().starts_with("compacted: ") && done.text().contains(" -> "));
     assert!(!done.text().contains(": 0 of"), "{}", done.text());
     let after = fs::metadata(&store).unwrap().len();
-    // Images are short where leaves are not full, so the file of a small store gains little, and gaps may cost as much.
-    assert!(after <= before + before / 8, "{before} to {after}");
+    // Images are short where leaves are not full, so the file of a small store gains little; it keeps room for the next changes.
+    assert!(after <= before + (256 << 10), "{before} to {after}");
     run(&["scan", &store]).code(0).stdout(&records);
     run(&["verify", &store]).code(0);
     // There is nothing left to do.
@@ -27,7 +27,7 @@ fn a_compacted_store_has_fewer_leaves_and_the_same_records() {
     assert_eq!(json["leaves_freed"], 0, "{json:#}");
     assert_eq!(json["keyspaces"], 1);
     assert!(json["leaves"].as_u64().unwrap() > 10);
-    assert!(json["after_bytes"].as_u64().unwrap() <= after + after / 8);
+    assert!(json["after_bytes"].as_u64().unwrap() <= after + (256 << 10));
     run(&["scan", &store]).code(0).stdout(&records);
 }
 

@@ -63,10 +63,13 @@ impl BufferPool {
         let durable = durable.unwrap_or_else(|| Box::new([0; PART_WORDS]));
         self.table.make_entry(part)?;
         let memory = self.part_memory(&mut space)?;
-        // SAFETY: `install` asks for 4096 aligned bytes that nobody accesses from now on but optimistic
-        // readers with an old version: the frames were emptied and retired under their exclusive
-        // latches, which are never released, so that nobody else gets them and no such reader validates. Or they were set aside
-        // before anybody used the pool, and no page was ever in them.
+        // SAFETY: what `install` asks for, in its order. `part_memory` gives `PART_BYTES`, which are 4,096, of retired frames that lie
+        // side by side. They are aligned to 8: frames are multiples of 512 bytes from the start of a page of the system, and parts
+        // follow each other from a frame's start on. They are valid as long as the table: they are a part of the arena, which the
+        // pool has beside the table and never gives back before. Nobody else accesses them: each place is given once, under the
+        // lock of `part_space`; the frames were emptied under their exclusive latches, which are never released, so no page gets
+        // them, and an optimistic reader has an old version and does not validate. Or they were set aside before anybody used the
+        // pool, and no page was ever in them.
         unsafe { self.table.install(part, memory, &durable) };
         space.parts += 1;
         Ok(())

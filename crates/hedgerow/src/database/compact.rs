@@ -74,10 +74,10 @@ impl Keyspace {
 
 impl Database {
     /// Makes the file shorter: compacts all keyspaces ([`Keyspace::compact`]), and takes checkpoints until the file stops
-    /// shrinking. In memory it only compacts. Pages are rewritten for that, so where free space is left in gaps that are too short for a page, or
-    /// the file is many times as long as the memory limit, the file may end a little longer than it was. A
-    /// [`backup`](Database::backup) has no gaps. Blocks until this is done, which reads all pages and writes most of them; other threads go on, and
-    /// if they write meanwhile the file stays longer.
+    /// shrinking. Then it empties the parts of the file that have gaps, one after the other, and fills them with what lies at the end. In
+    /// memory it only compacts. The file ends no longer than it was, but for 256 KiB of room for the next changes at most;
+    /// meanwhile it is longer. Blocks until this is done, which reads all pages and writes most of them two or three times; other
+    /// threads go on, and if they write meanwhile, or keep a backup or a check going, the file stays longer.
     ///
     /// `progress` is called now and then, on this thread, with the number of leaves passed so far. `Break` ends the call with `Cancelled`.
     /// What was done before an error stays done; no record is lost by any of them.
@@ -97,6 +97,22 @@ impl Database {
             }
             shrunk.keyspaces += 1;
         }
+        self.take_checkpoints(&mut || progress(shrunk.compacted.leaves))?;
+        let mut is_cancelled = false;
+        self.inner.store.repack(|| {
+            is_cancelled = progress(shrunk.compacted.leaves).is_break();
+            !is_cancelled
+        })?;
+        if is_cancelled {
+            return Err(cancelled());
+        }
+        self.take_checkpoints(&mut || progress(shrunk.compacted.leaves))?;
+        shrunk.after_bytes = self.stats()?.file_bytes;
+        Ok(shrunk)
+    }
+
+    /// Takes checkpoints until the file gets no shorter by that.
+    fn take_checkpoints(&self, progress: &mut dyn FnMut() -> ControlFlow<()>) -> Result<()> {
         let mut in_vain = 0;
         for _ in 0..MOST_CHECKPOINTS {
             let before_bytes = self.stats()?.file_bytes;
@@ -107,11 +123,14 @@ impl Database {
             if in_vain == IN_VAIN {
                 break;
             }
-            if progress(shrunk.compacted.leaves).is_break() {
-                return Err(Error::new(ErrorKind::Cancelled, "shrinking was cancelled"));
+            if progress().is_break() {
+                return Err(cancelled());
             }
         }
-        shrunk.after_bytes = self.stats()?.file_bytes;
-        Ok(shrunk)
+        Ok(())
     }
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "shrinking was cancelled")
 }

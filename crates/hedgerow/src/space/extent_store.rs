@@ -145,18 +145,29 @@ impl SlotStore {
         self.extents.loans.lend(chunk, most, borrower, waiting)
     }
 
-    /// [`Self::lend`] of a buffer for at least so many bytes; of `most` chunks at most and no more than a third of the share,
-    /// so that two of them leave something, or of as many as these bytes need.
-    pub(super) fn lend_for(
+    /// Whether there may be a buffer for so many staged bytes beside those of `lent_bytes`: together they leave a chunk.
+    /// True if there is no other one, for [`Self::most_staged_bytes`].
+    pub(super) fn may_stage(&self, len_bytes: usize, lent_bytes: usize) -> bool {
+        let chunk = chunk_bytes(self.geometry()) as usize;
+        let least = len_bytes.next_multiple_of(chunk);
+        lent_bytes == 0 || lent_bytes + least + chunk <= self.extents.loans.bytes()
+    }
+
+    /// [`Self::lend`] of a buffer for at least so many staged bytes, beside others of `lent_bytes`; of `most` chunks at most,
+    /// and no more than a third of the share or what these bytes need. What [`Self::may_stage`] allows.
+    pub(super) fn lend_to_stage(
         &self,
         len_bytes: usize,
         most: usize,
+        lent_bytes: usize,
         borrower: Weak<dyn Borrower>,
         waiting: &Waiting<'_>,
     ) -> Result<Loan> {
         let chunk = chunk_bytes(self.geometry()) as usize;
         let least = len_bytes.next_multiple_of(chunk);
-        let most_bytes = (most * chunk).min(self.extents.loans.bytes() / 3);
+        let share = self.extents.loans.bytes();
+        let left = share.saturating_sub(lent_bytes + chunk);
+        let most_bytes = (most * chunk).min(share / 3).min(left);
         self.extents.loans.lend(least, most_bytes / least, Some(borrower), waiting)
     }
 

@@ -40,6 +40,7 @@ pub mod owed;
 pub mod page_ids;
 pub mod part;
 pub mod quarantine;
+mod repack;
 pub mod room;
 pub mod shrink;
 pub mod slot_store;

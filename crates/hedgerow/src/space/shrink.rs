@@ -368,14 +368,14 @@ impl Zones {
         self.zone(zone).is_some_and(|info| !info.out && info.free == there)
     }
 
-    fn take_out(&mut self, zone: u32) {
+    pub(super) fn take_out(&mut self, zone: u32) {
         let info = self.held_mut(zone).1;
         info.out = true;
         self.out_units += u64::from(self.held_mut(zone).1.free);
         self.reclass(zone);
     }
 
-    fn put_back(&mut self, zone: u32) {
+    pub(super) fn put_back(&mut self, zone: u32) {
         let info = self.held_mut(zone).1;
         info.out = false;
         self.out_units -= u64::from(self.held_mut(zone).1.free);

@@ -9,12 +9,14 @@
 //! - somebody who needs the buffer's memory (it is a loan).
 //!
 //! There are two buffers: one is filled while the other one, which is full, is written. A full one is written by a thread
-//! in a store that has threads, else by whoever filled it. The thread begins when it is first wanted.
+//! in a store that has threads, else by whoever filled it. The thread begins when it is first wanted. Where two would take
+//! all memory for large values there is one: on a full disk neither can be written, and others have to read meanwhile.
 //!
 //! Whoever reads a chunk that is staged gets it from its buffer ([`SlotStore::read_staged`]): reads write nothing.
 //!
 //! Invariants: what is staged belongs to an extent that is allocated and not discarded, so its place is nobody else's;
-//! a chunk is staged before a record that refers to it is put; no two staged chunks overlap. Buffers are written one after the
+//! a chunk is staged before a record that refers to it is put; no two staged chunks overlap. All buffers together leave a
+//! chunk of the share for readers. Buffers are written one after the
 //! other, in the order in which they were filled. A chunk is staged until its buffer is written. A write that fails leaves
 //! everything staged. It is tried again by the next one who needs it if it failed for want of room or memory, else nothing is
 //! written any more, and everybody who comes is told.
@@ -61,6 +63,8 @@ struct Staged {
     is_writing: bool,
     /// For when the full one is not written yet and the next one is begun.
     spare: Option<Loan>,
+    /// Somebody asks for a loan. One at a time, so that all of them together are within their bound.
+    is_borrowing: bool,
     /// Buffers that became full, and of these, those that are written.
     filled_count: u64,
     written_count: u64,
@@ -103,6 +107,16 @@ impl Staged {
         let full = self.full.iter().flat_map(|full| full.chunks.iter().map(|c| (c, &full.loan)));
         let filling = self.loan.iter().flat_map(|loan| self.chunks.iter().map(move |c| (c, loan)));
         filling.chain(full)
+    }
+
+    /// Bytes of all loans.
+    fn lent_bytes(&self) -> usize {
+        let full = self.full.as_ref().map(|full| &full.loan);
+        [self.loan.as_ref(), self.spare.as_ref(), full]
+            .iter()
+            .flatten()
+            .map(|loan| loan.len())
+            .sum()
     }
 
     /// Ends filling. There is no other full one.
@@ -173,12 +187,11 @@ impl SlotStore {
         waiting: &Waiting<'_>,
     ) -> Result<MutexGuard<'_, Staged>> {
         let staging = &self.extents.staging;
-        let mut fresh: Option<Loan> = None;
         let mut staged = staging.staged.lock();
         loop {
             staged.check_failure()?;
             if staged.loan.is_none() {
-                staged.loan = fresh.take().or_else(|| staged.spare.take());
+                staged.loan = staged.spare.take();
             }
             let free = staged.loan.as_ref().map_or(0, |loan| loan.len() - staged.used_bytes);
             if free >= len_bytes {
@@ -187,31 +200,69 @@ impl SlotStore {
             if staged.chunks.is_empty() {
                 // There is none, or the share was small when it was lent.
                 (staged.loan, staged.used_bytes) = (None, 0);
-                drop(staged);
-                // With nothing locked: whoever lends may have to wait, and asks this one, too.
-                let weak: Weak<SlotStore> = Arc::downgrade(self);
-                fresh = Some(self.lend_for(len_bytes, CHUNKS_AT_ONCE, weak, waiting)?);
-                staged = staging.staged.lock();
-            } else if staged.is_writing {
-                waiting.wait_on(&staging.written, &mut staged)?;
-            } else if staged.full.is_some()
-                && waiting.is_bounded()
-                && self.wake_staging_thread(&mut staged)
-            {
-                // What the disk holds up cannot be broken off.
-                waiting.wait_on(&staging.written, &mut staged)?;
-            } else if staged.full.is_some() {
-                // The thread has not come to it.
-                let _writing = self.enter_file()?;
-                staged = self.write_full(staged)?;
+                if staged.is_borrowing {
+                    waiting.wait_on(&staging.written, &mut staged)?;
+                } else if self.may_stage(len_bytes, staged.lent_bytes()) {
+                    staged = self.borrow_to_stage(staged, len_bytes, waiting)?;
+                } else {
+                    // The memory of the full one is the only one.
+                    staged = self.write_full_or_wait(staged, waiting)?;
+                }
+            } else if staged.is_writing || staged.full.is_some() {
+                staged = self.write_full_or_wait(staged, waiting)?;
             } else {
                 staged.fill_up();
                 if !self.wake_staging_thread(&mut staged) {
-                    let _writing = self.enter_file()?;
-                    staged = self.write_full(staged)?;
+                    staged = self.write_full_or_wait(staged, waiting)?;
                 }
             }
         }
+    }
+
+    /// Borrows a buffer for at least so many bytes, and begins it unless there is one by then.
+    fn borrow_to_stage<'s>(
+        self: &'s Arc<Self>,
+        mut staged: MutexGuard<'s, Staged>,
+        len_bytes: usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<MutexGuard<'s, Staged>> {
+        let lent_bytes = staged.lent_bytes();
+        staged.is_borrowing = true;
+        drop(staged);
+        // With nothing locked: whoever lends may have to wait, and asks this one, too.
+        let weak: Weak<SlotStore> = Arc::downgrade(self);
+        let lent = self.lend_to_stage(len_bytes, CHUNKS_AT_ONCE, lent_bytes, weak, waiting);
+        let staging = &self.extents.staging;
+        let mut staged = staging.staged.lock();
+        staged.is_borrowing = false;
+        staging.written.notify_all();
+        let fresh = lent?;
+        if staged.loan.is_none() {
+            staged.loan = Some(fresh);
+        } else if staged.spare.is_none() {
+            staged.spare = Some(fresh);
+        }
+        Ok(staged)
+    }
+
+    /// Writes the full buffer if the thread has not come to it, else waits for whoever writes it.
+    ///
+    /// Errors: `Closed`; those of writing and of `waiting`.
+    fn write_full_or_wait<'s>(
+        self: &'s Arc<Self>,
+        mut staged: MutexGuard<'s, Staged>,
+        waiting: &Waiting<'_>,
+    ) -> Result<MutexGuard<'s, Staged>> {
+        // What the disk holds up cannot be broken off, so a call that is bounded leaves it to the thread.
+        let thread_writes = |staged: &mut MutexGuard<'s, Staged>| {
+            staged.full.is_some() && waiting.is_bounded() && self.wake_staging_thread(staged)
+        };
+        if staged.is_writing || thread_writes(&mut staged) {
+            waiting.wait_on(&self.extents.staging.written, &mut staged)?;
+            return Ok(staged);
+        }
+        let _writing = self.enter_file()?;
+        self.write_full(staged)
     }
 
     /// Writes everything that is staged when this is called. Whoever closes the file does this last, so [`Self::enter_file`] is not asked.

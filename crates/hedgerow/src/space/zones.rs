@@ -372,10 +372,14 @@ impl Zones {
             if self.is_ceiling_firm {
                 return Err(Want::Full);
             }
-            // Room below the ceiling has run out: shrinking is over.
-            if self.ceiling.take().is_none() {
-                break;
+            let Some(ceiling) = self.ceiling else { break };
+            // The other streams' zones have room, too, as long as they lie below.
+            if self.heads.iter().flatten().any(|head| head.zone < ceiling) {
+                self.close_heads();
+                continue;
             }
+            // Room below the ceiling has run out: shrinking is over.
+            self.ceiling = None;
         }
         if growth == Growth::Allowed
             && let Some(want) = self.want_growth(u64::from(units), units, growth)

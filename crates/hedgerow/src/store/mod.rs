@@ -31,6 +31,7 @@ mod placed;
 mod preload;
 mod reclaim;
 mod relief;
+mod repack;
 mod repair;
 mod repair_report;
 mod replay;
@@ -429,6 +430,13 @@ impl Store {
     /// [`Self::checkpoint`]. Whether there was nothing to make durable, so that all that it did was for a shorter file.
     pub fn checkpoint_to_shrink(&self) -> Result<bool> {
         self.shared.checkpoint_as_asked()
+    }
+
+    /// Takes the gaps out of the file, as far as `go_on` says before each zone. For after [`Self::checkpoint_to_shrink`].
+    ///
+    /// Errors: those of checkpoints.
+    pub fn repack(&self, go_on: impl FnMut() -> bool) -> Result<()> {
+        self.shared.repack(go_on)
     }
 
     /// Number of the last durable checkpoint.

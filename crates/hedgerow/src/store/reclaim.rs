@@ -292,7 +292,12 @@ impl Shared {
 
     /// Whether there is room for so many pages that are moved: they become dirty, and nobody lets them in. While nobody writes
     /// it is made, by filling holes, and for a moment by a longer file.
-    fn has_room_to_move(&self, slots: &SlotStore, pages: usize, is_idle: bool) -> Result<bool> {
+    pub(super) fn has_room_to_move(
+        &self,
+        slots: &SlotStore,
+        pages: usize,
+        is_idle: bool,
+    ) -> Result<bool> {
         let dirty = || self.pool.images_to_write() + pages;
         let has_room = slots.has_room(dirty(), Purpose::Take);
         if has_room || !is_idle {

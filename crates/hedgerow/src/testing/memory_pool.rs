@@ -252,10 +252,11 @@ unsafe impl PagePool for MemoryPool {
     #[inline(always)]
     fn bytes(&self, frame: FrameId) -> RacingBytes<'_> {
         assert!((frame.0 as usize) < self.frames.len());
-        // SAFETY: `RacingBytes::new` asks for an aligned pointer to `len` bytes that live as long as
-        // the view and are accessed by the optimistic module's rules only: the frame lies inside
-        // of the reservation (checked above), frames are multiples of 512 bytes from the start of one of the
-        // system's pages, the view borrows the pool, and every access goes through a view.
+        // SAFETY: `add` stays inside of the reservation, which has room for all frames (checked above). What `RacingBytes::new`
+        // asks for, in its order. Alignment and length: `page_bytes` is a power of two from 512 on (`new`), and frames are multiples
+        // of it from the start of a page of the system. Initialised and valid: the arena's memory reads as zeros before its first
+        // write, and lives as long as the pool, which the view borrows. Access: nothing else makes pointers to this memory, so
+        // every access goes through such a view, and who writes through one has the frame's latch exclusively.
         unsafe {
             let start = self.memory.base().add(frame.0 as usize * self.page_bytes);
             RacingBytes::new(start, self.page_bytes)

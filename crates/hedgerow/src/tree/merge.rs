@@ -74,10 +74,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// is gone whatever happens here, so that an error is not reported: a page that cannot be read is
     /// reported to whoever needs it, and one that cannot be written refuses the next change.
     #[cold]
-    pub(super) fn merge_around<'p>(&'p self, key: &[u8], retry: Retry<'p, P>) {
-        if is_drawn(Point::Spread) {
-            // Nobody needs it, so nobody hears of it if it cannot be done.
-            self.merge_group_around(key).ok();
+    pub(super) fn merge_around<'p>(&'p self, key: &[u8], mut retry: Retry<'p, P>) {
+        if is_drawn(Point::Spread)
+            && let Err(stop) = self.merge_group_around(key)
+            && retry.after(stop).is_err()
+        {
+            return;
         }
         self.merge_from(0, key, retry);
     }

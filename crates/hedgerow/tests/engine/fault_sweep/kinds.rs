@@ -70,8 +70,6 @@ impl Kind {
             // With the number that the system gave, so that people can tell why.
             ErrorKind::Io => !self.is_about_room() && error.os_error() == Some(self.errno),
             ErrorKind::DiskFull => self.errno == Fault::ENOSPC,
-            // Staged values that cannot be written keep the memory that others would read values with: see docs/values.md.
-            ErrorKind::MemoryLimit => self.errno == Fault::ENOSPC,
             ErrorKind::DurabilityUnknown | ErrorKind::BatchUnfinished => may_be_unknown,
             ErrorKind::Poisoned => self.may_poison || is_poisoned,
             _ => false,
