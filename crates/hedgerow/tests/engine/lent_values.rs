@@ -1,5 +1,6 @@
 //! Values that are lent: each is the value of one version to its last byte, whatever writers, cursors and checkpoints do
 //! meanwhile, and a value that is never given back hinders nobody.
+#![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
 use crate::common::lengths::{Lengths, content};
 use crate::common::{Dice, assert_sound, effort, seed};
