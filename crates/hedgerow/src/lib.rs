@@ -134,7 +134,7 @@ pub mod wal;
 pub use buffer::PoolStats;
 pub use database::{
     Cursor, Database, Durability, Keys, Keyspace, MemoryStats, Options, Range, Shrunk, Stats,
-    ValueReader, ValueWriter, WriteBatch, smallest_memory_limit_bytes,
+    ValueReader, ValueRef, ValueWriter, WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use node::{LeafLayout, LeafPolicy};

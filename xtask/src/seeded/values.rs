@@ -77,4 +77,25 @@ pub const LINES: &[Bug] = &[
             "store::tests::staged::what_the_thread_could_not_write_is_told_to_the_next_one",
         )],
     ),
+    line(
+        "V11",
+        "the name of a piece that is lent",
+        "lends_another_piece",
+        &[plain("lib", "buffer::tests::lent::a_frame_with_another_piece_is_not_lent")],
+    ),
+    line(
+        "V12",
+        "the bound on what is lent",
+        "lends_without_a_bound",
+        &[plain("lib", "buffer::tests::lent::no_more_than_a_sixteenth_of_the_frames_is_lent")],
+    ),
+    line(
+        "V13",
+        "the page table passes over lent values",
+        "table_waits_for_who_was_lent",
+        &[plain(
+            "lib",
+            "buffer::tests::lent::the_page_table_grows_beside_a_lent_value_in_the_topmost_frames",
+        )],
+    ),
 ];

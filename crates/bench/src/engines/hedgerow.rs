@@ -1,13 +1,13 @@
 //! Hedgerow as a user calls it, in memory or in a file.
 //!
-//! Gets either return a `Value` or fill a buffer; leaves are adaptive or, by the name of the competitor,
-//! all of one layout, or checkpoints are taken on demand alone; everything else is the same. Without a log unless the cell asks for durable changes; then with
+//! Gets lend the value as the other stores do, or fill a buffer; leaves are adaptive or, by the name of the competitor,
+//! all of one layout, or changes are made a thousand at a time, or checkpoints are taken on demand alone; everything else is the same. Without a log unless the cell asks for durable changes; then with
 //! one, and the defaults of a user. Sessions share handles, which are `Send + Sync`; a session's cursor and buffer are its own.
 
 use super::up_to;
 use crate::cell::{Cell, CellError, Durability, Place, TreeShape};
 use crate::harness::{Checkpoint, Engine, Session, ValueBytes};
-use hedgerow::{Cursor, Database, Error, ErrorKind, Keyspace, Options};
+use hedgerow::{Cursor, Database, Error, ErrorKind, Keyspace, Options, WriteBatch};
 use std::collections::BTreeMap;
 
 /// Memory beyond the records for which a store in memory is given room, in bytes.
@@ -15,6 +15,9 @@ const SPARE_BYTES: u64 = 64 << 20;
 
 /// A log that never makes a checkpoint due.
 const ROOMY_LOG_BYTES: u64 = 8 << 30;
+
+/// Changes of a batch, for the competitor that makes batches: as many as other stores have in a transaction.
+const BATCH: usize = 1000;
 
 fn is_without_log(cell: &Cell) -> bool {
     cell.competitor == "hedgerow-no-log"
@@ -27,6 +30,7 @@ pub struct Store<const INTO: bool> {
     place: Place,
     durability: Durability,
     is_loaded: bool,
+    makes_batches: bool,
 }
 
 /// One thread's handles.
@@ -34,6 +38,21 @@ pub struct Handle<'a, const INTO: bool> {
     keyspace: &'a Keyspace,
     cursor: Cursor,
     buffer: Vec<u8>,
+    /// Changes that wait for more, and where they go.
+    batch: Option<(&'a Database, WriteBatch)>,
+}
+
+impl<const INTO: bool> Handle<'_, INTO> {
+    /// Makes the changes that wait: all of them, or if there are enough.
+    fn write(&mut self, least: usize) -> Result<(), CellError> {
+        if let Some((database, batch)) = &mut self.batch
+            && batch.len() >= least
+        {
+            database.write(batch).map_err(failed)?;
+            batch.clear();
+        }
+        Ok(())
+    }
 }
 
 fn failed(error: Error) -> CellError {
@@ -70,7 +89,8 @@ impl<const INTO: bool> Engine for Store<INTO> {
         .map_err(failed)?;
         let keyspace = database.keyspace("bench").map_err(failed)?;
         let (place, durability) = (cell.place, cell.durability);
-        Ok(Store { database, keyspace, place, durability, is_loaded: false })
+        let makes_batches = cell.competitor == "hedgerow-batch";
+        Ok(Store { database, keyspace, place, durability, is_loaded: false, makes_batches })
     }
 
     fn keeps(_durability: Durability) -> bool {
@@ -84,7 +104,13 @@ impl<const INTO: bool> Engine for Store<INTO> {
         }
         self.is_loaded = true;
         let keyspace = &self.keyspace;
-        let handle = |_| Handle { keyspace, cursor: keyspace.cursor(), buffer: Vec::new() };
+        let database = &self.database;
+        let handle = |_| Handle {
+            keyspace,
+            cursor: keyspace.cursor(),
+            buffer: Vec::new(),
+            batch: self.makes_batches.then(|| (database, WriteBatch::new())),
+        };
         Ok((0..threads).map(handle).collect())
     }
 
@@ -145,23 +171,29 @@ impl<const INTO: bool> Engine for Store<INTO> {
 impl<const INTO: bool> Session for Handle<'_, INTO> {
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), CellError> {
+        if let Some((_, batch)) = &mut self.batch {
+            batch.put(self.keyspace, key, value).map_err(failed)?;
+            return self.write(BATCH);
+        }
         self.keyspace.put(key, value).map(|_| ()).map_err(failed)
     }
 
     #[inline]
     fn get(&mut self, key: &[u8], mut found: impl FnMut(&[u8])) -> Result<(), CellError> {
+        self.write(1)?;
         if INTO {
             if self.keyspace.get_into(key, &mut self.buffer).map_err(failed)? {
                 found(&self.buffer);
             }
-        } else if let Some(value) = self.keyspace.get(key).map_err(failed)? {
-            found(&value);
+        } else {
+            self.keyspace.get_with(key, found).map_err(failed)?;
         }
         Ok(())
     }
 
     #[inline]
     fn get_many(&mut self, keys: &[&[u8]], mut found: impl FnMut(&[u8])) -> Result<(), CellError> {
+        self.write(1)?;
         let values = self.keyspace.get_many(keys).map_err(failed)?;
         values.iter().flatten().for_each(|value| found(value));
         Ok(())
@@ -174,12 +206,18 @@ impl<const INTO: bool> Session for Handle<'_, INTO> {
         records: usize,
         mut found: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), CellError> {
+        self.write(1)?;
         self.cursor.seek(from);
         self.cursor.visit(up_to(records, &mut found)).map(drop).map_err(failed)
     }
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<(), CellError> {
+        self.write(1)?;
         self.keyspace.remove(key).map(|_| ()).map_err(failed)
+    }
+
+    fn finish(&mut self) -> Result<(), CellError> {
+        self.write(1)
     }
 }

@@ -32,8 +32,9 @@ fn up_to<'f>(
 }
 
 /// Names of the competitors.
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 25] = [
     "hedgerow",
+    "hedgerow-batch",
     "hedgerow-no-log",
     "hedgerow-on-demand",
     "hedgerow-get_into",
@@ -64,7 +65,9 @@ pub const NAMES: [&str; 24] = [
 /// Errors: `Failed` for a name that is not in [`NAMES`]; those of [`harness::run`].
 pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
     match cell.competitor.as_str() {
-        "hedgerow-no-log" | "hedgerow-on-demand" => harness::run::<hedgerow::Store<false>>(cell),
+        "hedgerow-no-log" | "hedgerow-on-demand" | "hedgerow-batch" => {
+            harness::run::<hedgerow::Store<false>>(cell)
+        }
         "hedgerow-get_into" => harness::run::<hedgerow::Store<true>>(cell),
         name if is_of(name, "hedgerow") => harness::run::<hedgerow::Store<false>>(cell),
         "bare-writes" => harness::run::<bare_writes::Writes>(cell),

@@ -14,6 +14,7 @@ mod fault_stream;
 mod frame;
 mod free_list;
 mod hand_over;
+mod lent;
 #[cfg(target_os = "linux")]
 mod paging;
 mod pieces;
@@ -35,6 +36,7 @@ pub use budget::{
     Budget, LARGE_VALUES_BYTES, smallest_limit_bytes, smallest_limit_without_log_bytes,
 };
 pub use counters::{Counters, PoolStats};
+pub use lent::Lent;
 #[cfg(target_os = "linux")]
 pub use paging::PageMemory;
 pub use pool::{BufferPool, PoolOptions};

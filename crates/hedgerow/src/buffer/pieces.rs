@@ -51,7 +51,7 @@ pub struct PieceName {
 
 impl PieceName {
     /// A hash whose halves are of use apart from each other.
-    fn hash(self) -> u64 {
+    pub(super) fn hash(self) -> u64 {
         // The seed is random already.
         let mixed =
             (self.seed ^ (u64::from(self.number) << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -67,6 +67,10 @@ pub(super) struct PieceIndex {
     /// Pieces that were given a frame: they get those from the top down, as pages of a new store get those from the
     /// bottom up. So memory is touched as it is needed, and pages find the frames that they prefer.
     given: AtomicU32,
+    /// Frames that are lent just now (`lent.rs`).
+    pub(super) lent: AtomicU32,
+    /// Frames among the others that belong to the page table (`retire.rs`).
+    pub(super) retired_below: AtomicU32,
 }
 
 impl PieceIndex {
@@ -76,7 +80,13 @@ impl PieceIndex {
     pub(super) fn new(frames: u32) -> Result<PieceIndex> {
         let buckets = frames.div_ceil(FRAMES_A_BUCKET);
         let words = ZeroedArray::new(buckets as usize * BUCKET)?;
-        Ok(PieceIndex { words, buckets: u64::from(buckets), given: AtomicU32::new(0) })
+        Ok(PieceIndex {
+            words,
+            buckets: u64::from(buckets),
+            given: AtomicU32::new(0),
+            lent: AtomicU32::new(0),
+            retired_below: AtomicU32::new(0),
+        })
     }
 
     fn bucket(&self, hash: u64) -> &[AtomicU64] {
@@ -89,12 +99,18 @@ impl PieceIndex {
     }
 
     /// The frames that may hold the piece.
-    fn find(&self, hash: u64) -> impl Iterator<Item = FrameId> {
+    pub(super) fn find(&self, hash: u64) -> impl Iterator<Item = FrameId> {
         self.bucket(hash).iter().filter_map(move |word| {
             let word = word.load(Acquire);
             let is_it = word >> 32 == hash & u64::from(u32::MAX) && word as u32 != 0;
             is_it.then(|| FrameId(word as u32 - 1))
         })
+    }
+
+    /// Begins to load what [`Self::find`] will look at.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        optimistic::prefetch(std::ptr::from_ref(&self.bucket(hash)[0]));
     }
 
     fn insert(&self, hash: u64, frame: FrameId) {

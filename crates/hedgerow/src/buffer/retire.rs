@@ -6,7 +6,10 @@
 //! table is inside of the memory limit without a share of its own, and a store that uses few of its
 //! pages pays for few parts. At data of 64 times the pool, an eighth of the frames goes this way.
 //!
-//! Invariants: frames below `top` hold pages, the others never again: their latches stay locked exclusively for
+//! Whoever is lent a value (`lent.rs`) holds the frames of it for as long as he likes. A topmost frame that is lent stays, and the
+//! part gets the memory of another frame, from among those below `top`, which is given up in its place.
+//!
+//! Invariants: frames below `top` that are not retired hold pages, the others never again: the latches of retired ones stay locked exclusively for
 //! good, so that nobody can hold one as a page; a part is made by one thread at a
 //! time (`part_space`), which holds no page and no latch but that of the frame it is emptying, while it writes
 //! the page that lies there if that is changed all the time, and whose waits are bounded. `Send + Sync`.
@@ -21,6 +24,8 @@ use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Frames that are never given up.
 const FRAMES_KEPT: u32 = 32;
+/// Waits of ten milliseconds for whoever is lent a piece of a value.
+const LENT_WAITS: usize = 3;
 /// How often a page that keeps being changed is written before nobody may change it meanwhile.
 const VACATE_ATTEMPTS: usize = 4;
 
@@ -91,8 +96,13 @@ impl BufferPool {
     pub(super) fn check_table_room(&self, pages: usize) -> Result<()> {
         let parts = pages / (PART_WORDS - PART_HEADER_WORDS) + 2;
         let frames = parts * PART_BYTES.div_ceil(self.page_bytes);
-        let top = self.top.load(Relaxed) as usize;
-        if top < FRAMES_KEPT as usize + frames { Err(self.table_is_full()) } else { Ok(()) }
+        let left = self.top.load(Relaxed).saturating_sub(self.retired_below()) as usize;
+        if left < FRAMES_KEPT as usize + frames { Err(self.table_is_full()) } else { Ok(()) }
+    }
+
+    /// Frames below the top that were given up in the place of lent ones.
+    pub(super) fn retired_below(&self) -> u32 {
+        self.pieces.as_ref().map_or(0, |index| index.retired_below.load(Relaxed))
     }
 
     #[cold]
@@ -129,27 +139,9 @@ impl BufferPool {
 
     fn part_memory(&self, space: &mut PartSpace) -> Result<*mut u8> {
         if space.left_bytes < PART_BYTES {
-            let count = PART_BYTES.div_ceil(self.page_bytes) as u32;
-            let top = self.top.load(Relaxed);
-            if top < FRAMES_KEPT + count {
-                return Err(self.table_is_full());
-            }
-            // From the top down, each given up when it is empty: an error leaves a smaller pool, whose
-            // last frames are retired without a use, and nothing lost.
-            for frame in (top - count..top).rev() {
-                let frame = FrameId(frame);
-                let guard = self.vacate(frame)?;
-                self.header(frame).retire();
-                self.free.count_down();
-                self.top.store(frame.0, Release);
-                match leaves_out("retire_without_version") {
-                    true => guard.release_unchanged(),
-                    // Its bytes are the table's from now on, and no page's.
-                    false => std::mem::forget(guard),
-                }
-            }
-            space.next = self.memory(FrameId(top - count));
-            space.left_bytes = count as usize * self.page_bytes;
+            let first = self.give_up_frames()?;
+            space.next = self.memory(first);
+            space.left_bytes = PART_BYTES.max(self.page_bytes);
         }
         let memory = space.next;
         // SAFETY: `left_bytes` counts what is left of the retired frames from `next` on, and a part fits.
@@ -158,18 +150,80 @@ impl BufferPool {
         Ok(memory)
     }
 
-    /// Empties a frame and returns its latch; it counts as free.
-    fn vacate(&self, frame: FrameId) -> Result<ExclusiveGuard<'_>> {
+    /// Gives up as many neighbouring frames as a part needs, and tells the first of them.
+    fn give_up_frames(&self) -> Result<FrameId> {
+        let count = PART_BYTES.div_ceil(self.page_bytes) as u32;
+        let mut top = self.top.load(Relaxed);
+        // Some of the topmost ones may be given up already.
+        while let Some(last) = top.checked_sub(1)
+            && self.header(FrameId(last)).is_retired()
+            && let Some(index) = &self.pieces
+        {
+            top = last;
+            self.top.store(top, Release);
+            index.retired_below.fetch_sub(1, Relaxed);
+        }
+        if top < FRAMES_KEPT + count + self.retired_below() {
+            return Err(self.table_is_full());
+        }
+        // From the top down, each given up when it is empty: an error leaves a smaller pool, whose
+        // last frames are retired without a use, and nothing lost.
+        for frame in (top - count..top).rev() {
+            let frame = FrameId(frame);
+            let Some(guard) = self.vacate(frame)? else {
+                assert!(count == 1, "values are lent where a page has room for a part");
+                return self.give_up_another(frame);
+            };
+            self.free.count_down();
+            self.retire_for_good(frame, guard, Some(frame));
+        }
+        Ok(FrameId(top - count))
+    }
+
+    /// Retires a frame, below the top or as the new top.
+    fn retire_for_good(&self, frame: FrameId, guard: ExclusiveGuard<'_>, top: Option<FrameId>) {
+        self.header(frame).retire();
+        if let Some(top) = top {
+            self.top.store(top.0, Release);
+        }
+        match leaves_out("retire_without_version") {
+            true => guard.release_unchanged(),
+            // Its bytes are the table's from now on, and no page's.
+            false => std::mem::forget(guard),
+        }
+    }
+
+    /// Gives up a frame in the place of the topmost one, which is lent for longer than anybody waits for.
+    #[cold]
+    fn give_up_another(&self, lent: FrameId) -> Result<FrameId> {
+        let (frame, guard) = self.obtain_frame(PageId(lent.0))?;
+        if let Some(index) = &self.pieces {
+            index.retired_below.fetch_add(1, Relaxed);
+        }
+        self.retire_for_good(frame, guard, None);
+        Ok(frame)
+    }
+
+    /// Empties a frame and returns its latch; it counts as free. `None`: it holds a piece of a value that is lent.
+    fn vacate(&self, frame: FrameId) -> Result<Option<ExclusiveGuard<'_>>> {
+        let header = self.header(frame);
+        let may_be_lent = || {
+            header.is_piece() && self.lends_values() && !leaves_out("table_waits_for_who_was_lent")
+        };
         for attempt in 0..=VACATE_ATTEMPTS {
             let mut waits = 0;
-            let guard = self.header(frame).latch.exclusive_while(&mut || {
+            let guard = header.latch.exclusive_while(&mut || {
                 waits += 1;
-                waits < super::evict::FRAME_WAITS
+                waits < if may_be_lent() { LENT_WAITS } else { super::evict::FRAME_WAITS }
             });
-            let Some(guard) = guard else { break };
-            let header = self.header(frame);
+            let Some(guard) = guard else {
+                if may_be_lent() {
+                    return Ok(None);
+                }
+                break;
+            };
             if header.is_free() {
-                return Ok(guard);
+                return Ok(Some(guard));
             }
             if header.is_dirty() {
                 // Whoever closes takes the lock of `part_space` before the file is unlocked and somebody else's.
@@ -181,7 +235,7 @@ impl BufferPool {
             if !header.is_dirty() {
                 self.evict_latched(frame);
                 self.free.count_up();
-                return Ok(guard);
+                return Ok(Some(guard));
             }
             guard.release_unchanged();
             self.write_back_now(&[frame])?;

@@ -2,6 +2,7 @@
 
 mod contention;
 mod hot;
+mod lent;
 mod pieces;
 mod refused;
 mod sound;
@@ -36,17 +37,22 @@ pub(super) fn pool(extra_bytes: u64) -> Arc<BufferPool> {
 
 /// The same over this file.
 fn pool_over(file: Arc<dyn File>, extra_bytes: u64) -> Arc<BufferPool> {
+    pool_of_pages(file, PAGE_BYTES, extra_bytes)
+}
+
+/// The same with pages of so many bytes.
+fn pool_of_pages(file: Arc<dyn File>, page_bytes: usize, extra_bytes: u64) -> Arc<BufferPool> {
     let state = SpaceState {
-        zones: Zones::create(Geometry::for_new_store(PAGE_BYTES as u32, 1).unwrap()),
+        zones: Zones::create(Geometry::for_new_store(page_bytes as u32, 1).unwrap()),
         deltas: Deltas::new(96 << 10),
         owed: Arc::default(),
         map: MapRoot::EMPTY,
         checkpoint: Epoch(0),
     };
-    let slots = Arc::new(SlotStore::new(file, PAGE_BYTES, PageForm::whole(|_| Ok(())), state));
+    let slots = Arc::new(SlotStore::new(file, page_bytes, PageForm::whole(|_| Ok(())), state));
     let options = PoolOptions {
-        memory_limit_bytes: smallest_limit_bytes(PAGE_BYTES) + extra_bytes,
-        page_bytes: PAGE_BYTES,
+        memory_limit_bytes: smallest_limit_bytes(page_bytes) + extra_bytes,
+        page_bytes,
         first_epoch: Epoch(1),
         checkpoint_bytes: 1 << 30,
         read_only: false,

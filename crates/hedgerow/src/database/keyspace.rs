@@ -208,7 +208,7 @@ impl Keyspace {
 
     /// Whether a value out of a leaf stands for another one.
     #[inline]
-    fn is_stored_form(&self, value: &[u8]) -> bool {
+    pub(super) fn is_stored_form(&self, value: &[u8]) -> bool {
         self.inner.store.has_stored_forms() && is_stored_form(value)
     }
 
@@ -228,16 +228,6 @@ impl Keyspace {
             return Ok(resolved != Resolved::Gone);
         }
         Ok(found)
-    }
-
-    /// Calls `f` once with a copy of the value of `key` if there is a record, and returns its result. No latch is held meanwhile, so `f`
-    /// may use the database.
-    ///
-    /// # Errors
-    /// The [errors of reads](Keyspace#errors-of-reads).
-    #[inline]
-    pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        Ok(self.get(key)?.map(|value| f(&value)))
     }
 
     /// The values of many keys, in the order of the keys. Cheaper than as many calls of [`Keyspace::get`]: cache misses and page reads

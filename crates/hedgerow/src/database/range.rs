@@ -125,7 +125,8 @@ impl Cursor {
 
     /// Calls `each` with the records behind the cursor, in order, until it breaks or there are no more. Returns `Break` with its value,
     /// or `Continue` at the end. The cursor is then behind the last record that was handed over. Key and value are lent for one call of
-    /// `each`. Short scans take 0.65 to 0.85 of the time of [`Cursor::next_record`].
+    /// `each`; a value that does not lie in a leaf is lent as [`Keyspace::get_with`](crate::Keyspace::get_with) does it. Short scans
+    /// take 0.65 to 0.85 of the time of [`Cursor::next_record`].
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -161,9 +162,12 @@ impl Cursor {
                 .map_or_else(|forked| ControlFlow::Break(Stop::With(Err(forked))), |()| step)
         };
         let ended = loop {
-            let ended = self.cursor.visit(|key, value| {
+            let mut step = |key: &[u8], value: &[u8]| {
                 if !inner.store.has_stored_forms() || !is_stored_form(value) {
                     return each(key, value);
+                }
+                if let Ok(step) = inner.lend_to(value, large, |value| each(key, value)) {
+                    return step;
                 }
                 match inner.resolve_into(tree, key, value, large) {
                     Ok(Resolved::InMemory) => each(key, large),
@@ -174,7 +178,14 @@ impl Cursor {
                     Ok(Resolved::Gone) => ControlFlow::Continue(()),
                     Err(error) => ControlFlow::Break(Stop::With(Err(error))),
                 }
-            })?;
+            };
+            let ended = match inner.store.has_stored_forms() {
+                false => self.cursor.visit(step)?,
+                true => {
+                    let ahead = |value: &[u8], is_near| inner.store.prefetch_kept(value, is_near);
+                    self.cursor.visit_ahead(&mut step, ahead)?
+                }
+            };
             match ended {
                 ControlFlow::Continue(()) => break ControlFlow::Continue(()),
                 ControlFlow::Break(Stop::With(with)) => break ControlFlow::Break(with),

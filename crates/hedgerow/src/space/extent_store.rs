@@ -22,8 +22,9 @@ use std::fmt;
 
 pub use super::loans::{Borrower, Loan};
 
-/// Chunks of an extent that is staged, at most. Of what is longer the bytes cost more than the call that writes them.
-const STAGED_CHUNKS: usize = 3;
+/// Chunks of an extent that is staged, at most. What is longer is written by whoever puts it: copied to a
+/// buffer, it would keep the others from the buffer for too long.
+const STAGED_CHUNKS: usize = 16;
 /// Units that are freed with the state of the space locked.
 const FREED_AT_ONCE: u64 = 1 << 12;
 /// A checkpoint is due when so much of the file would be freed by it, and so large a part.

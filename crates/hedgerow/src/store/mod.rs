@@ -60,7 +60,7 @@ pub use verify::{VerifyFinding, VerifyReport};
 
 pub use crate::space::SpaceReport;
 
-use crate::buffer::BufferPool;
+use crate::buffer::{BufferPool, Lent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::PagePool;
 use crate::space::extent::{Extent, Run, Stored, read_reference, read_stored};
@@ -283,6 +283,26 @@ impl Store {
         };
         // So much was in memory once.
         pool.keeps_values_of(len_bytes) && pool.append_kept(seed, len_bytes as usize, to)
+    }
+
+    /// Lends the value to which a record refers, if all of it is in memory and it is not better copied; looks at nothing else.
+    #[inline]
+    pub fn lend_kept(&self, reference: &[u8]) -> Option<Lent<'_>> {
+        let pool = &self.shared.pool;
+        let (seed, len_bytes) = read_reference(reference)?;
+        // So much was in memory once.
+        pool.keeps_values_of(len_bytes).then(|| pool.lend_kept(seed, len_bytes as usize)).flatten()
+    }
+
+    /// Begins to load what is needed to find a value in memory: at the first step where it is, at the second its first bytes.
+    #[inline]
+    pub fn prefetch_kept(&self, reference: &[u8], is_second: bool) {
+        if let Some((seed, _)) = read_reference(reference) {
+            match is_second {
+                false => self.shared.pool.prefetch_kept(seed),
+                true => self.shared.pool.prefetch_piece(seed),
+            }
+        }
     }
 
     /// Keeps a value in memory that was read, or written.

@@ -29,7 +29,7 @@ impl Lengths {
         let chunk = (32 << 10) - CHUNK_HEADER_BYTES;
         let record = keyspace.max_record_bytes();
         let mut limits =
-            vec![1, 9, record, page_bytes, 2 * page_bytes, chunk, 2 * chunk, 3 * chunk];
+            vec![1, 9, record, page_bytes, 2 * page_bytes, chunk, 2 * chunk, 3 * chunk, 16 * chunk];
         // Keys of the tests have these lengths.
         limits.extend([4, 8, 11].map(|key_len| record - key_len));
         limits.extend([64 << 10, 1 << 20, (limit_bytes / 64) as usize]);

@@ -40,6 +40,7 @@ mod images;
 mod imitations;
 mod isolation;
 mod large_values;
+mod lent_values;
 mod let_go;
 mod lies;
 mod lies_logged;
