@@ -21,4 +21,6 @@
 #![deny(unsafe_code)]
 
 pub mod arena;
+pub mod eunomia;
 pub mod htm;
+pub mod workload;

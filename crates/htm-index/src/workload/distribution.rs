@@ -120,7 +120,8 @@ fn poisson(items: u64) -> Vec<f64> {
         }
         *weight = logarithm.exp();
     }
-    let class_of = |item: u64| (u128::from(item) * POISSON_CLASSES as u128 / u128::from(items)) as usize;
+    let class_of =
+        |item: u64| (u128::from(item) * POISSON_CLASSES as u128 / u128::from(items)) as usize;
     (0..items).map(|item| of_class[class_of(item)]).collect()
 }
 

@@ -76,7 +76,9 @@ impl Ycsb {
         let place = match self.order {
             Order::Clustered => item,
             // A bijection, as `SCRAMBLE` has no factor in common with the number of items.
-            Order::Scrambled => (u128::from(item) * u128::from(SCRAMBLE) % u128::from(items)) as u64,
+            Order::Scrambled => {
+                (u128::from(item) * u128::from(SCRAMBLE) % u128::from(items)) as u64
+            }
         };
         place * YCSB_STRIDE
     }
