@@ -21,6 +21,8 @@
 #![deny(unsafe_code)]
 
 pub mod arena;
+pub mod bplus;
 pub mod eunomia;
 pub mod htm;
+pub mod optimistic;
 pub mod workload;
