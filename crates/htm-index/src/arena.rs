@@ -184,10 +184,7 @@ impl<N: Node> Arena<N> {
             return Ok(());
         }
         let mut reserve = self.reserve.lock();
-        while count + nodes as usize > POOL.min(nodes as usize + BATCH) {
-            count -= 1;
-            reserve.freed.push(pool.spares[count].get());
-        }
+        count = Self::spill(pool, count, &mut reserve);
         while count < BATCH {
             let next = reserve.freed.pop().or_else(|| {
                 let next = reserve.unused;
@@ -206,6 +203,37 @@ impl<N: Node> Arena<N> {
         } else {
             Ok(())
         }
+    }
+
+    /// Sees to it that the calling thread has room for some nodes that it frees. Not in a region. With [`Spares::Shared`] the
+    /// caller holds what regions elide.
+    ///
+    /// # Errors
+    /// There is no room for this thread.
+    pub fn make_room(&self) -> Result<(), ArenaError> {
+        let pool = self.pool().ok_or(ArenaError::TooManyThreads { most: THREADS })?;
+        let count = Self::spill(pool, pool.count.get() as usize, &mut self.reserve.lock());
+        pool.count.set(count as u32);
+        Ok(())
+    }
+
+    /// Gives back all but a batch of spare nodes. How many are left.
+    fn spill(pool: &Pool, mut count: usize, reserve: &mut Reserve) -> usize {
+        while count > BATCH {
+            count -= 1;
+            reserve.freed.push(pool.spares[count].get());
+        }
+        count
+    }
+
+    /// Whether the calling thread has room for so many nodes that it frees. If not, leave the region and [`Arena::make_room`].
+    ///
+    /// # Errors
+    /// The region has to begin anew.
+    #[inline]
+    pub fn has_room<'a, X: Tx<'a>>(&'a self, tx: &mut X, nodes: u32) -> Result<bool, X::E> {
+        let Some(pool) = self.pool() else { return Ok(false) };
+        Ok((tx.load(&pool.count)? + nodes) as usize <= POOL)
     }
 
     /// Whether the calling thread has `nodes` spare nodes, and room for as many that it frees. If not, nothing may be

@@ -218,3 +218,78 @@ pub fn spin_loop() {
         None => std::hint::spin_loop(),
     }
 }
+
+/// What a region has overwritten.
+#[derive(Clone, Copy)]
+pub(crate) enum Old {
+    U8(*const real::AtomicU8, u8),
+    U16(*const real::AtomicU16, u16),
+    U32(*const real::AtomicU32, u32),
+    U64(*const real::AtomicU64, u64),
+}
+
+impl Old {
+    /// Writes it back.
+    pub(crate) fn restore(self) {
+        // SAFETY: such a value is made by `Region::change` alone, from a reference that outlives the call of `attempt` in which it is
+        // made. It is taken out of the kernel when the region ends, which is before that call returns or unwinds. If the call does
+        // neither, its thread is never run again, and then the run has failed and nothing is restored. So the atomic is there.
+        unsafe {
+            match self {
+                Old::U8(atomic, value) => (*atomic).store(value, Ordering::Relaxed),
+                Old::U16(atomic, value) => (*atomic).store(value, Ordering::Relaxed),
+                Old::U32(atomic, value) => (*atomic).store(value, Ordering::Relaxed),
+                Old::U64(atomic, value) => (*atomic).store(value, Ordering::Relaxed),
+            }
+        }
+    }
+}
+
+mod sealed {
+    /// What only the kernel does with a number.
+    pub trait Inner {
+        type Value: Copy;
+        fn address(&self) -> usize;
+        fn value(&self) -> Self::Value;
+        fn set(&self, value: Self::Value);
+        #[allow(private_interfaces, reason = "nobody else can name this trait")]
+        fn old(&self) -> super::Old;
+    }
+}
+
+/// An atomic that a region may reach: of one, two, four or eight bytes.
+pub trait Number: sealed::Inner {}
+
+macro_rules! in_regions {
+    ($($name:ident $value:ty, $old:ident;)*) => {$(
+        impl Number for $name {}
+
+        impl sealed::Inner for $name {
+            type Value = $value;
+
+            fn address(&self) -> usize {
+                std::ptr::from_ref(self).addr()
+            }
+
+            fn value(&self) -> $value {
+                self.0.load(Ordering::Relaxed)
+            }
+
+            fn set(&self, value: $value) {
+                self.0.store(value, Ordering::Relaxed);
+            }
+
+            #[allow(private_interfaces, reason = "nobody else can name this trait")]
+            fn old(&self) -> Old {
+                Old::$old(&raw const self.0, self.value())
+            }
+        }
+    )*};
+}
+
+in_regions! {
+    AtomicU8 u8, U8;
+    AtomicU16 u16, U16;
+    AtomicU32 u32, U32;
+    AtomicU64 u64, U64;
+}

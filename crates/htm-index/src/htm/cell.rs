@@ -12,6 +12,18 @@ mod sealed {
     pub trait Sealed {}
 }
 
+/// What a simulated region may reach.
+#[doc(hidden)]
+#[cfg(hedgerow_sim)]
+pub use hedgerow_sim::transaction::Holds as Simulated;
+
+#[doc(hidden)]
+#[cfg(not(hedgerow_sim))]
+pub trait Simulated<T> {}
+
+#[cfg(not(hedgerow_sim))]
+impl<A, T> Simulated<T> for A {}
+
 /// A number that a cell can hold: `u8`, `u16`, `u32` or `u64`.
 pub trait Word:
     Copy
@@ -26,7 +38,7 @@ pub trait Word:
     + 'static
 {
     #[doc(hidden)]
-    type Atomic: Default + Debug + Send + Sync;
+    type Atomic: Simulated<Self> + Default + Debug + Send + Sync;
     #[doc(hidden)]
     fn new(value: Self) -> Self::Atomic;
     #[doc(hidden)]
@@ -246,6 +258,12 @@ impl<T: Word> TCell<T> {
     #[inline(always)]
     pub fn fetch_add(&self, value: T, order: Ordering) -> T {
         T::fetch_add(&self.0, value, order)
+    }
+
+    #[cfg(hedgerow_sim)]
+    #[inline(always)]
+    pub(super) fn atomic(&self) -> &T::Atomic {
+        &self.0
     }
 
     /// For the log of a software transaction.

@@ -25,7 +25,13 @@ const LOOKS: u32 = 200;
 pub struct ElidableLock {
     word: Word,
     pub(super) elision: Elision,
+    pub(super) shared: Shared,
 }
+
+/// What a lock of readers and writers uses instead.
+#[derive(Default, Debug)]
+#[repr(align(64))]
+pub(super) struct Shared(pub TCell<u64>);
 
 #[derive(Default, Debug)]
 #[repr(align(64))]

@@ -11,6 +11,8 @@
 //! | backend | what it is | `E` |
 //! | --- | --- | --- |
 //! | [`Lock`] | the lock, always | cannot be |
+//! | [`RwSpin`] | a lock that readers share | cannot be |
+//! | [`Uncontrolled`] | nothing: a bound for measurements | cannot be |
 //! | [`NOrec`] | software: Dalessandro, Spear and Scott (PPoPP 2010), whose sequence lock is the elided lock | [`Abort`] |
 //! | `Rtm` | the processor's, on x86-64 | cannot be |
 //! | `Sim` | a simulated processor's, under `--cfg hedgerow_sim` | [`Abort`] |
@@ -20,17 +22,41 @@
 //! Backends are `Send + Sync`.
 
 mod cell;
+#[cfg(not(loom))]
+mod choose;
 mod counters;
 pub mod label;
 mod lock;
+#[cfg(not(loom))]
+mod norec;
 mod only_lock;
+mod plain;
+#[cfg(not(loom))]
 mod policy;
+#[cfg(loom)]
+#[allow(dead_code, reason = "models have the lock alone")]
+mod policy;
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, hedgerow_sim))))]
+mod rtm;
+#[cfg(hedgerow_sim)]
+mod sim;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use cell::{TCell, Word};
+#[cfg(not(loom))]
+pub use choose::{ChoiceError, WithHtm, choose, word_of_environment};
 pub use counters::{Counters, Counts};
 pub use lock::{ElidableLock, Held};
+#[cfg(not(loom))]
+pub use norec::{NOrec, NOrecTx};
 pub use only_lock::{Lock, LockTx};
+pub use plain::{RwSpin, Uncontrolled};
 pub use policy::{Adaptive, RetryPolicy};
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, hedgerow_sim))))]
+pub use rtm::{Probe, Rtm, RtmTx, Trials, probe};
+#[cfg(hedgerow_sim)]
+pub use sim::Sim;
 
 use std::fmt::Debug;
 
@@ -157,12 +183,9 @@ pub trait Htm: Send + Sync {
     type Tx<'a>: Tx<'a, E = Self::E>;
 
     /// Runs a region, which takes effect as a whole, and says what it took. Regions must not be nested.
-    fn atomic_counted<'a, R>(
-        &self,
-        lock: &'a ElidableLock,
-        site: Site,
-        body: impl FnMut(&mut Self::Tx<'a>) -> Result<R, Self::E>,
-    ) -> (R, Outcome);
+    fn atomic_counted<'a, R, B>(&self, lock: &'a ElidableLock, site: Site, body: B) -> (R, Outcome)
+    where
+        B: FnMut(&mut Self::Tx<'a>) -> Result<R, Self::E>;
 
     /// Runs a region, which takes effect as a whole. Regions must not be nested.
     #[inline(always)]
@@ -175,9 +198,29 @@ pub trait Htm: Send + Sync {
         self.atomic_counted(lock, site, body).0
     }
 
+    /// Runs a region that only loads. Backends that know readers from writers let readers in together.
+    #[inline(always)]
+    fn read<'a, R>(
+        &self,
+        lock: &'a ElidableLock,
+        site: Site,
+        body: impl FnMut(&mut Self::Tx<'a>) -> Result<R, Self::E>,
+    ) -> R {
+        self.atomic(lock, site, body)
+    }
+
     /// What became of all regions so far.
     fn counters(&self) -> &Counters;
 
     /// How regions are retried.
     fn policy(&self) -> &RetryPolicy;
+}
+
+/// A backend that can be told to abort at a certain access: for tests of what is undone.
+pub trait Faults: Htm {
+    /// The access of this number in a region, counted from one over all regions from now on, aborts its region, once.
+    fn abort_at(&self, access: u64);
+
+    /// No access aborts any more. Whether the one that was to abort has not come.
+    fn disarm(&self) -> bool;
 }

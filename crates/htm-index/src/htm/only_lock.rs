@@ -73,12 +73,15 @@ impl Htm for Lock {
     type Tx<'a> = LockTx<'a>;
 
     #[inline(always)]
-    fn atomic_counted<'a, R>(
+    fn atomic_counted<'a, R, B>(
         &self,
         lock: &'a ElidableLock,
         site: Site,
-        mut body: impl FnMut(&mut LockTx<'a>) -> Result<R, Infallible>,
-    ) -> (R, Outcome) {
+        mut body: B,
+    ) -> (R, Outcome)
+    where
+        B: FnMut(&mut LockTx<'a>) -> Result<R, Infallible>,
+    {
         self.counters.locked(site);
         let _held = lock.lock();
         let Ok(result) = body(&mut LockTx::new());
