@@ -22,6 +22,7 @@
 
 pub mod arena;
 pub mod bplus;
+pub mod delta;
 pub mod eunomia;
 pub mod htm;
 pub mod optimistic;

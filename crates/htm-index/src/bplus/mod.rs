@@ -14,13 +14,17 @@ mod change;
 mod load;
 mod node;
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(crate) mod tests;
 
 use crate::arena::{Arena, ArenaError, Spares};
 use crate::htm::label;
 use crate::htm::{ElidableLock, Htm, Site, TCell, Tx};
+pub(crate) use load::as_after_random_inserts;
 use node::{Inner, Leaf};
+pub(crate) use node::{copy, open as open_gap};
 use std::fmt;
+#[cfg(all(test, not(loom)))]
+pub(crate) use tests::with_each_abort;
 
 /// Levels at most: more than there are node numbers for.
 const LEVELS: usize = 8;

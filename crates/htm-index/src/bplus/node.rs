@@ -110,7 +110,7 @@ impl Leaf {
 
 /// Moves `cells[from..many]` one to the right.
 #[inline(always)]
-pub(super) fn open<'a, X: Tx<'a>, T: crate::htm::Word>(
+pub(crate) fn open<'a, X: Tx<'a>, T: crate::htm::Word>(
     tx: &mut X,
     cells: &'a [TCell<T>],
     from: usize,
@@ -140,7 +140,7 @@ pub(super) fn close<'a, X: Tx<'a>, T: crate::htm::Word>(
 
 /// Copies `many` cells.
 #[inline(always)]
-pub(super) fn copy<'a, X: Tx<'a>, T: crate::htm::Word>(
+pub(crate) fn copy<'a, X: Tx<'a>, T: crate::htm::Word>(
     tx: &mut X,
     from: &'a [TCell<T>],
     to: &'a [TCell<T>],
