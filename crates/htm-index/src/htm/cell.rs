@@ -101,16 +101,17 @@ impl Place<'_> {
         each_width!(self, atomic => atomic.load(Ordering::Relaxed).widen())
     }
 
-    /// Keeps the bits of `keep` and sets those of `set`. A store of the whole word keeps none, and is no read-modify-write.
+    /// Keeps the bits of `keep` and sets those of `set`. A store of the whole word keeps none, and is no read-modify-write. Who sees the
+    /// change outside of regions sees those that were made before it.
     pub(super) fn change(self, keep: u64, set: u64) {
         if keep == 0 {
-            each_width!(self, atomic => atomic.store(Word::narrow(set), Ordering::Relaxed));
+            each_width!(self, atomic => atomic.store(Word::narrow(set), Ordering::Release));
         } else {
             each_width!(self, atomic => {
                 let mut old = atomic.load(Ordering::Relaxed);
                 loop {
                     let new = Word::narrow(old.widen() & keep | set);
-                    match atomic.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed) {
+                    match atomic.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed) {
                         Ok(_) => break,
                         Err(found) => old = found,
                     }

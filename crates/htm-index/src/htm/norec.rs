@@ -18,7 +18,7 @@ use super::policy::run;
 use super::{
     Abort, Counters, ElidableLock, Faults, Htm, Outcome, RetryPolicy, Site, TCell, Tx, Word,
 };
-use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed};
+use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::atomic::fence;
 use hedgerow_sync::primitive::figure::Figure;
 
@@ -186,7 +186,7 @@ impl<'a> Tx<'a> for NOrecTx<'a> {
 
     fn fetch_or<T: Word>(&mut self, cell: &'a TCell<T>, mask: T) -> Result<T, Abort> {
         if self.is_locked {
-            return Ok(cell.fetch_or(mask, Relaxed));
+            return Ok(cell.fetch_or(mask, Release));
         }
         self.step()?;
         let old = self.read(cell.place())?;
@@ -196,7 +196,7 @@ impl<'a> Tx<'a> for NOrecTx<'a> {
 
     fn fetch_and<T: Word>(&mut self, cell: &'a TCell<T>, mask: T) -> Result<T, Abort> {
         if self.is_locked {
-            return Ok(cell.fetch_and(mask, Relaxed));
+            return Ok(cell.fetch_and(mask, Release));
         }
         self.step()?;
         let old = self.read(cell.place())?;

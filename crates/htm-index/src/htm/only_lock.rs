@@ -3,7 +3,7 @@
 //! Nothing aborts. `Send + Sync`.
 
 use super::{Counters, ElidableLock, Htm, Outcome, RetryPolicy, Site, TCell, Tx, Word};
-use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::atomic::Ordering::Release;
 use std::convert::Infallible;
 use std::marker::PhantomData;
 
@@ -49,12 +49,13 @@ impl<'a> Tx<'a> for LockTx<'a> {
 
     #[inline(always)]
     fn fetch_or<T: Word>(&mut self, cell: &'a TCell<T>, mask: T) -> Result<T, Infallible> {
-        Ok(cell.fetch_or(mask, Relaxed))
+        // Who sees the bits outside of regions sees what was written before.
+        Ok(cell.fetch_or(mask, Release))
     }
 
     #[inline(always)]
     fn fetch_and<T: Word>(&mut self, cell: &'a TCell<T>, mask: T) -> Result<T, Infallible> {
-        Ok(cell.fetch_and(mask, Relaxed))
+        Ok(cell.fetch_and(mask, Release))
     }
 
     #[inline(always)]
