@@ -2,7 +2,7 @@
 //!
 //! A leaf that bypasses its CCM costs nothing that is written: each thread counts aborts of its own lower regions by leaf, in a small table
 //! whose counts halve as operations go by. A count that reaches a threshold has the leaf use a CCM. From then on the heat lies in
-//! the CCM, on a line that its users have anyway: an abort, or a wait for a lock, sets it, and a quarter of all other
+//! the CCM, on a line that its users have anyway: an abort, or a wait for a lock, sets it, and half of all other
 //! operations lower it by one. At zero the leaf bypasses its CCM again.
 //!
 //! Thread-safety: the table belongs to a session. Heat is advice; two threads may overwrite each other's.
@@ -13,9 +13,9 @@ use crate::htm::{Htm, Site, Tx};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 
 /// Heat after a conflict.
-const HOT: u32 = 32;
+const HOT: u32 = 16;
 /// Aborts of a thread in a leaf, after which the leaf uses a CCM.
-const THRESHOLD: u32 = 3;
+const THRESHOLD: u32 = 8;
 /// Operations of a thread after which its counts are half of what they were.
 const HALF_LIFE: u64 = 64;
 /// Leaves of a thread's table.
@@ -74,7 +74,7 @@ impl<H: Htm> Session<'_, H> {
             if heat < HOT / 2 {
                 ccm.heat.set(HOT);
             }
-        } else if self.random.below(4) == 0 {
+        } else if self.random.below(2) == 0 {
             if heat > 1 {
                 ccm.heat.set(heat - 1);
             } else {
@@ -126,11 +126,10 @@ mod tests {
     #[test]
     fn aborts_count_by_leaf_and_are_forgotten() {
         let mut table = Table::new();
-        assert!(!table.note(5, 1, 0));
-        assert!(!table.note(5, 1, 1));
-        assert!(table.note(5, 1, 2));
-        assert!(!table.note(5, 2, 3));
-        assert!(!table.note(5, 2, 3 + 2 * HALF_LIFE), "two are none after two half-lives");
+        assert!(!table.note(5, THRESHOLD - 1, 0));
+        assert!(table.note(5, 1, 1));
+        assert!(!table.note(5, THRESHOLD - 1, 2));
+        assert!(!table.note(5, THRESHOLD / 2, 2 + 2 * HALF_LIFE), "a quarter is left of them");
         assert!(table.note(6, THRESHOLD, 200));
     }
 }

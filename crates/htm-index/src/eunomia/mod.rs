@@ -9,7 +9,8 @@
 //! 2. *Partitioned leaves* ([`Layout::Parts`]).
 //! 3. *Lock bits* ([`ccm`]): between its regions an operation takes the lock of its key, as a reader if it is a get.
 //! 4. *Mark bits*: a key without a mark is not there. A get ends, and a put does not look for it.
-//! 5. *Adaptivity*: a leaf has a CCM only once its lower regions abort, and bypasses it when they no longer do.
+//! 5. *Adaptivity*: a leaf has a CCM only once regions in it abort, and bypasses it when they no longer do. In bypass the upper region
+//!    goes on in the leaf, so that there is one region as in the tree of DBX.
 //!
 //! # What the paper leaves open
 //! - The sequence number rises at splits, merges and frees, and when a node is taken.

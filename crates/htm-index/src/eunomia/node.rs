@@ -3,7 +3,7 @@
 //! | node | lines | what it holds |
 //! | --- | --- | --- |
 //! | [`Inner`] | 4 | a count, up to 15 keys in order, 16 children |
-//! | [`Leaf`] | 1 + 8 | the header; records, as [`super::leaf`] lays them out |
+//! | [`Leaf`] | 2 + 8 | the header; records, as [`super::leaf`] lays them out |
 //! | [`Ccm`] | 1 | 32 lock bytes, 64 mark bits, and how contended the leaf is |
 //! | [`Reserved`] | 1 + 4 | a count, 16 keys in order, 16 values |
 //!
@@ -43,7 +43,7 @@ pub struct Leaf {
     pub(crate) words: [TCell<u64>; WORDS],
 }
 
-/// The header of a leaf: its first line.
+/// The header of a leaf. The split lock has a line of its own: lower regions do not read it, so that taking it ends none of them.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Head {
@@ -53,13 +53,17 @@ pub struct Head {
     pub(crate) ccm: TCell<u64>,
     /// The leaf to the right.
     pub(crate) next: TCell<u32>,
-    /// 1 while somebody splits or scans the leaf. Never reset.
-    pub(crate) split_lock: TCell<u32>,
     /// The leaf's reserved records.
     pub(crate) reserved: TCell<u32>,
     /// Records, where they are not in segments.
     pub(crate) count: TCell<u32>,
+    pub(crate) split_lock: SplitWord,
 }
+
+/// 1 while somebody splits or scans the leaf. Never reset.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct SplitWord(pub(crate) TCell<u32>);
 
 /// A conflict control module.
 #[derive(Debug)]
@@ -85,7 +89,7 @@ pub struct Reserved {
 #[cfg(not(loom))]
 const _: () = assert!(
     size_of::<Inner>() == 4 * 64
-        && size_of::<Leaf>() == 9 * 64
+        && size_of::<Leaf>() == 10 * 64
         && size_of::<Ccm>() == 64
         && size_of::<Reserved>() == 5 * 64
 );
@@ -107,9 +111,9 @@ impl Default for Leaf {
             sequence: TCell::new(0),
             ccm: TCell::new(u64::from(NONE)),
             next: TCell::new(NONE),
-            split_lock: TCell::new(0),
             reserved: TCell::new(NONE),
             count: TCell::new(0),
+            split_lock: SplitWord(TCell::new(0)),
         };
         Leaf { head, words: from_fn(|_| TCell::new(0)) }
     }

@@ -50,13 +50,21 @@ enum Lower<T> {
     Crowded,
 }
 
+/// What the first region of an operation came to.
+enum Entry<T> {
+    /// The operation is done.
+    Done(T),
+    /// It goes on in a leaf.
+    Way(Way),
+}
+
 /// Holds the split lock of a leaf; dropping it releases it.
 pub(super) struct SplitLock<'a>(&'a TCell<u32>);
 
 impl<'a> SplitLock<'a> {
     /// Takes it, waiting for ever.
     pub(super) fn take(leaf: &'a Leaf) -> SplitLock<'a> {
-        let word = &leaf.head.split_lock;
+        let word = &leaf.head.split_lock.0;
         #[cfg(not(loom))]
         let mut looks = 0_u32;
         loop {
@@ -81,6 +89,16 @@ impl Drop for SplitLock<'_> {
     }
 }
 
+/// Segments for an insert: never that of the last insert first (algorithm 3); then those behind it, so that no room is overlooked.
+#[inline(always)]
+fn scheduler(random: &mut SplitMix64, last: &mut usize) -> impl Iterator<Item = usize> {
+    let first = *last + 1 + random.below(SEGMENTS as u64 - 1) as usize;
+    (first..first + SEGMENTS).map(move |n| {
+        *last = n % SEGMENTS;
+        *last
+    })
+}
+
 impl<'t, H: Htm> Session<'t, H> {
     pub(super) fn new(tree: &'t Eunomia<H>) -> Session<'t, H> {
         Session {
@@ -91,6 +109,30 @@ impl<'t, H: Htm> Session<'t, H> {
             last_segment: 0,
             removes: 0,
         }
+    }
+
+    /// The upper region of an operation, which goes on in the leaf if the tree is adaptive and the leaf bypasses its CCM.
+    #[inline(always)]
+    fn enter<T>(
+        &mut self,
+        key: u64,
+        mut in_leaf: impl FnMut(&mut H::Tx<'t>, &'t Leaf, Way) -> Result<Option<T>, H::E>,
+    ) -> Entry<T> {
+        if !self.tree.steps.adaptive {
+            return Entry::Way(self.upper(key));
+        }
+        let tree = self.tree;
+        let ((way, done), outcome) = tree.htm.atomic_counted(&tree.lock, Site::WHOLE, |tx| {
+            let number = leaf_of(tx, &tree.root, &tree.inners, key)?;
+            let leaf = tree.leaves.node(number);
+            let sequence = tx.load(&leaf.head.sequence)?;
+            let way = Way { leaf: number, sequence, usage: Use(tx.load(&leaf.head.ccm)?) };
+            let done = if way.usage.is_hot() { None } else { in_leaf(tx, leaf, way)? };
+            Ok((way, done))
+        });
+        let Some(done) = done else { return Entry::Way(way) };
+        self.note(way, false, outcome.aborts);
+        Entry::Done(done)
     }
 
     /// The upper region: the leaf of a key, and what it is like.
@@ -130,7 +172,14 @@ impl<'t, H: Htm> Session<'t, H> {
             });
         }
         loop {
-            let way = self.upper(key);
+            let entry = self.enter(key, |tx, leaf, _| match records.find(tx, leaf, key)? {
+                Some(place) => tx.load(records.value(leaf, place)).map(Some).map(Some),
+                None => Ok(Some(None)),
+            });
+            let way = match entry {
+                Entry::Done(found) => return found,
+                Entry::Way(way) => way,
+            };
             let leaf = tree.leaves.node(way.leaf);
             let ccm = tree.hot_ccm(way.usage);
             let lock = ccm.map(|ccm| ccm.lock(key, false));
@@ -186,7 +235,10 @@ impl<'t, H: Htm> Session<'t, H> {
             return tree.put_from_root(Site::WHOLE, None, record, segment).map(Option::flatten);
         }
         loop {
-            let way = self.upper(record.key);
+            let way = match self.enter_to_store(record) {
+                Entry::Done(before) => return Ok(before),
+                Entry::Way(way) => way,
+            };
             let ccm = tree.hot_ccm(way.usage);
             let lock = ccm.map(|ccm| ccm.lock(record.key, true));
             let waited = lock.as_ref().is_some_and(|lock| lock.waited);
@@ -226,8 +278,7 @@ impl<'t, H: Htm> Session<'t, H> {
         let leaf = tree.leaves.node(way.leaf);
         let Record { key, value, overwrites } = record;
         let is_marked = tree.hot_ccm(way.usage).is_some();
-        let mut random = self.random.clone();
-        let mut last = self.last_segment;
+        let (mut random, mut last) = (self.random.clone(), self.last_segment);
         let (put, outcome) = tree.htm.atomic_counted(&tree.lock, Site::LOWER, |tx| {
             if !tree.is_current(tx, way)? {
                 return Ok(Lower::Stale);
@@ -240,13 +291,7 @@ impl<'t, H: Htm> Session<'t, H> {
                 }
                 return Ok(Lower::Done(Some(before)));
             }
-            // Never the segment of the last insert first (algorithm 3); then those behind it, so that no room is overlooked.
-            let first = last + 1 + random.below(SEGMENTS as u64 - 1) as usize;
-            let scheduler = (first..first + SEGMENTS).map(|n| {
-                last = n % SEGMENTS;
-                last
-            });
-            if !records.insert(tx, leaf, (key, value), scheduler)? {
+            if !records.insert(tx, leaf, (key, value), scheduler(&mut random, &mut last))? {
                 return Ok(Lower::Crowded);
             }
             if !is_marked {
@@ -256,6 +301,32 @@ impl<'t, H: Htm> Session<'t, H> {
         });
         (self.random, self.last_segment) = (random, last);
         (put, outcome.aborts)
+    }
+
+    /// The first region of a put, which is the only one if the leaf bypasses its CCM and has room.
+    #[inline(always)]
+    fn enter_to_store(&mut self, record: Record) -> Entry<Option<u64>> {
+        let tree = self.tree;
+        let records = tree.records();
+        let Record { key, value, overwrites } = record;
+        let (mut random, mut last) = (self.random.clone(), self.last_segment);
+        let entry = self.enter(key, |tx, leaf, way| {
+            if let Some(place) = records.find(tx, leaf, key)? {
+                let cell = records.value(leaf, place);
+                let before = tx.load(cell)?;
+                if overwrites {
+                    tx.store(cell, value)?;
+                }
+                return Ok(Some(Some(before)));
+            }
+            if !records.insert(tx, leaf, (key, value), scheduler(&mut random, &mut last))? {
+                return Ok(None);
+            }
+            tree.mark_in(tx, way.usage, key)?;
+            Ok(Some(None))
+        });
+        (self.random, self.last_segment) = (random, last);
+        entry
     }
 
     /// Removes a record. Its value.
@@ -270,7 +341,15 @@ impl<'t, H: Htm> Session<'t, H> {
             return self.removed(key, removed);
         }
         loop {
-            let way = self.upper(key);
+            // Without a CCM there is no lock.
+            let entry = self.enter(key, |tx, _, way| match way.usage.number() {
+                Some(_) => Ok(None),
+                None => tree.remove_in(tx, way.leaf, way.usage, key).map(Some),
+            });
+            let way = match entry {
+                Entry::Done(removed) => return self.removed(key, removed),
+                Entry::Way(way) => way,
+            };
             // Also in bypass: the mark of another key that shares the lock may be needed.
             let ccm = way.usage.number().map(|number| tree.ccms.node(number));
             let lock = ccm.map(|ccm| ccm.lock(key, true));

@@ -1,8 +1,7 @@
 //! The backend of a simulated machine: see `hedgerow_sim::transaction`. Under `--cfg hedgerow_sim`, in a run; outside
 //! of one, bodies run under the lock and are not counted.
 //!
-//! A region subscribes to the lock first. Outside of a run it takes the lock: so data can be loaded at native speed.
-//! `Send + Sync`; regions are those of the run.
+//! A region subscribes to the lock first. `Send + Sync`; regions are those of the run.
 
 use super::label::{self, Label};
 use super::policy::run;
@@ -122,13 +121,6 @@ impl Htm for Sim {
     {
         if !hedgerow_sim::is_running() {
             // Data are loaded outside of runs.
-            let _held = lock.lock();
-            let result = transaction::plainly(|region| body(region).expect("a plain access"));
-            return (result, Outcome { aborts: 0, took_lock: true });
-        }
-        if !hedgerow_sim::is_running() {
-            // Nobody else is there, and data are loaded.
-            self.counters.locked(site);
             let _held = lock.lock();
             let result = transaction::plainly(|region| body(region).expect("a plain access"));
             return (result, Outcome { aborts: 0, took_lock: true });

@@ -22,7 +22,7 @@ impl<H: Htm> Eunomia<H> {
             let next = leaves.get(at + 1).map_or(NONE, |&(next, ..)| next);
             assert_eq!(head.next.get(), next, "leaf {number} is linked to another one");
             assert_eq!(head.sequence.get() % 2, 1, "leaf {number} is not in use");
-            assert_eq!(head.split_lock.get(), 0, "leaf {number} is locked");
+            assert_eq!(head.split_lock.0.get(), 0, "leaf {number} is locked");
             let records = self.records_outside(number);
             assert!(records.len() <= FANOUT, "leaf {number} has {} records", records.len());
             let usage = Use(head.ccm.get());
