@@ -254,11 +254,12 @@ impl<N: Node> Arena<N> {
     /// The region has to begin anew.
     ///
     /// # Panics
-    /// There is none.
+    /// Nobody asked whether there is one, in a thread that has no spare nodes.
     #[inline]
     pub fn take<'a, X: Tx<'a>>(&'a self, tx: &mut X) -> Result<u32, X::E> {
         let pool = self.pool().expect("`has` has said so");
-        let count = tx.load(&pool.count)? - 1;
+        // Whoever has no control at all may find a count that is wrong, and stays within the pool.
+        let count = (tx.load(&pool.count)?.saturating_sub(1)).min(POOL as u32 - 1);
         let number = tx.load(&pool.spares[count as usize])?;
         tx.store(&pool.count, count)?;
         self.rise(tx, number)?;
@@ -271,11 +272,11 @@ impl<N: Node> Arena<N> {
     /// The region has to begin anew.
     ///
     /// # Panics
-    /// There is no room.
+    /// Nobody asked whether there is room, in a thread that has none.
     #[inline]
     pub fn give<'a, X: Tx<'a>>(&'a self, tx: &mut X, number: u32) -> Result<(), X::E> {
         let pool = self.pool().expect("`has` has said so");
-        let count = tx.load(&pool.count)?;
+        let count = tx.load(&pool.count)?.min(POOL as u32 - 1);
         tx.store(&pool.spares[count as usize], number)?;
         tx.store(&pool.count, count + 1)?;
         self.rise(tx, number)

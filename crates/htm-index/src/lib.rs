@@ -24,6 +24,8 @@ pub mod arena;
 pub mod bplus;
 pub mod delta;
 pub mod eunomia;
+#[cfg(not(loom))]
+pub mod footprint;
 pub mod htm;
 pub mod optimistic;
 pub mod workload;

@@ -15,6 +15,8 @@ mod chart;
 #[cfg(hedgerow_sim)]
 mod figure;
 #[cfg(hedgerow_sim)]
+mod hpca;
+#[cfg(hedgerow_sim)]
 mod latches;
 #[cfg(hedgerow_sim)]
 mod tpcc;
@@ -29,7 +31,7 @@ fn main() -> std::process::ExitCode {
 #[cfg(hedgerow_sim)]
 mod command {
     use crate::figure::{Budget, Figure};
-    use crate::{chart, latches, tpcc, trees};
+    use crate::{chart, hpca, latches, tpcc, trees};
     use std::path::{Path, PathBuf};
     use std::process::ExitCode;
 
@@ -58,6 +60,15 @@ figures:";
         ("c3", "CIDR'21, figure 8: the period of Contention Split", trees::c3),
         ("c9", "CIDR'21, figure 6: a hot spot that moves", trees::c9),
         ("c11", "CIDR'21, table 1: who gets to update", trees::c11),
+        ("hpca3", "HPCA'14, figures 3 and 4: locks over two sockets", hpca::hpca3),
+        ("hpca5", "HPCA'14, figure 5: the elided B+tree", hpca::hpca5),
+        ("hpca6", "HPCA'14, figure 6: the Delta Storage Index", hpca::hpca6),
+        ("hpca7", "HPCA'14, figure 7: lines that overflow a cache", hpca::hpca7),
+        ("hpca9", "HPCA'14, figure 9: the tuned index", hpca::hpca9),
+        ("hpca9-lock", "HPCA'14, sections 4.3 and 5.3: the lock", hpca::hpca9_lock),
+        ("hpca10", "HPCA'14, figure 10: how the tuned index scales", hpca::hpca10),
+        ("lemming", "HPCA'14, section 3.3.2: the lemming effect", hpca::hpca_lemming),
+        ("adaptive", "HPCA'14, section 3.3.3: elision that is disabled", hpca::hpca_adaptive),
     ];
 
     struct Arguments {

@@ -92,7 +92,8 @@ impl Dictionary {
     #[inline]
     pub fn add<'a, X: Tx<'a>>(&'a self, tx: &mut X, value: u64) -> Result<u32, X::E> {
         let (core, own) = self.own();
-        let place = tx.load(&own.size.0)?;
+        // Without any control it may be one too many.
+        let place = tx.load(&own.size.0)?.min(own.capacity() as u32 - 1);
         tx.store(own.cell(place as usize), value)?;
         tx.store(&own.size.0, place + 1)?;
         Ok((core as u32) << PLACE_BITS | place)
