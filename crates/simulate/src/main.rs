@@ -13,6 +13,8 @@ fn main() -> std::process::ExitCode {
 #[cfg(hedgerow_sim)]
 mod chart;
 #[cfg(hedgerow_sim)]
+mod eunomia;
+#[cfg(hedgerow_sim)]
 mod figure;
 #[cfg(hedgerow_sim)]
 mod hpca;
@@ -31,7 +33,7 @@ fn main() -> std::process::ExitCode {
 #[cfg(hedgerow_sim)]
 mod command {
     use crate::figure::{Budget, Figure};
-    use crate::{chart, hpca, latches, tpcc, trees};
+    use crate::{chart, eunomia, hpca, latches, tpcc, trees};
     use std::path::{Path, PathBuf};
     use std::process::ExitCode;
 
@@ -69,6 +71,16 @@ figures:";
         ("hpca10", "HPCA'14, figure 10: how the tuned index scales", hpca::hpca10),
         ("lemming", "HPCA'14, section 3.3.2: the lemming effect", hpca::hpca_lemming),
         ("adaptive", "HPCA'14, section 3.3.3: elision that is disabled", hpca::hpca_adaptive),
+        ("euno1", "PPoPP'17, figure 1: one region an operation", eunomia::euno1),
+        ("euno2", "PPoPP'17, figure 2: why its regions abort", eunomia::euno2),
+        ("euno8", "PPoPP'17, figure 8: throughput over contention", eunomia::euno8),
+        ("euno8-ycsb", "the same, with loaded keys", eunomia::euno8_ycsb),
+        ("euno9", "PPoPP'17, figure 9: aborts over contention", eunomia::euno9),
+        ("euno10", "PPoPP'17, figure 10: throughput over threads", eunomia::euno10),
+        ("euno11", "PPoPP'17, figure 11: shares of gets", eunomia::euno11),
+        ("euno12", "PPoPP'17, figure 12: distributions", eunomia::euno12),
+        ("euno13", "PPoPP'17, figure 13: step by step", eunomia::euno13),
+        ("euno13-ycsb", "the same, with loaded keys", eunomia::euno13_ycsb),
     ];
 
     struct Arguments {

@@ -92,7 +92,8 @@ impl Ccm {
         let mut waited = false;
         #[cfg(not(loom))]
         let mut looks = 0_u32;
-        let mut found = byte.load(Relaxed);
+        // It is free most of the time, and a look before would bring the line here twice.
+        let mut found = 0;
         loop {
             let wanted = match (is_writer, found) {
                 (true, 0) => Some(WRITER),

@@ -83,6 +83,28 @@ impl<'a> SplitLock<'a> {
     }
 }
 
+/// Waits while somebody splits or scans the leaf: a region that reads it meanwhile would end that one. Whether the leaf is another
+/// one after that.
+fn is_split_meanwhile(leaf: &Leaf, way: Way) -> bool {
+    let word = &leaf.head.split_lock.0;
+    if word.load(Relaxed) == 0 {
+        return false;
+    }
+    #[cfg(not(loom))]
+    let mut looks = 0_u32;
+    while word.load(Relaxed) != 0 {
+        #[cfg(not(loom))]
+        {
+            looks += 1;
+            if looks.is_multiple_of(LOOKS) {
+                thread::yield_now();
+            }
+        }
+        spin_loop();
+    }
+    leaf.head.sequence.load(Acquire) != way.sequence
+}
+
 impl Drop for SplitLock<'_> {
     fn drop(&mut self) {
         self.0.store(0, Release);
@@ -180,35 +202,42 @@ impl<'t, H: Htm> Session<'t, H> {
                 Entry::Done(found) => return found,
                 Entry::Way(way) => way,
             };
-            let leaf = tree.leaves.node(way.leaf);
-            let ccm = tree.hot_ccm(way.usage);
-            let lock = ccm.map(|ccm| ccm.lock(key, false));
-            let waited = lock.as_ref().is_some_and(|lock| lock.waited);
-            if let Some(ccm) = ccm {
-                match self.is_unmarked(ccm, way, key) {
-                    Some(true) => {
-                        self.note(way, waited, 0);
-                        return None;
-                    }
-                    Some(false) => {}
-                    None => continue,
-                }
-            }
-            let (found, outcome) = tree.htm.atomic_counted(&tree.lock, Site::LOWER, |tx| {
-                if !tree.is_current(tx, way)? {
-                    return Ok(Lower::Stale);
-                }
-                match records.find(tx, leaf, key)? {
-                    Some(place) => tx.load(records.value(leaf, place)).map(Some).map(Lower::Done),
-                    None => Ok(Lower::Done(None)),
-                }
-            });
-            self.note(way, waited, outcome.aborts);
-            drop(lock);
-            if let Lower::Done(found) = found {
+            if let Some(found) = self.get_in(way, key) {
                 return found;
             }
         }
+    }
+
+    /// What a get does in its leaf, under the lock of its key; `None` if the leaf is another one.
+    #[inline(always)]
+    fn get_in(&mut self, way: Way, key: u64) -> Option<Option<u64>> {
+        let tree = self.tree;
+        let records = tree.records();
+        let leaf = tree.leaves.node(way.leaf);
+        let ccm = tree.hot_ccm(way.usage);
+        let lock = ccm.map(|ccm| ccm.lock(key, false));
+        let waited = lock.as_ref().is_some_and(|lock| lock.waited);
+        if let Some(ccm) = ccm {
+            if self.is_unmarked(ccm, way, key)? {
+                self.note(way, waited, 0);
+                return Some(None);
+            }
+            if is_split_meanwhile(leaf, way) {
+                return None;
+            }
+        }
+        let (found, outcome) = tree.htm.atomic_counted(&tree.lock, Site::LOWER, |tx| {
+            if !tree.is_current(tx, way)? {
+                return Ok(None);
+            }
+            match records.find(tx, leaf, key)? {
+                Some(place) => tx.load(records.value(leaf, place)).map(Some).map(Some),
+                None => Ok(Some(None)),
+            }
+        });
+        self.note(way, waited, outcome.aborts);
+        drop(lock);
+        found
     }
 
     /// Puts a value, over an earlier one if there is one, which is returned.
@@ -240,9 +269,20 @@ impl<'t, H: Htm> Session<'t, H> {
                 Entry::Way(way) => way,
             };
             let ccm = tree.hot_ccm(way.usage);
+            if !record.overwrites
+                && ccm.is_some_and(|ccm| tree.steps.marks && ccm.is_marked(record.key))
+            {
+                // Most likely it is there, and then this is a get.
+                if let Some(found) = self.get_in(way, record.key).flatten() {
+                    return Ok(Some(found));
+                }
+            }
             let lock = ccm.map(|ccm| ccm.lock(record.key, true));
             let waited = lock.as_ref().is_some_and(|lock| lock.waited);
             let is_new = tree.steps.marks && ccm.is_some_and(|ccm| !ccm.mark(record.key));
+            if ccm.is_some() && is_split_meanwhile(tree.leaves.node(way.leaf), way) {
+                continue;
+            }
             let (put, aborts) = self.store_in_leaf(way, record, is_new);
             self.note(way, waited, aborts);
             match put {

@@ -1,7 +1,7 @@
 //! Regions from the root that may change the structure: puts that split, and merges.
 //!
-//! Both raise the sequence numbers of the leaves that they change before they touch anything else: who sees new marks outside of
-//! a region then sees the new number as well. Thread-safety: that of regions.
+//! Both raise the sequence number of a leaf before they rebuild its marks: who sees new marks outside of a region then sees the new
+//! number as well. Thread-safety: that of regions.
 
 use super::ccm::{Use, bit_of};
 use super::node::{FANOUT, NONE, enter, inners_wanted, pack_root, path_to, unpack_root};
@@ -108,19 +108,20 @@ impl<H: Htm> Eunomia<H> {
         let mut all = records.records(tx, leaf)?;
         all.insert(key, value);
         let (lower, upper) = all.all().split_at(all.count / 2);
+        // What only this region reaches comes first, and what others read comes last: who reads it ends the region.
         let new_number = self.leaves.take(tx)?;
         let new = self.leaves.node(new_number);
-        let sequence = tx.load(&leaf.head.sequence)?;
-        tx.store(&leaf.head.sequence, sequence + 2)?;
         let usage = Use(tx.load(&leaf.head.ccm)?);
         let new_usage = self.begin_leaf(tx, new_number, usage.is_hot())?;
-        records.fill(tx, leaf, lower)?;
         records.fill(tx, new, upper)?;
         let next = tx.load(&leaf.head.next)?;
         tx.store(&new.head.next, next)?;
+        self.rebuild_marks(tx, new_usage, upper)?;
+        records.fill(tx, leaf, lower)?;
+        let sequence = tx.load(&leaf.head.sequence)?;
+        tx.store(&leaf.head.sequence, sequence + 2)?;
         tx.store(&leaf.head.next, new_number)?;
         self.rebuild_marks(tx, usage, lower)?;
-        self.rebuild_marks(tx, new_usage, upper)?;
         enter(tx, &self.root, &self.inners, &path, upper[0].0, new_number)?;
         Ok(Put::Done(None))
     }
