@@ -9,6 +9,7 @@ mod bugs;
 mod build;
 mod contention;
 mod holes;
+mod htm;
 mod latches;
 mod merging;
 mod names;
@@ -127,6 +128,7 @@ const LISTS: &[(char, &[Bug])] = &[
     ('M', merging::LINES),
     ('L', latches::LINES),
     ('C', contention::LINES),
+    ('T', htm::LINES),
 ];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {

@@ -7,11 +7,13 @@
 //!   ends all regions that have read it.
 //! - The word has a cache line of its own. What the policy counts about the lock is on another one.
 //!
-//! Under loom the lock is a mutex of the model: regions exclude each other, and that is all that is modelled of them.
+//! Under loom whoever takes the lock takes a mutex of the model as well: models of trees need no more than that regions exclude each
+//! other. Regions in software take the word alone ([`ElidableLock::try_lock_at`]); a model has either these or the lock.
 //! `Send + Sync`.
 
 use super::TCell;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release};
+use hedgerow_sync::primitive::atomic::fence;
 #[cfg(loom)]
 use hedgerow_sync::primitive::{Mutex, MutexGuard};
 
@@ -52,11 +54,11 @@ pub(super) struct Elision {
 }
 
 /// Holds the lock; dropping it releases it.
-#[derive(Debug)]
+#[cfg_attr(not(loom), derive(Debug))]
 pub struct Held<'a> {
     lock: &'a ElidableLock,
     #[cfg(loom)]
-    _model: MutexGuard<'a, ()>,
+    _model: Option<MutexGuard<'a, ()>>,
 }
 
 impl ElidableLock {
@@ -103,8 +105,13 @@ impl ElidableLock {
     /// The sequence number, once nobody holds the lock.
     #[cfg(loom)]
     pub fn wait_until_free(&self) -> u64 {
-        drop(self.word.model.lock());
-        self.word.sequence.load(Acquire)
+        loop {
+            let sequence = self.word.sequence.load(Acquire);
+            if sequence & 1 == 0 {
+                return sequence;
+            }
+            hedgerow_sync::primitive::thread::yield_now();
+        }
     }
 
     /// Takes the lock, waiting for ever.
@@ -113,33 +120,35 @@ impl ElidableLock {
         #[cfg(loom)]
         let model = self.word.model.lock();
         loop {
-            let free = self.wait_until_free_in_model();
+            let free = self.wait_until_free();
             if self.word.sequence.compare_exchange(free, free + 1, Acquire, Relaxed).is_ok() {
                 // What is written under the lock is not seen before the word is odd.
-                hedgerow_sync::primitive::atomic::fence(Release);
+                fence(Release);
                 return Held {
                     lock: self,
                     #[cfg(loom)]
-                    _model: model,
+                    _model: Some(model),
                 };
             }
         }
     }
 
-    #[inline]
-    fn wait_until_free_in_model(&self) -> u64 {
-        #[cfg(loom)]
-        return self.word.sequence.load(Acquire);
-        #[cfg(not(loom))]
-        self.wait_until_free()
-    }
-
     /// Takes the lock if the sequence number is still `free`, which is even.
-    #[cfg(not(loom))]
     pub(super) fn try_lock_at(&self, free: u64) -> Option<Held<'_>> {
         self.word.sequence.compare_exchange(free, free + 1, Acquire, Relaxed).ok()?;
-        hedgerow_sync::primitive::atomic::fence(Release);
-        Some(Held { lock: self })
+        fence(Release);
+        Some(Held {
+            lock: self,
+            #[cfg(loom)]
+            _model: None,
+        })
+    }
+}
+
+#[cfg(loom)]
+impl std::fmt::Debug for Held<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").finish_non_exhaustive()
     }
 }
 

@@ -27,14 +27,9 @@ mod choose;
 mod counters;
 pub mod label;
 mod lock;
-#[cfg(not(loom))]
 mod norec;
 mod only_lock;
 mod plain;
-#[cfg(not(loom))]
-mod policy;
-#[cfg(loom)]
-#[allow(dead_code, reason = "models have the lock alone")]
 mod policy;
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, hedgerow_sim))))]
 mod rtm;
@@ -48,7 +43,6 @@ pub use cell::{TCell, Word};
 pub use choose::{ChoiceError, WithHtm, choose, word_of_environment};
 pub use counters::{Counters, Counts};
 pub use lock::{ElidableLock, Held};
-#[cfg(not(loom))]
 pub use norec::{NOrec, NOrecTx};
 pub use only_lock::{Lock, LockTx};
 pub use plain::{RwSpin, Uncontrolled};

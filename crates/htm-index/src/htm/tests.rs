@@ -83,6 +83,36 @@ fn bits_that_others_change_outside_are_not_lost_when_a_region_writes_the_word() 
     assert_eq!((old, cell.get()), (0xff, 0xff));
 }
 
+#[test]
+fn whoever_holds_the_lock_is_not_seen_halfway() {
+    let shared = Arc::new((
+        NOrec::new(RetryPolicy::DBX),
+        ElidableLock::new(),
+        [TCell::new(0_u64), TCell::new(0)],
+    ));
+    let reader = {
+        let shared = Arc::clone(&shared);
+        move || {
+            let (htm, lock, cells) = &*shared;
+            htm.atomic(lock, Site::WHOLE, |tx| Ok((tx.load(&cells[0])?, tx.load(&cells[1])?)))
+        }
+    };
+    let (_, lock, cells) = &*shared;
+    let held = lock.lock();
+    cells[0].set(1);
+    let reader = thread::spawn_named("reader", reader).unwrap();
+    // Long enough for a reader that does not look at the lock to see one of two.
+    for _ in 0..100 {
+        if reader.is_finished() {
+            break;
+        }
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+    cells[1].set(1);
+    drop(held);
+    assert_eq!(reader.join().unwrap(), (1, 1));
+}
+
 fn always_aborts<H: Htm>(htm: &H) {
     let (lock, cell) = (ElidableLock::new(), TCell::new(0_u64));
     let mut runs = 0_u32;
