@@ -14,7 +14,7 @@ use hedgerow_htm_index::optimistic::{
 use hedgerow_htm_index::workload::{Ae, Order, Shape, Step, Stream, Ycsb};
 use hedgerow_sim::transaction::{Tally, tally};
 use hedgerow_sim::{Machine, cycles, run, work, work_until};
-use hedgerow_sync::primitive::{Arc, Mutex, thread};
+use hedgerow_sync::primitive::{Arc, Mutex, OnceLock, thread};
 
 /// When all threads are there, in cycles.
 const READY: u64 = 500_000;
@@ -196,7 +196,7 @@ struct Spans {
 fn spans(budget: &Budget) -> Spans {
     match budget.is_smoke {
         true => Spans { warm: 150_000, counted: 250_000 },
-        false => Spans { warm: 5_000_000, counted: 2_000_000 },
+        false => Spans { warm: 4_000_000, counted: 1_000_000 },
     }
 }
 
@@ -221,8 +221,11 @@ fn measure(machine: &Machine, tree: Tree, load: &Load, spans: Spans) -> Outcome 
     let (results, record) = run(machine, move || {
         theirs.label();
         let begun = Arc::new(Mutex::new(None::<Tally>));
+        // When the first thread is done: others may be in an operation for long after that.
+        let ended = Arc::new(OnceLock::<Tally>::new());
         let start = |number: u32| {
             let (made, begun) = (Arc::clone(&theirs), Arc::clone(&begun));
+            let ended = Arc::clone(&ended);
             let mut stream = load.stream(u64::from(number), seed);
             thread::spawn_named("client", move || {
                 let mut client = made.client();
@@ -232,6 +235,7 @@ fn measure(machine: &Machine, tree: Tree, load: &Load, spans: Spans) -> Outcome 
                 loop {
                     let now = cycles().unwrap_or(u64::MAX);
                     if now >= to {
+                        ended.get_or_init(|| tally().unwrap_or_default());
                         return done;
                     }
                     if now >= from && !has_begun {
@@ -250,7 +254,7 @@ fn measure(machine: &Machine, tree: Tree, load: &Load, spans: Spans) -> Outcome 
         let done = clients.into_iter().map(|client| client.join().expect("it does not panic"));
         let done: Vec<u64> = done.collect();
         let before = begun.lock().unwrap_or_default();
-        (done, tally().unwrap_or_default().since(&before))
+        (done, ended.get().copied().unwrap_or_default().since(&before))
     })
     .unwrap_or_else(|failure| panic!("{failure}"));
     let (done, tally): (Vec<u64>, Tally) = results;

@@ -133,6 +133,20 @@ impl Ccm {
         self.marks.load(Acquire) & bit_of(key) != 0
     }
 
+    /// Clears the mark of a key. For models, where a region is a mutex.
+    #[cfg(loom)]
+    pub fn unmark(&self, key: u64) {
+        self.marks.fetch_and(!bit_of(key), Release);
+    }
+
+    /// Has the marks be those of `keys`. For models, where a region is a mutex.
+    #[cfg(loom)]
+    pub fn rebuild(&self, keys: impl Iterator<Item = u64>) {
+        let marks = keys.fold(0, |marks, key| marks | bit_of(key));
+        self.marks.fetch_or(marks, Release);
+        self.marks.fetch_and(marks, Release);
+    }
+
     /// Marks a key, in a region.
     ///
     /// # Errors
