@@ -34,7 +34,7 @@ fn history_of<H: Htm + 'static>(
     run(&machine(threads, seed), move || {
         let tree = Arc::new(BPlusTree::new(htm(), 10_000).unwrap());
         // Leaves are full, so that inserts split and removals merge.
-        (0..2_000).for_each(|key| drop(tree.insert(key * 8, key).unwrap()));
+        (0..2_000).for_each(|key| assert_eq!(tree.insert(key * 8, key), Ok(None)));
         let before: BTreeMap<u64, u64> = (0..2_000).map(|key| (key * 8, key)).collect();
         let clock = Clock::default();
         let start = |number: u32| {

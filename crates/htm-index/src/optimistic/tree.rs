@@ -604,6 +604,7 @@ impl<H: Htm> HtmMasstreeStandIn<H> {
     }
 
     /// Removes a record. Its value.
+    #[allow(clippy::missing_panics_doc, reason = "a remove takes no node")]
     pub fn remove(&self, key: u64) -> Option<u64> {
         self.write(key, Write::Remove).expect("a remove takes no node")
     }
