@@ -14,7 +14,7 @@ use hedgerow_htm_index::optimistic::{
 use hedgerow_htm_index::workload::{Ae, Order, Shape, Step, Stream, Ycsb};
 use hedgerow_sim::transaction::{Tally, tally};
 use hedgerow_sim::{Machine, cycles, run, work, work_until};
-use hedgerow_sync::primitive::{Arc, Mutex, OnceLock, thread};
+use hedgerow_sync::primitive::{Arc, OnceLock, thread};
 
 /// When all threads are there, in cycles.
 const READY: u64 = 500_000;
@@ -169,6 +169,8 @@ struct Outcome {
     million_per_second: f64,
     operations: u64,
     tally: Tally,
+    /// Of all cycles, those in regions that aborted.
+    share_wasted: f64,
     sample: Sample,
 }
 
@@ -220,27 +222,25 @@ fn measure(machine: &Machine, tree: Tree, load: &Load, spans: Spans) -> Outcome 
     let (theirs, load) = (Arc::clone(&made), load.clone());
     let (results, record) = run(machine, move || {
         theirs.label();
-        let begun = Arc::new(Mutex::new(None::<Tally>));
-        // When the first thread is done: others may be in an operation for long after that.
-        let ended = Arc::new(OnceLock::<Tally>::new());
+        // What had become of regions when the first thread came to the counted span, and when the first one came to its end. Threads that
+        // abort all the time come to either far too late.
+        let marks = Arc::new([const { OnceLock::<(u64, Tally)>::new() }; 2]);
         let start = |number: u32| {
-            let (made, begun) = (Arc::clone(&theirs), Arc::clone(&begun));
-            let ended = Arc::clone(&ended);
+            let (made, marks) = (Arc::clone(&theirs), Arc::clone(&marks));
             let mut stream = load.stream(u64::from(number), seed);
             thread::spawn_named("client", move || {
                 let mut client = made.client();
                 work_until(READY);
                 let mut done = 0_u64;
-                let mut has_begun = number != 0;
                 loop {
                     let now = cycles().unwrap_or(u64::MAX);
-                    if now >= to {
-                        ended.get_or_init(|| tally().unwrap_or_default());
-                        return done;
+                    let look = || (now, tally().unwrap_or_default());
+                    if now >= from {
+                        marks[0].get_or_init(look);
                     }
-                    if now >= from && !has_begun {
-                        has_begun = true;
-                        *begun.lock() = tally();
+                    if now >= to {
+                        marks[1].get_or_init(look);
+                        return done;
                     }
                     let step = stream.next_step();
                     client.step(step);
@@ -253,17 +253,20 @@ fn measure(machine: &Machine, tree: Tree, load: &Load, spans: Spans) -> Outcome 
         let clients: Vec<_> = (0..threads).map(start).collect();
         let done = clients.into_iter().map(|client| client.join().expect("it does not panic"));
         let done: Vec<u64> = done.collect();
-        let before = begun.lock().unwrap_or_default();
-        (done, ended.get().copied().unwrap_or_default().since(&before))
+        let (first, last) = (marks[0].get().copied(), marks[1].get().copied());
+        (done, first.unwrap_or_default(), last.unwrap_or_default())
     })
     .unwrap_or_else(|failure| panic!("{failure}"));
-    let (done, tally): (Vec<u64>, Tally) = results;
+    let (done, first, last): (Vec<u64>, (u64, Tally), (u64, Tally)) = results;
+    let tally = last.1.since(&first.1);
+    let span = (last.0 - first.0).max(1) * u64::from(threads);
     let operations = done.iter().sum::<u64>();
     let seconds = spans.counted as f64 / f64::from(machine.mhz) / 1e6;
     let million_per_second = operations as f64 / seconds / 1e6;
     Outcome {
         million_per_second,
         operations,
+        share_wasted: tally.aborted_cycles as f64 / span as f64,
         tally,
         sample: Sample {
             seed,
@@ -373,10 +376,8 @@ pub fn euno2(budget: &Budget) -> Figure {
                 let of_operation = count(&outcome.tally) as f64 / outcome.operations.max(1) as f64;
                 samples.push(outcome.of(of_operation));
             }
-            let all = spans(budget).counted * u64::from(threads);
-            let wasted = 100.0 * outcome.tally.aborted_cycles as f64 / all as f64;
             if let Some(last) = samples.last_mut().and_then(|samples| samples.last_mut()) {
-                last.value = wasted;
+                last.value = 100.0 * outcome.share_wasted;
             }
         }
         for (series, mut samples) in series.iter_mut().zip(samples) {
