@@ -53,7 +53,7 @@ impl WithHtm for Changes {
                     let key = n * threads + own;
                     tree.insert(key, 0).map_err(|error| error.to_string())?;
                     tree.upsert(key, value_of(key)).map_err(|error| error.to_string())?;
-                    if key % 3 == 0 {
+                    if key.is_multiple_of(3) {
                         tree.remove(key);
                     }
                     tree.get(key);
@@ -135,7 +135,7 @@ fn main() -> ExitCode {
     };
     let Said { backend, counts, checksum } = said;
     println!("backend {backend}, {threads} threads: {counts:?}");
-    let kept = (0..threads * KEYS).filter(|key| key % 3 != 0);
+    let kept = (0..threads * KEYS).filter(|key| !key.is_multiple_of(3));
     let expected = kept.fold(0, |sum: u64, key| sum.wrapping_add(mixed(key, value_of(key))));
     if checksum == expected {
         println!("checksum {checksum:016x} is right");
