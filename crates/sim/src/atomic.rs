@@ -5,6 +5,7 @@
 
 use crate::kernel::Kind;
 use crate::turns::{access, wait_for_turn, with};
+use crate::undo::Old;
 use std::fmt;
 use std::sync::atomic as real;
 
@@ -219,32 +220,6 @@ pub fn spin_loop() {
     }
 }
 
-/// What a region has overwritten.
-#[derive(Clone, Copy)]
-pub(crate) enum Old {
-    U8(*const real::AtomicU8, u8),
-    U16(*const real::AtomicU16, u16),
-    U32(*const real::AtomicU32, u32),
-    U64(*const real::AtomicU64, u64),
-}
-
-impl Old {
-    /// Writes it back.
-    pub(crate) fn restore(self) {
-        // SAFETY: such a value is made by `Region::change` alone, from a reference that outlives the call of `attempt` in which it is
-        // made. It is taken out of the kernel when the region ends, which is before that call returns or unwinds. If the call does
-        // neither, its thread is never run again, and then the run has failed and nothing is restored. So the atomic is there.
-        unsafe {
-            match self {
-                Old::U8(atomic, value) => (*atomic).store(value, Ordering::Relaxed),
-                Old::U16(atomic, value) => (*atomic).store(value, Ordering::Relaxed),
-                Old::U32(atomic, value) => (*atomic).store(value, Ordering::Relaxed),
-                Old::U64(atomic, value) => (*atomic).store(value, Ordering::Relaxed),
-            }
-        }
-    }
-}
-
 mod sealed {
     /// What only the kernel does with a number.
     pub trait Inner {
@@ -253,7 +228,7 @@ mod sealed {
         fn value(&self) -> Self::Value;
         fn set(&self, value: Self::Value);
         #[allow(private_interfaces, reason = "nobody else can name this trait")]
-        fn old(&self) -> super::Old;
+        fn old(&self) -> crate::undo::Old;
     }
 }
 

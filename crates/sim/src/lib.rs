@@ -43,6 +43,7 @@ mod switch;
 pub mod thread;
 pub mod transaction;
 mod turns;
+mod undo;
 
 pub use atomic::spin_loop;
 pub use local::LocalKey;

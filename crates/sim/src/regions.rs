@@ -9,11 +9,11 @@
 //! - A line's marks name hardware threads whose region is under way. A region that was ended has no marks and nothing to undo.
 //! - A thread in a region keeps its hardware thread: if it loses it, the region ends.
 
-use crate::atomic::Old;
 use crate::kernel::{Kernel, Kind};
 use crate::lines::NOBODY;
 use crate::machine::Capacity;
 use crate::transaction::{Abort, Cause, Tally};
+use crate::undo::Old;
 
 /// Who is in a region that has reached this line, by hardware threads.
 #[derive(Clone)]

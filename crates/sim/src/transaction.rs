@@ -182,12 +182,8 @@ pub fn attempt<'a, R>(
         kernel.begin_region();
     });
     let ended = Ended;
-    let mut region = Region {
-        is_plain: false,
-        accesses: 0,
-        abort_at: abort_at.unwrap_or(0),
-        data: PhantomData,
-    };
+    let mut region =
+        Region { is_plain: false, accesses: 0, abort_at: abort_at.unwrap_or(0), data: PhantomData };
     let result = body(&mut region);
     let result = result.and_then(|value| {
         with(|kernel| kernel.spend(u64::from(kernel.machine.transactions.commit)));
