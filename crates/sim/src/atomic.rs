@@ -5,6 +5,7 @@
 
 use crate::kernel::Kind;
 use crate::turns::{access, wait_for_turn, with};
+use crate::undo::Old;
 use std::fmt;
 use std::sync::atomic as real;
 
@@ -217,4 +218,53 @@ pub fn spin_loop() {
         Some(()) => wait_for_turn(),
         None => std::hint::spin_loop(),
     }
+}
+
+mod sealed {
+    /// What only the kernel does with a number.
+    pub trait Inner {
+        type Value: Copy;
+        fn address(&self) -> usize;
+        fn value(&self) -> Self::Value;
+        fn set(&self, value: Self::Value);
+        #[allow(private_interfaces, reason = "nobody else can name this trait")]
+        fn old(&self) -> crate::undo::Old;
+    }
+}
+
+/// An atomic that a region may reach: of one, two, four or eight bytes.
+pub trait Number: sealed::Inner {}
+
+macro_rules! in_regions {
+    ($($name:ident $value:ty, $old:ident;)*) => {$(
+        impl Number for $name {}
+
+        impl sealed::Inner for $name {
+            type Value = $value;
+
+            fn address(&self) -> usize {
+                std::ptr::from_ref(self).addr()
+            }
+
+            fn value(&self) -> $value {
+                self.0.load(Ordering::Relaxed)
+            }
+
+            fn set(&self, value: $value) {
+                self.0.store(value, Ordering::Relaxed);
+            }
+
+            #[allow(private_interfaces, reason = "nobody else can name this trait")]
+            fn old(&self) -> Old {
+                Old::$old(&raw const self.0, self.value())
+            }
+        }
+    )*};
+}
+
+in_regions! {
+    AtomicU8 u8, U8;
+    AtomicU16 u16, U16;
+    AtomicU32 u32, U32;
+    AtomicU64 u64, U64;
 }

@@ -37,6 +37,24 @@ impl Kernel {
             return Outcome::NotYet;
         }
         let number = self.lines.place_of(address);
+        let outcome = self.ask_for(number, kind);
+        if self.regions.is_any_active() && matches!(outcome, Outcome::Granted) {
+            self.effect(number, kind);
+        }
+        outcome
+    }
+
+    /// A line for which the thread had to wait is there.
+    #[inline]
+    pub(crate) fn arrived(&mut self, address: usize, kind: Kind) {
+        if self.regions.is_any_active() {
+            let number = self.lines.place_of(address);
+            self.effect(number, kind);
+        }
+    }
+
+    #[inline]
+    fn ask_for(&mut self, number: usize, kind: Kind) -> Outcome {
         let (clock, context) =
             (self.threads[self.current].clock, self.threads[self.current].context);
         let core = self.cores[context];

@@ -13,7 +13,9 @@ use crate::lines::Lines;
 use crate::machine::Machine;
 use crate::random::Random;
 use crate::record::{Counts, Failure, Record, ThreadRecord, Waiting};
+use crate::regions::Regions;
 use crate::switch::Handle;
+use crate::transaction::Cause;
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
@@ -64,6 +66,9 @@ pub(crate) struct Thread {
     pub wants: Kind,
     pub locals: Option<Locals>,
     pub handle: Handle,
+    /// What it says it is about.
+    pub about: u64,
+    pub in_region: bool,
     has_ended: bool,
     cpu: u64,
     /// When it got its context.
@@ -96,6 +101,7 @@ pub(crate) struct Kernel {
     /// Another generator for what the program draws.
     pub seeds: Random,
     pub lines: Lines,
+    pub regions: Regions,
     pub threads: Vec<Thread>,
     pub current: usize,
     pub counts: Counts,
@@ -137,6 +143,7 @@ impl Kernel {
             random: Random::new(machine.seed),
             seeds: Random::new(machine.seed ^ 0x5eed_5eed_5eed_5eed),
             lines: Lines::new(many),
+            regions: Regions::new(cores.len()),
             threads: Vec::new(),
             current: 0,
             counts: Counts::default(),
@@ -173,6 +180,8 @@ impl Kernel {
             wants: Kind::Load,
             locals: Some(Locals::new()),
             handle: Handle::default(),
+            about: 0,
+            in_region: false,
             has_ended: false,
             cpu: 0,
             runs_since: at,
@@ -269,6 +278,9 @@ impl Kernel {
 
     /// The thread has no context any more, which goes to the next one.
     fn leave_context(&mut self, thread: usize) {
+        if self.threads[thread].in_region {
+            self.end_region(thread, Cause::Interrupt);
+        }
         let Thread { clock, context, runs_since, .. } = self.threads[thread];
         self.threads[thread].cpu += clock - runs_since;
         self.contexts[context].running = None;
@@ -295,6 +307,11 @@ impl Kernel {
         self.threads[thread].context = context;
         self.threads[thread].runs_since = at;
         self.resume_at(thread, at);
+    }
+
+    /// The thread of a context, or a number that no thread has.
+    pub(crate) fn thread_on(&self, context: usize) -> usize {
+        self.contexts[context].running.unwrap_or(usize::MAX)
     }
 
     /// Finds a context for a thread that is ready: its last one, an idle one, or the one with the shortest queue.

@@ -37,14 +37,17 @@ pub mod lock;
 mod machine;
 mod random;
 mod record;
+mod regions;
 
 mod switch;
 pub mod thread;
+pub mod transaction;
 mod turns;
+mod undo;
 
 pub use atomic::spin_loop;
 pub use local::LocalKey;
-pub use machine::{Arbitration, MAX_CONTEXTS, Machine, ParameterError};
+pub use machine::{Arbitration, Capacity, MAX_CONTEXTS, Machine, ParameterError, Transactions};
 pub use record::{Counts, Failure, Record, ThreadRecord, Waiting};
 pub use turns::{
     barrier, cpu_cycles, cycles, is_running, line_of, now, run, run_number, seed, touch_load,

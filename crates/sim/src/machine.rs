@@ -17,6 +17,48 @@ pub enum Arbitration {
     NearestFirst(f64),
 }
 
+/// What a region may reach before it aborts. The set of a line is made of the bits of its address from the seventh on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Capacity {
+    /// Anything.
+    Unlimited,
+    /// All lines that it reads or writes have to be in the first-level cache (HPCA 2014, section 5.1).
+    L1Strict {
+        /// A power of two up to 64.
+        sets: u32,
+        /// Lines of a set.
+        ways: u32,
+        /// Regions of hardware threads of one core share them.
+        is_shared: bool,
+    },
+    /// All lines that it writes have to be in the first-level cache; lines that it reads may leave it (HPCA 2014, section 3.2).
+    WritesInL1 {
+        /// A power of two up to 64.
+        sets: u32,
+        /// Lines of a set.
+        ways: u32,
+        /// Regions of hardware threads of one core share them.
+        is_shared: bool,
+    },
+}
+
+/// What regions of transactional memory cost, and what ends them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Transactions {
+    /// The beginning of a region, in cycles.
+    pub begin: u32,
+    /// The end of a region that takes effect.
+    pub commit: u32,
+    /// The way back from a region that does not.
+    pub abort: u32,
+    /// What a region may reach.
+    pub capacity: Capacity,
+    /// Cycles from one interrupt of a hardware thread to the next, on average; zero: there are none.
+    pub interrupt_every: u64,
+    /// The probability (0 to 1) that an access in a region ends it for no reason: for tests.
+    pub spurious: f64,
+}
+
 /// A machine. Begin with a preset, and change fields or call the `with_` functions. [`crate::run`] checks it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Machine {
@@ -75,6 +117,8 @@ pub struct Machine {
     pub limit: u64,
     /// Bytes of a virtual thread's stack, at least 16 KiB. Memory is used as it is touched.
     pub stack: usize,
+    /// Regions of transactional memory.
+    pub transactions: Transactions,
     /// Everything random is drawn from this.
     pub seed: u64,
 }
@@ -85,6 +129,8 @@ pub struct Machine {
 pub enum ParameterError {
     /// Not 1 to [`MAX_CONTEXTS`].
     Contexts(u32),
+    /// Sets of the first-level cache that are no power of two up to 64.
+    Sets(u32),
     /// The named share is not from 0 to 1.
     Share(&'static str, f64),
     /// The named number is below the least that it may be.
@@ -102,6 +148,9 @@ impl fmt::Display for ParameterError {
             }
             ParameterError::Share(name, found) => {
                 write!(f, "`{name}` is a share from 0 to 1, not {found}")
+            }
+            ParameterError::Sets(found) => {
+                write!(f, "the sets of a cache are a power of two up to 64, not {found}")
             }
             ParameterError::TooSmall(name, least) => write!(f, "`{name}` must be at least {least}"),
         }
@@ -139,6 +188,14 @@ const BASE: Machine = Machine {
     slice: 3 * 1_000 * 2_200,
     limit: u64::MAX,
     stack: 256 << 10,
+    transactions: Transactions {
+        begin: 40,
+        commit: 30,
+        abort: 150,
+        capacity: Capacity::L1Strict { sets: 64, ways: 8, is_shared: true },
+        interrupt_every: 2_200_000,
+        spurious: 0.0,
+    },
     seed: 1,
 };
 
@@ -215,6 +272,12 @@ impl Machine {
         Machine { seed, ..self }
     }
 
+    /// The same machine, whose regions may reach this.
+    #[must_use]
+    pub fn with_capacity(self, capacity: Capacity) -> Machine {
+        Machine { transactions: Transactions { capacity, ..self.transactions }, ..self }
+    }
+
     /// The same machine without anything random: for tests that compute costs.
     #[must_use]
     pub fn without_jitter(self) -> Machine {
@@ -244,6 +307,16 @@ impl Machine {
                 return Err(ParameterError::TooSmall(name, least));
             }
         }
+        if let Capacity::L1Strict { sets, ways, .. } | Capacity::WritesInL1 { sets, ways, .. } =
+            self.transactions.capacity
+        {
+            if !sets.is_power_of_two() || sets > 64 {
+                return Err(ParameterError::Sets(sets));
+            }
+            if ways == 0 {
+                return Err(ParameterError::TooSmall("ways", 1));
+            }
+        }
         let nearest = match self.arbitration {
             Arbitration::Fifo => 0.0,
             Arbitration::NearestFirst(share) => share,
@@ -252,6 +325,7 @@ impl Machine {
             ("work_jitter", self.work_jitter),
             ("hold_jitter", self.hold_jitter),
             ("arbitration", nearest),
+            ("spurious", self.transactions.spurious),
         ] {
             if !(0.0..=1.0).contains(&share) {
                 return Err(ParameterError::Share(name, share));

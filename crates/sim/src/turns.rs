@@ -9,6 +9,7 @@ use crate::kernel::{Kernel, Kind, Next, Place};
 use crate::machine::Machine;
 use crate::record::{Failure, Record};
 use crate::switch::{Fiber, Handle, give_way};
+use crate::transaction::Abort;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -157,18 +158,38 @@ pub(crate) fn wait_for_turn() {
 #[inline]
 pub(crate) fn access(address: usize, kind: Kind) {
     if is_running() {
-        charge(address, kind);
+        charge(address, kind, false);
     }
 }
 
-fn charge(address: usize, kind: Kind) {
+fn charge(address: usize, kind: Kind, in_region: bool) {
     loop {
-        match with(|kernel| kernel.access(address, kind)) {
+        let outcome = with(|kernel| {
+            assert!(kernel.thread().in_region == in_region, "an access in a region, past it");
+            kernel.access(address, kind)
+        });
+        match outcome {
             None | Some(Outcome::Granted) => return,
             Some(Outcome::NotYet) => give_way(),
-            Some(Outcome::Queued) => return give_way(),
+            Some(Outcome::Queued) => {
+                give_way();
+                with(|kernel| kernel.arrived(address, kind));
+                return;
+            }
         }
     }
+}
+
+/// As [`access`], of a thread in a region.
+///
+/// # Errors
+/// The region has ended, and the access must not be made.
+#[inline]
+pub(crate) fn region_access(address: usize, kind: Kind) -> Result<(), Abort> {
+    let doom = || with(|kernel| kernel.doom()).flatten().map_or(Ok(()), Err);
+    doom()?;
+    charge(address, kind, true);
+    doom()
 }
 
 /// The calling thread computes for so many cycles, and some more that are drawn. Nothing outside of a run.

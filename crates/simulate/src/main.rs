@@ -13,9 +13,13 @@ fn main() -> std::process::ExitCode {
 #[cfg(hedgerow_sim)]
 mod chart;
 #[cfg(hedgerow_sim)]
+mod eunomia;
+#[cfg(hedgerow_sim)]
 mod figure;
 #[cfg(hedgerow_sim)]
 mod heap;
+#[cfg(hedgerow_sim)]
+mod hpca;
 #[cfg(hedgerow_sim)]
 mod latches;
 #[cfg(hedgerow_sim)]
@@ -37,7 +41,7 @@ fn main() -> std::process::ExitCode {
 #[cfg(hedgerow_sim)]
 mod command {
     use crate::figure::{Budget, Figure};
-    use crate::{chart, latches, tpcc, trees, validate};
+    use crate::{chart, eunomia, hpca, latches, tpcc, trees, validate};
     use std::path::{Path, PathBuf};
     use std::process::ExitCode;
 
@@ -71,6 +75,25 @@ figures:";
         ("c10", "CIDR'21, figure 7: the choice of the latch", latches::c10),
         ("c11", "CIDR'21, table 1: who gets to update", trees::c11),
         ("fig22", "SIGMOD'25, figure 22: Contention Split and the size of pages", trees::fig22),
+        ("hpca3", "HPCA'14, figures 3 and 4: locks over two sockets", hpca::hpca3),
+        ("hpca5", "HPCA'14, figure 5: the elided B+tree", hpca::hpca5),
+        ("hpca6", "HPCA'14, figure 6: the Delta Storage Index", hpca::hpca6),
+        ("hpca7", "HPCA'14, figure 7: lines that overflow a cache", hpca::hpca7),
+        ("hpca9", "HPCA'14, figure 9: the tuned index", hpca::hpca9),
+        ("hpca9-lock", "HPCA'14, sections 4.3 and 5.3: the lock", hpca::hpca9_lock),
+        ("hpca10", "HPCA'14, figure 10: how the tuned index scales", hpca::hpca10),
+        ("lemming", "HPCA'14, section 3.3.2: the lemming effect", hpca::hpca_lemming),
+        ("adaptive", "HPCA'14, section 3.3.3: elision that is disabled", hpca::hpca_adaptive),
+        ("euno1", "PPoPP'17, figure 1: one region an operation", eunomia::euno1),
+        ("euno2", "PPoPP'17, figure 2: why its regions abort", eunomia::euno2),
+        ("euno8", "PPoPP'17, figure 8: throughput over contention", eunomia::euno8),
+        ("euno8-ycsb", "the same, with loaded keys", eunomia::euno8_ycsb),
+        ("euno9", "PPoPP'17, figure 9: aborts over contention", eunomia::euno9),
+        ("euno10", "PPoPP'17, figure 10: throughput over threads", eunomia::euno10),
+        ("euno11", "PPoPP'17, figure 11: shares of gets", eunomia::euno11),
+        ("euno12", "PPoPP'17, figure 12: distributions", eunomia::euno12),
+        ("euno13", "PPoPP'17, figure 13: step by step", eunomia::euno13),
+        ("euno13-ycsb", "the same, with loaded keys", eunomia::euno13_ycsb),
     ];
 
     struct Arguments {

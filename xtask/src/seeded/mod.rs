@@ -9,6 +9,7 @@ mod bugs;
 mod build;
 mod contention;
 mod holes;
+mod htm;
 mod latches;
 mod merging;
 mod names;
@@ -48,6 +49,8 @@ const SOUND_LIMIT: Duration = Duration::from_secs(1800);
 const MODELS: &[Program] = &[
     (Build::Loom, "hedgerow", "loom"),
     (Build::Loom, "hedgerow-sync", "loom"),
+    (Build::Loom, "hedgerow-htm-index", "loom"),
+    (Build::Loom, "hedgerow-htm-index", "loom_eunomia"),
     (Build::Shuttle, "hedgerow-sync", "shuttle"),
 ];
 /// Random tests, and schedules, are tried with these until one notices: others have new ones each time, and what one of them in
@@ -127,6 +130,7 @@ const LISTS: &[(char, &[Bug])] = &[
     ('M', merging::LINES),
     ('L', latches::LINES),
     ('C', contention::LINES),
+    ('T', htm::LINES),
 ];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {
