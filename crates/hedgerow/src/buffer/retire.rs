@@ -18,6 +18,7 @@ use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::page::FrameId;
 use crate::types::{PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId};
+use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::Ordering::{Relaxed, Release};
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -196,7 +197,7 @@ impl BufferPool {
     /// Gives up a frame in the place of the topmost one, which is lent for longer than anybody waits for.
     #[cold]
     fn give_up_another(&self, lent: FrameId) -> Result<FrameId> {
-        let (frame, guard) = self.obtain_frame(PageId(lent.0))?;
+        let (frame, guard) = self.obtain_frame(PageId(lent.0), &Waiting::Forever)?;
         if let Some(index) = &self.pieces {
             index.retired_below.fetch_add(1, Relaxed);
         }
