@@ -33,6 +33,7 @@
 //! | `walk`, `verify`, `stats`, `show`, `drop` | whole-tree passes |
 
 mod adapt;
+mod b_star;
 mod bulk;
 mod change;
 mod compact;
@@ -101,6 +102,7 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     policy: LeafPolicy,
     contention: ContentionSplit,
     logged: bool,
+    is_b_star: bool,
     ladder: PhantomData<fn() -> L>,
 }
 
@@ -127,6 +129,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             policy: LeafPolicy::default(),
             contention: ContentionSplit::default(),
             logged: false,
+            is_b_star: false,
             ladder: PhantomData,
         }
     }
