@@ -293,6 +293,12 @@ pub struct CompactionArguments {
     /// URLs, one a line [default: no settings with URLs]
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
+    /// Count the instructions of puts and of merging, by valgrind; seconds mean nothing then
+    #[arg(long)]
+    pub instructions: bool,
+    /// The only setting, whose figures are printed: what counting starts
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub one: Option<String>,
     /// Append the records to this file [default: print them]
     #[arg(long, value_name = "FILE.jsonl")]
     pub out: Option<PathBuf>,

@@ -3,19 +3,23 @@
 //!
 //! "Contention and Space Management in B-Trees" (CIDR 2021), section 5.2: keys of eight bytes and values of a hundred in
 //! random order; URLs in sorted and in random order; a store that has lost most of its records. Each run makes a store,
-//! takes checkpoints until the file is settled, measures, shrinks it, and measures again.
+//! takes checkpoints until the file is settled, measures, shrinks it, and measures again. The paper's competitor, a B*-tree, has runs
+//! of its own.
 //!
-//! One run at a time, by one thread.
+//! One run at a time, by one thread. Instructions are counted by a process of its own under callgrind, which runs one setting.
 
 use crate::cell::CellError;
 use crate::checksum::mix;
 use crate::experiments::Size;
 use crate::external::process::is_interrupted;
+use crate::instructions::{Counts, under_the_clock};
 use crate::keys::shuffle;
 use hedgerow::{Database, Error, Options};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Instant;
 
 const KEYSPACE: &str = "bench";
@@ -54,6 +58,9 @@ pub struct Setting {
     /// What [`Options::merge_before_writing`] is told.
     #[serde(default)]
     pub merge_before_writing: bool,
+    /// Leaves get room as in a B*-tree: from a neighbour, or of two full ones become three.
+    #[serde(default)]
+    pub is_b_star: bool,
 }
 
 /// How large a store is.
@@ -90,6 +97,12 @@ pub struct Compaction {
     /// Groups of leaves that were merged during the puts, before they were written.
     #[serde(default)]
     pub groups_under_pressure: u64,
+    /// Instructions of the puts, if they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub put_instructions: Option<u64>,
+    /// And of merging the leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact_instructions: Option<u64>,
     /// How long merging the leaves took, without checkpoints.
     pub compact_seconds: f64,
     /// How long shrinking took after that: checkpoints.
@@ -104,6 +117,17 @@ impl Compaction {
         let bytes = |sizes: Sizes| sizes.leaves as f64 * self.setting.page_bytes as f64;
         let over = |sizes| bytes(sizes) / self.payload_bytes as f64;
         (over(self.before), over(self.after))
+    }
+
+    /// Two cells of a table: instructions of a put, and what merging adds to that.
+    fn instructions(&self) -> String {
+        match (self.put_instructions, self.compact_instructions) {
+            (Some(put), Some(compact)) => {
+                let a_key = put as f64 / self.setting.records as f64;
+                format!("{a_key:.0} | {:.1} %", 100.0 * compact as f64 / put as f64)
+            }
+            _ => "| ".to_owned(),
+        }
     }
 
     /// Bytes of the file over the bytes of the records: before and after.
@@ -128,7 +152,9 @@ pub fn settings(size: Size, urls: usize) -> Vec<Setting> {
         remove_percent,
         memory_limit_bytes: 1 << 30,
         merge_before_writing: true,
+        is_b_star: false,
     };
+    let b_star = |setting: Setting| Setting { is_b_star: true, ..setting };
     // A quarter of what the records take, and the least that such a store works with.
     let little = (records as u64 / 4 * 108 / 4).max(hedgerow::smallest_memory_limit_bytes(4096));
     let pressed = |merge_before_writing| Setting {
@@ -140,9 +166,11 @@ pub fn settings(size: Size, urls: usize) -> Vec<Setting> {
     let of_urls =
         |keys| Setting { keys, records: urls.min(most_urls), value_bytes: 8, ..random(4096, 0) };
     let mut all = vec![random(4096, 0), random(16 << 10, 0), random(4096, 80)];
+    all.extend([random(4096, 0), random(16 << 10, 0)].map(b_star));
     all.extend([false, true].map(pressed));
     if urls > 0 {
         all.extend([Keys::UrlsShuffled, Keys::UrlsSorted].map(of_urls));
+        all.push(b_star(of_urls(Keys::UrlsShuffled)));
     }
     all
 }
@@ -160,7 +188,8 @@ impl Setting {
             Keys::UrlsSorted => "URLs sorted, + 8 bytes",
         };
         let switch = if self.merge_before_writing { "" } else { ", not merged before writes" };
-        format!("{keys}{switch}")
+        let b_star = if self.is_b_star { ", B*-tree" } else { "" };
+        format!("{keys}{switch}{b_star}")
     }
 
     /// Runs it, with a store in `directory`, which is empty, and is so again afterwards. `urls` are different from each other.
@@ -190,6 +219,35 @@ impl Setting {
         outcome
     }
 
+    /// Runs it as [`Self::run`] does, in a process of its own that counts instructions: `program`, which is this one, with `arguments`
+    /// and the setting behind them.
+    ///
+    /// Errors: `Failed`, also if there is no callgrind.
+    pub fn run_counted(
+        &self,
+        program: &Path,
+        arguments: &[&OsStr],
+        directory: &Path,
+    ) -> Result<Compaction, CellError> {
+        let counts = Counts::new(directory)?;
+        let (mut command, _) = counts.command(program, 1);
+        let setting = serde_json::to_string(self).map_err(CellError::failed)?;
+        let ran = command.args(arguments).arg(setting).stderr(Stdio::inherit()).output();
+        let ran =
+            ran.map_err(|error| CellError::Failed(format!("cannot run valgrind: {error}")))?;
+        if !ran.status.success() {
+            return Err(CellError::Failed(format!(
+                "the counted process ended with {}",
+                ran.status
+            )));
+        }
+        let mut found: Compaction =
+            serde_json::from_slice(&ran.stdout).map_err(CellError::failed)?;
+        found.put_instructions = Some(counts.of(1)?);
+        found.compact_instructions = Some(counts.of(2)?);
+        Ok(found)
+    }
+
     /// The keys, in the order in which they are put.
     fn keys(&self, urls: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let mut keys: Vec<Vec<u8>> = match self.keys {
@@ -214,13 +272,12 @@ impl Setting {
         db: &Database,
         urls: &[Vec<u8>],
     ) -> Result<Compaction, CellError> {
-        let keyspace = db.keyspace(KEYSPACE).map_err(failed)?;
+        let keyspace = db.keyspace(KEYSPACE).map_err(failed)?.with_b_star(self.is_b_star);
         let keys = self.keys(urls);
         let value = vec![7; self.value_bytes];
         let started = Instant::now();
-        for key in &keys {
-            keyspace.put(key, &value).map_err(failed)?;
-        }
+        under_the_clock(|| keys.iter().try_for_each(|key| keyspace.put(key, &value).map(drop)))
+            .map_err(failed)?;
         let put_seconds = started.elapsed().as_secs_f64();
         let stats = db.stats().map_err(failed)?;
         let is_removed = |index: usize| index % 100 < self.remove_percent;
@@ -245,8 +302,8 @@ impl Setting {
             |_| if is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         let before = sizes().map_err(failed)?;
         let started = Instant::now();
-        let done =
-            keyspace.compact(&hedgerow::CompactBudget::unlimited(), go_on).map_err(failed)?;
+        let everything = hedgerow::CompactBudget::unlimited();
+        let done = under_the_clock(|| keyspace.compact(&everything, go_on)).map_err(failed)?;
         let compact_seconds = started.elapsed().as_secs_f64();
         let started = Instant::now();
         db.shrink(go_on).map_err(failed)?;
@@ -265,6 +322,8 @@ impl Setting {
             put_seconds,
             pages_written: stats.pool.pages_written,
             groups_under_pressure: stats.merging.under_pressure,
+            put_instructions: None,
+            compact_instructions: None,
             compact_seconds,
             shrink_seconds,
             leaves_written: done.pages_written,
@@ -298,18 +357,20 @@ pub fn table(runs: &[Compaction]) -> String {
         ));
     }
     lines.push(
-        "\n| puts of | memory, MiB | seconds | pages written | groups merged under pressure |"
+        "\n| puts of | page | memory, MiB | seconds | pages written | groups merged under pressure | instructions a key | merging, more |"
             .to_owned(),
     );
-    lines.push("|---|---:|---:|---:|---:|".to_owned());
+    lines.push("|---|---:|---:|---:|---:|---:|---:|---:|".to_owned());
     for run in &last {
         lines.push(format!(
-            "| {} | {} | {:.1} | {} | {} |",
+            "| {} | {} | {} | {:.1} | {} | {} | {} |",
             run.setting.name(),
+            run.setting.page_bytes,
             run.setting.memory_limit_bytes >> 20,
             run.put_seconds,
             run.pages_written,
-            run.groups_under_pressure
+            run.groups_under_pressure,
+            run.instructions(),
         ));
     }
     lines.join("\n") + "\n"

@@ -59,6 +59,16 @@ impl Counts {
         (command, seconds_limit.saturating_mul(SLOWDOWN))
     }
 
+    /// Instructions of the call of [`under_the_clock`] with this number, from 1. Errors: `Failed` if there is no such count.
+    pub fn of(&self, number: usize) -> Result<u64, CellError> {
+        let path = self.0.join(format!("out.{number}"));
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            CellError::Failed(format!("callgrind has not written {}: {error}", path.display()))
+        })?;
+        let words = || format!("callgrind has written no total to {}", path.display());
+        total(&text).ok_or_else(|| CellError::Failed(words()))
+    }
+
     /// Fills in what loading and the phases of `cell` took.
     ///
     /// Errors: `Unsupported` for phases of several threads; `Failed` if there are not as many counts as there should be.
@@ -71,12 +81,7 @@ impl Counts {
         let mut files = 0;
         for result in counted {
             files += 1;
-            let path = self.0.join(format!("out.{files}"));
-            let text = std::fs::read_to_string(&path).map_err(|error| {
-                CellError::Failed(format!("callgrind has not written {}: {error}", path.display()))
-            })?;
-            let words = || format!("callgrind has written no total to {}", path.display());
-            result.instructions = Some(total(&text).ok_or_else(|| CellError::Failed(words()))?);
+            result.instructions = Some(self.of(files)?);
         }
         if self.0.join(format!("out.{}", files + 1)).exists() {
             return Err(CellError::failed(

@@ -25,6 +25,7 @@ use hedgerow_bench::report::{self, Over};
 use hedgerow_bench::run::{self, Plan, WorkDirectory};
 use hedgerow_bench::{chart, engines, harness, tpcc};
 use signals::Second;
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -212,13 +213,29 @@ fn compact(arguments: &CompactionArguments) -> Result<ExitCode, String> {
         Some(path) => read_lines(path)?,
         None => Vec::new(),
     };
-    let mut sink = Sink::new(arguments.out.as_deref())?;
     let above = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
     let work = WorkDirectory::new(&above)?;
+    if let Some(setting) = &arguments.one {
+        let setting: compaction::Setting =
+            serde_json::from_str(setting).map_err(|error| format!("not a setting: {error}"))?;
+        let found = setting.run(1, work.as_ref(), &urls).map_err(|error| error.to_string())?;
+        println!("{}", serde_json::to_string(&found).map_err(|error| error.to_string())?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let program = this_program()?;
+    let mut counted: Vec<&OsStr> = vec!["compaction".as_ref()];
+    if let Some(path) = &arguments.urls {
+        counted.extend([OsStr::new("--urls"), path.as_os_str()]);
+    }
+    counted.extend([OsStr::new("--dir"), above.as_os_str(), OsStr::new("--one")]);
+    let mut sink = Sink::new(arguments.out.as_deref())?;
     sink.write(&Line::Run(run::header(size)?))?;
     for round in 1..=arguments.rounds {
         for setting in compaction::settings(size, urls.len()) {
-            let found = setting.run(round, work.as_ref(), &urls);
+            let found = match arguments.instructions {
+                true => setting.run_counted(&program, &counted, work.as_ref()),
+                false => setting.run(round, work.as_ref(), &urls),
+            };
             if process::is_interrupted() {
                 return Err("interrupted; the records until now are kept".into());
             }

@@ -144,6 +144,14 @@ impl Keyspace {
         self
     }
 
+    /// For benchmarks: the same keyspace, as a handle whose insertions make room as a B*-tree does.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_b_star(mut self, is_b_star: bool) -> Keyspace {
+        self.tree = self.tree.with_b_star(is_b_star);
+        self
+    }
+
     pub(super) fn durability(&self) -> Durability {
         self.durability
     }

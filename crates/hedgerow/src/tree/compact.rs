@@ -283,7 +283,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             let leaves = group.leaves.len();
             // Not as who gives space back: on a full disk the last few slots are for removals, and a group may need more.
             let enter = || self.pool.enter().map(Some);
-            match self.redistribute(&group, leaves - 1, page_bytes, enter)? {
+            match self.redistribute(&group, leaves - 1, page_bytes, None, enter)? {
                 Outcome::Done { is_parent_sparse } => {
                     return Ok(Looked::Merged { leaves, is_parent_sparse });
                 }

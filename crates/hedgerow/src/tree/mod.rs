@@ -33,6 +33,7 @@
 //! | `walk`, `verify`, `stats`, `show`, `drop` | whole-tree passes |
 
 mod adapt;
+mod b_star;
 mod bulk;
 mod change;
 mod compact;
@@ -103,6 +104,7 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     contention: ContentionSplit,
     wait: Wait,
     logged: bool,
+    is_b_star: bool,
     ladder: PhantomData<fn() -> L>,
 }
 
@@ -130,6 +132,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             contention: ContentionSplit::default(),
             wait: Wait::Forever,
             logged: false,
+            is_b_star: false,
             ladder: PhantomData,
         }
     }

@@ -1,4 +1,4 @@
-//! Spreads the records of neighbouring leaves over another number of leaves: XMerge.
+//! Spreads the records of neighbouring leaves over another number of leaves: XMerge, and what a B*-tree does (`b_star.rs`).
 //!
 //! "Contention and Space Management in B-Trees" (CIDR 2021), section 4: up to five leaves that are together less than
 //! full become one leaf fewer. The leaves stand side by side under one parent and have one slotted layout; a dense leaf
@@ -21,7 +21,10 @@ use super::retry::Stop;
 use super::write::{is_sparse, record_bytes};
 use crate::error::Result;
 use crate::node::{self, Ladder, Leaf, LeafLayout, NodeMut, plain_leaf};
-use crate::page::{EpochStay, Merging, OptimisticPage, PagePool, Restart, header};
+use crate::page::{
+    EpochStay, ExclusivePage, Merging, OptimisticPage, PagePool, PoolSession, Restart, header,
+};
+use crate::types::{Epoch, PageId};
 use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -58,8 +61,9 @@ struct Plan {
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
-    /// Spreads what the leaves of a group hold evenly over the first `into` of them, each of which then uses `most_bytes`
-    /// of its page at most, and frees the others. `enter` enters the epoch, or gives `None` if that cannot be done now.
+    /// Spreads what the leaves of a group hold evenly over `into` leaves, each of which then uses `most_bytes` of its page at most.
+    /// These are the first ones of the group, and the others are freed; or all of them, and fresh pages behind them that `session` has
+    /// reserved. `enter` enters the epoch, or gives `None` if that cannot be done now.
     ///
     /// Errors: interference, after which nothing has changed; those of `enter`.
     pub(super) fn redistribute<'p>(
@@ -67,20 +71,41 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         group: &Group<'p, P>,
         into: usize,
         most_bytes: usize,
+        session: Option<&mut P::Session<'p>>,
         enter: impl FnOnce() -> Result<Option<P::EpochGuard<'p>>>,
     ) -> Result<Outcome, Stop> {
+        if let Some(session) = session.filter(|_| into > group.leaves.len()) {
+            let Some(stay) = enter()? else { return Ok(self.busy()) };
+            let take = |_| session.take(self.id, stay.epoch());
+            let mut fresh: Vec<_> = (group.leaves.len()..into).map_while(take).collect();
+            let ids: Vec<PageId> = fresh.iter().map(|page| page.id()).collect();
+            let is_enough = group.leaves.len() + ids.len() == into;
+            let done = match self.plan(group, into, most_bytes, &ids) {
+                _ if !is_enough => Ok(self.busy()),
+                Ok(Some(plan)) => self.carry_out(group, &plan, stay.epoch(), &mut fresh),
+                Ok(None) => Ok(self.full()),
+                Err(restart) => Err(restart.into()),
+            };
+            // What has a place in the tree is not among them any more.
+            fresh.into_iter().for_each(|page| self.pool.free(page, stay.epoch()));
+            return done;
+        }
         debug_assert!((1..=group.leaves.len()).contains(&into));
-        let Some(plan) = self.plan(group, into, most_bytes)? else {
-            self.note_merging(1, |counters| &counters.gave_up_full);
-            return Ok(Outcome::DoesNotFit);
-        };
-        let Some(stay) = enter()? else {
-            self.note_merging(1, |counters| &counters.gave_up_busy);
-            return Ok(Outcome::Busy);
-        };
-        let epoch = stay.epoch();
+        let Some(plan) = self.plan(group, into, most_bytes, &[])? else { return Ok(self.full()) };
+        let Some(stay) = enter()? else { return Ok(self.busy()) };
+        self.carry_out(group, &plan, stay.epoch(), &mut Vec::new())
+    }
+
+    /// Latches parent and leaves, and copies a plan in. Takes the fresh pages that get something.
+    fn carry_out<'p>(
+        &'p self,
+        group: &Group<'p, P>,
+        plan: &Plan,
+        epoch: Epoch,
+        fresh: &mut Vec<ExclusivePage<'p, P>>,
+    ) -> Result<Outcome, Stop> {
         let mut parent = group.parent.upgrade().inspect_err(|_| self.count_busy())?;
-        let mut latched = Vec::with_capacity(group.leaves.len());
+        let mut latched = Vec::with_capacity(plan.leaves.len().max(group.leaves.len()));
         for leaf in &group.leaves {
             match leaf.upgrade() {
                 Ok(leaf) => latched.push(leaf),
@@ -92,6 +117,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 }
             }
         }
+        latched.append(fresh);
+        let into = plan.leaves.len();
         node::copy_node(parent.write(epoch), &plan.parent);
         for (leaf, planned) in latched.iter_mut().zip(&plan.leaves) {
             node::copy_node(leaf.write(epoch), planned);
@@ -100,19 +127,34 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         for leaf in latched.drain(into..) {
             self.pool.free(leaf, epoch);
         }
-        self.note_merging(1, |counters| &counters.groups);
-        self.note_merging(group.leaves.len() - into, |counters| &counters.pages_freed);
-        self.note_merging(into, |counters| &counters.leaves_written);
+        let fewer = group.leaves.len().saturating_sub(into);
+        if fewer > 0 {
+            self.note_merging(1, |counters| &counters.groups);
+            self.note_merging(fewer, |counters| &counters.pages_freed);
+            self.note_merging(into, |counters| &counters.leaves_written);
+        }
         let is_parent_sparse = is_sparse(&plain_leaf::<L>(&plan.parent));
         Ok(Outcome::Done { is_parent_sparse })
     }
 
-    /// The pages that a redistribution leaves, from copies of those that there are. `None`: it does not fit.
+    fn full(&self) -> Outcome {
+        self.note_merging(1, |counters| &counters.gave_up_full);
+        Outcome::DoesNotFit
+    }
+
+    fn busy(&self) -> Outcome {
+        self.count_busy();
+        Outcome::Busy
+    }
+
+    /// The pages that a redistribution leaves, from copies of those that there are, with `fresh` ones behind them. `None`: it
+    /// does not fit.
     fn plan(
         &self,
         group: &Group<'_, P>,
         into: usize,
         most_bytes: usize,
+        fresh: &[PageId],
     ) -> Result<Option<Plan>, Restart> {
         let copies = group.leaves.iter().map(|leaf| self.copy_page(leaf));
         let copies = copies.collect::<Result<Vec<_>, _>>()?;
@@ -130,11 +172,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         for _ in group.first..last {
             node.remove_child(group.first);
         }
-        let separators = spread.separators.iter().zip(&group.leaves[1..]);
+        let rights = group.leaves[1..].iter().map(|leaf| leaf.id()).chain(fresh.iter().copied());
+        let separators = spread.separators.iter().zip(rights);
         for (index, (separator, right)) in separators.enumerate() {
             // Separators may be longer than those that they replace.
             let fits = node.fits_separator(separator.len());
-            if !fits || node.insert_child(group.first + index, separator, right.id()).is_err() {
+            if !fits || node.insert_child(group.first + index, separator, right).is_err() {
                 return Ok(None);
             }
         }

@@ -113,7 +113,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let leaves = members[range.clone()].iter().map(|member| member.page).collect();
         let group = Group { parent, first: at.index - own_index + range.start, leaves };
         let into = group.leaves.len() - 1;
-        let outcome = self.redistribute(&group, into, most_bytes, enter)?;
+        let outcome = self.redistribute(&group, into, most_bytes, None, enter)?;
         Ok(matches!(outcome, Outcome::Done { .. }))
     }
 

@@ -80,6 +80,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         purpose: Purpose,
         retry: &mut Retry<'p, P>,
     ) -> Result<()> {
+        if self.is_b_star
+            && let Room::Record { key, value_bytes } = room
+            && self.make_room_beside(key, key.len() + value_bytes, purpose, retry)?
+        {
+            return Ok(());
+        }
         self.make_room_at(0, key, room, purpose, retry)
     }
 

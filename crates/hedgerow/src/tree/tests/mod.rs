@@ -1,6 +1,7 @@
 //! Tests of the tree on a heap of pages: against a model, under threads, with damage.
 
 mod adaptive;
+mod b_star;
 mod bulk;
 mod compact;
 mod concurrent;
