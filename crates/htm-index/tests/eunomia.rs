@@ -25,7 +25,9 @@ fn first() -> BTreeMap<u64, u64> {
 
 fn made<H: Htm>(htm: H, steps: Steps) -> Eunomia<H> {
     let tree = Eunomia::new(htm, steps, LEAVES).unwrap();
-    first().iter().for_each(|(&key, &value)| drop(tree.session().put(key, value).unwrap()));
+    first().iter().for_each(|(&key, &value)| {
+        tree.session().put(key, value).unwrap();
+    });
     tree
 }
 
