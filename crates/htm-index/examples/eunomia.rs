@@ -115,7 +115,7 @@ fn instructions(tree: &str, operations: &str) -> Result<(), String> {
     let mut checksum = 0_u64;
     macro_rules! run {
         ($session:expr) => {{
-            let mut session = $session;
+            let session = &mut $session;
             for key in load.loaded() {
                 session.put(key, key).map_err(|error| error.to_string())?;
             }
@@ -134,7 +134,7 @@ fn instructions(tree: &str, operations: &str) -> Result<(), String> {
         "masstree" => {
             let tree = MasstreeStandIn::new(LEAVES).map_err(|error| error.to_string())?;
             let mut session = tree.session();
-            run!(&mut session);
+            run!(session);
             println!("{} looks at versions", session.checks);
         }
         "coupling" => {

@@ -164,7 +164,8 @@ pub fn overflow(lines: u32, sets: u32, ways: u32) -> f64 {
         };
         fits = (0..=lines).map(next).collect();
     }
-    1.0 - fits[lines]
+    // Rounding may leave it a little below zero.
+    (1.0 - fits[lines]).max(0.0)
 }
 
 /// The lines that a traversal reaches at most: `inner (height - 1) + leaf + height (fanout - 1)`, section 5.1.1.

@@ -25,7 +25,9 @@ fn first() -> BTreeMap<u64, u64> {
 
 fn made<H: Htm>(htm: H, steps: Steps) -> Eunomia<H> {
     let tree = Eunomia::new(htm, steps, LEAVES).unwrap();
-    first().iter().for_each(|(&key, &value)| drop(tree.session().put(key, value).unwrap()));
+    first().iter().for_each(|(&key, &value)| {
+        tree.session().put(key, value).unwrap();
+    });
     tree
 }
 
@@ -178,7 +180,7 @@ mod simulated {
     fn histories_of_many_threads_can_have_happened_in_an_order() {
         for threads in [2, 3, 4, 8, 16] {
             for (name, steps) in Steps::LADDER {
-                for seed in 1..=4 {
+                for seed in 1..=2 {
                     let policy =
                         if seed % 2 == 0 { RetryPolicy::DBX } else { RetryPolicy::HPCA_NO_RETRY };
                     let (checked, _) = history(threads, seed, steps, policy);

@@ -125,7 +125,8 @@ impl<'t, H: Htm> Session<'t, H> {
     pub(super) fn new(tree: &'t Eunomia<H>) -> Session<'t, H> {
         Session {
             tree,
-            random: SplitMix64::new(hedgerow_sync::primitive::random::seed()),
+            // Threads differ; the same thread does the same each time, so that a simulated run can be repeated.
+            random: SplitMix64::new(hedgerow_sync::primitive::thread::id() as u64 + 1),
             table: Table::new(),
             operations: 0,
             last_segment: 0,

@@ -59,7 +59,6 @@ fn compare<H: Htm>(htm: H, steps: Steps, operations: u32, keys: u64, seed: u64) 
         }
     }
     assert_eq!(tree.verify(), map);
-    drop(session);
     tree
 }
 
@@ -218,7 +217,7 @@ fn a_key_stays_locked_when_its_leaf_is_freed_and_taken_again() {
     assert_ne!(session.upper(last).leaf, freed.leaf, "the right one of both is freed");
     let is_held = || ccm.locks.iter().any(|lock| lock.get() != 0);
     let mut key = 100;
-    while tree.leaves.node(freed.leaf).head.sequence.get() % 2 == 0 {
+    while tree.leaves.node(freed.leaf).head.sequence.get().is_multiple_of(2) {
         session.put(key, 0).unwrap();
         key += 1;
     }
