@@ -114,7 +114,7 @@ impl Drop for PlacedValue {
 /// failure.
 fn poison(pool: &BufferPool, error: &Error) {
     let is_want = matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::MemoryLimit);
-    if !is_want && !(is_end_of_wait(error) && !leaves_out("end_of_a_wait_poisons")) {
+    if !is_want && (!is_end_of_wait(error) || leaves_out("end_of_a_wait_poisons")) {
         pool.set_poisoned(error);
     }
 }

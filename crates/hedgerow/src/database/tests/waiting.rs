@@ -4,8 +4,10 @@
 //! Time is measured, on machines that do other things as well: of a few tries the best has to be in time, and each has to end.
 
 use super::stalled::{Of, StalledDisk};
+use crate::buffer::Session;
 use crate::page::{Access, FrameHead, FrameId, PagePool, PoolSession, header};
 use crate::store::OpenHow;
+use crate::wait::Waiting;
 use crate::{
     CancelToken, Database, Durability, ErrorKind, Keyspace, Options, Result, Wait, WriteBatch,
 };
@@ -19,7 +21,7 @@ use std::time::Duration;
 const LATE: Duration = Duration::from_millis(20);
 /// How long waits are allowed for before they are ended.
 const TIME: Duration = Duration::from_millis(40);
-const TRIES: usize = 8;
+const TRIES: usize = 40;
 const PAGE_BYTES: usize = 4096;
 
 fn options() -> Options {
@@ -130,7 +132,8 @@ fn a_wait_for_a_latch_ends() {
     let (pool, root) = (keyspace.tree().pool().clone(), keyspace.tree().root());
     let frame = pool.translate(root).unwrap();
     let latch = pool.head(frame).latch();
-    let calls: [(&str, fn(&Keyspace) -> Result<()>); 8] = [
+    type Call = (&'static str, fn(&Keyspace) -> Result<()>);
+    let calls: [Call; 8] = [
         ("get", |k| k.get(&key(1)).map(drop)),
         ("get_many", |k| k.get_many(&[key(1), key(2)]).map(drop)),
         ("put", |k| k.put(&key(1), b"new").map(drop)),
@@ -249,27 +252,33 @@ fn large(disk: &StalledDisk) -> (Database, Keyspace, u64) {
     (db, keyspace, count)
 }
 
-/// A record whose leaf is not in memory.
-fn absent(db: &Database, keyspace: &Keyspace, count: u64) -> u64 {
-    let is_absent = |n: &u64| {
-        let faults = || db.stats().unwrap().pool.faults;
-        let before = faults();
-        keyspace.get(&key(*n)).unwrap();
-        faults() > before
-    };
-    let read = (0..count).find(is_absent).expect("there are fewer frames than pages");
-    // It was read just now; others push it out.
-    for n in (0..count).filter(|n| *n != read) {
-        keyspace.get(&key(n)).unwrap();
+/// As many operations as the pool lets in, each of which has asked for the root.
+fn full_house<'p>(keyspace: &'p Keyspace, never: &'p Waiting<'p>) -> Vec<Session<'p>> {
+    let mut inside = Vec::new();
+    loop {
+        let mut session = keyspace.tree().pool().session_within(never);
+        match session.fault(keyspace.tree().root(), Access::Point) {
+            Ok(()) => inside.push(session),
+            Err(error) => {
+                assert_eq!(*error.kind(), ErrorKind::WouldBlock, "{error}");
+                return inside;
+            }
+        }
     }
-    read
+}
+
+/// A record whose leaf is not in memory: whoever wants it has to be let in.
+fn absent(keyspace: &Keyspace, count: u64) -> u64 {
+    let never = keyspace.clone().with_wait(Wait::Never);
+    let found = (0..count).find(|n| never.get(&key(*n)).is_err());
+    found.expect("there are fewer frames than pages")
 }
 
 #[test]
 fn a_wait_for_a_frame_ends() {
     let disk = StalledDisk::default();
     let (db, keyspace, count) = large(&disk);
-    let (pool, n) = (keyspace.tree().pool().clone(), absent(&db, &keyspace, count));
+    let (pool, never) = (keyspace.tree().pool().clone(), Wait::Never.begin());
     let mut inner = Vec::new();
     keyspace
         .show_pages(|page| {
@@ -279,6 +288,9 @@ fn a_wait_for_a_frame_ends() {
             ControlFlow::Continue(())
         })
         .unwrap();
+    let inside = full_house(&keyspace, &never);
+    let n = absent(&keyspace, count);
+    drop(inside);
     // Whoever holds a frame's latch keeps it from being evicted, and from being given out. Optimistic readers pass by who shares.
     let (mut held, mut shared) = (Vec::new(), Vec::new());
     for frame in (0..pool.frames()).map(FrameId) {
@@ -303,20 +315,10 @@ fn a_wait_for_a_frame_ends() {
 fn a_wait_for_admission_ends() {
     let disk = StalledDisk::default();
     let (db, keyspace, count) = large(&disk);
-    let (pool, n) = (keyspace.tree().pool().clone(), absent(&db, &keyspace, count));
     let never = Wait::Never.begin();
-    let mut inside = Vec::new();
-    loop {
-        let mut session = pool.session_within(&never);
-        match session.fault(keyspace.tree().root(), Access::Point) {
-            Ok(()) => inside.push(session),
-            Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::WouldBlock, "{error}");
-                break;
-            }
-        }
-    }
+    let mut inside = full_house(&keyspace, &never);
     assert!(inside.len() > 1);
+    let n = absent(&keyspace, count);
     let get = |wait: Wait| keyspace.clone().with_wait(wait).get(&key(n)).map(drop);
     assert_ends("admission", None, get);
     // One place, for one of two who wait, of whom the other gives up.
@@ -340,9 +342,12 @@ fn a_wait_for_room_in_the_map_s_delta_ends() {
     let value = [b'x'; 900];
     let slots = keyspace.tree().pool().slots().unwrap();
     let mut count = 0;
-    // Eviction comes late on a busy machine.
     while !slots.is_delta_full() {
-        count = fill(&keyspace, count, &value);
+        // Eviction comes late on a busy machine: that is not the obstacle.
+        match put(&keyspace, Wait::For(TIME), count, &value) {
+            Ok(()) => count += 1,
+            Err(error) => assert_eq!(*error.kind(), ErrorKind::Timeout, "{error}"),
+        }
     }
     assert_ends("map delta", None, |wait| put(&keyspace, wait, count, &value));
     assert_has(&keyspace, count);
