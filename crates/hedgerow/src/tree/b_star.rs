@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::node::{Ladder, Node};
 use crate::page::{OptimisticPage, PagePool, PoolSession};
 use crate::types::Purpose;
+use crate::wait::Waiting;
 
 /// A rotation leaves so large a part of each page free at least, or the next one would follow at once.
 const LEFT_PART: usize = 32;
@@ -65,7 +66,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         // With the neighbour on the left, and on the right.
         let firsts = [own.checked_sub(1), Some(own)].into_iter().flatten();
         let mut pairs = Vec::new();
-        for first in firsts.filter(|first| first + 1 <= count) {
+        for first in firsts.filter(|first| *first < count) {
             let leaf = |index| -> Result<OptimisticPage<'p, P>, Stop> {
                 Ok(self.open_child(node.child_at(index), &parent, 0)?)
             };
@@ -84,7 +85,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let wanted = record_bytes.max(page_bytes / LEFT_PART);
         for (group, records, room) in &pairs {
             if records + 2 * wanted <= *room {
-                let enter = || self.pool.enter_to_append(0, purpose).map(Some);
+                let enter = || self.pool.enter_to_append(0, purpose, &Waiting::Forever).map(Some);
                 let most = page_bytes - wanted;
                 if let Outcome::Done { .. } = self.redistribute(group, 2, most, None, enter)? {
                     return Ok(true);
@@ -92,7 +93,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             }
         }
         for (group, ..) in &pairs {
-            let enter = || self.pool.enter_to_append(0, purpose).map(Some);
+            let enter = || self.pool.enter_to_append(0, purpose, &Waiting::Forever).map(Some);
             let most = page_bytes - record_bytes;
             if let Outcome::Done { .. } =
                 self.redistribute(group, 3, most, Some(&mut *session), enter)?
