@@ -4,6 +4,7 @@
 //! quarter of their bytes. The store is a temporary file that goes away, on failures and on Ctrl-C
 //! too, unless `--store` names a place for it.
 
+mod healing;
 mod kill;
 mod leaves;
 mod records;
@@ -22,6 +23,7 @@ use hedgerow::{AdaptationStats, Database};
 use leaves::LeafTable;
 use records::Records;
 use report::Report;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use steps::Context;
 use values::Values;
@@ -206,13 +208,28 @@ fn work(
     report.step("overwrite", || with(steps::overwrite(&context), "a quarter of the real keys"))?;
     report.step("delete half", || with(steps::delete_half(&context), "every second real key"))?;
     report.step("values", || Values::open(db, common.memory_limit.unwrap_or(0))?.put(&context))?;
-    report.step("shrink", || {
-        let before = report::file_bytes(path).unwrap_or(0);
-        let rounds = steps::shrink(db, path)?;
-        let (before, after) =
-            (show_bytes(before), show_bytes(report::file_bytes(path).unwrap_or(0)));
-        Ok((0, format!("{before} to {after} by {rounds} checkpoints")))
+    let mut healed = None;
+    report.step("heal a leaf", || {
+        let done = healing::heal(db, path, threads)?;
+        let (updates, how) = (done.updates, done.how());
+        healed = Some(done.as_json());
+        Ok((updates, how))
     })?;
+    report.fact("healed", healed);
+    let mut compacted = None;
+    report.step("compact", || {
+        let done = db.shrink(|_| go_on()).map_err(store::stoppable("shrink", path))?;
+        let (freed, leaves) = (done.compacted.pages_freed, done.compacted.leaves);
+        compacted = Some(json!({
+            "leaves": leaves,
+            "leaves_freed": freed,
+            "file_bytes_before": done.before_bytes,
+            "file_bytes_after": done.after_bytes,
+        }));
+        let shorter = show_bytes(done.before_bytes.saturating_sub(done.after_bytes));
+        Ok((0, format!("{} leaves, {shorter} less", show_count(freed))))
+    })?;
+    report.fact("compacted", compacted);
     Ok(leaves.expect("a step that has not failed has gathered them"))
 }
 

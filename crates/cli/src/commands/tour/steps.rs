@@ -5,8 +5,7 @@ use super::records::{RecordId, Records, VALUE_BYTES, is_url, value_of};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::progress;
-use hedgerow::{Database, Keyspace};
-use std::path::Path;
+use hedgerow::Keyspace;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -165,25 +164,6 @@ pub fn survivors(records: &Records) -> u64 {
     let ids = (0..records.groups())
         .flat_map(|group| (0..records.copies()).map(move |copy| RecordId { group, copy }));
     ids.filter(|&id| survives(id)).count() as u64
-}
-
-/// Checkpoints until the file has not shrunk for a few times; how many there were.
-pub fn shrink(db: &Database, path: &Path) -> Result<u32, Failure> {
-    const MAX_ROUNDS: u32 = 100;
-    const MAX_IDLE_ROUNDS: u32 = 3;
-    let mut smallest = u64::MAX;
-    let mut idle_rounds = 0;
-    for round in 1..=MAX_ROUNDS {
-        db.checkpoint().map_err(doing("checkpoint"))?;
-        interrupt::check()?;
-        let bytes = super::report::file_bytes(path).unwrap_or(0);
-        idle_rounds = if bytes < smallest { 0 } else { idle_rounds + 1 };
-        smallest = smallest.min(bytes);
-        if idle_rounds == MAX_IDLE_ROUNDS {
-            return Ok(round);
-        }
-    }
-    Ok(MAX_ROUNDS)
 }
 
 /// Scans everything that is left, checks each record, and checks that the deleted ones are gone.
