@@ -100,8 +100,13 @@ fn hide(rig: &Rig, image: &[u8]) -> (Vec<u8>, usize, usize) {
         let (at, host) = newest(&bytes, image);
         let inside = host.windows(image.len()).position(|part| part == image).unwrap();
         // What is behind damage is unsure, so the page of "wrens" has to be before it.
-        if inside % 512 == 0 && newest(&bytes, b"right").0 < at {
+        let is_behind = newest(&bytes, b"right").0 < at;
+        if inside % 512 == 0 && is_behind {
             return (bytes, at, at + inside);
+        }
+        if !is_behind {
+            // A checkpoint has moved it to a gap further on: it gets another place.
+            put(&rig.db, "wrens", "key-00", b"right");
         }
         // Whether the page was packed depends on the length of the value as well: now and then from elsewhere.
         let other = if attempt % 4 == 3 { 37 * attempt } else { inside % 512 };
