@@ -3,7 +3,8 @@
 //! "Contention and Space Management in B-Trees" (CIDR 2021), section 5.2, compares XMerge with a B*-tree. There a full leaf first
 //! shares its records with a neighbour that has room (rotation, 2 leaves to 2). Only if both are full, the two become three. Both are
 //! [`Tree::redistribute`]. A handle does this instead of splits if it was made so ([`Tree::with_b_star`]); nobody but
-//! benchmarks does.
+//! benchmarks does. It is for records of about one length: with lengths that differ much a rotation may leave no room where it is
+//! wanted, again and again, and the change ends with `Timeout`.
 //!
 //! Whatever stands in the way, the leaf is split as usual. Thread-safety: as for [`Tree`].
 
