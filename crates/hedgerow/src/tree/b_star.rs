@@ -3,10 +3,10 @@
 //! "Contention and Space Management in B-Trees" (CIDR 2021), section 5.2, compares XMerge with a B*-tree. There a full leaf first
 //! shares its records with a neighbour that has room (rotation, 2 leaves to 2). Only if both are full, the two become three. Both are
 //! [`Tree::redistribute`]. A handle does this instead of splits if it was made so ([`Tree::with_b_star`]); nobody but
-//! benchmarks does. It is for records of about one length: with lengths that differ much a rotation may leave no room where it is
-//! wanted, again and again, and the change ends with `Timeout`.
+//! benchmarks does.
 //!
-//! Whatever stands in the way, the leaf is split as usual. Thread-safety: as for [`Tree`].
+//! Whatever stands in the way, the leaf is split as usual. So it is where a rotation has left no room where it is wanted, which happens
+//! if the lengths of records differ much. Thread-safety: as for [`Tree`].
 
 use super::Tree;
 use super::descend::Target;

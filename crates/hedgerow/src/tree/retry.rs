@@ -160,6 +160,11 @@ impl<'p, P: PagePool> Retry<'p, P> {
         Ok(())
     }
 
+    /// Whether room was made for the record already, and was not enough, or somebody else took it.
+    pub(super) fn has_made_room(&self) -> bool {
+        self.rooms > 0
+    }
+
     /// Notes that room was made for a record. Others may take it before it is used, again and again, but
     /// not for ever.
     pub(super) fn after_room(&mut self) -> Result<()> {

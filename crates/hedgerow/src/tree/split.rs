@@ -80,7 +80,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         purpose: Purpose,
         retry: &mut Retry<'p, P>,
     ) -> Result<()> {
+        // Once for each change: with records of other lengths a rotation may leave no room where it is wanted.
         if self.is_b_star
+            && !retry.has_made_room()
             && let Room::Record { key, value_bytes } = room
             && self.make_room_beside(key, key.len() + value_bytes, purpose, retry)?
         {

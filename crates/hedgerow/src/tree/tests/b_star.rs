@@ -1,11 +1,42 @@
-//! Room as a B*-tree makes it: fuller leaves than those of splits.
+//! Room as a B*-tree makes it: the same records, and fuller leaves than those of splits.
 
 use super::super::Tree;
-use super::assert_clean;
-use crate::node::Hints;
+use super::model::{Model, compare, random_value};
+use super::{TINY_PAGE, absent, assert_clean, random_key};
+use crate::node::{Hints, LeafLayout, LeafPolicy};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::random::{self, SplitMix64};
+
+#[test]
+fn rotations_and_splits_of_two_into_three_agree_with_a_map_on_every_layout() {
+    let seed = random::seed();
+    println!("seed {seed}");
+    let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
+    for policy in policies {
+        let mut random = SplitMix64::new(seed);
+        let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
+        let here = Tree::create_with(pool, TreeId(7), policy).unwrap();
+        for tree in [here, absent::<Hints>(6, seed).with_policy(policy)] {
+            let tree = tree.with_b_star(true);
+            let mut model = Model::new();
+            for round in 0..6 {
+                for _ in 0..400 {
+                    let key = random_key(&mut random, tree.max_key_bytes());
+                    if random.below(if round % 2 == 0 { 8 } else { 2 }) == 0 {
+                        assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some());
+                    } else {
+                        let value = random_value(&mut random, &tree, &key);
+                        tree.put(&key, &value).unwrap();
+                        model.insert(key, value);
+                    }
+                }
+                compare(&tree, &model, &mut random);
+            }
+        }
+    }
+}
 
 #[test]
 fn leaves_are_fuller_than_those_of_splits() {
