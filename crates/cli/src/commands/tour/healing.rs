@@ -44,7 +44,7 @@ impl Healed {
             0 => "threads met too seldom".to_owned(),
             _ => {
                 let [before, after] = self.rates.map(rate);
-                format!("split in {}, {before} to {after}", self.leaves[1])
+                format!("{} leaves: {before} to {after}", self.leaves[1])
             }
         }
     }
@@ -124,9 +124,10 @@ fn update(keyspace: &Keyspace, threads: usize, time: Duration) -> hedgerow::Resu
                 let count: Option<[u8; 8]> = value.and_then(|value| value[..].try_into().ok());
                 let more = count.map_or(0, u64::from_le_bytes) + 1;
                 keyspace.update(&key(next), &more.to_le_bytes())?;
-                sum.fetch_add(1, Ordering::Relaxed);
                 next = if next + all < KEYS { next + all } else { own };
             }
+            // Seldom, or threads would meet here instead of at the leaf.
+            sum.fetch_add(ROUND, Ordering::Relaxed);
         }
         Ok(())
     };
