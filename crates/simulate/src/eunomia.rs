@@ -268,13 +268,7 @@ fn measure(machine: &Machine, tree: Tree, load: &Load, spans: Spans) -> Outcome 
         operations,
         share_wasted: tally.aborted_cycles as f64 / span as f64,
         tally,
-        sample: Sample {
-            seed,
-            value: million_per_second,
-            splits: 0,
-            events: record.counts.events,
-            digest: record.digest,
-        },
+        sample: Sample::new(seed, million_per_second, &record),
     }
 }
 

@@ -60,6 +60,11 @@ pub struct Point {
 }
 
 impl Sample {
+    /// Of no run.
+    pub fn computed(value: f64) -> Sample {
+        Sample { seed: 0, value, splits: 0, events: 0, moved: 0, sleeps: 0, wakes: 0, digest: 0 }
+    }
+
     /// Of a run, whose splits are not counted here.
     pub fn new(seed: u64, value: f64, record: &Record) -> Sample {
         let Counts { events, near, same, cross, sleeps, wakes, .. } = record.counts;

@@ -168,13 +168,7 @@ fn measured(machine: &Machine, index: Arc<dyn Index>, setting: Setting) -> (Samp
     })
     .unwrap_or_else(|failure| panic!("{failure}"));
     let seconds = COUNTED as f64 / f64::from(machine.mhz) / 1e6;
-    let sample = Sample {
-        seed: machine.seed,
-        value: done as f64 / seconds / 1e6,
-        splits: 0,
-        events: record.counts.events,
-        digest: record.digest,
-    };
+    let sample = Sample::new(machine.seed, done as f64 / seconds / 1e6, &record);
     (sample, counts)
 }
 
@@ -340,7 +334,7 @@ pub fn hpca7(budget: &Budget) -> Figure {
     let of = |ways: u32| {
         let point = |&lines: &u32| {
             let value = 100.0 * overflow(lines, 64, ways);
-            let sample = Sample { seed: 0, value, splits: 0, events: 0, digest: 0 };
+            let sample = Sample::computed(value);
             Point { x: f64::from(lines), samples: vec![sample] }
         };
         Series { name: format!("{ways} ways"), points: lines.iter().map(point).collect() }
