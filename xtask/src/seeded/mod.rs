@@ -443,13 +443,14 @@ impl TestRun<'_> {
     fn with(&self, bug: Option<&str>, seed: &str) -> Result<Run, String> {
         let TestRun { root, program, suite, test, limit, preemptions, worker } = *self;
         let directory = match suite.package {
-            "hedgerow-sync" => root.join("crates/sync"),
-            package => root.join("crates").join(package),
+            "hedgerow" => "hedgerow",
+            // Folders have no prefix.
+            package => package.trim_start_matches("hedgerow-"),
         };
         let mut command = Command::new(program);
         command
             .args(test.map(|test| ["--exact", test]).into_iter().flatten())
-            .current_dir(directory)
+            .current_dir(root.join("crates").join(directory))
             .env("HEDGEROW_TESTS", "all")
             .env("HEDGEROW_CANARY", bug.unwrap_or_default())
             .env("HEDGEROW_SHUTTLE_ITERATIONS", ITERATIONS[usize::from(bug.is_none())]);
