@@ -61,7 +61,8 @@ impl World {
         let pairs = (0..SEA).map(|at| (records.key(number(at)), records.value(number(at), 1)));
         sea.bulk_load(pairs, 90).unwrap();
         let island = |at: u64| Place {
-            keyspace: db.keyspace(&format!("island {at}")).unwrap(),
+            // One leaf, whoever contends for it.
+            keyspace: db.keyspace(&format!("island {at}")).unwrap().with_contention_split(None),
             first: at * 2 * ISLAND_KEYS,
         };
         let islands = (0..ISLANDS).map(island).collect();
@@ -77,7 +78,7 @@ impl World {
         let first = dice.below(ISLANDS) as usize;
         let second = (first + 1 + dice.below(ISLANDS - 1) as usize) % ISLANDS as usize;
         let places = [self.islands[first].clone(), self.islands[second].clone()];
-        let keyspace = self.db.create_keyspace("loaded").unwrap();
+        let keyspace = self.db.create_keyspace("loaded").unwrap().with_contention_split(None);
         let loaded = Place { keyspace, first: LOADED };
         let load_at = dice.below(STEPS);
         let meddle_at = if dice.below(4) == 0 { dice.below(STEPS) } else { STEPS };
