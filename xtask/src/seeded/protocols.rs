@@ -288,7 +288,7 @@ pub const LINES: &[Bug] = &[
     line(
         "P56",
         "the room beside a large value that the log names counts for the recovery",
-        "held_zone_is_solid",
+        "held_zone_is_never_filled",
         &[plain("engine", "full_disk_logged::the_zone_of_a_large_value_has_room_for_the_recovery")],
     ),
     line(

@@ -390,18 +390,12 @@ impl Zones {
 
     /// Holds the units of an extent that the log names, so that a replay leaves them alone; whether the file has them
     /// at all the caller has seen, and loaded their groups. To be followed by [`Self::replay_ends`].
-    ///
-    /// Their zones are solid: they were when the extent was written, and one that was free at the checkpoint must count, for
-    /// writers were let in for the room beside the extent.
     pub(super) fn hold_extent(&mut self, extent: &Extent) {
         for &run in &extent.runs {
             self.for_each_piece(run, |zones, zone, first, count| {
                 let (words, info) = zones.held_mut(zone);
                 let set = set_bits(words, first, count);
                 info.free -= set;
-                if info.blocks == Blocks::Unknown && !leaves_out("held_zone_is_solid") {
-                    info.blocks = Blocks::Solid;
-                }
                 zones.held_units += u64::from(set);
                 zones.extents.writing_units += u64::from(set);
                 zones.reclass(zone);

@@ -276,8 +276,7 @@ mod tests {
 
     #[test]
     fn what_is_lent_and_what_is_kept_are_no_more_than_the_share() {
-        let seed = random::seed();
-        println!("seed {seed:#x}");
+        let seed = crate::testing::environment::seed(random::seed());
         let mut random = SplitMix64::new(seed);
         let mut share = share(12);
         let mut lent: Vec<AlignedBuffer> = Vec::new();

@@ -9,7 +9,7 @@
 
 use super::bits::{clear_bits, set_bits};
 use super::table::LoadGroup;
-use super::zones::{Blocks, CLASSES, Fill, Growth, UNKNOWN, Zones};
+use super::zones::{Blocks, CLASSES, Fill, Growth, ROOMY, UNKNOWN, WORTHWHILE, Zones};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
 
@@ -117,7 +117,6 @@ impl Zones {
 
     /// The zone that [`super::zones::Want::Fill`] named has blocks now, or could not get any.
     pub fn filled(&mut self, zone: u32, done: bool) {
-        self.soft = self.soft.filter(|&soft| soft != zone);
         if done {
             self.holes -= u32::from(self.is_hole(zone));
             self.held_mut(zone).1.blocks = Blocks::Solid;
@@ -128,21 +127,26 @@ impl Zones {
         self.put_back(zone);
     }
 
-    /// A zone to fill although nobody wants to write to it yet: the lowest that may have blocks, or if none may,
-    /// and filling was not refused, the lowest hole. `None` if all that are loaded are solid.
+    /// A zone to fill although nobody wants to write to it yet: the lowest that may have blocks and is worth it, or if none
+    /// is, and filling was not refused, the lowest hole. `None` if all that are loaded are solid.
     pub fn fill_ahead(&mut self, growth: Growth) -> Option<Fill> {
-        let is = |zone: u32, blocks| self.zone(zone).is_some_and(|info| info.blocks == blocks);
-        let soft = self.soft.filter(|&zone| {
-            is(zone, Blocks::Unknown) && self.zone(zone).is_some_and(|info| !info.out)
-        });
         // A last zone that is there in part does not count as a free one.
         let last = self.count.checked_sub(1).filter(|&zone| self.is_free(zone));
-        let last = last.filter(|_| !leaves_out("last_zone_is_never_filled"));
-        let empty = || self.free_zones().chain(last);
-        let unknown = || empty().find(|&zone| is(zone, Blocks::Unknown));
-        let hole = || empty().find(|&zone| is(zone, Blocks::Hole));
-        let hole = || if growth == Growth::Allowed { hole() } else { None };
-        let zone = soft.or_else(unknown).or_else(hole)?;
+        let is_left_out = |zone| {
+            (last == Some(zone) && leaves_out("last_zone_is_never_filled"))
+                || (!self.is_free(zone) && leaves_out("held_zone_is_never_filled"))
+        };
+        let unsure = |least: usize| {
+            let class = |zone| self.zone(zone).map_or(0, |info| usize::from(info.class));
+            let mut unsure = self.unsure.iter().copied().filter(|&zone| !is_left_out(zone));
+            unsure.find(|&zone| class(zone) >= least)
+        };
+        let least = if growth == Growth::Allowed { WORTHWHILE } else { 0 };
+        let hole = || {
+            let mut empty = self.free_zones().chain(last).filter(|&zone| !is_left_out(zone));
+            empty.find(|&zone| growth == Growth::Allowed && self.is_hole(zone))
+        };
+        let zone = unsure(ROOMY).or_else(|| unsure(least)).or_else(hole)?;
         Some(self.begin_fill(zone))
     }
 
@@ -250,7 +254,6 @@ impl Zones {
             }
             let groups = zones.div_ceil(self.geometry.zones_per_group()) as usize;
             self.groups.truncate(groups);
-            self.soft = self.soft.filter(|&zone| zone < zones);
             self.resized();
         }
     }

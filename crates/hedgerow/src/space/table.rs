@@ -17,7 +17,7 @@
 use super::bits::set_bits;
 use super::geometry::{Geometry, PART_CONTENT_WORDS};
 use super::part::{self, MAX_LEVELS, PartBytes, PartKind, PartName};
-use super::zones::{Blocks, Loaded, Zones};
+use super::zones::{Loaded, Zone, Zones};
 use crate::error::{Error, Result};
 use crate::types::{Epoch, PART_BYTES, Slot};
 
@@ -91,7 +91,6 @@ impl Zones {
         }
         let mut zones = Zones::empty(geometry, file_units, newest);
         zones.needed_units = root.units;
-        zones.find_soft();
         if root.levels > 0 {
             zones.read_upper(root, newest, read)?;
         }
@@ -319,13 +318,11 @@ impl Zones {
         }
         self.quarantine.for_each_in(from, to, hold);
         let first = group * geometry.zones_per_group();
-        let zones: Box<[_]> = (first..first + zone_slots as u32)
-            .zip(held.chunks_exact(words))
-            .map(|(zone, bits)| {
+        let zones: Box<[_]> = held
+            .chunks_exact(words)
+            .map(|bits| {
                 let taken: u32 = bits.iter().map(|word| word.count_ones()).sum();
-                let is_known = taken > 0 && self.soft != Some(zone);
-                let blocks = if is_known { Blocks::Solid } else { Blocks::Unknown };
-                self.zone_of(per_zone - taken, blocks)
+                Zone::of(per_zone - taken)
             })
             .collect();
         self.groups[group as usize].loaded = Some(Box::new(Loaded { held, referenced, zones }));

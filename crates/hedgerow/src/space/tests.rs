@@ -625,8 +625,8 @@ impl WholeZones for Zones {
 }
 
 fn random_life(geometry: Geometry, capacity_zones: u32, steps: u32) {
-    let seed = random::seed();
-    println!("seed {seed:#x}, {geometry:?}");
+    let seed = crate::testing::environment::seed(random::seed());
+    println!("{geometry:?}");
     let mut rig = Rig::new(geometry, seed, capacity_zones);
     for step in 0..steps {
         // It fills up, and empties, in turn.

@@ -16,7 +16,7 @@
 //! is the caller's business: [`Want`] says what to do first, and nothing has changed by then.
 //!
 //! A zone is *solid* if all of it has blocks on the disk, so that writing to it needs no room. Nothing is
-//! written to one that is not: a hole, or a zone that was free when its group was loaded, is filled first.
+//! written to one that is not: a hole, or a zone that was not written to since its group was loaded, is filled first.
 //! What solid zones have free is counted in pages, for [`super::room`].
 //!
 //! Invariants: `held` contains `referenced`; a unit is handed out only while it is not held; header
@@ -42,7 +42,7 @@ pub(super) const CLASSES: usize = 17;
 /// Class of a zone that cannot be chosen: full, current, out, or beyond the file.
 const NO_CLASS: u8 = u8::MAX;
 /// From this class on, a zone is worth writing to sequentially: a quarter is free.
-const ROOMY: usize = 4;
+pub(super) const ROOMY: usize = 4;
 /// From this class on, a zone is worth filling before the file grows.
 pub(super) const WORTHWHILE: usize = 1;
 /// The longest run of a zone is not known: it was not counted since the last change.
@@ -105,14 +105,32 @@ pub(super) struct Zone {
     pub(super) free: u32,
     /// No free run is longer; or [`UNKNOWN`].
     pub(super) longest: u32,
-    class: u8,
+    pub(super) class: u8,
     /// Taken out of the allocator while a system call works on it.
     pub(super) out: bool,
     pub(super) blocks: Blocks,
+    /// It is in [`Zones::unsure`].
+    is_unsure: bool,
     /// What its runs are good for, whatever its blocks are.
     pub(super) runs: Runs,
     /// Slots of a page that it has room for, if it is solid and may be written.
     pub(super) room: u32,
+}
+
+impl Zone {
+    /// One that was just loaded, with so many free units.
+    pub(super) fn of(free: u32) -> Zone {
+        Zone {
+            free,
+            longest: UNKNOWN,
+            class: NO_CLASS,
+            out: false,
+            blocks: Blocks::Unknown,
+            is_unsure: false,
+            runs: Runs::default(),
+            room: 0,
+        }
+    }
 }
 
 /// What is known of a zone's blocks on the disk.
@@ -122,7 +140,8 @@ pub(super) enum Blocks {
     Solid,
     /// It was punched since opening.
     Hole,
-    /// It was free when its group was loaded: an earlier session may have punched it.
+    /// Its group was loaded, and nobody has asked since. An earlier session may have punched it, a crash may have left the
+    /// file's length without blocks, and a copy of the file may have holes where nothing was written.
     Unknown,
 }
 
@@ -166,9 +185,6 @@ pub struct Zones {
     pub(super) units: u64,
     /// Units up to the last one that the newest durable checkpoint needs, as its superblock says.
     pub(super) needed_units: u64,
-    /// The zone in which those end, if the file is longer there. What follows may have no blocks: a crash may have
-    /// left the file's length and have lost its blocks.
-    pub(super) soft: Option<u32>,
     /// See [`Zones::eighth`].
     pub(super) eighth: Arc<Figure>,
     pub(super) groups: Vec<Group>,
@@ -179,6 +195,8 @@ pub struct Zones {
     pub(super) extents: ExtentSpace,
     /// Zones that may be chosen, by class.
     pub(super) by_class: [BTreeSet<u32>; CLASSES],
+    /// Those of them that may have no blocks, and may have some: [`Blocks::Unknown`].
+    pub(super) unsure: BTreeSet<u32>,
     pub(super) heads: [Option<Head>; STREAMS],
     pub(super) held_units: u64,
     /// Zones out of the allocator, in units.
@@ -210,7 +228,6 @@ impl Zones {
             count,
             units,
             needed_units: 0,
-            soft: None,
             eighth: Arc::new(Figure::new(0)),
             groups: (0..groups).map(|_| Group::EMPTY).collect(),
             upper: Vec::new(),
@@ -218,6 +235,7 @@ impl Zones {
             quarantine: Quarantine::new(durable),
             extents: ExtentSpace::default(),
             by_class: std::array::from_fn(|_| BTreeSet::new()),
+            unsure: BTreeSet::new(),
             heads: [None; STREAMS],
             held_units: 0,
             out_units: 0,
@@ -230,12 +248,6 @@ impl Zones {
         };
         zones.resized();
         zones
-    }
-
-    /// Notes in which zone what the checkpoint needs ends, if the file does not end there.
-    pub(super) fn find_soft(&mut self) {
-        let zone = self.needed_units.checked_sub(1).map(|unit| self.geometry.split_unit(unit));
-        self.soft = zone.and_then(|(zone, last)| (last + 1 < self.there(zone)).then_some(zone));
     }
 
     /// The sizes that the file is cut up by.
@@ -549,11 +561,6 @@ impl Zones {
         }
     }
 
-    pub(super) fn zone_of(&self, free: u32, blocks: Blocks) -> Zone {
-        let runs = Runs::default();
-        Zone { free, longest: UNKNOWN, class: NO_CLASS, out: false, blocks, runs, room: 0 }
-    }
-
     /// A zone's bitmap. Its group is loaded.
     pub(super) fn held(&self, zone: u32) -> &[u64] {
         let (group, index) = self.geometry.split_zone(zone);
@@ -612,6 +619,14 @@ impl Zones {
             if class != NO_CLASS {
                 self.by_class[class as usize].insert(zone);
             }
+        }
+        let info = self.held_mut(zone).1;
+        let is_unsure = class != NO_CLASS && info.blocks == Blocks::Unknown;
+        if std::mem::replace(&mut info.is_unsure, is_unsure) != is_unsure {
+            match is_unsure {
+                true => self.unsure.insert(zone),
+                false => self.unsure.remove(&zone),
+            };
         }
         self.update_room(zone);
     }

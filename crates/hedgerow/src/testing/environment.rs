@@ -48,7 +48,10 @@ fn read<T>(
 
 /// The number that a variable says, if it is set.
 pub fn number(name: &str) -> Option<u64> {
-    variable(name, "a whole number", |text| text.parse().ok())
+    variable(name, "a whole number", |text| match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    })
 }
 
 /// The number that a variable says, if it is set, of something of which none would be a run of nothing.

@@ -373,8 +373,7 @@ fn map_and_table_are_both_there_or_neither_is() {
 
 #[test]
 fn no_bytes_make_it_panic() {
-    let seed = random::seed();
-    println!("seed {seed:#x}");
+    let seed = crate::testing::environment::seed(random::seed());
     let mut random = SplitMix64::new(seed);
     for _ in 0..3000 {
         let mut blocks = two_checkpoints();

@@ -166,8 +166,7 @@ fn noted(written: &Written) -> Unfinished<'_> {
 
 #[test]
 fn changes_come_back_from_the_log_as_they_were_in_any_order_and_within_little_memory() {
-    let seed = random::seed();
-    println!("seed {seed:#x}");
+    let seed = crate::testing::environment::seed(random::seed());
     let mut random = SplitMix64::new(seed);
     let model = many(&mut random);
     let written = Written::by(|store| append_all(store, &model, &mut random));

@@ -11,8 +11,7 @@ use hedgerow_sync::primitive::random::{self, SplitMix64};
 
 #[test]
 fn rotations_and_splits_of_two_into_three_agree_with_a_map_on_every_layout() {
-    let seed = random::seed();
-    println!("seed {seed}");
+    let seed = crate::testing::environment::seed(random::seed());
     let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
     for policy in policies {
         let mut random = SplitMix64::new(seed);

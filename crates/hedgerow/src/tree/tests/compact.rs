@@ -28,8 +28,7 @@ fn leaf_pages(tree: &Tree<MemoryPool, Hints>) -> u64 {
 
 #[test]
 fn a_compacted_tree_of_every_layout_agrees_with_a_map() {
-    let seed = random::seed();
-    println!("seed {seed}");
+    let seed = crate::testing::environment::seed(random::seed());
     let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
     for policy in policies {
         let mut random = SplitMix64::new(seed);
@@ -156,8 +155,7 @@ fn offer_all(
 
 #[test]
 fn leaves_that_are_about_to_be_written_are_merged_with_dirty_neighbours() {
-    let seed = random::seed();
-    println!("seed {seed}");
+    let seed = crate::testing::environment::seed(random::seed());
     for policy in [LeafPolicy::Adaptive, LeafPolicy::Fixed(LeafLayout::Fingerprint)] {
         let mut random = SplitMix64::new(seed);
         let tree = new_tree(TINY_PAGE, policy);

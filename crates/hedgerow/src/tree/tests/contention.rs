@@ -306,8 +306,7 @@ fn the_halves_of_a_hot_leaf_are_hot() {
 fn splits_under_threads_lose_nothing() {
     const THREADS: u32 = 4;
     const KEYS: u32 = 96;
-    let seed = random::seed();
-    println!("seed {seed}");
+    let seed = crate::testing::environment::seed(random::seed());
     for layout in LeafLayout::ALL {
         let (tree, _) = loaded(layout, KEYS);
         let writers: Vec<_> = (0..THREADS)

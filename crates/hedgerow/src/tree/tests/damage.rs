@@ -181,8 +181,7 @@ fn cycles_and_shared_children_end() {
 
 #[test]
 fn bytes_that_pass_the_load_check_never_make_an_operation_panic() {
-    let seed = random::seed();
-    println!("seed {seed}");
+    let seed = crate::testing::environment::seed(random::seed());
     let mut random = SplitMix64::new(seed);
     let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
     for policy in policies.cycle().take(40) {

@@ -29,8 +29,7 @@ fn every_policy_for_leaves_agrees_with_a_map() {
 
 #[test]
 fn ranges_are_removed_from_leaves_of_every_layout_and_their_pages_freed() {
-    let seed = random::seed();
-    println!("seed {seed}");
+    let seed = crate::testing::environment::seed(random::seed());
     let mut random = SplitMix64::new(seed);
     for policy in policies() {
         let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
@@ -69,8 +68,7 @@ fn ranges_are_removed_from_leaves_of_every_layout_and_their_pages_freed() {
 
 #[test]
 fn a_tree_whose_policy_changes_agrees_with_a_map() {
-    let seed = random::seed();
-    println!("seed {seed}");
+    let seed = crate::testing::environment::seed(random::seed());
     let mut random = SplitMix64::new(seed);
     let mut tree = tiny::<Hints>();
     let mut model = Model::new();
@@ -175,8 +173,7 @@ fn strings_that_are_scanned_get_comparison_leaves_and_lose_them_again() {
 /// the record: it was said to be there, and the insertion was tried for ever.
 #[test]
 fn records_that_make_slots_wide_find_room() {
-    let seed = random::seed();
-    println!("seed {seed}");
+    let seed = crate::testing::environment::seed(random::seed());
     for policy in policies() {
         let mut random = SplitMix64::new(seed);
         let pool = Arc::new(MemoryPool::new(4096, 1 << 14));

@@ -231,8 +231,7 @@ fn leaves_whose_values_are_half_of_the_page_are_copied_whole() {
 #[test]
 fn short_scans_beside_changes_meet_what_stays_once() {
     const NUMBERS: u32 = LEAF * 4;
-    let seed = random::seed();
-    println!("seed {seed}");
+    let seed = crate::testing::environment::seed(random::seed());
     let tree = tree(0..NUMBERS);
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..2)
