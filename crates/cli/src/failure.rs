@@ -37,9 +37,9 @@ impl Failure {
     pub fn words(&self) -> Option<String> {
         Some(match self {
             Failure::Engine(doing, error) if doing.is_empty() => {
-                format!("{error}{}", hint(error.kind()))
+                format!("{error}{}", hint(error))
             }
-            Failure::Engine(doing, error) => format!("{doing}: {error}{}", hint(error.kind())),
+            Failure::Engine(doing, error) => format!("{doing}: {error}{}", hint(error)),
             Failure::Io(doing, error) => format!("{doing}: {error}"),
             Failure::Other(words)
             | Failure::Usage(words)
@@ -87,11 +87,20 @@ impl From<Error> for Failure {
 }
 
 /// What to do about it, where there is something.
-fn hint(kind: &ErrorKind) -> &'static str {
-    match kind {
+fn hint(error: &Error) -> &'static str {
+    match error.kind() {
         ErrorKind::Locked { .. } => "; close it there first",
         ErrorKind::UpgradeRequired { .. } => "; use a newer version of this tool",
-        ErrorKind::DiskFull => "; free some space and run the command again",
+        // A limit of the process or of the file system is in the way, not what others have on the disk.
+        ErrorKind::DiskFull => match error.io_error().map(std::io::Error::kind) {
+            Some(std::io::ErrorKind::FileTooLarge) => {
+                "; raise the limit for the length of a file (ulimit -f) and run the command again"
+            }
+            Some(std::io::ErrorKind::QuotaExceeded) => {
+                "; ask for a larger quota, or free some space, and run the command again"
+            }
+            _ => "; free some space and run the command again",
+        },
         ErrorKind::LogMissing => {
             "; put the log back, or salvage the store without it: hedgerow repair"
         }

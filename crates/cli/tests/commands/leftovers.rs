@@ -110,13 +110,14 @@ fn a_value_for_which_there_is_no_room_leaves_no_store() {
     let before = files(&scratch);
     // The store has room below this limit of the size of files, and the value has none.
     let script = "trap '' XFSZ; ulimit -f 4000; exec \"$0\" put \"$1\" k --file \"$2\"";
-    let status = std::process::Command::new("sh")
+    let output = std::process::Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_hedgerow")])
         .args([scratch.path("NEW"), scratch.path("large")])
-        .stderr(std::process::Stdio::null())
-        .status()
+        .output()
         .unwrap();
-    assert!(matches!(status.code(), Some(1..)), "{status}");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(1..)), "{}: {words}", output.status);
+    assert!(words.contains("raise the limit for the length of a file"), "{words}");
     assert!(files(&scratch) == before, "{:?}", files(&scratch).keys());
 }
 
