@@ -4,8 +4,8 @@
 //! with exit code 2 before any store is touched.
 
 use crate::commands::{
-    backup, compact, count, del, dump, get, hot, load, pages, put, repair, restore, scan, stat,
-    torture, tour, verify,
+    backup, compact, count, del, dump, get, hot, load, pages, put, rename, repair, restore, scan,
+    stat, torture, tour, verify,
 };
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -138,6 +138,8 @@ pub enum Command {
     Verify(verify::VerifyArgs),
     /// Merge leaves that fit into fewer pages, and shorten the file
     Compact(compact::CompactArgs),
+    /// Give a keyspace another name, or exchange two names
+    Rename(rename::RenameArgs),
     /// Copy a store to a new file, without the free space in it
     Backup(backup::BackupArgs),
     /// Check a backup and make a store from it
@@ -154,6 +156,7 @@ impl Command {
         Some(match self {
             Command::Verify(_) => "verify",
             Command::Compact(_) => "compact",
+            Command::Rename(_) => "rename",
             Command::Backup(_) => "backup",
             Command::Restore(_) => "restore",
             Command::Repair(_) => "repair",

@@ -38,4 +38,10 @@ pub const LINES: &[Bug] = &[
             "names::on_unix::a_copy_of_a_store_does_not_take_the_log_of_the_one_that_is_open",
         )],
     ),
+    line(
+        "N04",
+        "whoever looks for keyspaces sees an exchange of names whole",
+        "names_change_one_by_one",
+        &[plain("engine", "renames::whoever_looks_for_names_sees_all_of_an_exchange_or_none")],
+    ),
 ];

@@ -10,6 +10,7 @@ pub mod hot;
 pub mod load;
 pub mod pages;
 pub mod put;
+pub mod rename;
 pub mod repair;
 pub mod restore;
 pub mod scan;

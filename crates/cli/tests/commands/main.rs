@@ -21,6 +21,7 @@ mod manners;
 mod names;
 mod pages;
 mod put;
+mod rename;
 mod repair;
 mod scan;
 mod stat;

@@ -61,7 +61,7 @@ fn help_and_version_are_data() {
     }
     for name in [
         "tour", "load", "get", "put", "del", "scan", "count", "stat", "dump", "pages", "verify",
-        "compact", "backup", "restore", "repair", "torture",
+        "compact", "rename", "backup", "restore", "repair", "torture",
     ] {
         let help = run(&[name, "--help"]).code(0).silent();
         assert!(help.text().contains("--memory-limit"), "{name}");

@@ -14,6 +14,7 @@ mod lent;
 mod modify;
 mod options;
 mod range;
+mod rename;
 mod stats;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

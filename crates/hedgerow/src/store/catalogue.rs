@@ -16,7 +16,10 @@
 //! meanwhile writers do not wait for a checkpoint, which could not begin. A drop first says *being
 //! dropped*, then frees pages, then removes the record; it goes on at the next open if it was cut
 //! short. Tree ids are never reused. Both are logged, the creation under the lock that keeps checkpoints
-//! away. `Send + Sync`. Lock order: `dropping`, then `creating`.
+//! away. `rename.rs` gives keyspaces other names, in one step for whoever looks a name up.
+//! `Send + Sync`. Lock order: `dropping`, then `creating`, then `names`.
+
+mod rename;
 
 use super::relief::OpenTrees;
 use crate::buffer::BufferPool;
@@ -29,7 +32,7 @@ use crate::wal::{Log, Promised, RECORD_HEADER_BYTES, Record as LogRecord};
 use hedgerow_sync::primitive::atomic::AtomicU32;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard};
+use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard, RwLock};
 use std::collections::BTreeMap;
 
 /// A tree in the pool of a store.
@@ -172,6 +175,8 @@ pub struct Catalogue {
     leaves: LeafPolicy,
     creating: Mutex<()>,
     dropping: Mutex<Loads>,
+    /// Held by who looks names up, and alone by who gives names to other trees.
+    names: RwLock<()>,
     open: Arc<OpenTrees>,
 }
 
@@ -191,6 +196,7 @@ impl Catalogue {
             leaves,
             creating: Mutex::new(()),
             dropping: Mutex::new(Loads::new()),
+            names: RwLock::new(()),
         }
     }
 
@@ -244,6 +250,7 @@ impl Catalogue {
 
     /// The keyspace `name`, if there is one.
     pub fn get(&self, name: &str) -> Result<Option<PoolTree>> {
+        let _names = self.names.read();
         let record = self.find(name)?.filter(|record| record.state != State::Dropping);
         let tree = record.map(|record| self.handle(record));
         tree.iter().for_each(|tree| self.open.note(tree));
@@ -430,10 +437,7 @@ impl Catalogue {
 
     /// The caller holds the lock of drops. False: the keyspace was dropped.
     fn set_loading(&self, name: &str, tree: &PoolTree, loading: bool) -> Result<bool> {
-        let record = self
-            .find(name)?
-            .filter(|record| record.tree == tree.id() && record.state != State::Dropping);
-        let Some(record) = record else { return Ok(false) };
+        let Some((name, record)) = self.find_tree(tree.id(), name)? else { return Ok(false) };
         let state = if loading { State::Loading } else { State::Live };
         let record = Record { state, ..record }.encode();
         match loading {
@@ -511,6 +515,7 @@ impl Catalogue {
 
     /// The names of all keyspaces, in order.
     pub fn names(&self) -> Result<Vec<String>> {
+        let _names = self.names.read();
         let live =
             self.records()?.into_iter().filter(|(_, record)| record.state != State::Dropping);
         Ok(live.map(|(name, _)| name).collect())

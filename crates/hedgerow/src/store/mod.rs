@@ -215,6 +215,18 @@ impl Store {
         Ok(dropped)
     }
 
+    /// The keyspace `from` is called `to` from now on. Durable as for creation.
+    pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
+        self.shared.catalogue.rename_keyspace(from, to)?;
+        self.flush_log()
+    }
+
+    /// Two keyspaces exchange their names. Durable as for creation.
+    pub fn swap_keyspaces(&self, a: &str, b: &str) -> Result<()> {
+        self.shared.catalogue.swap_keyspaces(a, b)?;
+        self.flush_log()
+    }
+
     /// Makes everything that was changed before durable, by the log. Nothing to do where there is none.
     pub fn flush_log(&self) -> Result<()> {
         self.flush_log_within(&Waiting::Forever)

@@ -567,6 +567,23 @@ impl Keyspaces for Salvaged<'_> {
         }
     }
 
+    fn rename(&self, tree: TreeId, from: &str, to: &str) -> Result<()> {
+        let mut names = self.names.borrow_mut();
+        if names.get(&tree).is_none_or(|name| name != from) {
+            return Ok(());
+        }
+        let other = names.iter().find(|(_, name)| *name == to).map(|(other, _)| *other);
+        match other {
+            Some(other) => {
+                self.store.swap_keyspaces(from, to)?;
+                names.insert(other, from.to_owned());
+            }
+            None => self.store.rename_keyspace(from, to)?,
+        }
+        names.insert(tree, to.to_owned());
+        Ok(())
+    }
+
     fn put_stored(&self, name: TreeId, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
         let mut large = self.large.borrow_mut();
         if let Err(error) = large.put_into(self.slots, value, self.store, tree, key)? {

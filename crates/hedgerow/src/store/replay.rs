@@ -153,6 +153,10 @@ pub(super) trait Keyspaces {
     /// A keyspace ends.
     fn end(&self, tree: TreeId, name: &str) -> Result<()>;
 
+    /// A keyspace gets another name, and who has that gets its own, as [`Record::Rename`] says. A tree that is not in the
+    /// store, or has another name, is left alone.
+    fn rename(&self, tree: TreeId, from: &str, to: &str) -> Result<()>;
+
     /// Puts a record whose value is in a stored form, as the log has it, into the tree that the log calls `name`.
     fn put_stored(&self, _name: TreeId, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
         tree.put(key, value).map(drop)
@@ -182,6 +186,10 @@ impl Keyspaces for Catalogue {
 
     fn end(&self, tree: TreeId, name: &str) -> Result<()> {
         self.drop_again(name, tree)
+    }
+
+    fn rename(&self, tree: TreeId, from: &str, to: &str) -> Result<()> {
+        self.rename_again(tree, from, to)
     }
 }
 
@@ -240,6 +248,14 @@ impl<'s> Replay<'s> {
             Record::Drop { tree, name } => {
                 self.make_group()?;
                 self.drop(tree, name).map_err(|error| unfit(error, at))?;
+            }
+            Record::Rename { tree, from, to } => {
+                self.make_group()?;
+                let renamed = name_of(from).and_then(|from| {
+                    self.made += 1;
+                    self.keyspaces.rename(tree, from, name_of(to)?)
+                });
+                renamed.map_err(|error| unfit(error, at))?;
             }
         }
         if self.group.is_full() { self.make_group() } else { Ok(()) }

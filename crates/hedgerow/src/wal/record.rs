@@ -31,6 +31,7 @@ const PUT: u8 = 1;
 const REMOVE: u8 = 2;
 const CREATE: u8 = 3;
 const DROP: u8 = 4;
+const RENAME: u8 = 5;
 const BATCH: u8 = 16;
 const MADE: u8 = 17;
 const REMOVE_RANGE: u8 = 18;
@@ -102,6 +103,15 @@ pub enum Record<'a> {
         /// Its name.
         name: &'a [u8],
     },
+    /// The keyspace `from`, which is `tree`, is called `to`. If another one was called so, that one is called `from`.
+    Rename {
+        /// The keyspace.
+        tree: TreeId,
+        /// Its name before.
+        from: &'a [u8],
+        /// Its name from now on.
+        to: &'a [u8],
+    },
     /// What a batch is going to do, or a part of it.
     Batch {
         /// The batch.
@@ -145,6 +155,7 @@ impl<'a> Record<'a> {
             Record::RemoveRange { tree, from, to } => (REMOVE_RANGE, tree.0, from, to),
             Record::Create { tree, name } => (CREATE, tree.0, name, &[]),
             Record::Drop { tree, name } => (DROP, tree.0, name, &[]),
+            Record::Rename { tree, from, to } => (RENAME, tree.0, from, to),
             Record::Batch { batch, changes, records } => (BATCH, *changes, &batch.0, records),
             Record::Made { batch, change } => (MADE, *change, &batch.0, &[]),
         }
@@ -188,10 +199,11 @@ impl<'a> Record<'a> {
         if kind == RESERVED {
             return Decoded::Defect("a log record of a kind that this version does not know");
         }
-        if !(PUT..=DROP).contains(&kind) && !matches!(kind, BATCH | MADE | REMOVE_RANGE | EXTENT) {
+        if !(PUT..=RENAME).contains(&kind) && !matches!(kind, BATCH | MADE | REMOVE_RANGE | EXTENT)
+        {
             return Decoded::Defect("a log record of no known kind");
         }
-        if !matches!(kind, PUT | EXTENT | BATCH | REMOVE_RANGE) && value_bytes != 0 {
+        if !matches!(kind, PUT | EXTENT | BATCH | REMOVE_RANGE | RENAME) && value_bytes != 0 {
             return Decoded::Defect("a log record has a value that its kind has not");
         }
         if value_bytes > MAX_VALUE_BYTES {
@@ -206,6 +218,7 @@ impl<'a> Record<'a> {
             REMOVE => Record::Remove { tree, key },
             CREATE => Record::Create { tree, name: key },
             DROP => Record::Drop { tree, name: key },
+            RENAME => Record::Rename { tree, from: key, to: value },
             REMOVE_RANGE => Record::RemoveRange { tree, from: key, to: value },
             _ => {
                 let Ok(batch) = key.try_into().map(BatchId) else {
@@ -249,6 +262,8 @@ mod tests {
             Record::RemoveRange { tree, from: b"kea", to: b"kiwi" },
             Record::Create { tree, name: b"birds" },
             Record::Drop { tree, name: b"birds" },
+            Record::Rename { tree, from: b"birds", to: b"" },
+            Record::Rename { tree, from: b"new", to: b"birds" },
             Record::Batch { batch: BatchId::new(258), changes: 3, records: b"what it changes" },
             Record::Made { batch: BatchId::new(u64::MAX), change: u32::MAX },
         ]

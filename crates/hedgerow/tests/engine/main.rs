@@ -55,6 +55,7 @@ mod opening;
 mod pages;
 mod pins;
 mod read_ahead;
+mod renames;
 mod repair;
 mod room_ahead;
 mod shrink;

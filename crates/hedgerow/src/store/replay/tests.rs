@@ -197,11 +197,37 @@ fn a_keyspace_that_the_log_creates_takes_the_name_of_the_one_that_has_it() {
     );
 }
 
+/// The record is absolute: it does no harm a second time, and none to another tree.
+#[test]
+fn other_names_are_given_once_and_to_the_tree_that_the_log_says() {
+    let (next, unknown) = (TreeId(FIRST.0 + 1), TreeId(FIRST.0 + 7));
+    let rename = |tree, from, to| Record::Rename { tree, from, to };
+    let (_, opened) = reopened(&[
+        Record::Create { tree: next, name: b"terns" },
+        Record::Put { tree: next, key: b"k", value: b"1" },
+        rename(FIRST, b"wrens", b"terns"),
+        rename(FIRST, b"wrens", b"terns"),
+        rename(unknown, b"terns", b"gulls"),
+        rename(next, b"terns", b"gulls"),
+        rename(next, b"nobody", b"gulls"),
+    ]);
+    let store = opened.unwrap();
+    let tree = |name: &str| store.open_keyspace(name).unwrap().map(|tree| tree.id());
+    assert_eq!((tree("terns"), tree("wrens"), tree("gulls")), (Some(FIRST), Some(next), None));
+    assert!(store.verify(|_| ControlFlow::Continue(())).unwrap().is_clean());
+}
+
 #[test]
 fn names_and_ids_that_cannot_be_are_damage() {
     let next = TreeId(FIRST.0 + 1);
     let long = [b'w'; 300];
-    let cases: [(&str, Record<'_>); 5] = [
+    let cases: [(&str, Record<'_>); 8] = [
+        ("another name that is none", Record::Rename { tree: FIRST, from: b"wrens", to: b"" }),
+        ("another name that is long", Record::Rename { tree: FIRST, from: b"wrens", to: &long }),
+        (
+            "a name before that is not UTF-8",
+            Record::Rename { tree: FIRST, from: b"\xfe", to: b"a" },
+        ),
         ("no name", Record::Create { tree: next, name: b"" }),
         ("a long name", Record::Create { tree: next, name: &long }),
         ("not UTF-8", Record::Create { tree: next, name: b"\xfe" }),

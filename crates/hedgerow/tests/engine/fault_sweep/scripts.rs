@@ -1,4 +1,4 @@
-//! What the stores of a sweep are put through: thirty-four short scripts, and a long one, written as data.
+//! What the stores of a sweep are put through: thirty-five short scripts, and a long one, written as data.
 //!
 //! Plain data. Each script is about one thing and has some neighbours of it, so that a failure of any call meets it
 //! half done; each ends with something that comes after what may have failed. Together they use every step. A script
@@ -49,6 +49,10 @@ pub enum Step {
     Create(&'static str),
     /// Drops a keyspace.
     Drop(&'static str),
+    /// Gives a keyspace another name.
+    Rename(&'static str, &'static str),
+    /// Two keyspaces exchange their names.
+    Swap(&'static str, &'static str),
     /// Reads a value.
     Get(&'static str, u64),
     /// Reads all records, forwards.
@@ -109,7 +113,7 @@ const fn crashed(name: &'static str, steps: &'static [Step]) -> Script {
 
 // A line of a script for a line of steps: one step a line would be three times as long.
 #[rustfmt::skip]
-pub static SCRIPTS: [Script; 35] = [
+pub static SCRIPTS: [Script; 36] = [
     // Single records.
     closed("puts", &[Put(R, 100, 20), Put(W, 0, 0), Put(R, 100, 60), Sync, Put(R, 101, 30)]),
     closed("synced-puts", &[PutSync(R, 100, 20), PutSync(W, 1, 90), Put(R, 2, 9), PutSync(R, 3, 9)]),
@@ -198,6 +202,10 @@ pub static SCRIPTS: [Script; 35] = [
     closed("keyspaces-come-back", &[
         Drop(R), Create(R), Puts(R, 0, 10, 60), Checkpoint, Drop(R), Create(R), PutSync(R, 1, 30),
         Put(R, SONG, 2000), Shrink,
+    ]),
+    closed("keyspaces-change-names", &[
+        Rename(R, T), PutSync(T, 1, 30), Swap(T, W), Put(W, 2, 9), Checkpoint, Rename(W, R), Crash, Put(R, 3, 20),
+        Swap(H, R), Load(R, 10, 60), Kill, Rename(T, "gulls"), Drop(R), Rename(H, R), PutSync(R, 1, 1),
     ]),
     // Loads.
     closed("loads", &[Load(H, 40, 60), Get(H, 5), PutSync(H, 100, 30), Scan(H), Checkpoint]),

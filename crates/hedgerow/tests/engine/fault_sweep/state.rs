@@ -45,6 +45,13 @@ impl State {
     pub fn drop_keyspace(&mut self, name: &str) -> bool {
         self.0.remove(name).is_some()
     }
+
+    /// Two names stand for each other's keyspaces, of which one need not be there.
+    pub fn swap(&mut self, a: &str, b: &str) {
+        let (first, second) = (self.0.remove(a), self.0.remove(b));
+        self.0.extend(first.map(|records| (b.to_owned(), records)));
+        self.0.extend(second.map(|records| (a.to_owned(), records)));
+    }
 }
 
 impl From<Model> for State {

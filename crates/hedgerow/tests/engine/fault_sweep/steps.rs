@@ -35,6 +35,8 @@ impl Run {
             Step::Load(name, count, len) => self.load(&db, name, count, len),
             Step::Create(name) => self.create(&db, name),
             Step::Drop(name) => self.drop_keyspace(&db, name),
+            Step::Rename(from, to) => self.swap(&db, from, to, true),
+            Step::Swap(a, b) => self.swap(&db, a, b, false),
             Step::Get(name, n) => self.get(&db, name, n),
             Step::Scan(name) => self.scan(&db, name, false),
             Step::ScanBack(name) => self.scan(&db, name, true),
@@ -296,6 +298,32 @@ impl Run {
             Err(_) => {}
         }
         self.changed("the drop of a keyspace", done.map(drop), after, true);
+    }
+
+    /// Keyspaces get other names: after an error all of them, or none.
+    fn swap(&mut self, db: &Database, a: &'static str, b: &'static str, is_rename: bool) {
+        let is_there = |name| self.now().records(name).is_some();
+        if !is_there(a) || is_there(b) == is_rename {
+            return;
+        }
+        let mut after = self.now().clone();
+        after.swap(a, b);
+        let done = if is_rename { db.rename_keyspace(a, b) } else { db.swap_keyspaces(a, b) };
+        let is_made =
+            done.as_ref().map_or_else(|e| *e.kind() == ErrorKind::DurabilityUnknown, |()| true);
+        if is_made {
+            // Batches go through trees in the order in which those were created.
+            for name in &mut self.order {
+                *name = if *name == a {
+                    b
+                } else if *name == b {
+                    a
+                } else {
+                    *name
+                };
+            }
+        }
+        self.changed("other names for keyspaces", done, after, true);
     }
 
     fn get(&mut self, db: &Database, name: &str, n: u64) {

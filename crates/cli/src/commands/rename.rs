@@ -1,0 +1,32 @@
+//! `hedgerow rename STORE FROM TO`: gives a keyspace another name; `--swap` exchanges two names.
+
+use crate::args::{Common, LeafArgs};
+use crate::failure::Failure;
+use crate::store;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Arguments of `rename`.
+#[derive(Debug, Args)]
+pub struct RenameArgs {
+    /// Store file
+    store: PathBuf,
+    /// Name of the keyspace
+    from: String,
+    /// Its new name, which no keyspace may have
+    to: String,
+    /// Exchange the names of two keyspaces
+    #[arg(long)]
+    swap: bool,
+}
+
+/// Changes the names and closes the store.
+pub fn run(common: &Common, args: &RenameArgs) -> Result<(), Failure> {
+    let path = &args.store;
+    let db = store::open(common, LeafArgs::default(), path)?;
+    let renamed = match args.swap {
+        true => db.swap_keyspaces(&args.from, &args.to),
+        false => db.rename_keyspace(&args.from, &args.to),
+    };
+    store::close(db, path, renamed.map_err(store::failed("rename keyspaces of", path)))
+}
