@@ -248,7 +248,7 @@ impl Drop for Wanting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hedgerow_sync::primitive::random::{self, SplitMix64};
+    use hedgerow_sync::primitive::random::SplitMix64;
 
     const CHUNK: usize = 4096;
 
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn what_is_lent_and_what_is_kept_are_no_more_than_the_share() {
-        let seed = crate::testing::environment::seed(random::seed());
+        let seed = crate::testing::environment::fresh_seed();
         let mut random = SplitMix64::new(seed);
         let mut share = share(12);
         let mut lent: Vec<AlignedBuffer> = Vec::new();

@@ -14,7 +14,7 @@ use super::part::{self, PartName};
 use super::*;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Epoch, PART_BYTES, PageId, Slot};
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a checkpoint's superblock would say.
@@ -625,7 +625,7 @@ impl WholeZones for Zones {
 }
 
 fn random_life(geometry: Geometry, capacity_zones: u32, steps: u32) {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     println!("{geometry:?}");
     let mut rig = Rig::new(geometry, seed, capacity_zones);
     for step in 0..steps {

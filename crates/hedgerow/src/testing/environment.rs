@@ -7,7 +7,7 @@
 //!
 //! Plain functions; the environment is only read.
 
-use hedgerow_sync::primitive::canary;
+use hedgerow_sync::primitive::{canary, random};
 use std::ffi::OsStr;
 use std::io::Write;
 
@@ -64,6 +64,11 @@ pub fn seed(own: u64) -> u64 {
     let seed = number("HEDGEROW_SEED").unwrap_or(own);
     println!("seed {seed}");
     seed
+}
+
+/// A seed that differs from run to run, or what `HEDGEROW_SEED` says. It is printed.
+pub fn fresh_seed() -> u64 {
+    seed(random::seed())
 }
 
 /// How many times as much as usual the long tests are to do (`HEDGEROW_EFFORT`).

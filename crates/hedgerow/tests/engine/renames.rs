@@ -13,6 +13,9 @@ fn logged() -> Options {
     tiny().memory_limit_bytes(limit).log(true).log_segment_blocks(6)
 }
 
+/// What is done, and its words.
+type Step = (&'static str, fn(&Database));
+
 /// Two keyspaces with a record each.
 fn two(db: &Database) {
     for name in ["robins", "wrens"] {
@@ -111,7 +114,7 @@ fn a_crash_leaves_the_names_of_before_or_of_after() {
         let mut past: Vec<Model> = vec![contents(&db).unwrap()];
         let mut durable = 0;
         disk.record_states(true);
-        let steps: [(&str, fn(&Database)); 7] = [
+        let steps: [Step; 7] = [
             ("a swap", |db| db.swap_keyspaces("robins", "wrens").unwrap()),
             ("a put", |db| {
                 let wrens = db.keyspace("wrens").unwrap().with_durability(Durability::Sync);

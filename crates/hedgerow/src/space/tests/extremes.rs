@@ -45,7 +45,7 @@ impl PartIo for Reader<'_> {
 /// it ends, in an answer or in `Corrupted`.
 #[test]
 fn hostile_parts_are_errors_never_panics() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let geometry = Geometry::from_sizes(512, 512, 4 << 20).unwrap();
     let mut rig = Rig::new(geometry, seed, 12);
     let offsets = rig.allocate(512, 900).unwrap();

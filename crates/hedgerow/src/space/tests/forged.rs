@@ -390,7 +390,7 @@ fn words_of_the_map_that_are_no_slots_of_this_file_are_damage_at_every_level() {
 /// the words themselves are judged at every level.
 #[test]
 fn forged_words_that_every_parent_vouches_for_are_errors_never_panics() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let geometry = Geometry::from_sizes(512, 512, 4 << 20).unwrap();
     let mut rig = Rig::new(geometry, seed, 12);
     for (i, offset) in (0..).zip(rig.allocate(512, 200).unwrap()) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::space::part::slot_at;
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 
 type Blocks = [Option<Box<SuperblockBytes>>; 4];
 
@@ -373,7 +373,7 @@ fn map_and_table_are_both_there_or_neither_is() {
 
 #[test]
 fn no_bytes_make_it_panic() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let mut random = SplitMix64::new(seed);
     for _ in 0..3000 {
         let mut blocks = two_checkpoints();

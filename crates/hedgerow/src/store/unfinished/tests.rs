@@ -7,7 +7,7 @@ use crate::store::{OpenHow, Store, StoreOptions};
 use crate::types::Epoch;
 use crate::wal::{Promised, ScanFrom, read_header, scan};
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 use std::path::Path;
 
 const TREE: TreeId = TreeId(7);
@@ -166,7 +166,7 @@ fn noted(written: &Written) -> Unfinished<'_> {
 
 #[test]
 fn changes_come_back_from_the_log_as_they_were_in_any_order_and_within_little_memory() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let mut random = SplitMix64::new(seed);
     let model = many(&mut random);
     let written = Written::by(|store| append_all(store, &model, &mut random));

@@ -11,7 +11,7 @@ use crate::page::{AdaptationStats, PagePool};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::spawn_named;
 use std::collections::BTreeMap;
 
@@ -147,14 +147,14 @@ fn new_tree() -> UrlTree {
 
 #[test]
 fn leaves_convert_both_ways_under_threads_that_see_only_truth() {
-    let done = run(new_tree(), random::seed(), |_| LeafPolicy::Adaptive);
+    let done = run(new_tree(), crate::testing::environment::fresh_seed(), |_| LeafPolicy::Adaptive);
     assert!(done.for_scans > 0 && done.for_points > 0, "{done:?}");
     assert!(done.by_splits > 0 && done.sorted > 0, "{done:?}");
 }
 
 #[test]
 fn leaves_convert_both_ways_while_pages_come_and_go() {
-    let seed = random::seed();
+    let seed = crate::testing::environment::fresh_seed();
     let pool = MemoryPool::with_absences(PAGE_BYTES, 1 << 14, 40, seed);
     let tree = Tree::create(Arc::new(pool), TreeId(7)).unwrap();
     let done = run(tree, seed, |_| LeafPolicy::Adaptive);
@@ -164,7 +164,9 @@ fn leaves_convert_both_ways_while_pages_come_and_go() {
 #[test]
 fn threads_see_only_truth_with_every_fixed_layout_and_operations_have_no_say() {
     for layout in LeafLayout::ALL {
-        let done = run(new_tree(), random::seed(), |_| LeafPolicy::Fixed(layout));
+        let done = run(new_tree(), crate::testing::environment::fresh_seed(), |_| {
+            LeafPolicy::Fixed(layout)
+        });
         assert_eq!((done.for_scans, done.for_points), (0, 0), "{layout:?}: {done:?}");
     }
 }
@@ -179,7 +181,9 @@ fn threads_see_only_truth_while_the_policy_changes() {
         LeafPolicy::Fixed(LeafLayout::Fingerprint),
         LeafPolicy::Fixed(LeafLayout::FullyDense),
     ];
-    let done = run(new_tree(), random::seed(), |round| policies[round as usize]);
+    let done = run(new_tree(), crate::testing::environment::fresh_seed(), |round| {
+        policies[round as usize]
+    });
     assert!(done.by_splits > 0 && done.sorted > 0, "{done:?}");
 }
 

@@ -7,11 +7,11 @@ use crate::node::{Hints, LeafLayout, LeafPolicy};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 
 #[test]
 fn rotations_and_splits_of_two_into_three_agree_with_a_map_on_every_layout() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
     for policy in policies {
         let mut random = SplitMix64::new(seed);

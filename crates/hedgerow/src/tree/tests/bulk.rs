@@ -9,7 +9,7 @@ use crate::testing::MemoryPool;
 use crate::tree::TreeStats;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 
 type Loaded = Tree<MemoryPool, Hints>;
 
@@ -187,7 +187,7 @@ fn mixed(random: &mut SplitMix64, longest: usize) -> Model {
 
 #[test]
 fn bulk_loads_of_mixed_keys_agree_with_a_map_under_every_policy() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let mut random = SplitMix64::new(seed);
     for turn in 0..12 {
         let page_bytes = [512, 1024, 4096][turn % 3];

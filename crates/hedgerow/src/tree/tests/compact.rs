@@ -10,7 +10,7 @@ use crate::page::{FrameId, PagePool};
 use crate::testing::MemoryPool;
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 use std::ops::ControlFlow;
 
 fn new_tree(page_bytes: usize, policy: LeafPolicy) -> Tree<MemoryPool, Hints> {
@@ -28,7 +28,7 @@ fn leaf_pages(tree: &Tree<MemoryPool, Hints>) -> u64 {
 
 #[test]
 fn a_compacted_tree_of_every_layout_agrees_with_a_map() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
     for policy in policies {
         let mut random = SplitMix64::new(seed);
@@ -69,7 +69,7 @@ fn a_tree_that_is_compacted_goes_on_as_any_other() {
     for number in 0..3_000_u32 {
         assert!(tree.remove(&number.wrapping_mul(0x9E37_79B1).to_be_bytes()).unwrap());
     }
-    run(&tree, 3_000, random::seed());
+    run(&tree, 3_000, crate::testing::environment::fresh_seed());
 }
 
 /// The paper's section 5.2: keys of eight bytes and values of a hundred, in random order.
@@ -95,7 +95,7 @@ fn leaves_of_random_records_are_nearly_full_when_they_are_compacted() {
 #[test]
 fn a_budget_ends_a_compaction_and_the_next_one_goes_on() {
     let tree = new_tree(TINY_PAGE, LeafPolicy::Adaptive);
-    let mut random = SplitMix64::new(random::seed());
+    let mut random = SplitMix64::new(crate::testing::environment::fresh_seed());
     for _ in 0..6_000 {
         tree.put(&random.next_u64().to_be_bytes(), &[7; 40]).unwrap();
     }
@@ -122,7 +122,7 @@ fn a_budget_ends_a_compaction_and_the_next_one_goes_on() {
 #[test]
 fn a_compaction_that_is_cancelled_leaves_a_sound_tree() {
     let tree = new_tree(TINY_PAGE, LeafPolicy::Adaptive);
-    let mut random = SplitMix64::new(random::seed());
+    let mut random = SplitMix64::new(crate::testing::environment::fresh_seed());
     let mut model = Model::new();
     for _ in 0..3_000 {
         let key = random.next_u64().to_be_bytes().to_vec();
@@ -155,7 +155,7 @@ fn offer_all(
 
 #[test]
 fn leaves_that_are_about_to_be_written_are_merged_with_dirty_neighbours() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     for policy in [LeafPolicy::Adaptive, LeafPolicy::Fixed(LeafLayout::Fingerprint)] {
         let mut random = SplitMix64::new(seed);
         let tree = new_tree(TINY_PAGE, policy);

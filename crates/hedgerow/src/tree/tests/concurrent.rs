@@ -10,7 +10,7 @@ use crate::types::PageId;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering};
 use hedgerow_sync::primitive::hint::spin_loop;
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::{JoinHandle, spawn_named};
 use std::collections::BTreeMap;
 
@@ -218,12 +218,12 @@ fn look_up_groups(tree: &TinyTree) {
 
 #[test]
 fn threads_see_only_truth_while_pages_split_and_merge() {
-    run(tiny(), 30_000, random::seed(), false);
+    run(tiny(), 30_000, crate::testing::environment::fresh_seed(), false);
 }
 
 #[test]
 fn threads_see_only_truth_while_pages_come_and_go() {
-    let seed = random::seed();
+    let seed = crate::testing::environment::fresh_seed();
     let tree = absent(20, seed);
     run(tree.clone(), 10_000, seed, false);
     assert!(tree.pool().faults() > 1_000);
@@ -231,7 +231,7 @@ fn threads_see_only_truth_while_pages_come_and_go() {
 
 #[test]
 fn threads_see_only_truth_while_latches_are_held_against_them() {
-    run(tiny(), 8_000, random::seed(), true);
+    run(tiny(), 8_000, crate::testing::environment::fresh_seed(), true);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::testing::MemoryPool;
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering};
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::spawn_named;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -306,7 +306,7 @@ fn the_halves_of_a_hot_leaf_are_hot() {
 fn splits_under_threads_lose_nothing() {
     const THREADS: u32 = 4;
     const KEYS: u32 = 96;
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     for layout in LeafLayout::ALL {
         let (tree, _) = loaded(layout, KEYS);
         let writers: Vec<_> = (0..THREADS)

@@ -3,7 +3,6 @@
 
 use super::super::Cursor;
 use super::*;
-use hedgerow_sync::primitive::random;
 use hedgerow_sync::primitive::thread::spawn_named;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -63,7 +62,7 @@ fn bound(random: &mut SplitMix64, key_of: fn(u64) -> Vec<u8>) -> Bound<Vec<u8>> 
 /// A cursor that goes to and fro must be where a position in a sorted list is.
 #[test]
 fn steps_to_and_fro_agree_with_a_map() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let mut random = SplitMix64::new(seed);
     for key_of in [key_of, dense_key_of] {
         let (tree, model) = filled(&mut random, key_of);
@@ -165,7 +164,7 @@ fn visit(
 /// sent to where it stands reads nearly all leaves in place, and loses them to the changes.
 #[test]
 fn what_stays_is_met_once_whatever_changes_between_the_steps() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let mut random = SplitMix64::new(seed);
     for round in 0..80 {
         let key_of = if round % 4 < 2 { key_of } else { dense_key_of };
@@ -267,7 +266,7 @@ fn a_leaf_that_changes_behind_a_window_is_sought_anew() {
 #[test]
 fn short_scans_of_dense_leaves_beside_writers_see_whole_records() {
     const NUMBERS: u64 = 3_000;
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let value = |number: u64, generation: u64| (number << 32 | generation).to_be_bytes();
     let tree = tree();
     for number in 0..NUMBERS {

@@ -9,7 +9,7 @@ use crate::page::PagePool;
 use crate::page::header;
 use crate::testing::MemoryPool;
 use crate::types::{PageId, TreeId};
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 use std::ops::ControlFlow;
 
 type TinyTree = Tree<MemoryPool, Hints>;
@@ -158,7 +158,7 @@ fn a_child_out_of_range_is_damage() {
 
 #[test]
 fn cycles_and_shared_children_end() {
-    let mut random = SplitMix64::new(random::seed());
+    let mut random = SplitMix64::new(crate::testing::environment::fresh_seed());
     for _ in 0..20 {
         let tree = grown();
         let levels = pages(&tree);
@@ -181,7 +181,7 @@ fn cycles_and_shared_children_end() {
 
 #[test]
 fn bytes_that_pass_the_load_check_never_make_an_operation_panic() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let mut random = SplitMix64::new(seed);
     let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
     for policy in policies.cycle().take(40) {

@@ -8,7 +8,7 @@ use crate::page::PagePool;
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 
 /// Every fixed layout, and the adaptive choice with scans among the look-ups.
 fn policies() -> impl Iterator<Item = LeafPolicy> + Clone {
@@ -17,7 +17,7 @@ fn policies() -> impl Iterator<Item = LeafPolicy> + Clone {
 
 #[test]
 fn every_policy_for_leaves_agrees_with_a_map() {
-    let seed = random::seed();
+    let seed = crate::testing::environment::fresh_seed();
     for policy in policies() {
         println!("{policy:?}");
         let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
@@ -29,7 +29,7 @@ fn every_policy_for_leaves_agrees_with_a_map() {
 
 #[test]
 fn ranges_are_removed_from_leaves_of_every_layout_and_their_pages_freed() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let mut random = SplitMix64::new(seed);
     for policy in policies() {
         let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
@@ -68,7 +68,7 @@ fn ranges_are_removed_from_leaves_of_every_layout_and_their_pages_freed() {
 
 #[test]
 fn a_tree_whose_policy_changes_agrees_with_a_map() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let mut random = SplitMix64::new(seed);
     let mut tree = tiny::<Hints>();
     let mut model = Model::new();
@@ -173,7 +173,7 @@ fn strings_that_are_scanned_get_comparison_leaves_and_lose_them_again() {
 /// the record: it was said to be there, and the insertion was tried for ever.
 #[test]
 fn records_that_make_slots_wide_find_room() {
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     for policy in policies() {
         let mut random = SplitMix64::new(seed);
         let pool = Arc::new(MemoryPool::new(4096, 1 << 14));

@@ -7,7 +7,7 @@ use crate::node::{Baseline, Heads, Hints, Ladder, Prefix};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -182,12 +182,12 @@ macro_rules! ladders {
 
             #[test]
             fn agrees_with_a_map() {
-                run::<$ladder>(&tiny(), 6_000, random::seed());
+                run::<$ladder>(&tiny(), 6_000, crate::testing::environment::fresh_seed());
             }
 
             #[test]
             fn agrees_with_a_map_when_pages_come_and_go() {
-                let seed = random::seed();
+                let seed = crate::testing::environment::fresh_seed();
                 let tree = absent::<$ladder>(6, seed);
                 run::<$ladder>(&tree, 2_000, seed);
                 assert!(tree.pool().faults() > 1_000);
@@ -195,7 +195,7 @@ macro_rules! ladders {
 
             #[test]
             fn bulk_loads_agree_with_a_map() {
-                bulk_load::<$ladder>(random::seed());
+                bulk_load::<$ladder>(crate::testing::environment::fresh_seed());
             }
         }
     )*};

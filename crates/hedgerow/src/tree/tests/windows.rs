@@ -5,7 +5,6 @@ use super::super::Cursor;
 use super::*;
 use crate::node::{LeafLayout, LeafPolicy};
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering};
-use hedgerow_sync::primitive::random;
 use hedgerow_sync::primitive::thread::spawn_named;
 use std::ops::Bound;
 
@@ -231,7 +230,7 @@ fn leaves_whose_values_are_half_of_the_page_are_copied_whole() {
 #[test]
 fn short_scans_beside_changes_meet_what_stays_once() {
     const NUMBERS: u32 = LEAF * 4;
-    let seed = crate::testing::environment::seed(random::seed());
+    let seed = crate::testing::environment::fresh_seed();
     let tree = tree(0..NUMBERS);
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..2)

@@ -18,7 +18,7 @@ use crate::node::{check, load_check, max_key_bytes, max_record_bytes};
 use crate::page::header::{NEWEST_LSN, epoch, initialise, set_epoch};
 use crate::testing::environment;
 use crate::types::{Epoch, PageId, TreeId};
-use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::random::SplitMix64;
 use std::collections::BTreeMap;
 
 /// Stamps tests on every policy: each fixed layout, and the adaptive choice.
@@ -52,7 +52,7 @@ struct Random(SplitMix64);
 
 /// The dice of a test: a seed of their own, or what `HEDGEROW_SEED` says.
 fn dice() -> Random {
-    Random(SplitMix64::new(environment::seed(random::seed())))
+    Random(SplitMix64::new(environment::fresh_seed()))
 }
 
 impl Random {
