@@ -135,7 +135,7 @@ impl BufferPool {
                 Some(latch) => (next, latch),
                 None => {
                     let latch = |frame| Some((frame, self.latch_piece(frame, name)?));
-                    index.find(name.hash()).find_map(latch)?
+                    index.find(name).find_map(latch)?
                 }
             };
             match lent.latches.get_mut(number as usize) {
@@ -180,10 +180,11 @@ impl BufferPool {
         for (number, place) in (0..).zip(&mut latches[..pieces]) {
             let name = PieceName { seed, number };
             *place = match number {
-                0 => index.find(name.hash()).find_map(|frame| {
+                0 => index.find(name).find_map(|frame| {
                     first = frame;
-                    // Its header and its bytes come at the same time.
-                    self.prefetch_frame(frame);
+                    // Headers and bytes come at the same time, also of the frames behind.
+                    (0..pieces as u32)
+                        .for_each(|next| self.prefetch_frame(FrameId(frame.0 + next)));
                     self.latch_piece(frame, name)
                 }),
                 _ => self.latch_piece(FrameId(first.0 + number), name),
@@ -231,7 +232,7 @@ impl BufferPool {
     #[inline]
     pub fn prefetch_kept(&self, seed: u64) {
         if let Some(index) = &self.pieces {
-            index.prefetch(PieceName { seed, number: 0 }.hash());
+            index.prefetch(PieceName { seed, number: 0 });
         }
     }
 
@@ -239,7 +240,7 @@ impl BufferPool {
     #[inline]
     pub fn prefetch_piece(&self, seed: u64) {
         let Some(index) = &self.pieces else { return };
-        if let Some(frame) = index.find(PieceName { seed, number: 0 }.hash()).next() {
+        if let Some(frame) = index.find(PieceName { seed, number: 0 }).next() {
             self.prefetch_frame(frame);
         }
     }
