@@ -27,8 +27,10 @@ use std::fmt;
 const LENT_PART: u32 = 16;
 /// Latches that are kept without an allocation.
 const INLINE_LATCHES: usize = 16;
-/// A value of fewer pieces is copied, which costs less than latches.
+/// A value of fewer pieces is copied for whoever keeps it: moving the latches to him would cost as much.
 const LEAST_PIECES: u32 = 2;
+/// The most pieces of a value that is lent for one call. Their latches are not moved.
+const CALL_PIECES: usize = 4;
 
 /// A value in the frames that hold it.
 pub struct Lent<'p> {
@@ -133,7 +135,7 @@ impl BufferPool {
                 Some(latch) => (next, latch),
                 None => {
                     let latch = |frame| Some((frame, self.latch_piece(frame, name)?));
-                    index.find(name.hash()).find_map(latch)?
+                    index.find(name).find_map(latch)?
                 }
             };
             match lent.latches.get_mut(number as usize) {
@@ -155,6 +157,44 @@ impl BufferPool {
         // SAFETY: as above.
         lent.add(unsafe { self.latched(run, run_frames, len_bytes - before) });
         Some(lent)
+    }
+
+    /// Calls `f` with a value of few pieces where it lies, in neighbouring frames. Gives `f` back if not all of it is in memory, or it is
+    /// longer, or lies elsewhere. Waits for nothing.
+    #[inline]
+    pub fn with_kept<R, F: FnOnce(&[u8]) -> R>(
+        &self,
+        seed: u64,
+        len_bytes: usize,
+        f: F,
+    ) -> std::result::Result<R, F> {
+        let pieces = len_bytes.div_ceil(self.page_bytes);
+        let Some(index) = &self.pieces else { return Err(f) };
+        if pieces > CALL_PIECES || !self.lends_values() {
+            return Err(f);
+        }
+        let share = Share::take(&index.lent, pieces as u32, self.frames() / LENT_PART);
+        let Some(_share) = share else { return Err(f) };
+        let mut latches = [const { None }; CALL_PIECES];
+        let mut first = FrameId(0);
+        for (number, place) in (0..).zip(&mut latches[..pieces]) {
+            let name = PieceName { seed, number };
+            *place = match number {
+                0 => index.find(name).find_map(|frame| {
+                    first = frame;
+                    // Headers and bytes come at the same time, also of the frames behind.
+                    (0..pieces as u32)
+                        .for_each(|next| self.prefetch_frame(FrameId(frame.0 + next)));
+                    self.latch_piece(frame, name)
+                }),
+                _ => self.latch_piece(FrameId(first.0 + number), name),
+            };
+            if place.is_none() {
+                return Err(f);
+            }
+        }
+        // SAFETY: `latched` asks for the latches of these frames: they lie in `latches` until `f` has ended.
+        Ok(f(unsafe { self.latched(first, pieces as u32, len_bytes) }))
     }
 
     /// Latches a frame if it holds the piece.
@@ -192,7 +232,7 @@ impl BufferPool {
     #[inline]
     pub fn prefetch_kept(&self, seed: u64) {
         if let Some(index) = &self.pieces {
-            index.prefetch(PieceName { seed, number: 0 }.hash());
+            index.prefetch(PieceName { seed, number: 0 });
         }
     }
 
@@ -200,14 +240,21 @@ impl BufferPool {
     #[inline]
     pub fn prefetch_piece(&self, seed: u64) {
         let Some(index) = &self.pieces else { return };
-        if let Some(frame) = index.find(PieceName { seed, number: 0 }.hash()).next()
-            && frame.0 < self.frames()
-        {
-            optimistic::prefetch(std::ptr::from_ref(self.header(frame)));
-            let bytes = self.memory(frame).cast_const();
-            for line in 0..4 {
-                optimistic::prefetch(bytes.wrapping_add(64 * line));
-            }
+        if let Some(frame) = index.find(PieceName { seed, number: 0 }).next() {
+            self.prefetch_frame(frame);
+        }
+    }
+
+    /// Begins to load the header and the first bytes of a frame.
+    #[inline]
+    pub(super) fn prefetch_frame(&self, frame: FrameId) {
+        if frame.0 >= self.frames() {
+            return;
+        }
+        optimistic::prefetch(std::ptr::from_ref(self.header(frame)));
+        let bytes = self.memory(frame).cast_const();
+        for line in 0..4 {
+            optimistic::prefetch(bytes.wrapping_add(64 * line));
         }
     }
 }

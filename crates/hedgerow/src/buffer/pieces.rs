@@ -52,9 +52,12 @@ pub struct PieceName {
 impl PieceName {
     /// A hash whose halves are of use apart from each other.
     pub(super) fn hash(self) -> u64 {
+        PieceName::mixed(self.seed ^ (u64::from(self.number) << 32))
+    }
+
+    fn mixed(word: u64) -> u64 {
         // The seed is random already.
-        let mixed =
-            (self.seed ^ (u64::from(self.number) << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ (mixed >> 29)
     }
 }
@@ -89,18 +92,27 @@ impl PieceIndex {
         })
     }
 
-    fn bucket(&self, hash: u64) -> &[AtomicU64] {
-        let bucket = ((u128::from(hash) * u128::from(self.buckets)) >> 64) as usize;
-        &self.words.items()[bucket * BUCKET..(bucket + 1) * BUCKET]
+    /// Pieces of a value have neighbouring buckets: whoever keeps or forgets the value goes through one line of the processor's
+    /// cache after the other.
+    fn bucket(&self, name: PieceName) -> &[AtomicU64] {
+        let (first, buckets) = (PieceName::mixed(name.seed), self.buckets);
+        let first = ((u128::from(first) * u128::from(buckets)) >> 64) as u64;
+        let mut bucket = first + u64::from(name.number);
+        if bucket >= buckets {
+            bucket %= buckets;
+        }
+        let at = bucket as usize * BUCKET;
+        &self.words.items()[at..at + BUCKET]
     }
 
-    fn word(hash: u64, frame: FrameId) -> u64 {
-        hash << 32 | (u64::from(frame.0) + 1)
+    fn word(name: PieceName, frame: FrameId) -> u64 {
+        name.hash() << 32 | (u64::from(frame.0) + 1)
     }
 
     /// The frames that may hold the piece.
-    pub(super) fn find(&self, hash: u64) -> impl Iterator<Item = FrameId> {
-        self.bucket(hash).iter().filter_map(move |word| {
+    pub(super) fn find(&self, name: PieceName) -> impl Iterator<Item = FrameId> {
+        let hash = name.hash();
+        self.bucket(name).iter().filter_map(move |word| {
             let word = word.load(Acquire);
             let is_it = word >> 32 == hash & u64::from(u32::MAX) && word as u32 != 0;
             is_it.then(|| FrameId(word as u32 - 1))
@@ -109,22 +121,22 @@ impl PieceIndex {
 
     /// Begins to load what [`Self::find`] will look at.
     #[inline]
-    pub(super) fn prefetch(&self, hash: u64) {
-        optimistic::prefetch(std::ptr::from_ref(&self.bucket(hash)[0]));
+    pub(super) fn prefetch(&self, name: PieceName) {
+        optimistic::prefetch(std::ptr::from_ref(&self.bucket(name)[0]));
     }
 
-    fn insert(&self, hash: u64, frame: FrameId) {
-        let (bucket, new) = (self.bucket(hash), Self::word(hash, frame));
+    fn insert(&self, name: PieceName, frame: FrameId) {
+        let (bucket, new) = (self.bucket(name), Self::word(name, frame));
         let is_put = |word: &AtomicU64| word.compare_exchange(0, new, AcqRel, Relaxed).is_ok();
         if !bucket.iter().any(is_put) {
             // Which one does not matter: its frame goes when the clock comes by.
-            bucket[(hash >> 61) as usize % BUCKET].store(new, Release);
+            bucket[(name.hash() >> 61) as usize % BUCKET].store(new, Release);
         }
     }
 
-    fn remove(&self, hash: u64, frame: FrameId) {
-        let old = Self::word(hash, frame);
-        for word in self.bucket(hash) {
+    fn remove(&self, name: PieceName, frame: FrameId) {
+        let old = Self::word(name, frame);
+        for word in self.bucket(name) {
             if word.load(Relaxed) == old {
                 word.compare_exchange(old, 0, AcqRel, Relaxed).ok();
             }
@@ -149,15 +161,14 @@ impl BufferPool {
         let last = index.given.fetch_add(pieces, Relaxed).wrapping_add(pieces).wrapping_sub(1);
         for (number, bytes) in (0..).zip(value.chunks(self.page_bytes)) {
             let name = PieceName { seed, number };
-            let hash = name.hash();
             let is_there = |frame: FrameId| self.header(frame).piece() == Some(name);
-            if index.find(hash).any(is_there) {
+            if index.find(name).any(is_there) {
                 continue;
             }
             let next = FrameId(frames - 1 - last.wrapping_sub(number) % frames);
             let Some((frame, guard)) = self.try_obtain_used_frame(next) else { return };
             self.fill_piece(frame, &guard, name, bytes);
-            index.insert(hash, frame);
+            index.insert(name, frame);
             if used {
                 self.header(frame).note_use();
             }
@@ -213,7 +224,7 @@ impl BufferPool {
             let mut copy = |bytes: RacingBytes<'_>| copy(bytes, offset, done, part);
             let mut is_at = |frame: &FrameId| self.copy_piece(*frame, name, &mut copy);
             let guessed = guess.filter(|frame| frame.0 < self.frames()).filter(&mut is_at);
-            let Some(frame) = guessed.or_else(|| index.find(name.hash()).find(is_at)) else {
+            let Some(frame) = guessed.or_else(|| index.find(name).find(is_at)) else {
                 return false;
             };
             guess = Some(FrameId(frame.0 + 1));
@@ -229,7 +240,7 @@ impl BufferPool {
         pieces <= u64::from(self.frames())
             && (0..pieces as u32).all(|number| {
                 let name = PieceName { seed, number };
-                index.find(name.hash()).any(|frame| self.header(frame).piece() == Some(name))
+                index.find(name).any(|frame| self.header(frame).piece() == Some(name))
             })
     }
 
@@ -349,7 +360,7 @@ impl BufferPool {
             let is_it = |frame: &FrameId| self.header(*frame).piece() == Some(name);
             let guessed = guess.filter(is_it);
             // What is not in memory as a whole is left to the clock.
-            let Some(frame) = guessed.or_else(|| index.find(name.hash()).find(is_it)) else {
+            let Some(frame) = guessed.or_else(|| index.find(name).find(is_it)) else {
                 return;
             };
             guess = frame.0.checked_sub(1).map(FrameId);
@@ -366,7 +377,7 @@ impl BufferPool {
     /// Notes that a frame, whose exclusive latch is held, is about to lose its piece.
     pub(super) fn forget_piece(&self, frame: FrameId, name: PieceName) {
         if let Some(index) = &self.pieces {
-            index.remove(name.hash(), frame);
+            index.remove(name, frame);
         }
     }
 }

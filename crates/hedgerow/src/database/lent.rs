@@ -103,6 +103,10 @@ impl Inner {
         copy: &mut Vec<u8>,
         f: F,
     ) -> std::result::Result<R, F> {
+        let f = match self.store.with_kept(found, f) {
+            Ok(result) => return Ok(result),
+            Err(f) => f,
+        };
         let Some(lent) = self.store.lend_kept(found) else { return Err(f) };
         if let Some(value) = lent.whole() {
             return Ok(f(value));
@@ -143,8 +147,8 @@ impl Keyspace {
         }
     }
 
-    /// Calls `f` once with the value of `key` if there is a record, and returns its result. The value is lent as
-    /// [`Keyspace::get_ref`] does it, and is copied if it does not lie in one piece. `f` may use the database.
+    /// Calls `f` once with the value of `key` if there is a record, and returns its result. A value that does not lie in a
+    /// leaf is lent where it is in memory, and is copied if it does not lie in one piece. `f` may use the database.
     ///
     /// # Errors
     /// The [errors of reads](Keyspace#errors-of-reads).
@@ -155,9 +159,20 @@ impl Keyspace {
         if !self.is_stored_form(&found) {
             return Ok(Some(f(&found)));
         }
-        match self.inner().lend_to(&found, &mut Vec::new(), f) {
+        self.get_stored_with(key, &found, f)
+    }
+
+    /// [`Keyspace::get_with`] of a value that the leaf has in a stored form. Apart, so that short values do not pay for its frame.
+    #[inline(never)]
+    fn get_stored_with<R>(
+        &self,
+        key: &[u8],
+        found: &[u8],
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        match self.inner().lend_to(found, &mut Vec::new(), f) {
             Ok(result) => Ok(Some(result)),
-            Err(f) => Ok(self.inner().resolve(self.tree(), key, &found)?.map(|value| f(&value))),
+            Err(f) => Ok(self.inner().resolve(self.tree(), key, found)?.map(|value| f(&value))),
         }
     }
 }

@@ -166,18 +166,7 @@ impl Cursor {
                 if !inner.store.has_stored_forms() || !is_stored_form(value) {
                     return each(key, value);
                 }
-                if let Ok(step) = inner.lend_to(value, large, |value| each(key, value)) {
-                    return step;
-                }
-                match inner.resolve_into(tree, key, value, large) {
-                    Ok(Resolved::InMemory) => each(key, large),
-                    Ok(Resolved::Read) => {
-                        each(key, large)?;
-                        ControlFlow::Break(Stop::Missed)
-                    }
-                    Ok(Resolved::Gone) => ControlFlow::Continue(()),
-                    Err(error) => ControlFlow::Break(Stop::With(Err(error))),
-                }
+                visit_stored(inner, tree, large, key, value, &mut each)
             };
             let ended = match inner.store.has_stored_forms() {
                 false => self.cursor.visit(step)?,
@@ -246,6 +235,30 @@ impl Cursor {
     /// Moves to behind the last record. This call reads nothing.
     pub fn seek_to_end(&mut self) {
         self.cursor.seek_to_end();
+    }
+}
+
+/// Hands over a record whose value is in a stored form. Apart, so that short values do not pay for its frame.
+#[inline(never)]
+fn visit_stored<B>(
+    inner: &Inner,
+    tree: &PoolTree,
+    large: &mut Vec<u8>,
+    key: &[u8],
+    value: &[u8],
+    each: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<Stop<B>>,
+) -> ControlFlow<Stop<B>> {
+    if let Ok(step) = inner.lend_to(value, large, |value| each(key, value)) {
+        return step;
+    }
+    match inner.resolve_into(tree, key, value, large) {
+        Ok(Resolved::InMemory) => each(key, large),
+        Ok(Resolved::Read) => {
+            each(key, large)?;
+            ControlFlow::Break(Stop::Missed)
+        }
+        Ok(Resolved::Gone) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(Stop::With(Err(error))),
     }
 }
 

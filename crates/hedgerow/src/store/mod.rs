@@ -306,6 +306,19 @@ impl Store {
         pool.keeps_values_of(len_bytes).then(|| pool.lend_kept(seed, len_bytes as usize)).flatten()
     }
 
+    /// Calls `f` with the value to which a record refers where it lies, if it is short and all of it is in memory, else gives `f` back.
+    #[inline]
+    pub fn with_kept<R, F: FnOnce(&[u8]) -> R>(
+        &self,
+        reference: &[u8],
+        f: F,
+    ) -> std::result::Result<R, F> {
+        match read_reference(reference) {
+            Some((seed, len_bytes)) => self.shared.pool.with_kept(seed, len_bytes as usize, f),
+            None => Err(f),
+        }
+    }
+
     /// Begins to load what is needed to find a value in memory: at the first step where it is, at the second its first bytes.
     #[inline]
     pub fn prefetch_kept(&self, reference: &[u8], is_second: bool) {

@@ -1,8 +1,9 @@
-//! A process without a log that loads and checkpoints, killed at random moments: what it had acknowledged is there,
-//! and the store is sound. The child is this very test binary, told by an environment variable.
+//! A process without a log that loads values of all sizes and checkpoints, killed at random moments: what it had
+//! acknowledged is there, and the store is sound. The child is this very test binary, told by an environment variable.
 #![allow(clippy::disallowed_methods, reason = "a test that starts processes")]
 #![cfg(unix)]
 
+use crate::common::lengths::log_normal;
 use crate::common::{Dice, assert_sound, key, seed};
 use hedgerow::{Database, Options};
 use std::io::{BufRead, BufReader, Write};
@@ -14,13 +15,18 @@ const CHILD: &str = "HEDGEROW_CRASH_CHILD";
 const RECORDS: u64 = 600;
 
 fn options() -> Options {
-    Options::new().memory_limit_bytes(1 << 20).checkpoint_bytes(1 << 30).log(false)
+    Options::new().memory_limit_bytes(2 << 20).checkpoint_bytes(1 << 30).log(false)
 }
 
+/// Every fourth value is of any size, and of another one in each round.
 fn value(n: u64, round: u64) -> Vec<u8> {
     let mut value = round.to_le_bytes().to_vec();
     value.extend_from_slice(&key(n));
-    value.resize(200, round as u8);
+    let len = match n % 4 {
+        0 => log_normal(&mut Dice(n << 32 ^ round), 1_200.0, 100_000).max(value.len()),
+        _ => 200,
+    };
+    value.resize(len, round as u8);
     value
 }
 

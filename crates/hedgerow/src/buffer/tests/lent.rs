@@ -47,6 +47,43 @@ fn what_is_lent_is_the_value_from_the_first_byte_to_the_last() {
     assert!(pool.lend_kept(99, PAGE).is_none(), "one piece is better copied");
 }
 
+#[test]
+fn a_short_value_is_read_where_it_lies_and_stays_meanwhile() {
+    let pool = pool(1 << 20);
+    let lent = || pool.pieces.as_ref().unwrap().lent.load(Acquire);
+    for (seed, len) in (1..).zip([1, 100, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 4 * PAGE]) {
+        assert!(pool.with_kept(seed, len, |_| ()).is_err(), "nobody has kept it");
+        pool.keep_value(seed, &value(seed, len), false);
+        let frames = len.div_ceil(PAGE) as u32;
+        let read = pool.with_kept(seed, len, |found| {
+            assert!(found == value(seed, len), "{len} bytes");
+            assert_eq!(lent(), frames);
+            // Whoever reads it may replace it, and use up the memory.
+            pool.forget_value(&extent(seed, len as u64));
+            for other in 2..4 * u64::from(pool.frames()) {
+                pool.keep_value(1000 * seed + other, &value(other, PAGE), true);
+            }
+            assert!(found == value(seed, len), "{len} bytes, replaced");
+            found.len()
+        });
+        assert_eq!(read.map_err(drop), Ok(len));
+        assert_eq!(lent(), 0);
+    }
+    // A panic gives it back, too.
+    pool.keep_value(50, &value(50, 2 * PAGE), true);
+    let call = || pool.with_kept(50, 2 * PAGE, |_| panic!("as asked")).map_err(drop);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err());
+    assert_eq!(lent(), 0);
+    pool.forget_value(&extent(50, 2 * PAGE as u64));
+    assert!(pool.with_kept(50, 2 * PAGE, |_| ()).is_err(), "its frames could be freed");
+    // It is longer, or not all of it is there.
+    pool.keep_value(60, &value(60, 5 * PAGE), true);
+    assert!(pool.with_kept(60, 5 * PAGE, |_| ()).is_err());
+    pool.keep_value(61, &value(61, PAGE), true);
+    assert!(pool.with_kept(61, PAGE + 1, |_| ()).is_err());
+    assert_eq!(lent(), 0);
+}
+
 /// The frames that values leave behind are not neighbours, so the next value has several parts.
 #[test]
 fn a_value_whose_frames_are_no_neighbours_has_several_parts() {
@@ -62,6 +99,10 @@ fn a_value_whose_frames_are_no_neighbours_has_several_parts() {
     let lent = pool.lend_kept(100, len).unwrap();
     assert!(lent.whole().is_none() && lent.parts().count() > 3);
     assert_eq!(bytes_of(&lent), value(100, len));
+    drop(lent);
+    pool.keep_value(101, &value(101, 4 * PAGE), true);
+    assert!(pool.with_kept(101, 4 * PAGE, |_| ()).is_err(), "it is no slice");
+    assert_eq!(pool.pieces.as_ref().unwrap().lent.load(Acquire), 0);
 }
 
 #[test]
@@ -93,6 +134,8 @@ fn no_more_than_a_sixteenth_of_the_frames_is_lent() {
     let most = pool.frames() as usize / 16;
     let lent: Vec<_> = (1..100).map_while(|seed| pool.lend_kept(seed, 2 * PAGE)).collect();
     assert_eq!(lent.len(), most / 2);
+    let last = pool.with_kept(99, 2 * PAGE, |_| ());
+    assert!(last.is_err(), "everything that may be is lent");
     drop(lent);
     assert!(pool.lend_kept(1, 2 * PAGE).is_some());
     assert_eq!(pool.pieces.as_ref().unwrap().lent.load(Acquire), 0);
