@@ -1,4 +1,4 @@
-//! The lines that merges of several leaves rest on, each left out in turn: of the same kind as [`super::protocols`]. Plain
+//! The lines that merges of several leaves, and calls that pass leaves without records, rest on, each left out in turn: of the same kind as [`super::protocols`]. Plain
 //! data.
 
 use super::bugs::{Bug, plain};
@@ -19,6 +19,15 @@ pub const LINES: &[Bug] = &[
         &[plain(
             "lib",
             "tree::tests::compact::leaves_that_are_about_to_be_written_are_merged_with_dirty_neighbours",
+        )],
+    ),
+    line(
+        "M03",
+        "leaves without records before the first record belong to what is read",
+        "empty_leaves_before_the_end",
+        &[plain(
+            "lib",
+            "tree::tests::ends::a_record_that_comes_to_an_empty_leaf_is_not_passed_over",
         )],
     ),
 ];

@@ -8,6 +8,7 @@ mod batch;
 mod compact;
 #[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]
 mod database;
+mod ends;
 mod keyspace;
 mod large;
 mod lent;

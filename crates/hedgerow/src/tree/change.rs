@@ -232,7 +232,7 @@ impl Change for Update<'_> {
     }
 }
 
-struct Remove;
+pub(super) struct Remove;
 
 impl Change for Remove {
     const PURPOSE: Purpose = Purpose::GiveBack;

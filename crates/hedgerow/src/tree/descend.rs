@@ -284,8 +284,17 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         key: &[u8],
         patience: &Patience<'_>,
     ) -> Result<ExclusivePage<'_, P>, Restart> {
+        self.lock_leaf_at(Target::Key(key), patience)
+    }
+
+    /// [`Self::lock_leaf`] for any target.
+    pub(super) fn lock_leaf_at(
+        &self,
+        target: Target<'_>,
+        patience: &Patience<'_>,
+    ) -> Result<ExclusivePage<'_, P>, Restart> {
         if !patience.couples
-            && let Some((parent, leaf)) = self.below(Target::Key(key))?
+            && let Some((parent, leaf)) = self.below(target)?
         {
             let page = self.lock_child(leaf, 0, patience);
             let is_it = parent.validate();
@@ -303,7 +312,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             drop(root);
             return self.lock_root(0, patience);
         }
-        let target = Target::Key(key);
         let parent = self.share_down(root, level, 1, target, patience)?;
         let child = target.child(&plain::<L>(parent.bytes())).child;
         self.lock_child(child, 0, patience)

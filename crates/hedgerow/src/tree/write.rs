@@ -23,7 +23,7 @@ use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::buggify::{Point, buggify};
 
 /// How a try to change a leaf came out.
-enum Written<O> {
+pub(super) enum Written<O> {
     /// It is done.
     Done(O),
     /// It is done, and has left less than half a page.
@@ -153,7 +153,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Applies a decision to a latched leaf, and logs it: under the latch, so that the log has the changes of
     /// a key in the order in which they were made. `met`: the write met another thread on its way.
     #[inline(always)]
-    fn apply<C: Change>(
+    pub(super) fn apply<C: Change>(
         &self,
         page: &mut ExclusivePage<'_, P>,
         (stay, met): (&P::EpochGuard<'_>, bool),

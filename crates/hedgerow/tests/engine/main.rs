@@ -28,6 +28,7 @@ mod damage_large_values;
 mod damage_value_forms;
 mod database;
 mod durability;
+mod ends;
 mod events;
 mod fault_sweep;
 mod faults;

@@ -9,6 +9,7 @@ mod contention;
 mod cursors;
 mod damage;
 mod dense_edges;
+mod ends;
 mod height;
 mod layouts;
 mod longest_bounds;

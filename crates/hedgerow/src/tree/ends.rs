@@ -1,0 +1,284 @@
+//! The first and the last record: read, or taken out, in one atomic step.
+//!
+//! The end of the order is the first leaf that has a record. Leaves without one may lie before it: a removal leaves them until its
+//! merge, or that of a later one. They belong to what is read, since a record that comes to one of them is the end from then on. So
+//! a read validates them after it has read the leaf with the record, and thus all of them at the moment of that. Who takes the
+//! record out has them latched shared until the removal is in the log: then no record can come to the end before it.
+//!
+//! Latches are taken by upgrades from the versions that were read, which never wait, so their order is free. A call that has met
+//! others three times waits for the latch of the outermost leaf, which has a record unless it was just emptied. Thread-safety: as
+//! for [`Tree`].
+
+use super::Tree;
+use super::change::{Decision, Remove};
+use super::descend::Target;
+use super::retry::{Retry, Stop};
+use super::write::Written;
+use crate::error::Result;
+use crate::node::{Ladder, Leaf, plain_leaf};
+use crate::page::{Access, ExclusivePage, OptimisticPage, PagePool, Restart, SharedPage};
+use crate::types::Purpose;
+use crate::wait::Waiting;
+use crate::wal::RECORD_HEADER_BYTES;
+use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
+use hedgerow_sync::primitive::canary::leaves_out;
+
+/// An end of the order of keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The record of the least key.
+    First,
+    /// The record of the greatest key.
+    Last,
+}
+
+/// A record as its leaf has it.
+pub type Raw = (Vec<u8>, Vec<u8>);
+
+/// What became of a record at an end.
+#[derive(Debug)]
+pub enum Taken {
+    /// There is none.
+    Empty,
+    /// It is out.
+    Record(Raw),
+    /// It was not accepted, and is still there.
+    Refused(Raw),
+}
+
+/// An end that was read and validated: its leaf, the leaves before it, which have no records, and its record.
+struct Found<'p, P: PagePool> {
+    page: OptimisticPage<'p, P>,
+    empty: Vec<OptimisticPage<'p, P>>,
+    record: Raw,
+}
+
+impl End {
+    fn target<'k>(self) -> Target<'k> {
+        match self {
+            End::First => Target::Key(b""),
+            End::Last => Target::Last,
+        }
+    }
+
+    /// Where the next leaf is behind one without records, whose fence it appends; `None` if that is the last.
+    fn behind<'f, B: PageBytes, L: Ladder>(
+        self,
+        leaf: &Leaf<B, L>,
+        fence: &'f mut Vec<u8>,
+    ) -> Option<Target<'f>> {
+        let node = leaf.as_node();
+        match self {
+            End::First => node.append_upper_fence(fence).then(|| Target::Above(fence)),
+            End::Last => node.append_lower_fence(fence).then(|| Target::Key(fence)),
+        }
+    }
+
+    /// The record at this end of a copy of a leaf, which comes in order by that.
+    fn of<L: Ladder>(self, copy: &mut [u8]) -> Option<Raw> {
+        if plain_leaf::<L>(copy).count() == 0 {
+            return None;
+        }
+        Leaf::<PlainBytes<'_>, L>::put_in_order(copy);
+        let leaf = plain_leaf::<L>(copy);
+        let place = match self {
+            End::First => Some(leaf.next_place(0)).filter(|place| *place < leaf.end()),
+            End::Last => leaf.previous_place(leaf.end()),
+        }?;
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        leaf.append_key(place, &mut key);
+        leaf.append_value(place, &mut value);
+        Some((key, value))
+    }
+}
+
+/// Errors of all: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout`.
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// The record at an end. Linearizable.
+    pub fn end(&self, end: End) -> Result<Option<Raw>> {
+        let waiting = self.wait.begin();
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
+        let mut scratch = Vec::new();
+        loop {
+            if retry.is_latched() {
+                match self.share_leaf(end.target(), retry.patience()) {
+                    Ok(page) => copy_of(page.bytes(), &mut scratch),
+                    Err(restart) => {
+                        retry.after(restart)?;
+                        continue;
+                    }
+                }
+                if let Some(record) = end.of::<L>(&mut scratch) {
+                    return Ok(Some(record));
+                }
+            }
+            match self.look(end, &mut scratch) {
+                Ok(found) => return Ok(found.map(|found| found.record)),
+                Err(restart) => retry.after(restart)?,
+            }
+        }
+    }
+
+    /// Takes the record at an end out, if `accept` says so of its key and its value as the leaf has it. `accept` is asked again if the
+    /// record is another one by then. Linearizable. Errors, too: as for a removal.
+    pub fn take_end(
+        &self,
+        end: End,
+        mut accept: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<Taken> {
+        let waiting = self.wait.begin();
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
+        let mut scratch = Vec::new();
+        let mut met = false;
+        loop {
+            let latched = match retry.is_latched() {
+                true => self.take_latched(end, &mut accept, &mut scratch, &mut retry),
+                false => Ok(None),
+            };
+            let tried = match latched {
+                Ok(None) => self.try_take(end, &mut accept, &mut scratch, (met, &waiting)),
+                Ok(Some(done)) => Ok(done),
+                Err(stop) => Err(stop),
+            };
+            match tried {
+                Ok((taken, is_sparse)) => {
+                    if let (Taken::Record((key, _)), true) = (&taken, is_sparse) {
+                        self.merge_around(key, retry);
+                    }
+                    return Ok(taken);
+                }
+                Err(stop) => {
+                    met |= matches!(stop, Stop::Restart(Restart::Conflict));
+                    retry.after(stop)?;
+                }
+            }
+        }
+    }
+
+    /// Reads an end. What it returns was there at one moment.
+    fn look(&self, end: End, scratch: &mut Vec<u8>) -> Result<Option<Found<'_, P>>, Restart> {
+        let mut empty: Vec<OptimisticPage<'_, P>> = Vec::new();
+        let (mut before, mut fence) = (Vec::new(), Vec::new());
+        let mut target = end.target();
+        loop {
+            let page = self.reach(target, 0)?.page;
+            page.note_use();
+            scratch.resize(self.pool.page_bytes(), 0);
+            page.bytes().copy(0, scratch);
+            page.validate()?;
+            let record = end.of::<L>(scratch);
+            std::mem::swap(&mut before, &mut fence);
+            fence.clear();
+            let behind = match record {
+                Some(_) => None,
+                None => end.behind(&plain_leaf::<L>(scratch), &mut fence),
+            };
+            if record.is_some() || behind.is_none() {
+                if !leaves_out("empty_leaves_before_the_end") {
+                    empty.iter().try_for_each(OptimisticPage::validate)?;
+                }
+                return Ok(record.map(|record| Found { page, empty, record }));
+            }
+            // Whatever damage says, no walk goes round in a circle.
+            let is_further = match end {
+                _ if empty.is_empty() => true,
+                End::First => fence > before,
+                End::Last => fence < before,
+            };
+            if !is_further {
+                return Err(Restart::Corrupt(page.id()));
+            }
+            empty.push(page);
+            if leaves_out("empty_leaves_before_the_end") {
+                hedgerow_sync::primitive::thread::yield_now();
+            }
+            target = match end {
+                End::First => Target::Above(&fence),
+                End::Last => Target::Key(&fence),
+            };
+        }
+    }
+
+    /// A try; whether its leaf is worth a merge, too.
+    fn try_take(
+        &self,
+        end: End,
+        accept: &mut impl FnMut(&[u8], &[u8]) -> bool,
+        scratch: &mut Vec<u8>,
+        (met, waiting): (bool, &Waiting<'_>),
+    ) -> Result<(Taken, bool), Stop> {
+        let Some(Found { page, empty, record }) = self.look(end, scratch)? else {
+            return Ok((Taken::Empty, false));
+        };
+        if !accept(&record.0, &record.1) {
+            return Ok((Taken::Refused(record), false));
+        }
+        let stay = self.enter_to_take(waiting)?;
+        let held: Result<Vec<SharedPage<'_, P>>, Restart> =
+            match leaves_out("empty_leaves_before_the_end") {
+                true => Ok(Vec::new()),
+                false => empty.into_iter().map(OptimisticPage::share).collect(),
+            };
+        let held = held?;
+        let has_empty = !held.is_empty();
+        let mut page = page.upgrade()?;
+        let is_sparse = self.take_out(&mut page, &record.0, (&stay, met))?;
+        drop(page);
+        drop(held);
+        // Leaves without records make the next call longer.
+        Ok((Taken::Record(record), is_sparse || has_empty))
+    }
+
+    /// Waits for the outermost leaf. `None`: it has no record.
+    #[cold]
+    fn take_latched(
+        &self,
+        end: End,
+        accept: &mut impl FnMut(&[u8], &[u8]) -> bool,
+        scratch: &mut Vec<u8>,
+        retry: &mut Retry<'_, P>,
+    ) -> Result<Option<(Taken, bool)>, Stop> {
+        let stay = self.enter_to_take(retry.waiting())?;
+        let mut page = self.lock_leaf_at(end.target(), retry.patience())?;
+        copy_of(page.bytes(), scratch);
+        let record = end.of::<L>(scratch);
+        let Some(record) = record else {
+            page.release_unchanged();
+            return Ok(None);
+        };
+        if !accept(&record.0, &record.1) {
+            page.release_unchanged();
+            return Ok(Some((Taken::Refused(record), false)));
+        }
+        let is_sparse = self.take_out(&mut page, &record.0, (&stay, true))?;
+        Ok(Some((Taken::Record(record), is_sparse)))
+    }
+
+    /// With room in the log for the removal of any key.
+    fn enter_to_take(&self, waiting: &Waiting<'_>) -> Result<P::EpochGuard<'_>> {
+        let log_bytes = RECORD_HEADER_BYTES + self.max_key_bytes();
+        let log_bytes = if self.logged { log_bytes as u64 } else { 0 };
+        self.pool.enter_to_append(log_bytes, Purpose::GiveBack, waiting)
+    }
+
+    /// Removes a record that a latched leaf has; whether the leaf is worth a merge.
+    fn take_out(
+        &self,
+        page: &mut ExclusivePage<'_, P>,
+        key: &[u8],
+        entered: (&P::EpochGuard<'_>, bool),
+    ) -> Result<bool, Restart> {
+        let at = plain_leaf::<L>(page.bytes()).find(key);
+        if !at.found {
+            // A damaged leaf: its key is not where it should be.
+            return Err(Restart::Corrupt(page.id()));
+        }
+        let written = self.apply(page, entered, key, at, Decision::Remove(true), &Remove);
+        Ok(matches!(written, Written::Sparse(_)))
+    }
+}
+
+fn copy_of(page: &[u8], scratch: &mut Vec<u8>) {
+    scratch.clear();
+    scratch.extend_from_slice(page);
+}
