@@ -25,6 +25,7 @@ use crate::tree::{Part, Stroke, Write, encode, fit_piece, piece_bytes};
 use crate::types::{Lsn, Purpose};
 use crate::wait::Waiting;
 use crate::wal::{BatchId, Log, MADE_BYTES, Record, commit_id};
+use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
@@ -40,6 +41,8 @@ pub type BatchChange<'b> = Write<'b, BufferPool>;
 pub(super) struct Batches {
     table: Mutex<Table>,
     ended: Condvar,
+    /// Commits at one stroke that were numbered in this session.
+    commits: AtomicU64,
 }
 
 #[derive(Default)]
@@ -79,9 +82,19 @@ impl Batches {
         (table.oldest().map_or(end, |start| start.min(end)), end)
     }
 
-    /// How many have begun in this session.
+    /// The number of a new commit at one stroke.
+    fn number_commit(&self) -> BatchId {
+        // Relaxed: no two commits get the same number.
+        commit_id(self.commits.fetch_add(1, Relaxed))
+    }
+
+    /// How many have begun in this session, and commits.
     pub(super) fn begun(&self) -> u64 {
-        self.table.lock().begun
+        self.begun_of(&self.table.lock())
+    }
+
+    fn begun_of(&self, table: &Table) -> u64 {
+        table.begun + self.commits.load(Relaxed)
     }
 
     /// Whether a checkpoint would shorten the log: there have been batches since the newest, whatever they have changed,
@@ -89,7 +102,7 @@ impl Batches {
     pub(super) fn want_cut(&self, begun: u64, newest: &Superblock) -> bool {
         let table = self.table.lock();
         let is_pinned = newest.replay_start < newest.log_end;
-        table.begun != begun && !leaves_out("idle_batches_want_no_cut")
+        self.begun_of(&table) != begun && !leaves_out("idle_batches_want_no_cut")
             || is_pinned && table.oldest().is_none_or(|start| start > newest.replay_start)
     }
 
@@ -217,22 +230,25 @@ impl Store {
         self.shared.read_before(changes)?;
         match log {
             Some(log) => self.shared.write_logged(log, changes, bytes, made, waiting),
-            None => {
-                let written = changes.iter().try_for_each(|change| {
-                    match change.value {
-                        Some(value) => change.tree.put(change.key, value)?,
-                        None => change.tree.remove(change.key)?,
-                    };
-                    *made += 1;
-                    Ok(())
-                });
-                if written.is_err() && leaves_out("half_a_batch_is_given_back") {
-                    *made = 0;
-                }
-                written
-            }
+            None => write_unlogged(changes, made),
         }
     }
+}
+
+/// Makes the changes one after the other; see [`Store::write_batch`] for `made`.
+pub(super) fn write_unlogged(changes: &[BatchChange<'_>], made: &mut usize) -> Result<()> {
+    let written = changes.iter().try_for_each(|change| {
+        match change.value {
+            Some(value) => change.tree.put(change.key, value)?,
+            None => change.tree.remove(change.key)?,
+        };
+        *made += 1;
+        Ok(())
+    });
+    if written.is_err() && leaves_out("half_a_batch_is_given_back") {
+        *made = 0;
+    }
+    written
 }
 
 /// The part of the pool's frames that a commit at one stroke may have as leaves.
@@ -255,8 +271,7 @@ impl Shared {
         }
         let most_leaves = self.pool.frames() as usize / STROKE_FRAMES_SHARE;
         let _aside = self.pool.admit_batch(changes.len().min(most_leaves), 0, waiting)?;
-        // Relaxed: no two commits get the same number.
-        let id = commit_id(self.commits.fetch_add(1, Relaxed));
+        let id = self.batches.number_commit();
         let stroke = Stroke { id, log_bytes: bytes, most_leaves };
         Ok(stroke.make(changes, waiting)?.is_some())
     }

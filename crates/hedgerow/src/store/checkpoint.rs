@@ -254,6 +254,13 @@ impl Shared {
         needs_log: bool,
     ) -> Superblock {
         let log = self.pool.log();
+        let (replay_start, log_end) = match cut.log {
+            Some(cut) => cut,
+            // Of a log that is being replayed: what is behind its cut is in no checkpoint that says so.
+            None if needs_log => (last.replay_start, last.log_end),
+            // What is stamped by a count must not look newer to a later session than what that does.
+            None => [last.log_end.max(cut.counted); 2].into(),
+        };
         Superblock {
             incompat: last.incompat | if slots.has_stored_forms() { EXTENTS } else { 0 },
             checkpoint: cut.epoch,
@@ -266,9 +273,8 @@ impl Shared {
             },
             free_pages: cut.free_pages,
             next_tree: cut.next_tree,
-            replay_start: cut.log.map_or(last.replay_start, |(start, _)| start),
-            // What is stamped by a count must not look newer to a later session than what that does.
-            log_end: cut.log.map_or(last.log_end.max(cut.counted), |(_, end)| end),
+            replay_start,
+            log_end,
             log_incarnation: log.map_or(last.log_incarnation, |log| log.incarnation()),
             ..*last
         }

@@ -72,7 +72,6 @@ use crate::types::Epoch;
 use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
 use batch::Batches;
-use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
@@ -103,8 +102,6 @@ struct Shared {
     slots: Option<Arc<SlotStore>>,
     catalogue: Catalogue,
     batches: Batches,
-    /// Commits at one stroke that have been numbered in this session.
-    commits: AtomicU64,
     /// The newest superblock, and the pair of blocks that it lies in. Held for a whole checkpoint.
     checkpointing: Mutex<Newest>,
     /// The checkpoint, and the zone before which the file was to end, when no large value could be moved last.

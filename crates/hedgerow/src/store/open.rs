@@ -31,7 +31,6 @@ use crate::storage::{
 };
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
 use crate::wal::write_tail_again;
-use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, random, thread};
@@ -453,7 +452,6 @@ impl Store {
             slots,
             catalogue,
             batches: Batches::default(),
-            commits: AtomicU64::new(0),
             checkpointing: Mutex::new(newest),
             large_in_vain: Mutex::new(None),
             loads: Mutex::new(0),

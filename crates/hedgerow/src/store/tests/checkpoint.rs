@@ -173,8 +173,9 @@ fn batches_that_change_nothing_are_a_reason_for_a_checkpoint() {
     let before = store.durable_checkpoint();
     store.checkpoint().unwrap();
     assert_eq!(store.durable_checkpoint(), before, "there is nothing to do");
-    let nothing = BatchChange { tree: &wrens, key: b"not there", value: None };
-    store.write_batch(&[nothing], &mut 0, &crate::wait::Waiting::Forever).unwrap();
+    let nothing = |key| BatchChange { tree: &wrens, key, value: None };
+    let nothings = [nothing(&b"nor this"[..]), nothing(b"not there")];
+    store.write_batch(&nothings, &mut 0, &crate::wait::Waiting::Forever).unwrap();
     store.checkpoint().unwrap();
     assert!(store.durable_checkpoint() > before);
 }
