@@ -22,7 +22,7 @@ use std::cell::Cell;
 
 /// What orders changes: the addresses of a log, or else a count.
 pub struct Order {
-    pub(super) log: OnceLock<Arc<Log>>,
+    log: OnceLock<Arc<Log>>,
     counted: Counted,
 }
 
@@ -90,6 +90,18 @@ impl EpochStay for Entered<'_> {
 }
 
 impl BufferPool {
+    /// From now on changes are logged. Once, before anybody changes anything.
+    pub fn set_log(&self, log: Arc<Log>) {
+        let first = self.order.log.set(log).is_ok();
+        assert!(first, "a pool has one log");
+    }
+
+    /// Where changes are logged.
+    #[inline]
+    pub fn log(&self) -> Option<&Arc<Log>> {
+        self.order.log.get()
+    }
+
     /// The LSN of the last change that was not logged, or where the count began.
     pub fn counted(&self) -> Lsn {
         Lsn(self.order.counted.0.load(Relaxed))

@@ -48,7 +48,7 @@ use crate::storage::AlignedBuffer;
 use crate::storage::arena::Arena;
 use crate::types::{Epoch, Lsn, PageId, Purpose, Slot};
 use crate::wait::Waiting;
-use crate::wal::{Log, Record};
+use crate::wal::Record;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic::{self, RacingBytes};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -363,21 +363,9 @@ impl BufferPool {
         self.poison.lock().as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
     }
 
-    /// From now on changes are logged. Once, before anybody changes anything.
-    pub fn set_log(&self, log: Arc<Log>) {
-        let first = self.order.log.set(log).is_ok();
-        assert!(first, "a pool has one log");
-    }
-
     /// While a log is replayed, what was let in before the crash is let in again.
     pub fn set_replaying(&self, replaying: bool) {
         self.replaying.store(replaying, Relaxed);
-    }
-
-    /// Where changes are logged.
-    #[inline]
-    pub fn log(&self) -> Option<&Arc<Log>> {
-        self.order.log.get()
     }
 
     /// Lets `change` change a pool that is read only: what it changes stays in memory, for nothing is written.

@@ -20,12 +20,12 @@ fn logged(policy: LeafPolicy) -> Logged {
 }
 
 fn stamp(tree: &Logged, key: &[u8]) -> Lsn {
-    let leaf = tree.leaf_for(key).ok().expect("nobody else is there");
+    let leaf = tree.leaf_for(key).expect("nobody else is there");
     Lsn(leaf.bytes().u64_at(header::NEWEST_LSN))
 }
 
 fn layout(tree: &Logged, key: &[u8]) -> LeafLayout {
-    let leaf = tree.leaf_for(key).ok().expect("nobody else is there");
+    let leaf = tree.leaf_for(key).expect("nobody else is there");
     LeafLayout::of_kind(leaf.bytes().u8_at(header::KIND))
 }
 
