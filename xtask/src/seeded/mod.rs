@@ -7,6 +7,7 @@
 
 mod bugs;
 mod build;
+mod commits;
 mod contention;
 mod holes;
 mod htm;
@@ -130,6 +131,7 @@ const LISTS: &[(char, &[Bug])] = &[
     ('M', merging::LINES),
     ('L', latches::LINES),
     ('C', contention::LINES),
+    ('K', commits::LINES),
     ('T', htm::LINES),
 ];
 

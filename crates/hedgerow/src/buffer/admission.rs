@@ -8,6 +8,10 @@
 //! The others wait with nothing held, so that two operations on a tiny pool cannot take each other's
 //! pages for ever. An operation that never faults is never counted.
 //!
+//! A commit that holds many leaves at a time has the places of so many operations that they suffice for these. While it waits,
+//! nobody else is let in: those inside leave, and then there is room. It never asks for more places than there are, or else
+//! it waits until it is alone.
+//!
 //! One thread may go ahead of all others: verification keeps writers out while it reads, and those of
 //! them that were let in before wait for it. Its own frames are among those for everybody.
 //! `Send + Sync`.
@@ -31,8 +35,20 @@ pub struct Admission {
 #[derive(Default)]
 struct State {
     inside: usize,
+    /// Operations that wait for more than one place.
+    large: usize,
     /// The thread that does not wait.
     ahead: Option<usize>,
+}
+
+impl State {
+    /// Whether who wants `places` of `all` has to wait.
+    fn is_full(&self, all: usize, places: usize) -> bool {
+        match places {
+            1 => self.inside >= all || self.large > 0,
+            _ => self.inside > 0 && self.inside + places > all,
+        }
+    }
 }
 
 /// Operations that `frames` suffice for: at least one.
@@ -46,26 +62,49 @@ impl Admission {
         Admission { state: Mutex::new(State::default()), left: Condvar::new() }
     }
 
-    /// Waits until there is room in a pool of `frames()` frames. The caller holds nothing. Who gives up has seen, after it was woken,
-    /// that there is no room: so it keeps no wake-up from others.
+    /// Waits until there is room for `places` operations in a pool of `frames()` frames. The caller holds nothing. Who gives up has
+    /// seen, after it was woken, that there is no room: so it keeps no wake-up from others.
     ///
     /// Errors: those of `waiting`.
-    pub fn enter(&self, frames: impl Fn() -> u32, waiting: &Waiting<'_>) -> Result<()> {
+    pub fn enter(
+        &self,
+        frames: impl Fn() -> u32,
+        places: usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<()> {
         let mut state = self.state.lock();
-        while state.inside >= operations(frames())
+        let is_large = places > 1;
+        state.large += usize::from(is_large);
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && state.is_full(operations(frames()), places)
             && (state.ahead != Some(thread::id()) || leaves_out("verify_queues"))
             && !leaves_out("admit_everybody")
         {
-            waiting.wait_on(&self.left, &mut state)?;
+            outcome = waiting.wait_on(&self.left, &mut state);
         }
-        state.inside += 1;
-        Ok(())
+        state.large -= usize::from(is_large);
+        if outcome.is_ok() {
+            state.inside += places;
+        }
+        if is_large {
+            // Others have waited for this one.
+            self.left.notify_all();
+        }
+        outcome
     }
 
-    /// Gives the place back.
-    pub fn leave(&self) {
-        self.state.lock().inside -= 1;
-        self.left.notify_one();
+    /// Gives `places` places back.
+    pub fn leave(&self, places: usize) {
+        let mut state = self.state.lock();
+        state.inside -= places;
+        let is_one = places == 1 && state.large == 0;
+        drop(state);
+        if is_one {
+            self.left.notify_one();
+        } else {
+            self.left.notify_all();
+        }
     }
 
     /// Lets the calling thread in without waiting until this is dropped, one operation at a time. One
@@ -122,10 +161,10 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        admission.enter(|| FRAMES, &Waiting::Forever).unwrap();
+                        admission.enter(|| FRAMES, 1, &Waiting::Forever).unwrap();
                         most.fetch_max(admission.state.lock().inside, Relaxed);
                         std::thread::yield_now();
-                        admission.leave();
+                        admission.leave(1);
                     }
                 });
             }
@@ -137,15 +176,15 @@ mod tests {
     fn one_thread_goes_ahead_of_a_full_house() {
         const PATIENCE: Duration = Duration::from_secs(20);
         let admission = Arc::new(Admission::new());
-        admission.enter(|| 32, &Waiting::Forever).unwrap();
-        admission.enter(|| 32, &Waiting::Forever).unwrap();
+        admission.enter(|| 32, 1, &Waiting::Forever).unwrap();
+        admission.enter(|| 32, 1, &Waiting::Forever).unwrap();
         let (comes, came) = channel();
         let verifying = {
             let admission = admission.clone();
             let verify = move || {
                 let ahead = admission.go_ahead();
-                admission.enter(|| 32, &Waiting::Forever).unwrap();
-                admission.leave();
+                admission.enter(|| 32, 1, &Waiting::Forever).unwrap();
+                admission.leave(1);
                 drop(ahead);
                 comes.send(()).unwrap();
             };
@@ -153,8 +192,47 @@ mod tests {
         };
         assert!(came.recv_timeout(PATIENCE).is_ok(), "it waits for those who wait for it");
         verifying.join().unwrap();
-        admission.leave();
-        admission.leave();
+        admission.leave(1);
+        admission.leave(1);
+        assert_eq!(admission.state.lock().inside, 0);
+    }
+
+    #[test]
+    fn who_wants_many_places_is_let_in_before_those_who_come_later_and_waits_for_those_inside() {
+        const FRAMES: u32 = (FRAMES_SHARED + 4 * FRAMES_EACH) as u32;
+        let admission = Arc::new(Admission::new());
+        admission.enter(|| FRAMES, 1, &Waiting::Forever).unwrap();
+        admission.enter(|| FRAMES, 1, &Waiting::Forever).unwrap();
+        let (tells, told) = channel();
+        let thread = |places: usize| {
+            let (admission, tells) = (admission.clone(), tells.clone());
+            let run = move || {
+                admission.enter(|| FRAMES, places, &Waiting::Forever).unwrap();
+                tells.send(places).unwrap();
+            };
+            thread::spawn_named("enters", run).unwrap()
+        };
+        let large = thread(3);
+        while admission.state.lock().large == 0 {
+            thread::yield_now();
+        }
+        let small = thread(1);
+        assert!(
+            told.recv_timeout(Duration::from_millis(30)).is_err(),
+            "three of four are not there"
+        );
+        admission.leave(1);
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)).unwrap(), 3);
+        assert!(told.recv_timeout(Duration::from_millis(30)).is_err(), "all four are taken");
+        admission.leave(1);
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)).unwrap(), 1);
+        large.join().unwrap();
+        small.join().unwrap();
+        admission.leave(3);
+        admission.leave(1);
+        // Nobody is inside: more places than there are keep nobody waiting.
+        admission.enter(|| FRAMES, 9, &Waiting::Forever).unwrap();
+        admission.leave(9);
         assert_eq!(admission.state.lock().inside, 0);
     }
 }

@@ -11,12 +11,37 @@ use crate::page::epoch::Stay;
 use crate::page::pool::EpochStay;
 use crate::space::SetAside;
 use crate::space::slot_store::SlotStore;
-use crate::types::{Epoch, Purpose};
+use crate::types::{Epoch, Lsn, Purpose};
 use crate::wait::Waiting;
 use crate::wal::{Log, Promised, Record, Reservation};
+use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::{Arc, OnceLock};
 use std::cell::Cell;
+
+/// What orders changes: the addresses of a log, or else a count.
+pub struct Order {
+    log: OnceLock<Arc<Log>>,
+    counted: Counted,
+}
+
+/// The LSN of the last change that was not logged. On a line of its own: all writers of a store without a log count here.
+#[repr(align(128))]
+struct Counted(AtomicU64);
+
+impl Order {
+    pub(super) fn new(first: Lsn) -> Order {
+        Order { log: OnceLock::new(), counted: Counted(AtomicU64::new(first.0)) }
+    }
+
+    /// The LSN of a change that nothing logs. Relaxed: who changes the same leaf, or has been told of the change, comes later by
+    /// what tells him.
+    #[inline]
+    pub(super) fn count(&self) -> Lsn {
+        Lsn(self.counted.0.fetch_add(1, Relaxed) + 1)
+    }
+}
 
 /// A writer's stay in an epoch, and what it may append to the log meanwhile.
 pub struct Entered<'p> {
@@ -46,15 +71,14 @@ impl<'p> Entered<'p> {
         Entered { stay, promise: None }
     }
 
-    /// Appends a record for which there is a promise, if there is a log.
+    /// Appends a record for which there is a promise, if there is a log; the end of the record.
     #[inline]
-    pub(super) fn append(&self, record: &Record<'_>) {
-        if let Some(promise) = &self.promise {
-            let len = record.len_bytes() as u64;
-            assert!(len <= promise.left.get(), "nothing is appended that was not promised");
-            promise.left.set(promise.left.get() - len);
-            promise.log.append(record);
-        }
+    pub(super) fn append(&self, record: &Record<'_>) -> Option<Lsn> {
+        let promise = self.promise.as_ref()?;
+        let len = record.len_bytes() as u64;
+        assert!(len <= promise.left.get(), "nothing is appended that was not promised");
+        promise.left.set(promise.left.get() - len);
+        Some(promise.log.append(record).end)
     }
 }
 
@@ -66,6 +90,23 @@ impl EpochStay for Entered<'_> {
 }
 
 impl BufferPool {
+    /// From now on changes are logged. Once, before anybody changes anything.
+    pub fn set_log(&self, log: Arc<Log>) {
+        let first = self.order.log.set(log).is_ok();
+        assert!(first, "a pool has one log");
+    }
+
+    /// Where changes are logged.
+    #[inline]
+    pub fn log(&self) -> Option<&Arc<Log>> {
+        self.order.log.get()
+    }
+
+    /// The LSN of the last change that was not logged, or where the count began.
+    pub fn counted(&self) -> Lsn {
+        Lsn(self.order.counted.0.load(Relaxed))
+    }
+
     /// Enters, with room in the log for so many bytes. A result that is handed over in memory would be read back in
     /// other pieces than it was written in, which waits for the stores.
     #[inline(always)]

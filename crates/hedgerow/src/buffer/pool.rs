@@ -21,7 +21,7 @@
 use crate::buffer::admission::{Admission, Ahead};
 use crate::buffer::budget::Budget;
 use crate::buffer::counters::Counters;
-use crate::buffer::entry::Entered;
+use crate::buffer::entry::{Entered, Order};
 use crate::buffer::evict::EvictorState;
 use crate::buffer::failures::Failures;
 use crate::buffer::frame::{FrameHeader, SideEntry};
@@ -46,16 +46,16 @@ use crate::space::page_ids::PageIds;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::storage::arena::Arena;
-use crate::types::{Epoch, PageId, Purpose, Slot};
+use crate::types::{Epoch, Lsn, PageId, Purpose, Slot};
 use crate::wait::Waiting;
-use crate::wal::{Log, Record};
+use crate::wal::Record;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic::{self, RacingBytes};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use hedgerow_sync::primitive::buggify::{Point, buggify};
 use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::{Arc, Mutex, OnceLock};
+use hedgerow_sync::primitive::{Arc, Mutex};
 
 /// How a pool is made.
 pub struct PoolOptions {
@@ -71,6 +71,8 @@ pub struct PoolOptions {
     pub read_only: bool,
     /// There will be a log.
     pub logged: bool,
+    /// Changes that are not logged are counted from here on.
+    pub first_lsn: Lsn,
 }
 
 /// The pool. See the head of the file.
@@ -121,8 +123,8 @@ pub struct BufferPool {
     closed: AtomicBool,
     /// A log is being replayed.
     pub(super) replaying: AtomicBool,
-    /// Where changes are logged, from the moment when there is a log.
-    log: OnceLock<Arc<Log>>,
+    /// Where changes are logged, from the moment when there is a log, and what orders them without.
+    pub(super) order: Order,
 }
 
 /// Side entries within which neighbours are kept apart.
@@ -198,7 +200,7 @@ impl BufferPool {
             poison: Mutex::new(None),
             closed: AtomicBool::new(false),
             replaying: AtomicBool::new(false),
-            log: OnceLock::new(),
+            order: Order::new(options.first_lsn),
         };
         match &pool.slots {
             Some(slots) => slots.set_loan_bytes(pool.budget.loan_bytes()),
@@ -361,21 +363,9 @@ impl BufferPool {
         self.poison.lock().as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
     }
 
-    /// From now on changes are logged. Once, before anybody changes anything.
-    pub fn set_log(&self, log: Arc<Log>) {
-        let first = self.log.set(log).is_ok();
-        assert!(first, "a pool has one log");
-    }
-
     /// While a log is replayed, what was let in before the crash is let in again.
     pub fn set_replaying(&self, replaying: bool) {
         self.replaying.store(replaying, Relaxed);
-    }
-
-    /// Where changes are logged.
-    #[inline]
-    pub fn log(&self) -> Option<&Arc<Log>> {
-        self.log.get()
     }
 
     /// Lets `change` change a pool that is read only: what it changes stays in memory, for nothing is written.
@@ -600,8 +590,16 @@ unsafe impl PagePool for BufferPool {
     }
 
     #[inline]
-    fn append(&self, stay: &Entered<'_>, record: &Record<'_>) {
-        stay.append(record);
+    fn append(&self, stay: &Entered<'_>, record: &Record<'_>) -> Lsn {
+        stay.append(record).unwrap_or_else(|| self.order.count())
+    }
+
+    fn has_log(&self) -> bool {
+        self.log().is_some()
+    }
+
+    fn poison(&self, error: &Error) {
+        self.set_poisoned(error);
     }
 
     #[inline]

@@ -1,7 +1,8 @@
 //! One operation's account with the pool: faults, prefetches, and reservations of fresh pages.
 //!
 //! Invariants: a session that has faulted or reserved is admitted (`admission.rs`) until it is dropped;
-//! it keeps at most [`FRAMES_EACH`] pages pinned, the latest ones. The frames of a reservation are
+//! it keeps at most [`FRAMES_EACH`] pages pinned, the latest ones, and those that it holds, for which it has the places of
+//! more operations. The frames of a reservation are
 //! latched exclusively and hold no page; a thread that had begun to wait for a page which was there
 //! before sees that it has gone, and stops waiting. Whoever calls a method here holds
 //! no latch and no epoch, for all of them may wait. Not shared between threads.
@@ -19,6 +20,7 @@ use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic;
 use hedgerow_sync::primitive::canary::leaves_out;
+use std::collections::BTreeMap;
 
 /// Rounds of finding a page elsewhere before a fault gives up; each but the first few follows a wait.
 const FAULT_ROUNDS: usize = 10_000;
@@ -45,9 +47,13 @@ pub struct Session<'p> {
     pub(super) pool: &'p BufferPool,
     /// How it waits for all but reads.
     waiting: &'p Waiting<'p>,
-    admitted: bool,
+    /// Of how many operations it has the place; none: it was not admitted.
+    admitted: usize,
     pins: [Option<FrameId>; FRAMES_EACH],
     next_pin: usize,
+    /// Pages that it holds, pinned beside the latest ones.
+    held: BTreeMap<PageId, FrameId>,
+    held_most: usize,
     reserved: Vec<Reserved<'p>>,
 }
 
@@ -56,20 +62,36 @@ impl<'p> Session<'p> {
         Session {
             pool,
             waiting,
-            admitted: false,
+            admitted: 0,
             pins: [None; FRAMES_EACH],
             next_pin: 0,
+            held: BTreeMap::new(),
+            held_most: 0,
             reserved: Vec::new(),
         }
     }
 
     fn admit(&mut self) -> Result<()> {
         self.pool.check_open()?;
-        if !self.admitted {
-            self.pool.admission.enter(|| self.pool.frames(), self.waiting)?;
-            self.admitted = true;
+        if self.admitted == 0 {
+            self.pool.admission.enter(|| self.pool.frames(), 1, self.waiting)?;
+            self.admitted = 1;
         }
         Ok(())
+    }
+
+    /// Lets go of all pages, and of its place.
+    fn let_go(&mut self) {
+        let pins = self.pins.iter_mut().filter_map(Option::take);
+        for frame in pins.chain(std::mem::take(&mut self.held).into_values()) {
+            self.pool.side(frame).unpin();
+        }
+        for id in self.release_reserved() {
+            self.pool.ids.lock().free(id);
+        }
+        if self.admitted > 0 {
+            self.pool.admission.leave(std::mem::take(&mut self.admitted));
+        }
     }
 
     /// As [`BufferPool::ensure_part`]. A new part may have to empty the very frames that this session
@@ -314,6 +336,34 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         Err(Error::new(ErrorKind::Timeout, "a page kept being evicted while it was asked for"))
     }
 
+    fn hold_up_to(&mut self, pages: usize) -> Result<()> {
+        self.let_go();
+        self.pool.check_open()?;
+        let places = 1 + pages.div_ceil(FRAMES_EACH);
+        self.pool.admission.enter(|| self.pool.frames(), places, self.waiting)?;
+        (self.admitted, self.held_most) = (places, pages);
+        Ok(())
+    }
+
+    fn hold(&mut self, id: PageId) -> Result<()> {
+        if self.held.get(&id).is_some_and(|frame| self.pool.header(*frame).page() == id) {
+            return Ok(());
+        }
+        // What it held was split or merged away.
+        if self.held.len() >= self.held_most {
+            for frame in std::mem::take(&mut self.held).into_values() {
+                self.pool.side(frame).unpin();
+            }
+        }
+        self.fault(id, Access::Point)?;
+        let latest = (self.next_pin + FRAMES_EACH - 1) % FRAMES_EACH;
+        let pinned = self.pins[latest].take();
+        if let Some(stale) = pinned.and_then(|frame| self.held.insert(id, frame)) {
+            self.pool.side(stale).unpin();
+        }
+        Ok(())
+    }
+
     fn prefetch(&mut self, ids: &[PageId], access: Access) -> Result<()> {
         self.admit()?;
         let ids = &ids[..ids.len().min(self.pool.pages_ahead(PREFETCH_PAGES))];
@@ -462,14 +512,6 @@ impl<'p> Session<'p> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        for frame in self.pins.iter().flatten() {
-            self.pool.side(*frame).unpin();
-        }
-        for id in self.release_reserved() {
-            self.pool.ids.lock().free(id);
-        }
-        if self.admitted {
-            self.pool.admission.leave();
-        }
+        self.let_go();
     }
 }

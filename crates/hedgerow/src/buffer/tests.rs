@@ -57,6 +57,7 @@ fn pool_of_pages(file: Arc<dyn File>, page_bytes: usize, extra_bytes: u64) -> Ar
         checkpoint_bytes: 1 << 30,
         read_only: false,
         logged: true,
+        first_lsn: crate::types::Lsn(0),
     };
     Arc::new(BufferPool::new(&options, Some(slots), PageIds::create()).unwrap())
 }

@@ -17,7 +17,10 @@ use std::ops::Range;
 
 /// Changes of several records. A crash leaves all of them or none.
 ///
-/// They are applied one after the other: until [`Database::write`](crate::Database::write) returns, other threads may see some of
+/// A small batch is made at one stroke: whoever has seen one of its changes, by a get or in a leaf that a scan comes to, sees all of
+/// them from then on, and other batches come wholly before or wholly after it. It may take a quarter of the log's blocks in memory (8 KiB of records
+/// with the smallest memory limit, 512 KiB with 64 MiB, 4 MiB from 1 GiB on) and an eighth of the pool's frames as its leaves. The changes of a larger one
+/// are made one after the other: until [`Database::write`](crate::Database::write) returns, other threads may see some of
 /// them and not yet the rest, and a change that another thread makes to one of the keys may come before or after. If a batch
 /// changes a key several times, the last change counts.
 ///

@@ -400,8 +400,8 @@ impl Database {
     /// Makes all changes of a batch. A crash leaves all of them or none: the log gets the whole batch first, and the next open finishes
     /// a batch that a crash has interrupted. A batch is durable when a single change would be.
     ///
-    /// Other threads may see some of the changes before the others, as [`WriteBatch`] says. Without a log the changes are made one by
-    /// one, and a crash or an error may leave a part of them.
+    /// Other threads see all changes of a small batch or none, and may see some of those of a large one before the others, as
+    /// [`WriteBatch`] says. Without a log the changes of a large one are made one by one, and a crash or an error may leave a part of them.
     ///
     /// # Errors
     /// After these nothing has changed: the [errors of changes](Keyspace#errors-of-changes);

@@ -5,13 +5,13 @@
 //!      0     8  checksum    XXH3-64 of bytes 8.. of the image, seeded with the page id
 //!      8     4  page id
 //!     12     4  tree id
-//!     16     8  epoch       of the last change
-//!     24     2  cut start   in images: where bytes were left out (`space/image.rs`); zero in memory
-//!     26     2  cut units   in images: how many, in units of 512 bytes; zero in memory
-//!     28     4  zero
+//!     16     4  epoch       of the last change
+//!     20     2  cut start   in images: where bytes were left out (`space/image.rs`); zero in memory
+//!     22     2  cut units   in images: how many, in units of 512 bytes; zero in memory
+//!     24     8  newest LSN  of leaves: no record in it was changed later, since the store was opened
 //!     32     1  kind
 //!     33     1  level       0 is a leaf
-//!     34     2  flags       zero in format version 1
+//!     34     2  flags       zero
 //! ```
 //!
 //! The node layouts go on from byte [`HEADER_BYTES`]. Functions here take plain byte slices: the
@@ -34,12 +34,12 @@ pub const PAGE_ID: usize = 8;
 pub const TREE_ID: usize = 12;
 /// Offset of the epoch.
 pub const EPOCH: usize = 16;
+/// In an image: offset of the place from which bytes were left out.
+pub const CUT_START: usize = 20;
+/// In an image: offset of their number, in units of 512 bytes.
+pub const CUT_UNITS: usize = 22;
 /// Offset of the newest LSN.
 pub const NEWEST_LSN: usize = 24;
-/// In an image: offset of the place from which bytes were left out.
-pub const CUT_START: usize = 24;
-/// In an image: offset of their number, in units of 512 bytes.
-pub const CUT_UNITS: usize = 26;
 /// Offset of the page kind.
 pub const KIND: usize = 32;
 /// Offset of the level.
@@ -99,19 +99,27 @@ pub fn tree_id(page: &[u8]) -> TreeId {
 
 /// The epoch of the page's last change.
 pub fn epoch(page: &[u8]) -> Epoch {
-    Epoch(u64::from_le_bytes(get(page, EPOCH)))
+    Epoch(u32::from_le_bytes(get(page, EPOCH)).into())
 }
 
-/// The newest LSN of any record in the page.
+/// The newest LSN of a leaf: the end of the log's record of the last change of its records. After a split, a merge or another
+/// layout it may be larger than that; it only says that nothing in the leaf is newer.
 pub fn newest_lsn(page: &[u8]) -> Lsn {
     Lsn(u64::from_le_bytes(get(page, NEWEST_LSN)))
 }
 
-/// What an image says was left out of it: from which byte on, how many units of 512 bytes; and four bytes that are zero.
-pub fn cut(image: &[u8]) -> (usize, usize, u32) {
+/// Notes the LSN of a change of the leaf's records, under its exclusive latch. They come in order: a change gets its LSN under
+/// the latch.
+#[inline]
+pub fn set_newest_lsn(page: &mut [u8], lsn: Lsn) {
+    page[NEWEST_LSN..NEWEST_LSN + 8].copy_from_slice(&lsn.0.to_le_bytes());
+}
+
+/// What an image says was left out of it: from which byte on, and how many units of 512 bytes.
+pub fn cut(image: &[u8]) -> (usize, usize) {
     let start = u16::from_le_bytes(get(image, CUT_START));
     let units = u16::from_le_bytes(get(image, CUT_UNITS));
-    (start.into(), units.into(), u32::from_le_bytes(get(image, CUT_UNITS + 2)))
+    (start.into(), units.into())
 }
 
 /// Notes in an image what was left out of it. Both numbers fit 16 bits for every page.
@@ -119,7 +127,6 @@ pub fn set_cut(image: &mut [u8], start: usize, units: usize) {
     debug_assert!(start < MAX_PAGE_BYTES && units <= MAX_PAGE_BYTES / 512);
     image[CUT_START..CUT_START + 2].copy_from_slice(&(start as u16).to_le_bytes());
     image[CUT_UNITS..CUT_UNITS + 2].copy_from_slice(&(units as u16).to_le_bytes());
-    image[CUT_UNITS + 2..CUT_UNITS + 6].fill(0);
 }
 
 /// The kind, if it is one that this build knows.
@@ -139,8 +146,11 @@ pub fn initialise(page: &mut [u8], id: PageId, tree: TreeId) {
     page[TREE_ID..TREE_ID + 4].copy_from_slice(&tree.0.to_le_bytes());
 }
 
-/// Stamps the page with the epoch of a change.
+/// Stamps the page in memory with the epoch of a change. Epochs are below 2^32: the last checkpoint has number 2^31 - 1.
+#[inline]
 pub fn set_epoch(page: &mut [u8], epoch: Epoch) {
+    debug_assert!(epoch.0 <= u32::MAX.into());
+    // The cut with it, which is zero in memory: one store.
     page[EPOCH..EPOCH + 8].copy_from_slice(&epoch.0.to_le_bytes());
 }
 

@@ -10,12 +10,12 @@
 //! - A page is changed only under its exclusive latch, and its records only after [`PagePool::let_change`], which
 //!   latching it to change does, and [`PagePool::mark_dirty`].
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::page::contention::{Contention, ContentionCounters};
 use crate::page::guard::ExclusivePage;
 use crate::page::merging::Merging;
 use crate::page::tally::{Adaptation, ScanTally};
-use crate::types::{Epoch, PageId, Purpose};
+use crate::types::{Epoch, Lsn, PageId, Purpose};
 use crate::wait::Waiting;
 use crate::wal::Record;
 use hedgerow_sync::latch::HybridLatch;
@@ -170,8 +170,19 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
     }
 
     /// Appends to the log what has just been done to a page whose exclusive latch is still held. Waits for
-    /// nothing. Nothing happens where there is no log.
-    fn append(&self, _stay: &Self::EpochGuard<'_>, _record: &Record<'_>) {}
+    /// nothing. The LSN of the change, the end of its record, which the leaf is stamped with; where there is no log changes are
+    /// counted, and the number is the LSN. LSNs of changes of one leaf grow.
+    fn append(&self, _stay: &Self::EpochGuard<'_>, _record: &Record<'_>) -> Lsn {
+        Lsn(0)
+    }
+
+    /// Whether what is appended goes to a log. If not, [`Self::append`] counts.
+    fn has_log(&self) -> bool {
+        false
+    }
+
+    /// After this every change fails: what is in memory is not what was appended.
+    fn poison(&self, _error: &Error) {}
 
     /// Whether values in leaves may be in a stored form ([`crate::space::extent`]). To be asked under the leaf's latch.
     #[inline(always)]
@@ -284,6 +295,20 @@ pub trait PoolSession<'p, P: PagePool> {
     /// free (`PageFreed`: it may have been freed after the caller had read it, so this is a restart
     /// rather than damage), no frame became free in time (`MemoryLimit`), poisoned or closed pool.
     fn fault(&mut self, id: PageId, access: Access) -> Result<()>;
+
+    /// Makes ready to keep up to `pages` pages at a time by [`Self::hold`]: waits until the pool has frames for them beside what
+    /// others keep. Nothing may be latched, and no epoch be entered. What was faulted before may be evicted again.
+    ///
+    /// Errors: those of waiting; closed pool.
+    fn hold_up_to(&mut self, _pages: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// As [`Self::fault`]; and the page stays in memory, if it is not freed, for as long as the session lives and no more are
+    /// held than [`Self::hold_up_to`] has said. Holding a page again costs a look.
+    fn hold(&mut self, id: PageId) -> Result<()> {
+        self.fault(id, Access::Point)
+    }
 
     /// Asks for several pages with one submission and waits for them. Pages that cannot be had
     /// (no frames, failed reads) are left out: a later [`Self::fault`] says why.

@@ -43,7 +43,7 @@ impl PageForm {
     }
 }
 
-const _: () = assert!(CUT_UNITS == CUT_START + 2 && CUT_UNITS + 6 <= HEADER_BYTES);
+const _: () = assert!(CUT_UNITS == CUT_START + 2 && CUT_UNITS + 2 <= header::NEWEST_LSN);
 
 /// Leaves whole units of the gap out of a page; returns the length of the image, which is at the front of `page`.
 pub fn fold(page: &mut [u8], gap: Range<usize>, unit_bytes: usize) -> usize {
@@ -62,12 +62,12 @@ pub fn fold(page: &mut [u8], gap: Range<usize>, unit_bytes: usize) -> usize {
 
 /// How long the image is that begins with these bytes, of a page of `page_bytes`; `None` if it cannot be one.
 pub fn len_in(image: &[u8], page_bytes: usize) -> Option<usize> {
-    let (start, units, rest) = header::cut(image);
+    let (start, units) = header::cut(image);
     if units == 0 {
-        return (start == 0 && rest == 0).then_some(page_bytes);
+        return (start == 0).then_some(page_bytes);
     }
     let len = page_bytes.checked_sub(units * SLOT_UNIT_BYTES as usize)?;
-    ((HEADER_BYTES..=len).contains(&start) && rest == 0).then_some(len)
+    (HEADER_BYTES..=len).contains(&start).then_some(len)
 }
 
 /// Makes a page of the image that is the first `len` bytes of `page`.
@@ -78,7 +78,7 @@ pub fn unfold(page: &mut [u8], len: usize) -> Result<(), String> {
     if len_in(page, page.len()) != Some(len) {
         return Err(format!("its image is not one of {len} bytes"));
     }
-    let (start, ..) = header::cut(page);
+    let (start, _) = header::cut(page);
     let cut = page.len() - len;
     if cut > 0 {
         page.copy_within(start..len, start + cut);

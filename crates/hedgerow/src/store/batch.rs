@@ -1,6 +1,9 @@
 //! Batches: several changes of which a crash leaves all or none.
 //!
-//! Rank 6. What a batch is going to do is logged first, whole ([`Record::Batch`]); then each change is made like any
+//! Rank 6. A batch that is small enough is made at one stroke, and is seen whole or not at all (`tree/commit.rs`,
+//! `docs/transactions.md`). The rest of this file is about the others, and about stores without a log for which a batch is too large.
+//!
+//! What a batch is going to do is logged first, whole ([`Record::Batch`]); then each change is made like any
 //! other, and [`Record::Made`] says so under the latch of its leaf. A crash in between leaves a log that has the rest,
 //! and replay does it (`replay.rs`). So nothing is ever undone, no latch is held from one change to the next, and no
 //! checkpoint waits for a batch. Readers, who hold nothing either, may see some of the changes and not yet others.
@@ -13,16 +16,17 @@
 //!
 //! `Send + Sync`. The lock here is held for nothing but looking at the table.
 
-use super::catalogue::PoolTree;
 use super::superblock::Superblock;
 use super::{Shared, Store};
+use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::PagePool;
-use crate::space::extent::is_stored_form;
-use crate::tree::Part;
+use crate::tree::{Part, Stroke, Write, encode, fit_piece, piece_bytes};
 use crate::types::{Lsn, Purpose};
 use crate::wait::Waiting;
-use crate::wal::{BatchId, Log, MADE_BYTES, RECORD_HEADER_BYTES, Record};
+use crate::wal::{BatchId, Log, MADE_BYTES, Record, commit_id};
+use hedgerow_sync::primitive::atomic::AtomicU64;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Condvar, Mutex, thread};
@@ -30,32 +34,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// One change of a batch.
-#[derive(Clone, Copy)]
-pub struct BatchChange<'b> {
-    /// The keyspace's tree.
-    pub tree: &'b PoolTree,
-    /// The key.
-    pub key: &'b [u8],
-    /// The value that the key gets, as its leaf does; `None` removes the record.
-    pub value: Option<&'b [u8]>,
-}
-
-impl<'b> BatchChange<'b> {
-    fn record(&self) -> Record<'b> {
-        let (tree, key) = (self.tree.id(), self.key);
-        match self.value {
-            Some(value) if is_stored_form(value) => Record::Extent { tree, key, value },
-            Some(value) => Record::Put { tree, key, value },
-            None => Record::Remove { tree, key },
-        }
-    }
-}
+pub type BatchChange<'b> = Write<'b, BufferPool>;
 
 /// The batches that are under way.
 #[derive(Default)]
 pub(super) struct Batches {
     table: Mutex<Table>,
     ended: Condvar,
+    /// Commits at one stroke that were numbered in this session.
+    commits: AtomicU64,
 }
 
 #[derive(Default)]
@@ -95,9 +82,19 @@ impl Batches {
         (table.oldest().map_or(end, |start| start.min(end)), end)
     }
 
-    /// How many have begun in this session.
+    /// The number of a new commit at one stroke.
+    fn number_commit(&self) -> BatchId {
+        // Relaxed: no two commits get the same number.
+        commit_id(self.commits.fetch_add(1, Relaxed))
+    }
+
+    /// How many have begun in this session, and commits.
     pub(super) fn begun(&self) -> u64 {
-        self.table.lock().begun
+        self.begun_of(&self.table.lock())
+    }
+
+    fn begun_of(&self, table: &Table) -> u64 {
+        table.begun + self.commits.load(Relaxed)
     }
 
     /// Whether a checkpoint would shorten the log: there have been batches since the newest, whatever they have changed,
@@ -105,7 +102,7 @@ impl Batches {
     pub(super) fn want_cut(&self, begun: u64, newest: &Superblock) -> bool {
         let table = self.table.lock();
         let is_pinned = newest.replay_start < newest.log_end;
-        table.begun != begun && !leaves_out("idle_batches_want_no_cut")
+        self.begun_of(&table) != begun && !leaves_out("idle_batches_want_no_cut")
             || is_pinned && table.oldest().is_none_or(|start| start > newest.replay_start)
     }
 
@@ -197,52 +194,19 @@ impl Drop for Underway<'_> {
     }
 }
 
-/// Bytes of changes in one record, unless a single one is longer.
-const RECORD_BYTES: usize = if cfg!(any(loom, shuttle)) { 100 } else { 8 << 10 };
 /// How long a change is tried again for want of memory, time or room, and the pause in between.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How many of `changes`, from the first on, go into one record, and their bytes.
-fn fit(changes: &[BatchChange<'_>]) -> (usize, usize) {
-    let mut bytes = 0;
-    for (at, change) in changes.iter().enumerate() {
-        let len = change.record().len_bytes();
-        if at > 0 && bytes + len > RECORD_BYTES {
-            return (at, bytes);
-        }
-        bytes += len;
-    }
-    (changes.len(), bytes)
-}
-
-/// Appends the records of `changes` to those that are to go into one.
-fn encode(changes: &[BatchChange<'_>], records: &mut Vec<u8>) {
-    for change in changes {
-        let record = change.record();
-        let (header, [key, value]) = record.encode();
-        records.extend_from_slice(&header);
-        records.extend_from_slice(key);
-        records.extend_from_slice(value);
-    }
-}
-
 /// Bytes that a batch takes in the log.
 fn log_bytes(changes: &[BatchChange<'_>]) -> u64 {
-    let mut bytes = changes.len() as u64 * MADE_BYTES as u64;
-    let mut left = changes;
-    while !left.is_empty() {
-        let (count, records) = fit(left);
-        let header = RECORD_HEADER_BYTES + size_of::<BatchId>();
-        bytes += (header + records) as u64;
-        left = &left[count..];
-    }
-    bytes
+    changes.len() as u64 * MADE_BYTES as u64 + piece_bytes(changes)
 }
 
 impl Store {
-    /// Makes all changes, which are of different keys. They are not durable yet. After a crash all of them are there
-    /// or none, if the store has a log.
+    /// Makes all changes, which are of different keys, in the order (tree, key). They are not durable yet. If they are few enough for
+    /// one stroke (`tree/commit.rs`), everybody sees all of them or none. Else they are made one after the other. After a crash
+    /// all of them are there or none, if the store has a log or they were made at one stroke.
     ///
     /// Errors: `BatchTooLarge`, `KeyspaceDropped`, those of reads and of entering: nothing has changed; `BatchUnfinished`: the
     /// batch could not be finished, some of it can be seen, and nothing can be changed until the store is opened again,
@@ -256,31 +220,62 @@ impl Store {
         made: &mut usize,
         waiting: &Waiting<'_>,
     ) -> Result<()> {
-        let log = self.shared.pool.log().filter(|_| !changes.is_empty());
+        if self.shared.commit(changes, waiting)? {
+            *made = changes.len();
+            return Ok(());
+        }
+        let log = self.shared.pool.log();
         let bytes = log_bytes(changes);
         log.map_or(Ok(()), |log| log.check_batch(bytes))?;
         self.shared.read_before(changes)?;
         match log {
             Some(log) => self.shared.write_logged(log, changes, bytes, made, waiting),
-            None => {
-                let written = changes.iter().try_for_each(|change| {
-                    match change.value {
-                        Some(value) => change.tree.put(change.key, value)?,
-                        None => change.tree.remove(change.key)?,
-                    };
-                    *made += 1;
-                    Ok(())
-                });
-                if written.is_err() && leaves_out("half_a_batch_is_given_back") {
-                    *made = 0;
-                }
-                written
-            }
+            None => write_unlogged(changes, made),
         }
     }
 }
 
+/// Makes the changes one after the other; see [`Store::write_batch`] for `made`.
+pub(super) fn write_unlogged(changes: &[BatchChange<'_>], made: &mut usize) -> Result<()> {
+    let written = changes.iter().try_for_each(|change| {
+        match change.value {
+            Some(value) => change.tree.put(change.key, value)?,
+            None => change.tree.remove(change.key)?,
+        };
+        *made += 1;
+        Ok(())
+    });
+    if written.is_err() && leaves_out("half_a_batch_is_given_back") {
+        *made = 0;
+    }
+    written
+}
+
+/// The part of the pool's frames that a commit at one stroke may have as leaves.
+const STROKE_FRAMES_SHARE: usize = 8;
+
 impl Shared {
+    /// Makes the changes at one stroke; `false`, and nothing is done, if they are too many for that.
+    fn commit(&self, changes: &[BatchChange<'_>], waiting: &Waiting<'_>) -> Result<bool> {
+        // One change is its own stroke, and its record says all.
+        if let [one] = changes {
+            match one.value {
+                Some(value) => one.tree.put(one.key, value)?,
+                None => one.tree.remove(one.key)?,
+            };
+            return Ok(true);
+        }
+        let bytes = piece_bytes(changes);
+        if self.pool.log().is_some_and(|log| !log.is_one_stroke(bytes)) {
+            return Ok(false);
+        }
+        let most_leaves = self.pool.frames() as usize / STROKE_FRAMES_SHARE;
+        let _aside = self.pool.admit_batch(changes.len().min(most_leaves), 0, waiting)?;
+        let id = self.batches.number_commit();
+        let stroke = Stroke { id, log_bytes: bytes, most_leaves };
+        Ok(stroke.make(changes, waiting)?.is_some())
+    }
+
     /// Reads all leaves: many at a time, and so that damage is met before anything is done.
     fn read_before(&self, changes: &[BatchChange<'_>]) -> Result<()> {
         const AT_ONCE: usize = 256;
@@ -314,7 +309,7 @@ impl Shared {
         let mut left = changes;
         let mut records = Vec::new();
         while !left.is_empty() {
-            let (count, _) = fit(left);
+            let (count, _) = fit_piece(left);
             records.clear();
             encode(&left[..count], &mut records);
             left = &left[count..];
@@ -379,6 +374,7 @@ impl Shared {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use super::super::catalogue::PoolTree;
     use super::super::{OpenHow, Store, StoreOptions};
     use super::*;
     use crate::storage::{DirectIo, Disk, OpenMode, RamDisk, SimDisk};
@@ -523,7 +519,7 @@ mod tests {
             (0..41).map(|n| vec![n; if n == 0 { 5000 } else { 300 }]).collect();
         let change = |key| BatchChange { tree: &wrens, key, value: Some(&value[..]) };
         let changes: Vec<BatchChange<'_>> = keys.iter().map(|key| change(&key[..])).collect();
-        let (count, _) = fit(&changes);
+        let (count, _) = fit_piece(&changes);
         assert!(count < changes.len(), "the batch has more than one record");
         // A key that no page has room for ends the batch after it was logged, so that it stays under way.
         let (log, mut made) = (store.log().unwrap(), 0);

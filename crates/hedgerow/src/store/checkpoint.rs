@@ -37,6 +37,8 @@ struct Cut {
     /// Where replay has to start, because a batch began there that is not finished, and the end of the log: what
     /// lies before it is in the checkpoint, what lies behind it is not.
     log: Option<(Lsn, Lsn)>,
+    /// The last change that was not logged.
+    counted: Lsn,
     /// Batches that have begun.
     batches: u64,
 }
@@ -252,6 +254,13 @@ impl Shared {
         needs_log: bool,
     ) -> Superblock {
         let log = self.pool.log();
+        let (replay_start, log_end) = match cut.log {
+            Some(cut) => cut,
+            // Of a log that is being replayed: what is behind its cut is in no checkpoint that says so.
+            None if needs_log => (last.replay_start, last.log_end),
+            // What is stamped by a count must not look newer to a later session than what that does.
+            None => [last.log_end.max(cut.counted); 2].into(),
+        };
         Superblock {
             incompat: last.incompat | if slots.has_stored_forms() { EXTENTS } else { 0 },
             checkpoint: cut.epoch,
@@ -264,8 +273,8 @@ impl Shared {
             },
             free_pages: cut.free_pages,
             next_tree: cut.next_tree,
-            replay_start: cut.log.map_or(last.replay_start, |(start, _)| start),
-            log_end: cut.log.map_or(last.log_end, |(_, end)| end),
+            replay_start,
+            log_end,
             log_incarnation: log.map_or(last.log_incarnation, |log| log.incarnation()),
             ..*last
         }
@@ -287,7 +296,8 @@ impl Shared {
         // Nobody is inside of an epoch, so nobody is between a change and its record.
         let log = self.pool.log().map(|log| self.batches.cut(log));
         let batches = self.batches.begun();
-        Cut { epoch, next_page, free_pages, next_tree, log, batches }
+        let counted = self.pool.counted();
+        Cut { epoch, next_page, free_pages, next_tree, log, counted, batches }
     }
 
     /// Step 4: writes the parts of map and zone table that changed.

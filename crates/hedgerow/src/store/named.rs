@@ -76,7 +76,10 @@ impl Holder<'_> {
             self.hold_whole()?;
         }
         match record {
-            Record::Batch { batch, changes, records } => {
+            // What lies before the cut is in the checkpoint whole.
+            Record::Commit { .. } if !self.is_behind_cut => Ok(()),
+            Record::Batch { batch, changes, records }
+            | Record::Commit { commit: batch, changes, records } => {
                 let slots = self.slots;
                 let is_whole = self.batches.note(
                     batch,

@@ -310,7 +310,7 @@ impl Store {
     /// Makes a store in memory alone.
     pub fn in_memory(options: &StoreOptions) -> Result<Store> {
         options.check()?;
-        let pool_options = options.pool(options.new_page_bytes(), Epoch(1), false);
+        let pool_options = options.pool(options.new_page_bytes(), Epoch(1), Lsn(0), false);
         let pool = Arc::new(BufferPool::new(&pool_options, None, PageIds::create())?);
         let catalogue = Catalogue::create(pool.clone(), options.leaves)?;
         let superblock =
@@ -344,7 +344,7 @@ impl Store {
             checkpoint: Epoch(0),
         };
         let slots = Arc::new(SlotStore::new(file, page_bytes, PAGE_FORM, state));
-        let pool_options = options.pool(page_bytes, Epoch(1), false);
+        let pool_options = options.pool(page_bytes, Epoch(1), Lsn(0), false);
         let pool = BufferPool::new(&pool_options, Some(slots), PageIds::create())?;
         let pool = Arc::new(pool);
         let catalogue = Catalogue::create(pool.clone(), options.leaves)?;
@@ -426,7 +426,7 @@ impl Store {
             slots.expect_stored_forms();
         }
         let ids = PageIds::open(superblock.next_page, superblock.free_pages);
-        let pool_options = options.pool(page_bytes, newest.next(), read_only);
+        let pool_options = options.pool(page_bytes, newest.next(), superblock.log_end, read_only);
         let pool = Arc::new(BufferPool::new(&pool_options, Some(slots), ids)?);
         let catalogue = Catalogue::open(pool.clone(), superblock.next_tree, options.leaves);
         let newest = Newest { superblock, pair, batches: 0, reclaim: Reclaim::default() };
@@ -533,6 +533,7 @@ impl StoreOptions {
         &self,
         page_bytes: usize,
         first_epoch: Epoch,
+        first_lsn: Lsn,
         read_only: bool,
     ) -> PoolOptions {
         let default = (self.memory_limit_bytes / 2).max(MIN_CHECKPOINT_BYTES);
@@ -543,6 +544,7 @@ impl StoreOptions {
             checkpoint_bytes: self.checkpoint_bytes.unwrap_or(default),
             read_only,
             logged: self.log && !read_only,
+            first_lsn,
         }
     }
 }

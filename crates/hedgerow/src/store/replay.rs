@@ -226,6 +226,15 @@ impl<'s> Replay<'s> {
                 let (trees, keyspaces) = (&self.trees, self.keyspaces);
                 return self.batches.collect(&mut |tree| is_gone(trees, keyspaces, tree));
             }
+            Record::Commit { .. } if is_in_checkpoint => return Ok(()),
+            Record::Commit { commit, changes, records } => {
+                // All its pieces lie behind the cut: they were appended in one stay.
+                let is_whole =
+                    self.batches.note(commit, changes, records, place, &mut |_| Ok(()))?;
+                if is_whole || leaves_out("commit_made_at_first_piece") {
+                    self.make_whole(commit, at)?;
+                }
+            }
             Record::Made { batch, change } => self.part(batch, change, at, is_in_checkpoint)?,
             _ if is_in_checkpoint => return Ok(()),
             Record::Put { tree, key, value } | Record::Extent { tree, key, value } => {
@@ -327,17 +336,23 @@ impl<'s> Replay<'s> {
             if leaves_out("batches_left_unfinished") {
                 continue;
             }
-            let mut from = 0;
-            while let Some(change) = self.batches.next_left(batch, from) {
-                self.group.push(self.batches.change(batch, change)?, end);
-                if self.group.is_full() {
-                    self.make_group()?;
-                }
-                from = change + 1;
-            }
-            self.batches.forget(batch);
+            self.make_whole(batch, end)?;
         }
         self.make_group()
+    }
+
+    /// Makes what is left of a batch, or a commit.
+    fn make_whole(&mut self, batch: BatchId, at: Lsn) -> Result<()> {
+        let mut from = 0;
+        while let Some(change) = self.batches.next_left(batch, from) {
+            self.group.push(self.batches.change(batch, change)?, at);
+            if self.group.is_full() {
+                self.make_group()?;
+            }
+            from = change + 1;
+        }
+        self.batches.forget(batch);
+        Ok(())
     }
 }
 

@@ -35,7 +35,7 @@ pub const LAST_CHECKPOINT: Epoch = Epoch((u32::MAX >> 1) as u64);
 pub const SUPERBLOCK_BYTES: usize = 4096;
 /// The format version that this build writes, and the only one that it reads. Version 1 had records of up to a quarter of a
 /// page, and version 2 had images of whole pages only.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 /// Offsets of the four blocks: first block of pair 0, first of pair 1, second of 0, second of 1.
 pub const POSITIONS: [u64; 4] = [0, 16 << 10, 32 << 10, 48 << 10];
 /// Features that a build may ignore. None yet.

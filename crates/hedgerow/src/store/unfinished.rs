@@ -250,7 +250,11 @@ impl<'f> Unfinished<'f> {
             if known.is_ok_and(|known| found.places[known].0 != first) {
                 break;
             }
-            let Record::Batch { batch: of, changes: total, records } = record else { continue };
+            let (Record::Batch { batch: of, changes: total, records }
+            | Record::Commit { commit: of, changes: total, records }) = record
+            else {
+                continue;
+            };
             if of != batch {
                 continue;
             }
@@ -340,7 +344,11 @@ impl<'f> Unfinished<'f> {
         let from = batch.map_or(Unbounded, Excluded);
         let mut behind = self.batches.range((from, Unbounded));
         behind
-            .find(|(_, found)| found.is_whole() || leaves_out("half_a_batch_is_made"))
+            .find(|(_, found)| {
+                found.is_whole()
+                    || leaves_out("half_a_batch_is_made")
+                    || leaves_out("half_a_commit_counts")
+            })
             .map(|(id, _)| *id)
     }
 

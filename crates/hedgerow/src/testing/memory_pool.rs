@@ -20,8 +20,9 @@ use crate::page::{
     FrameId, PagePool, PoolSession, ScanTally,
 };
 use crate::storage::arena::Arena;
-use crate::types::{Epoch, PageId, TreeId};
+use crate::types::{Epoch, Lsn, PageId, TreeId};
 use crate::wait::Waiting;
+use crate::wal::Record;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::optimistic::RacingBytes;
 use hedgerow_sync::primitive::Mutex;
@@ -60,6 +61,11 @@ pub struct MemoryPool {
     frames: Box<[Frame]>,
     ids: Mutex<Ids>,
     given_out: AtomicU64,
+    /// Changes that were appended to the log, which is none.
+    appended: AtomicU64,
+    /// Changes of pages until one panics, if any does.
+    panics_in: AtomicU64,
+    poisoned: AtomicBool,
     absences: Option<Absences>,
     adaptation: Adaptation,
     contention: ContentionCounters,
@@ -94,6 +100,9 @@ impl MemoryPool {
             frames: (0..frames).map(frame).collect(),
             ids: Mutex::new(Ids { free: Vec::new(), next: PageId::CATALOGUE_ROOT }),
             given_out: AtomicU64::new(0),
+            appended: AtomicU64::new(0),
+            panics_in: AtomicU64::new(0),
+            poisoned: AtomicBool::new(false),
             absences: None,
             adaptation: Adaptation::default(),
             contention: ContentionCounters::default(),
@@ -123,6 +132,21 @@ impl MemoryPool {
     /// Pages that are given out and not freed.
     pub fn pages(&self) -> u64 {
         self.given_out.load(Ordering::Relaxed)
+    }
+
+    /// Changes that were appended so far: the LSN of the last one.
+    pub fn appended(&self) -> Lsn {
+        Lsn(self.appended.load(Ordering::Relaxed))
+    }
+
+    /// From now on the `nth` time that a page is about to change is a panic: how a test has a thread unwind in the middle.
+    pub fn panic_at_change(&self, nth: u64) {
+        self.panics_in.store(nth, Ordering::Relaxed);
+    }
+
+    /// Whether somebody has said that nobody may go on.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Relaxed)
     }
 
     /// Pages that were pretended absent and faulted in again.
@@ -272,6 +296,14 @@ unsafe impl PagePool for MemoryPool {
         Ok(MemoryEpoch)
     }
 
+    fn poison(&self, _: &Error) {
+        self.poisoned.store(true, Ordering::Relaxed);
+    }
+
+    fn append(&self, _: &MemoryEpoch, _: &Record<'_>) -> Lsn {
+        Lsn(self.appended.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
     fn scan_tally(&self, frame: FrameId) -> Option<&ScanTally> {
         self.frames.get(frame.0 as usize).map(|frame| &frame.tally)
     }
@@ -291,6 +323,11 @@ unsafe impl PagePool for MemoryPool {
 
     unsafe fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
         debug_assert!(self.head(frame).latch.is_exclusive());
+        if self.panics_in.load(Ordering::Relaxed) > 0
+            && self.panics_in.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            std::panic::resume_unwind(Box::new("a test's panic"));
+        }
     }
 
     fn free(&self, mut page: ExclusivePage<'_, Self>, epoch: Epoch) {

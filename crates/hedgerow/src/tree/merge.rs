@@ -263,10 +263,14 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let scans = self.are_scans_common(left.frame());
         let layout = LeafLayout::of(left.bytes());
         let bytes = left.write(epoch);
+        let stamp = header::newest_lsn(bytes);
         let merged = match header::level(bytes) {
             0 => node::merge_leaves::<L>(bytes, right.bytes(), self.policy, scans),
             _ => NodeMut::<L>::new(bytes).merge(right.bytes()),
         };
+        if leaves_out("merge_keeps_left_stamp") {
+            header::set_newest_lsn(bytes, stamp);
+        }
         if merged.is_err() {
             // The upgrades have proved that the pair is as it was when it was found to fit.
             return Err(Restart::Corrupt(right.id()).into());

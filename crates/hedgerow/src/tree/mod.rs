@@ -23,6 +23,7 @@
 //! | `descend` | root to leaf, optimistic and latched |
 //! | `get`, `get_many`, `value` | look-ups, single and in groups |
 //! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
+//! | `commit`, `write_set` | several changes at one stroke |
 //! | `stored` | values that stand for large ones |
 //! | `split`, `merge`, `redistribute` | structure changes |
 //! | `contention` | splits between keys that threads contend for |
@@ -36,6 +37,7 @@ mod adapt;
 mod b_star;
 mod bulk;
 mod change;
+mod commit;
 mod compact;
 mod contention;
 mod create;
@@ -66,9 +68,11 @@ mod visit;
 mod walk;
 mod window;
 mod write;
+mod write_set;
 
 pub use bulk::BulkLoad;
 pub use change::{Part, Swap};
+pub use commit::Stroke;
 pub use compact::{CompactBudget, Compacted};
 pub use contention::ContentionSplit;
 pub use cursor::{Cursor, Passed};
@@ -79,6 +83,7 @@ pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};
 pub use value::{INLINE_BYTES, Value};
 pub use value_stats::ValueStats;
 pub use verify::{Finding, TreeDefect};
+pub use write_set::{Write, encode, fit_piece, piece_bytes};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Hints, Ladder, LeafPolicy};

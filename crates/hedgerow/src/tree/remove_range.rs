@@ -125,7 +125,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         let is_sparse = is_sparse(&plain_leaf::<L>(bytes));
         if self.logged && removed > 0 {
-            self.pool.append(&stay, &Record::RemoveRange { tree: self.id, from, to: &end });
+            let record = Record::RemoveRange { tree: self.id, from, to: &end };
+            let lsn = self.pool.append(&stay, &record);
+            if !leaves_out("stamp_left_by_range_removal") {
+                LeafMut::<L>::new(page.write(stay.epoch())).stamp(lsn);
+            }
         }
         Ok(Cleared { removed, next, is_sparse })
     }

@@ -109,6 +109,11 @@ impl<'p, P: PagePool> Retry<'p, P> {
         }
     }
 
+    /// The next page that is missing is wanted by an operation of the tree with this root.
+    pub(super) fn turn_to(&mut self, root: PageId) {
+        self.root = root;
+    }
+
     /// Whether the next try should wait for latches.
     pub(super) fn is_latched(&self) -> bool {
         self.conflicts >= OPTIMISTIC_TRIES

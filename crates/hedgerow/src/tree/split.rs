@@ -21,8 +21,8 @@ use crate::node::{
 };
 use crate::page::header::{self, PageKind};
 use crate::page::{EpochStay, ExclusivePage, FrameId, PagePool, PoolSession, Restart};
-use crate::types::{Epoch, Purpose};
-use hedgerow_sync::optimistic::PageBytes;
+use crate::types::{Epoch, Lsn, Purpose};
+use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 use hedgerow_sync::primitive::buggify::{Point, is_drawn};
 use hedgerow_sync::primitive::canary::leaves_out;
 
@@ -33,6 +33,15 @@ pub(super) enum Room<'k> {
     Record {
         /// Its key.
         key: &'k [u8],
+        /// Bytes of its value.
+        value_bytes: usize,
+    },
+    /// Records of which these two neighbours are to come to different leaves: a commit's that do not fit into one.
+    Apart {
+        /// The one.
+        low: &'k [u8],
+        /// The next above it.
+        high: &'k [u8],
         /// Bytes of its value.
         value_bytes: usize,
     },
@@ -160,7 +169,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             latched.release();
             return Ok(Outcome::Done);
         }
-        if !leaf.layout().is_dense() {
+        if !leaf.layout().is_dense() && !matches!(room, Room::Apart { .. }) {
             match leaf.count() {
                 // Only bytes from outside can be like this: a node without keys always has space.
                 0 => {
@@ -177,19 +186,32 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             }
         }
         let scans = level == 0 && self.are_scans_common(latched.page.frame());
+        let remedied = |page: &mut [u8], key, value_bytes| match remedy::<L>(
+            page,
+            key,
+            value_bytes,
+            self.policy,
+            scans,
+        ) {
+            Remedy::Split(split) => Some(ahead::<L>(page, split, key)),
+            Remedy::Converted => None,
+        };
         let split = match room {
-            Room::Separator(_) => LeafSplit::Slotted(choose_in_inner::<L>(&mut latched.page, key)),
-            Room::Record { key, value_bytes } => {
-                let page = latched.page.write(epoch);
-                match remedy::<L>(page, key, value_bytes, self.policy, scans) {
-                    Remedy::Split(split) => ahead::<L>(page, split, key),
-                    Remedy::Converted => {
-                        self.count_adapted(1);
-                        latched.release_changed();
-                        return Ok(Outcome::Done);
-                    }
-                }
+            Room::Separator(_) => {
+                Some(LeafSplit::Slotted(choose_in_inner::<L>(&mut latched.page, key)))
             }
+            Room::Record { key, value_bytes } => {
+                remedied(latched.page.write(epoch), key, value_bytes)
+            }
+            Room::Apart { low, high, value_bytes } => {
+                let page = latched.page.write(epoch);
+                carve::<L>(page, low, high).or_else(|| remedied(page, high, value_bytes))
+            }
+        };
+        let Some(split) = split else {
+            self.count_adapted(1);
+            latched.release_changed();
+            return Ok(Outcome::Done);
         };
         let cut = Cut { level, split: &split, scans, epoch, is_apart: false };
         self.divide(latched, key, &cut, session)
@@ -300,6 +322,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     self.policy,
                     scans,
                 );
+                if leaves_out("stamp_lost_in_split") {
+                    header::set_newest_lsn(right.write(epoch), Lsn(0));
+                }
                 self.count_adapted(adapted.iter().filter(|side| side.changed).count());
                 self.hand_tally_on([page.frame(), right.frame()], adapted);
                 self.hand_contention_on([page.frame(), right.frame()], is_apart);
@@ -324,8 +349,32 @@ fn lonely(counts: [usize; 2], separator: &[u8], key: &[u8]) -> Outcome {
 fn has_room<L: Ladder>(page: &[u8], room: Room<'_>) -> bool {
     match room {
         Room::Record { key, value_bytes } => plain_leaf::<L>(page).has_room(key, value_bytes),
+        // They may be apart already.
+        Room::Apart { low, high, .. } => {
+            let node = plain::<L>(page);
+            leaves_out("carve_forgotten") || !node.covers(low) || !node.covers(high)
+        }
         Room::Separator(bytes) => plain::<L>(page).free_bytes() >= bytes + SLOT_SLACK_BYTES,
     }
+}
+
+/// A cut of a comparison or fingerprint leaf between two keys, which need not be there; one side may be left without records.
+/// `None` for a dense leaf, and if the sides would not fit.
+fn carve<L: Ladder>(page: &mut [u8], low: &[u8], high: &[u8]) -> Option<LeafSplit> {
+    if plain_leaf::<L>(page).layout().is_dense() {
+        return None;
+    }
+    Leaf::<PlainBytes<'_>, L>::put_in_order(page);
+    // The shortest that is below the one and not below the other, but for what the other has behind its length.
+    let common = common_prefix(low, high);
+    let short = high.get(..common + 1).filter(|short| short.len() < high.len());
+    [short, Some(low)].into_iter().flatten().find_map(|separator| {
+        let mut leaf = LeafMut::<L>::new(page);
+        let at = leaf.as_leaf().search(separator);
+        let index = at.index + usize::from(at.found);
+        let split = Split { index, separator: separator.to_vec() };
+        leaf.fits_split(&split).then_some(LeafSplit::Slotted(split))
+    })
 }
 
 fn choose_in_inner<L: Ladder>(page: &mut ExclusivePage<'_, impl PagePool>, key: &[u8]) -> Split {

@@ -163,13 +163,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         change: &C,
     ) -> Written<C::Outcome> {
         let (tree, value) = (self.id, change.value());
-        let log = |itself| {
-            if self.logged {
-                self.pool.append(stay, &change.made().unwrap_or(itself));
-            }
-        };
+        let log = |itself| self.pool.append(stay, &change.made().unwrap_or(itself));
         if let Decision::Note(outcome) = decision {
-            log(Record::Remove { tree, key });
+            if self.logged {
+                log(Record::Remove { tree, key });
+            }
             return Written::Done(outcome);
         }
         let stored_forms = self.pool.has_stored_forms();
@@ -189,7 +187,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     false => leaf.insert(at, key, value),
                 };
                 let Ok(()) = result else { return Written::NoSpace };
-                log(put_record(tree, key, value, stored_forms));
+                if self.logged {
+                    leaf.stamp(log(put_record(tree, key, value, stored_forms)));
+                }
                 if stored_forms {
                     self.note_stored_forms(stay, &old, value);
                 }
@@ -204,7 +204,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 leaf.remove(at.index);
                 let sparse = is_sparse(&leaf.as_leaf()) && is_turn(leaf.as_leaf().count())
                     || buggify(Point::Merge);
-                log(Record::Remove { tree, key });
+                if self.logged {
+                    leaf.stamp(log(Record::Remove { tree, key }));
+                }
                 if stored_forms {
                     self.note_stored_forms(stay, &old, &[]);
                 }
@@ -223,7 +225,7 @@ const LOOK_PART: usize = 32;
 
 /// Whether the neighbours of a sparse leaf are looked at now that it has so many records.
 #[inline]
-fn is_turn(records: usize) -> bool {
+pub(super) fn is_turn(records: usize) -> bool {
     // Of two, so that the same numbers are multiples for long.
     let power = 1 << (records / LOOK_PART).max(1).ilog2();
     records.is_multiple_of(power)

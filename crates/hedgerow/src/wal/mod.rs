@@ -32,7 +32,7 @@ mod waiters;
 
 pub use block::{FileHeader, LogIdentity, SegmentSize};
 pub use log::{Growth, Log, LogOptions, Pace, Promised};
-pub use record::{BatchId, Decoded, MADE_BYTES, RECORD_HEADER_BYTES, Record};
+pub use record::{BatchId, Decoded, MADE_BYTES, RECORD_HEADER_BYTES, Record, commit_id};
 pub use reread::Reread;
 pub use reserve::Reservation;
 pub use ring::Appended;

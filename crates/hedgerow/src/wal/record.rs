@@ -19,6 +19,9 @@
 //! replay finishes what a crash has cut short. Both have the batch's number as their key, 8 bytes; in the place of
 //! the tree the one has the number of the batch's changes, the other the place of the change among them.
 //!
+//! A commit at one stroke is [`Record::Commit`], in one piece or several, appended within one stay in an epoch and while all
+//! leaves concerned are latched. It counts when its last piece is there: all of it was made at the LSN where that ends. Its number is its key, as a batch's is.
+//!
 //! Nothing here is checked by itself: the block that holds the bytes has a checksum. Reading is total: any bytes give a record,
 //! "not enough yet" or a defect. Pure functions.
 
@@ -36,8 +39,9 @@ const BATCH: u8 = 16;
 const MADE: u8 = 17;
 const REMOVE_RANGE: u8 = 18;
 const EXTENT: u8 = 19;
-/// What the format keeps room for, so that a store of this version is never misread by a later build: ingest.
-const RESERVED: u8 = 20;
+const COMMIT: u8 = 21;
+/// What the format keeps room for, so that a store of this version is never misread by a later build: ingest, and the time.
+const RESERVED: [u8; 2] = [20, 22];
 
 /// The number of a batch: no two batches in a log have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -121,6 +125,15 @@ pub enum Record<'a> {
         /// Some of them: whole records, one after the other.
         records: &'a [u8],
     },
+    /// What a commit changes, or a piece of it.
+    Commit {
+        /// The commit: [`commit_id`].
+        commit: BatchId,
+        /// How many changes it has, in all its pieces together.
+        changes: u32,
+        /// Some of them: whole records, one after the other.
+        records: &'a [u8],
+    },
     /// A change of a batch was made.
     Made {
         /// The batch.
@@ -128,6 +141,11 @@ pub enum Record<'a> {
         /// Which of its changes, from zero.
         change: u32,
     },
+}
+
+/// The number of a commit, which no batch has: commits are counted by themselves.
+pub fn commit_id(number: u64) -> BatchId {
+    BatchId::new(1 << 63 | number)
 }
 
 /// Bytes of a [`Record::Made`].
@@ -157,6 +175,7 @@ impl<'a> Record<'a> {
             Record::Drop { tree, name } => (DROP, tree.0, name, &[]),
             Record::Rename { tree, from, to } => (RENAME, tree.0, from, to),
             Record::Batch { batch, changes, records } => (BATCH, *changes, &batch.0, records),
+            Record::Commit { commit, changes, records } => (COMMIT, *changes, &commit.0, records),
             Record::Made { batch, change } => (MADE, *change, &batch.0, &[]),
         }
     }
@@ -196,14 +215,15 @@ impl<'a> Record<'a> {
         if zero != 0 {
             return Decoded::Defect("a reserved byte of a log record is set");
         }
-        if kind == RESERVED {
+        if RESERVED.contains(&kind) {
             return Decoded::Defect("a log record of a kind that this version does not know");
         }
-        if !(PUT..=RENAME).contains(&kind) && !matches!(kind, BATCH | MADE | REMOVE_RANGE | EXTENT)
-        {
+        if !(PUT..=RENAME).contains(&kind) && !matches!(kind, BATCH..=EXTENT | COMMIT) {
             return Decoded::Defect("a log record of no known kind");
         }
-        if !matches!(kind, PUT | EXTENT | BATCH | REMOVE_RANGE | RENAME) && value_bytes != 0 {
+        if !matches!(kind, PUT | EXTENT | BATCH | COMMIT | REMOVE_RANGE | RENAME)
+            && value_bytes != 0
+        {
             return Decoded::Defect("a log record has a value that its kind has not");
         }
         if value_bytes > MAX_VALUE_BYTES {
@@ -226,6 +246,7 @@ impl<'a> Record<'a> {
                 };
                 match kind {
                     BATCH => Record::Batch { batch, changes: number, records: value },
+                    COMMIT => Record::Commit { commit: batch, changes: number, records: value },
                     _ => Record::Made { batch, change: number },
                 }
             }
@@ -265,6 +286,7 @@ mod tests {
             Record::Rename { tree, from: b"birds", to: b"" },
             Record::Rename { tree, from: b"new", to: b"birds" },
             Record::Batch { batch: BatchId::new(258), changes: 3, records: b"what it changes" },
+            Record::Commit { commit: commit_id(1), changes: 2, records: b"what it changes" },
             Record::Made { batch: BatchId::new(u64::MAX), change: u32::MAX },
         ]
     }
@@ -314,6 +336,7 @@ mod tests {
     fn a_record_of_a_batch_that_names_it_with_more_or_fewer_bytes_is_a_defect() {
         let of_batch = [
             Record::Batch { batch: BatchId::new(258), changes: 3, records: b"what it changes" },
+            Record::Commit { commit: commit_id(258), changes: 3, records: b"what it changes" },
             Record::Made { batch: BatchId::new(258), change: 2 },
         ];
         for record in of_batch {

@@ -27,6 +27,9 @@ const SHARES: u64 = 4;
 /// The largest batch, where the log's limit allows for larger ones.
 const MAX_RESERVED_BYTES: u64 = 128 << 20;
 
+/// What a commit at one stroke may take of the blocks in memory.
+const STROKE_SHARE: u64 = 4;
+
 /// For what flushes skip while the batch is under way: some blocks, and one more for so many bytes.
 const SLACK_BLOCKS: u64 = 4;
 const SLACK_EVERY_BYTES: u64 = 4 << 10;
@@ -73,6 +76,13 @@ impl Log {
         let what =
             format!("the batch takes {len_bytes} bytes of the log, and at most {max_bytes} fit");
         Err(Error::new(ErrorKind::BatchTooLarge { len_bytes, max_bytes }, what))
+    }
+
+    /// Whether a commit of so many bytes may be appended at one stroke: a quarter of the blocks in memory, and no more of the
+    /// limit than a batch.
+    pub fn is_one_stroke(&self, len_bytes: u64) -> bool {
+        len_bytes <= self.ring.blocks() * PAYLOAD_BYTES / STROKE_SHARE
+            && len_bytes <= self.limit_bytes / SHARE
     }
 
     /// Reserves `len` bytes, which [`Self::check_batch`] has let pass; waits like any change while the log is full, and

@@ -15,6 +15,7 @@ mod backup;
 mod bad_input;
 mod batches;
 mod byte_sweep;
+mod commits;
 mod compact;
 mod contention;
 mod crash_bulk_load;

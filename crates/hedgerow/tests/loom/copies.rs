@@ -44,6 +44,7 @@ impl Rig {
             checkpoint_bytes: 1 << 30,
             read_only: false,
             logged: false,
+            first_lsn: hedgerow::types::Lsn(0),
         };
         let pool = BufferPool::new(&options, Some(slots.clone()), PageIds::create()).unwrap();
         Rig { paper, slots, pool }

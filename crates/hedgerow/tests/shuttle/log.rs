@@ -150,21 +150,28 @@ fn acknowledged(fault: Option<Fault>) -> bool {
     told
 }
 
-/// Keys that each batch of a writer changes, and the last one it removes: it is put by itself in between.
-const MEMBERS: u64 = 5;
+/// Keys that each batch of a writer changes, and the last one it removes: it is put by itself in between. In so many leaves
+/// that they are too many for one stroke, or in few.
+const MEMBERS: u64 = 9;
 const ROUNDS: u64 = 4;
+/// From one key of a batch to the next: each has a leaf of its own, or four share one.
+const SPREADS: [u64; 2] = [27, 1];
+
+fn member_of(writer: u64, member: u64, spread: u64) -> u64 {
+    writer + WRITERS * member * spread
+}
 
 /// What a writer's keys hold after its first `steps`: batches, and after each the put of the last key.
-fn after_steps(writer: u64, steps: u64) -> Vec<(u64, Option<u64>)> {
+fn after_steps(writer: u64, steps: u64, spread: u64) -> Vec<(u64, Option<u64>)> {
     let round = steps.div_ceil(2);
-    let member = |member| (number_of(writer, member), Some(1 + round));
+    let member = |member| (member_of(writer, member, spread), Some(1 + round));
     // Before the first step everything is in generation 1.
     let last = match steps {
         0 => Some(1),
         odd if odd % 2 == 1 => None,
         _ => Some(1 + round),
     };
-    (0..MEMBERS - 1).map(member).chain([(number_of(writer, MEMBERS - 1), last)]).collect()
+    (0..MEMBERS - 1).map(member).chain([(member_of(writer, MEMBERS - 1, spread), last)]).collect()
 }
 
 /// `alone`: batches one right after the other, so that those of two writers overlap at a cut.
@@ -173,9 +180,9 @@ fn write_batches(
     keyspace: &Keyspace,
     writer: u64,
     progress: &Progress,
-    alone: bool,
+    (alone, spread): (bool, u64),
 ) {
-    let last = key_of(number_of(writer, MEMBERS - 1));
+    let last = key_of(member_of(writer, MEMBERS - 1, spread));
     for round in 1..=ROUNDS {
         let step = 2 * round - 1;
         let sync = !alone && thread_rng().gen_bool(0.3);
@@ -184,7 +191,7 @@ fn write_batches(
             batch.set_durability(Durability::Sync);
         }
         for member in 0..MEMBERS - 1 {
-            let key = key_of(number_of(writer, member));
+            let key = key_of(member_of(writer, member, spread));
             batch.put(keyspace, &key, &value_of(&key, 1 + round)).unwrap();
         }
         batch.remove(keyspace, &last).unwrap();
@@ -213,11 +220,18 @@ fn a_batch_is_there_whole_or_not_at_all() {
         let (disk, db, keyspace) = open(&logged());
         let progress: Arc<[Progress; WRITERS as usize]> = Arc::default();
         let alone = thread_rng().gen_bool(0.5);
+        let spread = SPREADS[usize::from(thread_rng().gen_bool(0.4))];
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
                 let (db, keyspace, progress) = (db.clone(), keyspace.clone(), progress.clone());
                 let write = move || {
-                    write_batches(&db, &keyspace, writer, &progress[writer as usize], alone);
+                    write_batches(
+                        &db,
+                        &keyspace,
+                        writer,
+                        &progress[writer as usize],
+                        (alone, spread),
+                    );
                 };
                 spawn_named("writer", write).unwrap()
             })
@@ -247,12 +261,12 @@ fn a_batch_is_there_whole_or_not_at_all() {
         let found = contents(&db);
         for writer in 0..WRITERS {
             let (durable, begun) = (durable[writer as usize], begun[writer as usize]);
-            let last = number_of(writer, MEMBERS - 1);
+            let last = member_of(writer, MEMBERS - 1, spread);
             let is = |steps: u64| {
                 if alone && steps > 0 && steps.is_multiple_of(2) {
                     return false;
                 }
-                let mut state = after_steps(writer, steps).into_iter();
+                let mut state = after_steps(writer, steps, spread).into_iter();
                 // The removal before a batch may be there without it.
                 let removed_before = steps.is_multiple_of(2) && steps < begun;
                 state.all(|(n, generation)| {

@@ -11,7 +11,7 @@
 //! that waits for ever are failures; a failure prints the schedule, which `shuttle::replay` runs again.
 //! Time is logical and a timed wait ends after giving way once. `failures.rs` lets calls to the disk
 //! fail and the power go; `checkpoints.rs` has writers on the pages that a checkpoint
-//! writes; `adapt.rs` has readers that convert and sort leaves; `linear.rs` has threads that all change the
+//! writes; `commits.rs` has commits at one stroke over a heap of pages; `adapt.rs` has readers that convert and sort leaves; `linear.rs` has threads that all change the
 //! same keys, and looks for an order of what they were told; `isolation.rs` has scans beside them, which are to be
 //! transactions; `pins.rs` copies and verifies beside writers; `pool.rs` has small models of the buffer pool alone.
 //!
@@ -27,6 +27,7 @@
 
 mod adapt;
 mod checkpoints;
+mod commits;
 mod failures;
 mod isolation;
 mod linear;

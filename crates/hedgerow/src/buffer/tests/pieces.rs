@@ -19,6 +19,7 @@ fn in_memory(extra_bytes: u64) -> BufferPool {
         checkpoint_bytes: 1 << 30,
         read_only: false,
         logged: false,
+        first_lsn: crate::types::Lsn(0),
     };
     BufferPool::new(&options, None, PageIds::create()).unwrap()
 }

@@ -127,6 +127,7 @@ fn an_id_that_gets_no_frame_is_not_lost() {
         checkpoint_bytes: 1 << 30,
         read_only: false,
         logged: false,
+        first_lsn: crate::types::Lsn(0),
     };
     let pool = BufferPool::new(&options, None, PageIds::create()).unwrap();
     // All but one: what is reserved is given back with its session.

@@ -9,7 +9,8 @@ use crate::node::fingerprint::FingerprintLeafMut;
 use crate::node::ladder::{Hints, Ladder};
 use crate::node::search::Position;
 use crate::node::write::{NoSpace, NodeMut};
-use crate::page::header::PageKind;
+use crate::page::header::{PageKind, set_newest_lsn};
+use crate::types::Lsn;
 use hedgerow_sync::optimistic::PlainBytes;
 use std::marker::PhantomData;
 
@@ -52,6 +53,12 @@ impl<'a, L: Ladder> LeafMut<'a, L> {
     #[inline(always)]
     pub(super) fn layout(&self) -> LeafLayout {
         if L::HINTS { LeafLayout::of(self.page) } else { LeafLayout::Comparison }
+    }
+
+    /// Notes the LSN of a change of the leaf's records.
+    #[inline]
+    pub fn stamp(&mut self, lsn: Lsn) {
+        set_newest_lsn(self.page, lsn);
     }
 
     /// Inserts a record; `at` is where [`Leaf::find`] has not found it.

@@ -6,7 +6,7 @@ use crate::storage::{Disk, SimDisk};
 use crate::store::open::read_superblocks;
 use crate::store::superblock::positions_of;
 use crate::store::{OpenHow, Store, StoreOptions};
-use crate::wal::Promised;
+use crate::wal::{Promised, commit_id};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -399,5 +399,69 @@ fn a_plain_put_of_a_stored_form_is_damage() {
             assert!(is_damage(&error), "{how:?}: {error:?}");
             assert!(error.to_string().contains("without saying so"), "{error}");
         }
+    }
+}
+
+fn commit(changes: u32, records: &[u8]) -> Record<'_> {
+    Record::Commit { commit: commit_id(9), changes, records }
+}
+
+#[test]
+fn a_commit_is_made_at_its_last_piece_or_not_at_all() {
+    let one = encoded(&[put(b"a", b"1"), put(b"key", b"new")]);
+    let two = encoded(&[Record::Remove { tree: FIRST, key: b"gone" }, put(b"b", b"2")]);
+    let later = put(b"key", b"later");
+    let all: &[(&[u8], &[u8])] = &[(b"a", b"1"), (b"b", b"2"), (b"key", b"new")];
+    let other = Record::Commit { commit: commit_id(8), changes: 3, records: &one };
+    type Cases<'c> = [(&'c str, &'c [Record<'c>], &'c [(&'c [u8], &'c [u8])]); 6];
+    let cases: Cases<'_> = [
+        ("nothing of half", &[commit(4, &one)], &[(b"key", b"old")]),
+        ("nothing of the other half", &[commit(4, &two)], &[(b"key", b"old")]),
+        ("both pieces", &[commit(4, &one), commit(4, &two)], all),
+        ("with half of another between", &[commit(4, &one), other, commit(4, &two)], all),
+        (
+            "before what comes later",
+            &[commit(4, &one), commit(4, &two), later],
+            &[(b"a", b"1"), (b"b", b"2"), (b"key", b"later")],
+        ),
+        // Who has put it had the leaf before the commit, or else the record would lie behind its last piece.
+        ("where its last piece ends", &[commit(4, &one), later, commit(4, &two)], all),
+    ];
+    for (what, records, expected) in cases {
+        let (disk, opened) = reopened(records);
+        assert_eq!(contents(&opened.unwrap()), wrens(expected), "{what}");
+        let again = open(&disk, OpenHow::Existing).unwrap();
+        assert_eq!(contents(&again), wrens(expected), "{what}");
+    }
+    // Not even what the first piece has, if the log ends in the middle of many.
+    let (_, opened) = reopened(&[commit(4, &one), put(b"last", b"1")]);
+    assert_eq!(contents(&opened.unwrap()), wrens(&[(b"key", b"old"), (b"last", b"1")]));
+}
+
+#[test]
+fn a_commit_before_the_cut_is_in_the_checkpoint() {
+    let one = encoded(&[put(b"a", b"1"), put(b"key", b"older")]);
+    let store = cut_in_two(&[commit(2, &one)], &[put(b"last", b"1")]);
+    assert_eq!(contents(&store.unwrap()), wrens(&[(b"key", b"new"), (b"last", b"1")]));
+    // The log may be read from the middle of one on, because of a batch that began there.
+    let store = cut_in_two(&[commit(3, &one)], &[put(b"last", b"1")]);
+    assert_eq!(contents(&store.unwrap()), wrens(&[(b"key", b"new"), (b"last", b"1")]));
+}
+
+#[test]
+fn pieces_of_a_commit_that_contradict_each_other_are_damage() {
+    let one = encoded(&[put(b"a", b"1")]);
+    let two = encoded(&[put(b"a", b"1"), put(b"b", b"2")]);
+    let create = encoded(&[Record::Create { tree: UNKNOWN, name: b"robins" }]);
+    let of_it = Record::Made { batch: commit_id(9), change: 0 };
+    let cases: [(&str, &[Record<'_>]); 4] = [
+        ("of two lengths", &[commit(2, &one), commit(3, &one)]),
+        ("with more changes than it says", &[commit(1, &two)]),
+        ("with what is no change", &[commit(1, &create)]),
+        ("with a change that was made by itself", &[commit(2, &one), of_it]),
+    ];
+    for (what, records) in cases {
+        let error = reopened(records).1.map(drop).expect_err(what);
+        assert!(is_damage(&error), "{what}: {error:?}");
     }
 }

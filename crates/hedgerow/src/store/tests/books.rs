@@ -182,7 +182,7 @@ fn a_checkpoint_is_due_after_half_the_memory_and_16_mib_at_least() {
     let due = |limit_mib: u64, asked: Option<u64>| {
         let limit =
             StoreOptions { checkpoint_bytes: asked, ..StoreOptions::without_log(limit_mib << 20) };
-        limit.pool(4096, Epoch(1), false).checkpoint_bytes
+        limit.pool(4096, Epoch(1), crate::types::Lsn(0), false).checkpoint_bytes
     };
     assert_eq!((due(100, None), due(20, None)), (50 << 20, 16 << 20));
     assert_eq!(due(100, Some(12345)), 12345);

@@ -4,7 +4,7 @@ use super::*;
 use crate::storage::sim::{CallKind, Fault};
 use crate::store::superblock::LAST_CHECKPOINT;
 use crate::store::{BatchChange, PoolTree};
-use crate::types::{Epoch, PageId};
+use crate::types::{Epoch, Lsn, PageId};
 
 fn key(n: usize) -> Vec<u8> {
     format!("key {n:05}").into_bytes()
@@ -173,8 +173,9 @@ fn batches_that_change_nothing_are_a_reason_for_a_checkpoint() {
     let before = store.durable_checkpoint();
     store.checkpoint().unwrap();
     assert_eq!(store.durable_checkpoint(), before, "there is nothing to do");
-    let nothing = BatchChange { tree: &wrens, key: b"not there", value: None };
-    store.write_batch(&[nothing], &mut 0, &crate::wait::Waiting::Forever).unwrap();
+    let nothing = |key| BatchChange { tree: &wrens, key, value: None };
+    let nothings = [nothing(&b"nor this"[..]), nothing(b"not there")];
+    store.write_batch(&nothings, &mut 0, &crate::wait::Waiting::Forever).unwrap();
     store.checkpoint().unwrap();
     assert!(store.durable_checkpoint() > before);
 }
@@ -310,4 +311,25 @@ fn a_close_that_takes_no_checkpoint_writes_the_log_all_the_same() {
     let store = open(&logged(), &disk, OpenHow::Existing).unwrap();
     let wrens = store.open_keyspace("wrens").unwrap().unwrap();
     assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"value");
+}
+
+/// Leaves are stamped with it: what begins anew would look older than what an earlier session has done.
+#[test]
+fn the_count_of_a_store_without_a_log_goes_on_in_the_next_session_with_or_without_one() {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..10 {
+        wrens.put(&[n], b"sings").unwrap();
+    }
+    assert_eq!(store.shared.pool.counted(), Lsn(10));
+    store.close().unwrap();
+    drop((wrens, store));
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    assert_eq!(store.shared.pool.counted(), Lsn(10));
+    store.keyspace("wrens").unwrap().put(b"eleventh", b"sings").unwrap();
+    assert_eq!(store.shared.pool.counted(), Lsn(11));
+    store.close().unwrap();
+    drop(store);
+    let store = open(&logged(), &disk, OpenHow::Existing).unwrap();
+    assert!(store.log().unwrap().tail() >= Lsn(11));
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::storage::sim::{CallKind, Fault};
+use crate::store::batch::write_unlogged;
 use crate::store::{BatchChange, ExtentWriter};
 use hedgerow_sync::primitive::Arc;
 use std::time::Duration;
@@ -56,8 +57,10 @@ fn the_large_values_of_half_a_batch_without_a_log_keep_their_room() {
         .map(|(key, value)| BatchChange { tree: &wrens, key, value: Some(value) })
         .collect();
     let mut made = 0;
-    let refused =
-        store.write_batch(&changes, &mut made, &crate::wait::Waiting::Forever).unwrap_err();
+    let at_one_stroke = store.write_batch(&changes, &mut made, &crate::wait::Waiting::Forever);
+    assert!(matches!(at_one_stroke.unwrap_err().kind(), ErrorKind::RecordTooLarge { .. }));
+    assert_eq!(made, 0, "of few changes all are looked at first");
+    let refused = write_unlogged(&changes, &mut made).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");
     prepared.into_iter().take(made).for_each(ExtentWriter::keep);
     for n in 0..3 {

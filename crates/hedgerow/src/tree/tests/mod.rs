@@ -3,6 +3,7 @@
 mod adaptive;
 mod b_star;
 mod bulk;
+mod commit;
 mod compact;
 mod concurrent;
 mod contention;
@@ -16,6 +17,7 @@ mod longest_bounds;
 mod model;
 mod overtaken;
 mod smallest;
+mod stamps;
 mod windows;
 
 use super::Tree;

@@ -1,0 +1,228 @@
+//! Commits at one stroke: against a map, under threads, where leaves have no room, and when a thread unwinds.
+
+use super::super::{Stroke, Tree, Write, piece_bytes};
+use super::model::{Model, compare, random_value};
+use super::{TINY_PAGE, assert_clean, random_key};
+use crate::error::{ErrorKind, Result};
+use crate::node::{Hints, LeafLayout, LeafPolicy};
+use crate::page::header;
+use crate::testing::MemoryPool;
+use crate::types::{Lsn, TreeId};
+use crate::wait::{Wait, Waiting};
+use crate::wal::commit_id;
+use hedgerow_sync::optimistic::PageBytes;
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_sync::primitive::thread;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+type Logged = Tree<MemoryPool, Hints>;
+type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+fn logged(pool: MemoryPool, policy: LeafPolicy) -> Logged {
+    Tree::create_with(Arc::new(pool), TreeId(7), policy).unwrap().with_log()
+}
+
+fn tiny() -> Logged {
+    logged(MemoryPool::new(TINY_PAGE, 1 << 16), LeafPolicy::default())
+}
+
+fn commit_within(
+    tree: &Logged,
+    changes: &Changes,
+    most_leaves: usize,
+    waiting: &Waiting<'_>,
+) -> Result<Option<Lsn>> {
+    let writes: Vec<Write<'_, _, Hints>> =
+        changes.iter().map(|(key, value)| Write { tree, key, value: value.as_deref() }).collect();
+    let stroke = Stroke { id: commit_id(1), log_bytes: piece_bytes(&writes), most_leaves };
+    stroke.make(&writes, waiting)
+}
+
+fn commit(tree: &Logged, changes: &Changes) -> Lsn {
+    commit_within(tree, changes, usize::MAX, &Waiting::Forever).unwrap().unwrap()
+}
+
+#[test]
+fn commits_agree_with_a_map_under_every_policy() {
+    let seed = random::seed();
+    println!("seed {seed}");
+    let mut random = SplitMix64::new(seed);
+    let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
+    for (policy, absences) in policies.flat_map(|policy| [(policy, false), (policy, true)]) {
+        let pool = match absences {
+            true => MemoryPool::with_absences(TINY_PAGE, 1 << 16, 30, seed),
+            false => MemoryPool::new(TINY_PAGE, 1 << 16),
+        };
+        let tree = logged(pool, policy);
+        let mut model = Model::new();
+        for round in 0..120_u32 {
+            let mut changes = Changes::new();
+            // From a few to so many that a leaf takes a part of them, near each other or anywhere.
+            let near = random.below(900) as u32;
+            for _ in 0..1 + random.below([3, 12, 80][round as usize % 3]) {
+                let key = match random.below(4) {
+                    0 => random_key(&mut random, tree.max_key_bytes() - 4),
+                    1 => (random.below(900) as u32).to_be_bytes().to_vec(),
+                    _ => (near + random.below(60) as u32).to_be_bytes().to_vec(),
+                };
+                let value = (random.below(4) > 0).then(|| random_value(&mut random, &tree, &key));
+                changes.insert(key, value);
+            }
+            let lsn = commit(&tree, &changes);
+            assert_eq!(lsn, tree.pool().appended(), "one stroke is one LSN");
+            for (key, value) in changes {
+                if value.is_some() {
+                    assert_eq!(stamp_once_there(&tree, &key), lsn);
+                }
+                match value {
+                    Some(value) => model.insert(key, value),
+                    None => model.remove(&key),
+                };
+            }
+            if round % 10 == 0 {
+                compare(&tree, &model, &mut random);
+                assert_clean(&tree);
+            }
+        }
+        compare(&tree, &model, &mut random);
+        assert_clean(&tree);
+    }
+}
+
+/// The newest LSN of a leaf, which may be pretended to be absent.
+fn stamp_once_there(tree: &Logged, key: &[u8]) -> Lsn {
+    loop {
+        tree.get(key).unwrap();
+        if let Ok(leaf) = tree.leaf_for(key) {
+            return Lsn(leaf.bytes().u64_at(header::NEWEST_LSN));
+        }
+    }
+}
+
+#[test]
+fn a_thousand_records_come_between_two_at_one_stroke() {
+    for policy in LeafLayout::ALL.map(LeafPolicy::Fixed) {
+        let tree = logged(MemoryPool::new(TINY_PAGE, 1 << 16), policy);
+        tree.put(b"a", b"first").unwrap();
+        tree.put(b"z", b"last").unwrap();
+        let key = |number: u32| [b"m".as_slice(), &number.to_be_bytes()].concat();
+        let changes: Changes = (0..1000).map(|number| (key(number), Some(vec![7; 20]))).collect();
+        let wait = Wait::For(Duration::from_secs(20));
+        let made = commit_within(&tree, &changes, usize::MAX, &wait.begin()).unwrap();
+        assert_eq!(made, Some(tree.pool().appended()));
+        assert_eq!(tree.pool().appended(), Lsn(3), "{policy:?}");
+        for number in 0..1000 {
+            assert_eq!(tree.get(&key(number)).unwrap().as_deref(), Some(&[7; 20][..]));
+        }
+        assert_clean(&tree);
+    }
+}
+
+/// For each of them there is room in the leaf, so that no split for a single key ever makes room for both.
+#[test]
+fn two_records_that_fit_a_leaf_each_and_not_together_come_to_two_leaves() {
+    let tree = tiny();
+    let wait = Wait::For(Duration::from_millis(1500));
+    let changes: Changes =
+        [(b"a".to_vec(), Some(vec![1; 160])), (b"b".to_vec(), Some(vec![2; 160]))].into();
+    tree.put(b"aa", &[0; 100]).unwrap();
+    let made = commit_within(&tree, &changes, usize::MAX, &wait.begin()).unwrap();
+    assert_eq!(made, Some(Lsn(2)));
+    assert_eq!(tree.get(b"b").unwrap().as_deref(), Some(&[2; 160][..]));
+    assert_eq!(tree.get(b"aa").unwrap().as_deref(), Some(&[0; 100][..]));
+    assert_clean(&tree);
+}
+
+#[test]
+fn more_leaves_than_may_be_are_refused_and_nothing_has_changed() {
+    let tree = tiny();
+    for number in 0..200_u32 {
+        tree.put(&number.to_be_bytes(), &[1; 20]).unwrap();
+    }
+    let before = tree.pool().appended();
+    let all: Changes =
+        (0..200_u32).map(|number| (number.to_be_bytes().to_vec(), Some(vec![2; 20]))).collect();
+    assert_eq!(commit_within(&tree, &all, 3, &Waiting::Forever).unwrap(), None);
+    assert_eq!(tree.pool().appended(), before);
+    assert_eq!(tree.get(&7_u32.to_be_bytes()).unwrap().as_deref(), Some(&[1; 20][..]));
+    let too_long: Changes = [(vec![7; 400], None), (vec![8], Some(vec![1]))].into();
+    let refused = commit_within(&tree, &too_long, 9, &Waiting::Forever).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }), "{refused:?}");
+    assert_eq!(tree.get(&[8]).unwrap(), None);
+}
+
+#[test]
+fn who_unwinds_between_the_record_and_the_last_change_poisons() {
+    let tree = tiny();
+    for number in 0..200_u32 {
+        tree.put(&number.to_be_bytes(), &[1; 20]).unwrap();
+    }
+    let changes: Changes =
+        [3_u32, 100, 190].map(|number| (number.to_be_bytes().to_vec(), Some(vec![2; 20]))).into();
+    tree.pool().panic_at_change(2);
+    assert!(catch_unwind(AssertUnwindSafe(|| commit(&tree, &changes))).is_err());
+    assert!(tree.pool().is_poisoned());
+    tree.pool().panic_at_change(0);
+    let sound = tiny();
+    commit(&sound, &changes);
+    assert!(!sound.pool().is_poisoned());
+}
+
+/// Two keys, in leaves of their own, always have one value: who reads the one and then the other never finds an older one there, be it
+/// that a commit, a plain change of a neighbour, a split or a merge is under way.
+#[test]
+fn nobody_sees_half_of_a_commit() {
+    const ROUNDS: u32 = 3000;
+    let tree = Arc::new(tiny());
+    for number in 0..200_u32 {
+        tree.put(&number.to_be_bytes(), &0_u32.to_be_bytes()).unwrap();
+    }
+    let key = |number: u32| number.to_be_bytes().to_vec();
+    let value = |tree: &Logged, number: u32| {
+        let value = tree.get(&key(number)).unwrap().expect("it is never removed");
+        u32::from_be_bytes(value[..].try_into().unwrap())
+    };
+    let writer = {
+        let tree = tree.clone();
+        let write = move || {
+            for round in 1..=ROUNDS {
+                let both = |number| (key(number), Some(round.to_be_bytes().to_vec()));
+                commit(&tree, &[both(5), both(120)].into());
+            }
+        };
+        thread::spawn_named("writer", write).unwrap()
+    };
+    let disturber = {
+        let tree = tree.clone();
+        let disturb = move || {
+            for round in 0..ROUNDS {
+                let near = |at: u32| [&at.to_be_bytes()[..], &round.to_be_bytes()].concat();
+                tree.put(&near(5), &[3; 40]).unwrap();
+                tree.put(&near(119), &[3; 40]).unwrap();
+                if round >= 8 {
+                    let old =
+                        |at: u32| [&at.to_be_bytes()[..], &(round - 8).to_be_bytes()].concat();
+                    tree.remove(&old(5)).unwrap();
+                    tree.remove(&old(119)).unwrap();
+                }
+            }
+        };
+        thread::spawn_named("disturber", disturb).unwrap()
+    };
+    loop {
+        for (first, second) in [(5, 120), (120, 5)] {
+            let seen = value(&tree, first);
+            let then = value(&tree, second);
+            assert!(then >= seen, "{first} had {seen}, and then {second} had {then}");
+        }
+        if value(&tree, 5) == ROUNDS {
+            break;
+        }
+    }
+    writer.join().unwrap();
+    disturber.join().unwrap();
+    assert_clean(&tree);
+}

@@ -1,0 +1,111 @@
+//! Commits at one stroke over a heap of pages: a commit of two leaves beside plain readers and a plain writer, and commits
+//! that have each other's leaves.
+
+use crate::{PAGE_BYTES, check_often, check_small};
+use hedgerow::node::Hints;
+use hedgerow::testing::MemoryPool;
+use hedgerow::tree::{Stroke, Tree, Write, piece_bytes};
+use hedgerow::types::{Lsn, TreeId};
+use hedgerow::wait::Waiting;
+use hedgerow::wal::commit_id;
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::thread::spawn_named;
+
+type Heap = Tree<MemoryPool, Hints>;
+
+/// In four or five leaves.
+const KEYS: u32 = 40;
+/// In the first leaf, and in the last.
+const LOW: u32 = 2;
+const HIGH: u32 = KEYS - 2;
+const ROUNDS: u32 = 2;
+
+fn heap() -> Arc<Heap> {
+    let tree = Tree::create(Arc::new(MemoryPool::new(PAGE_BYTES, 64)), TreeId(7)).unwrap();
+    let tree = tree.with_log();
+    for number in 0..KEYS {
+        tree.put(&number.to_be_bytes(), &[0; 20]).unwrap();
+    }
+    assert!(tree.stats().unwrap().pages() > 2, "a root and two leaves at least");
+    Arc::new(tree)
+}
+
+fn value_of(round: u32) -> [u8; 20] {
+    let mut value = [0; 20];
+    value[..4].copy_from_slice(&round.to_be_bytes());
+    value
+}
+
+fn read(tree: &Heap, number: u32) -> u32 {
+    let value = tree.get(&number.to_be_bytes()).unwrap().expect("it is never removed");
+    u32::from_be_bytes(value[..4].try_into().unwrap())
+}
+
+fn commit(tree: &Heap, numbers: &[u32], round: u32) -> Lsn {
+    let (keys, value) = (numbers.iter().map(|number| number.to_be_bytes()), value_of(round));
+    let keys: Vec<[u8; 4]> = keys.collect();
+    let writes: Vec<Write<'_, _, Hints>> =
+        keys.iter().map(|key| Write { tree, key, value: Some(&value) }).collect();
+    let stroke = Stroke { id: commit_id(1), log_bytes: piece_bytes(&writes), most_leaves: 8 };
+    stroke.make(&writes, &Waiting::Forever).unwrap().expect("there are few leaves")
+}
+
+#[test]
+fn a_commit_of_two_leaves_is_seen_whole_or_not_at_all() {
+    check_small(4, || {
+        let tree = heap();
+        let committer = {
+            let tree = tree.clone();
+            let work = move || {
+                let lsns = (1..=ROUNDS).map(|round| commit(&tree, &[LOW, HIGH], round));
+                assert!(lsns.is_sorted_by(|a, b| a < b));
+            };
+            spawn_named("committer", work).unwrap()
+        };
+        let writer = {
+            let tree = tree.clone();
+            let work = move || {
+                for round in 0..ROUNDS {
+                    tree.put(&(HIGH + 1).to_be_bytes(), &value_of(round)).unwrap();
+                    // Now and then a leaf is split.
+                    tree.put(&[&LOW.to_be_bytes()[..], &[round as u8]].concat(), &[7; 90]).unwrap();
+                }
+            };
+            spawn_named("writer", work).unwrap()
+        };
+        for (one, other) in [(LOW, HIGH), (HIGH, LOW), (LOW, HIGH)] {
+            let (seen, then) = (read(&tree, one), read(&tree, other));
+            assert!(then >= seen, "{one} had {seen}, and then {other} had {then}");
+        }
+        committer.join().unwrap();
+        writer.join().unwrap();
+        assert_eq!([LOW, HIGH].map(|number| read(&tree, number)), [ROUNDS; 2]);
+        assert!(tree.verify().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn commits_that_wait_for_each_others_leaves_come_to_an_end() {
+    check_often(1, || {
+        let tree = heap();
+        let committers: Vec<_> = (0..3_u32)
+            .map(|thread| {
+                let tree = tree.clone();
+                let work = move || {
+                    for round in 1..=4 {
+                        // Keys of their own, in the same leaves.
+                        commit(&tree, &[thread, HIGH - thread], round);
+                    }
+                };
+                spawn_named("committer", work).unwrap()
+            })
+            .collect();
+        for committer in committers {
+            committer.join().unwrap();
+        }
+        for number in [0, 1, 2, HIGH, HIGH - 1, HIGH - 2] {
+            assert_eq!(read(&tree, number), 4);
+        }
+        assert!(tree.verify().unwrap().is_empty());
+    });
+}

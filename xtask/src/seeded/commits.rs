@@ -1,0 +1,71 @@
+//! The lines that commits at one stroke and the stamps of leaves rest on, each left out in turn: of the same kind as
+//! [`super::protocols`]. Plain data.
+
+use super::bugs::{Bug, Suite, plain, shuttle};
+use super::protocols::line;
+
+const STAMPS: Suite = plain(
+    "lib",
+    "tree::tests::stamps::no_change_is_newer_than_the_stamp_of_its_leaf_whatever_splits_and_merges_do",
+);
+const PIECES: Suite =
+    plain("lib", "store::replay::tests::a_commit_is_made_at_its_last_piece_or_not_at_all");
+
+/// All of them, in the order of their numbers.
+pub const LINES: &[Bug] = &[
+    line(
+        "K01",
+        "all leaves of a commit are latched before one is changed",
+        "second_leaf_latched_after_change",
+        &[
+            shuttle("commits::a_commit_of_two_leaves_is_seen_whole_or_not_at_all"),
+            plain("lib", "tree::tests::commit::nobody_sees_half_of_a_commit"),
+        ],
+    ),
+    line(
+        "K02",
+        "leaves are waited for in one order",
+        "leaves_out_of_order",
+        &[shuttle("commits::commits_that_wait_for_each_others_leaves_come_to_an_end")],
+    ),
+    line(
+        "K03",
+        "room for all changes of a leaf is shown before the record is appended",
+        "fit_not_shown",
+        &[plain("lib", "tree::tests::commit::commits_agree_with_a_map_under_every_policy")],
+    ),
+    line(
+        "K04",
+        "a leaf that has room for each change alone is split between them",
+        "carve_forgotten",
+        &[plain(
+            "lib",
+            "tree::tests::commit::two_records_that_fit_a_leaf_each_and_not_together_come_to_two_leaves",
+        )],
+    ),
+    line(
+        "K05",
+        "who unwinds between a commit's record and its changes poisons",
+        "unwinding_goes_on",
+        &[plain(
+            "lib",
+            "tree::tests::commit::who_unwinds_between_the_record_and_the_last_change_poisons",
+        )],
+    ),
+    line("K06", "a commit without its last piece is none", "half_a_commit_counts", &[PIECES]),
+    line("K07", "a commit is made at its last piece", "commit_made_at_first_piece", &[PIECES]),
+    line(
+        "K08",
+        "the removal of a range stamps its leaves",
+        "stamp_left_by_range_removal",
+        &[
+            STAMPS,
+            plain(
+                "lib",
+                "tree::tests::stamps::every_kind_of_change_stamps_its_leaf_in_every_layout",
+            ),
+        ],
+    ),
+    line("K09", "both halves of a leaf have its stamp", "stamp_lost_in_split", &[STAMPS]),
+    line("K10", "a merged leaf has the larger stamp", "merge_keeps_left_stamp", &[STAMPS]),
+];
