@@ -27,8 +27,8 @@ fn number(image: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(image[at..at + 4].try_into().unwrap())
 }
 
-fn epoch(image: &[u8]) -> u64 {
-    u64::from_le_bytes(image[16..24].try_into().unwrap())
+fn epoch(image: &[u8]) -> u32 {
+    u32::from_le_bytes(image[16..20].try_into().unwrap())
 }
 
 fn file(disk: &SimDisk) -> Vec<u8> {
@@ -43,11 +43,11 @@ fn newest(bytes: &[u8], marker: &[u8]) -> (usize, Vec<u8>) {
 }
 
 /// Makes an image of another page, tree and epoch of it.
-fn forged(image: &[u8], page: u32, tree: u32, epoch: u64) -> Vec<u8> {
+fn forged(image: &[u8], page: u32, tree: u32, epoch: u32) -> Vec<u8> {
     let mut image = image.to_vec();
     image[8..12].copy_from_slice(&page.to_le_bytes());
     image[12..16].copy_from_slice(&tree.to_le_bytes());
-    image[16..24].copy_from_slice(&epoch.to_le_bytes());
+    image[16..20].copy_from_slice(&epoch.to_le_bytes());
     let checksum = page_checksum(PageId(page), &image);
     image[..8].copy_from_slice(&checksum.to_le_bytes());
     image
