@@ -189,6 +189,7 @@ impl TpccArguments {
             page_bytes: self.page_bytes,
             memory_limit_bytes: self.memory_mib.map(|mib| u64::from(mib) << 20),
             is_without_log: self.no_log,
+            fill_percent: None,
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 const MARK: (&str, &[u8]) = ("tpcc", b"loaded");
 /// The version of keys and records.
 const FORMAT: u32 = 1;
-/// How full leaves are after the load: tables grow.
+/// How full leaves are after the load, if nothing else is said: tables grow.
 const FILL_PERCENT: u8 = 90;
 
 /// Where the store is, and with what options.
@@ -28,6 +28,8 @@ pub struct Place {
     pub memory_limit_bytes: Option<u64>,
     /// Whether changes are not logged. In memory they never are.
     pub is_without_log: bool,
+    /// How full leaves are after the load, in percent; 90 without.
+    pub fill_percent: Option<u8>,
 }
 
 /// A store that is loaded.
@@ -44,6 +46,7 @@ pub struct Store {
 pub struct Handles {
     keyspaces: Vec<Keyspace>,
     cursors: Vec<Cursor>,
+    fill_percent: u8,
 }
 
 impl From<hedgerow::Error> for Error {
@@ -87,7 +90,9 @@ impl Store {
         let mut store = Store { database, keyspaces: keyspaces?, load_seconds: None };
         if is_new {
             let started = Instant::now();
-            load::load(&mut store.handles(), scale, seed, is_over)?;
+            let mut handles = store.handles();
+            handles.fill_percent = place.fill_percent.unwrap_or(FILL_PERCENT);
+            load::load(&mut handles, scale, seed, is_over)?;
             let loaded = Loaded {
                 format: FORMAT,
                 warehouses: scale.warehouses,
@@ -103,7 +108,7 @@ impl Store {
     /// Its tables, for one terminal.
     pub fn handles(&self) -> Handles {
         let cursors = self.keyspaces.iter().map(Keyspace::cursor).collect();
-        Handles { keyspaces: self.keyspaces.clone(), cursors }
+        Handles { keyspaces: self.keyspaces.clone(), cursors, fill_percent: FILL_PERCENT }
     }
 
     /// The same with other parameters of Contention Split in all tables, or without.
@@ -207,7 +212,7 @@ impl Tables for Handles {
         table: Table,
         records: &mut dyn Iterator<Item = (Key, Vec<u8>)>,
     ) -> Result<(), Error> {
-        self.keyspaces[table as usize].bulk_load(records, FILL_PERCENT).map(drop)?;
+        self.keyspaces[table as usize].bulk_load(records, self.fill_percent).map(drop)?;
         Ok(())
     }
 }

@@ -26,14 +26,14 @@ impl Lock {
 pub struct LockTx<'a>(PhantomData<&'a ()>);
 
 impl LockTx<'_> {
-    /// For whoever holds the lock.
+    /// For whoever holds the lock, and for what is no region.
     #[inline(always)]
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         LockTx(PhantomData)
     }
 }
 
-impl<'a> Tx<'a> for LockTx<'a> {
+impl<'a> Tx<'a> for LockTx<'_> {
     type E = Infallible;
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 //! An optimistic reader takes a stamp of a node, reads, and asks whether the stamp still holds; what it has read is worth something only
 //! then. Thread-safety: an access belongs to one operation of one thread.
 
-use crate::htm::{TCell, Tx, Word};
+use crate::htm::{LockTx, TCell, Tx};
 use hedgerow_sync::latch::{ExclusiveGuard, HybridLatch, Version};
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::atomic::fence;
@@ -46,64 +46,27 @@ pub(crate) trait Access<'a, L: 'a> {
     fn release(&mut self, held: Self::Held) -> Result<(), Self::E>;
 }
 
-/// Cells as they are, outside of regions.
-#[derive(Debug)]
-pub(crate) struct Direct;
-
-impl<'a> Tx<'a> for Direct {
-    type E = Infallible;
-
-    #[inline(always)]
-    fn load<T: Word>(&mut self, cell: &'a TCell<T>) -> Result<T, Infallible> {
-        Ok(cell.get())
-    }
-
-    #[inline(always)]
-    fn store<T: Word>(&mut self, cell: &'a TCell<T>, value: T) -> Result<(), Infallible> {
-        cell.set(value);
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn fetch_or<T: Word>(&mut self, cell: &'a TCell<T>, mask: T) -> Result<T, Infallible> {
-        Ok(cell.fetch_or(mask, Relaxed))
-    }
-
-    #[inline(always)]
-    fn fetch_and<T: Word>(&mut self, cell: &'a TCell<T>, mask: T) -> Result<T, Infallible> {
-        Ok(cell.fetch_and(mask, Relaxed))
-    }
-
-    fn abort(&mut self, _code: u8) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn is_speculative(&self) -> bool {
-        false
-    }
-}
-
 /// Outside of regions; counts looks at versions.
 #[derive(Debug)]
 pub(crate) struct Plain {
-    direct: Direct,
+    tx: LockTx<'static>,
     pub(crate) checks: u64,
 }
 
 impl Plain {
     pub(crate) fn new() -> Plain {
-        Plain { direct: Direct, checks: 0 }
+        Plain { tx: LockTx::new(), checks: 0 }
     }
 }
 
 impl<'a> Access<'a, HybridLatch> for Plain {
     type E = Infallible;
-    type X = Direct;
+    type X = LockTx<'static>;
     type Stamp = Version;
     type Held = ExclusiveGuard<'a>;
 
-    fn tx(&mut self) -> &mut Direct {
-        &mut self.direct
+    fn tx(&mut self) -> &mut LockTx<'static> {
+        &mut self.tx
     }
 
     #[inline]
@@ -149,12 +112,12 @@ impl<'a> Access<'a, HybridLatch> for Plain {
 
 impl<'a> Access<'a, VersionWord> for Plain {
     type E = Infallible;
-    type X = Direct;
+    type X = LockTx<'static>;
     type Stamp = u64;
     type Held = &'a VersionWord;
 
-    fn tx(&mut self) -> &mut Direct {
-        &mut self.direct
+    fn tx(&mut self) -> &mut LockTx<'static> {
+        &mut self.tx
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use super::access::{Access, InRegion, Plain, VersionWord};
 use crate::arena::{Arena, ArenaError, Node, Spares};
 use crate::eunomia::FANOUT;
 use crate::htm::label::{self, Label};
-use crate::htm::{ElidableLock, Htm, Site, TCell, Tx};
+use crate::htm::{ElidableLock, Htm, LockTx, Site, TCell, Tx};
 use hedgerow_sync::latch::HybridLatch;
 use std::array::from_fn;
 use std::fmt::Debug;
@@ -149,7 +149,7 @@ impl<L: Default + Debug + Send + Sync + 'static> Tree<L> {
             leaves: Arena::new(leaves, Spares::PerThread),
         };
         tree.leaves.prepare(1)?;
-        let Ok(first) = tree.leaves.take(&mut super::access::Direct);
+        let Ok(first) = tree.leaves.take(&mut LockTx::new());
         tree.root.word.set(u64::from(first));
         Ok(tree)
     }
