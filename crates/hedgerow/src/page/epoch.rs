@@ -60,13 +60,28 @@ const EMPTY: u64 = 0;
 struct StaySlot {
     /// The epoch that somebody is inside of.
     stay: AtomicU64,
+    /// How many stays have begun here: who leaves and comes back is not taken for who has stayed.
+    count: AtomicU64,
     /// When the owner's turn began, in nanoseconds since the epochs were made. His alone.
     turn_began: Figure,
 }
 
 impl StaySlot {
     fn new() -> StaySlot {
-        StaySlot { stay: AtomicU64::new(EMPTY), turn_began: Figure::new(0) }
+        StaySlot {
+            stay: AtomicU64::new(EMPTY),
+            count: AtomicU64::new(0),
+            turn_began: Figure::new(0),
+        }
+    }
+}
+
+impl StaySlot {
+    /// By who has the slot.
+    #[inline]
+    fn count_stay(&self) {
+        // Release: who sees it has seen the end of the stay before.
+        self.count.store(self.count.load(Relaxed).wrapping_add(1), Release);
     }
 }
 
@@ -166,6 +181,7 @@ impl Epochs {
         let epoch = self.current.load(Relaxed);
         // Release: a checkpoint that sees this stay has seen the end of the one before.
         let order = if leaves_out("enter_without_release") { Relaxed } else { Release };
+        own.count_stay();
         slot.store(epoch, order);
         asymmetric::light();
         let door = self.door.load(SeqCst);
@@ -257,9 +273,11 @@ impl Epochs {
 
     /// As [`Self::try_own_slot`], for one of the shared ones.
     fn try_shared_slot(&self, number: usize) -> Option<Option<Stay<'_>>> {
-        let slot = &self.shared[number % SHARED_SLOTS].stay;
+        let shared = &self.shared[number % SHARED_SLOTS];
+        let slot = &shared.stay;
         let epoch = self.current.load(SeqCst);
         slot.compare_exchange(EMPTY, epoch, SeqCst, Relaxed).ok()?;
+        shared.count_stay();
         asymmetric::light();
         if self.is_open_in(epoch, self.door.load(SeqCst)) {
             return Some(Some(Stay::new(slot, epoch)));
@@ -285,6 +303,26 @@ impl Epochs {
             waiting.wait_on(&self.opened, &mut gate)?;
         }
         Ok(())
+    }
+
+    /// Waits until every stay has ended that somebody is inside of now. Others come and go meanwhile; whoever enters later sees what the
+    /// caller has stored before. The caller is inside of none.
+    pub fn wait_for_stays(&self) {
+        // Of the caller's store before and a writer's look inside: as in `stop`.
+        asymmetric::heavy();
+        for slot in self.slots() {
+            let count = slot.count.load(Acquire);
+            let mut spins = 0u32;
+            // A count that is behind the stay found here is of a later look, which ends the wait no sooner.
+            while slot.stay.load(SeqCst) != EMPTY && slot.count.load(Acquire) == count {
+                spins += 1;
+                if spins < 64 {
+                    hint::spin_loop();
+                } else {
+                    thread::yield_now();
+                }
+            }
+        }
     }
 
     /// Ends the current epoch and keeps writers out: returns when nobody is left in it. The epoch that
