@@ -17,6 +17,7 @@ mod pool;
 mod protocols;
 mod replay;
 mod room;
+mod snapshots;
 mod values;
 
 use crate::process::{self, Ended};
@@ -131,6 +132,7 @@ const LISTS: &[(char, &[Bug])] = &[
     ('L', latches::LINES),
     ('C', contention::LINES),
     ('T', htm::LINES),
+    ('S', snapshots::LINES),
 ];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {
