@@ -108,4 +108,31 @@ pub const LINES: &[Bug] = &[
             plain("lib", "versions::tests::trees_and_bounds_are_kept_apart_among_removed_keys"),
         ],
     ),
+    line("S18", "the barrier behind a pending slot", "begin_without_barrier", &[FALLING, BESIDE]),
+    line(
+        "S19",
+        "the barrier between the horizon and a snapshot's moment",
+        "moment_without_barrier",
+        &[HORIZON],
+    ),
+    line(
+        "S20",
+        "the barrier between an append and the horizon",
+        "keep_without_barrier",
+        &[HORIZON],
+    ),
+    line(
+        "S21",
+        "the barrier between the log's end and the slots",
+        "collect_without_barrier",
+        &[TAIL],
+    ),
+    line("S22", "the barrier behind falling", "fall_without_barrier", &[FALLING]),
+    line("S23", "the barrier behind an end that is announced", "end_without_barrier", &[BESIDE]),
+    line(
+        "S24",
+        "the barrier before stays are waited for",
+        "wait_for_stays_without_barrier",
+        &[FIRST],
+    ),
 ];

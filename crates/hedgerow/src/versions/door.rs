@@ -131,7 +131,9 @@ impl Door {
         if !leaves_out("off_without_look") {
             self.set_state(FALLING);
             // Whoever begins has stored its slot before it looks at the door.
-            fence(SeqCst);
+            if !leaves_out("fall_without_barrier") {
+                fence(SeqCst);
+            }
         }
         if is_needed() {
             self.set_state(ON);
@@ -156,7 +158,9 @@ impl Door {
             return;
         }
         self.word.fetch_or(ENDING, AcqRel);
-        fence(SeqCst);
+        if !leaves_out("end_without_barrier") {
+            fence(SeqCst);
+        }
     }
 
     /// Opens the gate, and lets snapshots begin.

@@ -95,7 +95,9 @@ impl<M: Memory, P> Versions<M, P> {
             let slot = self.slots.take()?;
             let pending = Pending(self.slots.get(slot));
             // Behind the slot, before all that is looked at: see `slots` and `door`.
-            fence(SeqCst);
+            if !leaves_out("begin_without_barrier") {
+                fence(SeqCst);
+            }
             let door = self.door.look();
             if door.is_ending() {
                 drop(pending);
@@ -122,7 +124,9 @@ impl<M: Memory, P> Versions<M, P> {
                 self.horizon.fetch_max(tail.0 + AHEAD, AcqRel);
             }
             // Between the horizon and the log's end: who appends above it sees the horizon.
-            fence(SeqCst);
+            if !leaves_out("moment_without_barrier") {
+                fence(SeqCst);
+            }
             let too_early = leaves_out("alone_before_tail").then(|| self.alone.load(Acquire));
             let tail = early.unwrap_or_else(|| around.tail());
             let alone = too_early.unwrap_or_else(|| self.alone.load(Acquire));

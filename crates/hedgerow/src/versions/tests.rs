@@ -3,6 +3,8 @@
 //! The tree is a sorted map of records and a stamp for each leaf; a leaf is all keys of one first letter. A pinned checkpoint is a copy of
 //! the map at its cut.
 
+mod threads;
+
 use super::*;
 use crate::error::Result;
 use crate::testing::PlainMemory;
