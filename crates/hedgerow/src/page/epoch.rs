@@ -21,6 +21,10 @@
 //! had theirs: with a thousand threads on two processors a second later. So in a crowd a thread gives way by itself, at the door,
 //! when it has run for `TURN`: then it holds nothing, and everybody comes round soon.
 //!
+//! Whoever has to know that all who are inside have seen a word waits for their stays ([`Epochs::wait_for_stays`]), and keeps nobody out.
+//! A slot has the epoch alone, so it also counts its stays: otherwise a thread that leaves and comes back would look as if it had
+//! stayed, and a busy one would be waited for without end.
+//!
 //! While those inside leave, a checkpoint also keeps new writers out ([`Epochs::stop`]), so that no two epochs
 //! are in use at a time; nothing but [`Epochs::enter`] knows this. `Send + Sync`; nothing is latched while one
 //! waits here.

@@ -53,10 +53,13 @@ impl<M: Memory, P> Versions<M, P> {
         self.admit_with_room(around, cells_of_change(key_len, value_len), waiting)
     }
 
-    /// As [`Self::admit`], for as many changes as the sizes given.
+    /// As [`Self::admit`], for as many changes as the sizes given, which are not [too large](Self::is_too_large).
     ///
     /// # Errors
     /// As [`Self::admit`].
+    ///
+    /// # Panics
+    /// If they need more than all memory.
     pub fn admit_many(
         &self,
         around: &impl Surroundings,
@@ -68,6 +71,12 @@ impl<M: Memory, P> Versions<M, P> {
         }
         let cells = sizes.map(|(key, value)| cells_of_change(key, value)).sum();
         self.admit_with_room(around, cells, waiting)
+    }
+
+    /// Whether changes of these sizes may need more than half of all memory for versions: those are made alone.
+    pub fn is_too_large(&self, sizes: impl Iterator<Item = (usize, usize)>) -> bool {
+        let cells = sizes.map(|(key, value)| u64::from(cells_of_change(key, value))).sum::<u64>();
+        cells > u64::from(self.most_cells() / 2)
     }
 
     #[cold]

@@ -88,9 +88,11 @@ impl<B: Block> Cells<B> {
         let refused =
             |_| Error::new(ErrorKind::MemoryLimit, "no memory to note a block of versions");
         self.open.try_reserve(self.blocks.len() + 1 - self.open.len()).map_err(refused)?;
-        let number = match self.blocks.iter().position(Option::is_none) {
-            Some(number) if self.blocks.len() as u32 > self.lent => number,
-            _ => {
+        let has_gap = self.blocks.len() as u32 > self.lent;
+        let gap = has_gap.then(|| self.blocks.iter().position(Option::is_none)).flatten();
+        let number = match gap {
+            Some(number) => number,
+            None => {
                 self.blocks.try_reserve(1).map_err(refused)?;
                 self.blocks.push(None);
                 self.blocks.len() - 1

@@ -265,6 +265,22 @@ fn a_key_that_came_after_a_snapshot_and_went_is_found_by_a_scan_at_neither_end()
 }
 
 #[test]
+fn changes_of_half_of_all_memory_are_made_at_once_and_larger_ones_are_too_large() {
+    let life = Life::new(256, 33, 1);
+    let held = life.begin();
+    // Four cells for the version, and two for the longest node of the key.
+    let sizes = |count| std::iter::repeat_n((8, 190), count);
+    let largest = (1..).take_while(|count| !life.kept.is_too_large(sizes(*count))).last().unwrap();
+    let most_cells = life.kept.most_cells() as usize;
+    assert!(largest * 6 <= most_cells / 2 && (largest + 1) * 6 > most_cells / 2);
+    let forever = &Waiting::Forever;
+    let first = life.kept.admit_many(&life.log, sizes(largest), forever).unwrap();
+    let second = life.kept.admit_many(&life.log, sizes(largest), forever).unwrap();
+    drop((first, second));
+    life.kept.end(held.snapshot);
+}
+
+#[test]
 fn trees_and_bounds_are_kept_apart_among_removed_keys() {
     let mut life = Life::new(4096, 60, 1);
     for key in [&b"a"[..], b"b", b"bb", b"c"] {
