@@ -127,6 +127,8 @@ pub mod tree;
 #[doc(hidden)]
 pub mod types;
 #[doc(hidden)]
+pub mod versions;
+#[doc(hidden)]
 pub mod wait;
 #[doc(hidden)]
 pub mod wal;

@@ -18,6 +18,7 @@ mod pool;
 mod protocols;
 mod replay;
 mod room;
+mod snapshots;
 mod values;
 
 use crate::process::{self, Ended};
@@ -133,6 +134,7 @@ const LISTS: &[(char, &[Bug])] = &[
     ('C', contention::LINES),
     ('K', commits::LINES),
     ('T', htm::LINES),
+    ('S', snapshots::LINES),
 ];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {

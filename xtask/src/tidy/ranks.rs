@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 const ENGINE: &str = "crates/hedgerow/src/";
 
 /// The folders of the engine from the ground up; a folder may import its own rank and below.
-const RANKS: [(&str, u8); 19] = [
+const RANKS: [(&str, u8); 20] = [
     ("error", 1),
     ("events", 1),
     ("types", 1),
@@ -25,6 +25,7 @@ const RANKS: [(&str, u8); 19] = [
     ("page", 2),
     ("space", 2),
     ("wal", 2),
+    ("versions", 2),
     ("node", 3),
     ("buffer", 3),
     ("adapt", 4),

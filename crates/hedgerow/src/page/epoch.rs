@@ -21,6 +21,10 @@
 //! had theirs: with a thousand threads on two processors a second later. So in a crowd a thread gives way by itself, at the door,
 //! when it has run for `TURN`: then it holds nothing, and everybody comes round soon.
 //!
+//! Whoever has to know that all who are inside have seen a word waits for their stays ([`Epochs::wait_for_stays`]), and keeps nobody out.
+//! A slot has the epoch alone, so it also counts its stays: otherwise a thread that leaves and comes back would look as if it had
+//! stayed, and a busy one would be waited for without end.
+//!
 //! While those inside leave, a checkpoint also keeps new writers out ([`Epochs::stop`]), so that no two epochs
 //! are in use at a time; nothing but [`Epochs::enter`] knows this. `Send + Sync`; nothing is latched while one
 //! waits here.
@@ -60,13 +64,28 @@ const EMPTY: u64 = 0;
 struct StaySlot {
     /// The epoch that somebody is inside of.
     stay: AtomicU64,
+    /// How many stays have begun here: who leaves and comes back is not taken for who has stayed.
+    count: AtomicU64,
     /// When the owner's turn began, in nanoseconds since the epochs were made. His alone.
     turn_began: Figure,
 }
 
 impl StaySlot {
     fn new() -> StaySlot {
-        StaySlot { stay: AtomicU64::new(EMPTY), turn_began: Figure::new(0) }
+        StaySlot {
+            stay: AtomicU64::new(EMPTY),
+            count: AtomicU64::new(0),
+            turn_began: Figure::new(0),
+        }
+    }
+}
+
+impl StaySlot {
+    /// By who has the slot.
+    #[inline]
+    fn count_stay(&self) {
+        // Release: who sees it has seen the end of the stay before.
+        self.count.store(self.count.load(Relaxed).wrapping_add(1), Release);
     }
 }
 
@@ -166,6 +185,7 @@ impl Epochs {
         let epoch = self.current.load(Relaxed);
         // Release: a checkpoint that sees this stay has seen the end of the one before.
         let order = if leaves_out("enter_without_release") { Relaxed } else { Release };
+        own.count_stay();
         slot.store(epoch, order);
         asymmetric::light();
         let door = self.door.load(SeqCst);
@@ -257,9 +277,11 @@ impl Epochs {
 
     /// As [`Self::try_own_slot`], for one of the shared ones.
     fn try_shared_slot(&self, number: usize) -> Option<Option<Stay<'_>>> {
-        let slot = &self.shared[number % SHARED_SLOTS].stay;
+        let shared = &self.shared[number % SHARED_SLOTS];
+        let slot = &shared.stay;
         let epoch = self.current.load(SeqCst);
         slot.compare_exchange(EMPTY, epoch, SeqCst, Relaxed).ok()?;
+        shared.count_stay();
         asymmetric::light();
         if self.is_open_in(epoch, self.door.load(SeqCst)) {
             return Some(Some(Stay::new(slot, epoch)));
@@ -285,6 +307,28 @@ impl Epochs {
             waiting.wait_on(&self.opened, &mut gate)?;
         }
         Ok(())
+    }
+
+    /// Waits until every stay has ended that somebody is inside of now. Others come and go meanwhile; whoever enters later sees what the
+    /// caller has stored before. The caller is inside of none.
+    pub fn wait_for_stays(&self) {
+        // Of the caller's store before and a writer's look inside: as in `stop`.
+        if !leaves_out("wait_for_stays_without_barrier") {
+            asymmetric::heavy();
+        }
+        for slot in self.slots() {
+            let count = slot.count.load(Acquire);
+            let mut spins = 0u32;
+            // A count that is behind the stay found here is of a later look, which ends the wait no sooner.
+            while slot.stay.load(SeqCst) != EMPTY && slot.count.load(Acquire) == count {
+                spins += 1;
+                if spins < 64 {
+                    hint::spin_loop();
+                } else {
+                    thread::yield_now();
+                }
+            }
+        }
     }
 
     /// Ends the current epoch and keeps writers out: returns when nobody is left in it. The epoch that
@@ -428,6 +472,40 @@ mod tests {
         for writer in writers {
             writer.join().unwrap();
         }
+    }
+
+    /// Threads that leave and come back at once are not waited for again and again.
+    #[test]
+    fn who_waits_for_stays_waits_for_those_alone_that_were_inside() {
+        let epochs = Arc::new(Epochs::new(Epoch(1)));
+        let seen = Arc::new(AtomicU64::new(0));
+        let done = Arc::new(AtomicBool::new(false));
+        let writers: Vec<_> = (0..3)
+            .map(|n| {
+                let (epochs, seen, done) = (epochs.clone(), seen.clone(), done.clone());
+                thread::spawn_named(&format!("writer {n}"), move || {
+                    let mut stays: u64 = 0;
+                    while !done.load(SeqCst) {
+                        let _stay = epochs.enter();
+                        let before = seen.load(SeqCst);
+                        // Long enough to be found inside nearly always.
+                        (0..200).for_each(|_| hint::spin_loop());
+                        // Whoever waits twice meanwhile has not waited for this stay.
+                        assert!(seen.load(SeqCst) < before + 2, "a stay was not waited for");
+                        stays += 1;
+                    }
+                    stays
+                })
+                .unwrap()
+            })
+            .collect();
+        for _ in 0..100 {
+            epochs.wait_for_stays();
+            seen.fetch_add(1, SeqCst);
+        }
+        done.store(true, SeqCst);
+        let stays: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+        assert!(stays > 0);
     }
 
     /// All of them at once, and a checkpoint waits for the last one.

@@ -15,11 +15,13 @@ pub mod islands;
 pub mod isolation;
 pub mod linear;
 pub mod memory_pool;
+pub mod plain_memory;
 pub mod recorded;
 
 pub use examine::{Accident, Examiner, Recovered};
 pub use history::{Contents, History, Outcome, Records};
 pub use memory_pool::MemoryPool;
+pub use plain_memory::PlainMemory;
 
 /// Says on standard output how much of something a test has done: a line of its own, `counted: 1008 histories`.
 ///

@@ -19,6 +19,7 @@ mod paper;
 mod reserve;
 mod reset;
 mod slots;
+mod snapshots;
 
 /// Checks every execution with at most `preemptions` involuntary switches, or `HEDGEROW_PREEMPTIONS`, if that is fewer.
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {

@@ -1,0 +1,91 @@
+//! Changes that everybody sees all at once, without old versions of them: whoever makes them runs alone.
+//!
+//! 1. The gate is closed, and those who change records are waited for ([`Versions::close_gate`]).
+//! 2. A checkpoint is taken and pinned. Its cut `A` becomes known ([`Alone::begin`]): from then on who reads a leaf with a stamp above
+//!    `A` reads it in that checkpoint, and no snapshot has a moment above `A`. No later checkpoint takes snapshots over.
+//! 3. The changes are made; readers go on.
+//! 4. [`Alone::end`]: no snapshot begins, pending ones are waited for, those with moments up to `A` go over to the checkpoint, `A` is
+//!    forgotten, the gate is opened. So everybody has read the state before, and then everybody reads the state after.
+//!
+//! A failure between 2 and 4 leaves it so: dropping an [`Alone`] that has begun keeps the gate closed, and who waits there gets an
+//! error. One runs alone at a time; the store sees to that. `Send`.
+
+use crate::types::Lsn;
+use crate::versions::memory::{Memory, Surroundings};
+use crate::versions::slots::State;
+use crate::versions::state::{NOBODY, Pinned, Versions};
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::Ordering::*;
+use hedgerow_sync::primitive::thread;
+
+/// The right to change records while nobody else does. See the head of the file.
+#[must_use]
+pub struct Alone<'v, M: Memory, P> {
+    versions: &'v Versions<M, P>,
+    cut: Option<Lsn>,
+}
+
+impl<M: Memory, P> Versions<M, P> {
+    /// Step 1. The caller is inside of no epoch, and holds no lock that who waits at the gate or is inside may want.
+    ///
+    /// # Panics
+    /// If somebody runs alone already.
+    pub fn close_gate(&self, around: &impl Surroundings) -> Alone<'_, M, P> {
+        self.door.close(around);
+        Alone { versions: self, cut: None }
+    }
+}
+
+impl<M: Memory, P> Alone<'_, M, P> {
+    /// Step 2: a checkpoint with this cut is durable, and `pin` keeps it. Nothing was appended behind the cut.
+    pub fn begin(&mut self, cut: Lsn, pin: P) {
+        let mut pins = self.versions.pins.lock();
+        let entry = pins.entry(cut);
+        entry.or_insert_with(|| Pinned { pin: Arc::new(pin), users: 0 }).users += 1;
+        // With the pins locked: who takes a checkpoint's snapshots over looks with them locked.
+        self.versions.alone.store(cut.0, Release);
+        self.cut = Some(cut);
+    }
+
+    /// Step 4: all changes are made. Waits for snapshots that are about to begin. Returns what was pinned, if nobody needs it, to be
+    /// dropped where nothing is held.
+    ///
+    /// # Panics
+    /// If it has not begun.
+    pub fn end(self) -> Option<Arc<P>> {
+        let (versions, cut) = (self.versions, self.cut.expect("it has begun"));
+        versions.door.begin_to_end();
+        for slot in versions.slots.all() {
+            while slot.state() == State::Pending {
+                thread::yield_now();
+            }
+        }
+        {
+            let mut pins = versions.pins.lock();
+            let users = versions.pin_slots(cut);
+            pins.get_mut(&cut).expect("it is pinned").users += users;
+            versions.alone.store(NOBODY, Release);
+        }
+        std::mem::forget(self);
+        versions.door.open();
+        versions.unpin(cut)
+    }
+
+    /// Instead of an [end](Self::end), when nothing was changed. Returns what was pinned, as that does.
+    pub fn cancel(self) -> Option<Arc<P>> {
+        let (versions, cut) = (self.versions, self.cut);
+        versions.alone.store(NOBODY, Release);
+        std::mem::forget(self);
+        versions.door.open();
+        versions.unpin(cut?)
+    }
+}
+
+impl<M: Memory, P> Drop for Alone<'_, M, P> {
+    fn drop(&mut self) {
+        match self.cut {
+            Some(_) => self.versions.door.fail(),
+            None => self.versions.door.open(),
+        }
+    }
+}

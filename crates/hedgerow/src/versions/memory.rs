@@ -1,0 +1,44 @@
+//! Where the memory of versions comes from, and what else this folder asks of the store round it.
+//!
+//! The buffer pool lends frames; models and tests lend plain memory. `Send + Sync` as the traits say.
+
+use crate::error::Result;
+use crate::types::Lsn;
+
+/// Memory that is lent: its bytes are the borrower's alone, and dropping it gives it back.
+pub trait Block: AsRef<[u8]> + AsMut<[u8]> + Send {}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]> + Send> Block for T {}
+
+/// Lends blocks of one size.
+pub trait Memory: Send + Sync {
+    /// What it lends.
+    type Block: Block;
+
+    /// Bytes of a block: a power of two, at least 256.
+    fn block_bytes(&self) -> usize;
+
+    /// How many blocks may be lent at a time, at least [`LEAST_BLOCKS`].
+    fn most_blocks(&self) -> u32;
+
+    /// Lends a block of any content. `None`: [`Self::most_blocks`] are lent, or none can be spared at present. May wait for the disk, so
+    /// the caller holds no latch and is inside of no epoch.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    fn lend(&self) -> Result<Option<Self::Block>>;
+}
+
+/// The fewest blocks that versions need: one to find them by, the others for the longest of them.
+pub const LEAST_BLOCKS: u32 = 8;
+
+/// The order of changes, and who is making one.
+pub trait Surroundings {
+    /// The end of the newest record: every change that was given an LSN up to here has it. An acquire load of a word that whoever is given
+    /// an LSN changes with release, under the latch of his leaf: who has read this end finds that leaf latched, or changed.
+    fn tail(&self) -> Lsn;
+
+    /// Waits until each stay that somebody is inside of now has ended. Who enters later sees what the caller stored before. The caller
+    /// is inside of none.
+    fn wait_for_stays(&self);
+}

@@ -1,0 +1,206 @@
+//! One slot for each snapshot: whoever collects versions, takes a checkpoint or turns the switch finds all snapshots here.
+//!
+//! A slot is *pending* before its snapshot's moment is read, so nobody misses it: who looks and finds the slot empty has read the
+//! log's end before, and the snapshot reads it afterwards. Both sides have a full barrier between their store and their load.
+//!
+//! | from | to | by |
+//! | --- | --- | --- |
+//! | empty | pending | who begins a snapshot |
+//! | pending | at `s`, or empty | the same |
+//! | at `s` | pinned to `c >= s` | who takes a checkpoint |
+//! | at `s`, or pinned | given up | a writer without room |
+//! | any of the last three | empty | who ends the snapshot |
+//!
+//! A slot is in a line of the cache of its own, and a thread looks for one from its own number on, so that threads do not meet.
+//! Slots are in pieces, made when all before are taken. Invariant: `cut` is stored before the word says *pinned*, and changes
+//! only while it does not. `Send + Sync`.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::Lsn;
+use crate::versions::needs::{Need, Needs};
+use hedgerow_sync::primitive::OnceLock;
+use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*};
+use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::thread;
+
+/// Slots of the first piece; the piece with number `k` has `2^k` times as many.
+const FIRST_SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+/// Pieces behind the first: a million slots.
+const LATER_PIECES: usize = 14;
+
+const EMPTY: u64 = 0;
+const PENDING: u64 = 1;
+const AT: u64 = 2;
+const PINNED: u64 = 3;
+const GIVEN_UP: u64 = 4;
+const MARK_BITS: u32 = 3;
+
+/// What a slot says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Empty,
+    Pending,
+    /// A snapshot of this moment, for which old versions are kept.
+    At(Lsn),
+    /// The same, for which those up to the cut of a pinned checkpoint are.
+    Pinned(Lsn, Lsn),
+    /// Nothing is kept for it.
+    GivenUp,
+}
+
+/// See the head of the file.
+#[repr(align(128))]
+pub(super) struct Slot {
+    word: AtomicU64,
+    cut: AtomicU64,
+}
+
+impl Slot {
+    fn new() -> Slot {
+        Slot { word: AtomicU64::new(EMPTY), cut: AtomicU64::new(0) }
+    }
+
+    fn word(mark: u64, at: Lsn) -> u64 {
+        at.0 << MARK_BITS | mark
+    }
+
+    /// What it says now. Of a slot of somebody else's the cut may be a later one's, which is never smaller.
+    pub(super) fn state(&self) -> State {
+        // Acquire: the cut, and what was done before the mark.
+        let word = self.word.load(Acquire);
+        let at = Lsn(word >> MARK_BITS);
+        match word & ((1 << MARK_BITS) - 1) {
+            EMPTY => State::Empty,
+            PENDING => State::Pending,
+            AT => State::At(at),
+            PINNED => State::Pinned(at, Lsn(self.cut.load(Acquire))),
+            _ => State::GivenUp,
+        }
+    }
+
+    /// The moment of a pending snapshot.
+    pub(super) fn set_at(&self, at: Lsn) {
+        assert!(at.0 >> (u64::BITS - MARK_BITS) == 0, "no log is so long");
+        self.word.store(Slot::word(AT, at), Release);
+    }
+
+    /// A snapshot at `at` is pinned to a checkpoint. False: it has ended. One caller at a time.
+    pub(super) fn pin(&self, at: Lsn, cut: Lsn) -> bool {
+        self.cut.store(cut.0, Release);
+        let (from, to) = (Slot::word(AT, at), Slot::word(PINNED, at));
+        self.word.compare_exchange(from, to, AcqRel, Acquire).is_ok()
+    }
+
+    /// A snapshot at `at`, pinned or not, is given up. False: it has ended, or is pinned by now.
+    pub(super) fn give_up(&self, at: Lsn, is_pinned: bool) -> bool {
+        let from = Slot::word(if is_pinned { PINNED } else { AT }, at);
+        let to = Slot::word(GIVEN_UP, at);
+        self.word.compare_exchange(from, to, AcqRel, Acquire).is_ok()
+    }
+
+    /// Empties it; the cut that its snapshot was pinned to.
+    pub(super) fn end(&self) -> Option<Lsn> {
+        let (word, cut) = loop {
+            let word = self.word.load(Acquire);
+            // Right if the word says that there is one, and read before others may use the slot.
+            let cut = self.cut.load(Acquire);
+            // It may be pinned or given up just now.
+            if self.word.compare_exchange(word, EMPTY, AcqRel, Relaxed).is_ok() {
+                break (word, cut);
+            }
+        };
+        (word & ((1 << MARK_BITS) - 1) == PINNED).then_some(Lsn(cut))
+    }
+}
+
+/// The number of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SlotId(usize);
+
+/// All slots.
+pub(super) struct Slots {
+    first: Box<[Slot]>,
+    later: [OnceLock<Box<[Slot]>>; LATER_PIECES],
+}
+
+impl Slots {
+    pub(super) fn new() -> Slots {
+        let first = (0..FIRST_SLOTS).map(|_| Slot::new()).collect();
+        Slots { first, later: [const { OnceLock::new() }; LATER_PIECES] }
+    }
+
+    pub(super) fn get(&self, id: SlotId) -> &Slot {
+        if let Some(slot) = self.first.get(id.0) {
+            return slot;
+        }
+        let piece = (id.0 / FIRST_SLOTS + 1).ilog2() as usize;
+        let at = id.0 - FIRST_SLOTS * ((1 << piece) - 1);
+        &self.later[piece - 1].get().expect("the piece of a slot that was taken")[at]
+    }
+
+    /// Takes an empty slot, which is pending then.
+    ///
+    /// Errors: `MemoryLimit` if there is none, and no memory for more.
+    pub(super) fn take(&self) -> Result<SlotId> {
+        let home = thread::id();
+        let mut before = 0;
+        for number in 0..=LATER_PIECES {
+            let piece = self.piece(number)?;
+            for at in 0..piece.len() {
+                let at = (home + at) % piece.len();
+                let word = &piece[at].word;
+                if word.load(Relaxed) == EMPTY
+                    && word.compare_exchange(EMPTY, PENDING, AcqRel, Relaxed).is_ok()
+                {
+                    return Ok(SlotId(before + at));
+                }
+            }
+            before += piece.len();
+        }
+        Err(Error::new(ErrorKind::MemoryLimit, format!("{before} snapshots are open")))
+    }
+
+    /// A piece, made if it is not there yet. Published before any slot of it is written: who does not find it has looked before.
+    fn piece(&self, number: usize) -> Result<&[Slot]> {
+        let Some(later) = number.checked_sub(1) else { return Ok(&self.first) };
+        if let Some(piece) = self.later[later].get() {
+            return Ok(piece);
+        }
+        let refused = |_| Error::new(ErrorKind::MemoryLimit, "no memory for one more snapshot");
+        let count = FIRST_SLOTS << number;
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(count).map_err(refused)?;
+        slots.resize_with(count, Slot::new);
+        Ok(self.later[later].get_or_init(|| slots.into_boxed_slice()))
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Slot> {
+        let later = self.later.iter().filter_map(OnceLock::get);
+        self.first.iter().chain(later.flatten())
+    }
+
+    /// Who needs versions, if `view` is what each slot says. `None`: a snapshot is pending.
+    ///
+    /// Errors: `MemoryLimit`.
+    pub(super) fn needs(&self, view: impl Fn(&Slot) -> State) -> Result<Option<Needs>> {
+        let mut needs = Vec::new();
+        for slot in self.all() {
+            let need = match view(slot) {
+                State::Empty | State::GivenUp => continue,
+                State::Pending if leaves_out("collect_past_pending") => continue,
+                State::Pending => return Ok(None),
+                State::At(at) => Need { at, cut: None },
+                State::Pinned(at, cut) => Need { at, cut: Some(cut) },
+            };
+            let refused = |_| Error::new(ErrorKind::MemoryLimit, "no memory to collect versions");
+            needs.try_reserve(1).map_err(refused)?;
+            needs.push(need);
+        }
+        Ok(Some(Needs::new(needs)))
+    }
+
+    /// Whether a snapshot is open, or about to be.
+    pub(super) fn any(&self) -> bool {
+        self.all().any(|slot| slot.state() != State::Empty)
+    }
+}

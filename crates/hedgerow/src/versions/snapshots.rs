@@ -1,0 +1,385 @@
+//! The life of a snapshot.
+//!
+//! **Begin.** (1) A slot, pending. If who runs alone is about to end, it is emptied again, and waits. (2) The switch is on. (3) The
+//! horizon is 32 KiB ahead of the log's end at least, or is raised. (4) The moment is the log's end, and *then* the cut of who runs
+//! alone is looked at, if anybody does: the moment is no later than that. If it is above the horizon, again from (3). (5) The slot has the moment.
+//!
+//! **Read.** (1) The leaf: value and stamp in one validated look. If the stamp is not above the moment, that is all. (2) The version as of
+//! the moment. (3) Only now who runs alone, and last the slot: given up, too old; pinned, then versions that were ended behind the
+//! cut do not count, and without one the value is in the checkpoint; somebody alone has changed the leaf, it is in his checkpoint. Otherwise it
+//! is the version, or what the leaf has.
+//!
+//! A scan does so for the keys of a leaf, or of its range in the checkpoint if that is where the leaf is read ([`Versions::source`]), and for
+//! the removed keys of that range. A key that was removed behind a pinned snapshot's cut may have no version any more, and is in the checkpoint
+//! alone. The scan asks for the source again when it has all versions: if it is another one by then, the range is read anew.
+//!
+//! **Pinning.** A checkpoint with the cut `c` takes over the snapshots with moments up to `c`, never a later one. Their slots say so
+//! before anything is dropped for it. Whoever runs alone has half of his changes in a checkpoint, so none takes snapshots over then.
+//!
+//! **Giving up** takes the oldest that is not pinned, or the oldest if all are, and its slot says so before anything is dropped.
+//!
+//! A [`Snapshot`] is a ticket for its slot; who has it ends it. `Send + Sync`.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{Lsn, TreeId};
+use crate::versions::memory::{Memory, Surroundings};
+use crate::versions::slots::{Slot, SlotId, State};
+use crate::versions::state::{AHEAD, LEAST_AHEAD, NOBODY, Pinned, Versions};
+use crate::versions::table::Version;
+use crate::wait::Waiting;
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
+use hedgerow_sync::primitive::canary::leaves_out;
+use std::fmt;
+use std::ops::Bound;
+
+/// A snapshot that has begun, to be given to [`Versions::end`] once. If it is lost, its versions are kept for good.
+#[must_use]
+#[derive(Debug)]
+pub struct Snapshot {
+    slot: SlotId,
+    at: Lsn,
+}
+
+impl Snapshot {
+    /// Its moment: it sees the changes with LSNs up to this one.
+    pub fn lsn(&self) -> Lsn {
+        self.at
+    }
+}
+
+/// Where the value is that a snapshot sees.
+pub enum Seen<P> {
+    /// The leaf has it, or the leaf's lack of it counts.
+    Leaf,
+    /// It was appended.
+    Version,
+    /// There was no record.
+    Absent,
+    /// In a pinned checkpoint.
+    Checkpoint(Arc<P>),
+    /// Nowhere: the snapshot was given up.
+    TooOld,
+}
+
+impl<P> fmt::Debug for Seen<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Seen::Leaf => "Leaf",
+            Seen::Version => "Version",
+            Seen::Absent => "Absent",
+            Seen::Checkpoint(_) => "Checkpoint",
+            Seen::TooOld => "TooOld",
+        })
+    }
+}
+
+/// A slot whose moment is not known yet; dropping it empties the slot.
+struct Pending<'v>(&'v Slot);
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl<M: Memory, P> Versions<M, P> {
+    /// Begins a snapshot of what was changed before. The caller holds nothing, and is inside of no epoch. Waits for writers that are inside
+    /// if no snapshot was open, and for the end of who runs alone, if that is near.
+    ///
+    /// # Errors
+    /// `MemoryLimit`; those of `waiting`; `Poisoned` if somebody has failed who ran alone.
+    pub fn begin(&self, around: &impl Surroundings, waiting: &Waiting<'_>) -> Result<Snapshot> {
+        loop {
+            let early = leaves_out("lsn_before_slot").then(|| around.tail());
+            let slot = self.slots.take()?;
+            let pending = Pending(self.slots.get(slot));
+            // Behind the slot, before all that is looked at: see `slots` and `door`.
+            if !leaves_out("begin_without_barrier") {
+                fence(SeqCst);
+            }
+            let door = self.door.look();
+            if door.is_ending() {
+                drop(pending);
+                self.door.wait_while_ending(waiting)?;
+                continue;
+            }
+            if !door.is_on() {
+                self.door.rise(around, || self.prepare())?;
+            }
+            let at = early.unwrap_or_else(|| self.moment(around));
+            pending.0.set_at(at);
+            std::mem::forget(pending);
+            self.begun.fetch_add(1, Relaxed);
+            return Ok(Snapshot { slot, at });
+        }
+    }
+
+    /// Steps 3 and 4 of a begin.
+    fn moment(&self, around: &impl Surroundings) -> Lsn {
+        loop {
+            let early = leaves_out("horizon_after_lsn").then(|| around.tail());
+            let tail = around.tail();
+            if self.horizon.load(Acquire) < tail.0 + LEAST_AHEAD {
+                self.horizon.fetch_max(tail.0 + AHEAD, AcqRel);
+            }
+            // Between the horizon and the log's end: who appends above it sees the horizon.
+            if !leaves_out("moment_without_barrier") {
+                fence(SeqCst);
+            }
+            let too_early = leaves_out("alone_before_tail").then(|| self.alone.load(Acquire));
+            let tail = early.unwrap_or_else(|| around.tail());
+            let alone = too_early.unwrap_or_else(|| self.alone.load(Acquire));
+            let at = tail.min(Lsn(alone));
+            if at.0 <= self.horizon.load(Acquire) {
+                return at;
+            }
+        }
+    }
+
+    /// Ends a snapshot. Returns what was pinned for it, if it was the last one to need that: dropping it may take long, so it is done
+    /// where nothing is held.
+    pub fn end(&self, snapshot: Snapshot) -> Option<Arc<P>> {
+        let cut = self.slots.get(snapshot.slot).end()?;
+        self.unpin(cut)
+    }
+
+    /// One user less of a pinned checkpoint.
+    pub(super) fn unpin(&self, cut: Lsn) -> Option<Arc<P>> {
+        let mut pins = self.pins.lock();
+        let pinned = pins.get_mut(&cut).expect("who refers to a checkpoint is counted");
+        pinned.users -= 1;
+        if pinned.users > 0 {
+            return None;
+        }
+        pins.remove(&cut).map(|pinned| pinned.pin)
+    }
+
+    /// Where a snapshot's value of a key is; a version's value is appended to `to`. `look` is the validated look at the leaf that the
+    /// key belongs to, and returns the leaf's stamp.
+    ///
+    /// # Errors
+    /// Those of `look`; `MemoryLimit` if there is none for the value.
+    pub fn read(
+        &self,
+        snapshot: &Snapshot,
+        tree: TreeId,
+        key: &[u8],
+        look: impl FnOnce() -> Result<Lsn>,
+        to: &mut Vec<u8>,
+    ) -> Result<Seen<P>> {
+        let early = leaves_out("alone_before_leaf").then(|| self.alone.load(Acquire));
+        let stamp = look()?;
+        if stamp <= snapshot.at {
+            return Ok(Seen::Leaf);
+        }
+        let slot = self.slots.get(snapshot.slot);
+        let too_early = leaves_out("pin_read_before_versions").then(|| slot.state());
+        let before = to.len();
+        let version = self.version(snapshot.at, tree, key, to)?;
+        let seen = self.judge(slot, too_early, early, stamp, version);
+        if !matches!(seen, Seen::Version) {
+            to.truncate(before);
+        }
+        Ok(seen)
+    }
+
+    /// Where a snapshot finds the keys of a leaf with this stamp, beside the removed ones: in the leaf, in a checkpoint, or nowhere.
+    /// Asked after the look at the leaf.
+    pub fn source(&self, snapshot: &Snapshot, stamp: Lsn) -> Seen<P> {
+        if stamp <= snapshot.at {
+            return Seen::Leaf;
+        }
+        self.judge(self.slots.get(snapshot.slot), None, None, stamp, None)
+    }
+
+    /// Step 3 of a read. What the two words said is given where that was read too early.
+    fn judge(
+        &self,
+        slot: &Slot,
+        state: Option<State>,
+        alone: Option<u64>,
+        stamp: Lsn,
+        version: Option<Version>,
+    ) -> Seen<P> {
+        let found = |version: Version| match version.len_bytes {
+            Some(_) => Seen::Version,
+            None => Seen::Absent,
+        };
+        loop {
+            let alone = alone.unwrap_or_else(|| self.alone.load(Acquire));
+            let cut = match (state.unwrap_or_else(|| slot.state()), version) {
+                (State::GivenUp, _) => return Seen::TooOld,
+                (State::Pinned(_, cut), Some(version)) if version.ended <= cut => {
+                    return found(version);
+                }
+                (State::Pinned(_, cut), _) => cut,
+                (State::At(_), Some(version)) => return found(version),
+                (State::At(_), None) if stamp.0 > alone => Lsn(alone),
+                (State::At(_), None) => return Seen::Leaf,
+                (State::Empty | State::Pending, _) => unreachable!("a snapshot has its slot"),
+            };
+            // If who ran alone has ended just now, the slot says so by then.
+            if let Some(pinned) = self.pins.lock().get(&cut) {
+                return Seen::Checkpoint(pinned.pin.clone());
+            }
+        }
+    }
+
+    /// The version of a key as of a moment, whose value is appended to `to`.
+    fn version(
+        &self,
+        at: Lsn,
+        tree: TreeId,
+        key: &[u8],
+        to: &mut Vec<u8>,
+    ) -> Result<Option<Version>> {
+        let before = to.len();
+        loop {
+            let found = self.table.lock().find(tree, key, at, to);
+            match found {
+                // Memory is asked for without the lock.
+                Some(Version { len_bytes: Some(len_bytes), .. })
+                    if to.len() - before < len_bytes =>
+                {
+                    reserve(to, len_bytes)?;
+                }
+                found => return Ok(found),
+            }
+        }
+    }
+
+    /// The first key at or above a bound that was removed from a tree while snapshots were open, into `to`, which is cleared. False:
+    /// there is none. It may be there again, or absent as of a snapshot: [`Self::read`] says. A scan asks after its look at a leaf.
+    ///
+    /// # Errors
+    /// `MemoryLimit` if there is none for the key.
+    pub fn removed_from(&self, tree: TreeId, from: Bound<&[u8]>, to: &mut Vec<u8>) -> Result<bool> {
+        self.removed_key(to, |versions, to| {
+            let table = versions.table.lock();
+            let (removed, cells) = table.removed();
+            removed.first_from(cells, tree, from, to)
+        })
+    }
+
+    /// The last such key at or below a bound.
+    ///
+    /// # Errors
+    /// As [`Self::removed_from`].
+    pub fn removed_up_to(
+        &self,
+        tree: TreeId,
+        up_to: Bound<&[u8]>,
+        to: &mut Vec<u8>,
+    ) -> Result<bool> {
+        self.removed_key(to, |versions, to| {
+            let table = versions.table.lock();
+            let (removed, cells) = table.removed();
+            removed.last_up_to(cells, tree, up_to, to)
+        })
+    }
+
+    fn removed_key(
+        &self,
+        to: &mut Vec<u8>,
+        find: impl Fn(&Self, &mut Vec<u8>) -> Option<usize>,
+    ) -> Result<bool> {
+        loop {
+            to.clear();
+            match find(self, to) {
+                None => return Ok(false),
+                Some(len_bytes) if to.len() < len_bytes => reserve(to, len_bytes)?,
+                Some(_) => return Ok(true),
+            }
+        }
+    }
+
+    /// Has a checkpoint take over the snapshots up to its cut, and drops the versions that only these needed above it. The
+    /// checkpoint is durable, and `pin` keeps it. Returns `pin` if it is not needed. One caller at a time.
+    ///
+    /// # Errors
+    /// As [`Self::collect`]; the snapshots have gone over then.
+    pub fn pin(&self, around: &impl Surroundings, cut: Lsn, pin: P) -> Result<Option<Arc<P>>> {
+        if leaves_out("drop_before_pin") {
+            self.collect_as(around, |slot| match slot.state() {
+                State::At(at) if at <= cut => State::Pinned(at, cut),
+                other => other,
+            })?;
+        }
+        let pin = Arc::new(pin);
+        {
+            let mut pins = self.pins.lock();
+            if self.alone.load(Acquire) != NOBODY {
+                return Ok(Some(pin));
+            }
+            let users = self.pin_slots(cut);
+            if users == 0 {
+                return Ok(Some(pin));
+            }
+            let entry = pins.entry(cut);
+            entry.or_insert_with(|| Pinned { pin: pin.clone(), users: 0 }).users += users;
+        }
+        self.collect(around)?;
+        Ok(None)
+    }
+
+    /// Marks the slots of snapshots up to a cut; with the pins locked.
+    pub(super) fn pin_slots(&self, cut: Lsn) -> u64 {
+        let mut count = 0;
+        for slot in self.slots.all() {
+            if let State::At(at) = slot.state()
+                && (at <= cut || leaves_out("pin_for_later_snapshot"))
+                && slot.pin(at, cut)
+            {
+                count += 1;
+            }
+        }
+        self.pinned.fetch_add(count, Relaxed);
+        count
+    }
+
+    /// Gives up the oldest snapshot that is not pinned, or else the oldest, and drops the versions that only it needed. False: there is
+    /// none.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    pub(super) fn give_up_oldest(&self, around: &impl Surroundings) -> Result<bool> {
+        loop {
+            let (slot, at, cut, unpinned) = {
+                // So that nothing is pinned meanwhile.
+                let pins = self.pins.lock();
+                let of = |slot| match Slot::state(slot) {
+                    State::At(at) => Some((false, at, None, slot)),
+                    State::Pinned(at, cut) => Some((true, at, Some(cut), slot)),
+                    _ => None,
+                };
+                let oldest = self.slots.all().filter_map(of);
+                let oldest = oldest.min_by_key(|&(is_pinned, at, ..)| (is_pinned, at));
+                let Some((_, at, cut, slot)) = oldest else { return Ok(false) };
+                let is_late = leaves_out("given_up_in_silence");
+                // It may have ended just now.
+                if !is_late && !slot.give_up(at, cut.is_some()) {
+                    continue;
+                }
+                drop(pins);
+                let unpinned = cut.and_then(|cut| self.unpin(cut));
+                (slot, at, cut, unpinned)
+            };
+            drop(unpinned);
+            self.given_up.fetch_add(1, Relaxed);
+            self.collect_as(around, |other| match std::ptr::eq(other, slot) {
+                true if leaves_out("given_up_in_silence") => State::GivenUp,
+                _ => other.state(),
+            })?;
+            if leaves_out("given_up_in_silence") {
+                slot.give_up(at, cut.is_some());
+            }
+            return Ok(true);
+        }
+    }
+}
+
+fn reserve(to: &mut Vec<u8>, len_bytes: usize) -> Result<()> {
+    let refused = |_| Error::new(ErrorKind::MemoryLimit, "no memory for what a snapshot sees");
+    to.try_reserve(len_bytes).map_err(refused)
+}

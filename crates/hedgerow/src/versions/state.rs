@@ -1,0 +1,298 @@
+//! All that is known of old versions and of snapshots, and how what nobody needs is dropped.
+//!
+//! **Collection.** First the log's end `h` is read, then all slots. If one is pending, its moment is not known, and nothing is dropped
+//! now. A snapshot that begins later reads the log's end later, so its moment is `h` or above, and it needs no version that was ended by
+//! then. Of these versions only those stay that one of the snapshots found needs. One collects at a time; the table is locked for a few
+//! buckets at a time.
+//!
+//! **Horizon.** An LSN that no snapshot's moment is above. It is raised ahead of the log, so few snapshots have to raise it. A
+//! key that was last changed above it, and has a version of that change, needs no further one.
+//!
+//! **Memory.** The table borrows a block when a writer finds no room. It collects first when it has doubled since it last did. Blocks go
+//! back when the switch is off, but for what a single change needs.
+//!
+//! Locks: `collecting`, then `table`; `pins` alone, or before them. No latch is waited for with one of them held, and whoever holds a
+//! latch takes `table` alone. `Send + Sync`.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::Lsn;
+use crate::versions::door::Door;
+use crate::versions::memory::{LEAST_BLOCKS, Memory, Surroundings};
+use crate::versions::needs::Needs;
+use crate::versions::slots::{Slot, Slots, State};
+use crate::versions::table::{Table, cells_of_change};
+use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*, fence};
+use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::figure::Figure;
+use hedgerow_sync::primitive::time::Moment;
+use hedgerow_sync::primitive::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// How far the horizon is ahead of a new snapshot at least, in bytes of log.
+pub(super) const LEAST_AHEAD: u64 = 32 << 10;
+/// How far it is raised.
+pub(super) const AHEAD: u64 = 64 << 10;
+/// How long nobody has a snapshot before the switch is turned off.
+const IDLE: Duration = Duration::from_secs(1);
+/// Buckets that are swept with the table locked.
+const SWEPT_AT_ONCE: u32 = 64;
+/// Blocks that are given back with the table locked.
+const GIVEN_AT_ONCE: usize = 64;
+/// No transaction runs alone.
+pub(super) const NOBODY: u64 = u64::MAX;
+
+/// What a store knows when it is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct VersionsOptions {
+    /// The longest key, in bytes.
+    pub longest_key: usize,
+    /// The longest value of a record in a leaf, in bytes.
+    pub longest_value: usize,
+}
+
+/// Counts of what was done since the store was opened, and how much is in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Versions that are kept now.
+    pub versions: u64,
+    /// Bytes of memory that they take.
+    pub used_bytes: u64,
+    /// Bytes of memory that are lent for them.
+    pub lent_bytes: u64,
+    /// Snapshots that were pinned to a checkpoint.
+    pub pinned: u64,
+    /// Snapshots that were given up for want of memory.
+    pub given_up: u64,
+}
+
+/// A pinned checkpoint, and how many snapshots (or who runs alone) refer to it.
+pub(super) struct Pinned<P> {
+    pub pin: Arc<P>,
+    pub users: u64,
+}
+
+/// See the head of the file. `P` is a pinned checkpoint.
+pub struct Versions<M: Memory, P> {
+    pub(super) memory: M,
+    options: VersionsOptions,
+    pub(super) door: Door,
+    pub(super) slots: Slots,
+    pub(super) table: Mutex<Table<M::Block>>,
+    pub(super) horizon: AtomicU64,
+    /// The cut of who runs alone, or [`NOBODY`].
+    pub(super) alone: AtomicU64,
+    /// By their cuts.
+    pub(super) pins: Mutex<BTreeMap<Lsn, Pinned<P>>>,
+    collecting: Mutex<Collector>,
+    pub(super) begun: Figure,
+    pub(super) pinned: Figure,
+    pub(super) given_up: Figure,
+}
+
+#[derive(Default)]
+struct Collector {
+    key: Vec<u8>,
+    /// Since when no snapshot is open, and how many had begun by then.
+    idle: Option<(Moment, u64)>,
+}
+
+impl<M: Memory, P> fmt::Debug for Versions<M, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Versions").field("door", &self.door.look()).finish_non_exhaustive()
+    }
+}
+
+impl<M: Memory, P> Versions<M, P> {
+    /// Without versions and snapshots. Borrows nothing yet.
+    ///
+    /// # Panics
+    /// If the memory lends fewer blocks than the longest change needs.
+    pub fn new(memory: M, options: VersionsOptions) -> Versions<M, P> {
+        let versions = Versions {
+            table: Mutex::new(Table::new(memory.block_bytes())),
+            memory,
+            options,
+            door: Door::new(),
+            slots: Slots::new(),
+            horizon: AtomicU64::new(0),
+            alone: AtomicU64::new(NOBODY),
+            pins: Mutex::new(BTreeMap::new()),
+            collecting: Mutex::new(Collector::default()),
+            begun: Figure::new(0),
+            pinned: Figure::new(0),
+            given_up: Figure::new(0),
+        };
+        let most = versions.memory.most_blocks();
+        assert!(most >= LEAST_BLOCKS && versions.most_cells() >= versions.least_cells());
+        versions
+    }
+
+    /// Counts, and what is in use.
+    pub fn figures(&self) -> Figures {
+        let block_bytes = self.memory.block_bytes() as u64;
+        let table = self.table.lock();
+        let used = table.cells.all() - table.cells.free();
+        Figures {
+            versions: table.versions,
+            used_bytes: u64::from(used) * block_bytes / u64::from(table.cells.cells_each()),
+            lent_bytes: u64::from(table.blocks()) * block_bytes,
+            pinned: self.pinned.load(Relaxed),
+            given_up: self.given_up.load(Relaxed),
+        }
+    }
+
+    /// How much of the memory that may be lent is in use, in percent: from 50 on a checkpoint would help.
+    pub fn fill_percent(&self) -> u32 {
+        let table = self.table.lock();
+        let used = u64::from(table.cells.all() - table.cells.free());
+        (used * 100 / u64::from(self.most_cells())) as u32
+    }
+
+    /// Cells of all blocks that may be lent, without those of the index.
+    pub(super) fn most_cells(&self) -> u32 {
+        let cells_each = (self.memory.block_bytes() / super::cells::CELL_BYTES) as u32;
+        // One block of the index has heads for thirty-two blocks of cells.
+        (self.memory.most_blocks() - self.memory.most_blocks().div_ceil(33)) * cells_each
+    }
+
+    /// Cells that one change takes at most.
+    fn least_cells(&self) -> u32 {
+        cells_of_change(self.options.longest_key, self.options.longest_value)
+    }
+
+    /// Sees to it that any single change has room when nobody else has reserved any.
+    ///
+    /// Errors: `MemoryLimit`; those of the memory.
+    pub(super) fn prepare(&self) -> Result<()> {
+        while self.table.lock().cells.all() < self.least_cells() {
+            if !self.lend()? {
+                let what = "no memory can be spared for the old versions of records";
+                return Err(Error::new(ErrorKind::MemoryLimit, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Borrows a block more. False: there is none.
+    pub(super) fn lend(&self) -> Result<bool> {
+        if self.table.lock().blocks() >= self.memory.most_blocks() {
+            return Ok(false);
+        }
+        let Some(block) = self.memory.lend()? else { return Ok(false) };
+        self.table.lock().add(block)?;
+        Ok(true)
+    }
+
+    /// Whether so much was kept since the last collection that another one may be worth it.
+    pub(super) fn is_collection_due(&self) -> bool {
+        let table = self.table.lock();
+        let used = table.cells.all() - table.cells.free();
+        used >= 2 * table.kept.max(table.cells.cells_each())
+    }
+
+    /// Drops the versions that nobody needs. False: a snapshot is about to begin, and nothing was dropped.
+    ///
+    /// # Errors
+    /// `MemoryLimit` if there is none to note all snapshots.
+    pub fn collect(&self, around: &impl Surroundings) -> Result<bool> {
+        self.collect_as(around, Slot::state)
+    }
+
+    /// [`Self::collect`], if `view` is what each slot says.
+    pub(super) fn collect_as(
+        &self,
+        around: &impl Surroundings,
+        view: impl Fn(&Slot) -> State,
+    ) -> Result<bool> {
+        let mut collector = self.collecting.lock();
+        collector.key.clear();
+        let refused = |_| Error::new(ErrorKind::MemoryLimit, "no memory to collect versions");
+        collector.key.try_reserve(self.options.longest_key).map_err(refused)?;
+        let slots_first = leaves_out("tail_behind_slots");
+        let early = if slots_first { self.slots.needs(&view)? } else { None };
+        let up_to = around.tail();
+        // Before the slots are looked at: see `slots`.
+        if !leaves_out("collect_without_barrier") {
+            fence(SeqCst);
+        }
+        let needs = if slots_first { early } else { self.slots.needs(&view)? };
+        let Some(needs) = needs else { return Ok(false) };
+        self.sweep(&needs, up_to, &mut collector.key);
+        Ok(true)
+    }
+
+    fn sweep(&self, needs: &Needs, up_to: Lsn, key: &mut Vec<u8>) {
+        let mut next = 0;
+        loop {
+            let mut table = self.table.lock();
+            // More may be added meanwhile, at the end.
+            let end = table.buckets();
+            let until = end.min(next + SWEPT_AT_ONCE);
+            for bucket in next..until {
+                table.sweep(bucket, needs, up_to, key);
+            }
+            next = until;
+            if next >= end {
+                table.kept = table.cells.all() - table.cells.free();
+                return;
+            }
+        }
+    }
+
+    /// To be called now and then, by one thread: collects what snapshots have left, and turns the switch off when there has been
+    /// none for a second.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    pub fn tend(&self, around: &impl Surroundings) -> Result<()> {
+        let is_at_rest = {
+            let table = self.table.lock();
+            table.versions == 0 && table.cells.all() <= self.least_cells()
+        };
+        if is_at_rest && !self.door.look().keeps_versions() {
+            return Ok(());
+        }
+        let begun = self.begun.load(Relaxed);
+        let is_idle = !self.slots.any();
+        let since = {
+            let mut collector = self.collecting.lock();
+            collector.idle = match collector.idle {
+                Some(idle) if is_idle && idle.1 == begun => Some(idle),
+                _ => is_idle.then(|| (Moment::now(), begun)),
+            };
+            collector.idle
+        };
+        if since.is_some_and(|(since, _)| since.elapsed() >= IDLE) && self.turn_off() {
+            self.collecting.lock().idle = None;
+        }
+        if self.is_collection_due() || is_idle {
+            self.collect(around)?;
+        }
+        if !self.door.look().keeps_versions() {
+            self.give_back();
+        }
+        Ok(())
+    }
+
+    /// Turns the switch off if no snapshot is open. Returns whether it was turned off.
+    pub fn turn_off(&self) -> bool {
+        self.door.fall(|| self.slots.any())
+    }
+
+    /// Gives back memory that is not in use.
+    fn give_back(&self) {
+        loop {
+            let mut given = Vec::new();
+            if given.try_reserve_exact(GIVEN_AT_ONCE).is_err() {
+                // Later, when there is memory for the list.
+                return;
+            }
+            self.table.lock().give_back(self.least_cells(), &mut given);
+            if given.is_empty() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Old versions by (tree, key): a hash table in lent blocks, and the removed keys beside it.
+//!
+//! A version is a chain of cells: the LSN of the change that ended it, and what the record's value was until then, or that there was no
+//! record. Versions of one key lie in one bucket, the newest first, as they were linked. The table grows by one bucket at a time (linear
+//! hashing), when memory is added to it and never when a version is linked.
+//!
+//! What is found as of `s` is the version with the smallest LSN above `s`.
+//!
+//! Invariants: in a bucket the versions of a key have falling LSNs; the newest one says whether the key is in [`Removed`], where it is
+//! as long as it has a version, if its last change was a removal; `reserved` cells at least are free. Linking and dropping allocate
+//! nothing. A plain value behind a mutex.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::types::{Lsn, TreeId};
+use crate::versions::cells::{CellId, Cells, cells_for};
+use crate::versions::memory::Block;
+use crate::versions::needs::Needs;
+use crate::versions::removed::{self, Removed};
+use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::random;
+use twox_hash::XxHash3_64;
+
+const BEHIND_AT: usize = 0;
+const HASH_AT: usize = 4;
+const TREE_AT: usize = 8;
+/// Length of the key, and above it the marks.
+const LENGTH_AT: usize = 12;
+const VALUE_LENGTH_AT: usize = 16;
+const LSN_AT: usize = 20;
+const KEY_AT: usize = 28;
+/// There was no record.
+const ABSENT: u32 = 1 << 16;
+/// The key is among the removed ones. Set on the newest version of a key alone.
+const LISTED: u32 = 1 << 17;
+/// Cells of data for each bucket.
+const CELLS_A_BUCKET: u32 = 2;
+const HEAD_BYTES: usize = 4;
+
+/// A change of a record, as the old version sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// The keyspace's tree.
+    pub tree: TreeId,
+    /// The record's key.
+    pub key: &'a [u8],
+    /// The end of the change's record in the log.
+    pub lsn: Lsn,
+    /// The value before. `None`: there was no record.
+    pub old: Option<&'a [u8]>,
+    /// Whether there is no record any more.
+    pub removes: bool,
+}
+
+/// A version that was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Version {
+    /// LSN of the change that ended it.
+    pub ended: Lsn,
+    /// Length of its value. `None`: there was no record.
+    pub len_bytes: Option<usize>,
+}
+
+/// Cells that the change of a record may take: of a key of this length and a value of at most `value_len` bytes.
+pub(super) fn cells_of_change(key_len: usize, value_len: usize) -> u32 {
+    cells_for(KEY_AT + key_len + value_len) + cells_for(removed::longest_node_bytes(key_len))
+}
+
+/// See the head of the file.
+pub(super) struct Table<B> {
+    pub(super) cells: Cells<B>,
+    removed: Removed,
+    /// Heads of buckets.
+    index: Vec<B>,
+    heads_each: u32,
+    buckets: u32,
+    /// The largest power of two up to `buckets`.
+    round: u32,
+    seed: u64,
+    pub(super) versions: u64,
+    /// Cells that are promised.
+    pub(super) reserved: u32,
+    /// Cells that were in use after the last collection.
+    pub(super) kept: u32,
+}
+
+impl<B: Block> Table<B> {
+    /// Without memory, for blocks of so many bytes.
+    pub(super) fn new(block_bytes: usize) -> Table<B> {
+        Table {
+            cells: Cells::new(block_bytes),
+            removed: Removed::new(),
+            index: Vec::new(),
+            heads_each: (block_bytes / HEAD_BYTES) as u32,
+            buckets: 0,
+            round: 0,
+            seed: random::seed(),
+            versions: 0,
+            reserved: 0,
+            kept: 0,
+        }
+    }
+
+    /// Blocks that are lent.
+    pub(super) fn blocks(&self) -> u32 {
+        self.index.len() as u32 + self.cells.all() / self.cells.cells_each()
+    }
+
+    /// Cells that nobody uses and nobody is promised.
+    pub(super) fn spare(&self) -> u32 {
+        self.cells.free() - self.reserved
+    }
+
+    /// Adds a block: to the index if that is due, to the cells else.
+    ///
+    /// Errors: `MemoryLimit` if there is no memory to note it.
+    pub(super) fn add(&mut self, mut bytes: B) -> Result<()> {
+        let wanted = (self.cells.all() + self.cells.cells_each()) / CELLS_A_BUCKET;
+        if self.index.len() as u32 * self.heads_each >= wanted.max(1) {
+            self.cells.add(bytes)?;
+            while self.buckets < self.cells.all() / CELLS_A_BUCKET {
+                self.split_bucket();
+            }
+            return Ok(());
+        }
+        let refused =
+            |_| Error::new(ErrorKind::MemoryLimit, "no memory to note a block of versions");
+        self.index.try_reserve(1).map_err(refused)?;
+        bytes.as_mut().fill(0);
+        self.index.push(bytes);
+        if self.buckets == 0 {
+            (self.buckets, self.round) = (1, 1);
+        }
+        Ok(())
+    }
+
+    /// Takes back blocks that are not in use, as long as `least` cells stay spare: as many as `given` has room for.
+    pub(super) fn give_back(&mut self, least: u32, given: &mut Vec<B>) {
+        self.cells.give_back(least + self.reserved, given);
+        if self.versions == 0 {
+            // Every head is zero.
+            let needed = (self.cells.all() / CELLS_A_BUCKET).div_ceil(self.heads_each).max(1);
+            while self.index.len() as u32 > needed && given.len() < given.capacity() {
+                given.extend(self.index.pop());
+            }
+            self.buckets = self.buckets.min(self.index.len() as u32 * self.heads_each);
+            self.round = if self.buckets == 0 { 0 } else { 1 << self.buckets.ilog2() };
+        }
+    }
+
+    /// The hash of a key.
+    #[inline]
+    pub(super) fn hash(&self, tree: TreeId, key: &[u8]) -> u64 {
+        XxHash3_64::oneshot_with_seed(self.seed ^ u64::from(tree.0), key)
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u32) -> u32 {
+        let bucket = hash & (2 * self.round - 1);
+        if bucket < self.buckets { bucket } else { bucket - self.round }
+    }
+
+    #[inline]
+    fn head(&self, bucket: u32) -> CellId {
+        let block = self.index[(bucket / self.heads_each) as usize].as_ref();
+        let at = (bucket % self.heads_each) as usize * HEAD_BYTES;
+        CellId(u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]))
+    }
+
+    fn set_head(&mut self, bucket: u32, to: CellId) {
+        let block = self.index[(bucket / self.heads_each) as usize].as_mut();
+        let at = (bucket % self.heads_each) as usize * HEAD_BYTES;
+        block[at..at + HEAD_BYTES].copy_from_slice(&to.0.to_le_bytes());
+    }
+
+    fn set_behind(&mut self, bucket: u32, before: CellId, to: CellId) {
+        match before.is_none() {
+            true => self.set_head(bucket, to),
+            false => self.cells.set_u32(before, BEHIND_AT, to.0),
+        }
+    }
+
+    #[inline]
+    fn behind(&self, version: CellId) -> CellId {
+        CellId(self.cells.u32_at(version, BEHIND_AT))
+    }
+
+    /// Makes one bucket more, of one that has had two buckets' hashes. Both keep their order.
+    fn split_bucket(&mut self) {
+        let (new, old) = (self.buckets, self.buckets - self.round);
+        self.set_head(new, CellId::NONE);
+        let mut version = self.head(old);
+        self.set_head(old, CellId::NONE);
+        let bit = self.round;
+        self.buckets += 1;
+        if self.buckets == 2 * self.round {
+            self.round = self.buckets;
+        }
+        let mut last = [CellId::NONE; 2];
+        while !version.is_none() {
+            let behind = self.behind(version);
+            let goes = usize::from(self.cells.u32_at(version, HASH_AT) & bit != 0);
+            self.cells.set_u32(version, BEHIND_AT, 0);
+            self.set_behind([old, new][goes], last[goes], version);
+            last[goes] = version;
+            version = behind;
+        }
+    }
+
+    fn key(&self, version: CellId) -> impl Iterator<Item = &[u8]> {
+        let len_bytes = self.cells.u32_at(version, LENGTH_AT) & 0xffff;
+        self.cells.parts(version, KEY_AT, len_bytes as usize)
+    }
+
+    #[inline]
+    fn lsn(&self, version: CellId) -> Lsn {
+        Lsn(self.cells.u64_at(version, LSN_AT))
+    }
+
+    fn is_of(&self, version: CellId, hash: u32, tree: TreeId, key: &[u8]) -> bool {
+        let length = (self.cells.u32_at(version, LENGTH_AT) & 0xffff) as usize;
+        if self.cells.u32_at(version, HASH_AT) != hash
+            || self.cells.u32_at(version, TREE_AT) != tree.0
+            || length != key.len()
+        {
+            return false;
+        }
+        let mut rest = key;
+        self.key(version).all(|part| {
+            let (begin, behind) = rest.split_at(part.len());
+            rest = behind;
+            part == begin
+        })
+    }
+
+    /// Whether two versions are of one key.
+    fn are_of_one_key(&self, version: CellId, other: CellId) -> bool {
+        let of = |at| self.cells.u32_at(version, at) == self.cells.u32_at(other, at);
+        let lengths = self.cells.u32_at(version, LENGTH_AT) ^ self.cells.u32_at(other, LENGTH_AT);
+        // Both are cut at the same places.
+        of(HASH_AT) && of(TREE_AT) && lengths & 0xffff == 0 && self.key(version).eq(self.key(other))
+    }
+
+    /// The first version of the same key from `version` on.
+    fn older(&self, of: CellId, mut version: CellId) -> CellId {
+        while !version.is_none() && !self.are_of_one_key(of, version) {
+            version = self.behind(version);
+        }
+        version
+    }
+
+    fn newest(&self, hash: u64, tree: TreeId, key: &[u8]) -> CellId {
+        let mut version = self.head(self.bucket(hash as u32));
+        while !version.is_none() && !self.is_of(version, hash as u32, tree, key) {
+            version = self.behind(version);
+        }
+        version
+    }
+
+    /// Links the version that a change ends, unless nobody can need it: the key's newest version was ended above `horizon`, where no
+    /// snapshot is. Returns the cells that this took, of those that were reserved.
+    pub(super) fn link(&mut self, change: &Change<'_>, horizon: Lsn) -> u32 {
+        let Change { tree, key, lsn, old, removes } = *change;
+        let free_before = self.cells.free();
+        let hash = self.hash(tree, key);
+        let newest = self.newest(hash, tree, key);
+        let was_listed = !newest.is_none() && self.cells.u32_at(newest, LENGTH_AT) & LISTED != 0;
+        // Also if no version is linked: a snapshot below the newest one has to find the key.
+        let becomes_listed = removes && !was_listed && !leaves_out("removed_keys_forgotten");
+        if becomes_listed {
+            self.removed.insert(&mut self.cells, hash, tree, key);
+        }
+        let listed = if was_listed || becomes_listed { LISTED } else { 0 };
+        if !newest.is_none() && self.lsn(newest) > horizon {
+            let length = self.cells.u32_at(newest, LENGTH_AT);
+            self.cells.set_u32(newest, LENGTH_AT, length | listed);
+            return free_before - self.cells.free();
+        }
+        debug_assert!(newest.is_none() || self.lsn(newest) < lsn, "changes of a key have an order");
+        let value = old.unwrap_or_default();
+        let version = self.cells.allocate(KEY_AT + key.len() + value.len());
+        let absent = if old.is_none() { ABSENT } else { 0 };
+        if was_listed {
+            let length = self.cells.u32_at(newest, LENGTH_AT);
+            self.cells.set_u32(newest, LENGTH_AT, length & !LISTED);
+        }
+        let bucket = self.bucket(hash as u32);
+        let behind = self.head(bucket);
+        self.cells.set_u32(version, BEHIND_AT, behind.0);
+        self.cells.set_u32(version, HASH_AT, hash as u32);
+        self.cells.set_u32(version, TREE_AT, tree.0);
+        self.cells.set_u32(version, LENGTH_AT, key.len() as u32 | absent | listed);
+        self.cells.set_u32(version, VALUE_LENGTH_AT, value.len() as u32);
+        self.cells.set_u64(version, LSN_AT, lsn.0);
+        self.cells.write(version, KEY_AT, key);
+        self.cells.write(version, KEY_AT + key.len(), value);
+        self.set_head(bucket, version);
+        self.versions += 1;
+        free_before - self.cells.free()
+    }
+
+    /// The version of a key that a snapshot at `at` sees, if it was ended since; its value is appended to `to` as far as that has room
+    /// without growing.
+    pub(super) fn find(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        at: Lsn,
+        to: &mut Vec<u8>,
+    ) -> Option<Version> {
+        if self.buckets == 0 {
+            return None;
+        }
+        let mut found = CellId::NONE;
+        let mut version = self.newest(self.hash(tree, key), tree, key);
+        while !version.is_none() && self.lsn(version) > at {
+            found = version;
+            version = self.older(version, self.behind(version));
+        }
+        if found.is_none() {
+            return None;
+        }
+        let ended = self.lsn(found);
+        if self.cells.u32_at(found, LENGTH_AT) & ABSENT != 0 {
+            return Some(Version { ended, len_bytes: None });
+        }
+        let len_bytes = self.cells.u32_at(found, VALUE_LENGTH_AT) as usize;
+        if to.capacity() - to.len() >= len_bytes {
+            let value = self.cells.parts(found, KEY_AT + key.len(), len_bytes);
+            value.for_each(|part| to.extend_from_slice(part));
+        }
+        Some(Version { ended, len_bytes: Some(len_bytes) })
+    }
+
+    /// Removed keys, and what they lie in.
+    pub(super) fn removed(&self) -> (&Removed, &Cells<B>) {
+        (&self.removed, &self.cells)
+    }
+
+    /// How many buckets there are to be [swept](Self::sweep).
+    pub(super) fn buckets(&self) -> u32 {
+        self.buckets
+    }
+
+    /// Drops from a bucket what was ended up to `up_to` and nobody needs. `key` is room for a key.
+    pub(super) fn sweep(&mut self, bucket: u32, needs: &Needs, up_to: Lsn, key: &mut Vec<u8>) {
+        let (mut before, mut version) = (CellId::NONE, self.head(bucket));
+        while !version.is_none() {
+            let behind = self.behind(version);
+            let ended = self.lsn(version);
+            let older = self.older(version, behind);
+            let began = if older.is_none() { Lsn(0) } else { self.lsn(older) };
+            if ended > up_to || needs.any_between(began, ended) {
+                before = version;
+            } else {
+                self.set_behind(bucket, before, behind);
+                self.unlist(version, older, key);
+                self.cells.release(version);
+                self.versions -= 1;
+            }
+            version = behind;
+        }
+    }
+
+    /// What is noted on a version about to go is noted on the next older one, or the key is forgotten among the removed ones.
+    fn unlist(&mut self, version: CellId, older: CellId, key: &mut Vec<u8>) {
+        let mark = self.cells.u32_at(version, LENGTH_AT) & LISTED;
+        if mark == 0 {
+            return;
+        }
+        if !older.is_none() {
+            let length = self.cells.u32_at(older, LENGTH_AT);
+            self.cells.set_u32(older, LENGTH_AT, length | mark);
+            return;
+        }
+        key.clear();
+        self.key(version).for_each(|part| key.extend_from_slice(part));
+        let tree = TreeId(self.cells.u32_at(version, TREE_AT));
+        self.removed.remove(&mut self.cells, tree, key);
+    }
+}

@@ -1,0 +1,448 @@
+//! Snapshots and versions against a model: what each snapshot's moment was like, as a sorted map.
+//!
+//! The tree is a sorted map of records and a stamp for each leaf; a leaf is all keys of one first letter. A pinned checkpoint is a copy of
+//! the map at its cut.
+
+mod threads;
+
+use super::*;
+use crate::error::Result;
+use crate::testing::PlainMemory;
+use crate::types::{Lsn, TreeId};
+use crate::wait::Waiting;
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::random::{self, SplitMix64};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+type Kept = Versions<PlainMemory, Contents>;
+
+const TREE: TreeId = TreeId(7);
+const OTHER: TreeId = TreeId(8);
+const OPTIONS: VersionsOptions = VersionsOptions { longest_key: 40, longest_value: 200 };
+
+/// The log of one thread, which is inside of nothing when it waits.
+#[derive(Default)]
+struct Log(Cell<u64>);
+
+impl Surroundings for Log {
+    fn tail(&self) -> Lsn {
+        Lsn(self.0.get())
+    }
+
+    fn wait_for_stays(&self) {}
+}
+
+struct Life {
+    kept: Kept,
+    log: Log,
+    now: Contents,
+    stamps: BTreeMap<u8, Lsn>,
+    step: u64,
+}
+
+struct Held {
+    snapshot: Snapshot,
+    then: Contents,
+    is_too_old: bool,
+}
+
+impl Life {
+    fn new(block_bytes: usize, most_blocks: u32, step: u64) -> Life {
+        let kept = Versions::new(PlainMemory::new(block_bytes, most_blocks), OPTIONS);
+        let log = Log(Cell::new(1000));
+        Life { kept, log, now: Contents::new(), stamps: BTreeMap::new(), step }
+    }
+
+    fn change(&mut self, key: &[u8], new: Option<&[u8]>) {
+        let around = &self.log;
+        let mut admission = self.kept.admit(around, key.len(), 200, &Waiting::Forever).unwrap();
+        assert!(admission.is_good());
+        self.log.0.set(self.log.0.get() + self.step);
+        let lsn = self.log.tail();
+        let old = self.now.get(key).cloned();
+        if old.is_none() && new.is_none() {
+            return;
+        }
+        let removes = new.is_none();
+        admission.keep(&Change { tree: TREE, key, lsn, old: old.as_deref(), removes });
+        match new {
+            Some(value) => self.now.insert(key.to_vec(), value.to_vec()),
+            None => self.now.remove(key),
+        };
+        self.stamps.insert(key[0], lsn);
+    }
+
+    fn begin(&self) -> Held {
+        let snapshot = self.kept.begin(&self.log, &Waiting::Forever).unwrap();
+        assert_eq!(snapshot.lsn(), self.log.tail());
+        Held { snapshot, then: self.now.clone(), is_too_old: false }
+    }
+
+    fn stamp(&self, key: &[u8]) -> Lsn {
+        self.stamps.get(&key[0]).copied().unwrap_or_default()
+    }
+
+    /// What a snapshot sees of a key; `Err`: it is too old.
+    fn get(&self, snapshot: &Snapshot, key: &[u8]) -> std::result::Result<Option<Vec<u8>>, ()> {
+        let mut value = b"before".to_vec();
+        let look = || -> Result<Lsn> { Ok(self.stamp(key)) };
+        let seen = self.kept.read(snapshot, TREE, key, look, &mut value).unwrap();
+        let appended = value.split_off(6);
+        assert_eq!(value, b"before");
+        assert!(matches!(seen, Seen::Version) || appended.is_empty());
+        match seen {
+            Seen::Leaf => Ok(self.now.get(key).cloned()),
+            Seen::Version => Ok(Some(appended)),
+            Seen::Absent => Ok(None),
+            Seen::Checkpoint(pinned) => Ok(pinned.get(key).cloned()),
+            Seen::TooOld => Err(()),
+        }
+    }
+
+    /// All that a snapshot sees of a leaf, upwards or downwards, as a scan finds it.
+    fn scan(
+        &self,
+        held: &Held,
+        letter: u8,
+        upwards: bool,
+    ) -> std::result::Result<Vec<Vec<u8>>, ()> {
+        let (low, high) = (vec![letter], vec![letter + 1]);
+        let range = low.clone()..high.clone();
+        let keys = |of: &Contents| of.range(range.clone()).map(|(key, _)| key.clone()).collect();
+        let mut keys: BTreeSet<Vec<u8>> = match self.kept.source(&held.snapshot, self.stamp(&low)) {
+            Seen::Leaf => keys(&self.now),
+            Seen::Checkpoint(pinned) => keys(&pinned),
+            Seen::TooOld => return Err(()),
+            other => panic!("{other:?} is no source"),
+        };
+        let mut key = Vec::new();
+        let mut bound = if upwards { Bound::Included(low) } else { Bound::Excluded(high) };
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let from = bound.as_ref().map(Vec::as_slice);
+            let found = match upwards {
+                true => self.kept.removed_from(TREE, from, &mut key),
+                false => self.kept.removed_up_to(TREE, from, &mut key),
+            };
+            if !found.unwrap() || key[0] != letter {
+                break;
+            }
+            let is_next = |last: &Vec<u8>| if upwards { *last < key } else { *last > key };
+            assert!(last.as_ref().is_none_or(is_next), "removed keys come in order");
+            last = Some(key.clone());
+            keys.insert(key.clone());
+            bound = Bound::Excluded(key.clone());
+        }
+        let mut seen = Vec::new();
+        for key in keys {
+            if self.get(&held.snapshot, &key)?.is_some() {
+                seen.push(key);
+            }
+        }
+        if !upwards {
+            seen.reverse();
+        }
+        Ok(seen)
+    }
+
+    /// Compares all that a snapshot sees with what there was.
+    fn check(&self, held: &mut Held, letters: std::ops::Range<u8>) {
+        let all: BTreeSet<_> = held.then.keys().chain(self.now.keys()).cloned().collect();
+        for key in all {
+            match self.get(&held.snapshot, &key) {
+                Ok(value) => assert_eq!(value.as_ref(), held.then.get(&key), "{key:?}"),
+                Err(()) => held.is_too_old = true,
+            }
+        }
+        for letter in letters {
+            for upwards in [true, false] {
+                let Ok(seen) = self.scan(held, letter, upwards) else { continue };
+                let then = held.then.range(vec![letter]..vec![letter + 1]);
+                let mut then: Vec<_> = then.map(|(key, _)| key.clone()).collect();
+                if !upwards {
+                    then.reverse();
+                }
+                assert_eq!(seen, then, "a scan of {letter}, upwards: {upwards}");
+            }
+        }
+    }
+}
+
+fn random_key(rng: &mut SplitMix64, letters: u8) -> Vec<u8> {
+    let mut key = vec![b'a' + rng.below(u64::from(letters)) as u8];
+    let name = rng.below(6);
+    key.extend(std::iter::repeat_n(b'x', name as usize * 7));
+    key
+}
+
+fn random_life(seed: u64, block_bytes: usize, most_blocks: u32, steps: u32) -> Figures {
+    let mut rng = SplitMix64::new(seed);
+    // Near ones are below the horizon, far ones are above it at once.
+    let step = [1, 900, 40_000][rng.below(3) as usize];
+    let mut life = Life::new(block_bytes, most_blocks, step);
+    let mut held: Vec<Held> = Vec::new();
+    let mut cuts: Vec<(Lsn, Contents)> = Vec::new();
+    const LETTERS: u8 = 4;
+    for _ in 0..steps {
+        match rng.below(100) {
+            0..60 => {
+                let key = random_key(&mut rng, LETTERS);
+                let value = vec![b'v'; rng.below(150) as usize];
+                let mut value = [&life.log.0.get().to_le_bytes()[..], &value].concat();
+                value.truncate(200);
+                let new = (rng.below(3) > 0).then_some(&value[..]);
+                life.change(&key, new);
+            }
+            60..70 => held.push(life.begin()),
+            70..78 if !held.is_empty() => {
+                let gone = held.swap_remove(rng.below(held.len() as u64) as usize);
+                life.kept.end(gone.snapshot);
+            }
+            78..84 => cuts.push((life.log.tail(), life.now.clone())),
+            84..88 if !cuts.is_empty() => {
+                let (cut, then) = cuts.swap_remove(rng.below(cuts.len() as u64) as usize);
+                life.kept.pin(&life.log, cut, then).unwrap();
+            }
+            88..90 => assert!(life.kept.collect(&life.log).unwrap()),
+            90 if held.is_empty() => {
+                life.kept.turn_off();
+                life.kept.tend(&life.log).unwrap();
+            }
+            _ if !held.is_empty() => {
+                let at = rng.below(held.len() as u64) as usize;
+                life.check(&mut held[at], b'a'..b'a' + LETTERS);
+            }
+            _ => {}
+        }
+    }
+    for one in &mut held {
+        life.check(one, b'a'..b'a' + LETTERS);
+    }
+    let before = life.kept.figures();
+    for one in held {
+        life.kept.end(one.snapshot);
+    }
+    assert!(life.kept.collect(&life.log).unwrap());
+    let figures = life.kept.figures();
+    assert_eq!((figures.versions, figures.used_bytes), (0, 0), "nobody needs anything any more");
+    assert!(life.kept.pins.lock().is_empty(), "nothing is pinned for nobody");
+    assert_eq!(life.kept.table.lock().reserved, 0);
+    before
+}
+
+#[test]
+fn snapshots_of_random_lives_see_their_moments() {
+    let seed = crate::testing::environment::seed(random::seed());
+    let (mut pinned, mut given_up) = (0, 0);
+    for life in 0..30 {
+        let (bytes, most) = [(256, 33), (512, 8), (4096, 60)][life as usize % 3];
+        println!("HEDGEROW_SEED={seed}, life {life}");
+        let figures = random_life(seed.wrapping_add(life), bytes, most, 1500);
+        pinned += figures.pinned;
+        given_up += figures.given_up;
+    }
+    assert!(pinned > 0 && given_up > 0, "{pinned} were pinned, {given_up} given up");
+}
+
+#[test]
+fn a_key_that_came_after_a_snapshot_and_went_is_found_by_a_scan_at_neither_end() {
+    // A change above the horizon keeps no second version, but the key has to be found all the same.
+    let mut life = Life::new(4096, 60, 100_000);
+    life.change(b"a1", Some(b"one"));
+    let mut held = life.begin();
+    life.change(b"a1", Some(b"two"));
+    life.change(b"a1", None);
+    assert_eq!(life.kept.figures().versions, 1);
+    life.check(&mut held, b'a'..b'b');
+    assert!(!held.is_too_old);
+    life.change(b"a2", Some(b"new"));
+    life.change(b"a2", None);
+    life.check(&mut held, b'a'..b'b');
+    life.kept.end(held.snapshot);
+}
+
+#[test]
+fn changes_of_half_of_all_memory_are_made_at_once_and_larger_ones_are_too_large() {
+    let life = Life::new(256, 33, 1);
+    let held = life.begin();
+    // Four cells for the version, and two for the longest node of the key.
+    let sizes = |count| std::iter::repeat_n((8, 190), count);
+    let largest = (1..).take_while(|count| !life.kept.is_too_large(sizes(*count))).last().unwrap();
+    let most_cells = life.kept.most_cells() as usize;
+    assert!(largest * 6 <= most_cells / 2 && (largest + 1) * 6 > most_cells / 2);
+    let forever = &Waiting::Forever;
+    let first = life.kept.admit_many(&life.log, sizes(largest), forever).unwrap();
+    let second = life.kept.admit_many(&life.log, sizes(largest), forever).unwrap();
+    drop((first, second));
+    life.kept.end(held.snapshot);
+}
+
+#[test]
+fn trees_and_bounds_are_kept_apart_among_removed_keys() {
+    let mut life = Life::new(4096, 60, 1);
+    for key in [&b"a"[..], b"b", b"bb", b"c"] {
+        life.change(key, Some(b"1"));
+    }
+    let held = life.begin();
+    for key in [&b"a"[..], b"bb", b"b"] {
+        life.change(key, None);
+    }
+    let next = |tree, from| {
+        let mut key = Vec::new();
+        life.kept.removed_from(tree, from, &mut key).unwrap().then_some(key)
+    };
+    let previous = |tree, up_to| {
+        let mut key = Vec::new();
+        life.kept.removed_up_to(tree, up_to, &mut key).unwrap().then_some(key)
+    };
+    let some = |key: &[u8]| Some(key.to_vec());
+    assert_eq!(next(TREE, Bound::Unbounded), some(b"a"));
+    assert_eq!(next(TREE, Bound::Excluded(b"a")), some(b"b"));
+    assert_eq!(next(TREE, Bound::Included(b"ba")), some(b"bb"));
+    assert_eq!(next(TREE, Bound::Excluded(b"bb")), None);
+    assert_eq!(previous(TREE, Bound::Unbounded), some(b"bb"));
+    assert_eq!(previous(TREE, Bound::Excluded(b"bb")), some(b"b"));
+    assert_eq!(previous(TREE, Bound::Included(b"b")), some(b"b"));
+    assert_eq!(previous(TREE, Bound::Excluded(b"a")), None);
+    for tree in [OTHER, TreeId(6)] {
+        assert_eq!(next(tree, Bound::Unbounded), None);
+        assert_eq!(previous(tree, Bound::Unbounded), None);
+    }
+    life.kept.end(held.snapshot);
+}
+
+#[test]
+fn a_full_memory_takes_the_oldest_snapshot_and_never_a_writer() {
+    let mut life = Life::new(256, 33, 1);
+    life.change(b"a0", Some(b"0"));
+    let mut oldest = life.begin();
+    for number in 0..10u8 {
+        life.change(&[b'a', number], Some(&[b'v'; 100]));
+        life.change(&[b'a', number], Some(&[b'w'; 100]));
+    }
+    let mut newest = life.begin();
+    let mut number = 0u32;
+    while life.kept.figures().given_up == 0 {
+        number += 1;
+        let key = [&b"b"[..], &number.to_le_bytes()].concat();
+        life.change(&key, Some(&[b'v'; 100]));
+        life.change(&key, None);
+        assert!(number < 10_000);
+    }
+    assert_eq!(life.kept.figures().given_up, 1);
+    life.check(&mut oldest, b'a'..b'c');
+    assert!(oldest.is_too_old);
+    life.check(&mut newest, b'a'..b'c');
+    assert!(!newest.is_too_old);
+    while life.kept.figures().given_up == 1 {
+        number += 1;
+        let key = [&b"c"[..], &number.to_le_bytes()].concat();
+        life.change(&key, Some(&[b'v'; 100]));
+    }
+    life.check(&mut newest, b'a'..b'd');
+    assert!(newest.is_too_old);
+    life.kept.end(oldest.snapshot);
+    life.kept.end(newest.snapshot);
+}
+
+#[test]
+fn a_pinned_snapshot_costs_nothing_more_and_is_never_given_up() {
+    let mut life = Life::new(256, 33, 1);
+    for number in 0..50u8 {
+        life.change(&[b'a', number], Some(b"old"));
+    }
+    let mut held = life.begin();
+    for number in 0..20u8 {
+        life.change(&[b'a', number], Some(b"newer"));
+    }
+    let before = life.kept.figures().versions;
+    assert!(life.kept.pin(&life.log, life.log.tail(), life.now.clone()).unwrap().is_none());
+    assert_eq!(life.kept.figures().versions, before, "those up to the cut are needed");
+    for round in 0..2000u32 {
+        let key = [b'a', (round % 50) as u8];
+        life.change(&key, (round % 3 > 0).then_some(&b"newest"[..]));
+    }
+    life.check(&mut held, b'a'..b'b');
+    assert!(!held.is_too_old && life.kept.figures().given_up == 0);
+    assert!(life.kept.collect(&life.log).unwrap());
+    assert_eq!(life.kept.figures().versions, before);
+    let pin = life.kept.end(held.snapshot).expect("nobody else has it");
+    assert_eq!(Arc::strong_count(&pin), 1);
+}
+
+#[test]
+fn versions_of_many_sizes_come_and_go_and_their_memory_goes_back() {
+    let mut life = Life::new(512, 200, 1);
+    let held = life.begin();
+    for number in 0..400u32 {
+        let key = [&b"a"[..], &number.to_be_bytes()].concat();
+        life.change(&key, Some(&vec![b'v'; number as usize % 200]));
+        life.change(&key, (number % 2 == 0).then_some(&b"w"[..]));
+    }
+    let figures = life.kept.figures();
+    assert!(figures.versions >= 400 && figures.used_bytes <= figures.lent_bytes);
+    life.kept.end(held.snapshot);
+    assert!(life.kept.turn_off());
+    life.kept.tend(&life.log).unwrap();
+    let figures = life.kept.figures();
+    assert_eq!((figures.versions, figures.used_bytes), (0, 0));
+    assert!(figures.lent_bytes <= 3 * 512, "{figures:?}");
+    // And it is borrowed again.
+    let mut again = life.begin();
+    life.change(b"a1", Some(b"1"));
+    life.change(b"a1", None);
+    life.check(&mut again, b'a'..b'b');
+    life.kept.end(again.snapshot);
+}
+
+#[test]
+fn who_runs_alone_is_seen_all_at_once() {
+    let mut life = Life::new(4096, 60, 1);
+    life.change(b"a", Some(b"1"));
+    life.change(b"b", Some(b"1"));
+    let mut before = life.begin();
+    let mut alone = life.kept.close_gate(&life.log);
+    alone.begin(life.log.tail(), life.now.clone());
+    let during = life.kept.begin(&life.log, &Waiting::Forever).unwrap();
+    for key in [b"a", b"b"] {
+        life.log.0.set(life.log.0.get() + 1);
+        life.now.insert(key.to_vec(), b"2".to_vec());
+        life.stamps.insert(key[0], life.log.tail());
+        for held in [&before.snapshot, &during] {
+            assert_eq!(life.get(held, b"a"), Ok(Some(b"1".to_vec())));
+        }
+    }
+    // A checkpoint in the middle takes nobody over.
+    let cut = life.log.tail();
+    assert!(life.kept.pin(&life.log, cut, life.now.clone()).unwrap().is_some());
+    assert!(alone.end().is_none(), "snapshots need it");
+    let mut after = life.begin();
+    life.check(&mut before, b'a'..b'c');
+    life.check(&mut after, b'a'..b'c');
+    life.change(b"a", None);
+    life.check(&mut before, b'a'..b'c');
+    life.check(&mut after, b'a'..b'c');
+    assert!(life.kept.end(before.snapshot).is_none());
+    assert!(life.kept.end(during).is_some());
+    assert!(life.kept.end(after.snapshot).is_none());
+}
+
+#[test]
+fn behind_who_failed_alone_everybody_gets_an_error_and_who_gave_up_in_time_lets_others_in() {
+    use crate::error::ErrorKind;
+    let mut life = Life::new(4096, 60, 1);
+    drop(life.kept.close_gate(&life.log));
+    life.change(b"a", Some(b"1"));
+    let mut alone = life.kept.close_gate(&life.log);
+    alone.begin(life.log.tail(), life.now.clone());
+    assert!(alone.cancel().is_some());
+    life.change(b"a", Some(b"2"));
+    let mut alone = life.kept.close_gate(&life.log);
+    alone.begin(life.log.tail(), life.now.clone());
+    drop(alone);
+    let refused = life.kept.admit(&life.log, 1, 1, &Waiting::Forever).err().unwrap();
+    assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+}

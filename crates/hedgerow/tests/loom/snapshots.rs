@@ -1,0 +1,466 @@
+//! Snapshots beside writers, collections, checkpoints, and somebody who runs alone.
+//!
+//! Versions, slots, door, epochs and latches are the engine's. A tree is two records in two leaves, each a value and a stamp under a
+//! latch, read without it and validated. Every change has its LSN for a value, so what a snapshot at `s` sees of a record is the LSN of its last change up
+//! to `s`. What was read is compared with that when all threads have ended.
+
+use crate::check;
+use hedgerow::page::epoch::Epochs;
+use hedgerow::testing::PlainMemory;
+use hedgerow::types::{Epoch, Lsn, TreeId};
+use hedgerow::versions::{Alone, Change, Seen, Snapshot, Surroundings, Versions, VersionsOptions};
+use hedgerow::wait::Waiting;
+use hedgerow_sync::latch::HybridLatch;
+use hedgerow_sync::primitive::canary::leaves_out;
+use loom::sync::atomic::{AtomicU64, Ordering::*};
+use loom::thread;
+use std::sync::Arc;
+
+const TREE: TreeId = TreeId(7);
+const X: usize = 0;
+const Y: usize = 1;
+/// Records so far apart that each is above the horizon that was raised for the one before.
+const FAR: u64 = 100_000;
+const NEAR: u64 = 8;
+/// A record's old value, and its key.
+const VALUE_BYTES: usize = 8;
+const KEY_BYTES: usize = 1;
+/// As many blocks as a memory lends at least, of four cells each.
+const BLOCK_BYTES: usize = 256;
+const BLOCKS: u32 = 8;
+/// A change for which no version may stay.
+const ALL_BYTES: usize = 26 * 60 - 28 - KEY_BYTES;
+
+/// What a checkpoint has, and where to count when it is dropped.
+struct Checkpoint {
+    values: [u64; 2],
+    dropped: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl Drop for Checkpoint {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, SeqCst);
+    }
+}
+
+struct Leaf {
+    latch: HybridLatch,
+    value: AtomicU64,
+    stamp: AtomicU64,
+}
+
+impl Leaf {
+    fn new() -> Leaf {
+        let (value, stamp) = (AtomicU64::new(0), AtomicU64::new(0));
+        Leaf { latch: HybridLatch::new(), value, stamp }
+    }
+
+    /// Under the latch.
+    fn change(&self, lsn: u64) {
+        self.value.store(lsn, Relaxed);
+        self.stamp.store(lsn, Relaxed);
+    }
+
+    /// Value and stamp in one validated look.
+    fn look(&self) -> (u64, u64) {
+        loop {
+            if let Some(version) = self.latch.optimistic() {
+                let seen = (self.value.load(Relaxed), self.stamp.load(Relaxed));
+                if self.latch.validate(version) {
+                    return seen;
+                }
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+struct Log {
+    tail: AtomicU64,
+    epochs: Epochs,
+}
+
+impl Surroundings for Log {
+    fn tail(&self) -> Lsn {
+        Lsn(self.tail.load(Acquire))
+    }
+
+    fn wait_for_stays(&self) {
+        self.epochs.wait_for_stays();
+    }
+}
+
+struct Store {
+    versions: Versions<PlainMemory, Checkpoint>,
+    log: Log,
+    step: u64,
+    leaves: [Leaf; 2],
+    /// No steps of the model: what was changed, and what was read as of which moment.
+    changes: std::sync::Mutex<Vec<(usize, u64)>>,
+    reads: std::sync::Mutex<Vec<(u64, usize, u64)>>,
+    pinned: std::sync::atomic::AtomicU64,
+    dropped: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl Store {
+    fn new(step: u64) -> Arc<Store> {
+        let options = VersionsOptions { longest_key: KEY_BYTES, longest_value: VALUE_BYTES };
+        Arc::new(Store {
+            versions: Versions::new(PlainMemory::new(BLOCK_BYTES, BLOCKS), options),
+            log: Log { tail: AtomicU64::new(FAR), epochs: Epochs::new(Epoch(1)) },
+            step,
+            leaves: [Leaf::new(), Leaf::new()],
+            changes: std::sync::Mutex::default(),
+            reads: std::sync::Mutex::default(),
+            pinned: std::sync::atomic::AtomicU64::new(0),
+            dropped: Arc::default(),
+        })
+    }
+
+    /// One where a snapshot was open a moment ago.
+    fn switched_on(step: u64) -> Arc<Store> {
+        let store = Store::new(step);
+        store.end(store.begin());
+        store
+    }
+
+    fn begin(&self) -> Snapshot {
+        self.versions.begin(&self.log, &Waiting::Forever).unwrap()
+    }
+
+    fn end(&self, snapshot: Snapshot) {
+        drop(self.versions.end(snapshot));
+    }
+
+    fn append(&self, record: usize) -> u64 {
+        let lsn = self.log.tail.fetch_add(self.step, AcqRel) + self.step;
+        self.changes.lock().unwrap().push((record, lsn));
+        lsn
+    }
+
+    /// What a plain put does.
+    fn put(&self, record: usize) {
+        loop {
+            let (key, value) = (KEY_BYTES, VALUE_BYTES);
+            let forever = &Waiting::Forever;
+            let mut admission = self.versions.admit(&self.log, key, value, forever).unwrap();
+            let stay = self.log.epochs.enter();
+            if !admission.is_good() {
+                continue;
+            }
+            let leaf = &self.leaves[record];
+            let latch = leaf.latch.exclusive();
+            let lsn = self.append(record);
+            let old = leaf.value.load(Relaxed).to_le_bytes();
+            let change = Change {
+                tree: TREE,
+                key: &[record as u8],
+                lsn: Lsn(lsn),
+                old: Some(&old),
+                removes: false,
+            };
+            let is_late = leaves_out("version_after_unlatch");
+            if !is_late {
+                admission.keep(&change);
+            }
+            leaf.change(lsn);
+            drop(latch);
+            if is_late {
+                admission.keep(&change);
+            }
+            drop(stay);
+            return;
+        }
+    }
+
+    /// A read as of a snapshot; false if it is too old.
+    fn read(&self, snapshot: &Snapshot, record: usize) -> bool {
+        let mut seen = 0;
+        let look = || {
+            let (value, stamp) = self.leaves[record].look();
+            seen = value;
+            Ok(Lsn(stamp))
+        };
+        let mut old = Vec::with_capacity(VALUE_BYTES);
+        let found = self.versions.read(snapshot, TREE, &[record as u8], look, &mut old).unwrap();
+        let value = match found {
+            Seen::Leaf => seen,
+            Seen::Version => u64::from_le_bytes(old.try_into().unwrap()),
+            Seen::Checkpoint(checkpoint) => checkpoint.values[record],
+            Seen::TooOld => return false,
+            Seen::Absent => panic!("both records are always there"),
+        };
+        self.reads.lock().unwrap().push((snapshot.lsn().0, record, value));
+        true
+    }
+
+    /// A snapshot that is begun, read and ended.
+    fn look(&self) {
+        let snapshot = self.begin();
+        assert!(self.read(&snapshot, X));
+        self.end(snapshot);
+    }
+
+    /// A checkpoint of this moment, beside no writer.
+    fn checkpoint(&self) -> (Lsn, Checkpoint) {
+        let of = |record, changes: &[(usize, u64)]| {
+            changes.iter().filter(|change| change.0 == record).map(|change| change.1).max()
+        };
+        let changes = self.changes.lock().unwrap();
+        // Not by a look at the leaves: loom would take a thread's own look for the last use of a latch, and try fewer orders.
+        let values = [X, Y].map(|record| of(record, &changes).unwrap_or(0));
+        drop(changes);
+        self.pinned.fetch_add(1, SeqCst);
+        (self.log.tail(), Checkpoint { values, dropped: self.dropped.clone() })
+    }
+
+    /// Steps 1 and 2 of who runs alone.
+    fn close_gate(&self) -> Alone<'_, PlainMemory, Checkpoint> {
+        let mut alone = self.versions.close_gate(&self.log);
+        let (cut, checkpoint) = self.checkpoint();
+        alone.begin(cut, checkpoint);
+        alone
+    }
+
+    /// A change by who runs alone.
+    fn change_alone(&self, record: usize) {
+        let stay = self.log.epochs.enter();
+        let latch = self.leaves[record].latch.exclusive();
+        let lsn = self.append(record);
+        self.leaves[record].change(lsn);
+        drop(latch);
+        drop(stay);
+    }
+
+    /// Compares all that was read, when all threads have ended.
+    fn judge(&self) {
+        let changes = self.changes.lock().unwrap();
+        for &(at, record, value) in self.reads.lock().unwrap().iter() {
+            let of_record = changes.iter().filter(|change| change.0 == record && change.1 <= at);
+            let last = of_record.map(|change| change.1).max().unwrap_or(0);
+            assert_eq!(value, last, "a snapshot at {at} of {changes:?}");
+        }
+        assert!(self.versions.collect(&self.log).unwrap());
+        assert_eq!(self.pinned.load(SeqCst), self.dropped.load(SeqCst), "what nobody needs stays");
+    }
+}
+
+fn spawn(store: &Arc<Store>, run: impl FnOnce(&Store) + 'static) -> thread::JoinHandle<()> {
+    let store = Arc::clone(store);
+    thread::spawn(move || run(&store))
+}
+
+fn join<const THREADS: usize>(threads: [thread::JoinHandle<()>; THREADS]) {
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn the_first_snapshot_waits_for_writers_without_room() {
+    check(4, || {
+        let store = Store::new(NEAR);
+        let writer = spawn(&store, |store| store.put(X));
+        store.look();
+        join([writer]);
+        store.judge();
+    });
+}
+
+#[test]
+fn who_begins_second_waits_for_writers_as_the_first_does() {
+    check(2, || {
+        let store = Store::new(NEAR);
+        let writer = spawn(&store, |store| store.put(X));
+        let first = spawn(&store, |store| store.end(store.begin()));
+        store.look();
+        join([writer, first]);
+        store.judge();
+    });
+}
+
+#[test]
+fn a_snapshot_that_begins_while_the_switch_is_turned_off_has_its_versions() {
+    check(5, || {
+        let store = Store::switched_on(NEAR);
+        let idle = spawn(&store, |store| {
+            store.versions.turn_off();
+            store.put(X);
+        });
+        store.look();
+        join([idle]);
+        store.judge();
+    });
+}
+
+#[test]
+fn a_writer_above_the_horizon_keeps_what_a_new_snapshot_needs() {
+    check(6, || {
+        let store = Store::switched_on(FAR);
+        let before = store.begin();
+        store.put(X);
+        let writer = spawn(&store, |store| store.put(X));
+        store.look();
+        join([writer]);
+        assert!(store.read(&before, X));
+        store.end(before);
+        store.judge();
+    });
+}
+
+#[test]
+fn a_collection_drops_nothing_that_a_new_snapshot_needs() {
+    check(6, || {
+        let store = Store::switched_on(NEAR);
+        let writer = spawn(&store, |store| {
+            store.put(X);
+            store.versions.collect(&store.log).unwrap();
+        });
+        store.look();
+        join([writer]);
+        store.judge();
+    });
+}
+
+#[test]
+fn a_collection_that_has_seen_no_slot_has_read_the_end_of_the_log_before() {
+    check(3, || {
+        let store = Store::switched_on(NEAR);
+        let writer = spawn(&store, |store| store.put(X));
+        let collector = spawn(&store, |store| drop(store.versions.collect(&store.log).unwrap()));
+        store.look();
+        join([writer, collector]);
+        store.judge();
+    });
+}
+
+#[test]
+fn a_read_beside_a_writer_and_a_collection_sees_its_moment() {
+    check(5, || {
+        let store = Store::switched_on(NEAR);
+        let before = store.begin();
+        let writer = spawn(&store, |store| store.put(X));
+        let collector = spawn(&store, |store| drop(store.versions.collect(&store.log).unwrap()));
+        assert!(store.read(&before, X));
+        join([writer, collector]);
+        store.end(before);
+        store.judge();
+    });
+}
+
+#[test]
+fn a_read_beside_a_checkpoint_that_takes_its_snapshot_over_sees_its_moment() {
+    check(6, || {
+        let store = Store::switched_on(NEAR);
+        let first = store.begin();
+        let (cut, checkpoint) = store.checkpoint();
+        store.put(X);
+        let second = store.begin();
+        store.put(X);
+        let pinning = spawn(&store, move |store| {
+            drop(store.versions.pin(&store.log, cut, checkpoint).unwrap());
+        });
+        assert!(store.read(&first, X));
+        assert!(store.read(&second, X));
+        join([pinning]);
+        assert!(store.read(&first, X));
+        assert!(store.read(&second, X));
+        store.end(first);
+        store.end(second);
+        store.judge();
+    });
+}
+
+#[test]
+fn a_snapshot_that_ends_beside_a_checkpoint_leaves_nothing_pinned() {
+    check(6, || {
+        let store = Store::switched_on(NEAR);
+        let snapshot = store.begin();
+        let (cut, checkpoint) = store.checkpoint();
+        store.put(X);
+        let pinning = spawn(&store, move |store| {
+            drop(store.versions.pin(&store.log, cut, checkpoint).unwrap());
+        });
+        store.end(snapshot);
+        store.look();
+        join([pinning]);
+        store.judge();
+    });
+}
+
+#[test]
+fn who_is_given_up_reads_its_moment_or_that_it_is_too_old() {
+    check(6, || {
+        let store = Store::switched_on(NEAR);
+        let want_all = |store: &Store| {
+            let forever = &Waiting::Forever;
+            drop(store.versions.admit(&store.log, KEY_BYTES, ALL_BYTES, forever).unwrap());
+        };
+        // All that may be lent is lent.
+        want_all(&store);
+        let snapshot = store.begin();
+        store.put(X);
+        store.put(Y);
+        let writer = spawn(&store, want_all);
+        store.read(&snapshot, X);
+        join([writer]);
+        assert!(!store.read(&snapshot, X), "there was no room for its versions");
+        store.end(snapshot);
+        store.judge();
+    });
+}
+
+#[test]
+fn what_is_changed_alone_is_seen_by_a_snapshot_all_at_once() {
+    check(6, || {
+        let store = Store::switched_on(NEAR);
+        let before = store.begin();
+        let alone = spawn(&store, |store| {
+            let alone = store.close_gate();
+            store.change_alone(X);
+            store.change_alone(Y);
+            drop(alone.end());
+        });
+        assert!(store.read(&before, X));
+        assert!(store.read(&before, Y));
+        join([alone]);
+        assert!(store.read(&before, X));
+        store.end(before);
+        store.judge();
+    });
+}
+
+#[test]
+fn a_snapshot_that_begins_beside_who_runs_alone_sees_all_or_nothing() {
+    check(3, || {
+        let store = Store::switched_on(NEAR);
+        let alone = spawn(&store, |store| {
+            let alone = store.close_gate();
+            store.change_alone(X);
+            store.change_alone(Y);
+            drop(alone.end());
+        });
+        let snapshot = store.begin();
+        assert!(store.read(&snapshot, X));
+        assert!(store.read(&snapshot, Y));
+        join([alone]);
+        assert!(store.read(&snapshot, X));
+        store.end(snapshot);
+        store.judge();
+    });
+}
+
+#[test]
+fn behind_the_closed_gate_nobody_else_appends() {
+    check(5, || {
+        let store = Store::new(NEAR);
+        let writer = spawn(&store, |store| store.put(X));
+        let alone = store.close_gate();
+        let cut = store.log.tail();
+        store.change_alone(Y);
+        assert_eq!(store.log.tail(), Lsn(cut.0 + NEAR), "one thread appends");
+        drop(alone.end());
+        join([writer]);
+        store.judge();
+    });
+}

@@ -1,0 +1,138 @@
+//! The lines that snapshots and old versions rest on, each left out in turn: of the same kind as [`super::protocols`]. Plain data.
+
+use super::bugs::{Bug, Suite, loom, plain};
+use super::protocols::line;
+
+const FIRST: Suite = loom("snapshots::the_first_snapshot_waits_for_writers_without_room");
+const SECOND: Suite = loom("snapshots::who_begins_second_waits_for_writers_as_the_first_does");
+const FALLING: Suite =
+    loom("snapshots::a_snapshot_that_begins_while_the_switch_is_turned_off_has_its_versions");
+const HORIZON: Suite =
+    loom("snapshots::a_writer_above_the_horizon_keeps_what_a_new_snapshot_needs");
+const COLLECTION: Suite = loom("snapshots::a_collection_drops_nothing_that_a_new_snapshot_needs");
+const TAIL: Suite =
+    loom("snapshots::a_collection_that_has_seen_no_slot_has_read_the_end_of_the_log_before");
+const READ: Suite = loom("snapshots::a_read_beside_a_writer_and_a_collection_sees_its_moment");
+const PIN: Suite =
+    loom("snapshots::a_read_beside_a_checkpoint_that_takes_its_snapshot_over_sees_its_moment");
+const GIVEN_UP: Suite = loom("snapshots::who_is_given_up_reads_its_moment_or_that_it_is_too_old");
+const ALONE: Suite = loom("snapshots::what_is_changed_alone_is_seen_by_a_snapshot_all_at_once");
+const BESIDE: Suite =
+    loom("snapshots::a_snapshot_that_begins_beside_who_runs_alone_sees_all_or_nothing");
+const GATE: Suite = loom("snapshots::behind_the_closed_gate_nobody_else_appends");
+
+/// All of them, in the order of their numbers.
+pub const LINES: &[Bug] = &[
+    line(
+        "S01",
+        "all who begin wait for writers without room, not only the first",
+        "on_at_once",
+        &[SECOND],
+    ),
+    line(
+        "S02",
+        "writers without room are waited for before the switch is on",
+        "no_grace",
+        &[FIRST],
+    ),
+    line("S03", "the switch is turned off by way of falling", "off_without_look", &[FALLING]),
+    line(
+        "S04",
+        "the horizon is raised before a snapshot's moment is read",
+        "horizon_after_lsn",
+        &[HORIZON],
+    ),
+    line(
+        "S05",
+        "a slot is pending before its snapshot's moment is read",
+        "lsn_before_slot",
+        &[COLLECTION],
+    ),
+    line(
+        "S06",
+        "nothing is collected while a snapshot is pending",
+        "collect_past_pending",
+        &[COLLECTION],
+    ),
+    line(
+        "S07",
+        "a collection reads the log's end before it looks at the slots",
+        "tail_behind_slots",
+        &[TAIL],
+    ),
+    line(
+        "S08",
+        "a version is linked before its leaf is unlatched",
+        "version_after_unlatch",
+        &[READ],
+    ),
+    line("S09", "a slot is looked at behind the versions", "pin_read_before_versions", &[PIN]),
+    line(
+        "S10",
+        "a slot says that it is pinned before versions are dropped",
+        "drop_before_pin",
+        &[PIN],
+    ),
+    line(
+        "S11",
+        "a checkpoint takes over no snapshot that is later than its cut",
+        "pin_for_later_snapshot",
+        &[PIN],
+    ),
+    line(
+        "S12",
+        "a slot says that it is given up before versions are dropped",
+        "given_up_in_silence",
+        &[GIVEN_UP],
+    ),
+    line("S13", "no snapshot begins while who runs alone ends", "no_ending", &[BESIDE]),
+    line(
+        "S14",
+        "who reads looks for who runs alone behind the leaf",
+        "alone_before_leaf",
+        &[ALONE],
+    ),
+    line(
+        "S15",
+        "who begins looks for who runs alone behind the log's end",
+        "alone_before_tail",
+        &[BESIDE],
+    ),
+    line("S16", "who closes the gate waits for those inside", "gate_without_wait", &[GATE]),
+    line(
+        "S17",
+        "removed keys are kept in their order, too",
+        "removed_keys_forgotten",
+        &[
+            plain("lib", "versions::tests::snapshots_of_random_lives_see_their_moments"),
+            plain("lib", "versions::tests::trees_and_bounds_are_kept_apart_among_removed_keys"),
+        ],
+    ),
+    line("S18", "the barrier behind a pending slot", "begin_without_barrier", &[FALLING, BESIDE]),
+    line(
+        "S19",
+        "the barrier between the horizon and a snapshot's moment",
+        "moment_without_barrier",
+        &[HORIZON],
+    ),
+    line(
+        "S20",
+        "the barrier between an append and the horizon",
+        "keep_without_barrier",
+        &[HORIZON],
+    ),
+    line(
+        "S21",
+        "the barrier between the log's end and the slots",
+        "collect_without_barrier",
+        &[TAIL],
+    ),
+    line("S22", "the barrier behind falling", "fall_without_barrier", &[FALLING]),
+    line("S23", "the barrier behind an end that is announced", "end_without_barrier", &[BESIDE]),
+    line(
+        "S24",
+        "the barrier before stays are waited for",
+        "wait_for_stays_without_barrier",
+        &[FIRST],
+    ),
+];
