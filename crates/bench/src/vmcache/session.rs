@@ -59,7 +59,7 @@ impl<'p> VmcacheSession<'p> {
 
     fn admit(&mut self) -> Result<()> {
         if !self.admitted {
-            self.pool.admission.enter(|| self.pool.places(), &Waiting::Forever)?;
+            self.pool.admission.enter(|| self.pool.places(), 1, &Waiting::Forever)?;
             self.admitted = true;
         }
         Ok(())
@@ -276,7 +276,7 @@ impl Drop for VmcacheSession<'_> {
             self.pool.release_places(self.reserved.iter().map(|(_, place)| *place));
         }
         if self.admitted {
-            self.pool.admission.leave();
+            self.pool.admission.leave(1);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::types::{Epoch, Lsn, Purpose};
 use crate::wait::Waiting;
 use crate::wal::{Log, Promised, Record, Reservation};
 use hedgerow_sync::primitive::atomic::AtomicU64;
-use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, OnceLock};
 use std::cell::Cell;
@@ -35,11 +35,11 @@ impl Order {
         Order { log: OnceLock::new(), counted: Counted(AtomicU64::new(first.0)) }
     }
 
-    /// The LSN of a change that nothing logs. Relaxed: who changes the same leaf, or has been told of the change, comes later by
-    /// what tells him.
+    /// The LSN of a change that nothing logs, while its leaf is latched. Who reads a count that has it finds the leaf latched or
+    /// changed.
     #[inline]
     pub(super) fn count(&self) -> Lsn {
-        Lsn(self.counted.0.fetch_add(1, Relaxed) + 1)
+        Lsn(self.counted.0.fetch_add(1, AcqRel) + 1)
     }
 }
 
@@ -104,7 +104,7 @@ impl BufferPool {
 
     /// The LSN of the last change that was not logged, or where the count began.
     pub fn counted(&self) -> Lsn {
-        Lsn(self.order.counted.0.load(Relaxed))
+        Lsn(self.order.counted.0.load(Acquire))
     }
 
     /// Enters, with room in the log for so many bytes. A result that is handed over in memory would be read back in
