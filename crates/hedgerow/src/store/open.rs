@@ -586,8 +586,8 @@ impl Superblock {
 const LOCK_TRIES: usize = 500;
 const LOCK_WAIT: Duration = Duration::from_millis(10);
 /// Tries for a lock whose holder the system does not name, because it has let go meanwhile or is out of
-/// sight.
-const UNNAMED_TRIES: usize = 10;
+/// sight, or has ended and is known by no number any more: a second.
+const UNNAMED_TRIES: usize = 100;
 
 /// Locks the file, or says who has. A process that was killed may hold its lock for a moment longer, until
 /// the kernel has taken down what it had under way: that moment is waited for.

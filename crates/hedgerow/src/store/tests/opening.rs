@@ -60,7 +60,7 @@ fn the_lock_of_a_process_that_has_ended_or_is_unknown_is_waited_for() {
 #[test]
 fn the_lock_of_a_process_that_lives_is_refused_at_once_and_that_of_nobody_soon() {
     let me = Some(std::process::id());
-    for (holder_pid, tries) in [(me, 1), (None, 11)] {
+    for (holder_pid, tries) in [(me, 1), (None, 101)] {
         let file = Locked::by(holder_pid, 1000);
         let error = lock(&file, true).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid });
