@@ -30,8 +30,6 @@ const ONE_LEAF_EVICTED: Suite = plain(
     "isolation::transactions_beside_evictions_and_checkpoints_are_strictly_serializable",
 );
 const ONE_LEAF_MODEL: Suite = shuttle("isolation::scans_of_one_leaf_are_strictly_serializable");
-const WHOLE_OR_NOT: Suite =
-    plain("engine", "isolation::what_a_power_cut_leaves_has_every_transaction_whole");
 pub(super) const LARGE_VALUES: Suite = plain(
     "engine",
     "crash_large_values::a_crash_at_any_call_leaves_whole_values_and_leaks_nothing",
@@ -182,7 +180,7 @@ pub const LINES: &[Bug] = &[
         "replay_before_the_cut",
         &[BATCH, CUT_BATCHES],
     ),
-    line("P38", "a replay ends what was begun", "batches_left_unfinished", &[BATCH, WHOLE_OR_NOT]),
+    line("P38", "a replay ends what was begun", "batches_left_unfinished", &[BATCH]),
     line("P39", "the record of a key that was not there", "absence_unlogged", &[BATCH]),
     line("P40", "the sync before a superblock", "publish_without_sync", &[POWER_LOSS]),
     line("P41", "the sync of a large value", "extent_without_sync", &[LARGE_VALUES]),
