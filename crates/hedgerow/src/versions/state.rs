@@ -87,8 +87,8 @@ pub struct Versions<M: Memory, P> {
     loads: Mutex<BTreeMap<TreeId, Lsn>>,
     /// Whether there are any.
     has_loads: AtomicBool,
-    /// How many writers have come in while versions were kept.
-    pub(super) admitted: Figure,
+    /// How many writers have come in while versions were kept, and snapshots ended.
+    pub(super) visits: Figure,
     /// By their cuts.
     pub(super) pins: Mutex<BTreeMap<Lsn, Pinned<P>>>,
     collecting: Mutex<Collector>,
@@ -126,7 +126,7 @@ impl<M: Memory, P> Versions<M, P> {
             alone: AtomicU64::new(NOBODY),
             loads: Mutex::new(BTreeMap::new()),
             has_loads: AtomicBool::new(false),
-            admitted: Figure::new(0),
+            visits: Figure::new(0),
             pins: Mutex::new(BTreeMap::new()),
             collecting: Mutex::new(Collector::default()),
             begun: Figure::new(0),
