@@ -68,8 +68,8 @@ fn main() -> Result<()> {
                 })
             })
             .collect();
-        let threads = producers.into_iter().chain(workers);
-        threads.map(|thread| thread.join().expect("no panic")).collect()
+        let mut threads = producers.into_iter().chain(workers);
+        threads.try_for_each(|thread| thread.join().expect("no panic"))
     })?;
     assert_eq!((jobs.count()?, done.count()?), (0, JOBS));
     println!(

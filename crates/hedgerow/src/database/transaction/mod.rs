@@ -25,9 +25,9 @@ use crate::store::{BatchChange, BatchReads, PoolTree};
 use crate::tree::Read;
 use crate::types::{Lsn, TreeId};
 use crate::wait::{Wait, Waiting};
-use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Relaxed};
 use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::{Arc, Mutex, OnceLock};
+use hedgerow_sync::primitive::{Arc, Mutex, OnceLock, Weak};
 use reads::Reads;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -86,19 +86,23 @@ struct Body {
     trees: BTreeMap<TreeId, (String, PoolTree)>,
     /// Savepoints that can be rolled back to, and their changes.
     savepoints: BTreeMap<u64, Writes>,
+    next_savepoint: u64,
     wait: Option<Wait>,
     through_sync: bool,
     has_ended: bool,
 }
 
 /// A moment within a transaction, to roll back to: [`Transaction::savepoint`].
-#[derive(Debug)]
 pub struct Savepoint {
+    of: Weak<State>,
     number: u64,
 }
 
-/// Numbers of savepoints, of all transactions.
-static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
+impl fmt::Debug for Savepoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Savepoint").field("number", &self.number).finish_non_exhaustive()
+    }
+}
 
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,6 +136,7 @@ impl Database {
             reads: Reads::default(),
             trees: BTreeMap::new(),
             savepoints: BTreeMap::new(),
+            next_savepoint: 0,
             wait: None,
             through_sync: false,
             has_ended: false,
@@ -174,9 +179,10 @@ impl Transaction {
     /// [`TransactionEnded`](ErrorKind::TransactionEnded).
     pub fn savepoint(&self) -> Result<Savepoint> {
         self.state.with_body(|body| {
-            let number = NEXT_SAVEPOINT.fetch_add(1, Relaxed);
+            let number = body.next_savepoint;
+            body.next_savepoint += 1;
             body.savepoints.insert(number, body.writes.clone());
-            Ok(Savepoint { number })
+            Ok(Savepoint { of: Arc::downgrade(&self.state), number })
         })
     }
 
@@ -188,7 +194,9 @@ impl Transaction {
     /// [`TransactionEnded`](ErrorKind::TransactionEnded). Nothing has changed then.
     pub fn roll_back_to(&self, savepoint: &Savepoint) -> Result<()> {
         self.state.with_body(|body| {
-            let Some(writes) = body.savepoints.get(&savepoint.number) else {
+            let is_ours = std::ptr::eq(savepoint.of.as_ptr(), Arc::as_ptr(&self.state));
+            let found = body.savepoints.get(&savepoint.number).filter(|_| is_ours);
+            let Some(writes) = found else {
                 let what =
                     "the savepoint is not one of this transaction, or was rolled back itself";
                 return Err(Error::new(ErrorKind::InvalidArgument, what));
@@ -276,6 +284,7 @@ impl State {
             reads: std::mem::take(&mut body.reads),
             trees: std::mem::take(&mut body.trees),
             savepoints: std::mem::take(&mut body.savepoints),
+            next_savepoint: 0,
             wait: body.wait.take(),
             through_sync: body.through_sync,
             has_ended: true,
