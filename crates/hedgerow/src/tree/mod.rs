@@ -23,6 +23,7 @@
 //! | `descend` | root to leaf, optimistic and latched |
 //! | `get`, `get_many`, `value` | look-ups, single and in groups |
 //! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
+//! | `modify` | read-modify-write of one record |
 //! | `commit`, `write_set` | several changes at one stroke |
 //! | `stored` | values that stand for large ones |
 //! | `split`, `merge`, `redistribute` | structure changes |
@@ -50,6 +51,7 @@ mod get_many;
 mod get_many_faults;
 mod leaf_copy;
 mod merge;
+mod modify;
 mod read_ahead;
 mod redistribute;
 mod relieve;
@@ -77,6 +79,7 @@ pub use compact::{CompactBudget, Compacted};
 pub use contention::ContentionSplit;
 pub use cursor::{Cursor, Passed};
 pub use ends::{End, Taken};
+pub use modify::Before;
 pub use remove_range::successor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};

@@ -36,7 +36,7 @@ pub(super) enum Written<O> {
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     #[inline]
-    pub(super) fn write<C: Change>(&self, key: &[u8], change: &C) -> Result<C::Outcome> {
+    pub(super) fn write<C: Change>(&self, key: &[u8], change: &mut C) -> Result<C::Outcome> {
         self.check_record(key, change.value())?;
         // What is behind the append of its batch is finished.
         let wait = if C::PURPOSE == Purpose::Finish { &Wait::Forever } else { &self.wait };
@@ -52,7 +52,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn write_on<C: Change>(
         &self,
         key: &[u8],
-        change: &C,
+        change: &mut C,
         first: Result<Written<C::Outcome>, Stop>,
         waiting: &Waiting<'_>,
     ) -> Result<C::Outcome> {
@@ -93,7 +93,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn try_write<C: Change>(
         &self,
         key: &[u8],
-        change: &C,
+        change: &mut C,
         met: bool,
         waiting: &Waiting<'_>,
     ) -> Result<Written<C::Outcome>, Stop> {
@@ -119,7 +119,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn write_latched<C: Change>(
         &self,
         key: &[u8],
-        change: &C,
+        change: &mut C,
         patience: &Patience<'_>,
         (met, waiting): (bool, &Waiting<'_>),
     ) -> Result<Written<C::Outcome>, Stop> {
