@@ -4,6 +4,7 @@
 
 #![warn(missing_debug_implementations, clippy::must_use_candidate)]
 
+mod approximate;
 mod batch;
 mod compact;
 #[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]

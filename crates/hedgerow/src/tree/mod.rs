@@ -29,6 +29,7 @@
 //! | `split`, `merge`, `redistribute` | structure changes |
 //! | `contention` | splits between keys that threads contend for |
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
+//! | `estimate` | about how much lies between two keys |
 //! | `cursor`, `leaf_copy` | ordered iteration, both ways |
 //! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
@@ -46,6 +47,7 @@ mod cursor;
 mod descend;
 mod drop;
 mod ends;
+mod estimate;
 mod get;
 mod get_many;
 mod get_many_faults;
@@ -79,6 +81,7 @@ pub use compact::{CompactBudget, Compacted};
 pub use contention::ContentionSplit;
 pub use cursor::{Cursor, Passed};
 pub use ends::{End, Taken};
+pub use estimate::{Estimate, Measure};
 pub use modify::Before;
 pub use remove_range::successor;
 pub use show::PageView;

@@ -11,6 +11,7 @@
 mod common;
 
 mod adaptive;
+mod approximate;
 mod backup;
 mod bad_input;
 mod batches;
