@@ -9,6 +9,7 @@ mod batch;
 mod compact;
 #[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]
 mod database;
+mod durable;
 mod ends;
 mod keyspace;
 mod large;
@@ -24,6 +25,7 @@ mod tests;
 pub use batch::WriteBatch;
 pub use compact::Shrunk;
 pub use database::Database;
+pub use durable::Durable;
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
 pub use lent::ValueRef;

@@ -64,6 +64,7 @@ mod room_ahead;
 mod shrink;
 mod small_world;
 mod space;
+mod told;
 mod value_forms;
 mod value_sizes;
 mod values_in_memory;
