@@ -1,7 +1,7 @@
 //! Read-modify-write of one record: a new value that is made of the old one, in one atomic step.
 //!
-//! Rank 7. Integers, swaps and takes of values in leaves are one change of the tree ([`crate::tree`]). The others read the record, compute,
-//! and swap if the record is still the one that was read; if it is not, they go on with what the swap has found. So each is linearizable:
+//! Rank 7. With values in leaves each is one change of the tree ([`crate::tree`]). Where that is not enough it reads the record, computes,
+//! and swaps if the record is still the one that was read; if it is not, it goes on with what the swap has found. So each is linearizable:
 //! it takes effect at its last change, or at its last read where it changes nothing. No latch is held while a caller's closure runs. No
 //! state of its own.
 
@@ -9,16 +9,16 @@ use crate::database::keyspace::Keyspace;
 use crate::database::large::is_too_large;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::is_stored_form;
-use crate::tree::{Before, Swap, Value};
+use crate::tree::{Before, Swap, Updated, Value};
 
 /// Bytes of an integer in a record.
 const INTEGER_BYTES: usize = size_of::<i64>();
 
 /// # Read-modify-write
 ///
-/// Each of these is one atomic step. `fetch_add`, `swap` and `take` cost one change and a copy of the old value, unless the value is large.
-/// Those with a closure cost a look-up and a change, and once more a change whenever another thread has changed the record in between. Then
-/// one of the two threads has made its change, so threads never wait for each other in a circle.
+/// Each of these is one atomic step. They cost one change and a copy of the old value; with large values a look-up more. Those with a
+/// closure cost once more a change whenever another thread has changed the record in between. Then one of the two threads has made its
+/// change, so threads never wait for each other in a circle.
 impl Keyspace {
     /// Changes the record of `key` to what `change` makes of it, and returns the value before. `None` stands for *no record*, in the
     /// argument and in the result of `change`: so it may also insert and remove.
@@ -162,15 +162,25 @@ impl Keyspace {
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<(Option<Value>, Option<V>)> {
-        let mut found = self.get(key)?;
+        let (mut found, mut new) = match self.change(|tree| tree.update_with(key, &mut change))? {
+            Updated::Made(old, new) => return Ok((old, new)),
+            Updated::NotHere(old, new) => (old, new),
+            other => {
+                let found = match other {
+                    Updated::Differs(found) => found,
+                    _ => self.get(key)?,
+                };
+                let new = change(found.as_deref());
+                (found, new)
+            }
+        };
         loop {
-            let new = change(found.as_deref());
-            let swap =
-                self.compare_and_swap(key, found.as_deref(), new.as_ref().map(AsRef::as_ref))?;
-            match swap {
+            let value = new.as_ref().map(AsRef::as_ref);
+            match self.compare_and_swap(key, found.as_deref(), value)? {
                 Swap::Swapped => return Ok((found, new)),
                 Swap::Differs(other) => found = other,
             }
+            new = change(found.as_deref());
         }
     }
 }

@@ -247,9 +247,9 @@ impl Change for Remove {
     }
 }
 
-struct CompareAndSwap<'v> {
-    expected: Option<&'v [u8]>,
-    new: Option<&'v [u8]>,
+pub(super) struct CompareAndSwap<'v> {
+    pub(super) expected: Option<&'v [u8]>,
+    pub(super) new: Option<&'v [u8]>,
 }
 
 impl Change for CompareAndSwap<'_> {

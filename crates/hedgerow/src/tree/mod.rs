@@ -82,7 +82,7 @@ pub use contention::ContentionSplit;
 pub use cursor::{Cursor, Passed};
 pub use ends::{End, Taken};
 pub use estimate::{Estimate, Measure};
-pub use modify::Before;
+pub use modify::{Before, Updated};
 pub use remove_range::successor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};

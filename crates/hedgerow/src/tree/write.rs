@@ -49,7 +49,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     /// Everything but a first try that succeeds and leaves nothing to do.
     #[inline(never)]
-    fn write_on<C: Change>(
+    pub(super) fn write_on<C: Change>(
         &self,
         key: &[u8],
         change: &mut C,
@@ -132,13 +132,13 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 page.release_unchanged();
                 Ok(Written::Done(outcome))
             }
-            decision => Ok(self.apply(&mut page, (&stay, met), key, at, decision, change)),
+            decision => Ok(self.apply_apart(&mut page, (&stay, met), key, at, decision, change)),
         }
     }
 
     /// Enters the epoch, with room in the log for the record of one change.
     #[inline(always)]
-    fn enter_to_change<C: Change>(
+    pub(super) fn enter_to_change<C: Change>(
         &self,
         key: &[u8],
         change: &C,
@@ -148,6 +148,20 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let log_bytes = change.made().map_or_else(itself, |made| made.len_bytes());
         let log_bytes = if self.logged { log_bytes as u64 } else { 0 };
         self.pool.enter_to_append(log_bytes, C::PURPOSE, waiting)
+    }
+
+    /// [`Self::apply`] off the hot path: with more copies of it what it calls is in none of them.
+    #[inline(never)]
+    pub(super) fn apply_apart<C: Change>(
+        &self,
+        page: &mut ExclusivePage<'_, P>,
+        entered: (&P::EpochGuard<'_>, bool),
+        key: &[u8],
+        at: Position,
+        decision: Decision<C::Outcome>,
+        change: &C,
+    ) -> Written<C::Outcome> {
+        self.apply(page, entered, key, at, decision, change)
     }
 
     /// Applies a decision to a latched leaf, and logs it: under the latch, so that the log has the changes of
