@@ -171,6 +171,7 @@ mod tests {
         is_shared::<Keyspace>();
         is_shared::<Options>();
         is_shared::<WriteBatch>();
+        is_shared::<Durable>();
         is_shared::<Error>();
         is_sent::<Cursor>();
         is_sent::<Range>();

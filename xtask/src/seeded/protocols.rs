@@ -693,10 +693,4 @@ pub const LINES: &[Bug] = &[
         "room_without_queue",
         &[plain("lib", "wal::tests::room::who_waits_for_room_is_not_overtaken_by_who_comes_later")],
     ),
-    line(
-        "P107",
-        "an addition adds to what it replaces, under the same latch",
-        "adds_in_its_leaf",
-        &[plain("engine", "modify::no_addition_is_lost_and_each_sum_is_seen_once")],
-    ),
 ];

@@ -232,10 +232,7 @@ impl Work<'_> {
                 })?
             }
             Operation::FetchAdd {} => each::<TIMED, _>(keys.iter(), done, until, |&at| {
-                let before = session.fetch_add(self.keys.get(at), 1)?;
-                checksum.add(before as u64);
-                found += 1;
-                Ok(())
+                session.fetch_add(self.keys.get(at), 1).map(|before| add(&before.to_be_bytes()))
             })?,
             Operation::Delete { .. } => {
                 each::<TIMED, _>(keys.iter(), done, until, |&at| {
