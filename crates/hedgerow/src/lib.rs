@@ -136,7 +136,8 @@ pub mod wal;
 pub use buffer::PoolStats;
 pub use database::{
     Cursor, Database, Durability, Durable, Keys, Keyspace, MemoryStats, Options, Range, Shrunk,
-    Stats, ValueReader, ValueRef, ValueWriter, WriteBatch, smallest_memory_limit_bytes,
+    Snapshot, SnapshotKeyspace, Stats, ValueReader, ValueRef, ValueWriter, WriteBatch,
+    smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use node::{LeafLayout, LeafPolicy};

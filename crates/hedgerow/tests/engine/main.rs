@@ -63,6 +63,7 @@ mod repair;
 mod room_ahead;
 mod shrink;
 mod small_world;
+mod snapshots;
 mod space;
 mod told;
 mod value_forms;
