@@ -25,6 +25,7 @@ mod stats;
 mod stretch;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod transaction;
 mod view;
 
 pub use batch::WriteBatch;
@@ -39,3 +40,4 @@ pub use options::{Durability, Options, smallest_memory_limit_bytes};
 pub use range::{Keys, Range};
 pub use snapshot::{Snapshot, SnapshotKeyspace};
 pub use stats::{MemoryStats, Stats};
+pub use transaction::{Isolation, Savepoint, TransactOptions, Transaction, TransactionKeyspace};

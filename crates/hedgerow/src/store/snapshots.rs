@@ -8,19 +8,21 @@
 
 use super::large::ExtentReader;
 use super::{Found, PoolTree, Shared, Store, unknown_form};
-use crate::buffer::PoolVersions;
+use crate::buffer::{BufferPool, PoolVersions};
 use crate::error::{Error, ErrorKind, Result};
+use crate::node::Hints;
 use crate::page::PagePool;
 use crate::space::extent::{Stored, read_stored};
 use crate::space::extent_store::Reading;
 use crate::space::held::Held;
-use crate::tree::Value;
+use crate::tree::{Judge, Read, Value};
 use crate::types::{Lsn, TreeId};
 use crate::versions::{Figures, Seen, Snapshot};
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// An open snapshot; dropping it ends it.
 pub struct OpenSnapshot {
@@ -227,6 +229,65 @@ impl OpenSnapshot {
     /// What was found, if the snapshot was not given up before.
     fn if_kept<T>(&self, found: T) -> Result<T> {
         if self.versions().is_given_up(self.ticket()) { Err(too_old()) } else { Ok(found) }
+    }
+}
+
+/// What a transaction has read is what its snapshot sees; see [`Judge`].
+impl Judge<BufferPool, Hints> for OpenSnapshot {
+    fn is_as_it_was(&self, tree: &PoolTree, stamp: Lsn) -> bool {
+        self.versions().sees_all(self.ticket(), tree.id(), stamp)
+            || leaves_out("stale_mark_trusted")
+    }
+
+    fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>) -> Result<()> {
+        let tree = read.tree;
+        let mut records = tree.records_of(leaf);
+        let stamp = records.stamp();
+        let sees_leaf = self.may_see(tree.id(), stamp)?;
+        let mut old = Vec::new();
+        let mut check = |key: &[u8], now: Option<&[u8]>| {
+            old.clear();
+            let is_same = match self.was(tree.id(), key, stamp, &mut old)? {
+                Was::Absent => now.is_none(),
+                Was::Version => now == Some(&old),
+                // A record of a load that came later was not there.
+                Was::Leaf => sees_leaf || now.is_none(),
+            };
+            if is_same { Ok(()) } else { Err(Error::conflicting(tree.id(), key)) }
+        };
+        let bounds = (read.lower, read.upper);
+        let mut found = Vec::new();
+        let mut outcome = Ok(());
+        records.for_each(|key, value| {
+            if RangeBounds::<[u8]>::contains(&bounds, key) {
+                found.push(key.to_vec());
+                outcome = check(key, Some(value));
+            }
+            outcome.is_ok()
+        });
+        outcome?;
+        // Those that are gone. A removed key may be back, and was compared then.
+        let (mut lower, mut upper) = (Vec::new(), Vec::new());
+        let has_lower = records.append_lower_fence(&mut lower);
+        let has_upper = records.append_upper_fence(&mut upper);
+        let begins_here = |key: &[u8]| !has_lower || key > lower.as_slice();
+        let mut from = match read.lower {
+            Bound::Included(key) if begins_here(key) => Bound::Included(key.to_vec()),
+            Bound::Excluded(key) if begins_here(key) => Bound::Excluded(key.to_vec()),
+            _ if has_lower => Bound::Excluded(lower.clone()),
+            _ => Bound::Unbounded,
+        };
+        let mut key = Vec::new();
+        while self.removed_from(tree.id(), from.as_ref().map(Vec::as_slice), &mut key)?
+            && (!has_upper || key <= upper)
+            && RangeBounds::<[u8]>::contains(&(Bound::Unbounded, read.upper), &key)
+        {
+            if found.binary_search(&key).is_err() && !leaves_out("found_keys_instead_of_range") {
+                check(&key, None)?;
+            }
+            from = Bound::Excluded(key.clone());
+        }
+        Ok(())
     }
 }
 

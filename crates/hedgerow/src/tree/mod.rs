@@ -24,13 +24,13 @@
 //! | `get`, `get_many`, `value` | look-ups, single and in groups |
 //! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
 //! | `modify` | read-modify-write of one record |
-//! | `commit`, `write_set` | several changes at one stroke |
+//! | `commit`, `commit_leaves`, `write_set`, `read_set` | several changes at one stroke, if what was read is unchanged |
 //! | `stored` | values that stand for large ones |
 //! | `split`, `merge`, `redistribute` | structure changes |
 //! | `contention` | splits between keys that threads contend for |
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
 //! | `estimate` | about how much lies between two keys |
-//! | `cursor`, `leaf_copy` | ordered iteration, both ways |
+//! | `cursor`, `leaf_copy`, `leaf_records` | ordered iteration, both ways |
 //! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
 //! | `walk`, `verify`, `stats`, `show`, `drop` | whole-tree passes |
@@ -40,6 +40,7 @@ mod b_star;
 mod bulk;
 mod change;
 mod commit;
+mod commit_leaves;
 mod compact;
 mod contention;
 mod create;
@@ -56,6 +57,7 @@ mod leaf_records;
 mod merge;
 mod modify;
 mod read_ahead;
+mod read_set;
 mod redistribute;
 mod relieve;
 mod remove_range;
@@ -86,6 +88,7 @@ pub use ends::{End, Taken};
 pub use estimate::{Estimate, Measure};
 pub use leaf_records::LeafRecords;
 pub use modify::{Before, Updated};
+pub use read_set::{Judge, Read, ReadSet};
 pub use remove_range::successor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};

@@ -11,6 +11,7 @@
 mod common;
 
 mod adaptive;
+mod anomalies;
 mod approximate;
 mod backup;
 mod bad_input;
@@ -66,6 +67,7 @@ mod small_world;
 mod snapshots;
 mod space;
 mod told;
+mod transactions;
 mod value_forms;
 mod value_sizes;
 mod values_in_memory;
