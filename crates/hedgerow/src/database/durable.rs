@@ -99,7 +99,7 @@ impl Database {
     /// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     /// # while std::future::Future::poll(change.as_mut(), &mut context).is_pending() {}
     /// # assert!(db.durable_position() >= db.log_position());
-    /// # db.close() }
+    /// # db.clone().close() }
     /// ```
     ///
     /// # Errors
