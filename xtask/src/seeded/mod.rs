@@ -13,6 +13,7 @@ mod holes;
 mod htm;
 mod latches;
 mod merging;
+mod modify;
 mod names;
 mod pool;
 mod protocols;
@@ -135,6 +136,7 @@ const LISTS: &[(char, &[Bug])] = &[
     ('K', commits::LINES),
     ('T', htm::LINES),
     ('S', snapshots::LINES),
+    ('U', modify::LINES),
 ];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {

@@ -72,6 +72,11 @@ impl Inner {
         if self.process.is_current() { Ok(()) } else { Err(Error::forked()) }
     }
 
+    /// The process that opened the database.
+    pub(super) fn process(&self) -> Process {
+        self.process
+    }
+
     #[cold]
     fn refusal(&self) -> Error {
         match self.process.is_current() {
@@ -499,8 +504,8 @@ impl Database {
         log.map_or(Ok(()), |log| log.wait_durable_within(position, &wait.begin()))
     }
 
-    /// [`Database::wait_durable`] for async tasks: ready when the log is durable up to `position`. Otherwise the task is woken when it
-    /// is, or when it cannot become so. Does not block; the log's own thread flushes, within [`Options::log_interval`].
+    /// [`Database::durable`] for hand-made futures: ready when the log is durable up to `position`. Otherwise the task is woken when it
+    /// is, or when it cannot become so; each call that is not ready adds one more waker. Does not block; the log's own thread flushes.
     ///
     /// ```
     /// # fn main() -> hedgerow::Result<()> {
@@ -528,7 +533,7 @@ impl Database {
     }
 
     /// The log, if it has come to `position`; `None` without a log.
-    fn log_up_to(&self, position: Lsn) -> Result<Option<&Arc<Log>>> {
+    pub(super) fn log_up_to(&self, position: Lsn) -> Result<Option<&Arc<Log>>> {
         self.inner.check_open()?;
         let Some(log) = self.inner.store.log() else { return Ok(None) };
         if position > log.tail() {

@@ -4,11 +4,13 @@
 
 #![warn(missing_debug_implementations, clippy::must_use_candidate)]
 
+mod approximate;
 mod batch;
 mod compact;
 mod cursor;
 #[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]
 mod database;
+mod durable;
 mod ends;
 mod keyspace;
 mod large;
@@ -30,6 +32,7 @@ pub use batch::WriteBatch;
 pub use compact::Shrunk;
 pub use cursor::Cursor;
 pub use database::Database;
+pub use durable::Durable;
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
 pub use lent::ValueRef;

@@ -37,7 +37,7 @@ pub(super) enum Written<O> {
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     #[inline]
-    pub(super) fn write<C: Change>(&self, key: &[u8], change: &C) -> Result<C::Outcome> {
+    pub(super) fn write<C: Change>(&self, key: &[u8], change: &mut C) -> Result<C::Outcome> {
         self.check_record(key, change.value())?;
         // What is behind the append of its batch is finished.
         let wait = if C::PURPOSE == Purpose::Finish { &Wait::Forever } else { &self.wait };
@@ -50,10 +50,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     /// Everything but a first try that succeeds and leaves nothing to do.
     #[inline(never)]
-    fn write_on<C: Change>(
+    pub(super) fn write_on<C: Change>(
         &self,
         key: &[u8],
-        change: &C,
+        change: &mut C,
         first: Result<Written<C::Outcome>, Stop>,
         waiting: &Waiting<'_>,
     ) -> Result<C::Outcome> {
@@ -94,7 +94,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn try_write<C: Change>(
         &self,
         key: &[u8],
-        change: &C,
+        change: &mut C,
         met: bool,
         waiting: &Waiting<'_>,
     ) -> Result<Written<C::Outcome>, Stop> {
@@ -120,7 +120,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn write_latched<C: Change>(
         &self,
         key: &[u8],
-        change: &C,
+        change: &mut C,
         patience: &Patience<'_>,
         (met, waiting): (bool, &Waiting<'_>),
     ) -> Result<Written<C::Outcome>, Stop> {
@@ -133,13 +133,13 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 page.release_unchanged();
                 Ok(Written::Done(outcome))
             }
-            decision => Ok(self.apply(&mut page, (&stay, met), key, at, decision, change)),
+            decision => Ok(self.apply_apart(&mut page, (&stay, met), key, at, decision, change)),
         }
     }
 
     /// Enters the epoch, with room in the log for the record of one change.
     #[inline(always)]
-    fn enter_to_change<C: Change>(
+    pub(super) fn enter_to_change<C: Change>(
         &self,
         key: &[u8],
         change: &C,
@@ -177,6 +177,20 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         lsn: Lsn,
     ) {
         self.pool.keep_version(stay, &versions::Change { tree: self.id, key, lsn, old, removes });
+    }
+
+    /// [`Self::apply`] off the hot path: with more copies of it what it calls is in none of them.
+    #[inline(never)]
+    pub(super) fn apply_apart<C: Change>(
+        &self,
+        page: &mut ExclusivePage<'_, P>,
+        entered: (&P::EpochGuard<'_>, bool),
+        key: &[u8],
+        at: Position,
+        decision: Decision<C::Outcome>,
+        change: &C,
+    ) -> Written<C::Outcome> {
+        self.apply(page, entered, key, at, decision, change)
     }
 
     /// Applies a decision to a latched leaf, and logs it: under the latch, so that the log has the changes of
