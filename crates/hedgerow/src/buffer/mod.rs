@@ -39,5 +39,6 @@ pub use counters::{Counters, PoolStats};
 pub use lent::Lent;
 #[cfg(target_os = "linux")]
 pub use paging::PageMemory;
+pub use pieces::PieceName;
 pub use pool::{BufferPool, PoolOptions};
 pub use session::Session;

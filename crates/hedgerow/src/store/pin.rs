@@ -11,10 +11,9 @@
 //!
 //! [`Pin::view`] opens the checkpoint as a store of its own, to read, over the same file. `Send + Sync`.
 
-use super::Shared;
-use super::Store;
 use super::open::StoreOptions;
 use super::superblock::Superblock;
+use super::{Newest, Shared, Store};
 use crate::buffer::{LARGE_VALUES_BYTES, smallest_limit_without_log_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::geometry::PART_CONTENT_WORDS;
@@ -52,10 +51,15 @@ impl Shared {
             slots.checkpoint_ended(taken.as_ref().map(|_| ()));
             taken?;
         }
+        Ok(self.pin_newest(slots, &newest))
+    }
+
+    /// Pins the newest checkpoint, which no other one can follow meanwhile.
+    pub(super) fn pin_newest(&self, slots: &Arc<SlotStore>, newest: &Newest) -> Pin {
         let superblock = newest.superblock;
         let pinned = slots.state().zones.pin();
         assert_eq!(pinned, superblock.checkpoint, "the newest checkpoint is the durable one");
-        Ok(Pin { slots: slots.clone(), superblock, process: self.process })
+        Pin { slots: slots.clone(), superblock, process: self.process }
     }
 }
 

@@ -29,6 +29,7 @@
 //! | `contention` | splits between keys that threads contend for |
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
 //! | `cursor`, `leaf_copy` | ordered iteration, both ways |
+//! | `frozen` | look-ups and scans of trees that do not change any more |
 //! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
 //! | `walk`, `verify`, `stats`, `show`, `drop` | whole-tree passes |
@@ -45,6 +46,7 @@ mod cursor;
 mod descend;
 mod drop;
 mod ends;
+mod frozen;
 mod get;
 mod get_many;
 mod get_many_faults;
@@ -77,6 +79,7 @@ pub use compact::{CompactBudget, Compacted};
 pub use contention::ContentionSplit;
 pub use cursor::{Cursor, Passed};
 pub use ends::{End, Taken};
+pub use frozen::{FrozenLeaf, FrozenPages, FrozenTree};
 pub use remove_range::successor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};
