@@ -18,6 +18,7 @@ mod lent;
 #[cfg(target_os = "linux")]
 mod paging;
 mod pieces;
+mod pinned;
 mod pool;
 mod read_ahead;
 mod relieve;
@@ -40,5 +41,6 @@ pub use lent::Lent;
 #[cfg(target_os = "linux")]
 pub use paging::PageMemory;
 pub use pieces::PieceName;
+pub use pinned::{PinnedCheckpoint, PinnedPages};
 pub use pool::{BufferPool, PoolOptions};
 pub use session::Session;

@@ -12,7 +12,7 @@
 //! In a store that lives in memory a value is in its pieces and nowhere else. The record names the frames
 //! ([`crate::space::held`]), nothing evicts them, and they are released when the record's value changes.
 //!
-//! Pages of pinned checkpoints (`store/pinned.rs`) are kept in the same way, under seeds of their own: they never change, and nothing
+//! Pages of pinned checkpoints (`pinned.rs`) are kept in the same way, under seeds of their own: they never change, and nothing
 //! else has them in memory.
 //!
 //! Invariants: a frame names a piece only while it holds it; header and bytes change under the exclusive latch of the

@@ -3,7 +3,7 @@
 //! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
 //! store; `checkpoint` writes the next one; `reclaim` gives space back to the file system; `catalogue`
 //! knows the keyspaces; `large` writes and reads large values, `large_copy` copies them, and `large_move` moves them; `batch` changes several records as one; `journal` has
-//! the log, `named` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable, and `pinned` reads in it; `verify` checks everything;
+//! the log, `named` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
 //! `backup` copies it; `repair` salvages what is whole in a damaged file.
 //!
 //! Invariants (no page is ever overwritten where a checkpoint needs it, so these are all there are):
@@ -27,7 +27,6 @@ mod log_due;
 mod named;
 mod open;
 mod pin;
-mod pinned;
 mod placed;
 mod preload;
 mod reclaim;
@@ -53,7 +52,6 @@ pub use hot::HotLeaf;
 pub use journal::log_path;
 pub use large::{ExtentReader, ExtentWriter};
 pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
-pub use pinned::PinnedCheckpoint;
 pub use placed::PlacedValue;
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};

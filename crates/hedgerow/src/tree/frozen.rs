@@ -12,23 +12,12 @@ use super::descend::{Target, plain};
 use super::retry::dropped;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Hints, Leaf, plain_leaf};
+use crate::page::FrozenPages;
 use crate::page::header::{self, PageKind};
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::optimistic::PlainBytes;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::ops::Bound;
-
-/// Pages that do not change.
-pub trait FrozenPages {
-    /// Bytes of a page.
-    fn page_bytes(&self) -> usize;
-
-    /// Hands a page to `look`, once. False, and nothing is handed over: there is no such page.
-    ///
-    /// # Errors
-    /// Those of reading it; `Corrupted`.
-    fn read(&self, id: PageId, look: &mut dyn FnMut(&[u8])) -> Result<bool>;
-}
 
 /// A tree of such pages. See the head of the file.
 #[derive(Clone, Copy, Debug)]

@@ -79,7 +79,7 @@ pub use compact::{CompactBudget, Compacted};
 pub use contention::ContentionSplit;
 pub use cursor::{Cursor, Passed};
 pub use ends::{End, Taken};
-pub use frozen::{FrozenLeaf, FrozenPages, FrozenTree};
+pub use frozen::{FrozenLeaf, FrozenTree};
 pub use remove_range::successor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};

@@ -1,13 +1,14 @@
 //! Reading in pinned checkpoints while the store goes on: against a model, on a disk that fails, after a crash, and in other threads.
 
 use super::*;
-use crate::buffer::{smallest_limit_bytes, smallest_limit_without_log_bytes};
+use crate::buffer::{
+    BufferPool, PinnedCheckpoint, smallest_limit_bytes, smallest_limit_without_log_bytes,
+};
 use crate::node::{LeafLayout, LeafPolicy};
 use crate::storage::sim::{CallKind, Fault};
-use crate::store::PinnedCheckpoint;
 use crate::testing::environment::{effort, fresh_seed};
-use crate::tree::{CompactBudget, FrozenLeaf};
-use crate::types::{Lsn, PageId, TreeId};
+use crate::tree::{CompactBudget, FrozenLeaf, FrozenTree};
+use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,19 +16,21 @@ use std::ops::Bound;
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn pin(store: &Store) -> PinnedCheckpoint {
-    PinnedCheckpoint::new(store.shared.pin().unwrap(), store.shared.pool.clone())
+    store.shared.pin().unwrap().to_read()
 }
 
 /// A tree of a pinned checkpoint.
 struct Pinned<'p> {
     pin: &'p PinnedCheckpoint,
+    pool: &'p BufferPool,
     tree: (TreeId, PageId),
 }
 
 impl Pinned<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = b"before".to_vec();
-        let is_there = self.pin.get(self.tree.0, self.tree.1, key, &mut value)?;
+        let pages = self.pin.pages(self.pool);
+        let is_there = FrozenTree::new(&pages, self.tree.0, self.tree.1).get(key, &mut value)?;
         assert!(value.starts_with(b"before") && (is_there || value.len() == 6));
         Ok(is_there.then(|| value.split_off(6)))
     }
@@ -39,11 +42,11 @@ impl Pinned<'_> {
         forward: bool,
         most: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let mut found = Vec::new();
+        let (pages, mut found) = (self.pin.pages(self.pool), Vec::new());
         let (mut leaf, mut from) = (FrozenLeaf::default(), from.map(<[u8]>::to_vec));
         loop {
             let bound = from.as_ref().map(|key| &key[..]);
-            self.pin.load_leaf(self.tree.0, self.tree.1, bound, forward, &mut leaf)?;
+            FrozenTree::new(&pages, self.tree.0, self.tree.1).load(bound, forward, &mut leaf)?;
             while let Some((key, value)) = leaf.next_record() {
                 found.push((key.to_vec(), value.to_vec()));
                 if found.len() == most {
@@ -59,8 +62,8 @@ impl Pinned<'_> {
     }
 }
 
-fn of<'p>(pin: &'p PinnedCheckpoint, tree: &PoolTree) -> Pinned<'p> {
-    Pinned { pin, tree: (tree.id(), tree.root()) }
+fn of<'p>(pin: &'p PinnedCheckpoint, tree: &'p PoolTree) -> Pinned<'p> {
+    Pinned { pin, pool: tree.pool(), tree: (tree.id(), tree.root()) }
 }
 
 /// What a store of this test has.
