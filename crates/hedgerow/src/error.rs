@@ -65,6 +65,7 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 37 | `forked_process` | open the store in this process |
 /// | 38 | `would_block` | try again later, or allow the handle to wait |
 /// | 39 | `not_yet_durable` | nothing, or wait again with [`Database::sync_within`](crate::Database::sync_within): the change is made |
+/// | 40 | `snapshot_too_old` | begin another snapshot; hold it for less time, or raise the memory limit |
 ///
 /// ```
 /// use hedgerow::{ErrorKind, Options};
@@ -189,6 +190,8 @@ pub enum ErrorKind {
     /// [`Wait`](crate::Wait) ended first. It becomes durable like a change with [`Durability::Buffered`](crate::Durability::Buffered).
     /// Making the change once more would be a second change.
     NotYetDurable,
+    /// The snapshot was open for so long, and so much has changed meanwhile, that what it saw is not there any more.
+    SnapshotTooOld,
     /// The engine's own signal for a page that was freed meanwhile. No caller gets it.
     #[doc(hidden)]
     PageFreed,
@@ -248,6 +251,7 @@ impl ErrorKind {
             ErrorKind::ForkedProcess => (37, "forked_process"),
             ErrorKind::WouldBlock => (38, "would_block"),
             ErrorKind::NotYetDurable => (39, "not_yet_durable"),
+            ErrorKind::SnapshotTooOld => (40, "snapshot_too_old"),
             ErrorKind::PageFreed => (1000, "page_freed"),
         }
     }
@@ -467,6 +471,7 @@ mod tests {
             (ErrorKind::ForkedProcess, "forked_process"),
             (ErrorKind::WouldBlock, "would_block"),
             (ErrorKind::NotYetDurable, "not_yet_durable"),
+            (ErrorKind::SnapshotTooOld, "snapshot_too_old"),
         ];
         for (at, (kind, name)) in table.iter().enumerate() {
             assert_eq!((kind.code(), kind.name()), (at as u32 + 1, *name));

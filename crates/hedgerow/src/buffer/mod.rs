@@ -15,6 +15,8 @@ mod frame;
 mod free_list;
 mod hand_over;
 mod lent;
+mod old_versions;
+mod page_pool;
 #[cfg(target_os = "linux")]
 mod paging;
 mod pieces;
@@ -38,6 +40,7 @@ pub use budget::{
 };
 pub use counters::{Counters, PoolStats};
 pub use lent::Lent;
+pub use old_versions::PoolVersions;
 #[cfg(target_os = "linux")]
 pub use paging::PageMemory;
 pub use pieces::PieceName;

@@ -9,7 +9,7 @@ use crate::database::database::Inner;
 use crate::database::keyspace::Keyspace;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Stored, escape, escaped_bytes, is_stored_form, read_stored};
-use crate::store::{ExtentReader, ExtentWriter, Found, PlacedValue, PoolTree};
+use crate::store::{ExtentReader, ExtentWriter, Found, PlacedValue, PoolTree, Store};
 use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -143,14 +143,18 @@ impl Inner {
             return Ok(Some(Value::from(plain)));
         }
         // The units may have been written again since the leaf was read: once more, in the right order.
-        match self.store.find(tree, key)? {
-            None => Ok(None),
-            Some(Found::Short(value) | Found::Held { value, .. }) => Ok(Some(value)),
-            Some(Found::Extent(mut reader)) => {
-                let value = read_all(&mut reader)?;
-                self.store.keep_value(&reader.stored_form(), &value, true);
-                Ok(Some(Value::from(value)))
-            }
+        self.store.find(tree, key)?.map(|found| read_whole(&self.store, found)).transpose()
+    }
+}
+
+/// The whole of a value that was found; a large one is kept in memory, too.
+pub(super) fn read_whole(store: &Store, found: Found) -> Result<Value> {
+    match found {
+        Found::Short(value) | Found::Held { value, .. } => Ok(value),
+        Found::Extent(mut reader) => {
+            let value = read_all(&mut reader)?;
+            store.keep_value(&reader.stored_form(), &value, true);
+            Ok(Value::from(value))
         }
     }
 }
@@ -203,14 +207,7 @@ impl Keyspace {
     pub fn value_reader(&self, key: &[u8]) -> Result<Option<ValueReader>> {
         self.inner.check_open()?;
         let found = self.inner.store.find(&self.tree, key)?;
-        Ok(found.map(|found| ValueReader {
-            inner: self.inner.clone(),
-            source: match found {
-                Found::Extent(reader) => Source::Extent(reader),
-                Found::Short(value) | Found::Held { value, .. } => Source::Memory(value),
-            },
-            at: 0,
-        }))
+        Ok(found.map(|found| ValueReader::new(self.inner.clone(), found)))
     }
 
     /// The bytes of `range` of the value of `key`, without those beyond its end; `None` if there is no record. Of a large value only the
@@ -228,21 +225,7 @@ impl Keyspace {
     /// # Errors
     /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn get_range(&self, key: &[u8], range: impl RangeBounds<u64>) -> Result<Option<Vec<u8>>> {
-        let Some(mut reader) = self.value_reader(key)? else { return Ok(None) };
-        let len = reader.len_bytes();
-        let start = match range.start_bound() {
-            Bound::Included(&at) => at,
-            Bound::Excluded(&at) => at.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&at) => at.saturating_add(1),
-            Bound::Excluded(&at) => at,
-            Bound::Unbounded => len,
-        };
-        let mut bytes = memory_for(end.min(len).saturating_sub(start))?;
-        reader.read_at(start, &mut bytes)?;
-        Ok(Some(bytes))
+        self.value_reader(key)?.map(|mut reader| reader.read_range(range)).transpose()
     }
 
     /// Begins to put a value of `len_bytes` bytes, up to 4 GiB, piece by piece: write them, then call [`ValueWriter::finish`]. Until
@@ -442,6 +425,32 @@ impl fmt::Debug for ValueReader {
 }
 
 impl ValueReader {
+    pub(super) fn new(inner: Arc<Inner>, found: Found) -> ValueReader {
+        let source = match found {
+            Found::Extent(reader) => Source::Extent(reader),
+            Found::Short(value) | Found::Held { value, .. } => Source::Memory(value),
+        };
+        ValueReader { inner, source, at: 0 }
+    }
+
+    /// The bytes of a range, without those beyond the end.
+    pub(super) fn read_range(&mut self, range: impl RangeBounds<u64>) -> Result<Vec<u8>> {
+        let len = self.len_bytes();
+        let start = match range.start_bound() {
+            Bound::Included(&at) => at,
+            Bound::Excluded(&at) => at.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&at) => at.saturating_add(1),
+            Bound::Excluded(&at) => at,
+            Bound::Unbounded => len,
+        };
+        let mut bytes = memory_for(end.min(len).saturating_sub(start))?;
+        self.read_at(start, &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Length of the value in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {

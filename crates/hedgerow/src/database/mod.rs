@@ -6,26 +6,33 @@
 
 mod batch;
 mod compact;
+mod cursor;
 #[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]
 mod database;
 mod ends;
 mod keyspace;
 mod large;
+mod leaf_cursor;
 mod lent;
 mod modify;
 mod options;
 mod range;
 mod rename;
+mod snapshot;
 mod stats;
+mod stretch;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod view;
 
 pub use batch::WriteBatch;
 pub use compact::Shrunk;
+pub use cursor::Cursor;
 pub use database::Database;
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
 pub use lent::ValueRef;
 pub use options::{Durability, Options, smallest_memory_limit_bytes};
-pub use range::{Cursor, Keys, Range};
+pub use range::{Keys, Range};
+pub use snapshot::{Snapshot, SnapshotKeyspace};
 pub use stats::{MemoryStats, Stats};

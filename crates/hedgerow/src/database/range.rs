@@ -1,274 +1,21 @@
-//! Ordered iteration over a keyspace: a cursor that lends, and an iterator that copies.
+//! Ordered iteration over a keyspace: an iterator that copies, from both ends.
 //!
-//! Rank 7. Both own what they need and keep the database open. `Send`; used by one thread at a time.
-//! Both stay failed after an error: every further call returns it again (the cursor), or the iterator
-//! has ended.
+//! Rank 7. It owns what it needs and keeps the database open. `Send`; used by one thread at a time. After an error it has ended.
 
 use crate::buffer::BufferPool;
 use crate::database::database::Inner;
 use crate::database::large::Resolved;
+use crate::database::leaf_cursor::ValuesAhead;
+use crate::database::stretch::StretchCursor;
+use crate::database::view::View;
 use crate::error::Result;
-use crate::space::extent::{Stored, is_stored_form, read_stored};
+use crate::space::extent::is_stored_form;
 use crate::store::PoolTree;
-use crate::tree::{self, Passed, Value};
+use crate::tree::{self, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
-use std::ops::{Bound, ControlFlow};
-
-/// Values that are asked for together at most.
-const MOST_AHEAD: usize = 64;
-
-/// How many values a scan asks for ahead: after a value that was not in memory one, then 3, 9, 27 and 64, so that a short
-/// scan reads little that it does not need.
-#[derive(Default)]
-struct ValuesAhead(usize);
-
-impl ValuesAhead {
-    /// A value was not in memory: asks for those of the leaf that come next.
-    fn missed(&mut self, inner: &Inner, cursor: &tree::Cursor<BufferPool>, forward: bool) {
-        self.0 = (3 * self.0).clamp(1, MOST_AHEAD);
-        let mut next = cursor.upcoming_values(forward, self.0);
-        next.retain(|value| is_stored_form(value));
-        if !next.is_empty() {
-            inner.store.read_values_ahead(&next, &cursor.wait().to_tidy_up());
-        }
-    }
-}
-
-/// A position between two records of a keyspace, which moves both ways. See [`crate::Keyspace::cursor`].
-///
-/// It owns what it needs and keeps the database open. `Send`; used by one thread at a time. It copies one leaf at a time, so it holds
-/// at most a page and one large value. After an error it stays failed: every further call that reads returns the same error, after a
-/// `seek` as well.
-pub struct Cursor {
-    inner: Arc<Inner>,
-    tree: PoolTree,
-    cursor: tree::Cursor<BufferPool>,
-    /// The value that was lent last, if it did not lie in its leaf.
-    large: Vec<u8>,
-    ahead: ValuesAhead,
-}
-
-impl fmt::Debug for Cursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cursor").finish_non_exhaustive()
-    }
-}
-
-impl Cursor {
-    pub(super) fn new(inner: Arc<Inner>, tree: PoolTree) -> Cursor {
-        let cursor = tree.scan();
-        Cursor { inner, tree, cursor, large: Vec::new(), ahead: ValuesAhead::default() }
-    }
-
-    /// The record behind the cursor, which moves over it; `None` at the end. Key and value are lent until the cursor is used again.
-    ///
-    /// # Errors
-    /// The [errors of reads](crate::Keyspace#errors-of-reads). After one, every call returns it.
-    #[inline]
-    pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        self.inner.check_open()?;
-        let Some(passed) = self.cursor.advance()? else { return Ok(None) };
-        if self.inner.store.has_stored_forms() {
-            self.lend(passed, true)
-        } else {
-            Ok(Some(self.cursor.lend(passed)))
-        }
-    }
-
-    /// The record before the cursor, which moves over it; `None` at the start. Key and value are lent until the cursor is used again.
-    ///
-    /// # Errors
-    /// Those of [`Cursor::next_record`].
-    #[inline]
-    pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        self.inner.check_open()?;
-        let Some(passed) = self.cursor.go_back()? else { return Ok(None) };
-        if self.inner.store.has_stored_forms() {
-            self.lend(passed, false)
-        } else {
-            Ok(Some(self.cursor.lend(passed)))
-        }
-    }
-
-    /// Lends a record of a store that may have values elsewhere than in leaves. One that has gone meanwhile is passed
-    /// over.
-    fn lend(&mut self, passed: Passed, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
-        let mut passed = passed;
-        loop {
-            let (key, value) = self.cursor.lend(passed);
-            if !is_stored_form(value) {
-                return Ok(Some(self.cursor.lend(passed)));
-            }
-            match self.inner.resolve_into(&self.tree, key, value, &mut self.large) {
-                Ok(Resolved::InMemory) => {
-                    return Ok(Some((self.cursor.lend(passed).0, &self.large)));
-                }
-                Ok(Resolved::Read) => {
-                    self.ahead.missed(&self.inner, &self.cursor, forward);
-                    return Ok(Some((self.cursor.lend(passed).0, &self.large)));
-                }
-                Ok(Resolved::Gone) => {}
-                Err(error) => {
-                    self.cursor.fail(&error);
-                    return Err(error);
-                }
-            }
-            let next = if forward { self.cursor.advance()? } else { self.cursor.go_back()? };
-            match next {
-                Some(next) => passed = next,
-                None => return Ok(None),
-            }
-        }
-    }
-
-    /// Calls `each` with the records behind the cursor, in order, until it breaks or there are no more. Returns `Break` with its value,
-    /// or `Continue` at the end. The cursor is then behind the last record that was handed over. Key and value are lent for one call of
-    /// `each`; a value that does not lie in a leaf is lent as [`Keyspace::get_with`](crate::Keyspace::get_with) does it. Short scans
-    /// take 0.65 to 0.85 of the time of [`Cursor::next_record`].
-    ///
-    /// ```
-    /// use std::ops::ControlFlow;
-    ///
-    /// let db = hedgerow::Options::new().in_memory()?;
-    /// let birds = db.keyspace("birds")?;
-    /// for name in ["dunnock", "robin", "wren"] {
-    ///     birds.put(name.as_bytes(), b"hedges")?;
-    /// }
-    /// let mut cursor = birds.cursor();
-    /// cursor.seek(b"e");
-    /// let found = cursor.visit(|name, _| match name.starts_with(b"w") {
-    ///     true => ControlFlow::Break(name.to_vec()),
-    ///     false => ControlFlow::Continue(()),
-    /// })?;
-    /// assert_eq!(found, ControlFlow::Break(b"wren".to_vec()));
-    /// # Ok::<(), hedgerow::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Cursor::next_record`]; the records before the error were handed over.
-    #[inline]
-    pub fn visit<B>(
-        &mut self,
-        mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>> {
-        self.inner.check_open()?;
-        let (inner, tree, large) = (&self.inner, &self.tree, &mut self.large);
-        let mut each = |key: &[u8], value: &[u8]| {
-            let step = each(key, value).map_break(|with| Stop::With(Ok(with)));
-            inner
-                .check_process()
-                .map_or_else(|forked| ControlFlow::Break(Stop::With(Err(forked))), |()| step)
-        };
-        let ended = loop {
-            let mut step = |key: &[u8], value: &[u8]| {
-                if !inner.store.has_stored_forms() || !is_stored_form(value) {
-                    return each(key, value);
-                }
-                visit_stored(inner, tree, large, key, value, &mut each)
-            };
-            let ended = match inner.store.has_stored_forms() {
-                false => self.cursor.visit(step)?,
-                true => {
-                    let ahead = |value: &[u8], is_near| inner.store.prefetch_kept(value, is_near);
-                    self.cursor.visit_ahead(&mut step, ahead)?
-                }
-            };
-            match ended {
-                ControlFlow::Continue(()) => break ControlFlow::Continue(()),
-                ControlFlow::Break(Stop::With(with)) => break ControlFlow::Break(with),
-                ControlFlow::Break(Stop::Missed) => self.ahead.missed(inner, &self.cursor, true),
-            }
-        };
-        self.visited(ended)
-    }
-
-    /// What a visit has come to: after an error the cursor stays failed.
-    fn visited<B>(&mut self, ended: ControlFlow<Result<B>>) -> Result<ControlFlow<B>> {
-        match ended {
-            ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
-            ControlFlow::Break(with) => {
-                with.inspect_err(|error| self.cursor.fail(error)).map(ControlFlow::Break)
-            }
-        }
-    }
-
-    /// [`Cursor::visit`] without reading large values: for those `each` gets `None`, and may read them with
-    /// [`Keyspace::value_reader`](crate::Keyspace::value_reader).
-    ///
-    /// # Errors
-    /// Those of [`Cursor::next_record`]; the records before the error were handed over.
-    pub fn visit_short<B>(
-        &mut self,
-        mut each: impl FnMut(&[u8], Option<&[u8]>) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>> {
-        self.inner.check_open()?;
-        let inner = &self.inner;
-        let mut each = |key: &[u8], value: Option<&[u8]>| {
-            let step = each(key, value).map_break(Ok);
-            inner.check_process().map_or_else(|forked| ControlFlow::Break(Err(forked)), |()| step)
-        };
-        let ended = self.cursor.visit(|key, value| {
-            if !inner.store.has_stored_forms() {
-                return each(key, Some(value));
-            }
-            match read_stored(value) {
-                Stored::Plain(value) => each(key, Some(value)),
-                // What is wrong with a damaged one whoever reads it is told.
-                Stored::Extent(_) | Stored::Damaged => each(key, None),
-            }
-        })?;
-        self.visited(ended)
-    }
-
-    /// Moves to before the first record whose key is `key` or greater. This call reads nothing.
-    pub fn seek(&mut self, key: &[u8]) {
-        self.cursor.seek(key);
-    }
-
-    /// Moves to before the first record. This call reads nothing.
-    pub fn seek_to_start(&mut self) {
-        self.cursor.seek_to_start();
-    }
-
-    /// Moves to behind the last record. This call reads nothing.
-    pub fn seek_to_end(&mut self) {
-        self.cursor.seek_to_end();
-    }
-}
-
-/// Hands over a record whose value is in a stored form. Apart, so that short values do not pay for its frame.
-#[inline(never)]
-fn visit_stored<B>(
-    inner: &Inner,
-    tree: &PoolTree,
-    large: &mut Vec<u8>,
-    key: &[u8],
-    value: &[u8],
-    each: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<Stop<B>>,
-) -> ControlFlow<Stop<B>> {
-    if let Ok(step) = inner.lend_to(value, large, |value| each(key, value)) {
-        return step;
-    }
-    match inner.resolve_into(tree, key, value, large) {
-        Ok(Resolved::InMemory) => each(key, large),
-        Ok(Resolved::Read) => {
-            each(key, large)?;
-            ControlFlow::Break(Stop::Missed)
-        }
-        Ok(Resolved::Gone) => ControlFlow::Continue(()),
-        Err(error) => ControlFlow::Break(Stop::With(Err(error))),
-    }
-}
-
-/// Why a visit stops.
-enum Stop<B> {
-    /// It was told to, or there is an error.
-    With(Result<B>),
-    /// A value was read that was not in memory: it is worth a look ahead.
-    Missed,
-}
+use std::ops::Bound;
 
 /// An iterator over records in bounds, from both ends. See [`crate::Keyspace::range`].
 ///
@@ -277,13 +24,65 @@ enum Stop<B> {
 #[must_use]
 pub struct Range {
     inner: Arc<Inner>,
-    tree: PoolTree,
+    source: Source,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
-    front: Option<tree::Cursor<BufferPool>>,
-    back: Option<tree::Cursor<BufferPool>>,
+    front: Option<End>,
+    back: Option<End>,
     ahead: ValuesAhead,
     ended: bool,
+}
+
+/// What is iterated over.
+enum Source {
+    Tree(PoolTree),
+    View(Arc<dyn View>),
+}
+
+/// Key and value of a record, and whether the value may be in a stored form.
+type Passed<'c> = (&'c [u8], &'c [u8], bool);
+
+/// A cursor at one of the two ends.
+enum End {
+    Tree(Box<tree::Cursor<BufferPool>>),
+    View(Box<StretchCursor>),
+}
+
+impl End {
+    fn new(source: &Source, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> End {
+        match source {
+            Source::Tree(tree) => {
+                End::Tree(Box::new(tree.range((as_bytes(lower), as_bytes(upper)))))
+            }
+            Source::View(view) => {
+                let cursor = StretchCursor::new(view.stretches(), lower.clone(), upper.clone());
+                End::View(Box::new(cursor))
+            }
+        }
+    }
+
+    fn seek_to_end(&mut self) {
+        match self {
+            End::Tree(cursor) => cursor.seek_to_end(),
+            End::View(cursor) => cursor.seek_to_end(),
+        }
+    }
+
+    /// The next record in a direction.
+    fn step(&mut self, forward: bool) -> Result<Option<Passed<'_>>> {
+        match self {
+            End::Tree(cursor) => {
+                let record =
+                    if forward { cursor.next_record()? } else { cursor.previous_record()? };
+                Ok(record.map(|(key, value)| (key, value, is_stored_form(value))))
+            }
+            End::View(cursor) => {
+                let Some(place) = cursor.step(forward)? else { return Ok(None) };
+                let (key, value) = cursor.record(place);
+                Ok(Some((key, value, cursor.is_stored(place))))
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Range {
@@ -313,9 +112,23 @@ impl Range {
         lower: Bound<Vec<u8>>,
         upper: Bound<Vec<u8>>,
     ) -> Range {
+        Range::from(inner, Source::Tree(tree), lower, upper)
+    }
+
+    /// Over what a snapshot or a transaction sees.
+    pub(super) fn of(view: Arc<dyn View>, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> Range {
+        Range::from(view.inner().clone(), Source::View(view), lower, upper)
+    }
+
+    fn from(
+        inner: Arc<Inner>,
+        source: Source,
+        lower: Bound<Vec<u8>>,
+        upper: Bound<Vec<u8>>,
+    ) -> Range {
         Range {
             inner,
-            tree,
+            source,
             lower,
             upper,
             front: None,
@@ -329,18 +142,27 @@ impl Range {
     /// two ends never return the same record.
     fn step(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
         loop {
-            let Some((key, value)) = self.step_in_leaves(forward)? else { return Ok(None) };
-            if !self.inner.store.has_stored_forms() || !is_stored_form(&value) {
+            let Some((key, value, is_stored)) = self.step_in_leaves(forward)? else {
+                return Ok(None);
+            };
+            if !is_stored || !self.inner.store.has_stored_forms() {
                 return Ok(Some((key, value)));
             }
             let mut resolved = Vec::new();
-            match self.inner.resolve_into(&self.tree, &key, &value, &mut resolved)? {
+            let tree = match &self.source {
+                Source::Tree(tree) => tree,
+                Source::View(view) => {
+                    view.resolve_into(&value, &mut resolved)?;
+                    return Ok(Some((key, Value::from(resolved))));
+                }
+            };
+            match self.inner.resolve_into(tree, &key, &value, &mut resolved)? {
                 // It is passed over.
                 Resolved::Gone => continue,
                 Resolved::InMemory => {}
                 Resolved::Read => {
                     let end = if forward { &self.front } else { &self.back };
-                    if let Some(cursor) = end {
+                    if let Some(End::Tree(cursor)) = end {
                         self.ahead.missed(&self.inner, cursor, forward);
                     }
                 }
@@ -349,20 +171,22 @@ impl Range {
         }
     }
 
-    fn step_in_leaves(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
-        self.inner.check_open()?;
+    fn step_in_leaves(&mut self, forward: bool) -> Result<Option<(Value, Value, bool)>> {
+        match &self.source {
+            Source::Tree(_) => self.inner.check_open()?,
+            Source::View(view) => view.check()?,
+        }
         // Where both ends are in use, each has to stop at the other.
         let both = if forward { self.back.is_some() } else { self.front.is_some() };
         let end = if forward { &mut self.front } else { &mut self.back };
         let cursor = end.get_or_insert_with(|| {
-            let mut cursor = self.tree.range((as_bytes(&self.lower), as_bytes(&self.upper)));
+            let mut cursor = End::new(&self.source, &self.lower, &self.upper);
             if !forward {
                 cursor.seek_to_end();
             }
             cursor
         });
-        let record = if forward { cursor.next_record()? } else { cursor.previous_record()? };
-        let Some((key, value)) = record else { return Ok(None) };
+        let Some((key, value, is_stored)) = cursor.step(forward)? else { return Ok(None) };
         let passed = both
             && match (forward, &self.lower, &self.upper) {
                 (true, _, Bound::Excluded(high)) => key >= high.as_slice(),
@@ -374,7 +198,7 @@ impl Range {
         if passed {
             return Ok(None);
         }
-        let record = (Value::from(key), Value::from(value));
+        let record = (Value::from(key), Value::from(value), is_stored);
         exclude(if forward { &mut self.lower } else { &mut self.upper }, key);
         if leaves_out("cursor_for_all_records") {
             *end = None;
@@ -435,7 +259,7 @@ pub struct Keys(Range);
 impl Keys {
     fn next_key(&mut self, forward: bool) -> Option<Result<Value>> {
         let item = self.0.next_item(|range| range.step_in_leaves(forward));
-        item.map(|record| record.map(|(key, _)| key))
+        item.map(|record| record.map(|(key, ..)| key))
     }
 }
 

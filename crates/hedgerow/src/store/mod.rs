@@ -36,6 +36,7 @@ mod repair;
 mod repair_report;
 mod replay;
 mod settle;
+mod snapshots;
 pub mod superblock;
 mod sweep;
 #[cfg(test)]
@@ -56,6 +57,7 @@ pub use placed::PlacedValue;
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};
 pub use replay::Replayed;
+pub use snapshots::{OpenSnapshot, Was, dropped_is_too_old};
 pub use verify::{VerifyFinding, VerifyReport};
 
 pub use crate::space::SpaceReport;

@@ -32,12 +32,16 @@ use crate::page::{
     Access, EpochStay, ExclusivePage, OptimisticPage, PagePool, PoolSession, Restart,
 };
 use crate::types::{Lsn, PageId, Purpose};
+use crate::versions::cells_of_change;
 use crate::wait::Waiting;
 use crate::wal::{BatchId, Record};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread;
 use std::ops::Range;
+
+/// Bytes of the old value of a record that is removed, as far as nobody has looked.
+const EXPECTED_BYTES: usize = 100;
 
 /// A commit of a write set.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +64,7 @@ struct Found<'c, P: PagePool> {
 enum Tried {
     /// It is done.
     Done(Lsn),
-    /// There are more leaves than may be.
+    /// There are more leaves than may be, or more old versions than there is room for.
     TooMany,
     /// There is room in its leaf for the changes from `first` on, but not for that at `at` as well.
     Full { first: usize, at: usize },
@@ -87,6 +91,8 @@ struct Commit<'c, P: PagePool, L: Ladder> {
     scratch: Vec<u8>,
     piece: Vec<u8>,
     later: Vec<(usize, Later)>,
+    /// Room for old versions that the changes need, as far as it is known.
+    version_cells: u32,
 }
 
 impl Stroke {
@@ -119,7 +125,9 @@ impl Stroke {
             scratch: Vec::new(),
             piece: Vec::new(),
             later: Vec::new(),
+            version_cells: 0,
         };
+        commit.version_cells = commit.expected_cells();
         let lsn = loop {
             match commit.attempt(&mut retry) {
                 Ok(Tried::Done(lsn)) => break lsn,
@@ -207,7 +215,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 break;
             }
         }
-        Ok(Tried::Done(self.apply(pages, &stay)))
+        self.change(pages, &stay)
     }
 
     /// Finds the leaves. `false`: there are too many.
@@ -272,8 +280,15 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
 
     fn enter(&self) -> Result<P::EpochGuard<'c>> {
         let is_logged = self.writes[0].tree.logged;
-        let log_bytes = if is_logged { self.stroke.log_bytes } else { 0 };
-        self.pool.enter_to_append(log_bytes, Purpose::Take, self.waiting)
+        match is_logged {
+            true => self.pool.enter_to_change(
+                self.stroke.log_bytes,
+                || self.version_cells,
+                Purpose::Take,
+                self.waiting,
+            ),
+            false => self.pool.enter_to_append(0, Purpose::Take, self.waiting),
+        }
     }
 
     /// Waits for the leaves, in their order, and looks at them anew.
@@ -313,7 +328,44 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 }
             }
         }
-        Ok(Tried::Done(self.apply(pages, &stay)))
+        self.change(pages, &stay)
+    }
+
+    /// Room for old versions, if each record has a value about as long as its new one.
+    fn expected_cells(&self) -> u32 {
+        let cells = |write: &Write<'c, P, L>| {
+            cells_of_change(write.key.len(), write.value.map_or(EXPECTED_BYTES, <[u8]>::len))
+        };
+        let expected = self.writes.iter().map(cells).fold(0, u32::saturating_add);
+        expected.min(self.pool.most_version_cells())
+    }
+
+    /// Makes the changes of leaves that are all latched and take them, if there is room for what the records were before.
+    fn change(
+        &mut self,
+        pages: Vec<ExclusivePage<'c, P>>,
+        stay: &P::EpochGuard<'c>,
+    ) -> Result<Tried, Stop> {
+        if self.pool.keeps_versions(stay) && self.writes[0].tree.logged {
+            let mut cells = 0u32;
+            for (found, page) in self.leaves.iter().zip(&pages) {
+                let leaf = plain_leaf::<L>(page.bytes());
+                for write in &self.writes[found.writes.clone()] {
+                    let at = leaf.find(write.key);
+                    let old = if at.found { leaf.value_len(at.index) } else { 0 };
+                    cells = cells.saturating_add(cells_of_change(write.key.len(), old));
+                }
+            }
+            if cells > self.pool.version_cells(stay) {
+                release(pages);
+                if cells > self.pool.most_version_cells() {
+                    return Ok(Tried::TooMany);
+                }
+                self.version_cells = cells;
+                return Err(Restart::Conflict.into());
+            }
+        }
+        Ok(Tried::Done(self.apply(pages, stay)))
     }
 
     /// [`Self::fit`] of one latched leaf.
@@ -446,12 +498,13 @@ fn change_leaf<'c, P: PagePool, L: Ladder>(
     let frame = page.frame();
     let stored_forms = tree.pool.has_stored_forms();
     let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
+    let keeps = tree.logged && tree.pool.keeps_versions(stay);
     let (mut old, mut removed, mut updated) = (Vec::new(), 0, None);
     for write in writes {
         let at = leaf.as_leaf().find(write.key);
         removed += usize::from(write.value.is_none() && at.found);
         updated = at.found.then_some(at.index).filter(|_| write.value.is_some());
-        if stored_forms {
+        if stored_forms || keeps {
             old.clear();
             if at.found {
                 leaf.as_leaf().append_value(at.index, &mut old);
@@ -460,6 +513,11 @@ fn change_leaf<'c, P: PagePool, L: Ladder>(
         assert!(change_record(&mut leaf, at, write), "a commit's changes were shown to fit");
         if stored_forms {
             tree.note_stored_forms(stay, &old, write.value.unwrap_or(&[]));
+        }
+        // Of what was not there, and was removed, there is nothing to be kept.
+        if keeps && (at.found || write.value.is_some()) {
+            let was = at.found.then_some(old.as_slice());
+            tree.keep_version(stay, write.key, (was, write.value.is_none()), changed.lsn);
         }
     }
     // Of several changes none has a key that another one is to be kept apart from.

@@ -20,8 +20,8 @@ use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Where a descent leads.
-#[derive(Clone, Copy)]
-pub(super) enum Target<'k> {
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'k> {
     /// To the node whose range holds the key.
     Key(&'k [u8]),
     /// To the node whose range holds the next keys above this one, which is a fence.

@@ -16,7 +16,8 @@ use super::stored::put_record;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, Restart};
-use crate::types::Purpose;
+use crate::types::{Lsn, Purpose};
+use crate::versions::{self, cells_of_change};
 use crate::wait::{Wait, Waiting};
 use crate::wal::{RECORD_HEADER_BYTES, Record};
 use hedgerow_sync::optimistic::PageBytes;
@@ -146,8 +147,36 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<P::EpochGuard<'_>> {
         let itself = || RECORD_HEADER_BYTES + key.len() + change.value().len();
         let log_bytes = change.made().map_or_else(itself, |made| made.len_bytes());
-        let log_bytes = if self.logged { log_bytes as u64 } else { 0 };
-        self.pool.enter_to_append(log_bytes, C::PURPOSE, waiting)
+        match self.logged {
+            true => self.enter_to_change_one(log_bytes as u64, key.len(), C::PURPOSE, waiting),
+            false => self.pool.enter_to_append(0, C::PURPOSE, waiting),
+        }
+    }
+
+    /// Enters the epoch to change one record, whose key has so many bytes.
+    #[inline(always)]
+    pub(super) fn enter_to_change_one(
+        &self,
+        log_bytes: u64,
+        key_bytes: usize,
+        purpose: Purpose,
+        waiting: &Waiting<'_>,
+    ) -> Result<P::EpochGuard<'_>> {
+        // What it is now is not known before the leaf is latched.
+        let cells = || cells_of_change(key_bytes, self.max_record_bytes() - key_bytes);
+        self.pool.enter_to_change(log_bytes, cells, purpose, waiting)
+    }
+
+    /// Keeps what a record was that has just been changed, as the snapshots need it.
+    #[inline]
+    pub(super) fn keep_version(
+        &self,
+        stay: &P::EpochGuard<'_>,
+        key: &[u8],
+        (old, removes): (Option<&[u8]>, bool),
+        lsn: Lsn,
+    ) {
+        self.pool.keep_version(stay, &versions::Change { tree: self.id, key, lsn, old, removes });
     }
 
     /// Applies a decision to a latched leaf, and logs it: under the latch, so that the log has the changes of
@@ -173,9 +202,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let stored_forms = self.pool.has_stored_forms();
         let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
         let mut old = Vec::new();
-        if stored_forms && at.found {
+        let keeps = self.logged && self.pool.keeps_versions(stay);
+        if (stored_forms || keeps) && at.found {
             leaf.as_leaf().append_value(at.index, &mut old);
         }
+
         match decision {
             Decision::Keep(outcome) | Decision::Note(outcome) => Written::Done(outcome),
             Decision::Put(_) if leaf.as_leaf().count() >= LEAST_FORCED && buggify(Point::Split) => {
@@ -188,7 +219,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 };
                 let Ok(()) = result else { return Written::NoSpace };
                 if self.logged {
-                    leaf.stamp(log(put_record(tree, key, value, stored_forms)));
+                    let lsn = log(put_record(tree, key, value, stored_forms));
+                    leaf.stamp(lsn);
+                    if keeps {
+                        let was = at.found.then_some(old.as_slice());
+                        self.keep_version(stay, key, (was, false), lsn);
+                    }
                 }
                 if stored_forms {
                     self.note_stored_forms(stay, &old, value);
@@ -205,7 +241,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 let sparse = is_sparse(&leaf.as_leaf()) && is_turn(leaf.as_leaf().count())
                     || buggify(Point::Merge);
                 if self.logged {
-                    leaf.stamp(log(Record::Remove { tree, key }));
+                    let lsn = log(Record::Remove { tree, key });
+                    leaf.stamp(lsn);
+                    if keeps {
+                        self.keep_version(stay, key, (Some(&old), true), lsn);
+                    }
                 }
                 if stored_forms {
                     self.note_stored_forms(stay, &old, &[]);

@@ -13,13 +13,16 @@ use crate::error::Result;
 use crate::types::Lsn;
 use crate::versions::memory::{Memory, Surroundings};
 use crate::versions::state::Versions;
-use crate::versions::table::{Change, cells_of_change};
+use crate::versions::table::Change;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread;
+use std::cell::Cell;
 use std::time::Duration;
 
+/// Of so many writers one looks whether anything can be collected, or the switch be turned off.
+const TENDED_EACH: u64 = 64;
 /// How long who finds nothing but reservations sleeps before it looks again, unless it is woken.
 const RESERVED_NAP: Duration = Duration::from_millis(1);
 
@@ -28,55 +31,42 @@ const RESERVED_NAP: Duration = Duration::from_millis(1);
 pub struct Admission<'v, M: Memory, P> {
     versions: &'v Versions<M, P>,
     /// `None`: the switch was off.
-    cells: Option<u32>,
+    cells: Option<Cell<u32>>,
     links: bool,
 }
 
 impl<M: Memory, P> Versions<M, P> {
-    /// Lets a writer in that will change one record, of a key and an old value of at most so many bytes. The caller holds nothing, and is
-    /// inside of no epoch.
+    /// Lets a writer in whose changes need `cells` at most, as [`cells_of_change`] counts them: no more than
+    /// [half](Self::most_cells_at_once) of all memory, or what any single change needs. The caller holds nothing, and is inside of no epoch.
     ///
     /// # Errors
     /// Those of `waiting`; `Poisoned` behind the gate of who has failed; of the memory.
+    ///
+    /// # Panics
+    /// If they need more than all memory.
     #[inline]
     pub fn admit(
         &self,
         around: &impl Surroundings,
-        key_len: usize,
-        value_len: usize,
+        cells: impl FnOnce() -> u32,
         waiting: &Waiting<'_>,
     ) -> Result<Admission<'_, M, P>> {
         let look = self.door.look();
         if look.is_plain() {
             return Ok(Admission { versions: self, cells: None, links: false });
         }
-        self.admit_with_room(around, cells_of_change(key_len, value_len), waiting)
+        self.admit_with_room(around, cells(), waiting)
     }
 
-    /// As [`Self::admit`], for as many changes as the sizes given, which are not [too large](Self::is_too_large).
-    ///
-    /// # Errors
-    /// As [`Self::admit`].
-    ///
-    /// # Panics
-    /// If they need more than all memory.
-    pub fn admit_many(
-        &self,
-        around: &impl Surroundings,
-        sizes: impl Iterator<Item = (usize, usize)>,
-        waiting: &Waiting<'_>,
-    ) -> Result<Admission<'_, M, P>> {
-        if self.door.look().is_plain() {
-            return Ok(Admission { versions: self, cells: None, links: false });
-        }
-        let cells = sizes.map(|(key, value)| cells_of_change(key, value)).sum();
-        self.admit_with_room(around, cells, waiting)
+    /// Whether a writer who came now would keep versions, or wait at the gate.
+    #[inline]
+    pub fn are_kept(&self) -> bool {
+        !self.door.look().is_plain()
     }
 
-    /// Whether changes of these sizes may need more than half of all memory for versions: those are made alone.
-    pub fn is_too_large(&self, sizes: impl Iterator<Item = (usize, usize)>) -> bool {
-        let cells = sizes.map(|(key, value)| u64::from(cells_of_change(key, value))).sum::<u64>();
-        cells > u64::from(self.most_cells() / 2)
+    /// What changes that are made together may need: half of all memory.
+    pub fn most_cells_at_once(&self) -> u32 {
+        (self.most_cells() / 2).max(self.least_cells())
     }
 
     #[cold]
@@ -86,6 +76,10 @@ impl<M: Memory, P> Versions<M, P> {
         cells: u32,
         waiting: &Waiting<'_>,
     ) -> Result<Admission<'_, M, P>> {
+        if self.admitted.fetch_add(1, Relaxed) % TENDED_EACH == TENDED_EACH - 1 {
+            // If there is no memory for that, somebody comes by again.
+            self.tend(around).ok();
+        }
         loop {
             let look = self.door.look();
             if look.is_closed() {
@@ -95,7 +89,7 @@ impl<M: Memory, P> Versions<M, P> {
             let cells = match look.keeps_versions() {
                 true => {
                     self.reserve(around, cells, waiting)?;
-                    Some(cells)
+                    Some(Cell::new(cells))
                 }
                 false => None,
             };
@@ -152,29 +146,41 @@ impl<M: Memory, P> Admission<'_, M, P> {
         !look.is_closed() && (!self.links || self.cells.is_some())
     }
 
+    /// Whether the writer keeps versions: [`Self::keep`] does something.
+    #[inline]
+    pub fn keeps(&self) -> bool {
+        self.links
+    }
+
+    /// Cells that are left of those that were asked for, as [`cells_of_change`] counts them; 0 if no versions are kept.
+    pub fn cells_left(&self) -> u32 {
+        self.cells.as_ref().map_or(0, Cell::get)
+    }
+
     /// Keeps the version that a change has ended, if that is needed: after the change's record was appended, and before its leaf is
     /// unlatched.
     ///
     /// # Panics
     /// If the change is larger than what was asked for.
     #[inline]
-    pub fn keep(&mut self, change: &Change<'_>) {
+    pub fn keep(&self, change: &Change<'_>) {
         if self.links {
             self.link(change);
         }
     }
 
     #[cold]
-    fn link(&mut self, change: &Change<'_>) {
+    fn link(&self, change: &Change<'_>) {
         // Behind the append: who begins a snapshot below the change has raised the horizon before it has read the log's end.
         if !leaves_out("keep_without_barrier") {
             fence(SeqCst);
         }
         let horizon = Lsn(self.versions.horizon.load(Acquire));
-        let cells = self.cells.as_mut().expect("who keeps versions has room");
+        let cells = self.cells.as_ref().expect("who keeps versions has room");
         let mut table = self.versions.table.lock();
         let used = table.link(change, horizon);
-        *cells = cells.checked_sub(used).expect("a change is no larger than was said");
+        let left = cells.get().checked_sub(used).expect("a change is no larger than was said");
+        cells.set(left);
         table.reserved -= used;
     }
 }
@@ -182,7 +188,7 @@ impl<M: Memory, P> Admission<'_, M, P> {
 impl<M: Memory, P> Drop for Admission<'_, M, P> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(cells) = self.cells.filter(|cells| *cells > 0) {
+        if let Some(cells) = self.cells.as_ref().map(Cell::get).filter(|cells| *cells > 0) {
             self.versions.table.lock().reserved -= cells;
         }
     }

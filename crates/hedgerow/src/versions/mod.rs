@@ -35,4 +35,4 @@ pub use alone::Alone;
 pub use memory::{Block, LEAST_BLOCKS, Memory, Surroundings};
 pub use snapshots::{Seen, Snapshot};
 pub use state::{Figures, Versions, VersionsOptions};
-pub use table::{Change, Version};
+pub use table::{Change, Version, cells_of_change};

@@ -199,8 +199,18 @@ impl Slots {
         Ok(Some(Needs::new(needs)))
     }
 
-    /// Whether a snapshot is open, or about to be.
+    /// Whether there is a snapshot for which anything is kept, or is about to be one.
     pub(super) fn any(&self) -> bool {
-        self.all().any(|slot| slot.state() != State::Empty)
+        self.all().any(|slot| !matches!(slot.state(), State::Empty | State::GivenUp))
+    }
+
+    /// The oldest moment of those snapshots; zero if one is about to begin. `None`: there is none.
+    pub(super) fn oldest(&self) -> Option<Lsn> {
+        let at = |slot: &Slot| match slot.state() {
+            State::Empty | State::GivenUp => None,
+            State::Pending => Some(Lsn(0)),
+            State::At(at) | State::Pinned(at, _) => Some(at),
+        };
+        self.all().filter_map(at).min()
     }
 }

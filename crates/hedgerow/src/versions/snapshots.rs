@@ -13,6 +13,10 @@
 //! the removed keys of that range. A key that was removed behind a pinned snapshot's cut may have no version any more, and is in the checkpoint
 //! alone. The scan asks for the source again when it has all versions: if it is another one by then, the range is read anew.
 //!
+//! **A bulk load** stamps nothing, and keeps no versions. Its LSN is noted by tree ([`Versions::note_load`]), and a snapshot below it sees
+//! nothing of it: no leaf's value, and no version that was ended later. Before the load the tree was empty, so whatever the snapshot sees was
+//! removed by then, and is a version.
+//!
 //! **Pinning.** A checkpoint with the cut `c` takes over the snapshots with moments up to `c`, never a later one. Their slots say so
 //! before anything is dropped for it. Whoever runs alone has half of his changes in a checkpoint, so none takes snapshots over then.
 //!
@@ -155,6 +159,11 @@ impl<M: Memory, P> Versions<M, P> {
         pins.remove(&cut).map(|pinned| pinned.pin)
     }
 
+    /// Whether a snapshot was given up. To be asked after a look at what is kept for it: what it needs goes only later.
+    pub fn is_given_up(&self, snapshot: &Snapshot) -> bool {
+        self.slots.get(snapshot.slot).state() == State::GivenUp
+    }
+
     /// Where a snapshot's value of a key is; a version's value is appended to `to`. `look` is the validated look at the leaf that the
     /// key belongs to, and returns the leaf's stamp.
     ///
@@ -170,27 +179,31 @@ impl<M: Memory, P> Versions<M, P> {
     ) -> Result<Seen<P>> {
         let early = leaves_out("alone_before_leaf").then(|| self.alone.load(Acquire));
         let stamp = look()?;
-        if stamp <= snapshot.at {
+        let load = self.load_above(tree, snapshot.at);
+        if stamp <= snapshot.at && load.is_none() {
             return Ok(Seen::Leaf);
         }
         let slot = self.slots.get(snapshot.slot);
         let too_early = leaves_out("pin_read_before_versions").then(|| slot.state());
         let before = to.len();
         let version = self.version(snapshot.at, tree, key, to)?;
-        let seen = self.judge(slot, too_early, early, stamp, version);
+        // What was loaded has become a version since, and was not there before.
+        let version = version.filter(|version| load.is_none_or(|load| version.ended <= load));
+        let seen = self.judge(slot, too_early, early, (stamp, load), version);
         if !matches!(seen, Seen::Version) {
             to.truncate(before);
         }
         Ok(seen)
     }
 
-    /// Where a snapshot finds the keys of a leaf with this stamp, beside the removed ones: in the leaf, in a checkpoint, or nowhere.
-    /// Asked after the look at the leaf.
-    pub fn source(&self, snapshot: &Snapshot, stamp: Lsn) -> Seen<P> {
-        if stamp <= snapshot.at {
+    /// Where a snapshot finds the keys of a leaf with this stamp, beside the removed ones: in the leaf, in a checkpoint, or nowhere
+    /// (`Absent`). Asked after the look at the leaf.
+    pub fn source(&self, snapshot: &Snapshot, tree: TreeId, stamp: Lsn) -> Seen<P> {
+        let load = self.load_above(tree, snapshot.at);
+        if stamp <= snapshot.at && load.is_none() {
             return Seen::Leaf;
         }
-        self.judge(self.slots.get(snapshot.slot), None, None, stamp, None)
+        self.judge(self.slots.get(snapshot.slot), None, None, (stamp, load), None)
     }
 
     /// Step 3 of a read. What the two words said is given where that was read too early.
@@ -199,7 +212,7 @@ impl<M: Memory, P> Versions<M, P> {
         slot: &Slot,
         state: Option<State>,
         alone: Option<u64>,
-        stamp: Lsn,
+        (stamp, load): (Lsn, Option<Lsn>),
         version: Option<Version>,
     ) -> Seen<P> {
         let found = |version: Version| match version.len_bytes {
@@ -216,9 +229,14 @@ impl<M: Memory, P> Versions<M, P> {
                 (State::Pinned(_, cut), _) => cut,
                 (State::At(_), Some(version)) => return found(version),
                 (State::At(_), None) if stamp.0 > alone => Lsn(alone),
+                (State::At(_), None) if load.is_some() => return Seen::Absent,
                 (State::At(_), None) => return Seen::Leaf,
                 (State::Empty | State::Pending, _) => unreachable!("a snapshot has its slot"),
             };
+            if load.is_some_and(|load| load <= cut) {
+                // The checkpoint has what was loaded, and nothing else.
+                return Seen::Absent;
+            }
             // If who ran alone has ended just now, the slot says so by then.
             if let Some(pinned) = self.pins.lock().get(&cut) {
                 return Seen::Checkpoint(pinned.pin.clone());

@@ -15,13 +15,13 @@
 //! latch takes `table` alone. `Send + Sync`.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::Lsn;
+use crate::types::{Lsn, TreeId};
 use crate::versions::door::Door;
 use crate::versions::memory::{LEAST_BLOCKS, Memory, Surroundings};
 use crate::versions::needs::Needs;
 use crate::versions::slots::{Slot, Slots, State};
 use crate::versions::table::{Table, cells_of_change};
-use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*, fence};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::time::Moment;
@@ -83,6 +83,12 @@ pub struct Versions<M: Memory, P> {
     pub(super) horizon: AtomicU64,
     /// The cut of who runs alone, or [`NOBODY`].
     pub(super) alone: AtomicU64,
+    /// The trees that were loaded, and when. Their records have no stamps of their own.
+    loads: Mutex<BTreeMap<TreeId, Lsn>>,
+    /// Whether there are any.
+    has_loads: AtomicBool,
+    /// How many writers have come in while versions were kept.
+    pub(super) admitted: Figure,
     /// By their cuts.
     pub(super) pins: Mutex<BTreeMap<Lsn, Pinned<P>>>,
     collecting: Mutex<Collector>,
@@ -118,6 +124,9 @@ impl<M: Memory, P> Versions<M, P> {
             slots: Slots::new(),
             horizon: AtomicU64::new(0),
             alone: AtomicU64::new(NOBODY),
+            loads: Mutex::new(BTreeMap::new()),
+            has_loads: AtomicBool::new(false),
+            admitted: Figure::new(0),
             pins: Mutex::new(BTreeMap::new()),
             collecting: Mutex::new(Collector::default()),
             begun: Figure::new(0),
@@ -158,7 +167,7 @@ impl<M: Memory, P> Versions<M, P> {
     }
 
     /// Cells that one change takes at most.
-    fn least_cells(&self) -> u32 {
+    pub(super) fn least_cells(&self) -> u32 {
         cells_of_change(self.options.longest_key, self.options.longest_value)
     }
 
@@ -183,6 +192,49 @@ impl<M: Memory, P> Versions<M, P> {
         let Some(block) = self.memory.lend()? else { return Ok(false) };
         self.table.lock().add(block)?;
         Ok(true)
+    }
+
+    /// Notes that all records of a tree, which had none, were loaded with this LSN: before anybody can see them.
+    pub fn note_load(&self, tree: TreeId, lsn: Lsn) {
+        let mut loads = self.loads.lock();
+        // Those that every snapshot sees are nobody's concern. A snapshot that begins later reads the log's end later.
+        let oldest = self.slots.oldest().unwrap_or(lsn);
+        loads.retain(|_, loaded| *loaded > oldest);
+        loads.insert(tree, lsn);
+        self.has_loads.store(true, Release);
+    }
+
+    /// When the records of a tree were loaded, if a snapshot at `at` does not see them. To be asked after the look at a leaf.
+    #[inline]
+    pub(super) fn load_above(&self, tree: TreeId, at: Lsn) -> Option<Lsn> {
+        if !self.has_loads.load(Acquire) {
+            return None;
+        }
+        self.loads.lock().get(&tree).copied().filter(|loaded| *loaded > at)
+    }
+
+    /// The oldest moment of a snapshot that is not given up; zero if one is about to begin. `None`: there is none, and whoever begins
+    /// later has a moment that is no earlier than what the log's end was before this was asked.
+    pub fn oldest(&self) -> Option<Lsn> {
+        self.slots.oldest()
+    }
+
+    /// Where the memory comes from.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Puts another block in the place of the one that `is_it` means, with the same bytes. Returns that one; if there is none, the other
+    /// one.
+    ///
+    /// # Errors
+    /// The other one.
+    pub fn replace_block(
+        &self,
+        is_it: impl Fn(&M::Block) -> bool,
+        other: M::Block,
+    ) -> std::result::Result<M::Block, M::Block> {
+        self.table.lock().replace(is_it, other)
     }
 
     /// Whether so much was kept since the last collection that another one may be worth it.

@@ -62,6 +62,7 @@ mod repair;
 mod room_ahead;
 mod shrink;
 mod small_world;
+mod snapshots;
 mod space;
 mod value_forms;
 mod value_sizes;

@@ -143,7 +143,8 @@ impl Store {
         loop {
             let (key, value) = (KEY_BYTES, VALUE_BYTES);
             let forever = &Waiting::Forever;
-            let mut admission = self.versions.admit(&self.log, key, value, forever).unwrap();
+            let mut admission =
+                self.versions.admit(&self.log, || cells_of_change(key, value), forever).unwrap();
             let stay = self.log.epochs.enter();
             if !admission.is_good() {
                 continue;
@@ -394,7 +395,12 @@ fn who_is_given_up_reads_its_moment_or_that_it_is_too_old() {
         let store = Store::switched_on(NEAR);
         let want_all = |store: &Store| {
             let forever = &Waiting::Forever;
-            drop(store.versions.admit(&store.log, KEY_BYTES, ALL_BYTES, forever).unwrap());
+            drop(
+                store
+                    .versions
+                    .admit(&store.log, || cells_of_change(KEY_BYTES, ALL_BYTES), forever)
+                    .unwrap(),
+            );
         };
         // All that may be lent is lent.
         want_all(&store);

@@ -1,0 +1,256 @@
+//! Snapshots of a store: what they keep beside old versions of records, and where they find values and names.
+//!
+//! Old versions, and what a snapshot sees, are the matter of `versions/`. A snapshot also keeps the places of large values from
+//! being written again: it is noted as a reader of all of them, before its moment is read. In a store that lives in memory, frames of a
+//! replaced value are kept until no snapshot sees it (`buffer/extents.rs`).
+//!
+//! `Send + Sync`. Nothing is latched here.
+
+use super::large::ExtentReader;
+use super::{Found, PoolTree, Shared, Store, unknown_form};
+use crate::buffer::PoolVersions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::page::PagePool;
+use crate::space::extent::{Stored, read_stored};
+use crate::space::extent_store::Reading;
+use crate::space::held::Held;
+use crate::tree::Value;
+use crate::types::{Lsn, TreeId};
+use crate::versions::{Figures, Seen, Snapshot};
+use crate::wait::{Wait, Waiting};
+use hedgerow_sync::primitive::Arc;
+use std::fmt;
+use std::ops::Bound;
+
+/// An open snapshot; dropping it ends it.
+pub struct OpenSnapshot {
+    shared: Arc<Shared>,
+    /// Taken when it ends.
+    ticket: Option<Snapshot>,
+    _reading: Option<Reading>,
+    at: Lsn,
+}
+
+impl fmt::Debug for OpenSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenSnapshot").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl Drop for OpenSnapshot {
+    fn drop(&mut self) {
+        // In a forked process it is the parent's.
+        if let Some(ticket) = self.ticket.take().filter(|_| self.shared.process.is_current()) {
+            let pool = &self.shared.pool;
+            drop(self.versions().end(ticket));
+            // If there is no memory to look, a writer does it.
+            self.versions().tend(&**pool).ok();
+            pool.release_old_values();
+        }
+    }
+}
+
+/// What an old value of a record is, as its leaf had it.
+pub enum Was {
+    /// There was no record.
+    Absent,
+    /// It is what the leaf has.
+    Leaf,
+    /// It was put where the caller said.
+    Version,
+}
+
+impl Store {
+    /// Begins a snapshot of everything that was changed before.
+    ///
+    /// Errors: `MemoryLimit`; those of `waiting`.
+    pub fn snapshot(&self, waiting: &Waiting<'_>) -> Result<OpenSnapshot> {
+        let shared = &self.shared;
+        shared.pool.check_open()?;
+        let versions = shared.versions();
+        loop {
+            let had_stored_forms = shared.pool.has_stored_forms();
+            // Before its moment: what a record refers to then is kept.
+            let reading = match &shared.slots {
+                Some(slots) if had_stored_forms => {
+                    Some(slots.read_extents(shared.pool.epochs().current()))
+                }
+                _ => None,
+            };
+            let ticket = versions.begin(&*shared.pool, waiting)?;
+            let at = ticket.lsn();
+            let snapshot = OpenSnapshot {
+                shared: shared.clone(),
+                ticket: Some(ticket),
+                _reading: reading,
+                at,
+            };
+            if had_stored_forms || !shared.pool.has_stored_forms() {
+                return Ok(snapshot);
+            }
+            // The first large value has come meanwhile.
+        }
+    }
+
+    /// What is known of snapshots.
+    pub fn version_figures(&self) -> Figures {
+        self.shared.versions().figures()
+    }
+}
+
+impl Shared {
+    fn versions(&self) -> &PoolVersions {
+        self.pool.versions().expect("a store keeps versions")
+    }
+}
+
+impl OpenSnapshot {
+    fn versions(&self) -> &PoolVersions {
+        self.shared.versions()
+    }
+
+    fn ticket(&self) -> &Snapshot {
+        self.ticket.as_ref().expect("it has not ended")
+    }
+
+    /// Its moment.
+    pub fn lsn(&self) -> Lsn {
+        self.at
+    }
+
+    /// The value of a record as its leaf had it, into `value`; `None`: there was none. `scratch` is room.
+    ///
+    /// Errors: those of reads; `SnapshotTooOld`.
+    pub fn get(&self, tree: &PoolTree, key: &[u8], scratch: &mut Vec<u8>) -> Result<Option<Value>> {
+        let mut value = Value::default();
+        let mut found = false;
+        let look = || {
+            let (is_there, stamp) = tree.get_stamped(key, &mut value)?;
+            found = is_there;
+            Ok(stamp)
+        };
+        let seen = self.versions().read(self.ticket(), tree.id(), key, look, scratch);
+        match seen.map_err(dropped_is_too_old)? {
+            Seen::Leaf => Ok(found.then_some(value)),
+            Seen::Absent => Ok(None),
+            Seen::Version => Ok(Some(Value::from(scratch.as_slice()))),
+            Seen::Checkpoint(pin) => match *pin {},
+            Seen::TooOld => Err(too_old()),
+        }
+    }
+
+    /// What a record was, of whose leaf a copy has this stamp; an old value is appended to `to`.
+    ///
+    /// Errors: as for [`Self::get`].
+    pub fn was(&self, tree: TreeId, key: &[u8], stamp: Lsn, to: &mut Vec<u8>) -> Result<Was> {
+        match self.versions().read(self.ticket(), tree, key, || Ok(stamp), to)? {
+            Seen::Leaf => Ok(Was::Leaf),
+            Seen::Absent => Ok(Was::Absent),
+            Seen::Version => Ok(Was::Version),
+            Seen::Checkpoint(pin) => match *pin {},
+            Seen::TooOld => Err(too_old()),
+        }
+    }
+
+    /// Whether the records of a leaf with this stamp, of which there is a copy, are among those that the snapshot may see. Beside them
+    /// there are [removed ones](Self::removed_from).
+    ///
+    /// Errors: `SnapshotTooOld`.
+    pub fn may_see(&self, tree: TreeId, stamp: Lsn) -> Result<bool> {
+        match self.versions().source(self.ticket(), tree, stamp) {
+            Seen::Leaf | Seen::Version => Ok(true),
+            Seen::Absent => Ok(false),
+            Seen::Checkpoint(pin) => match *pin {},
+            Seen::TooOld => Err(too_old()),
+        }
+    }
+
+    /// The first key from a bound on that was removed while snapshots were open; false: there is none.
+    ///
+    /// Errors: `MemoryLimit`.
+    pub fn removed_from(&self, tree: TreeId, from: Bound<&[u8]>, to: &mut Vec<u8>) -> Result<bool> {
+        self.versions().removed_from(tree, from, to)
+    }
+
+    /// What a value out of a leaf stands for.
+    ///
+    /// Errors: those of reading large values.
+    pub fn resolve(&self, found: &[u8], wait: &Wait) -> Result<Found> {
+        match &self.shared.slots {
+            None => match Held::decode(found) {
+                Some(held) => {
+                    let mut bytes = Vec::new();
+                    match self.shared.pool.append_held(&held, &mut bytes) {
+                        true => Ok(Found::Held {
+                            value: Value::from(bytes),
+                            reference: Value::from(found),
+                        }),
+                        false => Err(too_old()),
+                    }
+                }
+                None => plain(found),
+            },
+            Some(slots) => match read_stored(found) {
+                Stored::Extent(extent) => {
+                    // Kept by the snapshot until this reader has it.
+                    let reading = slots.read_extents(self.shared.pool.epochs().current());
+                    let pool = Some(&self.shared.pool);
+                    let reader = ExtentReader::new(pool, slots, extent, reading)?;
+                    Ok(Found::Extent(Box::new(reader.with_wait(wait))))
+                }
+                _ => plain(found),
+            },
+        }
+    }
+
+    /// Whether a value in a leaf may be in a stored form.
+    #[inline]
+    pub fn has_stored_forms(&self) -> bool {
+        self.shared.pool.has_stored_forms()
+    }
+
+    /// The keyspace that was called `name`.
+    pub fn open_keyspace(&self, name: &str) -> Result<Option<PoolTree>> {
+        self.if_kept(self.shared.catalogue.get_as_of(name, self.at)?)
+    }
+
+    /// The names of all keyspaces that there were.
+    pub fn keyspaces(&self) -> Result<Vec<String>> {
+        self.if_kept(self.shared.catalogue.names_as_of(self.at)?)
+    }
+
+    /// Whether there was a keyspace with this tree.
+    pub fn was_there(&self, tree: TreeId) -> Result<bool> {
+        self.if_kept(self.shared.catalogue.was_there(tree, self.at)?)
+    }
+
+    /// What was found, if the snapshot was not given up before.
+    fn if_kept<T>(&self, found: T) -> Result<T> {
+        if self.versions().is_given_up(self.ticket()) { Err(too_old()) } else { Ok(found) }
+    }
+}
+
+fn plain(found: &[u8]) -> Result<Found> {
+    match read_stored(found) {
+        Stored::Plain(plain) => Ok(Found::Short(Value::from(plain))),
+        Stored::Extent(_) | Stored::Damaged => Err(unknown_form()),
+    }
+}
+
+/// The pages of a keyspace that was dropped are gone, and with them what a snapshot could see.
+pub fn dropped_is_too_old(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::KeyspaceDropped => {
+            let what = "the keyspace was dropped after the snapshot had begun";
+            Error::new(ErrorKind::SnapshotTooOld, what)
+        }
+        _ => error,
+    }
+}
+
+#[cold]
+fn too_old() -> Error {
+    let what = "more has changed since the snapshot began than there is memory for old versions: \
+                begin another one, hold it for less time, or raise the memory limit";
+    Error::new(ErrorKind::SnapshotTooOld, what)
+}
