@@ -9,11 +9,12 @@ use crate::database::stretch::{Stretch, Stretches};
 use crate::database::view::{Seen, View, reads};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::is_stored_form;
-use crate::store::{OpenSnapshot, PoolTree, Was, dropped_is_too_old};
+use crate::store::{OpenSnapshot, PoolTree, Source, Was, dropped_is_too_old};
 use crate::tree::{LeafRecords, Target};
 use crate::types::Lsn;
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
 use std::ops::Bound;
 
@@ -200,53 +201,88 @@ impl SnapshotStretches {
     }
 }
 
-impl Stretches for SnapshotStretches {
-    fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
+/// Whether a stretch was loaded, or the snapshot has gone over to a checkpoint meanwhile.
+#[derive(PartialEq, Eq)]
+enum Loaded {
+    Whole,
+    Elsewhere,
+}
+
+impl SnapshotStretches {
+    /// Loads the range of the leaf in the tree, or the leaf of the pinned checkpoint that the snapshot reads instead.
+    fn try_load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<Loaded> {
         let open = self.snapshot.open.clone();
         let tree = self.tree.id();
-        // Unless it is pinned meanwhile, what can be seen stays what it is.
         self.tree.copy_records(at, &mut self.leaf).map_err(dropped_is_too_old)?;
-        let stamp = self.leaf.stamp();
+        let mut stamp = self.leaf.stamp();
+        let source = open.source(tree, stamp)?;
+        if let Source::Checkpoint(pin) = &source {
+            // Whatever is newer than the snapshot is looked for among versions first.
+            stamp = Lsn(u64::MAX);
+            open.copy_pinned(pin, &self.tree, at, &mut self.leaf)?;
+        }
         to.begin(
             |fence| self.leaf.append_lower_fence(fence),
             |fence| self.leaf.append_upper_fence(fence),
         );
-        let sees_leaf = open.may_see(tree, stamp)?;
         let has_stored_forms = open.has_stored_forms();
         let push = |to: &mut Stretch, key: &[u8], value: &[u8]| {
             to.push(key, value, has_stored_forms && is_stored_form(value));
         };
-        if sees_leaf && stamp <= open.lsn() {
+        if matches!(source, Source::Leaf) && stamp <= open.lsn() {
             self.leaf.for_each(|key, value| {
                 push(to, key, value);
                 true
             });
-            return Ok(());
+            return Ok(Loaded::Whole);
         }
         self.find_removed(to)?;
         let mut removed = self.removed.iter().peekable();
-        let mut outcome = Ok(());
+        let mut outcome = Ok(Loaded::Whole);
         let old = &mut self.value;
         let mut see = |to: &mut Stretch, key: &[u8], now: Option<&[u8]>| {
             old.clear();
-            match (open.was(tree, key, stamp, old)?, now) {
+            match (open.was(tree, key, stamp, old)?, &source) {
                 (Was::Version, _) => push(to, key, old),
-                (Was::Leaf, Some(value)) if sees_leaf => push(to, key, value),
-                (Was::Leaf | Was::Absent, _) => {}
+                (Was::Leaf, Source::Leaf) | (Was::Pinned, Source::Checkpoint(_)) => {
+                    if let Some(now) = now {
+                        push(to, key, now);
+                    }
+                }
+                (Was::Absent, _) | (Was::Leaf, Source::Nothing) => {}
+                (Was::Leaf | Was::Pinned, _) => return Ok(Loaded::Elsewhere),
             }
-            Ok(())
+            Ok(Loaded::Whole)
         };
         self.leaf.for_each(|key, value| {
             outcome = (|| {
                 while let Some(gone) = removed.next_if(|gone| gone.as_slice() < key) {
-                    see(to, gone, None)?;
+                    if see(to, gone, None)? == Loaded::Elsewhere {
+                        return Ok(Loaded::Elsewhere);
+                    }
                 }
                 removed.next_if(|gone| gone.as_slice() == key);
                 see(to, key, Some(value))
             })();
-            outcome.is_ok()
+            matches!(outcome, Ok(Loaded::Whole))
         });
-        outcome?;
-        removed.try_for_each(|gone| see(to, gone, None))
+        for gone in removed {
+            if matches!(outcome, Ok(Loaded::Whole)) {
+                outcome = see(to, gone, None);
+            }
+        }
+        // Only now, when all versions are read: a key that was removed may be in the checkpoint alone by then.
+        let is_pinned = |source: &Source| matches!(source, Source::Checkpoint(_));
+        let is_elsewhere = is_pinned(&open.source(tree, stamp)?) != is_pinned(&source)
+            && !leaves_out("source_asked_once");
+        Ok(if is_elsewhere { Loaded::Elsewhere } else { outcome? })
+    }
+}
+
+impl Stretches for SnapshotStretches {
+    fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
+        // A snapshot goes over to a checkpoint once.
+        while self.try_load(at, to)? == Loaded::Elsewhere {}
+        Ok(())
     }
 }

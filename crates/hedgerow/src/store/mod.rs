@@ -57,7 +57,7 @@ pub use placed::PlacedValue;
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};
 pub use replay::Replayed;
-pub use snapshots::{OpenSnapshot, Was, dropped_is_too_old};
+pub use snapshots::{OpenSnapshot, Source, Was, dropped_is_too_old};
 pub use verify::{VerifyFinding, VerifyReport};
 
 pub use crate::space::SpaceReport;

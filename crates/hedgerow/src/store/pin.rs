@@ -45,6 +45,17 @@ impl Shared {
         Ok(self.pin_newest(slots, &newest))
     }
 
+    /// Has the newest checkpoint take over the snapshots that it can, if there are any. Under the lock of checkpoints.
+    pub(super) fn take_snapshots_over(&self, newest: &Newest) {
+        let cut = newest.superblock.log_end;
+        let versions = self.pool.versions().filter(|versions| versions.wants_pin(cut));
+        let Some((versions, slots)) = versions.zip(self.slots.as_ref()) else { return };
+        let pin = self.pin_newest(slots, newest).to_read();
+        // They have gone over whatever this says. What could not be dropped for want of memory the next collection drops, and what
+        // is not needed after all was pinned just now, so that it holds nothing back.
+        drop(versions.pin(&*self.pool, cut, pin));
+    }
+
     /// Pins the newest checkpoint, which no other one can follow meanwhile.
     pub(super) fn pin_newest(&self, slots: &Arc<SlotStore>, newest: &Newest) -> Pin {
         let (pinned, superblock) = (slots.pin(self.process), newest.superblock);

@@ -8,13 +8,13 @@
 
 use super::large::ExtentReader;
 use super::{Found, PoolTree, Shared, Store, unknown_form};
-use crate::buffer::PoolVersions;
+use crate::buffer::{PinnedCheckpoint, PinnedPages, PoolVersions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::PagePool;
 use crate::space::extent::{Stored, read_stored};
 use crate::space::extent_store::Reading;
 use crate::space::held::Held;
-use crate::tree::Value;
+use crate::tree::{FrozenTree, LeafRecords, Target, Value};
 use crate::types::{Lsn, TreeId};
 use crate::versions::{Figures, Seen, Snapshot};
 use crate::wait::{Wait, Waiting};
@@ -58,6 +58,18 @@ pub enum Was {
     Leaf,
     /// It was put where the caller said.
     Version,
+    /// It is what the pinned checkpoint has.
+    Pinned,
+}
+
+/// Where the keys are that a snapshot may see in the range of a leaf, beside removed ones.
+pub enum Source {
+    /// In the leaf.
+    Leaf,
+    /// Nowhere.
+    Nothing,
+    /// In a pinned checkpoint.
+    Checkpoint(Arc<PinnedCheckpoint>),
 }
 
 impl Store {
@@ -134,9 +146,37 @@ impl OpenSnapshot {
             Seen::Leaf => Ok(found.then_some(value)),
             Seen::Absent => Ok(None),
             Seen::Version => Ok(Some(Value::from(scratch.as_slice()))),
-            Seen::Checkpoint(pin) => match *pin {},
+            Seen::Checkpoint(pin) => {
+                scratch.clear();
+                let is_there = self.pinned(&pin, tree, |pinned| pinned.get(key, scratch))?;
+                Ok(is_there.then(|| Value::from(scratch.as_slice())))
+            }
             Seen::TooOld => Err(too_old()),
         }
+    }
+
+    /// Reads a tree in a pinned checkpoint.
+    fn pinned<R>(
+        &self,
+        pin: &PinnedCheckpoint,
+        tree: &PoolTree,
+        read: impl FnOnce(&FrozenTree<'_, PinnedPages<'_>>) -> Result<R>,
+    ) -> Result<R> {
+        let pages = pin.pages(&self.shared.pool);
+        read(&FrozenTree::new(&pages, tree.id(), tree.root())).map_err(dropped_is_too_old)
+    }
+
+    /// Copies the leaf of a tree at `at` that a pinned checkpoint has.
+    ///
+    /// Errors: as for [`Self::get`].
+    pub fn copy_pinned(
+        &self,
+        pin: &PinnedCheckpoint,
+        tree: &PoolTree,
+        at: Target<'_>,
+        to: &mut LeafRecords,
+    ) -> Result<()> {
+        self.pinned(pin, tree, |pinned| pinned.copy_records(at, to))
     }
 
     /// What a record was, of whose leaf a copy has this stamp; an old value is appended to `to`.
@@ -147,20 +187,20 @@ impl OpenSnapshot {
             Seen::Leaf => Ok(Was::Leaf),
             Seen::Absent => Ok(Was::Absent),
             Seen::Version => Ok(Was::Version),
-            Seen::Checkpoint(pin) => match *pin {},
+            Seen::Checkpoint(_) => Ok(Was::Pinned),
             Seen::TooOld => Err(too_old()),
         }
     }
 
-    /// Whether the records of a leaf with this stamp, of which there is a copy, are among those that the snapshot may see. Beside them
-    /// there are [removed ones](Self::removed_from).
+    /// Where the keys are that the snapshot may see in the range of a leaf with this stamp, of which there is a copy. Beside them there are
+    /// [removed ones](Self::removed_from).
     ///
     /// Errors: `SnapshotTooOld`.
-    pub fn may_see(&self, tree: TreeId, stamp: Lsn) -> Result<bool> {
+    pub fn source(&self, tree: TreeId, stamp: Lsn) -> Result<Source> {
         match self.versions().source(self.ticket(), tree, stamp) {
-            Seen::Leaf | Seen::Version => Ok(true),
-            Seen::Absent => Ok(false),
-            Seen::Checkpoint(pin) => match *pin {},
+            Seen::Leaf | Seen::Version => Ok(Source::Leaf),
+            Seen::Absent => Ok(Source::Nothing),
+            Seen::Checkpoint(pin) => Ok(Source::Checkpoint(pin)),
             Seen::TooOld => Err(too_old()),
         }
     }

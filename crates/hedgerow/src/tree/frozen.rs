@@ -2,22 +2,22 @@
 //!
 //! Nothing is latched and nothing is validated: whoever has the pages keeps them as they are. A page is looked at where it lies and
 //! not kept from one level to the next, so a descent holds one page at a time, however deep the tree is. A scan gets one leaf after the
-//! other, as a copy with its records in order, and says itself where it goes on: behind the leaf's [edge](FrozenLeaf::edge).
+//! other, as a copy with its records in order, and goes on at its fences.
 //!
-//! Invariants: as for a tree that changes, a child's level is its parent's less one, so that no descent is endless; and each leaf of a
-//! scan reaches beyond the last one, so that no scan is. A page that breaks them is reported as damaged. `Sync` as the pages are.
+//! Invariants: as for a tree that changes, a child's level is its parent's less one, so that no descent is endless; and a leaf is the one
+//! for what was asked, so that no scan is. A page that breaks them is reported as damaged. `Sync` as the pages are.
 
 use super::MAX_LEVELS;
 use super::descend::{Target, plain};
+use super::leaf_records::LeafRecords;
 use super::retry::dropped;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::node::{Hints, Leaf, plain_leaf};
 use crate::page::FrozenPages;
 use crate::page::header::{self, PageKind};
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::optimistic::PlainBytes;
 use hedgerow_sync::primitive::canary::leaves_out;
-use std::ops::Bound;
 
 /// A tree of such pages. See the head of the file.
 #[derive(Clone, Copy, Debug)]
@@ -58,17 +58,21 @@ impl<'p, P: FrozenPages> FrozenTree<'p, P> {
         outcome
     }
 
-    /// Loads the leaf that has the next records from a bound on, up or down, into `leaf`. It may have none.
-    pub fn load(&self, from: Bound<&[u8]>, forward: bool, leaf: &mut FrozenLeaf) -> Result<()> {
-        let target = match (from, forward) {
-            (Bound::Unbounded, true) => Target::Key(b""),
-            (Bound::Unbounded, false) => Target::Last,
-            (Bound::Excluded(key), true) => Target::Above(key),
-            (Bound::Included(key) | Bound::Excluded(key), _) => Target::Key(key),
+    /// Copies the leaf at `target` into `to`, its records in order. `Above` may be given any key.
+    pub fn copy_records(&self, target: Target<'_>, to: &mut LeafRecords) -> Result<()> {
+        let page = to.page_mut();
+        self.reach(target, &mut |found| page.copy_from_slice(found))?;
+        let node = plain::<Hints>(page);
+        let is_it = match target {
+            Target::Key(key) => node.covers(key),
+            Target::Above(key) => node.is_within_upper(key) && !node.is_upper_fence(key),
+            Target::Last => !node.has_upper_fence(),
         };
-        leaf.prepare(self.pages.page_bytes())?;
-        self.reach(target, &mut |page| leaf.page.copy_from_slice(page))?;
-        leaf.enter(target, from, forward)
+        if !is_it && !leaves_out("pinned_leaf_not_checked") {
+            return Err(not_its_leaf(page));
+        }
+        Leaf::<PlainBytes<'_>, Hints>::put_in_order(page);
+        Ok(())
     }
 
     /// Goes down to the leaf for `target`, and hands it to `look`.
@@ -112,97 +116,6 @@ impl<'p, P: FrozenPages> FrozenTree<'p, P> {
             _ => Found::Child(target.child(&plain::<Hints>(page)).child, level - 1),
         }
     }
-}
-
-/// A leaf of a scan: a copy, with its records in order, of which those behind a bound are shown.
-#[derive(Debug, Default)]
-pub struct FrozenLeaf {
-    page: Vec<u8>,
-    /// The prefix of all keys, and behind it what else the last one has that was shown.
-    key: Vec<u8>,
-    prefix_len: usize,
-    /// Places that were not shown yet.
-    first: usize,
-    end: usize,
-    forward: bool,
-    edge: Option<Vec<u8>>,
-}
-
-impl FrozenLeaf {
-    /// The next record in the direction of the scan; `None` behind the last one of this leaf. The value is as the leaf has it.
-    pub fn next_record(&mut self) -> Option<(&[u8], &[u8])> {
-        let leaf = plain_leaf::<Hints>(&self.page);
-        let place = match self.forward {
-            true => Some(leaf.next_place(self.first)).filter(|place| *place < self.end),
-            false => leaf.previous_place(self.end).filter(|place| *place >= self.first),
-        }?;
-        match self.forward {
-            true => self.first = place + 1,
-            false => self.end = place,
-        }
-        let (end, value) = leaf.record(place, &mut self.key, self.prefix_len);
-        Some((&self.key[..end], value))
-    }
-
-    /// How far the leaf goes in the direction of the scan; `None`: to the end of the tree. Up, the edge belongs to the leaf, and the
-    /// scan goes on above it, from an excluded bound. Down, it does not, and the scan goes on with it, from an included one.
-    pub fn edge(&self) -> Option<&[u8]> {
-        self.edge.as_deref()
-    }
-
-    fn prepare(&mut self, page_bytes: usize) -> Result<()> {
-        (self.first, self.end) = (0, 0);
-        for bytes in [&mut self.page, &mut self.key] {
-            bytes.try_reserve_exact(page_bytes.saturating_sub(bytes.len())).map_err(no_memory)?;
-            bytes.resize(page_bytes, 0);
-        }
-        Ok(())
-    }
-
-    /// Takes up the leaf that was copied for a target.
-    fn enter(&mut self, target: Target<'_>, from: Bound<&[u8]>, forward: bool) -> Result<()> {
-        Leaf::<PlainBytes<'_>, Hints>::put_in_order(&mut self.page);
-        let (node, leaf) = (plain::<Hints>(&self.page), plain_leaf::<Hints>(&self.page));
-        let is_it = match target {
-            Target::Key(key) => node.covers(key),
-            Target::Above(key) => node.is_within_upper(key) && !node.is_upper_fence(key),
-            Target::Last => !node.has_upper_fence(),
-        };
-        if !is_it {
-            return Err(not_its_leaf(&self.page));
-        }
-        // A bound at the lower fence, or below it, cuts nothing off.
-        let cut = |key: &[u8], behind: bool| match node.is_above_lower(key) {
-            true => {
-                let at = leaf.search(key);
-                at.index + usize::from(at.found && behind)
-            }
-            false => 0,
-        };
-        (self.first, self.end) = match (from, forward) {
-            (Bound::Unbounded, _) => (0, leaf.end()),
-            (Bound::Included(key), true) => (cut(key, false), leaf.end()),
-            (Bound::Excluded(key), true) => (cut(key, true), leaf.end()),
-            (Bound::Included(key), false) => (0, cut(key, true)),
-            (Bound::Excluded(key), false) => (0, cut(key, false)),
-        };
-        self.prefix_len = leaf.copy_prefix(&mut self.key);
-        self.forward = forward;
-        let mut edge = self.edge.take().unwrap_or_default();
-        edge.clear();
-        edge.try_reserve(self.page.len()).map_err(no_memory)?;
-        let has_edge = match forward {
-            true => node.append_upper_fence(&mut edge),
-            false => node.append_lower_fence(&mut edge),
-        };
-        self.edge = has_edge.then_some(edge);
-        Ok(())
-    }
-}
-
-#[cold]
-fn no_memory(_: std::collections::TryReserveError) -> Error {
-    Error::new(ErrorKind::MemoryLimit, "no memory for a copy of what a pinned checkpoint has")
 }
 
 #[cold]

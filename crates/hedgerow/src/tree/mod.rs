@@ -81,7 +81,7 @@ pub use contention::ContentionSplit;
 pub use cursor::{Cursor, Passed};
 pub use descend::Target;
 pub use ends::{End, Taken};
-pub use frozen::{FrozenLeaf, FrozenTree};
+pub use frozen::FrozenTree;
 pub use leaf_records::LeafRecords;
 pub use remove_range::successor;
 pub use show::PageView;

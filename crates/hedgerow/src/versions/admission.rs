@@ -6,8 +6,9 @@
 //!    at one bucket, and nothing is allocated.
 //! 4. Dropping the [`Admission`] gives back what was not used.
 //!
-//! A writer is never refused. If all room is in use, versions that nobody needs are dropped, and if that does not help, the oldest
-//! snapshot is given up, those that are not pinned first. What is left then are other writers' reservations, which end by themselves.
+//! A writer is never refused. If half of all room is in use, a checkpoint is asked for, which takes snapshots over. If all of it is, versions
+//! that nobody needs are dropped. If that does not help, a checkpoint is waited for that may take a snapshot over, for a moment; and
+//! if there is none, the oldest snapshot is given up, those that are not pinned first. What is left then are other writers' reservations, which end by themselves.
 
 use crate::error::Result;
 use crate::types::Lsn;
@@ -23,6 +24,8 @@ use std::time::Duration;
 
 /// Of so many writers one looks whether anything can be collected, or the switch be turned off.
 const TENDED_EACH: u64 = 64;
+/// How many checkpoints who finds no room waits for, before a snapshot is given up. The one under way when he comes may be too old.
+const CHECKPOINT_WAITS: usize = 2;
 /// How long who finds nothing but reservations sleeps before it looks again, unless it is woken.
 const RESERVED_NAP: Duration = Duration::from_millis(1);
 
@@ -89,6 +92,9 @@ impl<M: Memory, P> Versions<M, P> {
             let cells = match look.keeps_versions() {
                 true => {
                     self.reserve(around, cells, waiting)?;
+                    if self.is_checkpoint_due() {
+                        around.request_checkpoint();
+                    }
                     Some(Cell::new(cells))
                 }
                 false => None,
@@ -110,6 +116,7 @@ impl<M: Memory, P> Versions<M, P> {
     fn reserve(&self, around: &impl Surroundings, cells: u32, waiting: &Waiting<'_>) -> Result<()> {
         let most = self.most_cells();
         assert!(cells <= most, "{cells} cells of {most}: larger changes are made another way");
+        let mut waits_left = CHECKPOINT_WAITS;
         while !self.try_reserve(cells) {
             if self.is_collection_due() && self.collect(around)? && self.try_reserve(cells) {
                 return Ok(());
@@ -125,6 +132,12 @@ impl<M: Memory, P> Versions<M, P> {
             }
             if self.try_reserve(cells) {
                 return Ok(());
+            }
+            if waits_left > 0 && self.wants_pin(Lsn(u64::MAX)) {
+                waits_left -= 1;
+                if around.wait_for_checkpoint(waiting)? {
+                    continue;
+                }
             }
             if self.give_up_oldest(around)? {
                 continue;

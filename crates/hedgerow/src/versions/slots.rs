@@ -179,6 +179,11 @@ impl Slots {
         self.first.iter().chain(later.flatten())
     }
 
+    /// Whether there is a snapshot that is not pinned, of a moment up to `cut`.
+    pub(super) fn any_unpinned(&self, cut: Lsn) -> bool {
+        self.all().any(|slot| matches!(slot.state(), State::At(at) if at <= cut))
+    }
+
     /// Who needs versions, if `view` is what each slot says. `None`: a snapshot is pending.
     ///
     /// Errors: `MemoryLimit`.

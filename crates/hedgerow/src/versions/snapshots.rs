@@ -312,6 +312,11 @@ impl<M: Memory, P> Versions<M, P> {
         }
     }
 
+    /// Whether a checkpoint with this cut would take a snapshot over.
+    pub fn wants_pin(&self, cut: Lsn) -> bool {
+        self.slots.any_unpinned(cut)
+    }
+
     /// Has a checkpoint take over the snapshots up to its cut, and drops the versions that only these needed above it. The
     /// checkpoint is durable, and `pin` keeps it. Returns `pin` if it is not needed. One caller at a time.
     ///

@@ -36,6 +36,8 @@ pub(super) const LEAST_AHEAD: u64 = 32 << 10;
 pub(super) const AHEAD: u64 = 64 << 10;
 /// How long nobody has a snapshot before the switch is turned off.
 const IDLE: Duration = Duration::from_secs(1);
+/// Of all memory, what has to be filled anew before another checkpoint is asked for.
+const GROWTH_PART: u32 = 16;
 /// Buckets that are swept with the table locked.
 const SWEPT_AT_ONCE: u32 = 64;
 /// Blocks that are given back with the table locked.
@@ -157,6 +159,18 @@ impl<M: Memory, P> Versions<M, P> {
         let table = self.table.lock();
         let used = u64::from(table.cells.all() - table.cells.free());
         (used * 100 / u64::from(self.most_cells())) as u32
+    }
+
+    /// Whether so much is in use that a checkpoint should take snapshots over: half of all memory, and a sixteenth more than the last
+    /// collection has left, so that what it cannot help is no reason for one checkpoint after the other.
+    pub(super) fn is_checkpoint_due(&self) -> bool {
+        let most = self.most_cells();
+        let is_full = {
+            let table = self.table.lock();
+            let used = table.cells.all() - table.cells.free() + table.reserved;
+            used >= most / 2 && used >= table.kept + most / GROWTH_PART
+        };
+        is_full && self.wants_pin(Lsn(u64::MAX))
     }
 
     /// Cells of all blocks that may be lent, without those of the index.

@@ -7,11 +7,10 @@ use crate::buffer::{
 use crate::node::{LeafLayout, LeafPolicy};
 use crate::storage::sim::{CallKind, Fault};
 use crate::testing::environment::{effort, fresh_seed};
-use crate::tree::{CompactBudget, FrozenLeaf, FrozenTree};
-use crate::types::{PageId, TreeId};
+use crate::tree::{CompactBudget, FrozenTree, Target};
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -23,14 +22,15 @@ fn pin(store: &Store) -> PinnedCheckpoint {
 struct Pinned<'p> {
     pin: &'p PinnedCheckpoint,
     pool: &'p BufferPool,
-    tree: (TreeId, PageId),
+    tree: &'p PoolTree,
 }
 
 impl Pinned<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = b"before".to_vec();
         let pages = self.pin.pages(self.pool);
-        let is_there = FrozenTree::new(&pages, self.tree.0, self.tree.1).get(key, &mut value)?;
+        let is_there =
+            FrozenTree::new(&pages, self.tree.id(), self.tree.root()).get(key, &mut value)?;
         assert!(value.starts_with(b"before") && (is_there || value.len() == 6));
         Ok(is_there.then(|| value.split_off(6)))
     }
@@ -43,27 +43,46 @@ impl Pinned<'_> {
         most: usize,
     ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let (pages, mut found) = (self.pin.pages(self.pool), Vec::new());
-        let (mut leaf, mut from) = (FrozenLeaf::default(), from.map(<[u8]>::to_vec));
+        let (mut leaf, mut from) = (self.tree.leaf_records(), from.map(<[u8]>::to_vec));
         loop {
-            let bound = from.as_ref().map(|key| &key[..]);
-            FrozenTree::new(&pages, self.tree.0, self.tree.1).load(bound, forward, &mut leaf)?;
-            while let Some((key, value)) = leaf.next_record() {
-                found.push((key.to_vec(), value.to_vec()));
-                if found.len() == most {
-                    return Ok(found);
-                }
-            }
-            from = match (leaf.edge(), forward) {
-                (None, _) => return Ok(found),
-                (Some(edge), true) => Bound::Excluded(edge.to_vec()),
-                (Some(edge), false) => Bound::Included(edge.to_vec()),
+            let target = match (&from, forward) {
+                (Bound::Unbounded, true) => Target::Key(b""),
+                (Bound::Unbounded, false) => Target::Last,
+                (Bound::Excluded(key), true) => Target::Above(key),
+                (Bound::Included(key) | Bound::Excluded(key), _) => Target::Key(key),
             };
+            FrozenTree::new(&pages, self.tree.id(), self.tree.root())
+                .copy_records(target, &mut leaf)?;
+            let mut records = Vec::new();
+            leaf.for_each(|key, value| {
+                records.push((key.to_vec(), value.to_vec()));
+                true
+            });
+            let within = match forward {
+                true => (from, Bound::Unbounded),
+                false => (Bound::Unbounded, from),
+            };
+            records.retain(|(key, _)| within.contains(key));
+            let mut fence = Vec::new();
+            let has_fence = match forward {
+                true => leaf.append_upper_fence(&mut fence),
+                false => {
+                    records.reverse();
+                    leaf.append_lower_fence(&mut fence)
+                }
+            };
+            found.append(&mut records);
+            if !has_fence || found.len() >= most {
+                found.truncate(most);
+                return Ok(found);
+            }
+            from = if forward { Bound::Excluded(fence) } else { Bound::Included(fence) };
         }
     }
 }
 
 fn of<'p>(pin: &'p PinnedCheckpoint, tree: &'p PoolTree) -> Pinned<'p> {
-    Pinned { pin, pool: tree.pool(), tree: (tree.id(), tree.root()) }
+    Pinned { pin, pool: tree.pool(), tree }
 }
 
 /// What a store of this test has.
@@ -345,9 +364,20 @@ fn a_pin_has_no_tree_that_was_made_later_and_one_that_was_dropped() {
     assert_eq!(*error.kind(), ErrorKind::KeyspaceDropped, "{error}");
     let found = of(&pin, &wrens).scan(Bound::Unbounded, true, usize::MAX).unwrap();
     assert_eq!(found.len(), 200);
+}
+
+#[test]
+fn nothing_is_read_in_a_pin_of_a_closed_store() {
+    let (_disk, store) = new_store();
+    let wrens = store.keyspace("wrens").unwrap();
+    wrens.put(b"key", b"sings").unwrap();
+    let (warm, cold) = (pin(&store), pin(&store));
+    assert!(of(&warm, &wrens).get(b"key").unwrap().is_some());
     store.close().unwrap();
-    let error = of(&pin, &wrens).get(b"key").unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::Closed, "{error}");
+    for pin in [warm, cold] {
+        let error = of(&pin, &wrens).get(b"key").unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Closed, "{error}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Trees that do not change any more: every layout against a map, and pages that no correct engine would write.
 
-use super::super::{FrozenLeaf, FrozenTree, Tree};
+use super::super::{FrozenTree, LeafRecords, Target, Tree};
 use super::{TINY_PAGE, random_key, tiny};
 use crate::error::{ErrorKind, Result};
 use crate::node::{Hints, LeafLayout, LeafPolicy, load_check};
@@ -10,10 +10,13 @@ use crate::testing::environment::{effort, fresh_seed};
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// More than any tree here has.
+const MOST_LEAVES: usize = 20_000;
 
 /// Copies of pages, each of which has passed the check that every page gets when it is read.
 #[derive(Clone)]
@@ -50,7 +53,12 @@ impl Copies {
 }
 
 /// Some scans, which may not be endless, and look-ups. What is found is right if `model` is given.
-fn use_all(tree: &FrozenTree<'_, Copies>, random: &mut SplitMix64, model: Option<&Model>) {
+fn use_all(
+    tree: &FrozenTree<'_, Copies>,
+    leaf: &mut LeafRecords,
+    random: &mut SplitMix64,
+    model: Option<&Model>,
+) {
     for _ in 0..20 {
         let key = random_key(random, TINY_PAGE / 8);
         let mut value = Vec::new();
@@ -64,7 +72,7 @@ fn use_all(tree: &FrozenTree<'_, Copies>, random: &mut SplitMix64, model: Option
         let bound = [Bound::Included(&key[..]), Bound::Excluded(&key), Bound::Unbounded];
         let bound = bound[random.below(3) as usize];
         for forward in [true, false] {
-            match (scan(tree, bound, forward), model) {
+            match (scan(tree, leaf, bound, forward), model) {
                 (Ok(found), Some(model)) => {
                     let own = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
                     let expected: Records = match forward {
@@ -93,23 +101,46 @@ fn assert_damage(error: &crate::Error, model: Option<&Model>) {
     assert!(is_damage, "{error}");
 }
 
-fn scan(tree: &FrozenTree<'_, Copies>, from: Bound<&[u8]>, forward: bool) -> Result<Records> {
-    let (mut leaf, mut found) = (FrozenLeaf::default(), Vec::new());
-    let mut from = from.map(<[u8]>::to_vec);
-    let mut leaves = 0;
-    loop {
-        tree.load(from.as_ref().map(|key| &key[..]), forward, &mut leaf)?;
-        while let Some((key, value)) = leaf.next_record() {
-            found.push((key.to_vec(), value.to_vec()));
-        }
-        from = match (leaf.edge(), forward) {
-            (None, _) => return Ok(found),
-            (Some(edge), true) => Bound::Excluded(edge.to_vec()),
-            (Some(edge), false) => Bound::Included(edge.to_vec()),
+fn scan(
+    tree: &FrozenTree<'_, Copies>,
+    leaf: &mut LeafRecords,
+    from: Bound<&[u8]>,
+    forward: bool,
+) -> Result<Records> {
+    let (mut found, mut from) = (Vec::new(), from.map(<[u8]>::to_vec));
+    for _ in 0..MOST_LEAVES {
+        let target = match (&from, forward) {
+            (Bound::Unbounded, true) => Target::Key(b""),
+            (Bound::Unbounded, false) => Target::Last,
+            (Bound::Excluded(key), true) => Target::Above(key),
+            (Bound::Included(key) | Bound::Excluded(key), _) => Target::Key(key),
         };
-        leaves += 1;
-        assert!(leaves < 100_000, "an endless scan");
+        tree.copy_records(target, leaf)?;
+        let mut records = Records::new();
+        leaf.for_each(|key, value| {
+            records.push((key.to_vec(), value.to_vec()));
+            true
+        });
+        let within = match forward {
+            true => (from, Bound::Unbounded),
+            false => (Bound::Unbounded, from),
+        };
+        records.retain(|(key, _)| within.contains(key));
+        let mut fence = Vec::new();
+        let has_fence = match forward {
+            true => leaf.append_upper_fence(&mut fence),
+            false => {
+                records.reverse();
+                leaf.append_lower_fence(&mut fence)
+            }
+        };
+        found.append(&mut records);
+        if !has_fence {
+            return Ok(found);
+        }
+        from = if forward { Bound::Excluded(fence) } else { Bound::Included(fence) };
     }
+    panic!("an endless scan");
 }
 
 fn grown(policy: LeafPolicy, random: &mut SplitMix64) -> (Tree<MemoryPool, Hints>, Model) {
@@ -139,7 +170,12 @@ fn every_layout_agrees_with_a_map_both_ways() {
     for policy in policies() {
         let (tree, model) = grown(policy, &mut random);
         let copies = Copies::of(&tree);
-        use_all(&FrozenTree::new(&copies, tree.id(), tree.root()), &mut random, Some(&model));
+        use_all(
+            &FrozenTree::new(&copies, tree.id(), tree.root()),
+            &mut tree.leaf_records(),
+            &mut random,
+            Some(&model),
+        );
         let other = FrozenTree::new(&copies, TreeId(tree.id().0 + 1), tree.root());
         let error = other.get(b"key", &mut Vec::new()).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::KeyspaceDropped);
@@ -147,7 +183,7 @@ fn every_layout_agrees_with_a_map_both_ways() {
     let empty = tiny::<Hints>();
     let copies = Copies::of(&empty);
     let tree = FrozenTree::new(&copies, empty.id(), empty.root());
-    use_all(&tree, &mut random, Some(&Model::new()));
+    use_all(&tree, &mut empty.leaf_records(), &mut random, Some(&Model::new()));
 }
 
 #[test]
@@ -183,7 +219,12 @@ fn pages_that_cannot_be_are_damage_and_never_a_wrong_turn_for_ever() {
                 }
             }
             copies.0.retain(|_, page| load_check(page).is_ok());
-            use_all(&FrozenTree::new(&copies, tree.id(), tree.root()), &mut random, None);
+            use_all(
+                &FrozenTree::new(&copies, tree.id(), tree.root()),
+                &mut tree.leaf_records(),
+                &mut random,
+                None,
+            );
         }
     }
 }
