@@ -9,7 +9,7 @@ use crate::database::stretch::{Stretch, Stretches};
 use crate::database::view::{Seen, View, reads};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::is_stored_form;
-use crate::store::{OpenSnapshot, PoolTree, Source, Was, dropped_is_too_old};
+use crate::store::{NO_LEAF, OpenSnapshot, PoolTree, Source, Was, dropped_is_too_old};
 use crate::tree::{LeafRecords, Target};
 use crate::types::Lsn;
 use crate::wait::{Wait, Waiting};
@@ -213,13 +213,20 @@ impl SnapshotStretches {
     fn try_load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<Loaded> {
         let open = self.snapshot.open.clone();
         let tree = self.tree.id();
-        self.tree.copy_records(at, &mut self.leaf).map_err(dropped_is_too_old)?;
-        let mut stamp = self.leaf.stamp();
+        let (mut stamp, dropped) = match self.tree.copy_records(at, &mut self.leaf) {
+            Ok(()) => (self.leaf.stamp(), None),
+            Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => (NO_LEAF, Some(error)),
+            Err(error) => return Err(error),
+        };
         let source = open.source(tree, stamp)?;
-        if let Source::Checkpoint(pin) = &source {
-            // Whatever is newer than the snapshot is looked for among versions first.
-            stamp = Lsn(u64::MAX);
-            open.copy_pinned(pin, &self.tree, at, &mut self.leaf)?;
+        match (&source, dropped) {
+            (Source::Checkpoint(pin), _) => {
+                // It is older than versions, and none of the leaves of the tree.
+                stamp = NO_LEAF;
+                open.copy_pinned(pin, &self.tree, at, &mut self.leaf)?;
+            }
+            (_, Some(error)) => return Err(dropped_is_too_old(error)),
+            (_, None) => {}
         }
         to.begin(
             |fence| self.leaf.append_lower_fence(fence),

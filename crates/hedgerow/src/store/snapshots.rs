@@ -22,6 +22,9 @@ use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::Bound;
 
+/// In the place of the stamp of a leaf that nobody has looked at: newer than any snapshot.
+pub const NO_LEAF: Lsn = Lsn(u64::MAX);
+
 /// An open snapshot; dropping it ends it.
 pub struct OpenSnapshot {
     shared: Arc<Shared>,
@@ -135,15 +138,25 @@ impl OpenSnapshot {
     /// Errors: those of reads; `SnapshotTooOld`.
     pub fn get(&self, tree: &PoolTree, key: &[u8], scratch: &mut Vec<u8>) -> Result<Option<Value>> {
         let mut value = Value::default();
-        let mut found = false;
-        let look = || {
-            let (is_there, stamp) = tree.get_stamped(key, &mut value)?;
-            found = is_there;
-            Ok(stamp)
+        let (mut found, mut dropped) = (false, None);
+        let look = || match tree.get_stamped(key, &mut value) {
+            Ok((is_there, stamp)) => {
+                found = is_there;
+                Ok(stamp)
+            }
+            // There is no leaf any more, and what there was may be in a pinned checkpoint.
+            Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {
+                dropped = Some(error);
+                Ok(NO_LEAF)
+            }
+            Err(error) => Err(error),
         };
         let seen = self.versions().read(self.ticket(), tree.id(), key, look, scratch);
-        match seen.map_err(dropped_is_too_old)? {
-            Seen::Leaf => Ok(found.then_some(value)),
+        match seen? {
+            Seen::Leaf => match dropped {
+                Some(error) => Err(dropped_is_too_old(error)),
+                None => Ok(found.then_some(value)),
+            },
             Seen::Absent => Ok(None),
             Seen::Version => Ok(Some(Value::from(scratch.as_slice()))),
             Seen::Checkpoint(pin) => {
@@ -277,7 +290,7 @@ fn plain(found: &[u8]) -> Result<Found> {
     }
 }
 
-/// The pages of a keyspace that was dropped are gone, and with them what a snapshot could see.
+/// The pages of a keyspace that was dropped are gone, and with them what a snapshot could see, unless it reads them in a checkpoint.
 pub fn dropped_is_too_old(error: Error) -> Error {
     match error.kind() {
         ErrorKind::KeyspaceDropped => {
@@ -290,7 +303,7 @@ pub fn dropped_is_too_old(error: Error) -> Error {
 
 #[cold]
 fn too_old() -> Error {
-    let what = "more has changed since the snapshot began than there is memory for old versions: \
-                begin another one, hold it for less time, or raise the memory limit";
+    let what = "more has changed since the snapshot began than there is memory for old versions, or the keyspace was \
+                dropped: begin another one, hold it for less time, or raise the memory limit";
     Error::new(ErrorKind::SnapshotTooOld, what)
 }

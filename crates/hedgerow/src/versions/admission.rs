@@ -91,8 +91,7 @@ impl<M: Memory, P> Versions<M, P> {
             }
             let cells = match look.keeps_versions() {
                 true => {
-                    self.reserve(around, cells, waiting)?;
-                    if self.is_checkpoint_due() {
+                    if self.reserve(around, cells, waiting)? && self.wants_pin(Lsn(u64::MAX)) {
                         around.request_checkpoint();
                     }
                     Some(Cell::new(cells))
@@ -103,23 +102,35 @@ impl<M: Memory, P> Versions<M, P> {
         }
     }
 
-    /// Whether so many cells were promised just now.
-    fn try_reserve(&self, cells: u32) -> bool {
+    /// Promises so many cells, if there are any; whether so much is in use that a checkpoint may help.
+    fn try_reserve(&self, cells: u32) -> Option<bool> {
         let mut table = self.table.lock();
         let has_room = table.spare() >= cells;
         if has_room {
             table.reserved += cells;
         }
-        has_room
+        has_room.then(|| self.is_half_full(&table))
     }
 
-    fn reserve(&self, around: &impl Surroundings, cells: u32, waiting: &Waiting<'_>) -> Result<()> {
+    /// Promises so many cells; whether so much is in use that a checkpoint may help.
+    fn reserve(
+        &self,
+        around: &impl Surroundings,
+        cells: u32,
+        waiting: &Waiting<'_>,
+    ) -> Result<bool> {
         let most = self.most_cells();
         assert!(cells <= most, "{cells} cells of {most}: larger changes are made another way");
         let mut waits_left = CHECKPOINT_WAITS;
-        while !self.try_reserve(cells) {
-            if self.is_collection_due() && self.collect(around)? && self.try_reserve(cells) {
-                return Ok(());
+        loop {
+            if let Some(is_full) = self.try_reserve(cells) {
+                return Ok(is_full);
+            }
+            if self.is_collection_due()
+                && self.collect(around)?
+                && let Some(is_full) = self.try_reserve(cells)
+            {
+                return Ok(is_full);
             }
             if self.lend()? {
                 continue;
@@ -130,8 +141,8 @@ impl<M: Memory, P> Versions<M, P> {
                 thread::yield_now();
                 continue;
             }
-            if self.try_reserve(cells) {
-                return Ok(());
+            if let Some(is_full) = self.try_reserve(cells) {
+                return Ok(is_full);
             }
             if waits_left > 0 && self.wants_pin(Lsn(u64::MAX)) {
                 waits_left -= 1;
@@ -145,7 +156,6 @@ impl<M: Memory, P> Versions<M, P> {
             waiting.check()?;
             thread::sleep(RESERVED_NAP);
         }
-        Ok(())
     }
 }
 

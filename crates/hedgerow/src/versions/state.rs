@@ -21,7 +21,8 @@ use crate::versions::memory::{LEAST_BLOCKS, Memory, Surroundings};
 use crate::versions::needs::Needs;
 use crate::versions::slots::{Slot, Slots, State};
 use crate::versions::table::{Table, cells_of_change};
-use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};
+use crate::versions::trees::Since;
+use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*, fence};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::time::Moment;
@@ -69,6 +70,23 @@ pub struct Figures {
     pub given_up: u64,
 }
 
+/// What a snapshot has to know of a tree beside its leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fate {
+    /// All of its records were loaded with this LSN, which the snapshot is below.
+    pub loaded: Option<Lsn>,
+    /// It was dropped with this one.
+    pub dropped: Option<Lsn>,
+}
+
+impl Fate {
+    /// Whether leaves tell all.
+    #[inline]
+    pub(super) fn is_plain(self) -> bool {
+        self.loaded.is_none() && self.dropped.is_none()
+    }
+}
+
 /// A pinned checkpoint, and how many snapshots (or who runs alone) refer to it.
 pub(super) struct Pinned<P> {
     pub pin: Arc<P>,
@@ -85,10 +103,10 @@ pub struct Versions<M: Memory, P> {
     pub(super) horizon: AtomicU64,
     /// The cut of who runs alone, or [`NOBODY`].
     pub(super) alone: AtomicU64,
-    /// The trees that were loaded, and when. Their records have no stamps of their own.
-    loads: Mutex<BTreeMap<TreeId, Lsn>>,
-    /// Whether there are any.
-    has_loads: AtomicBool,
+    /// The trees that were loaded: their records have no stamps of their own.
+    loads: Since,
+    /// The trees that were dropped: their pages go, one by one.
+    drops: Since,
     /// How many writers have come in while versions were kept.
     pub(super) admitted: Figure,
     /// By their cuts.
@@ -126,8 +144,8 @@ impl<M: Memory, P> Versions<M, P> {
             slots: Slots::new(),
             horizon: AtomicU64::new(0),
             alone: AtomicU64::new(NOBODY),
-            loads: Mutex::new(BTreeMap::new()),
-            has_loads: AtomicBool::new(false),
+            loads: Since::new(),
+            drops: Since::new(),
             admitted: Figure::new(0),
             pins: Mutex::new(BTreeMap::new()),
             collecting: Mutex::new(Collector::default()),
@@ -163,14 +181,10 @@ impl<M: Memory, P> Versions<M, P> {
 
     /// Whether so much is in use that a checkpoint should take snapshots over: half of all memory, and a sixteenth more than the last
     /// collection has left, so that what it cannot help is no reason for one checkpoint after the other.
-    pub(super) fn is_checkpoint_due(&self) -> bool {
+    pub(super) fn is_half_full(&self, table: &Table<M::Block>) -> bool {
         let most = self.most_cells();
-        let is_full = {
-            let table = self.table.lock();
-            let used = table.cells.all() - table.cells.free() + table.reserved;
-            used >= most / 2 && used >= table.kept + most / GROWTH_PART
-        };
-        is_full && self.wants_pin(Lsn(u64::MAX))
+        let used = table.cells.all() - table.cells.free() + table.reserved;
+        used >= most / 2 && used >= table.kept + most / GROWTH_PART
     }
 
     /// Cells of all blocks that may be lent, without those of the index.
@@ -210,21 +224,21 @@ impl<M: Memory, P> Versions<M, P> {
 
     /// Notes that all records of a tree, which had none, were loaded with this LSN: before anybody can see them.
     pub fn note_load(&self, tree: TreeId, lsn: Lsn) {
-        let mut loads = self.loads.lock();
-        // Those that every snapshot sees are nobody's concern. A snapshot that begins later reads the log's end later.
-        let oldest = self.slots.oldest().unwrap_or(lsn);
-        loads.retain(|_, loaded| *loaded > oldest);
-        loads.insert(tree, lsn);
-        self.has_loads.store(true, Release);
+        self.loads.note(tree, lsn, || self.slots.oldest());
     }
 
-    /// When the records of a tree were loaded, if a snapshot at `at` does not see them. To be asked after the look at a leaf.
-    #[inline]
-    pub(super) fn load_above(&self, tree: TreeId, at: Lsn) -> Option<Lsn> {
-        if !self.has_loads.load(Acquire) {
-            return None;
+    /// Notes that a tree was dropped with this LSN: before any page of it goes.
+    pub fn note_drop(&self, tree: TreeId, lsn: Lsn) {
+        if !leaves_out("drop_frees_under_snapshot") {
+            self.drops.note(tree, lsn, || self.slots.oldest());
         }
-        self.loads.lock().get(&tree).copied().filter(|loaded| *loaded > at)
+    }
+
+    /// What has become of a tree behind a snapshot's moment. To be asked after the look at a leaf.
+    #[inline]
+    pub(super) fn fate(&self, tree: TreeId, at: Lsn) -> Fate {
+        let loaded = self.loads.of(tree).filter(|loaded| *loaded > at);
+        Fate { loaded, dropped: self.drops.of(tree) }
     }
 
     /// The oldest moment of a snapshot that is not given up; zero if one is about to begin. `None`: there is none, and whoever begins
