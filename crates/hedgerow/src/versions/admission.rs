@@ -6,14 +6,15 @@
 //!    at one bucket, and nothing is allocated.
 //! 4. Dropping the [`Admission`] gives back what was not used.
 //!
-//! A writer is never refused. If half of all room is in use, a checkpoint is asked for, which takes snapshots over. If all of it is, versions
-//! that nobody needs are dropped. If that does not help, a checkpoint is waited for that may take a snapshot over, for a moment; and
-//! if there is none, the oldest snapshot is given up, those that are not pinned first. What is left then are other writers' reservations, which end by themselves.
+//! A writer is never refused. If a quarter of all room is in use, a checkpoint is asked for, which takes snapshots over. If three quarters are,
+//! versions that nobody needs are dropped, and then a checkpoint is waited for that may take a snapshot over, for a moment: what a snapshot
+//! needs when it goes over stays, so there has to be room left. If all of it is in use, the oldest snapshot is given up, those that are
+//! not pinned first. What is left then are other writers' reservations, which end by themselves.
 
 use crate::error::Result;
 use crate::types::Lsn;
 use crate::versions::memory::{Memory, Surroundings};
-use crate::versions::state::Versions;
+use crate::versions::state::{GROWTH_PART, Versions};
 use crate::versions::table::Change;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 /// Of so many writers one looks whether anything can be collected, or the switch be turned off.
 const TENDED_EACH: u64 = 64;
-/// How many checkpoints who finds no room waits for, before a snapshot is given up. The one under way when he comes may be too old.
+/// How many checkpoints who finds little room waits for. The one under way when he comes may be too old.
 const CHECKPOINT_WAITS: usize = 2;
 /// How long who finds nothing but reservations sleeps before it looks again, unless it is woken.
 const RESERVED_NAP: Duration = Duration::from_millis(1);
@@ -102,14 +103,19 @@ impl<M: Memory, P> Versions<M, P> {
         }
     }
 
-    /// Promises so many cells, if there are any; whether so much is in use that a checkpoint may help.
-    fn try_reserve(&self, cells: u32) -> Option<bool> {
+    /// Promises so many cells, if there are any. `patient`: not if little is left then.
+    fn try_reserve(&self, cells: u32, patient: bool) -> Reserved {
+        let most = self.most_cells();
         let mut table = self.table.lock();
-        let has_room = table.spare() >= cells;
-        if has_room {
-            table.reserved += cells;
+        let used = table.cells.all() - table.cells.free() + table.reserved;
+        if table.spare() < cells {
+            return Reserved::Full;
         }
-        has_room.then(|| self.is_half_full(&table))
+        if patient && used >= most / 4 * 3 {
+            return Reserved::Crowded { has_grown: used >= table.kept + most / GROWTH_PART };
+        }
+        table.reserved += cells;
+        Reserved::Done { is_due: used >= most / 4 && used >= table.kept + most / GROWTH_PART }
     }
 
     /// Promises so many cells; whether so much is in use that a checkpoint may help.
@@ -123,14 +129,23 @@ impl<M: Memory, P> Versions<M, P> {
         assert!(cells <= most, "{cells} cells of {most}: larger changes are made another way");
         let mut waits_left = CHECKPOINT_WAITS;
         loop {
-            if let Some(is_full) = self.try_reserve(cells) {
-                return Ok(is_full);
+            match self.try_reserve(cells, waits_left > 0) {
+                Reserved::Done { is_due } => return Ok(is_due),
+                Reserved::Crowded { has_grown: true } if self.collect(around)? => continue,
+                Reserved::Crowded { .. } => {
+                    if !self.wants_pin(Lsn(u64::MAX)) || !around.wait_for_checkpoint(waiting)? {
+                        waits_left = 0;
+                    }
+                    waits_left = waits_left.saturating_sub(1);
+                    continue;
+                }
+                Reserved::Full => {}
             }
             if self.is_collection_due()
                 && self.collect(around)?
-                && let Some(is_full) = self.try_reserve(cells)
+                && let Reserved::Done { is_due } = self.try_reserve(cells, false)
             {
-                return Ok(is_full);
+                return Ok(is_due);
             }
             if self.lend()? {
                 continue;
@@ -141,8 +156,8 @@ impl<M: Memory, P> Versions<M, P> {
                 thread::yield_now();
                 continue;
             }
-            if let Some(is_full) = self.try_reserve(cells) {
-                return Ok(is_full);
+            if let Reserved::Done { is_due } = self.try_reserve(cells, false) {
+                return Ok(is_due);
             }
             if waits_left > 0 && self.wants_pin(Lsn(u64::MAX)) {
                 waits_left -= 1;
@@ -157,6 +172,16 @@ impl<M: Memory, P> Versions<M, P> {
             thread::sleep(RESERVED_NAP);
         }
     }
+}
+
+/// How asking for cells has ended.
+enum Reserved {
+    /// They are promised; `is_due`: a checkpoint may help those who come later.
+    Done { is_due: bool },
+    /// There are some, but it is time to see that there are more.
+    Crowded { has_grown: bool },
+    /// There are too few.
+    Full,
 }
 
 impl<M: Memory, P> Admission<'_, M, P> {

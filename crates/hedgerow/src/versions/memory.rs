@@ -43,10 +43,10 @@ pub trait Surroundings {
     /// is inside of none.
     fn wait_for_stays(&self);
 
-    /// Half of the memory for versions is in use, and a checkpoint would take a snapshot over that needs them. Waits for nothing.
+    /// A quarter of the memory for versions is in use, and a checkpoint would take a snapshot over that needs them. Waits for nothing.
     fn request_checkpoint(&self) {}
 
-    /// All of it is. Waits for a checkpoint to end, for a second at most. False: none has ended. The caller is inside of no epoch, and holds
+    /// Nearly all of it is. Waits for a checkpoint to end, for a second at most. False: none has ended. The caller is inside of no epoch, and holds
     /// nothing.
     ///
     /// # Errors

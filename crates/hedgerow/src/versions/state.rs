@@ -37,8 +37,9 @@ pub(super) const LEAST_AHEAD: u64 = 32 << 10;
 pub(super) const AHEAD: u64 = 64 << 10;
 /// How long nobody has a snapshot before the switch is turned off.
 const IDLE: Duration = Duration::from_secs(1);
-/// Of all memory, what has to be filled anew before another checkpoint is asked for.
-const GROWTH_PART: u32 = 16;
+/// Of all memory, what has to be filled anew before another collection or checkpoint is tried that may be of no use: so what it cannot
+/// help is no reason for one after the other.
+pub(super) const GROWTH_PART: u32 = 16;
 /// Buckets that are swept with the table locked.
 const SWEPT_AT_ONCE: u32 = 64;
 /// Blocks that are given back with the table locked.
@@ -179,14 +180,6 @@ impl<M: Memory, P> Versions<M, P> {
         (used * 100 / u64::from(self.most_cells())) as u32
     }
 
-    /// Whether so much is in use that a checkpoint should take snapshots over: half of all memory, and a sixteenth more than the last
-    /// collection has left, so that what it cannot help is no reason for one checkpoint after the other.
-    pub(super) fn is_half_full(&self, table: &Table<M::Block>) -> bool {
-        let most = self.most_cells();
-        let used = table.cells.all() - table.cells.free() + table.reserved;
-        used >= most / 2 && used >= table.kept + most / GROWTH_PART
-    }
-
     /// Cells of all blocks that may be lent, without those of the index.
     pub(super) fn most_cells(&self) -> u32 {
         let cells_each = (self.memory.block_bytes() / super::cells::CELL_BYTES) as u32;
@@ -272,6 +265,13 @@ impl<M: Memory, P> Versions<M, P> {
         used >= 2 * table.kept.max(table.cells.cells_each())
     }
 
+    /// Whether a good part of all memory was filled since the last collection.
+    fn has_grown(&self) -> bool {
+        let most = self.most_cells();
+        let table = self.table.lock();
+        table.cells.all() - table.cells.free() >= table.kept + most / GROWTH_PART
+    }
+
     /// Drops the versions that nobody needs. False: a snapshot is about to begin, and nothing was dropped.
     ///
     /// # Errors
@@ -335,7 +335,7 @@ impl<M: Memory, P> Versions<M, P> {
             return Ok(());
         }
         let begun = self.begun.load(Relaxed);
-        let is_idle = !self.slots.any();
+        let is_idle = !self.slots.any_in_need();
         let since = {
             let mut collector = self.collecting.lock();
             collector.idle = match collector.idle {
@@ -347,7 +347,9 @@ impl<M: Memory, P> Versions<M, P> {
         if since.is_some_and(|(since, _)| since.elapsed() >= IDLE) && self.turn_off() {
             self.collecting.lock().idle = None;
         }
-        if self.is_collection_due() || is_idle {
+        // What pinned ones need stays, and is not looked through for nothing.
+        let is_at_end = is_idle && (!self.slots.any_pinned() || self.has_grown());
+        if self.is_collection_due() || is_at_end {
             self.collect(around)?;
         }
         if !self.door.look().keeps_versions() {
@@ -356,9 +358,9 @@ impl<M: Memory, P> Versions<M, P> {
         Ok(())
     }
 
-    /// Turns the switch off if no snapshot is open. Returns whether it was turned off.
+    /// Turns the switch off if no snapshot is open that needs what is kept from now on: pinned ones do not. Returns whether it was turned off.
     pub fn turn_off(&self) -> bool {
-        self.door.fall(|| self.slots.any())
+        self.door.fall(|| self.slots.any_in_need())
     }
 
     /// Gives back memory that is not in use.
