@@ -14,7 +14,6 @@ use crate::tree::{LeafRecords, Target};
 use crate::types::Lsn;
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
 use std::ops::Bound;
 
@@ -26,9 +25,12 @@ use std::ops::Bound;
 ///
 /// **What it costs.** While snapshots are open, a change of a record keeps what the record was, if a snapshot sees that: in memory inside of the
 /// memory limit, an eighth of it at most. A second change of the same record costs nothing more, unless another snapshot has begun
-/// in between. If there is no room left, the oldest snapshot is given up: reading it is
-/// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld) from then on, and writers go on. Large values that it sees keep their space in the file. Dropping a keyspace ends what snapshots see
-/// of it.
+/// in between. In a database with a file the next checkpoint takes the snapshot over: from then on it costs writers nothing more, and
+/// the file keeps what the snapshot sees, so that it gets longer by what is changed. Checkpoints are taken earlier for that, and a writer may
+/// have to wait for one, for seconds at most. If there is no room left all the same, the oldest snapshot is given up: reading it is
+/// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld) from then on, and writers go on. A database in memory has no checkpoints, and gives
+/// snapshots up as soon as there is no room. Large values that a snapshot sees keep their space. A keyspace that is dropped is still
+/// seen, but not in a database in memory.
 #[derive(Clone)]
 pub struct Snapshot {
     inner: Arc<Inner>,
@@ -280,8 +282,7 @@ impl SnapshotStretches {
         }
         // Only now, when all versions are read: a key that was removed may be in the checkpoint alone by then.
         let is_pinned = |source: &Source| matches!(source, Source::Checkpoint(_));
-        let is_elsewhere = is_pinned(&open.source(tree, stamp)?) != is_pinned(&source)
-            && !leaves_out("source_asked_once");
+        let is_elsewhere = is_pinned(&open.source(tree, stamp)?) != is_pinned(&source);
         Ok(if is_elsewhere { Loaded::Elsewhere } else { outcome? })
     }
 }

@@ -50,7 +50,7 @@ impl Shared {
         let cut = newest.superblock.log_end;
         let versions = self.pool.versions().filter(|versions| versions.wants_pin(cut));
         let Some((versions, slots)) = versions.zip(self.slots.as_ref()) else { return };
-        let pin = self.pin_newest(slots, newest).to_read();
+        let pin = self.pin_newest(slots, newest).into_readable();
         // They have gone over whatever this says. What could not be dropped for want of memory the next collection drops, and what
         // is not needed after all was pinned just now, so that it holds nothing back.
         drop(versions.pin(&*self.pool, cut, pin));
@@ -77,7 +77,7 @@ impl Pin {
     }
 
     /// To be read beside the store.
-    pub(super) fn to_read(self) -> PinnedCheckpoint {
+    pub(super) fn into_readable(self) -> PinnedCheckpoint {
         let (map, log_end) = (self.map_view(), self.superblock.log_end);
         let has_stored_forms = self.superblock.incompat & EXTENTS != 0;
         PinnedCheckpoint::new(self.slots, map, log_end, has_stored_forms)

@@ -15,7 +15,7 @@ use std::ops::{Bound, RangeBounds};
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn pin(store: &Store) -> PinnedCheckpoint {
-    store.shared.pin().unwrap().to_read()
+    store.shared.pin().unwrap().into_readable()
 }
 
 /// A tree of a pinned checkpoint.
@@ -421,10 +421,25 @@ fn one_pin_costs_the_file_what_it_keeps_and_no_more() {
     }
 }
 
+const KEYS: u64 = 2000;
+
+/// Which put was the newest, and which was that of each key, if each key has had its turn.
+fn puts_in(pin: &PinnedCheckpoint, wrens: &PoolTree) -> (u64, Vec<(u64, u64)>) {
+    let found = of(pin, wrens).scan(Bound::Unbounded, true, usize::MAX).unwrap();
+    let number = |bytes: Vec<u8>| u64::from_be_bytes(bytes.try_into().unwrap());
+    let found: Vec<(u64, u64)> = found.into_iter().map(|(k, v)| (number(k), number(v))).collect();
+    let newest = found.iter().map(|record| record.1).max().unwrap_or(0);
+    assert_eq!(found.len() as u64, newest.min(KEYS));
+    for &(key, value) in &found {
+        let last = newest - (newest + KEYS - key) % KEYS;
+        assert_eq!(value, last, "the last put of {key} before {newest}");
+    }
+    (newest, found)
+}
+
 /// One writer, so that what is there at any moment is what the first `n` puts have left; of each the log's end is known.
 #[test]
 fn a_pin_has_the_changes_up_to_its_cut_and_no_other() {
-    const KEYS: u64 = 2000;
     for log in [true, false] {
         let options =
             StoreOptions { background: true, checkpoint_bytes: Some(64 << 10), ..small(4096, log) };
@@ -449,38 +464,27 @@ fn a_pin_has_the_changes_up_to_its_cut_and_no_other() {
             };
             thread::spawn_named("writer", write).unwrap()
         };
-        let look = |pin: &PinnedCheckpoint| {
-            let found = of(pin, &wrens).scan(Bound::Unbounded, true, usize::MAX).unwrap();
-            let number = |bytes: Vec<u8>| u64::from_be_bytes(bytes.try_into().unwrap());
-            let found: Vec<(u64, u64)> =
-                found.into_iter().map(|(k, v)| (number(k), number(v))).collect();
-            let newest = found.iter().map(|record| record.1).max().unwrap_or(0);
-            assert_eq!(found.len() as u64, newest.min(KEYS));
-            for &(key, value) in &found {
-                let last = newest - (newest + KEYS - key) % KEYS;
-                assert_eq!(value, last, "the last put of {key} before {newest}");
-            }
-            (newest, found)
-        };
-        let mut pins = Vec::new();
+        let mut pins: Vec<(Arc<PinnedCheckpoint>, _)> = Vec::new();
         for round in 0..40 * effort() {
             let pin = Arc::new(pin(&store));
-            let seen = look(&pin);
+            let seen = puts_in(&pin, &wrens);
             pins.push((pin, seen));
             if round % 3 == 0 {
                 // Two readers at a time, of an older one.
-                let (pin, seen) = &pins[pins.len() / 2];
-                std::thread::scope(|scope| {
-                    let readers = [0, 1].map(|_| scope.spawn(|| assert!(look(pin) == *seen)));
-                    readers.into_iter().for_each(|reader| reader.join().unwrap());
-                });
+                let (pin, seen) = pins[pins.len() / 2].clone();
+                let read = || {
+                    let (pin, seen, wrens) = (pin.clone(), seen.clone(), wrens.clone());
+                    let read = move || assert!(puts_in(&pin, &wrens) == seen);
+                    thread::spawn_named("reader", read).unwrap()
+                };
+                [read(), read()].into_iter().for_each(|reader| reader.join().unwrap());
             }
             if pins.len() > 5 {
                 pins.remove(round as usize % 5);
             }
         }
         for (pin, seen) in &pins {
-            assert!(look(pin) == *seen);
+            assert!(puts_in(pin, &wrens) == *seen);
         }
         stops.store(true, SeqCst);
         let tails = writer.join().unwrap();
