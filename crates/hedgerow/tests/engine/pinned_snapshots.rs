@@ -330,3 +330,45 @@ fn a_crash_forgets_what_was_pinned_for_snapshots() {
         assert!(report.file_bytes < held.file_bytes, "{held:?} {report:?}");
     }
 }
+
+/// A checkpoint that has no room takes nothing over, and what is pinned takes room from writers.
+#[test]
+fn a_full_disk_is_told_to_writers_and_a_snapshot_sees_its_moment_or_is_too_old() {
+    let mut dice = Dice(seed(75));
+    for log in [true, false] {
+        let disk = SimDisk::new(dice.roll());
+        let db = open(&options(log), &disk, OpenHow::New).unwrap();
+        let wrens = db.keyspace("wrens").unwrap();
+        fill(&wrens, KEYS);
+        db.checkpoint().unwrap();
+        let snapshot = db.snapshot().unwrap();
+        let used = db.space_report().unwrap().file_bytes;
+        disk.set_capacity(Some(used + used / 2 + if log { 4 << 20 } else { 0 }));
+        let mut refused = 0;
+        for round in 1..6 {
+            for _ in 0..KEYS {
+                let n = dice.below(KEYS);
+                match wrens.put(&key(n), &[&value(n, round)[..], &[7; 200]].concat()) {
+                    Ok(_) => {}
+                    Err(error) => {
+                        assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error}");
+                        refused += 1;
+                        break;
+                    }
+                }
+            }
+            match rounds(&snapshot, &wrens, round % 2 == 0) {
+                Ok(found) => assert_eq!(found, [0; KEYS as usize]),
+                Err(error) => assert!(is_too_old(&error), "{error}"),
+            }
+        }
+        assert!(refused > 0, "the disk was never full");
+        drop(snapshot);
+        disk.set_capacity(None);
+        for n in 0..KEYS {
+            wrens.put(&key(n), &value(n, 9)).unwrap();
+        }
+        assert_eq!(rounds(&db.snapshot().unwrap(), &wrens, true).unwrap(), [9; KEYS as usize]);
+        assert_sound(&db, "there is room again");
+    }
+}
