@@ -135,8 +135,9 @@ pub mod wal;
 
 pub use buffer::PoolStats;
 pub use database::{
-    Cursor, Database, Durability, Keys, Keyspace, MemoryStats, Options, Range, Shrunk, Snapshot,
-    SnapshotKeyspace, Stats, ValueReader, ValueRef, ValueWriter, WriteBatch,
+    Cursor, Database, Durability, Isolation, Keys, Keyspace, MemoryStats, Options, Range,
+    Savepoint, Shrunk, Snapshot, SnapshotKeyspace, Stats, TransactOptions, Transaction,
+    TransactionKeyspace, ValueReader, ValueRef, ValueWriter, WriteBatch,
     smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};

@@ -127,7 +127,9 @@ impl Surroundings for BufferPool {
 impl BufferPool {
     /// Makes the pool ready for snapshots. Once, before anybody changes anything.
     pub fn keep_versions(self: &Arc<Self>, longest_key: usize, longest_record: usize) {
-        let most = (self.frames() / SHARE).max(LEAST_BLOCKS);
+        let cells_each = (self.page_bytes / 64) as u32;
+        // Cells have numbers of 32 bits.
+        let most = (self.frames() / SHARE).max(LEAST_BLOCKS).min(u32::MAX / 2 / cells_each);
         let page_bytes = self.page_bytes;
         let memory = PoolMemory { pool: Arc::downgrade(self), page_bytes, most };
         let options = VersionsOptions { longest_key, longest_value: longest_record };

@@ -9,7 +9,7 @@ use super::large::Prepared;
 use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{BatchChange, PoolTree};
-use crate::types::TreeId;
+use crate::types::{Lsn, TreeId};
 use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
@@ -159,7 +159,7 @@ impl WriteBatch {
     }
 
     /// Makes the changes in the database that it is for.
-    pub(super) fn write_to(&self, inner: &Arc<Inner>) -> Result<()> {
+    pub(super) fn write_to(&self, inner: &Arc<Inner>) -> Result<Lsn> {
         if self.keyspaces.first().is_some_and(|first| !Arc::ptr_eq(first.inner(), inner)) {
             return Err(foreign());
         }
@@ -193,12 +193,12 @@ impl WriteBatch {
         let written = inner.store.write_batch(&changes, &mut made, &waiting);
         drop(changes);
         prepared.into_iter().take(made).flatten().for_each(Prepared::keep);
-        written?;
+        let lsn = written?;
         let wants_sync = self.durability.map_or(self.through_sync, |said| said == Durability::Sync);
         if wants_sync {
             inner.store.flush_log_within(&waiting)?;
         }
-        Ok(())
+        Ok(lsn)
     }
 }
 

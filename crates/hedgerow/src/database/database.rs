@@ -400,6 +400,9 @@ impl Database {
     /// Makes all changes of a batch. A crash leaves all of them or none: the log gets the whole batch first, and the next open finishes
     /// a batch that a crash has interrupted. A batch is durable when a single change would be.
     ///
+    /// Returns a position in the log: once the log is durable up to there ([`Database::wait_durable`]), the batch is, and a
+    /// [snapshot](Database::snapshot) at or behind it has all of it.
+    ///
     /// Other threads see all changes of a small batch or none, and may see some of those of a large one before the others, as
     /// [`WriteBatch`] says. Without a log the changes of a large one are made one by one, and a crash or an error may leave a part of them.
     ///
@@ -411,7 +414,7 @@ impl Database {
     /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if the batch was begun and could not be finished, because a page could not be
     /// read or the disk is full beyond all reserves. Nothing can be changed then until the database is opened again, which finishes
     /// the batch.
-    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+    pub fn write(&self, batch: &WriteBatch) -> Result<Lsn> {
         self.inner.check_open()?;
         batch.write_to(&self.inner)
     }

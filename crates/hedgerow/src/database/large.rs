@@ -97,6 +97,17 @@ impl Inner {
         Ok(Prepared::Large(Box::new(writer), reference))
     }
 
+    /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
+    pub(super) fn check_put(&self, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
+        tree.check_record(key, &[])?;
+        let stored_bytes = if is_stored_form(value) { escaped_bytes(value) } else { value.len() };
+        let max = tree.max_record_bytes();
+        if key.len() + stored_bytes <= max {
+            return Ok(());
+        }
+        self.store.check_large(value.len() as u64, max - key.len())
+    }
+
     /// What a value out of a leaf stands for, of the record of `key` in `tree`; `None` if there is none any more.
     ///
     /// Errors: those of reads; `MemoryLimit` if there is no memory for the value.
@@ -179,13 +190,7 @@ fn read_all(reader: &mut ExtentReader) -> Result<Vec<u8>> {
 impl Keyspace {
     /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
     pub(super) fn check_put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.tree.check_record(key, &[])?;
-        let stored_bytes = if is_stored_form(value) { escaped_bytes(value) } else { value.len() };
-        if key.len() + stored_bytes <= self.max_record_bytes() {
-            return Ok(());
-        }
-        let room = self.max_record_bytes() - key.len();
-        self.inner.store.check_large(value.len() as u64, room)
+        self.inner.check_put(&self.tree, key, value)
     }
 
     /// A reader of the value of `key`, piece by piece; `None` if there is no record. The reader sees the value as it was at this call, even

@@ -23,6 +23,7 @@ mod stats;
 mod stretch;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod transaction;
 mod view;
 
 pub use batch::WriteBatch;
@@ -36,3 +37,4 @@ pub use options::{Durability, Options, smallest_memory_limit_bytes};
 pub use range::{Keys, Range};
 pub use snapshot::{Snapshot, SnapshotKeyspace};
 pub use stats::{MemoryStats, Stats};
+pub use transaction::{Isolation, Savepoint, TransactOptions, Transaction, TransactionKeyspace};

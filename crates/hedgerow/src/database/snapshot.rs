@@ -113,6 +113,10 @@ impl Snapshot {
         self.open.keyspaces()
     }
 
+    pub(super) fn open(&self) -> &Arc<OpenSnapshot> {
+        &self.open
+    }
+
     fn see(&self, tree: PoolTree) -> SnapshotKeyspace {
         SnapshotKeyspace { view: Arc::new(SnapshotView { snapshot: self.clone(), tree }) }
     }

@@ -103,14 +103,26 @@ pub(super) trait Stretches: Send {
     ///
     /// Errors: those of reads; then there is nothing of use in `to`.
     fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()>;
+
+    /// Whether [`Self::saw`] is to be told.
+    fn watches(&self) -> bool {
+        false
+    }
+
+    /// Somebody has seen all records of an interval, or that there are none. `is_new`: it does not go on from the one that was told last.
+    fn saw(&mut self, _from: Bound<&[u8]>, _to: Bound<&[u8]>, _is_new: bool) {}
 }
 
+#[derive(Clone)]
 enum Place {
     Start,
     End,
     Sought(Vec<u8>),
     Stretch,
 }
+
+/// Where an interval of keys begins and ends.
+type Interval = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// A position between two records, in bounds.
 pub(super) struct StretchCursor {
@@ -124,6 +136,9 @@ pub(super) struct StretchCursor {
     end: usize,
     fence: Vec<u8>,
     error: Option<Error>,
+    /// Where it was sent last, and what was seen from there on, if the source wants to know.
+    origin: Place,
+    seen: Option<Interval>,
 }
 
 impl fmt::Debug for StretchCursor {
@@ -150,6 +165,8 @@ impl StretchCursor {
             end: 0,
             fence: Vec::new(),
             error: None,
+            origin: Place::Start,
+            seen: None,
         }
     }
 
@@ -161,27 +178,75 @@ impl StretchCursor {
         if is_empty(&self.lower, &self.upper) {
             return Ok(None);
         }
+        let watches = self.source.watches();
         loop {
-            match forward {
+            let passed = match forward {
                 true if self.gap < self.end => {
                     self.gap += 1;
-                    return Ok(Some(self.gap - 1));
+                    Some(self.gap - 1)
                 }
                 false if self.gap > self.first => {
                     self.gap -= 1;
-                    return Ok(Some(self.gap));
+                    Some(self.gap)
                 }
-                _ => {}
+                _ => None,
+            };
+            if let Some(place) = passed {
+                if watches {
+                    let key = self.stretch.get(place).0.to_vec();
+                    self.note(forward, Some(key));
+                }
+                return Ok(Some(place));
             }
             match self.go_on(forward) {
                 Ok(true) => {}
-                Ok(false) => return Ok(None),
+                Ok(false) => {
+                    if watches {
+                        self.note(forward, None);
+                    }
+                    return Ok(None);
+                }
                 Err(error) => {
                     self.fail(&error);
                     return Err(error);
                 }
             }
         }
+    }
+
+    /// Tells the source what was seen: up to a key, or to the bound in this direction.
+    fn note(&mut self, forward: bool, key: Option<Vec<u8>>) {
+        let is_new = self.seen.is_none();
+        let end = |bound: &Bound<Vec<u8>>| key.clone().map_or(bound.clone(), Bound::Included);
+        let (lower, upper) = match (self.seen.take(), &self.origin, forward) {
+            (None, Place::Start, true) => (self.lower.clone(), end(&self.upper)),
+            (None, Place::Sought(from), true) => (Bound::Included(from.clone()), end(&self.upper)),
+            (None, Place::End, false) => (end(&self.lower), self.upper.clone()),
+            (None, Place::Sought(from), false) => (end(&self.lower), Bound::Excluded(from.clone())),
+            // There is nothing on this side.
+            (None, _, _) => return,
+            (Some((lower, upper)), _, true) => {
+                let is_inside = match (&key, &upper) {
+                    (_, Bound::Unbounded) => true,
+                    (Some(key), Bound::Included(upper)) => key <= upper,
+                    (Some(key), Bound::Excluded(upper)) => key < upper,
+                    (None, _) => false,
+                };
+                (lower, if is_inside { upper } else { end(&self.upper) })
+            }
+            (Some((lower, upper)), _, false) => {
+                let is_inside = match (&key, &lower) {
+                    (_, Bound::Unbounded) => true,
+                    (Some(key), Bound::Included(lower)) => key >= lower,
+                    (Some(key), Bound::Excluded(lower)) => key > lower,
+                    (None, _) => false,
+                };
+                (if is_inside { lower } else { end(&self.lower) }, upper)
+            }
+        };
+        let (from, to) = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
+        self.source.saw(from, to, is_new);
+        self.seen = Some((lower, upper));
     }
 
     /// The record that was moved over last.
@@ -216,6 +281,8 @@ impl StretchCursor {
     }
 
     fn go(&mut self, place: Place) {
+        self.seen = None;
+        self.origin = place.clone();
         self.place = place;
         (self.first, self.gap, self.end) = (0, 0, 0);
     }

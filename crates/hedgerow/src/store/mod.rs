@@ -47,7 +47,7 @@ mod verify;
 mod verify_extents;
 
 pub use backup::{BackupReport, restore};
-pub use batch::BatchChange;
+pub use batch::{BatchChange, BatchReads};
 pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
 pub use hot::HotLeaf;
 pub use journal::log_path;
@@ -71,6 +71,7 @@ use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
 use crate::tree::Value;
 use crate::types::{Epoch, Lsn};
+use crate::versions::Surroundings;
 use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
 use batch::Batches;
@@ -250,6 +251,11 @@ impl Store {
     /// The log.
     pub fn log(&self) -> Option<&Arc<Log>> {
         self.shared.pool.log()
+    }
+
+    /// The end of the newest record, or the number of the last change where there is no log.
+    pub fn last_lsn(&self) -> Lsn {
+        self.shared.pool.tail()
     }
 
     /// What opening has replayed.

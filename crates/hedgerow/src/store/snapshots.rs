@@ -8,19 +8,22 @@
 
 use super::large::ExtentReader;
 use super::{Found, PoolTree, Shared, Store, unknown_form};
-use crate::buffer::{PinnedCheckpoint, PinnedPages, PoolVersions};
+use crate::buffer::{BufferPool, PinnedCheckpoint, PinnedPages, PoolVersions};
 use crate::error::{Error, ErrorKind, Result};
+use crate::node::Hints;
 use crate::page::PagePool;
 use crate::space::extent::{Stored, read_stored};
 use crate::space::extent_store::Reading;
 use crate::space::held::Held;
-use crate::tree::{FrozenTree, LeafRecords, Target, Value};
+use crate::tree::{FrozenTree, Judge, LeafRecords, Read, Target, Value};
 use crate::types::{Lsn, TreeId};
 use crate::versions::{Figures, Seen, Snapshot};
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::canary::leaves_out;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// In the place of the stamp of a leaf that nobody has looked at: newer than any snapshot.
 pub const NO_LEAF: Lsn = Lsn(u64::MAX);
@@ -280,6 +283,186 @@ impl OpenSnapshot {
     /// What was found, if the snapshot was not given up before.
     fn if_kept<T>(&self, found: T) -> Result<T> {
         if self.versions().is_given_up(self.ticket()) { Err(too_old()) } else { Ok(found) }
+    }
+}
+
+/// What a transaction has read is what its snapshot sees; see [`Judge`].
+impl Judge<BufferPool, Hints> for OpenSnapshot {
+    fn is_as_it_was(&self, tree: &PoolTree, stamp: Lsn) -> bool {
+        self.versions().sees_all(self.ticket(), tree.id(), stamp)
+            || leaves_out("stale_mark_trusted")
+    }
+
+    fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>, is_latched: bool) -> Result<()> {
+        let tree = read.tree;
+        let mut records = tree.records_of(leaf);
+        let stamp = records.stamp();
+        loop {
+            match self.source(tree.id(), stamp)? {
+                // With leaves latched nothing is read from the file. Who goes on like this has met others three times.
+                Source::Checkpoint(_) if is_latched => {
+                    let first = match read.lower {
+                        Bound::Included(key) | Bound::Excluded(key) => key,
+                        Bound::Unbounded => &[],
+                    };
+                    return Err(Error::conflicting(tree.id(), first));
+                }
+                Source::Checkpoint(pin) => {
+                    if self.compare_pinned(&pin, &mut records, read)? {
+                        return Ok(());
+                    }
+                }
+                source => {
+                    let sees_leaf = matches!(source, Source::Leaf);
+                    if self.compare_kept(&mut records, read, sees_leaf)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl OpenSnapshot {
+    /// Compares what a leaf has of an interval with what versions and the leaf say that it was. False: the snapshot has gone over to a
+    /// checkpoint meanwhile, which has to be asked.
+    fn compare_kept(
+        &self,
+        records: &mut LeafRecords,
+        read: &Read<'_, BufferPool>,
+        sees_leaf: bool,
+    ) -> Result<bool> {
+        let (tree, stamp) = (read.tree, records.stamp());
+        let mut old = Vec::new();
+        let mut check = |key: &[u8], now: Option<&[u8]>| {
+            old.clear();
+            let is_same = match self.was(tree.id(), key, stamp, &mut old)? {
+                Was::Absent => now.is_none(),
+                Was::Version => now == Some(&old),
+                // A record of a load that came later was not there.
+                Was::Leaf => sees_leaf || now.is_none(),
+                Was::Pinned => return Ok(false),
+            };
+            if is_same { Ok(true) } else { Err(Error::conflicting(tree.id(), key)) }
+        };
+        let bounds = (read.lower, read.upper);
+        let mut found = Vec::new();
+        let mut outcome = Ok(true);
+        records.for_each(|key, value| {
+            if RangeBounds::<[u8]>::contains(&bounds, key) {
+                found.push(key.to_vec());
+                outcome = check(key, Some(value));
+            }
+            matches!(outcome, Ok(true))
+        });
+        let mut is_kept = outcome?;
+        // Those that are gone. A removed key may be back, and was compared then.
+        self.for_each_removed(records, read, |key| {
+            let is_new = found.binary_search_by(|other| other.as_slice().cmp(key)).is_err();
+            if is_kept && is_new && !leaves_out("found_keys_instead_of_range") {
+                is_kept = check(key, None)?;
+            }
+            Ok(())
+        })?;
+        // Of a key that was removed a checkpoint alone may know by now.
+        let is_pinned = matches!(self.source(tree.id(), stamp)?, Source::Checkpoint(_));
+        Ok(is_kept && !is_pinned)
+    }
+
+    /// Calls `each` with the removed keys of an interval, as far as a leaf goes.
+    fn for_each_removed(
+        &self,
+        records: &LeafRecords,
+        read: &Read<'_, BufferPool>,
+        mut each: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut upper = Vec::new();
+        let has_upper = records.append_upper_fence(&mut upper);
+        let mut from = begin(records, read);
+        let mut key = Vec::new();
+        while self.removed_from(read.tree.id(), from.as_ref().map(Vec::as_slice), &mut key)?
+            && (!has_upper || key <= upper)
+            && RangeBounds::<[u8]>::contains(&(Bound::Unbounded, read.upper), &key)
+        {
+            each(&key)?;
+            from = Bound::Excluded(key.clone());
+        }
+        Ok(())
+    }
+
+    /// Compares what a leaf has of an interval with what a pinned checkpoint, and versions before it, say that it was. False: the checkpoint
+    /// is not the one to ask any more.
+    fn compare_pinned(
+        &self,
+        pin: &PinnedCheckpoint,
+        records: &mut LeafRecords,
+        read: &Read<'_, BufferPool>,
+    ) -> Result<bool> {
+        let tree = read.tree;
+        let mut upper = Vec::new();
+        let has_upper = records.append_upper_fence(&mut upper);
+        let from = begin(records, read);
+        let within = |key: &[u8]| {
+            RangeBounds::<[u8]>::contains(&(from.as_ref().map(Vec::as_slice), read.upper), key)
+                && (!has_upper || key <= upper.as_slice())
+        };
+        // What there is now, and what the checkpoint has.
+        let mut all: BTreeMap<Vec<u8>, [Option<Vec<u8>>; 2]> = BTreeMap::new();
+        let mut take = |from: &mut LeafRecords, which: usize| {
+            from.for_each(|key, value| {
+                if within(key) {
+                    all.entry(key.to_vec()).or_default()[which] = Some(value.to_vec());
+                }
+                true
+            });
+        };
+        take(records, 0);
+        let (mut leaf, mut fence) = (tree.leaf_records(), Vec::new());
+        let mut at = match &from {
+            Bound::Included(key) => Target::Key(key),
+            Bound::Excluded(key) => Target::Above(key),
+            Bound::Unbounded => Target::Key(&[]),
+        };
+        loop {
+            self.copy_pinned(pin, tree, at, &mut leaf)?;
+            take(&mut leaf, 1);
+            fence.clear();
+            if !leaf.append_upper_fence(&mut fence) || !within(&fence) {
+                break;
+            }
+            at = Target::Above(&fence);
+        }
+        self.for_each_removed(records, read, |key| {
+            all.entry(key.to_vec()).or_default();
+            Ok(())
+        })?;
+        let mut old = Vec::new();
+        for (key, [now, pinned]) in &all {
+            old.clear();
+            let was = match self.was(tree.id(), key, NO_LEAF, &mut old)? {
+                Was::Absent => None,
+                Was::Version => Some(&old),
+                Was::Pinned => pinned.as_ref(),
+                Was::Leaf => return Ok(false),
+            };
+            if now.as_ref() != was {
+                return Err(Error::conflicting(tree.id(), key));
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Where an interval begins in a leaf.
+fn begin(records: &LeafRecords, read: &Read<'_, BufferPool>) -> Bound<Vec<u8>> {
+    let mut lower = Vec::new();
+    let has_lower = records.append_lower_fence(&mut lower);
+    let begins_here = |key: &[u8]| !has_lower || key > lower.as_slice();
+    match read.lower {
+        Bound::Included(key) if begins_here(key) => Bound::Included(key.to_vec()),
+        Bound::Excluded(key) if begins_here(key) => Bound::Excluded(key.to_vec()),
+        _ if has_lower => Bound::Excluded(lower),
+        _ => Bound::Unbounded,
     }
 }
 

@@ -362,7 +362,7 @@ impl Client {
         self.recorder.together(
             Some(transaction),
             || db.write(&batch).expect(NO_CALL_FAILS),
-            |()| calls,
+            |_| calls,
         );
     }
 

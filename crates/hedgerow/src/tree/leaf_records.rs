@@ -32,6 +32,13 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         LeafRecords { page: room(), key: room(), ladder: PhantomData }
     }
 
+    /// The records of a leaf of this tree that somebody has copied, in order.
+    pub fn records_of(&self, leaf: &[u8]) -> LeafRecords<L> {
+        let mut records = self.leaf_records();
+        records.page.copy_from_slice(leaf);
+        records
+    }
+
     /// Copies the leaf at `target` into `to`.
     ///
     /// Errors: those of [`Tree::get`]; then there is nothing of use in `to`.

@@ -23,12 +23,12 @@
 //! | `descend` | root to leaf, optimistic and latched |
 //! | `get`, `get_many`, `value` | look-ups, single and in groups |
 //! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
-//! | `commit`, `write_set` | several changes at one stroke |
+//! | `commit`, `commit_leaves`, `write_set`, `read_set` | several changes at one stroke, if what was read is unchanged |
 //! | `stored` | values that stand for large ones |
 //! | `split`, `merge`, `redistribute` | structure changes |
 //! | `contention` | splits between keys that threads contend for |
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
-//! | `cursor`, `leaf_copy` | ordered iteration, both ways |
+//! | `cursor`, `leaf_copy`, `leaf_records` | ordered iteration, both ways |
 //! | `frozen` | look-ups and scans of trees that do not change any more |
 //! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
@@ -39,6 +39,7 @@ mod b_star;
 mod bulk;
 mod change;
 mod commit;
+mod commit_leaves;
 mod compact;
 mod contention;
 mod create;
@@ -54,6 +55,7 @@ mod leaf_copy;
 mod leaf_records;
 mod merge;
 mod read_ahead;
+mod read_set;
 mod redistribute;
 mod relieve;
 mod remove_range;
@@ -83,6 +85,7 @@ pub use descend::Target;
 pub use ends::{End, Taken};
 pub use frozen::FrozenTree;
 pub use leaf_records::LeafRecords;
+pub use read_set::{Judge, Read, ReadSet};
 pub use remove_range::successor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};

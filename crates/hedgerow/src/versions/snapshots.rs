@@ -162,6 +162,11 @@ impl<M: Memory, P> Versions<M, P> {
         pins.remove(&cut).map(|pinned| pinned.pin)
     }
 
+    /// Whether everything in a leaf with this stamp is what a snapshot sees. Asked after the look at the leaf.
+    pub fn sees_all(&self, snapshot: &Snapshot, tree: TreeId, stamp: Lsn) -> bool {
+        stamp <= snapshot.at && self.fate(tree, snapshot.at).is_plain()
+    }
+
     /// Whether a snapshot was given up. To be asked after a look at what is kept for it: what it needs goes only later.
     pub fn is_given_up(&self, snapshot: &Snapshot) -> bool {
         self.slots.get(snapshot.slot).state() == State::GivenUp

@@ -11,6 +11,7 @@
 mod common;
 
 mod adaptive;
+mod anomalies;
 mod backup;
 mod bad_input;
 mod batches;
@@ -65,6 +66,7 @@ mod shrink;
 mod small_world;
 mod snapshots;
 mod space;
+mod transactions;
 mod value_forms;
 mod value_sizes;
 mod values_in_memory;

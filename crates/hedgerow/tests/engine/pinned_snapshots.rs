@@ -5,7 +5,7 @@ use crate::common::{Dice, assert_sound, effort, open, path, seed};
 use hedgerow::storage::SimDisk;
 use hedgerow::store::OpenHow;
 use hedgerow::testing::count;
-use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Snapshot, WriteBatch};
+use hedgerow::{Database, Error, ErrorKind, Isolation, Keyspace, Options, Snapshot, WriteBatch};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const KEYS: u64 = 8000;
@@ -370,5 +370,74 @@ fn a_full_disk_is_told_to_writers_and_a_snapshot_sees_its_moment_or_is_too_old()
         }
         assert_eq!(rounds(&db.snapshot().unwrap(), &wrens, true).unwrap(), [9; KEYS as usize]);
         assert_sound(&db, "there is room again");
+    }
+}
+
+/// What others do to a keyspace that has even numbers for keys, behind a transaction that has read those from 100 to 200.
+type Others = fn(&Keyspace);
+
+/// The checkpoint alone knows what there was: the transaction's snapshot has gone over to it before others changed anything, and what they
+/// changed was collected.
+#[test]
+fn a_transaction_whose_snapshot_was_taken_over_commits_if_nothing_that_it_read_has_changed() {
+    let others: [(&str, bool, Others); 9] = [
+        ("nothing", true, |_| ()),
+        ("below", true, |wrens| drop(wrens.put(&key(98), b"new").unwrap())),
+        ("above", true, |wrens| drop(wrens.remove(&key(202)).unwrap())),
+        ("changed", false, |wrens| drop(wrens.put(&key(150), b"new").unwrap())),
+        ("removed", false, |wrens| drop(wrens.remove(&key(150)).unwrap())),
+        ("came", false, |wrens| drop(wrens.put(&key(151), b"new").unwrap())),
+        ("first removed", false, |wrens| drop(wrens.remove(&key(100)).unwrap())),
+        ("came and went", true, |wrens| {
+            wrens.put(&key(151), b"new").unwrap();
+            wrens.remove(&key(151)).unwrap();
+        }),
+        ("changed and changed back", true, |wrens| {
+            wrens.put(&key(150), b"new").unwrap();
+            wrens.put(&key(150), &value(150, 0)).unwrap();
+        }),
+    ];
+    for log in [true, false] {
+        let db = open(&options(log), &SimDisk::new(1), OpenHow::New).unwrap();
+        let wrens = db.keyspace("wrens").unwrap();
+        for before_the_cut in [false, true] {
+            for (what, may_commit, change) in &others {
+                for n in 0..600 {
+                    match n % 2 {
+                        0 => drop(wrens.put(&key(n), &value(n, 0)).unwrap()),
+                        _ => drop(wrens.remove(&key(n)).unwrap()),
+                    }
+                }
+                let transaction = db.transaction(Isolation::Serializable);
+                let seen = transaction.keyspace(&wrens).unwrap();
+                let (low, high) = (key(100), key(200));
+                assert_eq!(seen.range(&low[..]..=&high[..]).count(), 51);
+                if *before_the_cut {
+                    change(&wrens);
+                }
+                db.checkpoint().unwrap();
+                if !before_the_cut {
+                    change(&wrens);
+                }
+                // The leaves are changed in any case.
+                for n in [99, 101, 300] {
+                    wrens.put(&key(n), b"passes").unwrap();
+                    wrens.remove(&key(n)).unwrap();
+                }
+                // Another snapshot comes and goes, so that versions are collected that nobody needs.
+                drop(db.snapshot().unwrap());
+                assert_eq!(seen.get(&key(150)).unwrap().unwrap().as_bytes(), value(150, 0));
+                seen.put(&key(1000), b"mine").unwrap();
+                let context = format!("{what}, log: {log}, before the cut: {before_the_cut}");
+                match transaction.commit() {
+                    Ok(_) => assert!(may_commit, "{context}"),
+                    Err(error) => {
+                        assert_eq!(*error.kind(), ErrorKind::Conflict, "{context}: {error}");
+                        assert!(!may_commit, "{context}: {error}");
+                    }
+                }
+            }
+        }
+        assert_sound(&db, "transactions have ended");
     }
 }

@@ -8,7 +8,9 @@ use crate::check;
 use hedgerow::page::epoch::Epochs;
 use hedgerow::testing::PlainMemory;
 use hedgerow::types::{Epoch, Lsn, TreeId};
-use hedgerow::versions::{Alone, Change, Seen, Snapshot, Surroundings, Versions, VersionsOptions};
+use hedgerow::versions::{
+    Alone, Change, Seen, Snapshot, Surroundings, Versions, VersionsOptions, cells_of_change,
+};
 use hedgerow::wait::Waiting;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::canary::leaves_out;

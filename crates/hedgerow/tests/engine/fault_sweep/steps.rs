@@ -174,7 +174,7 @@ impl Run {
             };
             states.push(after);
         }
-        let done = db.write(&batch);
+        let done = db.write(&batch).map(drop);
         match &done {
             Err(error) if self.case.log => {
                 self.is_in_parts |= matches!(
