@@ -25,8 +25,9 @@ use crate::store::{BatchChange, BatchReads, PoolTree};
 use crate::tree::Read;
 use crate::types::{Lsn, TreeId};
 use crate::wait::{Wait, Waiting};
-use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Relaxed};
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::{Arc, Mutex, OnceLock};
 use reads::Reads;
 use std::collections::BTreeMap;
@@ -98,7 +99,7 @@ pub struct Savepoint {
 }
 
 /// Numbers of savepoints, of all transactions.
-static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
+static NEXT_SAVEPOINT: Figure = Figure::new(0);
 
 impl fmt::Debug for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
