@@ -113,6 +113,9 @@ impl BufferPool {
 
     /// Frees the frames of replaced values that no snapshot sees.
     pub fn release_old_values(&self) {
+        if self.slots.is_some() || self.old_values.lock().is_empty() {
+            return;
+        }
         let oldest = self.versions().and_then(PoolVersions::oldest);
         self.old_values.lock().retain(|(changed, held)| {
             let is_seen = oldest.is_some_and(|oldest| *changed > oldest);

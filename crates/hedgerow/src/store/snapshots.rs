@@ -49,8 +49,7 @@ impl Drop for OpenSnapshot {
         if let Some(ticket) = self.ticket.take().filter(|_| self.shared.process.is_current()) {
             let pool = &self.shared.pool;
             drop(self.versions().end(ticket));
-            // If there is no memory to look, a writer does it.
-            self.versions().tend(&**pool).ok();
+            self.versions().tend_now_and_then(&**pool);
             pool.release_old_values();
         }
     }

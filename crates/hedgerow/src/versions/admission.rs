@@ -23,7 +23,7 @@ use hedgerow_sync::primitive::thread;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Of so many writers one looks whether anything can be collected, or the switch be turned off.
+/// Of so many one looks whether anything can be collected, or the switch be turned off.
 const TENDED_EACH: u64 = 64;
 /// How many checkpoints who finds little room waits for. The one under way when he comes may be too old.
 const CHECKPOINT_WAITS: usize = 2;
@@ -73,6 +73,14 @@ impl<M: Memory, P> Versions<M, P> {
         (self.most_cells() / 2).max(self.least_cells())
     }
 
+    /// To be called by whoever comes or goes while versions are kept, with nothing held: one of many [tends](Self::tend) them.
+    pub fn tend_now_and_then(&self, around: &impl Surroundings) {
+        if self.visits.fetch_add(1, Relaxed) % TENDED_EACH == TENDED_EACH - 1 {
+            // If there is no memory for that, somebody comes by again.
+            self.tend(around).ok();
+        }
+    }
+
     #[cold]
     fn admit_with_room(
         &self,
@@ -80,10 +88,7 @@ impl<M: Memory, P> Versions<M, P> {
         cells: u32,
         waiting: &Waiting<'_>,
     ) -> Result<Admission<'_, M, P>> {
-        if self.admitted.fetch_add(1, Relaxed) % TENDED_EACH == TENDED_EACH - 1 {
-            // If there is no memory for that, somebody comes by again.
-            self.tend(around).ok();
-        }
+        self.tend_now_and_then(around);
         loop {
             let look = self.door.look();
             if look.is_closed() {

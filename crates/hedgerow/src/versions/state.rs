@@ -108,8 +108,8 @@ pub struct Versions<M: Memory, P> {
     loads: Since,
     /// The trees that were dropped: their pages go, one by one.
     drops: Since,
-    /// How many writers have come in while versions were kept.
-    pub(super) admitted: Figure,
+    /// How many writers have come in while versions were kept, and snapshots ended.
+    pub(super) visits: Figure,
     /// By their cuts.
     pub(super) pins: Mutex<BTreeMap<Lsn, Pinned<P>>>,
     collecting: Mutex<Collector>,
@@ -147,7 +147,7 @@ impl<M: Memory, P> Versions<M, P> {
             alone: AtomicU64::new(NOBODY),
             loads: Since::new(),
             drops: Since::new(),
-            admitted: Figure::new(0),
+            visits: Figure::new(0),
             pins: Mutex::new(BTreeMap::new()),
             collecting: Mutex::new(Collector::default()),
             begun: Figure::new(0),

@@ -199,6 +199,26 @@ fn g2_phantoms_at_every_place_of_a_range_are_conflicts() {
     }
 }
 
+/// G2: what a range had, and has no more.
+#[test]
+fn g2_a_record_that_goes_from_a_range_is_a_conflict() {
+    for (isolation, is_conflict) in [(Isolation::Serializable, true), (Isolation::Snapshot, false)]
+    {
+        for again in [false, true] {
+            let (db, keyspace) = memory();
+            let [(a, in_a), _] = two(&db, &keyspace, isolation);
+            assert_eq!(in_a.range(&b"x"[..]..&b"xx"[..]).count(), 1);
+            in_a.put(b"y", b"a").unwrap();
+            keyspace.remove(b"x").unwrap();
+            if again {
+                // As it was: nobody can tell.
+                keyspace.put(b"x", b"0").unwrap();
+            }
+            assert_eq!(a.commit().is_err(), is_conflict && !again, "{isolation:?}");
+        }
+    }
+}
+
 /// A long fork, and the anomaly of the read-only transaction: those who only read see one order of all commits.
 #[test]
 fn long_fork_and_read_only_anomaly_readers_see_one_order() {
