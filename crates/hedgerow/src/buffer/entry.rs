@@ -5,7 +5,8 @@
 //! checkpoint waits for those inside, and may be what the writer waits for. A call's [`Waiting`] may end each of these
 //! waits; the promise is given back then. `Send + Sync`.
 
-use crate::buffer::old_versions::{PinnedCheckpoint, PoolMemory};
+use crate::buffer::old_versions::PoolMemory;
+use crate::buffer::pinned::PinnedCheckpoint;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::epoch::Stay;

@@ -20,6 +20,7 @@ mod page_pool;
 #[cfg(target_os = "linux")]
 mod paging;
 mod pieces;
+mod pinned;
 mod pool;
 mod read_ahead;
 mod relieve;
@@ -42,5 +43,7 @@ pub use lent::Lent;
 pub use old_versions::PoolVersions;
 #[cfg(target_os = "linux")]
 pub use paging::PageMemory;
+pub use pieces::PieceName;
+pub use pinned::{PinnedCheckpoint, PinnedPages};
 pub use pool::{BufferPool, PoolOptions};
 pub use session::Session;

@@ -7,23 +7,24 @@
 //! What versions and snapshots are, `versions/` says. Invariant: a [`LentFrame`] lives inside of the pool's own table of versions, so its
 //! bytes outlive it. `Send + Sync`.
 
+use crate::buffer::pinned::PinnedCheckpoint;
 use crate::buffer::pool::BufferPool;
 use crate::error::Result;
 use crate::page::FrameId;
 use crate::types::{Lsn, PageId};
 use crate::versions::{LEAST_BLOCKS, Memory, Surroundings, Versions, VersionsOptions};
+use crate::wait::Waiting;
 use hedgerow_sync::latch::{ExclusiveGuard, LeftHeld};
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire};
 use hedgerow_sync::primitive::{Arc, Weak};
 use std::ptr::NonNull;
 use std::slice;
+use std::time::Duration;
 
 /// One frame in so many may be lent at a time.
 const SHARE: u32 = 8;
-
-/// What snapshots are pinned to: no checkpoint yet.
-#[derive(Debug)]
-pub enum PinnedCheckpoint {}
+/// How long a writer waits for a checkpoint that takes snapshots over.
+const CHECKPOINT_WAIT: Duration = Duration::from_secs(1);
 
 /// The old versions of a pool's records.
 pub type PoolVersions = Versions<PoolMemory, PinnedCheckpoint>;
@@ -105,6 +106,21 @@ impl Surroundings for BufferPool {
 
     fn wait_for_stays(&self) {
         self.epochs().wait_for_stays();
+    }
+
+    fn request_checkpoint(&self) {
+        if let Some(slots) = &self.slots {
+            slots.request_unless_running();
+        }
+    }
+
+    fn wait_for_checkpoint(&self, waiting: &Waiting<'_>) -> Result<bool> {
+        let Some(slots) = &self.slots else { return Ok(false) };
+        match slots.wait_for_checkpoint_within(CHECKPOINT_WAIT, waiting) {
+            // One that fails takes nothing over.
+            Err(_) => waiting.check().map(|()| false),
+            ended => ended,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::database::stretch::{Stretch, Stretches};
 use crate::database::view::{Seen, View, reads};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::is_stored_form;
-use crate::store::{OpenSnapshot, PoolTree, Was, dropped_is_too_old};
+use crate::store::{NO_LEAF, OpenSnapshot, PoolTree, Source, Was, dropped_is_too_old};
 use crate::tree::{LeafRecords, Target};
 use crate::types::Lsn;
 use crate::wait::{Wait, Waiting};
@@ -25,9 +25,12 @@ use std::ops::Bound;
 ///
 /// **What it costs.** While snapshots are open, a change of a record keeps what the record was, if a snapshot sees that: in memory inside of the
 /// memory limit, an eighth of it at most. A second change of the same record costs nothing more, unless another snapshot has begun
-/// in between. If there is no room left, the oldest snapshot is given up: reading it is
-/// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld) from then on, and writers go on. Large values that it sees keep their space in the file. Dropping a keyspace ends what snapshots see
-/// of it.
+/// in between. In a database with a file the next checkpoint takes the snapshot over: from then on it costs writers nothing more, and
+/// the file keeps what the snapshot sees, so that it gets longer by what is changed. Checkpoints are taken earlier for that, and a writer may
+/// have to wait for one, for seconds at most. If there is no room left all the same, the oldest snapshot is given up: reading it is
+/// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld) from then on, and writers go on. A database in memory has no checkpoints, and gives
+/// snapshots up as soon as there is no room. Large values that a snapshot sees keep their space. A keyspace that is dropped is still
+/// seen, but not in a database in memory.
 #[derive(Clone)]
 pub struct Snapshot {
     inner: Arc<Inner>,
@@ -204,53 +207,94 @@ impl SnapshotStretches {
     }
 }
 
-impl Stretches for SnapshotStretches {
-    fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
+/// Whether a stretch was loaded, or the snapshot has gone over to a checkpoint meanwhile.
+#[derive(PartialEq, Eq)]
+enum Loaded {
+    Whole,
+    Elsewhere,
+}
+
+impl SnapshotStretches {
+    /// Loads the range of the leaf in the tree, or the leaf of the pinned checkpoint that the snapshot reads instead.
+    fn try_load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<Loaded> {
         let open = self.snapshot.open.clone();
         let tree = self.tree.id();
-        // Unless it is pinned meanwhile, what can be seen stays what it is.
-        self.tree.copy_records(at, &mut self.leaf).map_err(dropped_is_too_old)?;
-        let stamp = self.leaf.stamp();
+        let (mut stamp, dropped) = match self.tree.copy_records(at, &mut self.leaf) {
+            Ok(()) => (self.leaf.stamp(), None),
+            Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => (NO_LEAF, Some(error)),
+            Err(error) => return Err(error),
+        };
+        let source = open.source(tree, stamp)?;
+        match (&source, dropped) {
+            (Source::Checkpoint(pin), _) => {
+                // It is older than versions, and none of the leaves of the tree.
+                stamp = NO_LEAF;
+                open.copy_pinned(pin, &self.tree, at, &mut self.leaf)?;
+            }
+            (_, Some(error)) => return Err(dropped_is_too_old(error)),
+            (_, None) => {}
+        }
         to.begin(
             |fence| self.leaf.append_lower_fence(fence),
             |fence| self.leaf.append_upper_fence(fence),
         );
-        let sees_leaf = open.may_see(tree, stamp)?;
         let has_stored_forms = open.has_stored_forms();
         let push = |to: &mut Stretch, key: &[u8], value: &[u8]| {
             to.push(key, value, has_stored_forms && is_stored_form(value));
         };
-        if sees_leaf && stamp <= open.lsn() {
+        if matches!(source, Source::Leaf) && stamp <= open.lsn() {
             self.leaf.for_each(|key, value| {
                 push(to, key, value);
                 true
             });
-            return Ok(());
+            return Ok(Loaded::Whole);
         }
         self.find_removed(to)?;
         let mut removed = self.removed.iter().peekable();
-        let mut outcome = Ok(());
+        let mut outcome = Ok(Loaded::Whole);
         let old = &mut self.value;
         let mut see = |to: &mut Stretch, key: &[u8], now: Option<&[u8]>| {
             old.clear();
-            match (open.was(tree, key, stamp, old)?, now) {
+            match (open.was(tree, key, stamp, old)?, &source) {
                 (Was::Version, _) => push(to, key, old),
-                (Was::Leaf, Some(value)) if sees_leaf => push(to, key, value),
-                (Was::Leaf | Was::Absent, _) => {}
+                (Was::Leaf, Source::Leaf) | (Was::Pinned, Source::Checkpoint(_)) => {
+                    if let Some(now) = now {
+                        push(to, key, now);
+                    }
+                }
+                (Was::Absent, _) | (Was::Leaf, Source::Nothing) => {}
+                (Was::Leaf | Was::Pinned, _) => return Ok(Loaded::Elsewhere),
             }
-            Ok(())
+            Ok(Loaded::Whole)
         };
         self.leaf.for_each(|key, value| {
             outcome = (|| {
                 while let Some(gone) = removed.next_if(|gone| gone.as_slice() < key) {
-                    see(to, gone, None)?;
+                    if see(to, gone, None)? == Loaded::Elsewhere {
+                        return Ok(Loaded::Elsewhere);
+                    }
                 }
                 removed.next_if(|gone| gone.as_slice() == key);
                 see(to, key, Some(value))
             })();
-            outcome.is_ok()
+            matches!(outcome, Ok(Loaded::Whole))
         });
-        outcome?;
-        removed.try_for_each(|gone| see(to, gone, None))
+        for gone in removed {
+            if matches!(outcome, Ok(Loaded::Whole)) {
+                outcome = see(to, gone, None);
+            }
+        }
+        // Only now, when all versions are read: a key that was removed may be in the checkpoint alone by then.
+        let is_pinned = |source: &Source| matches!(source, Source::Checkpoint(_));
+        let is_elsewhere = is_pinned(&open.source(tree, stamp)?) != is_pinned(&source);
+        Ok(if is_elsewhere { Loaded::Elsewhere } else { outcome? })
+    }
+}
+
+impl Stretches for SnapshotStretches {
+    fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
+        // A snapshot goes over to a checkpoint once.
+        while self.try_load(at, to)? == Loaded::Elsewhere {}
+        Ok(())
     }
 }

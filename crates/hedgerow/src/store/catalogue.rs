@@ -374,6 +374,9 @@ impl Catalogue {
                 None => self.pool.count_change(),
             };
             names.note(&self.pool, lsn, name, Some(record));
+            if let Some(versions) = self.pool.versions() {
+                versions.note_drop(record.tree, lsn);
+            }
         }
         Ok(dropping)
     }

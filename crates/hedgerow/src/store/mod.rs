@@ -57,7 +57,7 @@ pub use placed::PlacedValue;
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};
 pub use replay::Replayed;
-pub use snapshots::{OpenSnapshot, Was, dropped_is_too_old};
+pub use snapshots::{NO_LEAF, OpenSnapshot, Source, Was, dropped_is_too_old};
 pub use verify::{VerifyFinding, VerifyReport};
 
 pub use crate::space::SpaceReport;
@@ -211,8 +211,16 @@ impl Store {
         Ok(tree)
     }
 
-    /// Drops the keyspace `name`; tells whether there was one. Durable as for creation.
+    /// Drops the keyspace `name`; tells whether there was one. Durable as for creation. Snapshots that are open by now go over to a
+    /// checkpoint first, if there are checkpoints: they see what was in it.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        let versions = self.shared.pool.versions();
+        if !self.shared.read_only
+            && versions.is_some_and(|versions| versions.wants_pin(Lsn(u64::MAX)))
+        {
+            // If it fails they are too old for this keyspace.
+            self.shared.checkpoint(false).ok();
+        }
         let dropped = self.shared.catalogue.drop_keyspace(name)?;
         self.flush_log()?;
         Ok(dropped)

@@ -327,7 +327,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             found.page.validate()?;
             Leaf::<_, L>::put_in_order(&mut self.scratch);
             for read in &set.reads[found.reads.clone()] {
-                set.judge.compare(&self.scratch, read)?;
+                set.judge.compare(&self.scratch, read, false)?;
             }
         }
         Ok(())
@@ -440,7 +440,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             self.scratch.copy_from_slice(bytes);
             Leaf::<_, L>::put_in_order(&mut self.scratch);
             for read in &set.reads[reads] {
-                set.judge.compare(&self.scratch, read)?;
+                set.judge.compare(&self.scratch, read, true)?;
             }
         }
         if mine.is_empty() {

@@ -48,6 +48,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 }
 
 impl<L: Ladder> LeafRecords<L> {
+    /// The copy.
+    pub(super) fn page_mut(&mut self) -> &mut [u8] {
+        &mut self.page
+    }
+
     /// The newest LSN of a change of a record of the leaf's range; 0 if there was none since the records were loaded.
     pub fn stamp(&self) -> Lsn {
         plain::<L>(&self.page).newest_lsn()

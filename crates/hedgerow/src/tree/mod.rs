@@ -31,6 +31,7 @@
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
 //! | `estimate` | about how much lies between two keys |
 //! | `cursor`, `leaf_copy`, `leaf_records` | ordered iteration, both ways |
+//! | `frozen` | look-ups and scans of trees that do not change any more |
 //! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
 //! | `walk`, `verify`, `stats`, `show`, `drop` | whole-tree passes |
@@ -49,6 +50,7 @@ mod descend;
 mod drop;
 mod ends;
 mod estimate;
+mod frozen;
 mod get;
 mod get_many;
 mod get_many_faults;
@@ -86,6 +88,7 @@ pub use cursor::{Cursor, Passed};
 pub use descend::Target;
 pub use ends::{End, Taken};
 pub use estimate::{Estimate, Measure};
+pub use frozen::FrozenTree;
 pub use leaf_records::LeafRecords;
 pub use modify::{Before, Updated};
 pub use read_set::{Judge, Read, ReadSet};

@@ -47,8 +47,10 @@ pub trait Judge<P: PagePool, L: Ladder> {
 
     /// Compares what a copy of a leaf has of an interval with what the snapshot has of it, as far as the leaf goes.
     ///
+    /// `is_latched`: latches are held, and nothing is read from the file; what cannot be known without that is not the same.
+    ///
     /// Errors: `Conflict` if it is not the same; those of reading old versions.
-    fn compare(&self, leaf: &[u8], read: &Read<'_, P, L>) -> Result<()>;
+    fn compare(&self, leaf: &[u8], read: &Read<'_, P, L>, is_latched: bool) -> Result<()>;
 }
 
 impl<'c, P: PagePool, L: Ladder> Read<'c, P, L> {

@@ -6,13 +6,15 @@
 //!    at one bucket, and nothing is allocated.
 //! 4. Dropping the [`Admission`] gives back what was not used.
 //!
-//! A writer is never refused. If all room is in use, versions that nobody needs are dropped, and if that does not help, the oldest
-//! snapshot is given up, those that are not pinned first. What is left then are other writers' reservations, which end by themselves.
+//! A writer is never refused. If a quarter of all room is in use, a checkpoint is asked for, which takes snapshots over. If three quarters are,
+//! versions that nobody needs are dropped, and then a checkpoint is waited for that may take a snapshot over, for a moment: what a snapshot
+//! needs when it goes over stays, so there has to be room left. If all of it is in use, the oldest snapshot is given up, those that are
+//! not pinned first. What is left then are other writers' reservations, which end by themselves.
 
 use crate::error::Result;
 use crate::types::Lsn;
 use crate::versions::memory::{Memory, Surroundings};
-use crate::versions::state::Versions;
+use crate::versions::state::{GROWTH_PART, Versions};
 use crate::versions::table::Change;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
@@ -23,6 +25,8 @@ use std::time::Duration;
 
 /// Of so many one looks whether anything can be collected, or the switch be turned off.
 const TENDED_EACH: u64 = 64;
+/// How many checkpoints who finds little room waits for. The one under way when he comes may be too old.
+const CHECKPOINT_WAITS: usize = 2;
 /// How long who finds nothing but reservations sleeps before it looks again, unless it is woken.
 const RESERVED_NAP: Duration = Duration::from_millis(1);
 
@@ -93,7 +97,9 @@ impl<M: Memory, P> Versions<M, P> {
             }
             let cells = match look.keeps_versions() {
                 true => {
-                    self.reserve(around, cells, waiting)?;
+                    if self.reserve(around, cells, waiting)? && self.wants_pin(Lsn(u64::MAX)) {
+                        around.request_checkpoint();
+                    }
                     Some(Cell::new(cells))
                 }
                 false => None,
@@ -102,22 +108,49 @@ impl<M: Memory, P> Versions<M, P> {
         }
     }
 
-    /// Whether so many cells were promised just now.
-    fn try_reserve(&self, cells: u32) -> bool {
+    /// Promises so many cells, if there are any. `patient`: not if little is left then.
+    fn try_reserve(&self, cells: u32, patient: bool) -> Reserved {
+        let most = self.most_cells();
         let mut table = self.table.lock();
-        let has_room = table.spare() >= cells;
-        if has_room {
-            table.reserved += cells;
+        let used = table.cells.all() - table.cells.free() + table.reserved;
+        if table.spare() < cells {
+            return Reserved::Full;
         }
-        has_room
+        if patient && used >= most / 4 * 3 {
+            return Reserved::Crowded { has_grown: used >= table.kept + most / GROWTH_PART };
+        }
+        table.reserved += cells;
+        Reserved::Done { is_due: used >= most / 4 && used >= table.kept + most / GROWTH_PART }
     }
 
-    fn reserve(&self, around: &impl Surroundings, cells: u32, waiting: &Waiting<'_>) -> Result<()> {
+    /// Promises so many cells; whether so much is in use that a checkpoint may help.
+    fn reserve(
+        &self,
+        around: &impl Surroundings,
+        cells: u32,
+        waiting: &Waiting<'_>,
+    ) -> Result<bool> {
         let most = self.most_cells();
         assert!(cells <= most, "{cells} cells of {most}: larger changes are made another way");
-        while !self.try_reserve(cells) {
-            if self.is_collection_due() && self.collect(around)? && self.try_reserve(cells) {
-                return Ok(());
+        let mut waits_left = CHECKPOINT_WAITS;
+        loop {
+            match self.try_reserve(cells, waits_left > 0) {
+                Reserved::Done { is_due } => return Ok(is_due),
+                Reserved::Crowded { has_grown: true } if self.collect(around)? => continue,
+                Reserved::Crowded { .. } => {
+                    if !self.wants_pin(Lsn(u64::MAX)) || !around.wait_for_checkpoint(waiting)? {
+                        waits_left = 0;
+                    }
+                    waits_left = waits_left.saturating_sub(1);
+                    continue;
+                }
+                Reserved::Full => {}
+            }
+            if self.is_collection_due()
+                && self.collect(around)?
+                && let Reserved::Done { is_due } = self.try_reserve(cells, false)
+            {
+                return Ok(is_due);
             }
             if self.lend()? {
                 continue;
@@ -128,8 +161,14 @@ impl<M: Memory, P> Versions<M, P> {
                 thread::yield_now();
                 continue;
             }
-            if self.try_reserve(cells) {
-                return Ok(());
+            if let Reserved::Done { is_due } = self.try_reserve(cells, false) {
+                return Ok(is_due);
+            }
+            if waits_left > 0 && self.wants_pin(Lsn(u64::MAX)) {
+                waits_left -= 1;
+                if around.wait_for_checkpoint(waiting)? {
+                    continue;
+                }
             }
             if self.give_up_oldest(around)? {
                 continue;
@@ -137,8 +176,17 @@ impl<M: Memory, P> Versions<M, P> {
             waiting.check()?;
             thread::sleep(RESERVED_NAP);
         }
-        Ok(())
     }
+}
+
+/// How asking for cells has ended.
+enum Reserved {
+    /// They are promised; `is_due`: a checkpoint may help those who come later.
+    Done { is_due: bool },
+    /// There are some, but it is time to see that there are more.
+    Crowded { has_grown: bool },
+    /// There are too few.
+    Full,
 }
 
 impl<M: Memory, P> Admission<'_, M, P> {

@@ -29,6 +29,7 @@ pub mod state;
 mod table;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod trees;
 
 pub use admission::Admission;
 pub use alone::Alone;

@@ -21,7 +21,8 @@ use crate::versions::memory::{LEAST_BLOCKS, Memory, Surroundings};
 use crate::versions::needs::Needs;
 use crate::versions::slots::{Slot, Slots, State};
 use crate::versions::table::{Table, cells_of_change};
-use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};
+use crate::versions::trees::Since;
+use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*, fence};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::time::Moment;
@@ -36,6 +37,9 @@ pub(super) const LEAST_AHEAD: u64 = 32 << 10;
 pub(super) const AHEAD: u64 = 64 << 10;
 /// How long nobody has a snapshot before the switch is turned off.
 const IDLE: Duration = Duration::from_secs(1);
+/// Of all memory, what has to be filled anew before another collection or checkpoint is tried that may be of no use: so what it cannot
+/// help is no reason for one after the other.
+pub(super) const GROWTH_PART: u32 = 16;
 /// Buckets that are swept with the table locked.
 const SWEPT_AT_ONCE: u32 = 64;
 /// Blocks that are given back with the table locked.
@@ -67,6 +71,23 @@ pub struct Figures {
     pub given_up: u64,
 }
 
+/// What a snapshot has to know of a tree beside its leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fate {
+    /// All of its records were loaded with this LSN, which the snapshot is below.
+    pub loaded: Option<Lsn>,
+    /// It was dropped with this one.
+    pub dropped: Option<Lsn>,
+}
+
+impl Fate {
+    /// Whether leaves tell all.
+    #[inline]
+    pub(super) fn is_plain(self) -> bool {
+        self.loaded.is_none() && self.dropped.is_none()
+    }
+}
+
 /// A pinned checkpoint, and how many snapshots (or who runs alone) refer to it.
 pub(super) struct Pinned<P> {
     pub pin: Arc<P>,
@@ -83,10 +104,10 @@ pub struct Versions<M: Memory, P> {
     pub(super) horizon: AtomicU64,
     /// The cut of who runs alone, or [`NOBODY`].
     pub(super) alone: AtomicU64,
-    /// The trees that were loaded, and when. Their records have no stamps of their own.
-    loads: Mutex<BTreeMap<TreeId, Lsn>>,
-    /// Whether there are any.
-    has_loads: AtomicBool,
+    /// The trees that were loaded: their records have no stamps of their own.
+    loads: Since,
+    /// The trees that were dropped: their pages go, one by one.
+    drops: Since,
     /// How many writers have come in while versions were kept, and snapshots ended.
     pub(super) visits: Figure,
     /// By their cuts.
@@ -124,8 +145,8 @@ impl<M: Memory, P> Versions<M, P> {
             slots: Slots::new(),
             horizon: AtomicU64::new(0),
             alone: AtomicU64::new(NOBODY),
-            loads: Mutex::new(BTreeMap::new()),
-            has_loads: AtomicBool::new(false),
+            loads: Since::new(),
+            drops: Since::new(),
             visits: Figure::new(0),
             pins: Mutex::new(BTreeMap::new()),
             collecting: Mutex::new(Collector::default()),
@@ -196,21 +217,21 @@ impl<M: Memory, P> Versions<M, P> {
 
     /// Notes that all records of a tree, which had none, were loaded with this LSN: before anybody can see them.
     pub fn note_load(&self, tree: TreeId, lsn: Lsn) {
-        let mut loads = self.loads.lock();
-        // Those that every snapshot sees are nobody's concern. A snapshot that begins later reads the log's end later.
-        let oldest = self.slots.oldest().unwrap_or(lsn);
-        loads.retain(|_, loaded| *loaded > oldest);
-        loads.insert(tree, lsn);
-        self.has_loads.store(true, Release);
+        self.loads.note(tree, lsn, || self.slots.oldest());
     }
 
-    /// When the records of a tree were loaded, if a snapshot at `at` does not see them. To be asked after the look at a leaf.
-    #[inline]
-    pub(super) fn load_above(&self, tree: TreeId, at: Lsn) -> Option<Lsn> {
-        if !self.has_loads.load(Acquire) {
-            return None;
+    /// Notes that a tree was dropped with this LSN: before any page of it goes.
+    pub fn note_drop(&self, tree: TreeId, lsn: Lsn) {
+        if !leaves_out("drop_frees_under_snapshot") {
+            self.drops.note(tree, lsn, || self.slots.oldest());
         }
-        self.loads.lock().get(&tree).copied().filter(|loaded| *loaded > at)
+    }
+
+    /// What has become of a tree behind a snapshot's moment. To be asked after the look at a leaf.
+    #[inline]
+    pub(super) fn fate(&self, tree: TreeId, at: Lsn) -> Fate {
+        let loaded = self.loads.of(tree).filter(|loaded| *loaded > at);
+        Fate { loaded, dropped: self.drops.of(tree) }
     }
 
     /// The oldest moment of a snapshot that is not given up; zero if one is about to begin. `None`: there is none, and whoever begins
@@ -242,6 +263,13 @@ impl<M: Memory, P> Versions<M, P> {
         let table = self.table.lock();
         let used = table.cells.all() - table.cells.free();
         used >= 2 * table.kept.max(table.cells.cells_each())
+    }
+
+    /// Whether a good part of all memory was filled since the last collection.
+    fn has_grown(&self) -> bool {
+        let most = self.most_cells();
+        let table = self.table.lock();
+        table.cells.all() - table.cells.free() >= table.kept + most / GROWTH_PART
     }
 
     /// Drops the versions that nobody needs. False: a snapshot is about to begin, and nothing was dropped.
@@ -307,7 +335,7 @@ impl<M: Memory, P> Versions<M, P> {
             return Ok(());
         }
         let begun = self.begun.load(Relaxed);
-        let is_idle = !self.slots.any();
+        let is_idle = !self.slots.any_in_need();
         let since = {
             let mut collector = self.collecting.lock();
             collector.idle = match collector.idle {
@@ -319,7 +347,9 @@ impl<M: Memory, P> Versions<M, P> {
         if since.is_some_and(|(since, _)| since.elapsed() >= IDLE) && self.turn_off() {
             self.collecting.lock().idle = None;
         }
-        if self.is_collection_due() || is_idle {
+        // What pinned ones need stays, and is not looked through for nothing.
+        let is_at_end = is_idle && (!self.slots.any_pinned() || self.has_grown());
+        if self.is_collection_due() || is_at_end {
             self.collect(around)?;
         }
         if !self.door.look().keeps_versions() {
@@ -328,9 +358,9 @@ impl<M: Memory, P> Versions<M, P> {
         Ok(())
     }
 
-    /// Turns the switch off if no snapshot is open. Returns whether it was turned off.
+    /// Turns the switch off if no snapshot is open that needs what is kept from now on: pinned ones do not. Returns whether it was turned off.
     pub fn turn_off(&self) -> bool {
-        self.door.fall(|| self.slots.any())
+        self.door.fall(|| self.slots.any_in_need())
     }
 
     /// Gives back memory that is not in use.

@@ -57,6 +57,7 @@ mod names;
 mod no_threads;
 mod opening;
 mod pages;
+mod pinned_snapshots;
 mod pins;
 mod read_ahead;
 mod renames;

@@ -318,7 +318,8 @@ fn a_snapshot_sees_its_moment_whatever_is_changed_in_memory() {
         (checked, too_old) = (checked + right, too_old + old);
     }
     count(checked, "looks at a keyspace of a snapshot");
-    assert!(checked > 500, "{checked}, {too_old}");
+    // Where there are no checkpoints a drop is the end of what a snapshot sees.
+    assert!(checked > 500 && too_old > 0, "{checked}, {too_old}");
 }
 
 #[test]
@@ -333,7 +334,7 @@ fn a_snapshot_sees_its_moment_or_is_too_old_in_the_smallest_store() {
         }
     }
     count(checked, "looks at a keyspace of a snapshot");
-    assert!(checked > 200 && too_old > 0, "{checked}, {too_old}");
+    assert!(checked > 200 && too_old < checked, "{checked}, {too_old}");
 }
 
 #[test]
