@@ -1,4 +1,5 @@
-//! The public nouns: [`Database`], [`Keyspace`], [`WriteBatch`], [`Cursor`], [`Range`], [`Keys`], [`Options`], [`Stats`].
+//! The public nouns: [`Database`], [`Keyspace`], [`WriteBatch`], [`Transaction`], [`Snapshot`], [`Cursor`], [`Range`], [`Keys`], [`Options`],
+//! [`Stats`].
 //!
 //! Rank 7: everything here is thin; the work is done by the layers below.
 
