@@ -152,7 +152,7 @@ impl Epochs {
     }
 
     /// [`Self::enter`], and waits as `waiting` says. Errors: those of it.
-    #[inline]
+    #[inline(always)]
     pub fn enter_within(&self, waiting: &Waiting<'_>) -> Result<Stay<'_>> {
         loop {
             match self.try_own_slot() {
@@ -169,7 +169,7 @@ impl Epochs {
     }
 
     /// `None`: there is no slot, or it is taken. `Some(None)`: writers are stopped, or were, or the caller has given way.
-    #[inline]
+    #[inline(always)]
     fn try_own_slot(&self) -> Option<Option<Stay<'_>>> {
         let number = thread::id();
         let own = match self.first.get(number) {

@@ -418,6 +418,7 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
 }
 
 impl<P: PagePool> Drop for ExclusivePage<'_, P> {
+    #[inline(always)]
     fn drop(&mut self) {
         self.publish();
     }
