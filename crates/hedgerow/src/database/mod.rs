@@ -12,6 +12,7 @@ mod ends;
 mod keyspace;
 mod large;
 mod lent;
+mod long;
 mod modify;
 mod options;
 mod range;

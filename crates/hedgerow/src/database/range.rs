@@ -7,12 +7,14 @@
 use crate::buffer::BufferPool;
 use crate::database::database::Inner;
 use crate::database::large::Resolved;
+use crate::database::long::{EDGES, Seen, Walk, is_long, widened};
 use crate::error::Result;
 use crate::space::extent::{Stored, is_stored_form, read_stored};
 use crate::store::PoolTree;
 use crate::tree::{self, Passed, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 
@@ -44,7 +46,7 @@ impl ValuesAhead {
 pub struct Cursor {
     inner: Arc<Inner>,
     tree: PoolTree,
-    cursor: tree::Cursor<BufferPool>,
+    walk: Walk,
     /// The value that was lent last, if it did not lie in its leaf.
     large: Vec<u8>,
     ahead: ValuesAhead,
@@ -58,8 +60,8 @@ impl fmt::Debug for Cursor {
 
 impl Cursor {
     pub(super) fn new(inner: Arc<Inner>, tree: PoolTree) -> Cursor {
-        let cursor = tree.scan();
-        Cursor { inner, tree, cursor, large: Vec::new(), ahead: ValuesAhead::default() }
+        let walk = Walk::new(&inner, tree.scan());
+        Cursor { inner, tree, walk, large: Vec::new(), ahead: ValuesAhead::default() }
     }
 
     /// The record behind the cursor, which moves over it; `None` at the end. Key and value are lent until the cursor is used again.
@@ -69,11 +71,10 @@ impl Cursor {
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
-        let Some(passed) = self.cursor.advance()? else { return Ok(None) };
-        if self.inner.store.has_stored_forms() {
-            self.lend(passed, true)
-        } else {
-            Ok(Some(self.cursor.lend(passed)))
+        match self.walk.cursor.advance()? {
+            passed if self.inner.store.has_stored_forms() => self.lend(passed, true),
+            Some(passed) => Ok(Some(self.walk.cursor.lend(passed))),
+            None => Ok(None),
         }
     }
 
@@ -84,43 +85,23 @@ impl Cursor {
     #[inline]
     pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
-        let Some(passed) = self.cursor.go_back()? else { return Ok(None) };
-        if self.inner.store.has_stored_forms() {
-            self.lend(passed, false)
-        } else {
-            Ok(Some(self.cursor.lend(passed)))
+        match self.walk.cursor.go_back()? {
+            passed if self.inner.store.has_stored_forms() => self.lend(passed, false),
+            Some(passed) => Ok(Some(self.walk.cursor.lend(passed))),
+            None => Ok(None),
         }
     }
 
-    /// Lends a record of a store that may have values elsewhere than in leaves. One that has gone meanwhile is passed
-    /// over.
-    fn lend(&mut self, passed: Passed, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
-        let mut passed = passed;
-        loop {
-            let (key, value) = self.cursor.lend(passed);
-            if !is_stored_form(value) {
-                return Ok(Some(self.cursor.lend(passed)));
-            }
-            match self.inner.resolve_into(&self.tree, key, value, &mut self.large) {
-                Ok(Resolved::InMemory) => {
-                    return Ok(Some((self.cursor.lend(passed).0, &self.large)));
-                }
-                Ok(Resolved::Read) => {
-                    self.ahead.missed(&self.inner, &self.cursor, forward);
-                    return Ok(Some((self.cursor.lend(passed).0, &self.large)));
-                }
-                Ok(Resolved::Gone) => {}
-                Err(error) => {
-                    self.cursor.fail(&error);
-                    return Err(error);
-                }
-            }
-            let next = if forward { self.cursor.advance()? } else { self.cursor.go_back()? };
-            match next {
-                Some(next) => passed = next,
-                None => return Ok(None),
-            }
+    /// Lends a record of a store that may have values elsewhere than in leaves.
+    fn lend(&mut self, passed: Option<Passed>, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        let Cursor { inner, tree, walk, large, ahead } = self;
+        if let Some(passed) = passed
+            && !walk.is_in_head()
+            && !is_stored_form(walk.cursor.lend(passed).1)
+        {
+            return Ok(Some(walk.cursor.lend(passed)));
         }
+        lend_stored((inner, tree), walk, (large, ahead), passed, forward)
     }
 
     /// Calls `each` with the records behind the cursor, in order, until it breaks or there are no more. Returns `Break` with its value,
@@ -161,7 +142,23 @@ impl Cursor {
                 .check_process()
                 .map_or_else(|forked| ControlFlow::Break(Stop::With(Err(forked))), |()| step)
         };
+        let mut is_single = self.walk.is_in_head();
         let ended = loop {
+            if is_single {
+                // A record at a time, until no head is left.
+                let passed = self.walk.step(true)?;
+                let (at, to) = ((&**inner, tree), (&mut *large, &mut self.ahead));
+                match lend_stored(at, &mut self.walk, to, passed, true)? {
+                    None => break ControlFlow::Continue(()),
+                    Some((key, value)) => {
+                        if let ControlFlow::Break(Stop::With(with)) = each(key, value) {
+                            break ControlFlow::Break(with);
+                        }
+                    }
+                }
+                is_single = self.walk.is_in_head();
+                continue;
+            }
             let mut step = |key: &[u8], value: &[u8]| {
                 if !inner.store.has_stored_forms() || !is_stored_form(value) {
                     return each(key, value);
@@ -169,16 +166,23 @@ impl Cursor {
                 visit_stored(inner, tree, large, key, value, &mut each)
             };
             let ended = match inner.store.has_stored_forms() {
-                false => self.cursor.visit(step)?,
+                false => self.walk.cursor.visit(step)?,
                 true => {
                     let ahead = |value: &[u8], is_near| inner.store.prefetch_kept(value, is_near);
-                    self.cursor.visit_ahead(&mut step, ahead)?
+                    self.walk.cursor.visit_ahead(&mut step, ahead)?
                 }
             };
             match ended {
                 ControlFlow::Continue(()) => break ControlFlow::Continue(()),
                 ControlFlow::Break(Stop::With(with)) => break ControlFlow::Break(with),
-                ControlFlow::Break(Stop::Missed) => self.ahead.missed(inner, &self.cursor, true),
+                ControlFlow::Break(Stop::Missed) => {
+                    self.ahead.missed(inner, &self.walk.cursor, true);
+                }
+                ControlFlow::Break(Stop::Long) => {
+                    // It was not handed over.
+                    self.walk.step(false)?;
+                    is_single = true;
+                }
             }
         };
         self.visited(ended)
@@ -189,7 +193,7 @@ impl Cursor {
         match ended {
             ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
             ControlFlow::Break(with) => {
-                with.inspect_err(|error| self.cursor.fail(error)).map(ControlFlow::Break)
+                with.inspect_err(|error| self.walk.cursor.fail(error)).map(ControlFlow::Break)
             }
         }
     }
@@ -204,37 +208,125 @@ impl Cursor {
         mut each: impl FnMut(&[u8], Option<&[u8]>) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>> {
         self.inner.check_open()?;
-        let inner = &self.inner;
+        let (inner, tree) = (&self.inner, &self.tree);
         let mut each = |key: &[u8], value: Option<&[u8]>| {
-            let step = each(key, value).map_break(Ok);
-            inner.check_process().map_or_else(|forked| ControlFlow::Break(Err(forked)), |()| step)
+            let step = each(key, value).map_break(|with| Stop::With(Ok(with)));
+            inner
+                .check_process()
+                .map_or_else(|forked| ControlFlow::Break(Stop::With(Err(forked))), |()| step)
         };
-        let ended = self.cursor.visit(|key, value| {
-            if !inner.store.has_stored_forms() {
-                return each(key, Some(value));
+        let mut is_single = self.walk.is_in_head();
+        let ended = loop {
+            let ended = if is_single {
+                let passed = self.walk.step(true)?;
+                let taken =
+                    self.walk.take((inner, tree), passed, (true, false), &mut self.large)?;
+                let ended = match taken {
+                    None => break ControlFlow::Continue(()),
+                    Some(Seen::Long { from, .. }) => {
+                        each(self.walk.key(), from.map(|from| &self.large[from..]))
+                    }
+                    Some(Seen::Short(short)) => {
+                        let (key, value) = self.walk.cursor.lend(short);
+                        each(key, plain(value))
+                    }
+                };
+                is_single = self.walk.is_in_head();
+                ended
+            } else {
+                let visited = self.walk.cursor.visit(|key, value| {
+                    if !inner.store.has_stored_forms() {
+                        return each(key, Some(value));
+                    }
+                    match is_stored_form(value) && is_long(tree, key) {
+                        true => ControlFlow::Break(Stop::Long),
+                        false => each(key, plain(value)),
+                    }
+                })?;
+                match visited {
+                    ControlFlow::Continue(()) => break ControlFlow::Continue(()),
+                    stopped => stopped,
+                }
+            };
+            match ended {
+                ControlFlow::Break(Stop::With(with)) => break ControlFlow::Break(with),
+                ControlFlow::Break(Stop::Long) => {
+                    self.walk.step(false)?;
+                    is_single = true;
+                }
+                ControlFlow::Break(Stop::Missed) | ControlFlow::Continue(()) => {}
             }
-            match read_stored(value) {
-                Stored::Plain(value) => each(key, Some(value)),
-                // What is wrong with a damaged one whoever reads it is told.
-                Stored::Extent(_) | Stored::Damaged => each(key, None),
-            }
-        })?;
+        };
         self.visited(ended)
     }
 
     /// Moves to before the first record whose key is `key` or greater. This call reads nothing.
     pub fn seek(&mut self, key: &[u8]) {
-        self.cursor.seek(key);
+        self.walk.seek(&self.inner, &self.tree, key, false);
     }
 
     /// Moves to before the first record. This call reads nothing.
     pub fn seek_to_start(&mut self) {
-        self.cursor.seek_to_start();
+        self.walk.leave_head();
+        self.walk.cursor.seek_to_start();
     }
 
     /// Moves to behind the last record. This call reads nothing.
     pub fn seek_to_end(&mut self) {
-        self.cursor.seek_to_end();
+        self.walk.leave_head();
+        self.walk.cursor.seek_to_end();
+    }
+}
+
+/// The value of a record out of a leaf, if it is there.
+fn plain(value: &[u8]) -> Option<&[u8]> {
+    match read_stored(value) {
+        Stored::Plain(value) => Some(value),
+        // What is wrong with a damaged one whoever reads it is told.
+        Stored::Extent(_) | Stored::Damaged => None,
+    }
+}
+
+/// Lends the record that the cursor has just moved over, or the next one that is there: with its whole key and value.
+#[inline(never)]
+fn lend_stored<'w>(
+    (inner, tree): (&Inner, &PoolTree),
+    walk: &'w mut Walk,
+    (large, ahead): (&'w mut Vec<u8>, &mut ValuesAhead),
+    mut passed: Option<Passed>,
+    forward: bool,
+) -> Result<Option<(&'w [u8], &'w [u8])>> {
+    loop {
+        let (short, was_read) = match walk.take((inner, tree), passed, (forward, true), large)? {
+            None => return Ok(None),
+            Some(Seen::Long { from, was_read }) => {
+                if was_read {
+                    ahead.missed(inner, &walk.cursor, forward);
+                }
+                return Ok(Some((walk.key(), &large[from.unwrap_or(0)..])));
+            }
+            Some(Seen::Short(short)) => {
+                let (key, value) = walk.cursor.lend(short);
+                if !is_stored_form(value) {
+                    return Ok(Some(walk.cursor.lend(short)));
+                }
+                match inner.resolve_into(tree, key, value, large) {
+                    Ok(Resolved::Gone) => {
+                        passed = walk.step(forward)?;
+                        continue;
+                    }
+                    Ok(resolved) => (short, resolved == Resolved::Read),
+                    Err(error) => {
+                        walk.cursor.fail(&error);
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        if was_read {
+            ahead.missed(inner, &walk.cursor, forward);
+        }
+        return Ok(Some((walk.cursor.lend(short).0, large)));
     }
 }
 
@@ -248,6 +340,9 @@ fn visit_stored<B>(
     value: &[u8],
     each: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<Stop<B>>,
 ) -> ControlFlow<Stop<B>> {
+    if is_long(tree, key) {
+        return ControlFlow::Break(Stop::Long);
+    }
     if let Ok(step) = inner.lend_to(value, large, |value| each(key, value)) {
         return step;
     }
@@ -268,6 +363,8 @@ enum Stop<B> {
     With(Result<B>),
     /// A value was read that was not in memory: it is worth a look ahead.
     Missed,
+    /// The record has a long key, and was not handed over.
+    Long,
 }
 
 /// An iterator over records in bounds, from both ends. See [`crate::Keyspace::range`].
@@ -280,8 +377,10 @@ pub struct Range {
     tree: PoolTree,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
-    front: Option<tree::Cursor<BufferPool>>,
-    back: Option<tree::Cursor<BufferPool>>,
+    front: Option<Walk>,
+    back: Option<Walk>,
+    /// What a record was read into that does not lie in its leaf.
+    large: Vec<u8>,
     ahead: ValuesAhead,
     ended: bool,
 }
@@ -320,6 +419,7 @@ impl Range {
             upper,
             front: None,
             back: None,
+            large: Vec::new(),
             ahead: ValuesAhead::default(),
             ended: false,
         }
@@ -329,8 +429,10 @@ impl Range {
     /// two ends never return the same record.
     fn step(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
         loop {
-            let Some((key, value)) = self.step_in_leaves(forward)? else { return Ok(None) };
-            if !self.inner.store.has_stored_forms() || !is_stored_form(&value) {
+            let Some((key, value, is_raw)) = self.step_in_leaves(forward, true)? else {
+                return Ok(None);
+            };
+            if !is_raw || !self.inner.store.has_stored_forms() || !is_stored_form(&value) {
                 return Ok(Some((key, value)));
             }
             let mut resolved = Vec::new();
@@ -340,8 +442,8 @@ impl Range {
                 Resolved::InMemory => {}
                 Resolved::Read => {
                     let end = if forward { &self.front } else { &self.back };
-                    if let Some(cursor) = end {
-                        self.ahead.missed(&self.inner, cursor, forward);
+                    if let Some(walk) = end {
+                        self.ahead.missed(&self.inner, &walk.cursor, forward);
                     }
                 }
             }
@@ -349,21 +451,66 @@ impl Range {
         }
     }
 
-    fn step_in_leaves(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
+    /// A walk over the range, at one of its ends.
+    fn walk(&self, forward: bool) -> Walk {
+        let (lower, upper) = (as_bytes(&self.lower), as_bytes(&self.upper));
+        let low = widened(&self.tree, lower, EDGES.0);
+        let high = widened(&self.tree, upper, EDGES.1);
+        let bytes = |bound| Bound::map(bound, Cow::as_ref);
+        let cursor = self.tree.range((bytes(low.as_ref()), bytes(high.as_ref())));
+        let mut walk = Walk::new(&self.inner, cursor);
+        if !forward {
+            walk.cursor.seek_to_end();
+        }
+        match if forward { lower } else { upper } {
+            Bound::Included(key) if is_long(&self.tree, key) => {
+                walk.seek(&self.inner, &self.tree, key, !forward);
+            }
+            Bound::Excluded(key) if is_long(&self.tree, key) => {
+                walk.seek(&self.inner, &self.tree, key, forward);
+            }
+            _ => {}
+        }
+        walk
+    }
+
+    /// [`Self::step`], with a value as its leaf has it if the last part of the result says so.
+    fn step_in_leaves(
+        &mut self,
+        forward: bool,
+        with_value: bool,
+    ) -> Result<Option<(Value, Value, bool)>> {
         self.inner.check_open()?;
         // Where both ends are in use, each has to stop at the other.
         let both = if forward { self.back.is_some() } else { self.front.is_some() };
+        if (if forward { &self.front } else { &self.back }).is_none() {
+            let walk = self.walk(forward);
+            *(if forward { &mut self.front } else { &mut self.back }) = Some(walk);
+        }
         let end = if forward { &mut self.front } else { &mut self.back };
-        let cursor = end.get_or_insert_with(|| {
-            let mut cursor = self.tree.range((as_bytes(&self.lower), as_bytes(&self.upper)));
-            if !forward {
-                cursor.seek_to_end();
+        let Some(walk) = end else { return Ok(None) };
+        let mut passed = walk.step(forward)?;
+        let mut was_read = false;
+        let (key, value, is_raw) = if !self.inner.store.has_stored_forms() {
+            let Some(passed) = passed.take() else { return Ok(None) };
+            let (key, value) = walk.cursor.lend(passed);
+            (key, value, true)
+        } else {
+            let at = (&*self.inner, &self.tree);
+            match walk.take(at, passed, (forward, with_value), &mut self.large)? {
+                None => return Ok(None),
+                Some(Seen::Short(short)) => {
+                    let (key, value) = walk.cursor.lend(short);
+                    (key, value, true)
+                }
+                Some(Seen::Long { from, was_read: read }) => {
+                    was_read = read;
+                    (walk.key(), &self.large[from.unwrap_or(self.large.len())..], false)
+                }
             }
-            cursor
-        });
-        let record = if forward { cursor.next_record()? } else { cursor.previous_record()? };
-        let Some((key, value)) = record else { return Ok(None) };
-        let passed = both
+        };
+        // The tree's cursor keeps to the bounds, but for the edges of a head and the other end.
+        let is_outside = (both || !is_raw)
             && match (forward, &self.lower, &self.upper) {
                 (true, _, Bound::Excluded(high)) => key >= high.as_slice(),
                 (true, _, Bound::Included(high)) => key > high.as_slice(),
@@ -371,11 +518,14 @@ impl Range {
                 (false, Bound::Included(low), _) => key < low.as_slice(),
                 _ => false,
             };
-        if passed {
+        if is_outside {
             return Ok(None);
         }
-        let record = (Value::from(key), Value::from(value));
-        exclude(if forward { &mut self.lower } else { &mut self.upper }, key);
+        let record = (Value::from(key), Value::from(value), is_raw);
+        exclude(if forward { &mut self.lower } else { &mut self.upper }, &record.0);
+        if was_read {
+            self.ahead.missed(&self.inner, &walk.cursor, forward);
+        }
         if leaves_out("cursor_for_all_records") {
             *end = None;
         }
@@ -434,8 +584,8 @@ pub struct Keys(Range);
 
 impl Keys {
     fn next_key(&mut self, forward: bool) -> Option<Result<Value>> {
-        let item = self.0.next_item(|range| range.step_in_leaves(forward));
-        item.map(|record| record.map(|(key, _)| key))
+        let item = self.0.next_item(|range| range.step_in_leaves(forward, false));
+        item.map(|record| record.map(|(key, ..)| key))
     }
 }
 

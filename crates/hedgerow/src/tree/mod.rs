@@ -112,6 +112,7 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     wait: Wait,
     logged: bool,
     is_b_star: bool,
+    short_keys: bool,
     ladder: PhantomData<fn() -> L>,
 }
 
@@ -140,6 +141,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             wait: Wait::Forever,
             logged: false,
             is_b_star: false,
+            short_keys: false,
             ladder: PhantomData,
         }
     }
@@ -172,6 +174,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         Tree { logged: true, ..self }
     }
 
+    /// The same tree, whose handle and its clones refuse changes of records with a key above [`Self::max_short_key_bytes`], or take those up
+    /// to [`Self::max_key_bytes`] as well. Reads and range removals go by any key.
+    pub fn with_short_keys(self, short_keys: bool) -> Self {
+        Tree { short_keys, ..self }
+    }
+
     /// How the layouts of leaves are chosen.
     pub fn policy(&self) -> LeafPolicy {
         self.policy
@@ -197,6 +205,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         node::max_key_bytes(self.pool.page_bytes())
     }
 
+    /// The longest key that is a user's as it is, in bytes.
+    pub fn max_short_key_bytes(&self) -> usize {
+        node::max_short_key_bytes(self.pool.page_bytes())
+    }
+
     /// The largest record, in bytes of key and value together.
     pub fn max_record_bytes(&self) -> usize {
         node::max_record_bytes(self.pool.page_bytes())
@@ -205,7 +218,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Refuses what no leaf of this page size can hold.
     #[inline]
     pub(crate) fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let max_key_bytes = self.max_key_bytes();
+        let max_key_bytes = self.max_short_key_bytes();
         let len_bytes = key.len().saturating_add(value.len());
         // Nearly all records are no longer than a key may be.
         if len_bytes <= max_key_bytes {
@@ -215,8 +228,21 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         if key.len() <= max_key_bytes && len_bytes <= max_bytes {
             Ok(())
         } else {
-            Err(record_error(key.len(), max_key_bytes, len_bytes, max_bytes))
+            self.check_long_record(key.len(), len_bytes)
         }
+    }
+
+    /// A record whose key has a label, or one that is too long.
+    #[cold]
+    fn check_long_record(&self, key_bytes: usize, len_bytes: usize) -> Result<()> {
+        let max_bytes = self.max_record_bytes();
+        let max_key_bytes =
+            if self.short_keys { self.max_short_key_bytes() } else { self.max_key_bytes() };
+        if key_bytes > max_key_bytes || len_bytes > max_bytes {
+            return Err(record_error(key_bytes, max_key_bytes, len_bytes, max_bytes));
+        }
+        self.pool.expect_long_keys();
+        Ok(())
     }
 }
 
