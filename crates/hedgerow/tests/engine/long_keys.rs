@@ -5,6 +5,7 @@ use crate::common::{Dice, assert_sound, bytes, effort, seed};
 use hedgerow::{Cursor, Database, ErrorKind, Keyspace, Options, WriteBatch};
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -137,8 +138,7 @@ fn check_cursor(cursor: &mut Cursor, map: &Map, dice: &mut Dice, short: usize) {
             assert!(next.as_ref() == records.get(at), "next at {at} of {}", records.len());
             at = (at + 1).min(records.len());
         } else {
-            let previous =
-                cursor.previous_record().unwrap().map(|(k, v)| (k.to_vec(), v.to_vec()));
+            let previous = cursor.previous_record().unwrap().map(|(k, v)| (k.to_vec(), v.to_vec()));
             let expected = at.checked_sub(1).map(|before| &records[before]);
             assert!(previous.as_ref() == expected, "previous at {at} of {}", records.len());
             at = at.saturating_sub(1);
@@ -242,7 +242,8 @@ fn step(db: &Database, keyspace: &Keyspace, map: &mut Map, dice: &mut Dice, shor
             let lent = keyspace.get_ref(&key).unwrap().map(|value| value.to_vec());
             assert!(lent == old);
             let part = keyspace.get_range(&key, 3..60).unwrap();
-            let end = |value: &Vec<u8>| value.get(3..).map_or(vec![], |v| v[..v.len().min(57)].to_vec());
+            let end =
+                |value: &Vec<u8>| value.get(3..).map_or(vec![], |v| v[..v.len().min(57)].to_vec());
             assert!(part == old.as_ref().map(end), "{}", context());
             let keys = [any_key(dice, short), key, any_key(dice, short)];
             for (found, key) in keyspace.get_many(&keys).unwrap().into_iter().zip(&keys) {
@@ -373,7 +374,7 @@ fn runs_of_keys_between_two_others_make_records_move() {
     for (page_bytes, filler) in [(512, 10), (4096, 10), (4096, 3_000)] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("urls.hrow");
-        let db = options(page_bytes).create(&path).unwrap();
+        let db = options(page_bytes).background_checkpoints(true).create(&path).unwrap();
         let keyspace = db.keyspace("urls").unwrap();
         let mut map = Map::new();
         let key = |number: u32| {
@@ -460,4 +461,127 @@ fn a_bulk_load_takes_long_keys_in_order_and_nothing_else() {
             assert_eq!(other.count().unwrap(), 0);
         }
     }
+}
+
+/// What stays is found all the time, by gets and by scans both ways, while others come and go between, and records move; and no range
+/// removal takes more than its range.
+#[test]
+fn keys_that_stay_are_there_while_others_make_records_move() {
+    let seed = seed(4_408);
+    let db = options(512).background_checkpoints(true).temporary().unwrap();
+    let keyspace = db.keyspace("urls").unwrap();
+    let key = |place: u64, number: u64| {
+        let mut key = vec![b'k'; keyspace.max_short_key_bytes() + 20];
+        key.extend([place, number].map(u64::to_be_bytes).concat());
+        // Some lie in extents.
+        key.resize(key.len() + if number % 5 == 4 { 400 } else { 0 }, b'.');
+        key
+    };
+    const PLACES: u64 = 8;
+    let stays: Vec<Vec<u8>> = (0..=PLACES).map(|place| key(place, 0)).collect();
+    for key in stays.iter().rev() {
+        keyspace.put(key, b"stays").unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut writers = Vec::new();
+        for thread in 0..2 {
+            let (keyspace, db, key) = (keyspace.clone(), &db, &key);
+            writers.push(scope.spawn(move || {
+                let mut dice = Dice(seed ^ thread);
+                for turn in 0..30 * effort() {
+                    let place = dice.below(PLACES);
+                    // Towards the one before: each takes a bit.
+                    for number in (1..60).rev() {
+                        keyspace.put(&key(place, 1_000 * thread + number), b"goes").unwrap();
+                    }
+                    if turn % 3 == 0 {
+                        let mut batch = WriteBatch::new();
+                        for number in 100..120 {
+                            batch
+                                .put(&keyspace, &key(place, 1_000 * thread + number), b"")
+                                .unwrap();
+                        }
+                        db.write(&batch).unwrap();
+                    }
+                    let between =
+                        (Bound::Excluded(key(place, 0)), Bound::Excluded(key(place + 1, 0)));
+                    keyspace.remove_range(between).unwrap();
+                }
+            }));
+        }
+        for thread in 0..2 {
+            let (keyspace, stays, is_over) = (keyspace.clone(), &stays, &is_over);
+            scope.spawn(move || {
+                let mut dice = Dice(seed ^ (77 + thread));
+                let mut looks = 0;
+                while !is_over.load(Ordering::Relaxed) || looks < 20 {
+                    looks += 1;
+                    let key = &stays[dice.below(stays.len() as u64) as usize];
+                    assert_eq!(keyspace.get(key).unwrap().as_deref(), Some(&b"stays"[..]));
+                    if dice.below(8) == 0 {
+                        let mut seen: Vec<Vec<u8>> = match dice.below(2) {
+                            0 => {
+                                keyspace.iter().keys().map(|key| key.unwrap().into_vec()).collect()
+                            }
+                            _ => {
+                                let mut all: Vec<_> = keyspace
+                                    .iter()
+                                    .rev()
+                                    .map(|r| r.unwrap().0.into_vec())
+                                    .collect();
+                                all.reverse();
+                                all
+                            }
+                        };
+                        assert!(seen.is_sorted_by(|a, b| a < b), "out of order");
+                        seen.retain(|key| stays.binary_search(key).is_ok());
+                        assert!(seen == *stays, "{} of {}", seen.len(), stays.len());
+                        assert!(keyspace.count().unwrap() >= stays.len() as u64);
+                    }
+                }
+            });
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let left: Vec<_> = keyspace.iter().keys().map(|key| key.unwrap().into_vec()).collect();
+    assert!(left == stays, "{} are left", left.len());
+    assert_sound(&db, "after moves beside readers");
+}
+
+/// Each record is popped once, also one that moves meanwhile.
+#[test]
+fn each_record_is_popped_once_while_records_move() {
+    let db = options(512).background_checkpoints(true).temporary().unwrap();
+    let keyspace = db.keyspace("urls").unwrap();
+    let key = |number: u64| {
+        let mut key = vec![b'k'; keyspace.max_short_key_bytes() + 20];
+        key.extend(number.to_be_bytes());
+        key
+    };
+    const COUNT: u64 = 400;
+    keyspace.put(&key(COUNT + 1), b"last").unwrap();
+    let popped = std::thread::scope(|scope| {
+        let writer = scope
+            .spawn(|| (1..=COUNT).rev().for_each(|n| assert!(!keyspace.put(&key(n), b"").unwrap())));
+        let popper = scope.spawn(|| {
+            let mut popped = Vec::new();
+            while popped.len() as u64 <= COUNT {
+                if let Some((key, _)) = keyspace.pop_last().unwrap() {
+                    popped.push(key.into_vec());
+                }
+            }
+            popped
+        });
+        writer.join().unwrap();
+        popper.join().unwrap()
+    });
+    let mut sorted = popped.clone();
+    sorted.sort();
+    sorted.dedup();
+    assert_eq!(sorted.len() as u64, COUNT + 1);
+    assert_eq!(keyspace.count().unwrap(), 0);
 }
