@@ -12,6 +12,7 @@ mod contention;
 mod holes;
 mod htm;
 mod latches;
+mod long_keys;
 mod merging;
 mod names;
 mod pool;
@@ -135,6 +136,7 @@ const LISTS: &[(char, &[Bug])] = &[
     ('K', commits::LINES),
     ('T', htm::LINES),
     ('S', snapshots::LINES),
+    ('G', long_keys::LINES),
 ];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {

@@ -9,6 +9,7 @@ mod durability;
 mod in_memory;
 mod ladder;
 mod leaves;
+mod long_keys;
 mod pools;
 mod products;
 mod space;
@@ -150,6 +151,8 @@ pub fn all(size: Size) -> Vec<Experiment> {
         products::large_values(size),
         values::rates(size),
         values::space(size),
+        long_keys::rates(size),
+        long_keys::space(size),
         ycsb::core_workloads(size),
         durability::log_cost(size),
         durability::beside_a_checkpoint(size),

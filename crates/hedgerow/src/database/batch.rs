@@ -6,12 +6,12 @@
 use super::database::Inner;
 use super::keyspace::Keyspace;
 use super::large::Prepared;
-use super::long::{Cut, Wanted, is_long, tree_of, tree_writes};
+use super::long::{Wanted, is_long, write_long};
 use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{BatchChange, PoolTree};
 use crate::types::TreeId;
-use crate::wait::Wait;
+use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::Range;
@@ -174,58 +174,60 @@ impl WriteBatch {
         let wait = self.wait.as_ref().or_else(first).map_or(Wait::Forever, Wait::for_one_call);
         let trees = self.keyspaces.iter().map(|of| of.tree().clone().with_wait(wait.clone()));
         let trees: Vec<PoolTree> = trees.collect();
-        let long_trees: Vec<PoolTree> = trees.iter().map(tree_of).collect();
         let waiting = wait.begin();
+        let is_long =
+            |change: &&Change| is_long(&trees[change.keyspace], &self.bytes[change.key.clone()]);
+        if changes.iter().any(is_long) {
+            self.write_long(inner, &changes, &trees, &waiting)?;
+            return self.make_durable(inner, &waiting);
+        }
         let mut prepared = Vec::with_capacity(changes.len());
-        let mut wanted = Vec::with_capacity(changes.len());
-        let mut has_long_keys = false;
         for change in &changes {
             let (tree, key) = (&trees[change.keyspace], &self.bytes[change.key.clone()]);
             let value = change.value.as_ref().map(|value| &self.bytes[value.clone()]);
-            let is_long = is_long(tree, key);
-            has_long_keys |= is_long;
-            let tree = if is_long { &long_trees[change.keyspace] } else { tree };
-            wanted.push((tree, key));
-            prepared.push(match (value, is_long) {
-                (None, _) => None,
-                (Some(value), false) => Some(inner.prepare(tree, key, value)?),
-                (Some(value), true) => {
-                    Some(inner.prepare_long(tree, Cut::new(tree, key), value)?)
-                }
-            });
+            prepared.push(value.map(|value| inner.prepare(tree, key, value)).transpose()?);
         }
-        let values = prepared.iter().map(|prepared| prepared.as_ref().map(Prepared::bytes));
-        let wanted: Vec<Wanted<'_>> =
-            wanted.into_iter().zip(values).map(|((tree, key), value)| (tree, key, value)).collect();
-        let mut made = Vec::new();
-        let written = match has_long_keys {
-            true => tree_writes(inner, &wanted, &waiting, |changes, places| {
-                let mut count = 0;
-                let written = inner.store.write_batch(changes, &mut count, &waiting);
-                made.extend_from_slice(&places[..count]);
-                written
-            }),
-            false => {
-                let change = |&(tree, key, value)| BatchChange { tree, key, value };
-                let changes: Vec<BatchChange<'_>> = wanted.iter().map(change).collect();
-                let mut count = 0;
-                let written = inner.store.write_batch(&changes, &mut count, &waiting);
-                made.extend(0..count);
-                written
-            }
-        };
-        drop(wanted);
-        for place in made {
-            if let Some(prepared) = prepared[place].take() {
-                prepared.keep();
-            }
-        }
+        let changes: Vec<BatchChange<'_>> = changes
+            .iter()
+            .zip(&prepared)
+            .map(|(change, prepared)| BatchChange {
+                tree: &trees[change.keyspace],
+                key: &self.bytes[change.key.clone()],
+                value: prepared.as_ref().map(Prepared::bytes),
+            })
+            .collect();
+        let mut made = 0;
+        let written = inner.store.write_batch(&changes, &mut made, &waiting);
+        drop(changes);
+        prepared.into_iter().take(made).flatten().for_each(Prepared::keep);
         written?;
+        self.make_durable(inner, &waiting)
+    }
+
+    /// Waits until the changes are durable if that was asked for.
+    fn make_durable(&self, inner: &Inner, waiting: &Waiting<'_>) -> Result<()> {
         let wants_sync = self.durability.map_or(self.through_sync, |said| said == Durability::Sync);
         if wants_sync {
-            inner.store.flush_log_within(&waiting)?;
+            inner.store.flush_log_within(waiting)?;
         }
         Ok(())
+    }
+
+    /// Makes changes of which some have long keys.
+    #[cold]
+    fn write_long(
+        &self,
+        inner: &Inner,
+        changes: &[&Change],
+        trees: &[PoolTree],
+        waiting: &Waiting<'_>,
+    ) -> Result<()> {
+        let wanted = |change: &&Change| -> Wanted<'_> {
+            let value = change.value.as_ref().map(|value| &self.bytes[value.clone()]);
+            (&trees[change.keyspace], &self.bytes[change.key.clone()], value)
+        };
+        let changes: Vec<Wanted<'_>> = changes.iter().map(wanted).collect();
+        write_long(inner, &changes, waiting)
     }
 }
 

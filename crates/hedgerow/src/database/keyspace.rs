@@ -239,17 +239,17 @@ impl Keyspace {
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.inner.check_open()?;
         let found = self.tree.get_into(key, value)?;
-        if is_long(&self.tree, key) {
-            let long = self.get_long(key)?;
-            let is_there = long.is_some();
-            *value = long.map_or_else(Vec::new, Value::into_vec);
-            return Ok(is_there);
-        }
         if found && self.is_stored_form(value) {
+            if is_long(&self.tree, key) {
+                return self.get_long_into(key, value);
+            }
             // The reference is short, and is copied so that the value gets its memory.
             let reference = Value::from(value.as_slice());
             let resolved = self.inner.resolve_into(&self.tree, key, &reference, value)?;
             return Ok(resolved != Resolved::Gone);
+        }
+        if !found && is_long(&self.tree, key) {
+            return self.get_long_into(key, value);
         }
         Ok(found)
     }
@@ -299,6 +299,9 @@ impl Keyspace {
     /// own in the file, and is durable there before its record is; the memory that this takes does not depend on its length.
     /// (A value whose first eight bytes look like a reference to such a place counts nine bytes more.)
     /// [`Keyspace::value_writer`] puts one that is not in memory. A key has at most [`Keyspace::max_key_bytes`].
+    ///
+    /// The part of a key behind [`Keyspace::max_short_key_bytes`] is stored in front of the value, and counts with it. Of such long keys that begin with
+    /// the same bytes up to there, a look-up compares about as many as a binary search does, and changes wait for each other.
     ///
     /// # Errors
     /// The [errors of changes](Keyspace#errors-of-changes). [`RecordTooLarge`](crate::ErrorKind::RecordTooLarge) also for a longer value
@@ -469,18 +472,22 @@ impl Keyspace {
         let mut still = None;
         loop {
             let moves = self.inner.long.moves();
-            let mut count = 0;
-            let outcome = self.tree.scan().visit(|_, _| {
-                count += 1;
-                ControlFlow::<()>::Continue(())
-            });
-            let _: ControlFlow<()> = outcome?;
+            let count = self.count_once()?;
             if still.is_some() || self.inner.long.is_still_since(moves) {
                 return Ok(count);
             }
             // A record with a label has moved, and may have been counted twice, or not.
             still = Some(self.inner.long.keep_still(&self.tree.wait().begin())?);
         }
+    }
+
+    fn count_once(&self) -> Result<u64> {
+        let mut count = 0;
+        let outcome = self.tree.scan().visit(|_, _| {
+            count += 1;
+            ControlFlow::<()>::Continue(())
+        });
+        outcome.map(|_| count)
     }
 
     /// Loads records, in strictly ascending order of their keys, into the keyspace, which must be empty. The tree is built from the

@@ -71,10 +71,11 @@ impl Cursor {
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
-        match self.walk.cursor.advance()? {
-            passed if self.inner.store.has_stored_forms() => self.lend(passed, true),
-            Some(passed) => Ok(Some(self.walk.cursor.lend(passed))),
-            None => Ok(None),
+        let Some(passed) = self.walk.cursor.advance()? else { return self.lend_end(true) };
+        if self.inner.store.has_stored_forms() {
+            self.lend(passed, true)
+        } else {
+            Ok(Some(self.walk.cursor.lend(passed)))
         }
     }
 
@@ -85,23 +86,31 @@ impl Cursor {
     #[inline]
     pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
-        match self.walk.cursor.go_back()? {
-            passed if self.inner.store.has_stored_forms() => self.lend(passed, false),
-            Some(passed) => Ok(Some(self.walk.cursor.lend(passed))),
-            None => Ok(None),
+        let Some(passed) = self.walk.cursor.go_back()? else { return self.lend_end(false) };
+        if self.inner.store.has_stored_forms() {
+            self.lend(passed, false)
+        } else {
+            Ok(Some(self.walk.cursor.lend(passed)))
         }
     }
 
     /// Lends a record of a store that may have values elsewhere than in leaves.
-    fn lend(&mut self, passed: Option<Passed>, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+    fn lend(&mut self, passed: Passed, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         let Cursor { inner, tree, walk, large, ahead } = self;
-        if let Some(passed) = passed
-            && !walk.is_in_head()
-            && !is_stored_form(walk.cursor.lend(passed).1)
-        {
+        if !walk.is_in_head() && !is_stored_form(walk.cursor.lend(passed).1) {
             return Ok(Some(walk.cursor.lend(passed)));
         }
-        lend_stored((inner, tree), walk, (large, ahead), passed, forward)
+        lend_stored((inner, tree), walk, (large, ahead), Some(passed), forward)
+    }
+
+    /// The tree has no more records; in a head that may be because some have moved.
+    #[cold]
+    fn lend_end(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        let Cursor { inner, tree, walk, large, ahead } = self;
+        match walk.is_in_head() {
+            true => lend_stored((inner, tree), walk, (large, ahead), None, forward),
+            false => Ok(None),
+        }
     }
 
     /// Calls `each` with the records behind the cursor, in order, until it breaks or there are no more. Returns `Break` with its value,
@@ -262,7 +271,11 @@ impl Cursor {
 
     /// Moves to before the first record whose key is `key` or greater. This call reads nothing.
     pub fn seek(&mut self, key: &[u8]) {
-        self.walk.seek(&self.inner, &self.tree, key, false);
+        if is_long(&self.tree, key) || self.walk.is_in_head() {
+            self.walk.seek(&self.inner, &self.tree, key, false);
+        } else {
+            self.walk.cursor.seek(key);
+        }
     }
 
     /// Moves to before the first record. This call reads nothing.
@@ -381,6 +394,8 @@ pub struct Range {
     back: Option<Walk>,
     /// What a record was read into that does not lie in its leaf.
     large: Vec<u8>,
+    /// The record that was returned last has its own value, and none that its leaf has for it.
+    is_whole: bool,
     ahead: ValuesAhead,
     ended: bool,
 }
@@ -405,6 +420,20 @@ fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
     }
 }
 
+/// Whether a key lies behind the bound to which a step goes.
+fn is_outside(
+    (forward, lower, upper): (bool, &Bound<Vec<u8>>, &Bound<Vec<u8>>),
+    key: &[u8],
+) -> bool {
+    match (forward, lower, upper) {
+        (true, _, Bound::Excluded(high)) => key >= high.as_slice(),
+        (true, _, Bound::Included(high)) => key > high.as_slice(),
+        (false, Bound::Excluded(low), _) => key <= low.as_slice(),
+        (false, Bound::Included(low), _) => key < low.as_slice(),
+        _ => false,
+    }
+}
+
 impl Range {
     pub(super) fn new(
         inner: Arc<Inner>,
@@ -420,6 +449,7 @@ impl Range {
             front: None,
             back: None,
             large: Vec::new(),
+            is_whole: false,
             ahead: ValuesAhead::default(),
             ended: false,
         }
@@ -429,10 +459,11 @@ impl Range {
     /// two ends never return the same record.
     fn step(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
         loop {
-            let Some((key, value, is_raw)) = self.step_in_leaves(forward, true)? else {
-                return Ok(None);
-            };
-            if !is_raw || !self.inner.store.has_stored_forms() || !is_stored_form(&value) {
+            let Some((key, value)) = self.step_in_leaves(forward, true)? else { return Ok(None) };
+            if !self.inner.store.has_stored_forms()
+                || std::mem::take(&mut self.is_whole)
+                || !is_stored_form(&value)
+            {
                 return Ok(Some((key, value)));
             }
             let mut resolved = Vec::new();
@@ -452,6 +483,7 @@ impl Range {
     }
 
     /// A walk over the range, at one of its ends.
+    #[inline(never)]
     fn walk(&self, forward: bool) -> Walk {
         let (lower, upper) = (as_bytes(&self.lower), as_bytes(&self.upper));
         let low = widened(&self.tree, lower, EDGES.0);
@@ -474,65 +506,77 @@ impl Range {
         walk
     }
 
-    /// [`Self::step`], with a value as its leaf has it if the last part of the result says so.
+    /// [`Self::step`], with a value as its leaf has it, unless [`Self::is_whole`] says otherwise.
     fn step_in_leaves(
         &mut self,
         forward: bool,
         with_value: bool,
-    ) -> Result<Option<(Value, Value, bool)>> {
+    ) -> Result<Option<(Value, Value)>> {
         self.inner.check_open()?;
-        // Where both ends are in use, each has to stop at the other.
-        let both = if forward { self.back.is_some() } else { self.front.is_some() };
         if (if forward { &self.front } else { &self.back }).is_none() {
             let walk = self.walk(forward);
             *(if forward { &mut self.front } else { &mut self.back }) = Some(walk);
         }
+        // Where both ends are in use, each has to stop at the other.
+        let both = if forward { self.back.is_some() } else { self.front.is_some() };
         let end = if forward { &mut self.front } else { &mut self.back };
         let Some(walk) = end else { return Ok(None) };
-        let mut passed = walk.step(forward)?;
-        let mut was_read = false;
-        let (key, value, is_raw) = if !self.inner.store.has_stored_forms() {
-            let Some(passed) = passed.take() else { return Ok(None) };
-            let (key, value) = walk.cursor.lend(passed);
-            (key, value, true)
-        } else {
-            let at = (&*self.inner, &self.tree);
-            match walk.take(at, passed, (forward, with_value), &mut self.large)? {
-                None => return Ok(None),
-                Some(Seen::Short(short)) => {
-                    let (key, value) = walk.cursor.lend(short);
-                    (key, value, true)
-                }
-                Some(Seen::Long { from, was_read: read }) => {
-                    was_read = read;
-                    (walk.key(), &self.large[from.unwrap_or(self.large.len())..], false)
-                }
-            }
-        };
-        // The tree's cursor keeps to the bounds, but for the edges of a head and the other end.
-        let is_outside = (both || !is_raw)
-            && match (forward, &self.lower, &self.upper) {
-                (true, _, Bound::Excluded(high)) => key >= high.as_slice(),
-                (true, _, Bound::Included(high)) => key > high.as_slice(),
-                (false, Bound::Excluded(low), _) => key <= low.as_slice(),
-                (false, Bound::Included(low), _) => key < low.as_slice(),
-                _ => false,
-            };
-        if is_outside {
+        let passed = walk.step(forward)?;
+        if walk.is_in_head() {
+            return self.step_in_head(passed, (forward, with_value));
+        }
+        let Some(record) = passed else { return Ok(None) };
+        let (key, value) = walk.cursor.lend(record);
+        if is_long(&self.tree, key) {
+            return self.step_in_head(passed, (forward, with_value));
+        }
+        if both && is_outside((forward, &self.lower, &self.upper), key) {
             return Ok(None);
         }
-        let record = (Value::from(key), Value::from(value), is_raw);
-        exclude(if forward { &mut self.lower } else { &mut self.upper }, &record.0);
-        if was_read {
-            self.ahead.missed(&self.inner, &walk.cursor, forward);
-        }
+        let record = (Value::from(key), Value::from(value));
+        exclude(if forward { &mut self.lower } else { &mut self.upper }, key);
         if leaves_out("cursor_for_all_records") {
             *end = None;
         }
         Ok(Some(record))
     }
 
-    /// An iterator over the keys alone. Large values are not read.
+    /// [`Self::step_in_leaves`] where the record, or the place, is in a head.
+    #[cold]
+    fn step_in_head(
+        &mut self,
+        passed: Option<Passed>,
+        (forward, with_value): (bool, bool),
+    ) -> Result<Option<(Value, Value)>> {
+        let Some(walk) = (if forward { &mut self.front } else { &mut self.back }) else {
+            return Ok(None);
+        };
+        let at = (&*self.inner, &self.tree);
+        let seen = walk.take(at, passed, (forward, with_value), &mut self.large)?;
+        let (key, value) = match seen {
+            None => return Ok(None),
+            Some(Seen::Short(short)) => {
+                self.is_whole = false;
+                walk.cursor.lend(short)
+            }
+            Some(Seen::Long { from, was_read }) => {
+                self.is_whole = true;
+                if was_read {
+                    self.ahead.missed(&self.inner, &walk.cursor, forward);
+                }
+                (walk.key(), &self.large[from.unwrap_or(self.large.len())..])
+            }
+        };
+        // The tree's cursor has the edges of a head as its bounds.
+        if is_outside((forward, &self.lower, &self.upper), key) {
+            return Ok(None);
+        }
+        let record = (Value::from(key), Value::from(value));
+        exclude(if forward { &mut self.lower } else { &mut self.upper }, key);
+        Ok(Some(record))
+    }
+
+    /// An iterator over the keys alone. Large values are not read, but for the part of a long key that lies in front of one.
     ///
     /// ```
     /// # let db = hedgerow::Options::new().in_memory()?;

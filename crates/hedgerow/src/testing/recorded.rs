@@ -28,7 +28,7 @@ const VALUE_HEAD_BYTES: usize = 16;
 /// Words of padding that make a value of two pages.
 const LONG_PADDING: usize = 100;
 /// Words of padding of values of all forms: in a leaf, in one piece, in two, and in many.
-const PADDINGS: [usize; 8] = [0, 1, 5, 0, 1, 40, LONG_PADDING, 700];
+const PADDINGS: [usize; 8] = [0, 1, 5, 0, 1, 40, LONG_PADDING, 680];
 /// Records that a scan meets at most, unless it is one of everything.
 const SCAN_LIMIT: u64 = 24;
 /// Keys that a range removes at most.

@@ -113,6 +113,7 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     logged: bool,
     is_b_star: bool,
     short_keys: bool,
+    max_short_key_bytes: usize,
     ladder: PhantomData<fn() -> L>,
 }
 
@@ -132,6 +133,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// A handle to the tree `id` whose root is page `root`. Nothing is read: that the page is a root
     /// of this tree is checked by each operation.
     pub fn open(pool: Arc<P>, id: TreeId, root: PageId) -> Self {
+        let max_short_key_bytes = node::max_short_key_bytes(pool.page_bytes());
         Tree {
             pool,
             id,
@@ -142,6 +144,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             logged: false,
             is_b_star: false,
             short_keys: false,
+            max_short_key_bytes,
             ladder: PhantomData,
         }
     }
@@ -206,8 +209,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// The longest key that is a user's as it is, in bytes.
+    #[inline]
     pub fn max_short_key_bytes(&self) -> usize {
-        node::max_short_key_bytes(self.pool.page_bytes())
+        self.max_short_key_bytes
     }
 
     /// The largest record, in bytes of key and value together.

@@ -565,8 +565,9 @@ fn each_record_is_popped_once_while_records_move() {
     const COUNT: u64 = 400;
     keyspace.put(&key(COUNT + 1), b"last").unwrap();
     let popped = std::thread::scope(|scope| {
-        let writer = scope
-            .spawn(|| (1..=COUNT).rev().for_each(|n| assert!(!keyspace.put(&key(n), b"").unwrap())));
+        let writer = scope.spawn(|| {
+            (1..=COUNT).rev().for_each(|n| assert!(!keyspace.put(&key(n), b"").unwrap()))
+        });
         let popper = scope.spawn(|| {
             let mut popped = Vec::new();
             while popped.len() as u64 <= COUNT {
@@ -584,4 +585,35 @@ fn each_record_is_popped_once_while_records_move() {
     sorted.dedup();
     assert_eq!(sorted.len() as u64, COUNT + 1);
     assert_eq!(keyspace.count().unwrap(), 0);
+}
+
+#[test]
+fn threads_that_put_keys_with_one_head_give_each_a_record_of_its_own() {
+    const THREADS: u64 = 4;
+    const COUNT: u64 = 300;
+    let db = options(512).background_checkpoints(true).temporary().unwrap();
+    let keyspace = db.keyspace("urls").unwrap();
+    let key = |number: u64| {
+        let mut key = vec![b'k'; keyspace.max_short_key_bytes() + 20];
+        key.extend(number.to_be_bytes());
+        key
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (keyspace, key) = (keyspace.clone(), &key);
+            scope.spawn(move || {
+                for number in 0..COUNT {
+                    // All put behind the last one, so that two that look at once find the same gap.
+                    let number = number * THREADS + thread;
+                    assert!(!keyspace.put(&key(number), &number.to_le_bytes()).unwrap());
+                }
+            });
+        }
+    });
+    for number in 0..COUNT * THREADS {
+        let value = keyspace.get(&key(number)).unwrap();
+        assert_eq!(value.as_deref(), Some(&number.to_le_bytes()[..]), "{number}");
+    }
+    assert_eq!(keyspace.count().unwrap(), COUNT * THREADS);
+    assert_sound(&db, "keys that many threads put");
 }

@@ -15,6 +15,7 @@ use crate::store::{BatchChange, PoolTree};
 use crate::tree::{Swap, Value};
 use crate::types::TreeId;
 use crate::wait::Waiting;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
@@ -189,25 +190,30 @@ impl Keyspace {
             Bound::Included(key) | Bound::Excluded(key) if is_long(&self.tree, key) => Some(key),
             _ => None,
         };
-        let long: Vec<&[u8]> = [start, end].into_iter().filter_map(long_bound).collect();
+        let long = [long_bound(start), long_bound(end)];
         self.change(|tree| {
             let waiting = tree.wait().begin();
             // Nobody puts a record before an end and with a label behind it.
-            let _locked = match long.is_empty() {
-                true => None,
-                false => {
-                    Some(self.inner.lock_heads(long.iter().map(|key| (tree, *key)), &waiting)?)
+            let _locked = match long {
+                [None, None] => None,
+                _ => {
+                    let keys = long.iter().flatten().map(|key| (tree, *key));
+                    Some(self.inner.lock_heads(keys, &waiting)?)
                 }
             };
             // And none moves over an end, or to where everything was removed.
             let _still = self.inner.long.keep_still(&waiting)?;
-            let edge = |bound: Bound<&[u8]>, is_start: bool| match bound {
-                Bound::Unbounded => Ok(None),
-                Bound::Included(key) => self.inner.edge(tree, key, !is_start).map(Some),
-                Bound::Excluded(key) => self.inner.edge(tree, key, is_start).map(Some),
+            let from = match start {
+                Bound::Unbounded => Cow::Borrowed(&[][..]),
+                Bound::Included(key) => self.inner.edge(tree, key, false)?,
+                Bound::Excluded(key) => self.inner.edge(tree, key, true)?,
             };
-            let from = edge(start, true)?.unwrap_or_default();
-            tree.remove_range(&from, edge(end, false)?.as_deref())
+            let to = match end {
+                Bound::Unbounded => None,
+                Bound::Included(key) => Some(self.inner.edge(tree, key, true)?),
+                Bound::Excluded(key) => Some(self.inner.edge(tree, key, false)?),
+            };
+            tree.remove_range(&from, to.as_deref())
         })
     }
 }
@@ -219,7 +225,7 @@ pub(in crate::database) type Wanted<'b> = (&'b PoolTree, &'b [u8], Option<&'b [u
 /// stored form, and trees of long keys take those.
 ///
 /// Errors: those of reads and of `write`.
-pub(in crate::database) fn tree_writes<R>(
+fn tree_writes<R>(
     inner: &Inner,
     wanted: &[Wanted<'_>],
     waiting: &Waiting<'_>,
@@ -245,6 +251,46 @@ pub(in crate::database) fn tree_writes<R>(
         places.push(place);
     }
     write(&changes, &places)
+}
+
+/// Writes a batch of which some keys are long: brings values into the form that a leaf gets, and makes the changes. They are sorted, each key once.
+///
+/// Errors: those of [`crate::Database::write`].
+pub(in crate::database) fn write_long(
+    inner: &Inner,
+    changes: &[Wanted<'_>],
+    waiting: &Waiting<'_>,
+) -> Result<()> {
+    // One handle for each change: a batch like that is rare.
+    let trees: Vec<PoolTree> = changes.iter().map(|(tree, ..)| tree_of(tree)).collect();
+    let mut prepared = Vec::with_capacity(changes.len());
+    for (tree, (_, key, value)) in trees.iter().zip(changes) {
+        prepared.push(match value {
+            None => None,
+            Some(value) if is_long(tree, key) => {
+                Some(inner.prepare_long(tree, Cut::new(tree, key), value)?)
+            }
+            Some(value) => Some(inner.prepare(tree, key, value)?),
+        });
+    }
+    let values = prepared.iter().map(|prepared| prepared.as_ref().map(Prepared::bytes));
+    let wanted = trees.iter().zip(changes).zip(values);
+    let wanted: Vec<Wanted<'_>> =
+        wanted.map(|((tree, (_, key, _)), value)| (tree, *key, value)).collect();
+    let mut made = Vec::new();
+    let written = tree_writes(inner, &wanted, waiting, |changes, places| {
+        let mut count = 0;
+        let written = inner.store.write_batch(changes, &mut count, waiting);
+        made.extend_from_slice(&places[..count]);
+        written
+    });
+    drop(wanted);
+    for place in made {
+        if let Some(prepared) = prepared[place].take() {
+            prepared.keep();
+        }
+    }
+    written
 }
 
 enum TreeKey {

@@ -17,6 +17,7 @@ use crate::store::labels::split_label;
 use crate::store::{Found, PoolTree};
 use crate::tree::{Cursor, Value, successor};
 use hedgerow_sync::primitive::canary::leaves_out;
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Bound::Included;
 
@@ -62,20 +63,20 @@ impl Inner {
     }
 
     /// The bound of a range of the tree at a user's key: its end lies before it, or behind it. While records keep still.
-    pub(in crate::database) fn edge(
+    pub(in crate::database) fn edge<'k>(
         &self,
         tree: &PoolTree,
-        key: &[u8],
+        key: &'k [u8],
         is_behind: bool,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Cow<'k, [u8]>> {
         if !is_long(tree, key) {
-            return Ok(if is_behind { successor(key) } else { key.to_vec() });
+            return Ok(if is_behind { Cow::Owned(successor(key)) } else { Cow::Borrowed(key) });
         }
         let cut = Cut::new(tree, key);
-        Ok(cut.tree_key(match self.locate(tree, cut)? {
+        Ok(Cow::Owned(cut.tree_key(match self.locate(tree, cut)? {
             Place::At { label, .. } => label + u64::from(is_behind),
             Place::Gap { above, .. } => above,
-        }))
+        })))
     }
 
     /// What the stored form of a long key's record stands for; `None` if the record is gone.
@@ -246,6 +247,15 @@ impl Keyspace {
             // Else the label is another key's by now.
             Ok((rest == cut.rest).then(|| Value::from(value)))
         })
+    }
+
+    /// [`Keyspace::get_into`] of a long key.
+    #[cold]
+    pub(in crate::database) fn get_long_into(&self, key: &[u8], to: &mut Vec<u8>) -> Result<bool> {
+        to.clear();
+        let Some(value) = self.get_long(key)? else { return Ok(false) };
+        to.extend_from_slice(&value);
+        Ok(true)
     }
 
     /// [`Keyspace::contains_key`] of a long key.

@@ -24,14 +24,17 @@ pub(in crate::database) struct LongKeys {
     freed: Condvar,
     /// Begins and ends of moves.
     moves: AtomicU64,
+    /// Those who keep records from moving, by [`ONE_STILL`], and [`MOVING`] while somebody moves them, or waits for that.
+    still: AtomicU64,
 }
+
+const MOVING: u64 = 1;
+const ONE_STILL: u64 = 2;
 
 #[derive(Default)]
 struct State {
     /// Heads that are locked, by their hashes. Two with one hash exclude each other without need.
     heads: BTreeSet<u64>,
-    /// Those who keep records from moving.
-    still: usize,
     is_moving: bool,
 }
 
@@ -80,13 +83,35 @@ impl LongKeys {
     /// Keeps records from moving until the value is dropped.
     ///
     /// Errors: the end of `waiting`.
+    #[inline]
     pub(in crate::database) fn keep_still(&self, waiting: &Waiting<'_>) -> Result<Still<'_>> {
+        // SeqCst, here and below: either who moves sees this, or this sees that somebody moves.
+        if self.still.fetch_add(ONE_STILL, SeqCst) & MOVING == 0 {
+            return Ok(Still(self));
+        }
+        self.let_move();
+        self.keep_still_when_settled(waiting)
+    }
+
+    #[cold]
+    fn keep_still_when_settled(&self, waiting: &Waiting<'_>) -> Result<Still<'_>> {
         let mut state = self.state.lock();
         while state.is_moving {
             waiting.wait_on(&self.freed, &mut state)?;
         }
-        state.still += 1;
+        // Nobody begins to move: that takes the mutex.
+        self.still.fetch_add(ONE_STILL, SeqCst);
         Ok(Still(self))
+    }
+
+    /// One fewer keeps records from moving.
+    #[inline]
+    fn let_move(&self) {
+        if self.still.fetch_sub(ONE_STILL, SeqCst) & MOVING != 0 {
+            // Who waits has looked under the mutex, and sleeps, or will look again.
+            drop(self.state.lock());
+            self.freed.notify_all();
+        }
     }
 
     /// The right to move records; the caller has the lock of their head.
@@ -94,14 +119,21 @@ impl LongKeys {
     /// Errors: the end of `waiting`.
     pub(super) fn begin_moves(&self, waiting: &Waiting<'_>) -> Result<Moving<'_>> {
         let mut state = self.state.lock();
-        while state.is_moving || state.still > 0 {
+        while state.is_moving {
             waiting.wait_on(&self.freed, &mut state)?;
         }
         state.is_moving = true;
-        if !leaves_out("moves_not_counted") {
-            self.moves.fetch_add(1, SeqCst);
+        self.still.fetch_or(MOVING, SeqCst);
+        // From here on it ends when it is dropped.
+        let moving = Moving { of: self, is_counted: false };
+        while self.still.load(SeqCst) != MOVING {
+            if let Err(error) = waiting.wait_on(&self.freed, &mut state) {
+                drop(state);
+                return Err(error);
+            }
         }
-        Ok(Moving(self))
+        drop(state);
+        Ok(moving.count())
     }
 }
 
@@ -127,23 +159,37 @@ impl Drop for Locked<'_> {
 pub(in crate::database) struct Still<'l>(&'l LongKeys);
 
 impl Drop for Still<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.0.state.lock().still -= 1;
-        self.0.freed.notify_all();
+        self.0.let_move();
     }
 }
 
 /// See [`LongKeys::begin_moves`].
 #[must_use]
-pub(super) struct Moving<'l>(&'l LongKeys);
+pub(super) struct Moving<'l> {
+    of: &'l LongKeys,
+    is_counted: bool,
+}
+
+impl Moving<'_> {
+    fn count(mut self) -> Self {
+        if !leaves_out("moves_not_counted") {
+            self.of.moves.fetch_add(1, SeqCst);
+            self.is_counted = true;
+        }
+        self
+    }
+}
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
+        let mut state = self.of.state.lock();
         state.is_moving = false;
-        if !leaves_out("moves_not_counted") {
-            self.0.moves.fetch_add(1, SeqCst);
+        self.of.still.fetch_and(!MOVING, SeqCst);
+        if self.is_counted {
+            self.of.moves.fetch_add(1, SeqCst);
         }
-        self.0.freed.notify_all();
+        self.of.freed.notify_all();
     }
 }

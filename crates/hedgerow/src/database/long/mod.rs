@@ -15,7 +15,7 @@ mod locks;
 mod spread;
 mod walk;
 
-pub(super) use change::{Wanted, tree_writes};
+pub(super) use change::{Wanted, write_long};
 pub(super) use load::Loading;
 pub(super) use locks::LongKeys;
 pub(super) use walk::{Seen, Walk};
@@ -29,17 +29,15 @@ use std::borrow::Cow;
 
 /// The longest key of a record, in bytes.
 pub(super) const MAX_KEY_BYTES: usize = 64 << 10;
-/// No key of so few bytes is long, at any page size.
-const SHORT_AT_ANY_PAGE: usize = crate::node::max_short_key_bytes(512);
 /// The label of the first key of a head.
 const MIDDLE_LABEL: u64 = 1 << (8 * LABEL_BYTES - 1);
 
-const _: () = assert!(MAX_KEY_BYTES - SHORT_AT_ANY_PAGE <= u16::MAX as usize);
+const _: () = assert!(MAX_KEY_BYTES - crate::node::max_short_key_bytes(512) <= u16::MAX as usize);
 
 /// Whether a key is long, of a user's or of a tree's record.
 #[inline(always)]
 pub(super) fn is_long(tree: &PoolTree, key: &[u8]) -> bool {
-    key.len() > SHORT_AT_ANY_PAGE && key.len() > tree.max_short_key_bytes()
+    key.len() > tree.max_short_key_bytes()
 }
 
 /// Refuses a key that is too long for any record.

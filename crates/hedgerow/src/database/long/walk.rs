@@ -177,7 +177,7 @@ impl Walk {
             if self.seen != BEFORE_ALL && self.has_moved(inner) {
                 continue;
             }
-            if !self.is_beyond(&full, head_bytes, forward) && !leaves_out("walk_goes_by_labels") {
+            if !self.is_beyond(&full, head_bytes, forward) {
                 passed = self.step(forward)?;
                 continue;
             }
