@@ -11,6 +11,7 @@ mod opening;
 mod repair;
 mod staged;
 mod verify;
+mod verify_long;
 
 use super::open::read_superblocks;
 use super::superblock::{self, Superblock};

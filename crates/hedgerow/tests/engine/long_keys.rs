@@ -617,3 +617,38 @@ fn threads_that_put_keys_with_one_head_give_each_a_record_of_its_own() {
     assert_eq!(keyspace.count().unwrap(), COUNT * THREADS);
     assert_sound(&db, "keys that many threads put");
 }
+
+#[test]
+fn long_keys_are_backed_up_salvaged_compacted_and_renamed() {
+    let mut dice = Dice(seed(4_409));
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let db = options(4096).create(path("urls.hrow")).unwrap();
+    let keyspace = db.keyspace("urls").unwrap();
+    let short = keyspace.max_short_key_bytes();
+    let mut map = Map::new();
+    for at in 0..400 {
+        step(&db, &keyspace, &mut map, &mut dice, short);
+        if at == 200 {
+            db.shrink(|_| ControlFlow::Continue(())).unwrap();
+        }
+    }
+    db.rename_keyspace("urls", "links").unwrap();
+    assert_is(&db.keyspace("links").unwrap(), &map);
+    let _ = db.backup(path("backup.hrow"), |_| ControlFlow::Continue(())).unwrap();
+    let repaired = options(4096)
+        .repair(path("backup.hrow"), path("repaired.hrow"), |_| ControlFlow::Continue(()));
+    assert!(repaired.unwrap().is_clean());
+    for name in ["backup.hrow", "repaired.hrow"] {
+        let copy = options(4096).open(path(name)).unwrap();
+        let keyspace = copy.keyspace("links").unwrap();
+        assert_is(&keyspace, &map);
+        let mut map = map.clone();
+        for _ in 0..50 {
+            step(&copy, &keyspace, &mut map, &mut dice, short);
+        }
+        assert_is(&keyspace, &map);
+        assert_sound(&copy, name);
+    }
+    assert_sound(&db, "a store that was copied");
+}
