@@ -397,7 +397,7 @@ fn keys_of_any_length_come_back_from_a_dump() {
         ("m".repeat(3_000), "v".repeat(50_000)),
     ] {
         run(&["put", &store, &key, &value]).code(0);
-        run(&["get", &store, &key]).code(0).stdout(&format!("{value}\n"));
+        run(&["get", &store, &key]).code(0).stdout(format!("{value}\n"));
     }
     let dump = dumped(&[&store]);
     let file = scratch.file("urls.dump", &dump);
