@@ -7,7 +7,7 @@
 //! change, and what comes goes between its neighbours. So who finds nothing, and sees that nothing has moved, knows that there was no record at some moment of the call.
 
 use super::locks::Still;
-use super::{Cut, LAST_LABEL, MIDDLE_LABEL, REST_LEN_BYTES, is_long, split_payload, with_label};
+use super::{Cut, LAST_LABEL, MIDDLE_LABEL, REST_LEN_BYTES, is_long, split_payload};
 use crate::buffer::BufferPool;
 use crate::database::database::Inner;
 use crate::database::keyspace::Keyspace;
@@ -19,7 +19,6 @@ use crate::tree::{Cursor, Value, successor};
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::ops::Bound::Included;
 
 /// Where a long key is.
 #[derive(Debug)]
@@ -120,8 +119,8 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// Compares the sought key with that of a record, and notes what that says. A record that is gone says nothing: then the order is
-    /// `Less` or `Greater`, and neither limit moves.
+    /// Compares the sought key with that of a record, and notes what that says. Of a record that is gone nothing is known: the order is `Less`, no limit
+    /// moves, and the next look is at what is there by then.
     fn compare(&mut self, label: u64, raw: &[u8]) -> Result<Ordering> {
         let tree_key = self.cut.tree_key(label);
         if !self.inner.rest_of(self.tree, &tree_key, raw, &mut self.rest)? {
@@ -137,29 +136,24 @@ impl Search<'_> {
     }
 
     fn bisect(&mut self) -> Result<Place> {
-        let edges = (self.cut.tree_key(0), self.cut.tree_key(LAST_LABEL));
-        let mut cursor = self.tree.range((Included(&edges.0), Included(&edges.1)));
+        // Without bounds: comparing leaves with those is most of a step, where keys are as long as this.
+        let mut cursor = self.tree.scan();
         loop {
             let record = if self.above == LAST_LABEL {
                 // Keys often ascend.
-                cursor.seek_to_end();
-                read_record(self.tree, &mut cursor, false)?.filter(|(label, _)| *label > self.below)
+                cursor.seek(&self.cut.tree_key(LAST_LABEL));
+                self.read(&mut cursor, false)?.filter(|(label, _)| *label > self.below)
             } else if self.below == 0 {
-                cursor.seek_to_start();
-                read_record(self.tree, &mut cursor, true)?.filter(|(label, _)| *label < self.above)
+                cursor.seek(&self.cut.tree_key(0));
+                self.read(&mut cursor, true)?.filter(|(label, _)| *label < self.above)
             } else {
                 self.near_middle(&mut cursor)?
             };
             let Some((label, raw)) = record else {
                 return Ok(Place::Gap { below: self.below, above: self.above });
             };
-            let limits = (self.below, self.above);
             if self.compare(label, &raw)? == Ordering::Equal {
                 return Ok(Place::At { label, raw });
-            }
-            if limits == (self.below, self.above) {
-                // It is gone, or another one has the label: the leaf has to be read again.
-                cursor = self.tree.range((Included(&edges.0), Included(&edges.1)));
             }
         }
     }
@@ -167,28 +161,44 @@ impl Search<'_> {
     /// A record between the limits.
     fn near_middle(&self, cursor: &mut Cursor<BufferPool>) -> Result<Option<(u64, Vec<u8>)>> {
         let middle = self.below + (self.above - self.below) / 2;
-        cursor.seek(&with_label(self.cut.head, middle));
-        let behind = read_record(self.tree, cursor, true)?;
+        cursor.seek(&self.cut.tree_key(middle));
+        let behind = cursor.next_record()?;
+        let has_moved = behind.is_some();
+        let behind = behind.map_or(Ok(None), |record| read_record(self.tree, self.cut, record))?;
         if let Some((label, raw)) = behind
             && label > self.below
             && label < self.above
         {
             return Ok(Some((label, raw)));
         }
-        cursor.seek(&with_label(self.cut.head, middle));
-        let before = read_record(self.tree, cursor, false)?;
-        Ok(before.filter(|(label, _)| *label > self.below))
+        if has_moved {
+            cursor.previous_record()?;
+        }
+        Ok(self
+            .read(cursor, false)?
+            .filter(|(label, _)| *label > self.below && *label < self.above))
+    }
+
+    /// The next record of a cursor, if it has the head.
+    fn read(
+        &self,
+        cursor: &mut Cursor<BufferPool>,
+        forward: bool,
+    ) -> Result<Option<(u64, Vec<u8>)>> {
+        let record = if forward { cursor.next_record()? } else { cursor.previous_record()? };
+        record.map_or(Ok(None), |record| read_record(self.tree, self.cut, record))
     }
 }
 
-/// The next record of a cursor within a head: its label, and its value as the leaf has it.
+/// Label and value of a record of a tree as its leaf has it; `None` if it has another head.
 pub(super) fn read_record(
     tree: &PoolTree,
-    cursor: &mut Cursor<BufferPool>,
-    forward: bool,
+    cut: Cut<'_>,
+    (key, raw): (&[u8], &[u8]),
 ) -> Result<Option<(u64, Vec<u8>)>> {
-    let record = if forward { cursor.next_record()? } else { cursor.previous_record()? };
-    let Some((key, raw)) = record else { return Ok(None) };
+    if key.len() == cut.head.len() || !key.starts_with(cut.head) {
+        return Ok(None);
+    }
     let (_, label) = split_label(tree.max_short_key_bytes(), key).ok_or_else(super::damaged)?;
     Ok(Some((label, raw.to_vec())))
 }

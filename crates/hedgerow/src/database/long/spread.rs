@@ -1,6 +1,7 @@
 //! Making room between two labels: records of a head move to other labels.
 //!
-//! The smallest aligned range of labels around the gap is taken in which its records have wide gaps when they are spread evenly. First those that go up move, the
+//! The smallest aligned range of labels around the gap is taken that is not too full (Bender et al., "Two simplified algorithms for maintaining order in a
+//! list", 2002), and its records are spread evenly over it. First those that go up move, the
 //! highest first, then those that go down, the lowest first. So none overtakes another, and the order holds after each step. A step is a commit of two
 //! changes: after a crash each record is there once. What refers to an extent gets a copy of it: the units of one that a change has let go
 //! of can have no new record in the same epoch.
@@ -19,8 +20,13 @@ use crate::wait::Waiting;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::ops::Bound::Included;
 
-/// Gaps, in bits, that are tried one after the other, and the records that may move for them.
-const GAPS: [(u32, usize); 3] = [(16, 128), (8, 1024), (1, usize::MAX)];
+/// The bits of the smallest range that is looked at, and of all labels.
+const LEAST_BITS: u32 = 8;
+const MOST_BITS: u32 = 8 * LABEL_BYTES as u32;
+/// A range of so many bits is full enough with this to the power of them as its records. As it is less than two, a range that was just spread leaves
+/// each of its halves a third of what that may have, so that wide ranges are spread seldom: with `n` keys that all come between the same two
+/// about log `n` records move for each.
+const GROWTH: f64 = 4.0 / 3.0;
 /// What is copied in memory; longer extents are copied piece by piece.
 const COPIED_AT_ONCE_BYTES: u64 = 256 << 10;
 const PIECE_BYTES: usize = 64 << 10;
@@ -67,26 +73,18 @@ impl Inner {
     }
 
     fn range_around(&self, tree: &PoolTree, cut: Cut<'_>, below: u64, more: u64) -> Result<Range> {
-        for (gap_bits, most) in GAPS {
-            let mut bits = gap_bits + 1;
-            while bits <= 8 * LABEL_BYTES as u32 {
-                let first = below >> bits << bits;
-                let last = first | ((1 << bits) - 1);
-                let labels = labels_in(tree, cut, first, last, most)?;
-                if let Some(labels) = labels {
-                    let wanted = (labels.len() as u64 + more + 2) << gap_bits;
-                    if wanted <= 1 << bits {
-                        // The edges are no labels.
-                        return Ok(Range { first, last: last.min(LAST_LABEL - 1), labels });
-                    }
-                } else {
-                    break;
-                }
-                bits += 1;
+        let mut bits = LEAST_BITS;
+        loop {
+            let first = below >> bits << bits;
+            // The edge is no label.
+            let last = (first | ((1 << bits) - 1)).min(LAST_LABEL - 1);
+            let labels = labels_in(tree, cut, first, last)?;
+            let wanted = labels.len() as u64 + more + 2;
+            if wanted as f64 <= GROWTH.powi(bits as i32) || bits == MOST_BITS {
+                return Ok(Range { first, last, labels });
             }
+            bits += 1;
         }
-        // 2^46 keys.
-        Err(super::damaged())
     }
 
     /// Moves a record, if it is still there.
@@ -145,22 +143,14 @@ impl Inner {
     }
 }
 
-/// The labels of records from `first` to `last`; `None` if they are more than `most`.
-fn labels_in(
-    tree: &PoolTree,
-    cut: Cut<'_>,
-    first: u64,
-    last: u64,
-    most: usize,
-) -> Result<Option<Vec<u64>>> {
+/// The labels of records from `first` to `last`.
+fn labels_in(tree: &PoolTree, cut: Cut<'_>, first: u64, last: u64) -> Result<Vec<u64>> {
     let bounds = (with_label(cut.head, first), with_label(cut.head, last));
     let mut cursor = tree.range((Included(&bounds.0), Included(&bounds.1)));
     let mut labels = Vec::new();
-    while let Some((label, _)) = read_record(tree, &mut cursor, true)? {
-        if labels.len() == most {
-            return Ok(None);
-        }
+    while let Some(record) = cursor.next_record()? {
+        let Some((label, _)) = read_record(tree, cut, record)? else { break };
         labels.push(label);
     }
-    Ok(Some(labels))
+    Ok(labels)
 }
