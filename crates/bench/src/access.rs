@@ -52,6 +52,7 @@ fn draw_thread(phase: &Phase, present: usize, thread: usize) -> Accesses {
         Operation::Get {}
         | Operation::GetMany { .. }
         | Operation::Overwrite {}
+        | Operation::FetchAdd {}
         | Operation::OverwriteBesideCheckpoint {} => {
             let keys = draw_keys(phase.distribution, present, part, &mut rng);
             Accesses { keys, sizes: Vec::new() }

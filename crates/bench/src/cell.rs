@@ -295,6 +295,9 @@ pub enum Operation {
         /// How many of a hundred operations are gets alone, on average.
         get_percent: usize,
     },
+    /// Adds 1 to the integer of a record, in one step; values have 8 bytes. No addition may be lost: the sum of all integers is
+    /// compared with the one before.
+    FetchAdd {},
     /// Brings the file up to date and gives back what space it can (checkpoint, compaction,
     /// vacuum); one operation. Ignores distribution, operations and threads.
     Settle {},

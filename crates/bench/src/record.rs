@@ -221,6 +221,7 @@ mod tests {
             Operation::OverwriteBesideCheckpoint {},
             Operation::Delete { percent: 80 },
             Operation::Mixed { get_percent: 50 },
+            Operation::FetchAdd {},
             Operation::Settle {},
         ];
         let distributions = [

@@ -5,7 +5,7 @@
 
 #![warn(missing_debug_implementations, clippy::must_use_candidate)]
 
-use crate::types::PageId;
+use crate::types::{PageId, TreeId};
 use std::fmt;
 use std::io;
 
@@ -65,6 +65,10 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 37 | `forked_process` | open the store in this process |
 /// | 38 | `would_block` | try again later, or allow the handle to wait |
 /// | 39 | `not_yet_durable` | nothing, or wait again with [`Database::sync_within`](crate::Database::sync_within): the change is made |
+/// | 40 | `snapshot_too_old` | begin another snapshot; hold it for less time, or raise the memory limit |
+/// | 41 | `conflict` | run the transaction again: [`Database::transact`](crate::Database::transact) does so |
+/// | 42 | `transaction_ended` | begin another one |
+/// | 43 | `transaction_too_large` | divide the transaction, or raise the memory limit |
 ///
 /// ```
 /// use hedgerow::{ErrorKind, Options};
@@ -123,9 +127,9 @@ pub enum ErrorKind {
     /// The store was not closed, and its log has changes that are in no checkpoint. The call needs them in a checkpoint, and
     /// cannot take one because the store is open for reading only.
     NotClosed,
-    /// A key is longer than any can be.
+    /// A key is longer than any can be, or than snapshots and transactions take.
     KeyTooLong {
-        /// Length of the key in bytes.
+        /// Length of the key in bytes; of a record that a snapshot or a transaction has met, the least that it can be.
         len_bytes: usize,
         /// The longest there is.
         max_bytes: usize,
@@ -189,6 +193,19 @@ pub enum ErrorKind {
     /// [`Wait`](crate::Wait) ended first. It becomes durable like a change with [`Durability::Buffered`](crate::Durability::Buffered).
     /// Making the change once more would be a second change.
     NotYetDurable,
+    /// The snapshot was open for so long, and so much has changed meanwhile, that what it saw is not there any more.
+    SnapshotTooOld,
+    /// Another change came between what the transaction has read and its commit. Nothing has changed. [`Error::conflict`] says where.
+    Conflict,
+    /// The transaction was committed or aborted before.
+    TransactionEnded,
+    /// The transaction changes more, or has read from more leaves, than can be committed at one stroke.
+    TransactionTooLarge {
+        /// Bytes of its changes.
+        len_bytes: u64,
+        /// The most that a transaction may have.
+        max_bytes: u64,
+    },
     /// The engine's own signal for a page that was freed meanwhile. No caller gets it.
     #[doc(hidden)]
     PageFreed,
@@ -248,6 +265,10 @@ impl ErrorKind {
             ErrorKind::ForkedProcess => (37, "forked_process"),
             ErrorKind::WouldBlock => (38, "would_block"),
             ErrorKind::NotYetDurable => (39, "not_yet_durable"),
+            ErrorKind::SnapshotTooOld => (40, "snapshot_too_old"),
+            ErrorKind::Conflict => (41, "conflict"),
+            ErrorKind::TransactionEnded => (42, "transaction_ended"),
+            ErrorKind::TransactionTooLarge { .. } => (43, "transaction_too_large"),
             ErrorKind::PageFreed => (1000, "page_freed"),
         }
     }
@@ -264,6 +285,16 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     source: Option<io::Error>,
+    conflict: Option<Conflict>,
+}
+
+/// Where a conflict was.
+#[derive(Clone)]
+struct Conflict {
+    tree: TreeId,
+    /// Empty as long as nobody has said it.
+    keyspace: String,
+    key: Vec<u8>,
 }
 
 /// An error of the engine: a [kind](Error::kind) for programs, a sentence for people, and the system's error if there is one.
@@ -275,7 +306,7 @@ impl Error {
     /// An error of `kind` with a sentence for people (lower case, no full stop).
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error(Box::new(Inner { kind, message: message.into(), source: None }))
+        Error(Box::new(Inner { kind, message: message.into(), source: None, conflict: None }))
     }
 
     /// An error of a failed system call, with what was tried. Its kind is [`ErrorKind::DiskFull`] if `source` says that there is no
@@ -288,7 +319,7 @@ impl Error {
             | io::ErrorKind::FileTooLarge => ErrorKind::DiskFull,
             _ => ErrorKind::Io,
         };
-        Error(Box::new(Inner { kind, message: what.into(), source: Some(source) }))
+        Error(Box::new(Inner { kind, message: what.into(), source: Some(source), conflict: None }))
     }
 
     /// A handle of a parent process.
@@ -321,6 +352,31 @@ impl Error {
         &self.0.kind
     }
 
+    /// Of a [`Conflict`](ErrorKind::Conflict): the keyspace and the key of a record that another change has touched. There may be more. Neither
+    /// `Display` nor `Debug` shows them.
+    #[must_use]
+    pub fn conflict(&self) -> Option<(&str, &[u8])> {
+        self.0.conflict.as_ref().map(|conflict| (conflict.keyspace.as_str(), &conflict.key[..]))
+    }
+
+    /// A record of a tree was changed.
+    #[cold]
+    pub(crate) fn conflicting(tree: TreeId, key: &[u8]) -> Error {
+        let what = "another change came between what the transaction has read and its commit";
+        let mut error = Error::new(ErrorKind::Conflict, what);
+        error.0.conflict = Some(Conflict { tree, keyspace: String::new(), key: key.to_vec() });
+        error
+    }
+
+    /// The same error, with the name of the keyspace that a tree has.
+    #[cold]
+    pub(crate) fn with_keyspace(mut self, name: impl FnOnce(TreeId) -> String) -> Error {
+        if let Some(conflict) = &mut self.0.conflict {
+            conflict.keyspace = name(conflict.tree);
+        }
+        self
+    }
+
     /// The system's error that caused this one, if there is one. Its text is a part of this error's text.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
@@ -339,7 +395,8 @@ impl Error {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(e.kind(), e.to_string()),
         });
-        Error(Box::new(Inner { kind: self.0.kind, message: self.0.message.clone(), source }))
+        let (message, conflict) = (self.0.message.clone(), self.0.conflict.clone());
+        Error(Box::new(Inner { kind: self.0.kind, message, source, conflict }))
     }
 }
 
@@ -467,6 +524,13 @@ mod tests {
             (ErrorKind::ForkedProcess, "forked_process"),
             (ErrorKind::WouldBlock, "would_block"),
             (ErrorKind::NotYetDurable, "not_yet_durable"),
+            (ErrorKind::SnapshotTooOld, "snapshot_too_old"),
+            (ErrorKind::Conflict, "conflict"),
+            (ErrorKind::TransactionEnded, "transaction_ended"),
+            (
+                ErrorKind::TransactionTooLarge { len_bytes: 1, max_bytes: 0 },
+                "transaction_too_large",
+            ),
         ];
         for (at, (kind, name)) in table.iter().enumerate() {
             assert_eq!((kind.code(), kind.name()), (at as u32 + 1, *name));

@@ -71,7 +71,7 @@
 //! A read waits for the disk if a page is not in memory. A change may also wait for room in memory or in the log; events of the feature
 //! `tracing` say so. [`Database::sync`], [`Database::checkpoint`], [`Database::close`] and changes with [`Durability::Sync`] wait for
 //! fsync. No call waits for another thread's transaction, because there are none. [`Keyspace::with_wait`] bounds or cancels what a handle
-//! waits for ([`Wait`]). Calls block their thread; [`Database::poll_durable`] is the one for async tasks.
+//! waits for ([`Wait`]). Calls block their thread; [`Database::durable`] and [`Database::on_durable`] are for async tasks.
 //!
 //! # Durability
 //!
@@ -135,8 +135,10 @@ pub mod wal;
 
 pub use buffer::PoolStats;
 pub use database::{
-    Cursor, Database, Durability, Keys, Keyspace, MemoryStats, Options, Range, Shrunk, Stats,
-    ValueReader, ValueRef, ValueWriter, WriteBatch, smallest_memory_limit_bytes,
+    Cursor, Database, Durability, Durable, Isolation, Keys, Keyspace, MemoryStats, Options, Range,
+    Savepoint, Shrunk, Snapshot, SnapshotKeyspace, Stats, TransactOptions, Transaction,
+    TransactionKeyspace, ValueReader, ValueRef, ValueWriter, WriteBatch,
+    smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use node::{LeafLayout, LeafPolicy};
@@ -171,6 +173,7 @@ mod tests {
         is_shared::<Keyspace>();
         is_shared::<Options>();
         is_shared::<WriteBatch>();
+        is_shared::<Durable>();
         is_shared::<Error>();
         is_sent::<Cursor>();
         is_sent::<Range>();

@@ -11,12 +11,16 @@
     reason = "these tests look at files and processes from outside"
 )]
 
-use hedgerow::{Database, Durability, Error, ErrorKind, Keyspace, Options, Result, WriteBatch};
+use hedgerow::{
+    Database, Durability, Durable, Error, ErrorKind, Keyspace, Options, Result, WriteBatch,
+};
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 
 const DIRECTORY: &str = "HEDGEROW_TEST_DIRECTORY";
 /// Seconds after which a child hangs.
@@ -134,6 +138,13 @@ fn all_doors(db: &Database, keyspace: &Keyspace, large: &mut Handles) -> i32 {
         keyspace.insert_if_absent(b"new", b"child"),
         keyspace.update(&key(5), b"child"),
         keyspace.compare_and_swap(&key(5), None, Some(b"child")),
+        keyspace.fetch_add(&key(5), 1),
+        keyspace.fetch_update(&key(5), |_| Some(b"child")),
+        keyspace.swap(&key(5), b"child"),
+        keyspace.take(&key(5)),
+        keyspace.first(),
+        keyspace.pop_last(),
+        keyspace.approximate_count(key(1)..),
         keyspace.remove_range(key(1)..),
         keyspace.count(),
         keyspace.stats(),
@@ -158,7 +169,11 @@ fn all_doors(db: &Database, keyspace: &Keyspace, large: &mut Handles) -> i32 {
         db.keyspaces(),
         db.sync(),
         db.checkpoint(),
+        db.rename_keyspace("a", "b"),
+        db.swap_keyspaces("a", "b"),
         db.wait_durable(db.log_position()),
+        db.on_durable(db.log_position(), |_| ()),
+        poll(db.durable(db.log_position())),
         db.stats(),
         db.space_report(),
         db.verify(|_| ControlFlow::Continue(())),
@@ -178,6 +193,13 @@ fn all_doors(db: &Database, keyspace: &Keyspace, large: &mut Handles) -> i32 {
     match large.reader.read(&mut [0; 10]).map_err(std::io::Error::into_inner) {
         Err(Some(inner)) if inner.downcast_ref::<Error>().is_some() => 0,
         _ => line!() as i32 - 100,
+    }
+}
+
+fn poll(mut durable: Durable) -> Result<()> {
+    match Pin::new(&mut durable).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => Ok(()),
     }
 }
 

@@ -252,7 +252,7 @@ fn make(db: &Database, step: &Step, before: &Model, after: &Model, copy: &Path) 
                     None => batch.remove(&keyspace, &key(n))?,
                 }
             }
-            db.write(&batch)
+            db.write(&batch).map(drop)
         }
         Step::Load(name, ..) if before.get(name).is_some_and(|records| records.is_empty()) => {
             with(name, false)?.bulk_load(&after[name], 90).map(drop)

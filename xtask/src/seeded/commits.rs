@@ -11,6 +11,9 @@ const STAMPS: Suite = plain(
 const PIECES: Suite =
     plain("lib", "store::replay::tests::a_commit_is_made_at_its_last_piece_or_not_at_all");
 
+const KEPT_APART: Suite =
+    plain("engine", "transactions::transactions_in_memory_are_kept_apart_as_their_isolation_says");
+
 /// All of them, in the order of their numbers.
 pub const LINES: &[Bug] = &[
     line(
@@ -68,4 +71,49 @@ pub const LINES: &[Bug] = &[
     ),
     line("K09", "both halves of a leaf have its stamp", "stamp_lost_in_split", &[STAMPS]),
     line("K10", "a merged leaf has the larger stamp", "merge_keeps_left_stamp", &[STAMPS]),
+    line(
+        "K11",
+        "leaves that were read are held until the commit is appended",
+        "reads_not_held",
+        &[KEPT_APART],
+    ),
+    line(
+        "K12",
+        "leaves that were read are let go of after the append",
+        "reads_let_go_before_append",
+        &[KEPT_APART],
+    ),
+    line(
+        "K13",
+        "a leaf that is newer than the snapshot is compared with it",
+        "stale_mark_trusted",
+        &[plain("engine", "anomalies::p4_no_update_is_lost")],
+    ),
+    line(
+        "K14",
+        "records that have gone from a range are compared, too",
+        "found_keys_instead_of_range",
+        &[plain("engine", "anomalies::g2_a_record_that_goes_from_a_range_is_a_conflict")],
+    ),
+    line(
+        "K15",
+        "a range was read up to its end",
+        "end_of_range_unguarded",
+        &[plain("engine", "anomalies::g2_phantoms_at_every_place_of_a_range_are_conflicts")],
+    ),
+    line(
+        "K16",
+        "what is written over a snapshot is looked at under snapshot isolation",
+        "blind_write_unchecked",
+        &[plain("engine", "anomalies::g_single_reads_are_of_one_moment")],
+    ),
+    line(
+        "K17",
+        "a savepoint has the changes as they were",
+        "savepoint_keeps_changes",
+        &[plain(
+            "engine",
+            "transactions::own_changes_are_seen_both_ways_and_iterators_keep_theirs",
+        )],
+    ),
 ];

@@ -14,6 +14,7 @@ mod htm;
 mod latches;
 mod long_keys;
 mod merging;
+mod modify;
 mod names;
 mod pool;
 mod protocols;
@@ -137,6 +138,7 @@ const LISTS: &[(char, &[Bug])] = &[
     ('T', htm::LINES),
     ('S', snapshots::LINES),
     ('G', long_keys::LINES),
+    ('U', modify::LINES),
 ];
 
 fn everything() -> impl Iterator<Item = &'static Bug> {

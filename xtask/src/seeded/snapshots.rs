@@ -21,6 +21,11 @@ const BESIDE: Suite =
     loom("snapshots::a_snapshot_that_begins_beside_who_runs_alone_sees_all_or_nothing");
 const GATE: Suite = loom("snapshots::behind_the_closed_gate_nobody_else_appends");
 
+const DROP: Suite = plain(
+    "engine",
+    "pinned_snapshots::a_snapshot_of_a_store_in_memory_says_that_it_is_too_old_while_its_keyspace_is_dropped",
+);
+
 /// All of them, in the order of their numbers.
 pub const LINES: &[Bug] = &[
     line(
@@ -134,5 +139,26 @@ pub const LINES: &[Bug] = &[
         "the barrier before stays are waited for",
         "wait_for_stays_without_barrier",
         &[FIRST],
+    ),
+    line(
+        "S25",
+        "a snapshot knows that its keyspace is being dropped",
+        "drop_frees_under_snapshot",
+        &[DROP],
+    ),
+    line(
+        "S26",
+        "the leaf of a pinned checkpoint is the one for its keys",
+        "pinned_leaf_not_checked",
+        &[plain(
+            "lib",
+            "tree::tests::frozen::pages_that_cannot_be_are_damage_and_never_a_wrong_turn_for_ever",
+        )],
+    ),
+    line(
+        "S27",
+        "nothing is read in a pin of a closed store",
+        "pin_read_after_close",
+        &[plain("lib", "store::tests::pinned::nothing_is_read_in_a_pin_of_a_closed_store")],
     ),
 ];

@@ -217,6 +217,12 @@ impl<const INTO: bool> Session for Handle<'_, INTO> {
         self.keyspace.remove(key).map(|_| ()).map_err(failed)
     }
 
+    #[inline]
+    fn fetch_add(&mut self, key: &[u8], number: i64) -> Result<i64, CellError> {
+        self.write(1)?;
+        self.keyspace.fetch_add(key, number).map_err(failed)
+    }
+
     fn finish(&mut self) -> Result<(), CellError> {
         self.write(1)
     }

@@ -5,6 +5,7 @@
 //! for the others; figures of the smoke size say that everything works, and nothing about speed.
 
 mod beyond_memory;
+mod counters;
 mod durability;
 mod in_memory;
 mod ladder;
@@ -153,6 +154,7 @@ pub fn all(size: Size) -> Vec<Experiment> {
         values::space(size),
         long_keys::rates(size),
         long_keys::space(size),
+        counters::one_counter(size),
         ycsb::core_workloads(size),
         durability::log_cost(size),
         durability::beside_a_checkpoint(size),

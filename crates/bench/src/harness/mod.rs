@@ -122,6 +122,11 @@ pub trait Session {
     /// Removes a record.
     fn remove(&mut self, key: &[u8]) -> Result<(), CellError>;
 
+    /// Adds to the integer of a record, 8 bytes with the most significant one first, in one step. Returns the integer before.
+    fn fetch_add(&mut self, _key: &[u8], _number: i64) -> Result<i64, CellError> {
+        Err(CellError::Unsupported("it does not add in one step".into()))
+    }
+
     /// The end of this thread's part of a phase, within its time: a store that collects changes
     /// into larger transactions commits the last one.
     fn finish(&mut self) -> Result<(), CellError> {

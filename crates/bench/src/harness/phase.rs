@@ -60,13 +60,29 @@ impl Work<'_> {
                 let done = scan_all(engine)?;
                 self.result(vec![done], meters.stop(engine)?)
             }
-            _ => {
-                let accesses = access::draw(self.phase, self.present);
-                meters.start(engine);
-                let done = self.run_threads(engine, &accesses)?;
-                self.result(done.0, PhaseResult { seconds: done.1, ..meters.stop(engine)? })
+            Operation::FetchAdd {} => {
+                let before = sum_of_integers(engine)?;
+                let result = self.run_accesses(engine, meters)?;
+                let added = sum_of_integers(engine)?.wrapping_sub(before);
+                if added != result.operations {
+                    let words = format!("{} additions have added {added}", result.operations);
+                    return Err(CellError::Failed(words));
+                }
+                Ok(result)
             }
+            _ => self.run_accesses(engine, meters),
         }
+    }
+
+    fn run_accesses<E: Engine>(
+        &self,
+        engine: &mut E,
+        meters: &mut Meters,
+    ) -> Result<PhaseResult, CellError> {
+        let accesses = access::draw(self.phase, self.present);
+        meters.start(engine);
+        let done = self.run_threads(engine, &accesses)?;
+        self.result(done.0, PhaseResult { seconds: done.1, ..meters.stop(engine)? })
     }
 
     /// Lets all threads go at once; what each did, and the seconds from there to the end of the
@@ -215,6 +231,9 @@ impl Work<'_> {
                     session.put(self.keys.get(at), values.of(at, self.generation))
                 })?
             }
+            Operation::FetchAdd {} => each::<TIMED, _>(keys.iter(), done, until, |&at| {
+                session.fetch_add(self.keys.get(at), 1).map(|before| add(&before.to_be_bytes()))
+            })?,
             Operation::Delete { .. } => {
                 each::<TIMED, _>(keys.iter(), done, until, |&at| {
                     session.remove(self.keys.get(at))
@@ -345,6 +364,16 @@ fn scan_all<E: Engine>(engine: &mut E) -> Result<Done, CellError> {
     session.finish()?;
     done.operations = done.found;
     Ok(done)
+}
+
+/// The sum of the values, as integers of 8 bytes.
+fn sum_of_integers<E: Engine>(engine: &mut E) -> Result<u64, CellError> {
+    let mut sum = 0_u64;
+    super::one_session(engine)?.scan(&[], usize::MAX, |_, value| {
+        let integer = value.try_into().map_or(0, u64::from_be_bytes);
+        sum = sum.wrapping_add(integer);
+    })?;
+    Ok(sum)
 }
 
 /// Counts the records, by reading them.

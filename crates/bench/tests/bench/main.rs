@@ -8,6 +8,7 @@
 mod common;
 
 mod accesses;
+mod approximate;
 mod experiments;
 mod ladder;
 mod latches;

@@ -94,6 +94,12 @@ impl Admission {
         outcome
     }
 
+    /// Whether so many frames suffice for the operations that are inside, and for one more.
+    pub fn suffice(&self, frames: u32) -> bool {
+        let state = self.state.lock();
+        frames as usize > FRAMES_SHARED + FRAMES_EACH && operations(frames) > state.inside
+    }
+
     /// Gives `places` places back.
     pub fn leave(&self, places: usize) {
         let mut state = self.state.lock();

@@ -1,10 +1,12 @@
 //! How writers enter: with room in the log, room on the disk, and frames that can be cleaned.
 //!
-//! The order in which a writer waits: for the log, for the map's delta, for room on the disk, for clean frames;
+//! The order in which a writer waits: for memory that old versions of records need if there are snapshots, for the log, for the map's delta, for room on the disk, for clean frames;
 //! then it enters the epoch, and waits for nothing any more. It holds nothing but its promise meanwhile: a
 //! checkpoint waits for those inside, and may be what the writer waits for. A call's [`Waiting`] may end each of these
 //! waits; the promise is given back then. `Send + Sync`.
 
+use crate::buffer::old_versions::PoolMemory;
+use crate::buffer::pinned::PinnedCheckpoint;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::epoch::Stay;
@@ -12,6 +14,7 @@ use crate::page::pool::EpochStay;
 use crate::space::SetAside;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Lsn, Purpose};
+use crate::versions::{self, Change};
 use crate::wait::Waiting;
 use crate::wal::{Log, Promised, Record, Reservation};
 use hedgerow_sync::primitive::atomic::AtomicU64;
@@ -48,7 +51,11 @@ pub struct Entered<'p> {
     // Left before the promise is given back.
     stay: Stay<'p>,
     promise: Option<Promise<'p>>,
+    /// Of who changes records: room for what they were before.
+    admission: Option<Admission<'p>>,
 }
+
+type Admission<'p> = versions::Admission<'p, PoolMemory, PinnedCheckpoint>;
 
 /// Room in the log.
 struct Promise<'p> {
@@ -68,7 +75,7 @@ impl Drop for Promise<'_> {
 impl<'p> Entered<'p> {
     /// A stay in which nothing is logged.
     pub(super) fn without_log(stay: Stay<'p>) -> Entered<'p> {
-        Entered { stay, promise: None }
+        Entered { stay, promise: None, admission: None }
     }
 
     /// Appends a record for which there is a promise, if there is a log; the end of the record.
@@ -79,6 +86,26 @@ impl<'p> Entered<'p> {
         assert!(len <= promise.left.get(), "nothing is appended that was not promised");
         promise.left.set(promise.left.get() - len);
         Some(promise.log.append(record).end)
+    }
+}
+
+impl Entered<'_> {
+    /// Whether what records were before is kept during this stay.
+    #[inline]
+    pub(super) fn keeps_versions(&self) -> bool {
+        self.admission.as_ref().is_some_and(Admission::keeps)
+    }
+
+    /// How much of the room is left that was asked for.
+    pub(super) fn version_cells(&self) -> u32 {
+        self.admission.as_ref().map_or(0, Admission::cells_left)
+    }
+
+    #[inline]
+    pub(super) fn keep_version(&self, change: &Change<'_>) {
+        if let Some(admission) = &self.admission {
+            admission.keep(change);
+        }
     }
 }
 
@@ -107,6 +134,11 @@ impl BufferPool {
         Lsn(self.order.counted.0.load(Acquire))
     }
 
+    /// The LSN of a change that no log has.
+    pub fn count_change(&self) -> Lsn {
+        self.order.count()
+    }
+
     /// Enters, with room in the log for so many bytes. A result that is handed over in memory would be read back in
     /// other pieces than it was written in, which waits for the stores.
     #[inline(always)]
@@ -127,7 +159,30 @@ impl BufferPool {
             }
             _ => None,
         };
-        Ok(Entered { stay: self.enter_epoch(purpose, waiting)?, promise })
+        Ok(Entered { stay: self.enter_epoch(purpose, waiting)?, promise, admission: None })
+    }
+
+    /// [`Self::enter_with`], in order to change records.
+    #[inline(always)]
+    pub(super) fn enter_to_change_records(
+        &self,
+        log_bytes: u64,
+        version_cells: impl Fn() -> u32,
+        purpose: Purpose,
+        waiting: &Waiting<'_>,
+    ) -> Result<Entered<'_>> {
+        let Some(versions) = self.versions() else {
+            return self.enter_with(log_bytes, purpose, waiting);
+        };
+        loop {
+            // Before the promise: who waits at the gate holds nothing that who runs alone may need.
+            let mut admission = versions.admit(self, &version_cells, waiting)?;
+            let mut entered = self.enter_with(log_bytes, purpose, waiting)?;
+            if admission.is_good() {
+                entered.admission = Some(admission);
+                return Ok(entered);
+            }
+        }
     }
 
     /// Enters an epoch for the store's own upkeep, which runs under the lock of checkpoints: does not

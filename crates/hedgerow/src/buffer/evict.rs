@@ -313,6 +313,7 @@ impl BufferPool {
             // The frames of a store in memory that are kept for the page table are beyond the top from the beginning.
             frame.0 < self.frames()
                 && !header.is_retired()
+                && !header.is_lent()
                 && (header.is_free()
                     || (self.slots.is_some()
                         && !header.is_dirty()

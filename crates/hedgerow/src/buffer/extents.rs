@@ -3,13 +3,18 @@
 //! Memory for reading and writing them is a share of the limit of its own (`budget.rs`): they do not go through
 //! frames. `Send + Sync`.
 
+use crate::buffer::old_versions::PoolVersions;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Run, Stored, read_stored};
 use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Purpose};
+use crate::versions::Surroundings;
 use crate::wait::Waiting;
+
+/// Of so many replaced values that snapshots may see one looks whether they still do.
+const OLD_VALUES_EACH: usize = 16;
 
 impl BufferPool {
     /// Finds `units` units in at most `max_runs` runs. What others free a checkpoint gives back; one is waited for
@@ -66,7 +71,7 @@ impl BufferPool {
     /// See [`crate::page::PagePool::stored_form_changed`]. An extent that this file cannot have is damage, after which
     /// nothing may be written.
     pub(super) fn note_stored_forms(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
-        let Some(slots) = &self.slots else { return self.discard_large(old) };
+        let Some(slots) = &self.slots else { return self.discard_held(old) };
         // The same again: a replay puts what a checkpoint has already.
         if old == new {
             return;
@@ -85,6 +90,40 @@ impl BufferPool {
         if let Some(old) = &old {
             self.forget_value(old);
         }
+    }
+
+    /// Frees the frames of a value in a store that lives in memory which no record has any more. If there may be a snapshot that sees it, it
+    /// waits for that.
+    fn discard_held(&self, value: &[u8]) {
+        let Some(held) = Held::decode(value) else { return };
+        match self.versions().is_some_and(PoolVersions::are_kept) {
+            false => self.release_held(&held),
+            true => {
+                // The change was counted before.
+                let changed = self.tail();
+                let mut old = self.old_values.lock();
+                old.push((changed, held));
+                if old.len().is_multiple_of(OLD_VALUES_EACH) {
+                    drop(old);
+                    self.release_old_values();
+                }
+            }
+        }
+    }
+
+    /// Frees the frames of replaced values that no snapshot sees.
+    pub fn release_old_values(&self) {
+        if self.slots.is_some() || self.old_values.lock().is_empty() {
+            return;
+        }
+        let oldest = self.versions().and_then(PoolVersions::oldest);
+        self.old_values.lock().retain(|(changed, held)| {
+            let is_seen = oldest.is_some_and(|oldest| *changed > oldest);
+            if !is_seen {
+                self.release_held(held);
+            }
+            is_seen
+        });
     }
 
     /// See [`crate::page::PagePool::discard_stored_form`].

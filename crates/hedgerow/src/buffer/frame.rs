@@ -33,6 +33,8 @@ const RETIRED: u16 = 2;
 const HANDED_OVER: u16 = 4;
 /// The frame holds a piece of a value (`pieces.rs`) and no page. The seed stands in `clean_slot`, the number in `epoch`.
 const PIECE: u16 = 8;
+/// The frame is lent (`old_versions.rs`), holds no page, and its latch is held exclusively.
+const LENT: u16 = 16;
 
 /// Header of a frame. Whoever holds a pool can have one ([`PagePool::head`](crate::page::PagePool::head)), so what changes it
 /// is the pool's alone.
@@ -104,9 +106,19 @@ impl FrameHeader {
         self.flags.load(Relaxed) & RETIRED != 0
     }
 
+    /// Whether the frame is lent.
+    pub(super) fn is_lent(&self) -> bool {
+        self.flags.load(Relaxed) & LENT != 0
+    }
+
+    /// Notes that the frame, which holds nothing, is lent from now on.
+    pub(super) fn set_lent(&self) {
+        self.flags.store(LENT, Relaxed);
+    }
+
     /// Whether the frame can take a page.
     pub(super) fn is_free(&self) -> bool {
-        self.page() == PageId::NONE && self.flags.load(Relaxed) & (RETIRED | PIECE) == 0
+        self.page() == PageId::NONE && self.flags.load(Relaxed) & (RETIRED | PIECE | LENT) == 0
     }
 
     /// Whether the frame holds a piece of a value.

@@ -197,6 +197,21 @@ impl BufferPool {
         Ok(f(unsafe { self.latched(first, pieces as u32, len_bytes) }))
     }
 
+    /// Hands a piece to `look` where it lies, with what else its frame has. Gives `look` back if it is not in memory. Waits for nothing.
+    #[inline]
+    pub fn look_at_piece<R, F: FnOnce(&[u8]) -> R>(
+        &self,
+        name: PieceName,
+        look: F,
+    ) -> std::result::Result<R, F> {
+        let Some(index) = &self.pieces else { return Err(look) };
+        let found =
+            index.find(name).find_map(|frame| Some((frame, self.latch_piece(frame, name)?)));
+        let Some((frame, _latch)) = found else { return Err(look) };
+        // SAFETY: `latched` asks for the latch of the frame: it is held until `look` has ended.
+        Ok(look(unsafe { self.latched(frame, 1, self.page_bytes) }))
+    }
+
     /// Latches a frame if it holds the piece.
     #[inline]
     pub(super) fn latch_piece(&self, frame: FrameId, name: PieceName) -> Option<SharedGuard<'_>> {

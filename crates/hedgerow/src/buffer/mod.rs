@@ -15,9 +15,12 @@ mod frame;
 mod free_list;
 mod hand_over;
 mod lent;
+mod old_versions;
+mod page_pool;
 #[cfg(target_os = "linux")]
 mod paging;
 mod pieces;
+mod pinned;
 mod pool;
 mod read_ahead;
 mod relieve;
@@ -37,7 +40,10 @@ pub use budget::{
 };
 pub use counters::{Counters, PoolStats};
 pub use lent::Lent;
+pub use old_versions::PoolVersions;
 #[cfg(target_os = "linux")]
 pub use paging::PageMemory;
+pub use pieces::PieceName;
+pub use pinned::{PinnedCheckpoint, PinnedPages};
 pub use pool::{BufferPool, PoolOptions};
 pub use session::Session;

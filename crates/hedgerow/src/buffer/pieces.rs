@@ -12,6 +12,9 @@
 //! In a store that lives in memory a value is in its pieces and nowhere else. The record names the frames
 //! ([`crate::space::held`]), nothing evicts them, and they are released when the record's value changes.
 //!
+//! Pages of pinned checkpoints (`pinned.rs`) are kept in the same way, under seeds of their own: they never change, and nothing
+//! else has them in memory.
+//!
 //! Invariants: a frame names a piece only while it holds it; header and bytes change under the exclusive latch of the
 //! frame. Nobody waits with the latch of such a frame held. `Send + Sync`.
 
@@ -160,20 +163,41 @@ impl BufferPool {
         // Pieces of a value lie in the order of its bytes where that can be: reading them is faster by a third.
         let last = index.given.fetch_add(pieces, Relaxed).wrapping_add(pieces).wrapping_sub(1);
         for (number, bytes) in (0..).zip(value.chunks(self.page_bytes)) {
-            let name = PieceName { seed, number };
-            let is_there = |frame: FrameId| self.header(frame).piece() == Some(name);
-            if index.find(name).any(is_there) {
-                continue;
-            }
             let next = FrameId(frames - 1 - last.wrapping_sub(number) % frames);
-            let Some((frame, guard)) = self.try_obtain_used_frame(next) else { return };
-            self.fill_piece(frame, &guard, name, bytes);
-            index.insert(name, frame);
-            if used {
-                self.header(frame).note_use();
+            if !self.keep_piece_near(index, next, PieceName { seed, number }, bytes, used) {
+                return;
             }
-            drop(guard);
         }
+    }
+
+    /// Keeps a piece if there is a frame for it at once; false if there is none.
+    fn keep_piece_near(
+        &self,
+        index: &PieceIndex,
+        near: FrameId,
+        name: PieceName,
+        bytes: &[u8],
+        used: bool,
+    ) -> bool {
+        let is_there = |frame: FrameId| self.header(frame).piece() == Some(name);
+        if index.find(name).any(is_there) {
+            return true;
+        }
+        let Some((frame, guard)) = self.try_obtain_used_frame(near) else { return false };
+        self.fill_piece(frame, &guard, name, bytes);
+        index.insert(name, frame);
+        if used {
+            self.header(frame).note_use();
+        }
+        true
+    }
+
+    /// Keeps bytes in memory, no more than a page, that are no part of a value: those of a pinned checkpoint, which a seed of their own
+    /// names. As far as there is a frame for them at once.
+    pub fn keep_piece(&self, name: PieceName, bytes: &[u8]) {
+        let Some(index) = &self.pieces else { return };
+        let near = FrameId(self.frames() - 1 - index.given.fetch_add(1, Relaxed) % self.frames());
+        self.keep_piece_near(index, near, name, bytes, false);
     }
 
     /// Fills `to` with the bytes of a value from `from` on. False: not all of them are in memory, and `to` has anything.

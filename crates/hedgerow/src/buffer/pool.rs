@@ -21,41 +21,37 @@
 use crate::buffer::admission::{Admission, Ahead};
 use crate::buffer::budget::Budget;
 use crate::buffer::counters::Counters;
-use crate::buffer::entry::{Entered, Order};
+use crate::buffer::entry::Order;
 use crate::buffer::evict::EvictorState;
 use crate::buffer::failures::Failures;
 use crate::buffer::frame::{FrameHeader, SideEntry};
 use crate::buffer::free_list::FreeList;
 use crate::buffer::hand_over::HandOver;
+use crate::buffer::old_versions::PoolVersions;
 use crate::buffer::pieces::PieceIndex;
-use crate::buffer::read_ahead::{MAX_WANTED, ReadAhead};
+use crate::buffer::read_ahead::ReadAhead;
 use crate::buffer::retire::PartSpace;
-use crate::buffer::session::Session;
 use crate::buffer::table::{Place, Table};
 use crate::buffer::used::Used;
 use crate::buffer::zeroed::ZeroedArray;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::events;
 use crate::page::epoch::Epochs;
-use crate::page::header::{self, PageKind};
-use crate::page::{
-    Adaptation, AdaptationStats, Contention, ContentionCounters, ExclusivePage, FrameHead, FrameId,
-    Merging, PagePool, ScanTally,
-};
+use crate::page::header::{self};
+use crate::page::{Adaptation, AdaptationStats, FrameId};
+use crate::space::held::Held;
 use crate::space::page_ids::PageIds;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::storage::arena::Arena;
-use crate::types::{Epoch, Lsn, PageId, Purpose, Slot};
-use crate::wait::Waiting;
-use crate::wal::Record;
+use crate::types::{Epoch, Lsn, PageId, Slot};
 use hedgerow_sync::latch::ExclusiveGuard;
-use hedgerow_sync::optimistic::{self, RacingBytes};
-use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use hedgerow_sync::optimistic::RacingBytes;
+use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use hedgerow_sync::primitive::buggify::{Point, buggify};
 use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::{Arc, Mutex};
+use hedgerow_sync::primitive::{Arc, Mutex, OnceLock};
 
 /// How a pool is made.
 pub struct PoolOptions {
@@ -84,7 +80,7 @@ pub struct BufferPool {
     pub(super) table: Table,
     pub(super) page_bytes: usize,
     page_shift: u32,
-    frames: u32,
+    pub(super) frames: u32,
     /// `2^64 / frames`, rounded up: the remainder by multiplication instead of division.
     reciprocal: u64,
     /// Frames from here on belong to the page table.
@@ -99,7 +95,7 @@ pub struct BufferPool {
     pub(super) failures: Failures,
     pub(super) admission: Admission,
     pub(super) counters: Counters,
-    adaptation: Adaptation,
+    pub(super) adaptation: Adaptation,
     pub(super) handed: HandOver,
     /// Where pieces of values may be; `None` in a store that lives in memory, whose records know.
     pub(super) pieces: Option<PieceIndex>,
@@ -125,6 +121,12 @@ pub struct BufferPool {
     pub(super) replaying: AtomicBool,
     /// Where changes are logged, from the moment when there is a log, and what orders them without.
     pub(super) order: Order,
+    /// What records were before, for snapshots.
+    pub(super) versions: OnceLock<PoolVersions>,
+    /// Values of a store in memory that were replaced and that snapshots may see, and when that was.
+    pub(super) old_values: Mutex<Vec<(Lsn, Held)>>,
+    /// Frames that are lent for that.
+    pub(super) lent_frames: AtomicU32,
 }
 
 /// Side entries within which neighbours are kept apart.
@@ -201,6 +203,9 @@ impl BufferPool {
             closed: AtomicBool::new(false),
             replaying: AtomicBool::new(false),
             order: Order::new(options.first_lsn),
+            versions: OnceLock::new(),
+            old_values: Mutex::new(Vec::new()),
+            lent_frames: AtomicU32::new(0),
         };
         match &pool.slots {
             Some(slots) => slots.set_loan_bytes(pool.budget.loan_bytes()),
@@ -282,7 +287,7 @@ impl BufferPool {
     }
 
     #[inline]
-    fn request_checkpoint_at(&self, dirty: usize) {
+    pub(super) fn request_checkpoint_at(&self, dirty: usize) {
         if let Some(slots) = &self.slots
             && (dirty as u64 + slots.images_for_next() >= self.checkpoint_pages
                 || buggify(Point::Checkpoint))
@@ -477,7 +482,7 @@ impl BufferPool {
 
     /// The frame that a word of the table names.
     #[inline(always)]
-    fn resident_elsewhere(&self, word: u64) -> Option<FrameId> {
+    pub(super) fn resident_elsewhere(&self, word: u64) -> Option<FrameId> {
         let Place::Resident(frame) = Place::from_word(word) else { return None };
         assert!(frame.0 < self.frames, "the table names frames of the pool");
         Some(frame)
@@ -485,213 +490,10 @@ impl BufferPool {
 
     /// The racing view of a frame.
     #[inline(always)]
-    fn racing(&self, frame: FrameId) -> RacingBytes<'_> {
+    pub(super) fn racing(&self, frame: FrameId) -> RacingBytes<'_> {
         // SAFETY: `RacingBytes::new` asks for memory that is aligned, valid for reads and writes as long
         // as the view lives, and written only by the rules of its module: the frame is part of the
         // arena, which lives as long as the pool, and is written under its exclusive latch alone.
         unsafe { RacingBytes::new(self.memory(frame), self.page_bytes) }
-    }
-}
-
-/// Hides from the compiler that `guess` equals what it was compared with; else it would use the word
-/// that was loaded, and the frame's address would wait for the load.
-#[inline(always)]
-fn opaque(guess: u32) -> u32 {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
-    {
-        let mut guess = guess;
-        // SAFETY: no instruction at all.
-        unsafe {
-            core::arch::asm!("/* {0:e} */", inout(reg) guess,
-                options(pure, nomem, nostack, preserves_flags));
-        }
-        guess
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
-    {
-        core::hint::black_box(guess)
-    }
-}
-
-// SAFETY: frame `i` has the latch of header `i`, and the `i`-th page of the arena, which does not move. Bytes are
-// reached as slices under that latch alone; a frame that becomes part of the table keeps its latch locked (`retire.rs`).
-unsafe impl PagePool for BufferPool {
-    type Session<'p> = Session<'p>;
-    type Head<'p> = &'p FrameHeader;
-    type EpochGuard<'p> = Entered<'p>;
-
-    #[inline(always)]
-    fn page_bytes(&self) -> usize {
-        self.page_bytes
-    }
-
-    #[inline(always)]
-    fn translate(&self, id: PageId) -> Option<FrameId> {
-        let guess = self.preferred(id);
-        let word = self.table.word(id)?.load(Acquire);
-        let frame = if word == Place::Resident(guess).word() {
-            FrameId(opaque(guess.0))
-        } else {
-            self.resident_elsewhere(word)?
-        };
-        // SAFETY: a remainder of `frames` is below it; the other is checked. Said here, so that header
-        // and bytes of the frame are found without a further look.
-        unsafe { std::hint::assert_unchecked(frame.0 < self.frames) };
-        Some(frame)
-    }
-
-    #[inline(always)]
-    fn expect_frame(&self, id: PageId) -> Option<FrameId> {
-        Some(self.preferred(id))
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, id: PageId) {
-        if let Some(word) = self.table.word(id) {
-            optimistic::prefetch(std::ptr::from_ref(word));
-        }
-        optimistic::prefetch(std::ptr::from_ref(self.header(self.preferred(id))));
-    }
-
-    fn in_range(&self, id: PageId) -> bool {
-        self.ids.lock().in_range(id)
-    }
-
-    #[inline(always)]
-    fn head(&self, frame: FrameId) -> &FrameHeader {
-        self.header(frame)
-    }
-
-    #[inline(always)]
-    fn bytes(&self, frame: FrameId) -> RacingBytes<'_> {
-        self.racing(frame)
-    }
-
-    fn read_ahead(&self, ids: &[PageId]) -> bool {
-        self.ahead.ask(ids, self.pages_ahead(MAX_WANTED))
-    }
-
-    fn session_within<'p>(&'p self, waiting: &'p Waiting<'p>) -> Session<'p> {
-        Session::new(self, waiting)
-    }
-
-    #[inline]
-    fn enter(&self) -> Result<Entered<'_>> {
-        self.enter_with(0, Purpose::Take, &Waiting::Forever)
-    }
-
-    fn enter_to_free(&self, waiting: &Waiting<'_>) -> Result<Entered<'_>> {
-        self.enter_with(0, Purpose::GiveBack, waiting)
-    }
-
-    #[inline(always)]
-    fn enter_to_append(&self, log: u64, why: Purpose, how: &Waiting<'_>) -> Result<Entered<'_>> {
-        self.enter_with(log, why, how)
-    }
-
-    #[inline]
-    fn append(&self, stay: &Entered<'_>, record: &Record<'_>) -> Lsn {
-        stay.append(record).unwrap_or_else(|| self.order.count())
-    }
-
-    fn has_log(&self) -> bool {
-        self.log().is_some()
-    }
-
-    fn poison(&self, error: &Error) {
-        self.set_poisoned(error);
-    }
-
-    #[inline]
-    fn has_stored_forms(&self) -> bool {
-        match &self.slots {
-            Some(slots) => slots.has_stored_forms(),
-            None => self.holds_values.load(Acquire),
-        }
-    }
-
-    fn expect_long_keys(&self) {
-        if let Some(slots) = &self.slots {
-            slots.expect_long_keys();
-        }
-    }
-
-    fn stored_form_changed(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
-        self.note_stored_forms(epoch, old, new);
-    }
-
-    fn discard_stored_form(&self, value: &[u8]) {
-        self.discard_large(value);
-    }
-
-    fn scan_tally(&self, frame: FrameId) -> Option<&ScanTally> {
-        Some(&self.side(frame).tally)
-    }
-
-    #[inline(always)]
-    fn contention(&self, frame: FrameId) -> Option<&Contention> {
-        Some(&self.side(frame).contention)
-    }
-
-    fn contention_counters(&self) -> Option<&ContentionCounters> {
-        Some(&self.counters.contention)
-    }
-
-    fn adaptation(&self) -> Option<&Adaptation> {
-        Some(&self.adaptation)
-    }
-
-    fn merging(&self) -> Option<&Merging> {
-        Some(&self.counters.merging)
-    }
-
-    #[inline(always)]
-    unsafe fn let_change(&self, frame: FrameId) -> bool {
-        // SAFETY: `hand_over` asks for the exclusive latch of the frame, as this does.
-        !self.handed.owed.is_under_way() || unsafe { self.hand_over(frame) }
-    }
-
-    #[cold]
-    fn wait_to_change(&self, waiting: &Waiting<'_>) -> Result<()> {
-        self.wait_for_slab(waiting)
-    }
-
-    #[inline]
-    unsafe fn mark_dirty(&self, frame: FrameId, epoch: Epoch) {
-        let header = self.header(frame);
-        if self.handed.owed.is_under_way() {
-            self.assert_handed_over(frame);
-        }
-        debug_assert!(header.latch.is_exclusive(), "a page is changed under its exclusive latch");
-        if header.set_dirty(epoch) {
-            let dirty = self.dirty.fetch_add(1, AcqRel) + 1;
-            self.request_checkpoint_at(dirty);
-            if dirty == 1
-                && let Some(slots) = &self.slots
-            {
-                slots.note_change();
-            }
-        }
-        header.note_use();
-    }
-
-    fn free(&self, mut page: ExclusivePage<'_, Self>, epoch: Epoch) {
-        page.bytes_mut()[header::KIND] = PageKind::Free as u8;
-        let (frame, id, guard) = page.into_guard();
-        let header = self.header(frame);
-        assert!(std::ptr::eq(guard.latch(), &header.latch), "a page is freed by its own pool");
-        if header.is_dirty() {
-            self.dirty.fetch_sub(1, AcqRel);
-        }
-        let (slot, image_epoch) = header.clean();
-        self.table.set(id, Place::Free);
-        if let Some(slots) = &self.slots
-            && let Err(error) = slots.page_freed(id, epoch, slot, image_epoch)
-        {
-            self.set_poisoned(&error);
-        }
-        self.release_frame(frame, guard);
-        // Last of all: from here on the id may name another page.
-        self.ids.lock().free(id);
     }
 }

@@ -97,7 +97,8 @@ impl BufferPool {
     pub(super) fn check_table_room(&self, pages: usize) -> Result<()> {
         let parts = pages / (PART_WORDS - PART_HEADER_WORDS) + 2;
         let frames = parts * PART_BYTES.div_ceil(self.page_bytes);
-        let left = self.top.load(Relaxed).saturating_sub(self.retired_below()) as usize;
+        let not_pages = self.retired_below() + self.lent_frames();
+        let left = self.top.load(Relaxed).saturating_sub(not_pages) as usize;
         if left < FRAMES_KEPT as usize + frames { Err(self.table_is_full()) } else { Ok(()) }
     }
 
@@ -164,13 +165,20 @@ impl BufferPool {
             self.top.store(top, Release);
             index.retired_below.fetch_sub(1, Relaxed);
         }
-        if top < FRAMES_KEPT + count + self.retired_below() {
+        if top < FRAMES_KEPT + count + self.retired_below() + self.lent_frames() {
             return Err(self.table_is_full());
         }
         // From the top down, each given up when it is empty: an error leaves a smaller pool, whose
         // last frames are retired without a use, and nothing lost.
         for frame in (top - count..top).rev() {
             let frame = FrameId(frame);
+            for attempt in 0.. {
+                // Whoever has it may give it back, and somebody else borrow it.
+                if !self.header(frame).is_lent() || attempt == LENT_WAITS {
+                    break;
+                }
+                self.move_lent(frame, PageId(attempt as u32))?;
+            }
             let Some(guard) = self.vacate(frame)? else {
                 assert!(count == 1, "values are lent where a page has room for a part");
                 return self.give_up_another(frame);

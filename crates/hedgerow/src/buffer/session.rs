@@ -74,7 +74,7 @@ impl<'p> Session<'p> {
     fn admit(&mut self) -> Result<()> {
         self.pool.check_open()?;
         if self.admitted == 0 {
-            self.pool.admission.enter(|| self.pool.frames(), 1, self.waiting)?;
+            self.pool.admission.enter(|| self.pool.frames_for_pages(), 1, self.waiting)?;
             self.admitted = 1;
         }
         Ok(())
@@ -340,7 +340,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         self.let_go();
         self.pool.check_open()?;
         let places = 1 + pages.div_ceil(FRAMES_EACH);
-        self.pool.admission.enter(|| self.pool.frames(), places, self.waiting)?;
+        self.pool.admission.enter(|| self.pool.frames_for_pages(), places, self.waiting)?;
         (self.admitted, self.held_most) = (places, pages);
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::long::{Wanted, is_long, write_long};
 use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{BatchChange, PoolTree};
-use crate::types::TreeId;
+use crate::types::{Lsn, TreeId};
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
@@ -160,7 +160,7 @@ impl WriteBatch {
     }
 
     /// Makes the changes in the database that it is for.
-    pub(super) fn write_to(&self, inner: &Arc<Inner>) -> Result<()> {
+    pub(super) fn write_to(&self, inner: &Arc<Inner>) -> Result<Lsn> {
         if self.keyspaces.first().is_some_and(|first| !Arc::ptr_eq(first.inner(), inner)) {
             return Err(foreign());
         }
@@ -178,8 +178,9 @@ impl WriteBatch {
         let is_long =
             |change: &&Change| is_long(&trees[change.keyspace], &self.bytes[change.key.clone()]);
         if changes.iter().any(is_long) {
-            self.write_long(inner, &changes, &trees, &waiting)?;
-            return self.make_durable(inner, &waiting);
+            let lsn = self.write_long(inner, &changes, &trees, &waiting)?;
+            self.make_durable(inner, &waiting)?;
+            return Ok(lsn);
         }
         let mut prepared = Vec::with_capacity(changes.len());
         for change in &changes {
@@ -200,8 +201,9 @@ impl WriteBatch {
         let written = inner.store.write_batch(&changes, &mut made, &waiting);
         drop(changes);
         prepared.into_iter().take(made).flatten().for_each(Prepared::keep);
-        written?;
-        self.make_durable(inner, &waiting)
+        let lsn = written?;
+        self.make_durable(inner, &waiting)?;
+        Ok(lsn)
     }
 
     /// Waits until the changes are durable if that was asked for.
@@ -221,7 +223,7 @@ impl WriteBatch {
         changes: &[&Change],
         trees: &[PoolTree],
         waiting: &Waiting<'_>,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
         let wanted = |change: &&Change| -> Wanted<'_> {
             let value = change.value.as_ref().map(|value| &self.bytes[value.clone()]);
             (&trees[change.keyspace], &self.bytes[change.key.clone()], value)

@@ -74,6 +74,11 @@ impl Inner {
         if self.process.is_current() { Ok(()) } else { Err(Error::forked()) }
     }
 
+    /// The process that opened the database.
+    pub(super) fn process(&self) -> Process {
+        self.process
+    }
+
     #[cold]
     fn refusal(&self) -> Error {
         match self.process.is_current() {
@@ -404,6 +409,9 @@ impl Database {
     /// Makes all changes of a batch. A crash leaves all of them or none: the log gets the whole batch first, and the next open finishes
     /// a batch that a crash has interrupted. A batch is durable when a single change would be.
     ///
+    /// Returns a position in the log: once the log is durable up to there ([`Database::wait_durable`]), the batch is, and a
+    /// [snapshot](Database::snapshot) at or behind it has all of it.
+    ///
     /// Other threads see all changes of a small batch or none, and may see some of those of a large one before the others, as
     /// [`WriteBatch`] says. Without a log the changes of a large one are made one by one, and a crash or an error may leave a part of them.
     ///
@@ -415,7 +423,7 @@ impl Database {
     /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if the batch was begun and could not be finished, because a page could not be
     /// read or the disk is full beyond all reserves. Nothing can be changed then until the database is opened again, which finishes
     /// the batch.
-    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+    pub fn write(&self, batch: &WriteBatch) -> Result<Lsn> {
         self.inner.check_open()?;
         batch.write_to(&self.inner)
     }
@@ -500,8 +508,8 @@ impl Database {
         log.map_or(Ok(()), |log| log.wait_durable_within(position, &wait.begin()))
     }
 
-    /// [`Database::wait_durable`] for async tasks: ready when the log is durable up to `position`. Otherwise the task is woken when it
-    /// is, or when it cannot become so. Does not block; the log's own thread flushes, within [`Options::log_interval`].
+    /// [`Database::durable`] for hand-made futures: ready when the log is durable up to `position`. Otherwise the task is woken when it
+    /// is, or when it cannot become so; each call that is not ready adds one more waker. Does not block; the log's own thread flushes.
     ///
     /// ```
     /// # fn main() -> hedgerow::Result<()> {
@@ -529,7 +537,7 @@ impl Database {
     }
 
     /// The log, if it has come to `position`; `None` without a log.
-    fn log_up_to(&self, position: Lsn) -> Result<Option<&Arc<Log>>> {
+    pub(super) fn log_up_to(&self, position: Lsn) -> Result<Option<&Arc<Log>>> {
         self.inner.check_open()?;
         let Some(log) = self.inner.store.log() else { return Ok(None) };
         if position > log.tail() {

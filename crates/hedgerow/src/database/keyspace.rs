@@ -3,11 +3,12 @@
 //! Rank 7. What users need to know of it stands with [`Keyspace`]. Invariant: `tree` is a tree of the store in `inner`.
 //! `Send + Sync`.
 
+use crate::database::cursor::Cursor;
 use crate::database::database::Inner;
 use crate::database::large::{Resolved, is_too_large};
 use crate::database::long::{self, is_long};
 use crate::database::options::Durability;
-use crate::database::range::{Cursor, Range};
+use crate::database::range::Range;
 use crate::error::{Error, Result};
 use crate::page::PagePool;
 use crate::space::extent::{Extent, is_stored_form};

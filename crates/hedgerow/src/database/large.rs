@@ -10,7 +10,7 @@ use crate::database::keyspace::Keyspace;
 use crate::database::long::{Cut, check_key, is_long, tree_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Stored, escape, escaped_bytes, is_stored_form, read_stored};
-use crate::store::{ExtentReader, ExtentWriter, Found, PlacedValue, PoolTree};
+use crate::store::{ExtentReader, ExtentWriter, Found, PlacedValue, PoolTree, Store};
 use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -120,6 +120,17 @@ impl Inner {
         Ok(Prepared::Large(Box::new(writer), reference))
     }
 
+    /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
+    pub(super) fn check_put(&self, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
+        tree.check_record(key, &[])?;
+        let stored_bytes = if is_stored_form(value) { escaped_bytes(value) } else { value.len() };
+        let max = tree.max_record_bytes();
+        if key.len() + stored_bytes <= max {
+            return Ok(());
+        }
+        self.store.check_large(value.len() as u64, max - key.len())
+    }
+
     /// What a value out of a leaf stands for, of the record of `key` in `tree`; `None` if there is none any more.
     ///
     /// Errors: those of reads; `MemoryLimit` if there is no memory for the value.
@@ -166,14 +177,18 @@ impl Inner {
             return Ok(Some(Value::from(plain)));
         }
         // The units may have been written again since the leaf was read: once more, in the right order.
-        match self.store.find(tree, key)? {
-            None => Ok(None),
-            Some(Found::Short(value) | Found::Held { value, .. }) => Ok(Some(value)),
-            Some(Found::Extent(mut reader)) => {
-                let value = read_all(&mut reader)?;
-                self.store.keep_value(&reader.stored_form(), &value, true);
-                Ok(Some(Value::from(value)))
-            }
+        self.store.find(tree, key)?.map(|found| read_whole(&self.store, found)).transpose()
+    }
+}
+
+/// The whole of a value that was found; a large one is kept in memory, too.
+pub(super) fn read_whole(store: &Store, found: Found) -> Result<Value> {
+    match found {
+        Found::Short(value) | Found::Held { value, .. } => Ok(value),
+        Found::Extent(mut reader) => {
+            let value = read_all(&mut reader)?;
+            store.keep_value(&reader.stored_form(), &value, true);
+            Ok(Value::from(value))
         }
     }
 }
@@ -201,12 +216,7 @@ impl Keyspace {
         if is_long(&self.tree, key) {
             return self.check_put_long(key, value.len() as u64);
         }
-        let stored_bytes = if is_stored_form(value) { escaped_bytes(value) } else { value.len() };
-        if key.len() + stored_bytes <= self.max_record_bytes() {
-            return Ok(());
-        }
-        let room = self.max_record_bytes() - key.len();
-        self.inner.store.check_large(value.len() as u64, room)
+        self.inner.check_put(&self.tree, key, value)
     }
 
     /// [`Self::check_put`] of a long key.
@@ -242,14 +252,7 @@ impl Keyspace {
             true => self.find_long_value(key)?,
             false => self.inner.store.find(&self.tree, key)?.map(|found| (found, 0)),
         };
-        Ok(found.map(|(found, before)| ValueReader {
-            inner: self.inner.clone(),
-            source: match found {
-                Found::Extent(reader) => Source::Extent(reader, before),
-                Found::Short(value) | Found::Held { value, .. } => Source::Memory(value),
-            },
-            at: 0,
-        }))
+        Ok(found.map(|(found, before)| ValueReader::new(self.inner.clone(), found, before)))
     }
 
     /// The bytes of `range` of the value of `key`, without those beyond its end; `None` if there is no record. Of a large value only the
@@ -267,21 +270,7 @@ impl Keyspace {
     /// # Errors
     /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn get_range(&self, key: &[u8], range: impl RangeBounds<u64>) -> Result<Option<Vec<u8>>> {
-        let Some(mut reader) = self.value_reader(key)? else { return Ok(None) };
-        let len = reader.len_bytes();
-        let start = match range.start_bound() {
-            Bound::Included(&at) => at,
-            Bound::Excluded(&at) => at.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&at) => at.saturating_add(1),
-            Bound::Excluded(&at) => at,
-            Bound::Unbounded => len,
-        };
-        let mut bytes = memory_for(end.min(len).saturating_sub(start))?;
-        reader.read_at(start, &mut bytes)?;
-        Ok(Some(bytes))
+        self.value_reader(key)?.map(|mut reader| reader.read_range(range)).transpose()
     }
 
     /// Begins to put a value of `len_bytes` bytes, up to 4 GiB, piece by piece: write them, then call [`ValueWriter::finish`]. Until
@@ -508,6 +497,33 @@ impl fmt::Debug for ValueReader {
 }
 
 impl ValueReader {
+    /// Of what was found; a value in an extent begins behind `before` bytes of it.
+    pub(super) fn new(inner: Arc<Inner>, found: Found, before: u64) -> ValueReader {
+        let source = match found {
+            Found::Extent(reader) => Source::Extent(reader, before),
+            Found::Short(value) | Found::Held { value, .. } => Source::Memory(value),
+        };
+        ValueReader { inner, source, at: 0 }
+    }
+
+    /// The bytes of a range, without those beyond the end.
+    pub(super) fn read_range(&mut self, range: impl RangeBounds<u64>) -> Result<Vec<u8>> {
+        let len = self.len_bytes();
+        let start = match range.start_bound() {
+            Bound::Included(&at) => at,
+            Bound::Excluded(&at) => at.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&at) => at.saturating_add(1),
+            Bound::Excluded(&at) => at,
+            Bound::Unbounded => len,
+        };
+        let mut bytes = memory_for(end.min(len).saturating_sub(start))?;
+        self.read_at(start, &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Length of the value in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {

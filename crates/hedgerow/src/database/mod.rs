@@ -4,29 +4,41 @@
 
 #![warn(missing_debug_implementations, clippy::must_use_candidate)]
 
+mod approximate;
 mod batch;
 mod compact;
+mod cursor;
 #[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]
 mod database;
+mod durable;
 mod ends;
 mod keyspace;
 mod large;
+mod leaf_cursor;
 mod lent;
 mod long;
 mod modify;
 mod options;
 mod range;
 mod rename;
+mod snapshot;
 mod stats;
+mod stretch;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod transaction;
+mod view;
 
 pub use batch::WriteBatch;
 pub use compact::Shrunk;
+pub use cursor::Cursor;
 pub use database::Database;
+pub use durable::Durable;
 pub use keyspace::Keyspace;
 pub use large::{ValueReader, ValueWriter};
 pub use lent::ValueRef;
 pub use options::{Durability, Options, smallest_memory_limit_bytes};
-pub use range::{Cursor, Keys, Range};
+pub use range::{Keys, Range};
+pub use snapshot::{Snapshot, SnapshotKeyspace};
 pub use stats::{MemoryStats, Stats};
+pub use transaction::{Isolation, Savepoint, TransactOptions, Transaction, TransactionKeyspace};

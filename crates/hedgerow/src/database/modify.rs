@@ -1,21 +1,25 @@
 //! Read-modify-write of one record: a new value that is made of the old one, in one atomic step.
 //!
-//! Rank 7. Each call reads the record, computes, and swaps if the record is still the one that was read; if it is not, it goes on with what
-//! the swap has found. So each is linearizable: it takes effect at its last swap, or at its last read where it changes nothing. No latch
-//! is held while a caller's closure runs. No state of its own.
+//! Rank 7. With values in leaves each is one change of the tree ([`crate::tree`]). Where that is not enough it reads the record, computes,
+//! and swaps if the record is still the one that was read; if it is not, it goes on with what the swap has found. So each is linearizable:
+//! it takes effect at its last change, or at its last read where it changes nothing. No latch is held while a caller's closure runs. No
+//! state of its own. A long key has no tree key that could be named before it was looked up, so it goes by reading and swapping.
 
 use crate::database::keyspace::Keyspace;
+use crate::database::large::is_too_large;
+use crate::database::long::is_long;
 use crate::error::{Error, ErrorKind, Result};
-use crate::tree::{Swap, Value};
+use crate::space::extent::is_stored_form;
+use crate::tree::{Before, Swap, Updated, Value};
 
 /// Bytes of an integer in a record.
 const INTEGER_BYTES: usize = size_of::<i64>();
 
 /// # Read-modify-write
 ///
-/// Each of these is one atomic step. They cost a look-up and a change, and once more a change whenever another thread has changed the
-/// record in between. Then one of the two threads has made its change, so threads never wait for each other in a circle. `put` and `remove`
-/// are cheaper where the old value does not matter.
+/// Each of these is one atomic step. They cost one change and a copy of the old value; with large values a look-up more. Those with a
+/// closure cost once more a change whenever another thread has changed the record in between. Then one of the two threads has made its
+/// change, so threads never wait for each other in a circle.
 impl Keyspace {
     /// Changes the record of `key` to what `change` makes of it, and returns the value before. `None` stands for *no record*, in the
     /// argument and in the result of `change`: so it may also insert and remove.
@@ -79,6 +83,17 @@ impl Keyspace {
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the value has another length than 8 bytes; those of [`Keyspace::put`].
     pub fn fetch_add(&self, key: &[u8], number: i64) -> Result<i64> {
+        match self.change(|tree| tree.fetch_add(key, number)) {
+            Ok(Before::Was(old)) => Ok(old),
+            Ok(Before::Unfit) => self.add_apart(key, number),
+            Err(_) if is_long(self.tree(), key) => self.add_apart(key, number),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The addition, for values that a leaf does not have as they are, for those that are no integers, and for long keys.
+    #[cold]
+    fn add_apart(&self, key: &[u8], number: i64) -> Result<i64> {
         let mut found = self.get(key)?;
         loop {
             let old = found.as_deref().map_or(Ok(0), integer)?;
@@ -119,6 +134,16 @@ impl Keyspace {
     /// # Errors
     /// Those of [`Keyspace::put`].
     pub fn swap(&self, key: &[u8], value: &[u8]) -> Result<Option<Value>> {
+        if !is_stored_form(value) {
+            let mut old = Value::default();
+            let before = self.change(|tree| tree.swap(key, value, &mut old));
+            match before {
+                Ok(Before::Was(found)) => return Ok(found.then_some(old)),
+                Err(_) if is_too_large(&before) => {}
+                Err(error) => return Err(error),
+                Ok(Before::Unfit) => {}
+            }
+        }
         self.fetch_update(key, |_| Some(value))
     }
 
@@ -127,7 +152,14 @@ impl Keyspace {
     /// # Errors
     /// The [errors of changes](Keyspace#errors-of-changes).
     pub fn take(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.fetch_update(key, |_| None::<&[u8]>)
+        if is_long(self.tree(), key) {
+            return self.fetch_update(key, |_| None::<&[u8]>);
+        }
+        let mut old = Value::default();
+        match self.change(|tree| tree.take(key, &mut old))? {
+            Before::Was(found) => Ok(found.then_some(old)),
+            Before::Unfit => self.fetch_update(key, |_| None::<&[u8]>),
+        }
     }
 
     /// The values before and after.
@@ -136,15 +168,29 @@ impl Keyspace {
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<(Option<Value>, Option<V>)> {
-        let mut found = self.get(key)?;
+        let updated = match is_long(self.tree(), key) {
+            true => Updated::Unfit,
+            false => self.change(|tree| tree.update_with(key, &mut change))?,
+        };
+        let (mut found, mut new) = match updated {
+            Updated::Made(old, new) => return Ok((old, new)),
+            Updated::NotHere(old, new) => (old, new),
+            other => {
+                let found = match other {
+                    Updated::Differs(found) => found,
+                    _ => self.get(key)?,
+                };
+                let new = change(found.as_deref());
+                (found, new)
+            }
+        };
         loop {
-            let new = change(found.as_deref());
-            let swap =
-                self.compare_and_swap(key, found.as_deref(), new.as_ref().map(AsRef::as_ref))?;
-            match swap {
+            let value = new.as_ref().map(AsRef::as_ref);
+            match self.compare_and_swap(key, found.as_deref(), value)? {
                 Swap::Swapped => return Ok((found, new)),
                 Swap::Differs(other) => found = other,
             }
+            new = change(found.as_deref());
         }
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod contention;
 pub mod epoch;
+mod frozen;
 pub mod guard;
 pub mod header;
 pub mod merging;
@@ -17,6 +18,7 @@ pub mod tally;
 pub use contention::{
     Contention, ContentionCounters, ContentionStats, MOST_SAMPLES, Period, Place,
 };
+pub use frozen::FrozenPages;
 pub use guard::{ExclusivePage, OptimisticPage, PageMark, Restart, SharedPage};
 pub use merging::{Merging, MergingStats};
 pub use pool::{Access, EpochStay, FrameHead, FrameId, PagePool, PageSource, PoolSession};

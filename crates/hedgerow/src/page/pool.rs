@@ -15,7 +15,8 @@ use crate::page::contention::{Contention, ContentionCounters};
 use crate::page::guard::ExclusivePage;
 use crate::page::merging::Merging;
 use crate::page::tally::{Adaptation, ScanTally};
-use crate::types::{Epoch, Lsn, PageId, Purpose};
+use crate::types::{Epoch, Lsn, PageId, Purpose, TreeId};
+use crate::versions::Change;
 use crate::wait::Waiting;
 use crate::wal::Record;
 use hedgerow_sync::latch::HybridLatch;
@@ -162,6 +163,43 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
         _waiting: &Waiting<'_>,
     ) -> Result<Self::EpochGuard<'_>> {
         self.enter()
+    }
+
+    /// [`Self::enter_to_append`], in order to change records. If snapshots may need what they were before, there is room for that:
+    /// `version_cells` of it, as [`crate::versions::cells_of_change`] counts, no more than [`Self::most_version_cells`].
+    fn enter_to_change(
+        &self,
+        log_bytes: u64,
+        _version_cells: impl Fn() -> u32,
+        purpose: Purpose,
+        waiting: &Waiting<'_>,
+    ) -> Result<Self::EpochGuard<'_>> {
+        self.enter_to_append(log_bytes, purpose, waiting)
+    }
+
+    /// Whether [`Self::keep_version`] is to be told of all changes of this stay.
+    fn keeps_versions(&self, _stay: &Self::EpochGuard<'_>) -> bool {
+        false
+    }
+
+    /// Keeps what a record was before a change, if a snapshot may need it: after the change was appended, and before its leaf is
+    /// unlatched. Waits for nothing but a short look at a table, and allocates nothing.
+    fn keep_version(&self, _stay: &Self::EpochGuard<'_>, _change: &Change<'_>) {}
+
+    /// Appends that all records of a tree were loaded, for which the stay has room in the log; snapshots that are below that do not see
+    /// them. With the root latched, and before they are there.
+    fn note_load(&self, stay: &Self::EpochGuard<'_>, tree: TreeId) {
+        self.append(stay, &Record::Load { tree });
+    }
+
+    /// How much of the stay's room for versions is left; 0 if none are kept.
+    fn version_cells(&self, _stay: &Self::EpochGuard<'_>) -> u32 {
+        0
+    }
+
+    /// How much room changes that are made together may have.
+    fn most_version_cells(&self) -> u32 {
+        0
     }
 
     /// [`Self::enter`], in order to give space back: goes on where there is no more room for others.

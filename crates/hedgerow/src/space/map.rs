@@ -161,6 +161,53 @@ impl MapView {
         Ok(true)
     }
 
+    /// The slot of a page; none if the map does not have the page. Goes down from the root, and asks `word` for a word of each part on
+    /// the way, which [`Self::read_part`] reads.
+    ///
+    /// Errors: those of `word`.
+    pub fn slot_of(
+        &self,
+        id: PageId,
+        word: &mut dyn FnMut(PartName, Slot, usize) -> Result<u64>,
+    ) -> Result<Slot> {
+        let (leaf, levels) = (id.part() as u32, self.root.levels);
+        let is_beyond =
+            levels == 0 || u64::from(leaf) >= u64::from(FANOUT).pow(u32::from(levels - 1));
+        if is_beyond || !id.is_usable() {
+            return Ok(Slot::NONE);
+        }
+        let mut slot = self.root.slot;
+        for level in (0..levels).rev() {
+            let name =
+                PartName { kind: PartKind::Map, level, index: leaf / FANOUT.pow(u32::from(level)) };
+            let at = match level {
+                0 => id.word() - PART_HEADER_WORDS,
+                _ => (leaf / FANOUT.pow(u32::from(level) - 1) % FANOUT) as usize,
+            };
+            slot = Slot::from_word(word(name, slot, at)?);
+            if slot.is_none() {
+                break;
+            }
+        }
+        Ok(slot)
+    }
+
+    /// Reads and checks a part; `slot` is where its parent says that it is, or the root's.
+    ///
+    /// Errors: those of the read; `Corrupted`.
+    pub fn read_part(
+        &self,
+        name: PartName,
+        slot: Slot,
+        io: &mut dyn PartIo,
+        out: &mut PartBytes,
+    ) -> Result<()> {
+        match name.level + 1 == self.root.levels {
+            true => self.load_root(io, out),
+            false => self.load(io, name, slot, out).map(drop),
+        }
+    }
+
     /// Calls `each` for every part of the map, parents first: level, index, slot and checked bytes.
     /// Reads all of it.
     ///

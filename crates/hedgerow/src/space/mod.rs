@@ -7,7 +7,7 @@
 //! - [`geometry`]: how the file is cut into header region, zones and units, with all the arithmetic.
 //! - [`part`]: the codec of a 4 KiB part, the block that the page map and the zone table are made of.
 //! - [`map`]: the durable page map, a radix tree of parts, and its step from one checkpoint to the next.
-//! - [`zones`]: the allocator of slots; [`quarantine`] holds back what a checkpoint still needs;
+//! - [`zones`]: the allocator of slots; [`quarantine`] holds back what a checkpoint still needs, and [`pin`] what a pinned one does;
 //!   [`table`] and [`checkpoint`] make its bitmaps durable; [`shrink`] gives space back to the file
 //!   system.
 //! - [`room`]: what writers may change, so that the next checkpoint has room for all of it.
@@ -39,6 +39,7 @@ pub mod map;
 pub mod owed;
 pub mod page_ids;
 pub mod part;
+pub mod pin;
 pub mod quarantine;
 mod repack;
 pub mod room;
@@ -56,6 +57,7 @@ pub use map::{MapRoot, PartIo};
 pub use owed::Owed;
 pub use page_ids::PageIds;
 pub use part::{PartBytes, PartKind};
+pub use pin::SlotsPin;
 pub use room::SetAside;
 pub use table::{LoadGroup, TableRoot};
 pub use zones::{Growth, Want, Zones};

@@ -79,6 +79,18 @@ pub fn word(part: &PartBytes, index: usize) -> u64 {
     u64::from_le_bytes(get(part, at))
 }
 
+/// In which block of so many bytes content word `index` lies, and at which of its bytes. Blocks are of whole words.
+pub fn place_of_word(index: usize, block_bytes: usize) -> (usize, usize) {
+    let at = WORDS + index * 8;
+    (at / block_bytes, at % block_bytes)
+}
+
+/// The word at such a place of a block.
+#[inline]
+pub fn word_at(block: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
+}
+
 /// Sets content word `index` (0 to 507).
 #[inline]
 pub fn set_word(part: &mut PartBytes, index: usize, word: u64) {

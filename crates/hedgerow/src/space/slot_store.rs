@@ -349,9 +349,18 @@ impl SlotStore {
     ///
     /// Errors: why it failed; those of `waiting`.
     pub fn wait_for_next_checkpoint(&self, waiting: &Waiting<'_>) -> Result<bool> {
+        self.wait_for_checkpoint_within(LONGEST_DELTA_WAIT, waiting)
+    }
+
+    /// The same, and waits for so long at most.
+    pub fn wait_for_checkpoint_within(
+        &self,
+        longest: Duration,
+        waiting: &Waiting<'_>,
+    ) -> Result<bool> {
         let before = self.outcome.lock().count;
         let mut waited = Duration::ZERO;
-        while waited < LONGEST_DELTA_WAIT {
+        while waited < longest {
             if !self.is_attended.load(Acquire) || self.unhindered.load(Acquire) > 0 {
                 return Ok(false);
             }

@@ -21,8 +21,9 @@ use super::{Shared, Store};
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::PagePool;
-use crate::tree::{Part, Stroke, Write, encode, fit_piece, piece_bytes};
+use crate::tree::{Part, ReadSet, Stroke, Write, encode, fit_piece, piece_bytes};
 use crate::types::{Lsn, Purpose};
+use crate::versions::Surroundings;
 use crate::wait::Waiting;
 use crate::wal::{BatchId, Log, MADE_BYTES, Record, commit_id};
 use hedgerow_sync::primitive::atomic::AtomicU64;
@@ -35,6 +36,9 @@ use std::time::Duration;
 
 /// One change of a batch.
 pub type BatchChange<'b> = Write<'b, BufferPool>;
+
+/// What a transaction has read.
+pub type BatchReads<'b> = ReadSet<'b, BufferPool>;
 
 /// The batches that are under way.
 #[derive(Default)]
@@ -213,24 +217,47 @@ impl Store {
     /// which finishes it; those of `waiting`, before the last of the batch's records is logged: nothing has changed. Without a log, those
     /// of all changes, and some of them are made.
     ///
-    /// `made` is set to how many of the changes may have been made, or will be: the first ones.
+    /// `made` is set to how many of the changes may have been made, or will be: the first ones. Returns an LSN that none of theirs is
+    /// above; of a commit at one stroke its own.
     pub fn write_batch(
         &self,
         changes: &[BatchChange<'_>],
         made: &mut usize,
         waiting: &Waiting<'_>,
-    ) -> Result<()> {
-        if self.shared.commit(changes, waiting)? {
+    ) -> Result<Lsn> {
+        if let Some(lsn) = self.shared.commit(changes, None, waiting)? {
             *made = changes.len();
-            return Ok(());
+            return Ok(lsn);
         }
         let log = self.shared.pool.log();
         let bytes = log_bytes(changes);
         log.map_or(Ok(()), |log| log.check_batch(bytes))?;
         self.shared.read_before(changes)?;
         match log {
-            Some(log) => self.shared.write_logged(log, changes, bytes, made, waiting),
-            None => write_unlogged(changes, made),
+            Some(log) => self.shared.write_logged(log, changes, bytes, made, waiting)?,
+            None => write_unlogged(changes, made)?,
+        }
+        Ok(self.shared.pool.tail())
+    }
+
+    /// Makes the changes of a transaction, as [`Self::write_batch`] does at one stroke, if what it has read is unchanged. `None`, and
+    /// nothing is done, if they are too many, or were read from too many leaves.
+    ///
+    /// Errors: `Conflict`; as for [`Self::write_batch`]; after any of them nothing has changed.
+    pub fn commit(
+        &self,
+        changes: &[BatchChange<'_>],
+        read_set: Option<&BatchReads<'_>>,
+        waiting: &Waiting<'_>,
+    ) -> Result<Option<Lsn>> {
+        self.shared.commit(changes, read_set, waiting)
+    }
+
+    /// The most bytes that the changes of a commit at one stroke may take in the log.
+    pub fn most_stroke_bytes(&self) -> u64 {
+        match self.shared.pool.log() {
+            Some(log) => log.most_stroke_bytes(),
+            None => self.shared.pool.budget().limit_bytes() / UNLOGGED_SHARE,
         }
     }
 }
@@ -251,29 +278,36 @@ pub(super) fn write_unlogged(changes: &[BatchChange<'_>], made: &mut usize) -> R
     written
 }
 
+/// The part of the memory limit that the changes of a commit may have that no log has.
+const UNLOGGED_SHARE: u64 = 16;
 /// The part of the pool's frames that a commit at one stroke may have as leaves.
 const STROKE_FRAMES_SHARE: usize = 8;
 
 impl Shared {
-    /// Makes the changes at one stroke; `false`, and nothing is done, if they are too many for that.
-    fn commit(&self, changes: &[BatchChange<'_>], waiting: &Waiting<'_>) -> Result<bool> {
+    /// Makes the changes at one stroke; `None`, and nothing is done, if they are too many for that.
+    fn commit(
+        &self,
+        changes: &[BatchChange<'_>],
+        read_set: Option<&BatchReads<'_>>,
+        waiting: &Waiting<'_>,
+    ) -> Result<Option<Lsn>> {
         // One change is its own stroke, and its record says all.
-        if let [one] = changes {
+        if let ([one], None) = (changes, read_set) {
             match one.value {
                 Some(value) => one.tree.put(one.key, value)?,
                 None => one.tree.remove(one.key)?,
             };
-            return Ok(true);
+            return Ok(Some(self.pool.tail()));
         }
         let bytes = piece_bytes(changes);
         if self.pool.log().is_some_and(|log| !log.is_one_stroke(bytes)) {
-            return Ok(false);
+            return Ok(None);
         }
         let most_leaves = self.pool.frames() as usize / STROKE_FRAMES_SHARE;
         let _aside = self.pool.admit_batch(changes.len().min(most_leaves), 0, waiting)?;
         let id = self.batches.number_commit();
         let stroke = Stroke { id, log_bytes: bytes, most_leaves };
-        Ok(stroke.make(changes, waiting)?.is_some())
+        stroke.make(changes, read_set, waiting)
     }
 
     /// Reads all leaves: many at a time, and so that damage is met before anything is done.

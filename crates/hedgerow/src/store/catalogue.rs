@@ -19,6 +19,7 @@
 //! away. `rename.rs` gives keyspaces other names, in one step for whoever looks a name up.
 //! `Send + Sync`. Lock order: `dropping`, then `creating`, then `names`.
 
+mod history;
 mod rename;
 
 use super::relief::OpenTrees;
@@ -27,12 +28,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::node::LeafPolicy;
 use crate::page::Relief;
 use crate::tree::Tree;
-use crate::types::{PageId, TreeId};
+use crate::types::{Lsn, PageId, TreeId};
 use crate::wal::{Log, Promised, RECORD_HEADER_BYTES, Record as LogRecord};
 use hedgerow_sync::primitive::atomic::AtomicU32;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard, RwLock};
+use history::History;
 use std::collections::BTreeMap;
 
 /// A tree in the pool of a store.
@@ -138,10 +140,11 @@ struct Room<'l> {
 }
 
 impl Room<'_> {
-    fn append(mut self, record: &LogRecord<'_>) {
+    /// The end of the record.
+    fn append(mut self, record: &LogRecord<'_>) -> Lsn {
         assert_eq!(record.len_bytes() as u64, self.bytes, "what was promised is what is appended");
-        self.log.append(record);
         self.bytes = 0;
+        self.log.append(record).end
     }
 }
 
@@ -175,8 +178,8 @@ pub struct Catalogue {
     leaves: LeafPolicy,
     creating: Mutex<()>,
     dropping: Mutex<Loads>,
-    /// Held by who looks names up, and alone by who gives names to other trees.
-    names: RwLock<()>,
+    /// Held by who looks names up, and alone by who changes what they mean.
+    names: RwLock<History>,
     open: Arc<OpenTrees>,
 }
 
@@ -196,7 +199,7 @@ impl Catalogue {
             leaves,
             creating: Mutex::new(()),
             dropping: Mutex::new(Loads::new()),
-            names: RwLock::new(()),
+            names: RwLock::new(History::default()),
         }
     }
 
@@ -300,11 +303,15 @@ impl Catalogue {
         self.next_tree.store(next, Release);
         let tree: PoolTree = Tree::create_with(self.pool.clone(), TreeId(id), self.leaves)?;
         let record = Record { state: State::Live, tree: tree.id(), root: tree.root() };
+        let mut names = self.names.write();
         // Before anybody can find the keyspace: what is put into it is behind this in the log.
-        let undo = room.map(|(room, undo)| {
-            room.append(&LogRecord::Create { tree: tree.id(), name: name.as_bytes() });
-            undo
-        });
+        let (lsn, undo) = match room {
+            Some((room, undo)) => {
+                let record = LogRecord::Create { tree: tree.id(), name: name.as_bytes() };
+                (room.append(&record), Some(undo))
+            }
+            None => (self.pool.count_change(), None),
+        };
         if let Err(error) = self.tree.put(name.as_bytes(), &record.encode()) {
             if let Some(undo) = undo {
                 undo.append(&LogRecord::Drop { tree: tree.id(), name: name.as_bytes() });
@@ -313,6 +320,8 @@ impl Catalogue {
             tree.drop_pages().ok();
             return Err(error);
         }
+        names.note(&self.pool, lsn, name, None);
+        drop(names);
         let tree = tree.with_log();
         self.open.note(&tree);
         Ok(tree)
@@ -350,6 +359,7 @@ impl Catalogue {
             if record.state == State::Loading && !leaves_out("leftover_not_remembered") {
                 self.tree.put_to_free(&leftover, &record.encode())?;
             }
+            let mut names = self.names.write();
             if let Err(error) = self.tree.put_to_free(name.as_bytes(), &dropping.encode()) {
                 // Of a live tree it says nothing; what is left of it the next opening removes.
                 self.tree.remove(&leftover).ok();
@@ -357,8 +367,15 @@ impl Catalogue {
             }
             // After the change: a checkpoint between the two has the change, and replaying the record
             // then finds nothing to drop.
-            if let Some(room) = room {
-                room.append(&LogRecord::Drop { tree: record.tree, name: name.as_bytes() });
+            let lsn = match room {
+                Some(room) => {
+                    room.append(&LogRecord::Drop { tree: record.tree, name: name.as_bytes() })
+                }
+                None => self.pool.count_change(),
+            };
+            names.note(&self.pool, lsn, name, Some(record));
+            if let Some(versions) = self.pool.versions() {
+                versions.note_drop(record.tree, lsn);
             }
         }
         Ok(dropping)

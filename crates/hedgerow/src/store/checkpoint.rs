@@ -11,7 +11,7 @@
 //! 5. wait until the log is durable up to where it stood in step 2; sync;
 //! 6. superblock, first block; sync; second block;
 //! 7. free the log before step 2, or before the oldest batch that was under way then, and the slots that only
-//!    older checkpoints needed; give space back (`reclaim.rs`).
+//!    older checkpoints needed; take snapshots over (`pin.rs`); give space back (`reclaim.rs`).
 //!
 //! Before step 6 a failure costs nothing but the parts written: the delta goes back, and the next
 //! checkpoint takes it. A failed sync, or a failure in step 6, poisons: nobody knows what is on disk.
@@ -143,6 +143,9 @@ impl Shared {
         let (started, before) = (Started::now(), newest.superblock.checkpoint);
         let taken = self.take_silently(slots, newest, settled);
         let number = newest.superblock.checkpoint;
+        if taken.is_ok() && !settled {
+            self.take_snapshots_over(newest);
+        }
         match &taken {
             Ok(taken) if number > before => {
                 events::checkpoint_taken(number, taken.written_bytes, started);

@@ -37,6 +37,7 @@ mod repair;
 mod repair_report;
 mod replay;
 mod settle;
+mod snapshots;
 pub mod superblock;
 mod sweep;
 #[cfg(test)]
@@ -48,7 +49,7 @@ mod verify_extents;
 mod verify_long;
 
 pub use backup::{BackupReport, restore};
-pub use batch::BatchChange;
+pub use batch::{BatchChange, BatchReads};
 pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
 pub use hot::HotLeaf;
 pub use journal::log_path;
@@ -58,6 +59,7 @@ pub use placed::PlacedValue;
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};
 pub use replay::Replayed;
+pub use snapshots::{NO_LEAF, OpenSnapshot, Source, Was, dropped_is_too_old};
 pub use verify::{VerifyFinding, VerifyReport};
 
 pub use crate::space::SpaceReport;
@@ -70,7 +72,8 @@ use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
 use crate::tree::Value;
-use crate::types::Epoch;
+use crate::types::{Epoch, Lsn};
+use crate::versions::Surroundings;
 use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
 use batch::Batches;
@@ -210,8 +213,16 @@ impl Store {
         Ok(tree)
     }
 
-    /// Drops the keyspace `name`; tells whether there was one. Durable as for creation.
+    /// Drops the keyspace `name`; tells whether there was one. Durable as for creation. Snapshots that are open by now go over to a
+    /// checkpoint first, if there are checkpoints: they see what was in it.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        let versions = self.shared.pool.versions();
+        if !self.shared.read_only
+            && versions.is_some_and(|versions| versions.wants_pin(Lsn(u64::MAX)))
+        {
+            // If it fails they are too old for this keyspace.
+            self.shared.checkpoint(false).ok();
+        }
         let dropped = self.shared.catalogue.drop_keyspace(name)?;
         self.flush_log()?;
         Ok(dropped)
@@ -242,6 +253,11 @@ impl Store {
     /// The log.
     pub fn log(&self) -> Option<&Arc<Log>> {
         self.shared.pool.log()
+    }
+
+    /// The end of the newest record, or the number of the last change where there is no log.
+    pub fn last_lsn(&self) -> Lsn {
+        self.shared.pool.tail()
     }
 
     /// What opening has replayed.

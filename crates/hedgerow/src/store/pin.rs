@@ -1,39 +1,29 @@
 //! Pins: a checkpoint that stays readable in the file while checkpoints, writers and shrinking go on.
 //!
-//! While a [`Pin`] lives, no slot that its checkpoint refers to is written, punched or cut off: the quarantine
-//! keeps back what later checkpoints supersede (`space/quarantine.rs`), and only free zones are punched or
-//! cut. So the file grows by what is rewritten meanwhile, and cannot be shortened beyond the pinned
-//! slots. Several pins may be held, of one checkpoint or of several. What the last one gives up is freed at
-//! once, in pieces.
+//! While a [`Pin`] lives, no slot that its checkpoint refers to changes (`space/pin.rs`).
 //!
 //! A pin knows its superblock, which the file may have no longer: two checkpoints later both pairs of
 //! blocks have been written anew. So what is pinned is gone with the process, and a crash needs nothing of it.
 //!
 //! [`Pin::view`] opens the checkpoint as a store of its own, to read, over the same file. `Send + Sync`.
 
-use super::Shared;
-use super::Store;
 use super::open::StoreOptions;
-use super::superblock::Superblock;
-use crate::buffer::{LARGE_VALUES_BYTES, smallest_limit_without_log_bytes};
+use super::superblock::{EXTENTS, Superblock};
+use super::{Newest, Shared, Store};
+use crate::buffer::{LARGE_VALUES_BYTES, PinnedCheckpoint, smallest_limit_without_log_bytes};
 use crate::error::{Error, ErrorKind, Result};
+use crate::space::SlotsPin;
 use crate::space::geometry::PART_CONTENT_WORDS;
 use crate::space::map::MapView;
 use crate::space::slot_store::SlotStore;
 use crate::types::{PART_BYTES, PART_WORDS};
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::process::Process;
 
 /// A pinned checkpoint. See the head of the file.
 pub(super) struct Pin {
-    slots: Arc<SlotStore>,
+    slots: SlotsPin,
     superblock: Superblock,
-    /// The process that has pinned it.
-    process: Process,
 }
-
-/// Slots that are freed with the state of the space locked.
-const FREED_AT_ONCE: usize = 512;
 
 impl Shared {
     /// Takes a checkpoint, if anything has changed, and pins it. A store that is open for reading only pins what
@@ -52,10 +42,26 @@ impl Shared {
             slots.checkpoint_ended(taken.as_ref().map(|_| ()));
             taken?;
         }
-        let superblock = newest.superblock;
-        let pinned = slots.state().zones.pin();
-        assert_eq!(pinned, superblock.checkpoint, "the newest checkpoint is the durable one");
-        Ok(Pin { slots: slots.clone(), superblock, process: self.process })
+        Ok(self.pin_newest(slots, &newest))
+    }
+
+    /// Has the newest checkpoint take over the snapshots that it can, if there are any. Under the lock of checkpoints.
+    pub(super) fn take_snapshots_over(&self, newest: &Newest) {
+        let cut = newest.superblock.log_end;
+        let versions = self.pool.versions().filter(|versions| versions.wants_pin(cut));
+        let Some((versions, slots)) = versions.zip(self.slots.as_ref()) else { return };
+        let pin = self.pin_newest(slots, newest).into_readable();
+        // They have gone over whatever this says. What could not be dropped for want of memory the next collection drops, and what
+        // is not needed after all was pinned just now, so that it holds nothing back.
+        drop(versions.pin(&*self.pool, cut, pin));
+    }
+
+    /// Pins the newest checkpoint, which no other one can follow meanwhile.
+    pub(super) fn pin_newest(&self, slots: &Arc<SlotStore>, newest: &Newest) -> Pin {
+        let (pinned, superblock) = (slots.pin(self.process), newest.superblock);
+        let (expected, found) = (superblock.checkpoint, pinned.checkpoint());
+        assert_eq!(found, expected, "the newest checkpoint is the durable one");
+        Pin { slots: pinned, superblock }
     }
 }
 
@@ -67,7 +73,14 @@ impl Pin {
 
     /// Where its slots are read.
     pub(super) fn slots(&self) -> &SlotStore {
-        &self.slots
+        self.slots.slots()
+    }
+
+    /// To be read beside the store.
+    pub(super) fn into_readable(self) -> PinnedCheckpoint {
+        let (map, log_end) = (self.map_view(), self.superblock.log_end);
+        let has_stored_forms = self.superblock.incompat & EXTENTS != 0;
+        PinnedCheckpoint::new(self.slots, map, log_end, has_stored_forms)
     }
 
     /// Its page map.
@@ -91,7 +104,7 @@ impl Pin {
         let limit = least + LARGE_VALUES_BYTES + self.table_bytes();
         let mut options = StoreOptions::without_log(limit);
         options.background = false;
-        Store::open_at(&options, self.slots.file().clone(), self.superblock)
+        Store::open_at(&options, self.slots().file().clone(), self.superblock)
     }
 
     /// Memory that the page table of a pool takes which looks at every page, and what goes with it.
@@ -106,23 +119,5 @@ impl Pin {
         let bytes = (ids.min(in_map).div_ceil(part_ids) + 1) * PART_BYTES as u64;
         // Buffers and headers take their shares of what is more.
         bytes + bytes / 2
-    }
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        // The parent's pin, of which a forked process has a copy, ends when the parent ends it.
-        if !self.process.is_current() {
-            return;
-        }
-        let kept_bytes = self.slots.report().quarantined_bytes;
-        let ended = self.slots.state().zones.unpin(self.superblock.checkpoint);
-        assert!(ended.is_ok(), "what was pinned is pinned");
-        while self.slots.state().zones.free_ripe(FREED_AT_ONCE) {}
-        self.slots.free_extents();
-        if self.slots.report().quarantined_bytes < kept_bytes {
-            // The file may become shorter.
-            self.slots.note_change();
-        }
     }
 }

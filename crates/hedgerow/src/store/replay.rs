@@ -250,6 +250,8 @@ impl<'s> Replay<'s> {
                     tree.remove_range(from, to).map_err(|error| unfit(error, at))?;
                 }
             }
+            // A load that has ended is in a checkpoint, and one that has not never was.
+            Record::Load { .. } => {}
             Record::Create { tree, name } => {
                 self.make_group()?;
                 self.create(tree, name).map_err(|error| unfit(error, at))?;

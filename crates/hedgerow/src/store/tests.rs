@@ -8,6 +8,7 @@ mod large_move;
 mod large_values;
 mod loading;
 mod opening;
+mod pinned;
 mod repair;
 mod staged;
 mod verify;

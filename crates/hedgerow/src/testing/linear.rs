@@ -86,6 +86,13 @@ pub enum Call {
         /// The state that was found instead.
         differs: Option<State>,
     },
+    /// The state became `new`, whatever it was.
+    Exchange {
+        /// The state that was to be.
+        new: State,
+        /// The state before.
+        found: State,
+    },
     /// The record was looked up.
     Get {
         /// Its value.
@@ -111,6 +118,7 @@ impl Call {
             Call::InsertIfAbsent { new, .. } => state.or(Some(new)),
             Call::Update { new, .. } => state.and(Some(new)),
             Call::Remove { .. } => None,
+            Call::Exchange { new, .. } => new,
             Call::Swap { expected, new, .. } => {
                 if state == expected {
                     new
@@ -134,7 +142,9 @@ impl Call {
                 None => state == expected,
                 Some(found) => state == found && state != expected,
             },
-            Call::Get { found } | Call::Scan { found } => found == state,
+            Call::Get { found } | Call::Scan { found } | Call::Exchange { found, .. } => {
+                found == state
+            }
             Call::Contains { found } => found == state.is_some(),
         }
     }
@@ -143,6 +153,7 @@ impl Call {
     fn is_read(self) -> bool {
         match self {
             Call::Put { .. } | Call::Remove { .. } => false,
+            Call::Exchange { new, found } => new == found,
             Call::InsertIfAbsent { inserted, .. } => !inserted,
             Call::Update { updated, .. } => !updated,
             Call::Swap { differs, .. } => differs.is_some(),

@@ -217,13 +217,14 @@ impl Client {
 
     /// A single operation of any kind.
     fn point(&mut self, number: u64) {
-        match self.random.below(12) {
+        match self.random.below(14) {
             0..2 => self.put(number),
             2 => self.remove(number),
             3 => self.insert_if_absent(number),
             4 => self.update(number),
             5..7 => self.swap(number),
             7 => self.contains(number),
+            8..10 => self.exchange(number),
             _ => {
                 self.get(number);
             }
@@ -296,6 +297,28 @@ impl Client {
                 };
                 Call::Swap { expected, new, differs }
             },
+        );
+    }
+
+    /// Puts a record or removes it, and is told what was there: in one descent, or by a closure.
+    fn exchange(&mut self, number: u64) {
+        let new = (self.random.below(4) > 0).then(|| self.fresh());
+        let by_closure = self.random.below(3) == 0;
+        let records = self.records;
+        let key = records.key(number);
+        let value = new.map(|token| records.value(number, token));
+        let keyspace = &self.keyspace;
+        self.recorder.operation(
+            number,
+            || {
+                let found = match &value {
+                    _ if by_closure => keyspace.fetch_update(&key, |_| value.as_deref()),
+                    Some(value) => keyspace.swap(&key, value),
+                    None => keyspace.take(&key),
+                };
+                found.expect(NO_CALL_FAILS)
+            },
+            |found| Call::Exchange { new, found: records.state(number, found.as_deref()) },
         );
     }
 
@@ -373,7 +396,7 @@ impl Client {
         self.recorder.together(
             Some(transaction),
             || db.write(&batch).expect(NO_CALL_FAILS),
-            |()| calls,
+            |_| calls,
         );
     }
 

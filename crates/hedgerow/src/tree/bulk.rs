@@ -22,8 +22,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Builder, Hints, Ladder, LeafBuilder};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
 use crate::space::extent::is_stored_form;
-use crate::types::PageId;
+use crate::types::{PageId, Purpose};
 use crate::wait::Waiting;
+use crate::wal::Record;
 
 /// A bulk load under way; see the head of this file.
 pub struct BulkLoad<P: PagePool, L: Ladder = Hints> {
@@ -91,11 +92,17 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Err(not_empty().into());
         }
         let Some(page) = page else { return Ok(()) };
-        let stay = self.pool.enter()?;
+        let log_bytes = if self.logged { Record::Load { tree: self.id }.len_bytes() } else { 0 };
+        let waiting = &Waiting::Forever;
+        let stay = self.pool.enter_to_change(log_bytes as u64, || 0, Purpose::Take, waiting)?;
         let mut root = self.lock_leaf(&[], patience)?;
         if root.id() != self.root || plain::<L>(root.bytes()).count() != 0 {
             root.release_unchanged();
             return Err(not_empty().into());
+        }
+        if self.logged {
+            // Before the first of the records can be seen.
+            self.pool.note_load(&stay, self.id);
         }
         node::copy_node(root.write(stay.epoch()), page);
         self.note_page(stay.epoch(), root.bytes(), true);

@@ -36,12 +36,12 @@ pub(super) trait Change {
     /// Decides by what the leaf holds. The bytes may be changing: the decision is used only if they
     /// were not, else this is called again.
     fn decide<B: PageBytes, L: Ladder>(
-        &self,
+        &mut self,
         leaf: &Leaf<B, L>,
         at: Position,
     ) -> Decision<Self::Outcome>;
 
-    /// The value that [`Decision::Put`] puts.
+    /// The value that [`Decision::Put`] puts: by what was looked at last, if it depends on that. Its length never does.
     fn value(&self) -> &[u8];
 
     /// What the log is told, if not the change itself.
@@ -87,32 +87,32 @@ impl Swap {
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Puts a record, over an earlier one of the same key if there is one. Tells whether there was.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.write(key, &Put(value))
+        self.write(key, &mut Put(value))
     }
 
     /// Inserts a record unless there is one of the same key. Tells whether it was inserted.
     pub fn insert_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.write(key, &InsertIfAbsent(value))
+        self.write(key, &mut InsertIfAbsent(value))
     }
 
     /// Gives an existing record a new value. Tells whether there was one; else nothing has changed.
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.write(key, &Update(value))
+        self.write(key, &mut Update(value))
     }
 
     /// Removes a record. Tells whether there was one.
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.write(key, &Remove)
+        self.write(key, &mut Remove)
     }
 
     /// [`Self::put`], of a record that is the first step of giving space back.
     pub fn put_to_free(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.write(key, &PutToFree(value))
+        self.write(key, &mut PutToFree(value))
     }
 
     /// Makes one of a batch's changes: what the log has of the batch is enough, but for that it was made.
     pub fn make_part(&self, key: &[u8], part: &Part<'_>) -> Result<()> {
-        self.write(key, part)
+        self.write(key, &mut { *part })
     }
 
     /// Puts `new` (`None`: removes the record) if the present value is `expected` (`None`: if there
@@ -135,7 +135,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             };
             return Ok(Swap::Swapped);
         }
-        self.write(key, &CompareAndSwap { expected, new })
+        self.write(key, &mut CompareAndSwap { expected, new })
     }
 }
 
@@ -154,7 +154,7 @@ impl Change for Part<'_> {
     const PURPOSE: Purpose = Purpose::Finish;
     type Outcome = ();
 
-    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<()> {
+    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<()> {
         match self.value {
             Some(_) => Decision::Put(()),
             None if at.found => Decision::Remove(()),
@@ -180,7 +180,7 @@ struct Put<'v>(&'v [u8]);
 impl Change for Put<'_> {
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
         Decision::Put(at.found)
     }
 
@@ -195,7 +195,7 @@ impl Change for PutToFree<'_> {
     const PURPOSE: Purpose = Purpose::GiveBack;
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
         Decision::Put(at.found)
     }
 
@@ -209,7 +209,7 @@ struct InsertIfAbsent<'v>(&'v [u8]);
 impl Change for InsertIfAbsent<'_> {
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
         if at.found { Decision::Keep(false) } else { Decision::Put(true) }
     }
 
@@ -223,7 +223,7 @@ struct Update<'v>(&'v [u8]);
 impl Change for Update<'_> {
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
         if at.found { Decision::Put(true) } else { Decision::Keep(false) }
     }
 
@@ -238,7 +238,7 @@ impl Change for Remove {
     const PURPOSE: Purpose = Purpose::GiveBack;
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
         if at.found { Decision::Remove(true) } else { Decision::Keep(false) }
     }
 
@@ -247,15 +247,19 @@ impl Change for Remove {
     }
 }
 
-struct CompareAndSwap<'v> {
-    expected: Option<&'v [u8]>,
-    new: Option<&'v [u8]>,
+pub(super) struct CompareAndSwap<'v> {
+    pub(super) expected: Option<&'v [u8]>,
+    pub(super) new: Option<&'v [u8]>,
 }
 
 impl Change for CompareAndSwap<'_> {
     type Outcome = Swap;
 
-    fn decide<B: PageBytes, L: Ladder>(&self, leaf: &Leaf<B, L>, at: Position) -> Decision<Swap> {
+    fn decide<B: PageBytes, L: Ladder>(
+        &mut self,
+        leaf: &Leaf<B, L>,
+        at: Position,
+    ) -> Decision<Swap> {
         let holds = match self.expected {
             Some(expected) => at.found && leaf.value_equals(at.index, expected),
             None => !at.found,

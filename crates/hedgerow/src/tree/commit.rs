@@ -13,31 +13,38 @@
 //! 6. Leaf by leaf: the changes, the stamp, unlatched. From step 5 on nothing can fail; unwinding poisons.
 //! 7. The epoch is left, and sparse leaves are merged.
 //!
-//! What a commit has read would be latched shared in step 4, among the leaves that it writes to and in the same order, and let go of
-//! after step 5: then no plain change can come between its check and its LSN.
+//! What a commit has read ([`ReadSet`]) is a part of all this. Its leaves are found among the others, in the same order. In step 2 each is shown
+//! to have what the snapshot had of the intervals that were read: by its stamp, or byte for byte. In step 4 those that nothing is
+//! written to are latched shared, and they are let go of after step 5. So no plain change can come between the look and the LSN.
 //!
 //! Invariants: no leaf is changed before all are latched, so that who sees one of the changes finds every other leaf latched or
 //! changed. Nothing but leaves is waited for while one is latched, and nothing is allocated then but a leaf's list of what to
 //! do next. Thread-safety: as for [`Tree`].
 
 use super::Tree;
-use super::retry::{Retry, Stop};
+use super::commit_leaves::{Fences, Latched, is_leaf_of};
+use super::descend::Target;
+use super::read_set::{Read, ReadSet};
+use super::retry::{Patience, Retry, Stop};
 use super::split::Room;
 use super::write::{is_sparse, is_turn};
 use super::write_set::{PIECE_BYTES, Write, encode, fit_piece};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
-use crate::page::header;
 use crate::page::{
-    Access, EpochStay, ExclusivePage, OptimisticPage, PagePool, PoolSession, Restart,
+    Access, EpochStay, ExclusivePage, OptimisticPage, PagePool, PoolSession, Restart, SharedPage,
 };
 use crate::types::{Lsn, PageId, Purpose};
+use crate::versions::cells_of_change;
 use crate::wait::Waiting;
 use crate::wal::{BatchId, Record};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread;
 use std::ops::Range;
+
+/// Bytes of the old value of a record that is removed, as far as nobody has looked.
+const EXPECTED_BYTES: usize = 100;
 
 /// A commit of a write set.
 #[derive(Clone, Copy, Debug)]
@@ -50,17 +57,20 @@ pub struct Stroke {
     pub most_leaves: usize,
 }
 
-/// A leaf of the write set, and which of the changes are its.
+/// A leaf, and which of the changes and of the intervals that were read are its.
 struct Found<'c, P: PagePool> {
     page: OptimisticPage<'c, P>,
     writes: Range<usize>,
+    reads: Range<usize>,
+    /// Of a leaf that will be waited for: how far it goes.
+    fences: Option<Fences>,
 }
 
 /// How a try came out.
 enum Tried {
     /// It is done.
     Done(Lsn),
-    /// There are more leaves than may be.
+    /// There are more leaves than may be, or more old versions than there is room for.
     TooMany,
     /// There is room in its leaf for the changes from `first` on, but not for that at `at` as well.
     Full { first: usize, at: usize },
@@ -75,11 +85,12 @@ enum Later {
 struct Commit<'c, P: PagePool, L: Ladder> {
     stroke: Stroke,
     writes: &'c [Write<'c, P, L>],
+    read_set: Option<&'c ReadSet<'c, P, L>>,
     pool: &'c P,
     waiting: &'c Waiting<'c>,
     leaves: Vec<Found<'c, P>>,
-    /// The change whose leaf is being looked for.
-    at: usize,
+    /// The root of the tree in which a leaf is being looked for.
+    root: PageId,
     /// A page was missing: leaves are held.
     is_held: bool,
     /// Whether it met another thread.
@@ -87,16 +98,19 @@ struct Commit<'c, P: PagePool, L: Ladder> {
     scratch: Vec<u8>,
     piece: Vec<u8>,
     later: Vec<(usize, Later)>,
+    /// Room for old versions that the changes need, as far as it is known.
+    version_cells: u32,
 }
 
 impl Stroke {
     /// Makes all changes, which are sorted by tree and key, each key once, of trees of one pool. The LSN of the commit; `None`, and
     /// nothing is done, if they have more leaves than may be.
     ///
-    /// Errors: as for a change of one record. After an error nothing has changed.
+    /// Errors: as for a change of one record; `Conflict` if what was read has changed. After an error nothing has changed.
     pub fn make<'c, P: PagePool, L: Ladder>(
         self,
         writes: &'c [Write<'c, P, L>],
+        read_set: Option<&'c ReadSet<'c, P, L>>,
         waiting: &'c Waiting<'c>,
     ) -> Result<Option<Lsn>> {
         let Some(first) = writes.first() else { return Ok(Some(Lsn(0))) };
@@ -110,16 +124,19 @@ impl Stroke {
         let mut commit = Commit {
             stroke: self,
             writes,
+            read_set,
             pool,
             waiting,
             leaves: Vec::new(),
-            at: 0,
+            root: first.tree.root,
             is_held: false,
             met: false,
             scratch: Vec::new(),
             piece: Vec::new(),
             later: Vec::new(),
+            version_cells: 0,
         };
+        commit.version_cells = commit.expected_cells();
         let lsn = loop {
             match commit.attempt(&mut retry) {
                 Ok(Tried::Done(lsn)) => break lsn,
@@ -150,10 +167,19 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         if matches!(stop, Stop::Restart(Restart::Absent(_))) && !self.is_held {
             self.is_held = true;
             self.read_ahead()?;
-            retry.session.hold_up_to(self.writes.len().min(self.stroke.most_leaves))?;
+            let most = match self.read_set {
+                None => self.writes.len().min(self.stroke.most_leaves),
+                // Nobody knows how many leaves there are in an interval.
+                Some(_) => self.stroke.most_leaves,
+            };
+            retry.session.hold_up_to(most)?;
         }
-        retry.turn_to(self.writes[self.at].tree.root);
+        retry.turn_to(self.root);
         retry.after(stop)
+    }
+
+    fn reads(&self) -> &'c [Read<'c, P, L>] {
+        self.read_set.map_or(&[], |set| set.reads)
     }
 
     /// Reads the leaves, many at a time. No more than may be held.
@@ -189,43 +215,89 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         if retry.is_latched() {
             return self.make_latched(retry);
         }
+        self.check_unchanged()?;
         if let Some(full) = self.fit()? {
             return Ok(full);
         }
         self.allocate();
         let stay = self.enter()?;
-        let mut pages: Vec<ExclusivePage<'c, P>> = Vec::with_capacity(self.leaves.len());
+        let mut latched = self.nothing_latched();
         for found in &self.leaves {
-            match found.page.upgrade() {
-                Ok(page) => pages.push(page),
-                Err(restart) => {
-                    release(pages);
-                    return Err(restart.into());
-                }
+            let outcome = match found.writes.is_empty() {
+                true if leaves_out("reads_not_held") => found.page.validate(),
+                true => found.page.share().map(|page| latched.shared.push(page)),
+                false => found.page.upgrade().map(|page| latched.exclusive.push(page)),
+            };
+            if let Err(restart) = outcome {
+                latched.release();
+                return Err(restart.into());
             }
             if leaves_out("second_leaf_latched_after_change") {
                 break;
             }
         }
-        Ok(Tried::Done(self.apply(pages, &stay)))
+        self.change(latched, &stay)
     }
 
-    /// Finds the leaves. `false`: there are too many.
+    fn nothing_latched(&self) -> Latched<'c, P> {
+        let written = self.leaves.iter().filter(|found| !found.writes.is_empty()).count();
+        Latched {
+            exclusive: Vec::with_capacity(written),
+            shared: Vec::with_capacity(self.leaves.len() - written),
+        }
+    }
+
+    /// Finds the leaves, in the order of trees and keys. `false`: there are too many.
     fn find(&mut self, retry: &mut Retry<'c, P>) -> Result<bool, Stop> {
         self.leaves.clear();
-        self.at = 0;
-        while let Some(write) = self.writes.get(self.at) {
+        let (writes, reads) = (self.writes, self.reads());
+        let (mut write, mut read) = (0, 0);
+        // The upper fence of a leaf behind which the interval goes on that is `read`.
+        let mut fence: Option<Vec<u8>> = None;
+        loop {
+            let wanted = (writes.get(write), reads.get(read));
+            let (tree, target): (&'c Tree<P, L>, Target<'_>) = match wanted {
+                (None, None) => return Ok(true),
+                (_, Some(next)) if fence.is_some() => {
+                    (next.tree, Target::Above(fence.as_deref().unwrap_or_default()))
+                }
+                (Some(next), Some(other))
+                    if (next.tree.id(), next.key) <= (other.tree.id(), other.first_key()) =>
+                {
+                    (next.tree, Target::Key(next.key))
+                }
+                (_, Some(next)) => (next.tree, Target::Key(next.first_key())),
+                (Some(next), None) => (next.tree, Target::Key(next.key)),
+            };
             if self.leaves.len() == self.stroke.most_leaves {
                 return Ok(false);
             }
-            let tree: &'c Tree<P, L> = write.tree;
-            let page = tree.leaf_for(write.key)?;
+            self.root = tree.root;
+            let page = match target {
+                Target::Key(key) => tree.leaf_for(key)?,
+                other => tree.reach(other, 0)?.page,
+            };
             page.note_use();
             let node = Leaf::<_, L>::new(page.bytes()).as_node();
-            let rest = self.writes[self.at + 1..].iter();
-            let same = rest
-                .take_while(|next| next.tree.id() == tree.id() && node.is_within_upper(next.key))
-                .count();
+            let is_here = |next: &&Write<'c, P, L>| {
+                next.tree.id() == tree.id() && node.is_within_upper(next.key)
+            };
+            let end = write + writes[write..].iter().take_while(is_here).count();
+            let (mut read_end, mut goes_on) = (read, None);
+            while let Some(next) = reads.get(read_end)
+                && next.tree.id() == tree.id()
+                && (read_end == read && fence.is_some() || next.begins_in(&node))
+            {
+                read_end += 1;
+                if !next.ends_in(&node) {
+                    let mut upper = Vec::new();
+                    node.append_upper_fence(&mut upper);
+                    goes_on = Some(upper);
+                    break;
+                }
+            }
+            // What was read of a leaf goes as far as it does.
+            let fences = (retry.is_latched() && read_end > read).then(|| Fences::of::<_, L>(&node));
             page.validate()?;
             tree.note_point(&page);
             if self.is_held {
@@ -233,12 +305,32 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 // It was there; it is now.
                 page.validate()?;
             }
-            let end = self.at + 1 + same;
-            self.leaves.push(Found { page, writes: self.at..end });
-            self.at = end;
+            self.leaves.push(Found { page, writes: write..end, reads: read..read_end, fences });
+            write = end;
+            read = if goes_on.is_some() { read_end - 1 } else { read_end };
+            fence = goes_on;
         }
-        self.at = 0;
-        Ok(true)
+    }
+
+    /// Shows of each leaf that it has what was read of it, as long as its version is the one that was looked at.
+    fn check_unchanged(&mut self) -> Result<(), Stop> {
+        let Some(set) = self.read_set else { return Ok(()) };
+        for found in &self.leaves {
+            let Some(first) = set.reads[found.reads.clone()].first() else { continue };
+            let stamp = Leaf::<_, L>::new(found.page.bytes()).as_node().newest_lsn();
+            found.page.validate()?;
+            if set.judge.is_as_it_was(first.tree, stamp) {
+                continue;
+            }
+            self.scratch.resize(self.pool.page_bytes(), 0);
+            found.page.bytes().copy(0, &mut self.scratch);
+            found.page.validate()?;
+            Leaf::<_, L>::put_in_order(&mut self.scratch);
+            for read in &set.reads[found.reads.clone()] {
+                set.judge.compare(&self.scratch, read, false)?;
+            }
+        }
+        Ok(())
     }
 
     /// Shows of each leaf that it takes its changes, as long as its version is the one that was looked at; or says which one does not.
@@ -246,7 +338,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         if leaves_out("fit_not_shown") {
             return Ok(None);
         }
-        for found in &self.leaves {
+        for found in self.leaves.iter().filter(|found| !found.writes.is_empty()) {
             let writes = &self.writes[found.writes.clone()];
             let leaf = Leaf::<_, L>::new(found.page.bytes());
             if is_shown(&leaf, writes) {
@@ -272,64 +364,146 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
 
     fn enter(&self) -> Result<P::EpochGuard<'c>> {
         let is_logged = self.writes[0].tree.logged;
-        let log_bytes = if is_logged { self.stroke.log_bytes } else { 0 };
-        self.pool.enter_to_append(log_bytes, Purpose::Take, self.waiting)
+        match is_logged {
+            true => self.pool.enter_to_change(
+                self.stroke.log_bytes,
+                || self.version_cells,
+                Purpose::Take,
+                self.waiting,
+            ),
+            false => self.pool.enter_to_append(0, Purpose::Take, self.waiting),
+        }
     }
 
     /// Waits for the leaves, in their order, and looks at them anew.
     #[cold]
     fn make_latched(&mut self, retry: &mut Retry<'c, P>) -> Result<Tried, Stop> {
-        let mut order: Vec<(PageId, Range<usize>)> =
-            self.leaves.iter().map(|found| (found.page.id(), found.writes.clone())).collect();
         if leaves_out("leaves_out_of_order") && thread::id() % 2 == 1 {
-            order.reverse();
             self.leaves.reverse();
         }
         self.scratch.resize(self.pool.page_bytes(), 0);
         self.allocate();
+        let mut latched = self.nothing_latched();
         let stay = self.enter()?;
         let patience = retry.patience();
-        let mut pages: Vec<ExclusivePage<'c, P>> = Vec::with_capacity(order.len());
-        for (id, writes) in order {
-            let page = ExclusivePage::wait(self.pool, id, &mut || patience.is_left());
-            let looked = page.map_err(Stop::from).and_then(|page| {
-                let writes_of = &self.writes[writes.clone()];
-                let full = match is_leaf_for(page.bytes(), writes_of) {
-                    true => self.full_page(page.bytes(), writes),
-                    false => Err(Restart::Conflict.into()),
-                };
-                pages.push(page);
-                full
-            });
-            match looked {
+        for at in 0..self.leaves.len() {
+            match self.latch_and_look(at, patience, &mut latched) {
                 Ok(None) => {}
                 Ok(Some(full)) => {
-                    release(pages);
+                    latched.release();
                     return Ok(full);
                 }
                 Err(stop) => {
-                    release(pages);
+                    latched.release();
                     return Err(stop);
                 }
             }
         }
-        Ok(Tried::Done(self.apply(pages, &stay)))
+        self.change(latched, &stay)
     }
 
-    /// [`Self::fit`] of one latched leaf.
-    fn full_page(&mut self, page: &[u8], writes: Range<usize>) -> Result<Option<Tried>, Stop> {
-        self.scratch.copy_from_slice(page);
-        let first = writes.start;
-        let at = first_without_room::<P, L>(&mut self.scratch, &self.writes[writes]);
-        Ok(at.map(|at| Tried::Full { first, at: first + at }))
+    /// Waits for one leaf, and looks at it.
+    fn latch_and_look(
+        &mut self,
+        at: usize,
+        patience: &Patience<'_>,
+        latched: &mut Latched<'c, P>,
+    ) -> Result<Option<Tried>, Stop> {
+        let found = &self.leaves[at];
+        let (id, writes, reads) = (found.page.id(), found.writes.clone(), found.reads.clone());
+        let mut keep_waiting = || patience.is_left();
+        let bytes = if writes.is_empty() {
+            latched.shared.push(SharedPage::wait(self.pool, id, &mut keep_waiting)?);
+            latched.shared[latched.shared.len() - 1].bytes()
+        } else {
+            latched.exclusive.push(ExclusivePage::wait(self.pool, id, &mut keep_waiting)?);
+            latched.exclusive[latched.exclusive.len() - 1].bytes()
+        };
+        let mine = &self.writes[writes.clone()];
+        let tree = match (mine.first(), self.reads().get(reads.start)) {
+            (Some(write), _) => write.tree,
+            (None, Some(read)) => read.tree,
+            (None, None) => return Ok(None),
+        };
+        let node = plain_leaf::<L>(bytes).as_node();
+        let covers = |write: &Write<'c, P, L>| node.covers(write.key);
+        let is_the_leaf = is_leaf_of(bytes, tree.id())
+            && mine.first().is_none_or(covers)
+            && mine.last().is_none_or(covers)
+            && found.fences.as_ref().is_none_or(|fences| *fences == Fences::of::<_, L>(&node));
+        if !is_the_leaf {
+            return Err(Restart::Conflict.into());
+        }
+        if let Some(set) = self.read_set.filter(|_| !reads.is_empty())
+            && !set.judge.is_as_it_was(tree, node.newest_lsn())
+        {
+            self.scratch.copy_from_slice(bytes);
+            Leaf::<_, L>::put_in_order(&mut self.scratch);
+            for read in &set.reads[reads] {
+                set.judge.compare(&self.scratch, read, true)?;
+            }
+        }
+        if mine.is_empty() {
+            return Ok(None);
+        }
+        // Its fit.
+        self.scratch.copy_from_slice(bytes);
+        let full = first_without_room::<P, L>(&mut self.scratch, mine);
+        Ok(full.map(|at| Tried::Full { first: writes.start, at: writes.start + at }))
+    }
+
+    /// Room for old versions, if each record has a value about as long as its new one.
+    fn expected_cells(&self) -> u32 {
+        let cells = |write: &Write<'c, P, L>| {
+            cells_of_change(write.key.len(), write.value.map_or(EXPECTED_BYTES, <[u8]>::len))
+        };
+        let expected = self.writes.iter().map(cells).fold(0, u32::saturating_add);
+        expected.min(self.pool.most_version_cells())
+    }
+
+    /// Makes the changes of leaves that are all latched and take them, if there is room for what the records were before.
+    fn change(&mut self, latched: Latched<'c, P>, stay: &P::EpochGuard<'c>) -> Result<Tried, Stop> {
+        if self.pool.keeps_versions(stay) && self.writes[0].tree.logged {
+            let mut cells = 0u32;
+            for (writes, page) in self.written().zip(&latched.exclusive) {
+                let leaf = plain_leaf::<L>(page.bytes());
+                for write in &self.writes[writes] {
+                    let at = leaf.find(write.key);
+                    let old = if at.found { leaf.value_len(at.index) } else { 0 };
+                    cells = cells.saturating_add(cells_of_change(write.key.len(), old));
+                }
+            }
+            if cells > self.pool.version_cells(stay) {
+                latched.release();
+                if cells > self.pool.most_version_cells() {
+                    return Ok(Tried::TooMany);
+                }
+                self.version_cells = cells;
+                return Err(Restart::Conflict.into());
+            }
+        }
+        Ok(Tried::Done(self.apply(latched, stay)))
+    }
+
+    /// The changes of each leaf that has any.
+    fn written(&self) -> impl Iterator<Item = Range<usize>> {
+        self.leaves.iter().map(|found| found.writes.clone()).filter(|writes| !writes.is_empty())
     }
 
     /// Steps 5 and 6. All leaves are latched, and take their changes.
-    fn apply(&mut self, pages: Vec<ExclusivePage<'c, P>>, stay: &P::EpochGuard<'c>) -> Lsn {
+    fn apply(&mut self, latched: Latched<'c, P>, stay: &P::EpochGuard<'c>) -> Lsn {
         let unwinding = Unwinding { pool: self.pool };
+        let Latched { exclusive, mut shared } = latched;
+        if leaves_out("reads_let_go_before_append") {
+            shared.clear();
+            thread::yield_now();
+        }
         let lsn = if self.writes[0].tree.logged { self.append(stay) } else { Lsn(0) };
-        let mut pages = pages.into_iter();
-        for found in &self.leaves {
+        // What was read may change from here on: who changes it has a greater LSN.
+        drop(shared);
+        let mut pages = exclusive.into_iter();
+        let mut later = std::mem::take(&mut self.later);
+        for found in self.leaves.iter().filter(|found| !found.writes.is_empty()) {
             let page = match pages.next() {
                 Some(page) => page,
                 // Not reached: all are latched.
@@ -339,16 +513,17 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 },
             };
             let changed = Changed { lsn, met: self.met, writes: found.writes.clone() };
-            change_leaf(self.writes, page, stay, &changed, &mut self.later);
+            change_leaf(self.writes, page, stay, &changed, &mut later);
         }
+        self.later = later;
         std::mem::forget(unwinding);
         lsn
     }
 
     /// Appends the commit; where it ends.
     fn append(&mut self, stay: &P::EpochGuard<'c>) -> Lsn {
-        if !self.pool.has_log() {
-            // Counts, once.
+        // Without a log this counts, once. A single change says all by itself.
+        if !self.pool.has_log() || self.writes.len() == 1 {
             return self.pool.append(stay, &self.writes[0].record());
         }
         let (commit, changes) = (self.stroke.id, self.writes.len() as u32);
@@ -408,18 +583,6 @@ fn change_record<P: PagePool, L: Ladder>(
     }
 }
 
-/// Whether a latched page is the leaf for these changes.
-fn is_leaf_for<P: PagePool, L: Ladder>(page: &[u8], writes: &[Write<'_, P, L>]) -> bool {
-    let (first, last) = (&writes[0], &writes[writes.len() - 1]);
-    let node = plain_leaf::<L>(page).as_node();
-    header::level(page) == 0
-        && header::tree_id(page) == first.tree.id()
-        && header::kind(page)
-            .is_some_and(|kind| !matches!(kind, header::PageKind::Free | header::PageKind::Inner))
-        && node.covers(first.key)
-        && node.covers(last.key)
-}
-
 /// What a leaf's changes have in common.
 struct Changed {
     lsn: Lsn,
@@ -446,12 +609,13 @@ fn change_leaf<'c, P: PagePool, L: Ladder>(
     let frame = page.frame();
     let stored_forms = tree.pool.has_stored_forms();
     let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
+    let keeps = tree.logged && tree.pool.keeps_versions(stay);
     let (mut old, mut removed, mut updated) = (Vec::new(), 0, None);
     for write in writes {
         let at = leaf.as_leaf().find(write.key);
         removed += usize::from(write.value.is_none() && at.found);
         updated = at.found.then_some(at.index).filter(|_| write.value.is_some());
-        if stored_forms {
+        if stored_forms || keeps {
             old.clear();
             if at.found {
                 leaf.as_leaf().append_value(at.index, &mut old);
@@ -460,6 +624,11 @@ fn change_leaf<'c, P: PagePool, L: Ladder>(
         assert!(change_record(&mut leaf, at, write), "a commit's changes were shown to fit");
         if stored_forms {
             tree.note_stored_forms(stay, &old, write.value.unwrap_or(&[]));
+        }
+        // Of what was not there, and was removed, there is nothing to be kept.
+        if keeps && (at.found || write.value.is_some()) {
+            let was = at.found.then_some(old.as_slice());
+            tree.keep_version(stay, write.key, (was, write.value.is_none()), changed.lsn);
         }
     }
     // Of several changes none has a key that another one is to be kept apart from.
@@ -474,11 +643,6 @@ fn change_leaf<'c, P: PagePool, L: Ladder>(
     } else if tree.note_write(frame, updated, changed.met) {
         later.push((changed.writes.start, Later::Split));
     }
-}
-
-/// Lets go of leaves that were not changed.
-fn release<P: PagePool>(pages: Vec<ExclusivePage<'_, P>>) {
-    pages.into_iter().for_each(ExclusivePage::release_unchanged);
 }
 
 /// Latches a leaf that is not latched yet, for which there is a reason only in the seeded bug.

@@ -20,8 +20,8 @@ use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Where a descent leads.
-#[derive(Clone, Copy)]
-pub(super) enum Target<'k> {
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'k> {
     /// To the node whose range holds the key.
     Key(&'k [u8]),
     /// To the node whose range holds the next keys above this one, which is a fence.
@@ -167,7 +167,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// Latches the root shared and checks it; gives its level too.
-    fn share_root(&self, patience: &Patience<'_>) -> Result<(SharedPage<'_, P>, u8), Restart> {
+    pub(super) fn share_root(
+        &self,
+        patience: &Patience<'_>,
+    ) -> Result<(SharedPage<'_, P>, u8), Restart> {
         let page = SharedPage::wait(&*self.pool, self.root, &mut || patience.is_left())?;
         let level = self.latched_root_level(page.bytes())?;
         Ok((page, level))
@@ -182,7 +185,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// Latches the child of a latched parent shared.
-    fn share_child(
+    pub(super) fn share_child(
         &self,
         child: PageId,
         level: u8,

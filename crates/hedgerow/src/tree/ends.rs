@@ -257,8 +257,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// With room in the log for the removal of any key.
     fn enter_to_take(&self, waiting: &Waiting<'_>) -> Result<P::EpochGuard<'_>> {
         let log_bytes = RECORD_HEADER_BYTES + self.max_key_bytes();
-        let log_bytes = if self.logged { log_bytes as u64 } else { 0 };
-        self.pool.enter_to_append(log_bytes, Purpose::GiveBack, waiting)
+        let (purpose, longest) = (Purpose::GiveBack, self.max_key_bytes());
+        match self.logged {
+            true => self.enter_to_change_one(log_bytes as u64, longest, purpose, waiting),
+            false => self.pool.enter_to_append(0, purpose, waiting),
+        }
     }
 
     /// Removes a record that a latched leaf has; whether the leaf is worth a merge.

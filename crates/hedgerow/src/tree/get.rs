@@ -10,6 +10,7 @@ use super::{Tree, Value};
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, plain_leaf};
 use crate::page::{Access, PagePool, Restart};
+use crate::types::Lsn;
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::canary::leaves_out;
 
@@ -39,6 +40,15 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     pub fn get_into(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         out.clear();
         self.read(key, &mut CopyInto(out))
+    }
+
+    /// The value of `key` into `value`, if there is one, and the newest LSN of its leaf, which were there together. Errors as for
+    /// [`Tree::get`].
+    #[inline]
+    pub fn get_stamped(&self, key: &[u8], value: &mut Value) -> Result<(bool, Lsn)> {
+        let mut read = Stamped { value, stamp: Lsn(0) };
+        let found = self.read(key, &mut read)?;
+        Ok((found, read.stamp))
     }
 
     /// Calls `f` on a validated copy of the value of `key`. Errors as for [`Tree::get`].
@@ -105,10 +115,15 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 pub(super) trait Read {
     /// Takes the value at `place`.
     fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize);
+
+    /// Looks at the leaf, whatever it has.
+    #[inline(always)]
+    fn look<B: PageBytes, L: Ladder>(&mut self, _leaf: &Leaf<B, L>) {}
 }
 
 #[inline(always)]
 fn read_in<B: PageBytes, L: Ladder, R: Read>(leaf: &Leaf<B, L>, key: &[u8], read: &mut R) -> bool {
+    read.look(leaf);
     let position = leaf.find(key);
     if position.found {
         read.take(leaf, position.index);
@@ -135,6 +150,24 @@ impl Read for CopyInto<'_> {
         // A try that was not validated may have left something.
         self.0.clear();
         leaf.append_value(place, self.0);
+    }
+}
+
+/// Takes the value, and how new the leaf is.
+struct Stamped<'v> {
+    value: &'v mut Value,
+    stamp: Lsn,
+}
+
+impl Read for Stamped<'_> {
+    #[inline(always)]
+    fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize) {
+        leaf.copy_value(place, &mut self.value.0);
+    }
+
+    #[inline(always)]
+    fn look<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>) {
+        self.stamp = leaf.as_node().newest_lsn();
     }
 }
 

@@ -23,12 +23,15 @@
 //! | `descend` | root to leaf, optimistic and latched |
 //! | `get`, `get_many`, `value` | look-ups, single and in groups |
 //! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
-//! | `commit`, `write_set` | several changes at one stroke |
+//! | `modify` | read-modify-write of one record |
+//! | `commit`, `commit_leaves`, `write_set`, `read_set` | several changes at one stroke, if what was read is unchanged |
 //! | `stored` | values that stand for large ones |
 //! | `split`, `merge`, `redistribute` | structure changes |
 //! | `contention` | splits between keys that threads contend for |
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
-//! | `cursor`, `leaf_copy` | ordered iteration, both ways |
+//! | `estimate` | about how much lies between two keys |
+//! | `cursor`, `leaf_copy`, `leaf_records` | ordered iteration, both ways |
+//! | `frozen` | look-ups and scans of trees that do not change any more |
 //! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
 //! | `walk`, `verify`, `stats`, `show`, `drop` | whole-tree passes |
@@ -38,6 +41,7 @@ mod b_star;
 mod bulk;
 mod change;
 mod commit;
+mod commit_leaves;
 mod compact;
 mod contention;
 mod create;
@@ -45,12 +49,17 @@ mod cursor;
 mod descend;
 mod drop;
 mod ends;
+mod estimate;
+mod frozen;
 mod get;
 mod get_many;
 mod get_many_faults;
 mod leaf_copy;
+mod leaf_records;
 mod merge;
+mod modify;
 mod read_ahead;
+mod read_set;
 mod redistribute;
 mod relieve;
 mod remove_range;
@@ -76,7 +85,13 @@ pub use commit::Stroke;
 pub use compact::{CompactBudget, Compacted};
 pub use contention::ContentionSplit;
 pub use cursor::{Cursor, Passed};
+pub use descend::Target;
 pub use ends::{End, Taken};
+pub use estimate::{Estimate, Measure};
+pub use frozen::FrozenTree;
+pub use leaf_records::LeafRecords;
+pub use modify::{Before, Updated};
+pub use read_set::{Judge, Read, ReadSet};
 pub use remove_range::successor;
 pub use show::PageView;
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};

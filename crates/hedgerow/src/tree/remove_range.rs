@@ -1,7 +1,8 @@
 //! Removing all records of a range, leaf by leaf.
 //!
 //! One leaf at a time is latched, cleared of the range, and unlatched; the log gets one record for it, under the latch:
-//! the part of the range that the leaf has. So reads, writes and log are a matter of pages, not of records. A leaf
+//! the part of the range that the leaf has. If snapshots need more of its records than there is room for at a time, the leaf is
+//! cleared in several parts. So reads, writes and log are a matter of pages, not of records. A leaf
 //! that is left too empty is merged before the next one is looked at, so that the pages of a large range are freed on the
 //! way and never written.
 //!
@@ -15,9 +16,14 @@ use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, plain_leaf};
 use crate::page::{Access, EpochStay, PagePool};
 use crate::types::Purpose;
+use crate::versions::cells_of_change;
 use crate::wal::{RECORD_HEADER_BYTES, Record};
 use hedgerow_sync::optimistic::PlainBytes;
 use hedgerow_sync::primitive::canary::leaves_out;
+use std::ops::Range;
+
+/// Bytes of the records of a leaf of short ones.
+const RECORD_BYTES: usize = 32;
 
 /// What was done in one leaf.
 struct Cleared {
@@ -80,13 +86,20 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         // The part's end is the range's, or a fence and a byte.
         let longest = self.max_key_bytes() + 1;
         let log_bytes = (RECORD_HEADER_BYTES + from.len() + longest) as u64;
-        let log_bytes = if self.logged { log_bytes } else { 0 };
-        let stay = self.pool.enter_to_append(log_bytes, Purpose::GiveBack, retry.waiting())?;
+        let stay = match self.logged {
+            true => self.pool.enter_to_change(
+                log_bytes,
+                || self.cells_of_part(),
+                Purpose::GiveBack,
+                retry.waiting(),
+            )?,
+            false => self.pool.enter_to_append(0, Purpose::GiveBack, retry.waiting())?,
+        };
         let mut page = self.lock_leaf(from, retry.patience())?;
         let leaf = plain_leaf::<L>(page.bytes());
         let mut fence = Vec::new();
         let beyond = leaf.as_node().append_upper_fence(&mut fence).then(|| successor(&fence));
-        let (end, next) = match (to, beyond) {
+        let (mut end, mut next) = match (to, beyond) {
             (Some(to), Some(beyond)) if beyond.as_slice() < to => (beyond.clone(), Some(beyond)),
             (None, Some(beyond)) => (beyond.clone(), Some(beyond)),
             (Some(to), _) => (to.to_vec(), None),
@@ -105,19 +118,36 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         let bytes = page.write(stay.epoch());
         Leaf::<_, L>::put_in_order(bytes);
-        let (first, last) = places(&plain_leaf::<L>(bytes), from, has_end.then_some(&end));
+        let (first, mut last) = places(&plain_leaf::<L>(bytes), from, has_end.then_some(&end));
+        let keeps = self.logged && self.pool.keeps_versions(&stay);
+        if keeps
+            && let Some(cut) = self.place_without_room(&plain_leaf::<L>(bytes), first..last, &stay)
+        {
+            // The rest of the leaf is another part.
+            (last, end) = (cut.0, cut.1.clone());
+            next = Some(cut.1);
+        }
         let stored_forms = self.pool.has_stored_forms();
         let mut old = Vec::new();
+        let mut kept = Vec::new();
         let mut removed = 0;
         let mut before = last;
         // From the end, so that the places before it stay as they are.
         while let Some(place) = plain_leaf::<L>(bytes).previous_place(before)
             && place >= first
         {
-            if stored_forms {
+            let leaf = plain_leaf::<L>(bytes);
+            if stored_forms || keeps {
                 old.clear();
-                plain_leaf::<L>(bytes).append_value(place, &mut old);
+                leaf.append_value(place, &mut old);
+            }
+            if stored_forms {
                 self.note_stored_forms(&stay, &old, &[]);
+            }
+            if keeps {
+                let mut key = Vec::new();
+                leaf.append_key(place, &mut key);
+                kept.push((key, old.clone()));
             }
             LeafMut::<L>::new(bytes).remove(place);
             removed += 1;
@@ -130,8 +160,43 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             if !leaves_out("stamp_left_by_range_removal") {
                 LeafMut::<L>::new(page.write(stay.epoch())).stamp(lsn);
             }
+            for (key, old) in &kept {
+                self.keep_version(&stay, key, (Some(old), true), lsn);
+            }
         }
         Ok(Cleared { removed, next, is_sparse })
+    }
+
+    /// Room for old versions that a part of a range asks for: for a longest record at least, and for a leaf of short ones if
+    /// that is not too much.
+    fn cells_of_part(&self) -> u32 {
+        let longest = cells_of_change(self.max_key_bytes(), self.max_record_bytes());
+        let many =
+            (self.pool.page_bytes() / RECORD_BYTES) as u32 * cells_of_change(RECORD_BYTES, 0);
+        many.min(self.pool.most_version_cells() / 4).max(longest)
+    }
+
+    /// The first of a leaf's places, and its key, whose old version finds no room any more beside those before it. There is one for the
+    /// first record.
+    fn place_without_room(
+        &self,
+        leaf: &Leaf<PlainBytes<'_>, L>,
+        places: Range<usize>,
+        stay: &P::EpochGuard<'_>,
+    ) -> Option<(usize, Vec<u8>)> {
+        let mut left = self.pool.version_cells(stay);
+        let mut key = Vec::new();
+        let mut place = leaf.next_place(places.start);
+        while place < places.end {
+            key.clear();
+            leaf.append_key(place, &mut key);
+            match left.checked_sub(cells_of_change(key.len(), leaf.value_len(place))) {
+                Some(rest) => left = rest,
+                None => return Some((place, key)),
+            }
+            place = leaf.next_place(place + 1);
+        }
+        None
     }
 }
 

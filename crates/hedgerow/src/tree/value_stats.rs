@@ -49,7 +49,8 @@ impl ValueStats {
         for_each_value::<L>(page, &mut |value| self.add(value, page.len(), unit_bytes));
     }
 
-    fn add(&mut self, value: &[u8], page_bytes: usize, unit_bytes: u32) {
+    /// Counts a value as its leaf has it.
+    pub(super) fn add(&mut self, value: &[u8], page_bytes: usize, unit_bytes: u32) {
         let held = if unit_bytes == 0 { Held::decode(value) } else { None };
         if let Some(held) = held {
             self.in_frames += 1;

@@ -16,7 +16,8 @@ use super::stored::put_record;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, Restart};
-use crate::types::Purpose;
+use crate::types::{Lsn, Purpose};
+use crate::versions::{self, cells_of_change};
 use crate::wait::{Wait, Waiting};
 use crate::wal::{RECORD_HEADER_BYTES, Record};
 use hedgerow_sync::optimistic::PageBytes;
@@ -36,7 +37,7 @@ pub(super) enum Written<O> {
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     #[inline]
-    pub(super) fn write<C: Change>(&self, key: &[u8], change: &C) -> Result<C::Outcome> {
+    pub(super) fn write<C: Change>(&self, key: &[u8], change: &mut C) -> Result<C::Outcome> {
         self.check_record(key, change.value())?;
         // What is behind the append of its batch is finished.
         let wait = if C::PURPOSE == Purpose::Finish { &Wait::Forever } else { &self.wait };
@@ -49,10 +50,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     /// Everything but a first try that succeeds and leaves nothing to do.
     #[inline(never)]
-    fn write_on<C: Change>(
+    pub(super) fn write_on<C: Change>(
         &self,
         key: &[u8],
-        change: &C,
+        change: &mut C,
         first: Result<Written<C::Outcome>, Stop>,
         waiting: &Waiting<'_>,
     ) -> Result<C::Outcome> {
@@ -93,7 +94,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn try_write<C: Change>(
         &self,
         key: &[u8],
-        change: &C,
+        change: &mut C,
         met: bool,
         waiting: &Waiting<'_>,
     ) -> Result<Written<C::Outcome>, Stop> {
@@ -119,7 +120,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn write_latched<C: Change>(
         &self,
         key: &[u8],
-        change: &C,
+        change: &mut C,
         patience: &Patience<'_>,
         (met, waiting): (bool, &Waiting<'_>),
     ) -> Result<Written<C::Outcome>, Stop> {
@@ -132,13 +133,13 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 page.release_unchanged();
                 Ok(Written::Done(outcome))
             }
-            decision => Ok(self.apply(&mut page, (&stay, met), key, at, decision, change)),
+            decision => Ok(self.apply_apart(&mut page, (&stay, met), key, at, decision, change)),
         }
     }
 
     /// Enters the epoch, with room in the log for the record of one change.
     #[inline(always)]
-    fn enter_to_change<C: Change>(
+    pub(super) fn enter_to_change<C: Change>(
         &self,
         key: &[u8],
         change: &C,
@@ -146,8 +147,50 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<P::EpochGuard<'_>> {
         let itself = || RECORD_HEADER_BYTES + key.len() + change.value().len();
         let log_bytes = change.made().map_or_else(itself, |made| made.len_bytes());
-        let log_bytes = if self.logged { log_bytes as u64 } else { 0 };
-        self.pool.enter_to_append(log_bytes, C::PURPOSE, waiting)
+        match self.logged {
+            true => self.enter_to_change_one(log_bytes as u64, key.len(), C::PURPOSE, waiting),
+            false => self.pool.enter_to_append(0, C::PURPOSE, waiting),
+        }
+    }
+
+    /// Enters the epoch to change one record, whose key has so many bytes.
+    #[inline(always)]
+    pub(super) fn enter_to_change_one(
+        &self,
+        log_bytes: u64,
+        key_bytes: usize,
+        purpose: Purpose,
+        waiting: &Waiting<'_>,
+    ) -> Result<P::EpochGuard<'_>> {
+        // What it is now is not known before the leaf is latched.
+        let cells = || cells_of_change(key_bytes, self.max_record_bytes() - key_bytes);
+        self.pool.enter_to_change(log_bytes, cells, purpose, waiting)
+    }
+
+    /// Keeps what a record was that has just been changed, as the snapshots need it.
+    #[inline]
+    pub(super) fn keep_version(
+        &self,
+        stay: &P::EpochGuard<'_>,
+        key: &[u8],
+        (old, removes): (Option<&[u8]>, bool),
+        lsn: Lsn,
+    ) {
+        self.pool.keep_version(stay, &versions::Change { tree: self.id, key, lsn, old, removes });
+    }
+
+    /// [`Self::apply`] off the hot path: with more copies of it what it calls is in none of them.
+    #[inline(never)]
+    pub(super) fn apply_apart<C: Change>(
+        &self,
+        page: &mut ExclusivePage<'_, P>,
+        entered: (&P::EpochGuard<'_>, bool),
+        key: &[u8],
+        at: Position,
+        decision: Decision<C::Outcome>,
+        change: &C,
+    ) -> Written<C::Outcome> {
+        self.apply(page, entered, key, at, decision, change)
     }
 
     /// Applies a decision to a latched leaf, and logs it: under the latch, so that the log has the changes of
@@ -173,9 +216,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let stored_forms = self.pool.has_stored_forms();
         let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
         let mut old = Vec::new();
-        if stored_forms && at.found {
+        let keeps = self.logged && self.pool.keeps_versions(stay);
+        if (stored_forms || keeps) && at.found {
             leaf.as_leaf().append_value(at.index, &mut old);
         }
+
         match decision {
             Decision::Keep(outcome) | Decision::Note(outcome) => Written::Done(outcome),
             Decision::Put(_) if leaf.as_leaf().count() >= LEAST_FORCED && buggify(Point::Split) => {
@@ -188,7 +233,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 };
                 let Ok(()) = result else { return Written::NoSpace };
                 if self.logged {
-                    leaf.stamp(log(put_record(tree, key, value, stored_forms)));
+                    let lsn = log(put_record(tree, key, value, stored_forms));
+                    leaf.stamp(lsn);
+                    if keeps {
+                        let was = at.found.then_some(old.as_slice());
+                        self.keep_version(stay, key, (was, false), lsn);
+                    }
                 }
                 if stored_forms {
                     self.note_stored_forms(stay, &old, value);
@@ -205,7 +255,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 let sparse = is_sparse(&leaf.as_leaf()) && is_turn(leaf.as_leaf().count())
                     || buggify(Point::Merge);
                 if self.logged {
-                    leaf.stamp(log(Record::Remove { tree, key }));
+                    let lsn = log(Record::Remove { tree, key });
+                    leaf.stamp(lsn);
+                    if keeps {
+                        self.keep_version(stay, key, (Some(&old), true), lsn);
+                    }
                 }
                 if stored_forms {
                     self.note_stored_forms(stay, &old, &[]);

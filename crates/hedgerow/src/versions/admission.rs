@@ -6,20 +6,27 @@
 //!    at one bucket, and nothing is allocated.
 //! 4. Dropping the [`Admission`] gives back what was not used.
 //!
-//! A writer is never refused. If all room is in use, versions that nobody needs are dropped, and if that does not help, the oldest
-//! snapshot is given up, those that are not pinned first. What is left then are other writers' reservations, which end by themselves.
+//! A writer is never refused. If a quarter of all room is in use, a checkpoint is asked for, which takes snapshots over. If three quarters are,
+//! versions that nobody needs are dropped, and then a checkpoint is waited for that may take a snapshot over, for a moment: what a snapshot
+//! needs when it goes over stays, so there has to be room left. If all of it is in use, the oldest snapshot is given up, those that are
+//! not pinned first. What is left then are other writers' reservations, which end by themselves.
 
 use crate::error::Result;
 use crate::types::Lsn;
 use crate::versions::memory::{Memory, Surroundings};
-use crate::versions::state::Versions;
-use crate::versions::table::{Change, cells_of_change};
+use crate::versions::state::{GROWTH_PART, Versions};
+use crate::versions::table::Change;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread;
+use std::cell::Cell;
 use std::time::Duration;
 
+/// Of so many one looks whether anything can be collected, or the switch be turned off.
+const TENDED_EACH: u64 = 64;
+/// How many checkpoints who finds little room waits for. The one under way when he comes may be too old.
+const CHECKPOINT_WAITS: usize = 2;
 /// How long who finds nothing but reservations sleeps before it looks again, unless it is woken.
 const RESERVED_NAP: Duration = Duration::from_millis(1);
 
@@ -28,55 +35,50 @@ const RESERVED_NAP: Duration = Duration::from_millis(1);
 pub struct Admission<'v, M: Memory, P> {
     versions: &'v Versions<M, P>,
     /// `None`: the switch was off.
-    cells: Option<u32>,
+    cells: Option<Cell<u32>>,
     links: bool,
 }
 
 impl<M: Memory, P> Versions<M, P> {
-    /// Lets a writer in that will change one record, of a key and an old value of at most so many bytes. The caller holds nothing, and is
-    /// inside of no epoch.
+    /// Lets a writer in whose changes need `cells` at most, as [`cells_of_change`] counts them: no more than
+    /// [half](Self::most_cells_at_once) of all memory, or what any single change needs. The caller holds nothing, and is inside of no epoch.
     ///
     /// # Errors
     /// Those of `waiting`; `Poisoned` behind the gate of who has failed; of the memory.
+    ///
+    /// # Panics
+    /// If they need more than all memory.
     #[inline]
     pub fn admit(
         &self,
         around: &impl Surroundings,
-        key_len: usize,
-        value_len: usize,
+        cells: impl FnOnce() -> u32,
         waiting: &Waiting<'_>,
     ) -> Result<Admission<'_, M, P>> {
         let look = self.door.look();
         if look.is_plain() {
             return Ok(Admission { versions: self, cells: None, links: false });
         }
-        self.admit_with_room(around, cells_of_change(key_len, value_len), waiting)
+        self.admit_with_room(around, cells(), waiting)
     }
 
-    /// As [`Self::admit`], for as many changes as the sizes given, which are not [too large](Self::is_too_large).
-    ///
-    /// # Errors
-    /// As [`Self::admit`].
-    ///
-    /// # Panics
-    /// If they need more than all memory.
-    pub fn admit_many(
-        &self,
-        around: &impl Surroundings,
-        sizes: impl Iterator<Item = (usize, usize)>,
-        waiting: &Waiting<'_>,
-    ) -> Result<Admission<'_, M, P>> {
-        if self.door.look().is_plain() {
-            return Ok(Admission { versions: self, cells: None, links: false });
+    /// Whether a writer who came now would keep versions, or wait at the gate.
+    #[inline]
+    pub fn are_kept(&self) -> bool {
+        !self.door.look().is_plain()
+    }
+
+    /// What changes that are made together may need: half of all memory.
+    pub fn most_cells_at_once(&self) -> u32 {
+        (self.most_cells() / 2).max(self.least_cells())
+    }
+
+    /// To be called by whoever comes or goes while versions are kept, with nothing held: one of many [tends](Self::tend) them.
+    pub fn tend_now_and_then(&self, around: &impl Surroundings) {
+        if self.visits.fetch_add(1, Relaxed) % TENDED_EACH == TENDED_EACH - 1 {
+            // If there is no memory for that, somebody comes by again.
+            self.tend(around).ok();
         }
-        let cells = sizes.map(|(key, value)| cells_of_change(key, value)).sum();
-        self.admit_with_room(around, cells, waiting)
-    }
-
-    /// Whether changes of these sizes may need more than half of all memory for versions: those are made alone.
-    pub fn is_too_large(&self, sizes: impl Iterator<Item = (usize, usize)>) -> bool {
-        let cells = sizes.map(|(key, value)| u64::from(cells_of_change(key, value))).sum::<u64>();
-        cells > u64::from(self.most_cells() / 2)
     }
 
     #[cold]
@@ -86,6 +88,7 @@ impl<M: Memory, P> Versions<M, P> {
         cells: u32,
         waiting: &Waiting<'_>,
     ) -> Result<Admission<'_, M, P>> {
+        self.tend_now_and_then(around);
         loop {
             let look = self.door.look();
             if look.is_closed() {
@@ -94,8 +97,10 @@ impl<M: Memory, P> Versions<M, P> {
             }
             let cells = match look.keeps_versions() {
                 true => {
-                    self.reserve(around, cells, waiting)?;
-                    Some(cells)
+                    if self.reserve(around, cells, waiting)? && self.wants_pin(Lsn(u64::MAX)) {
+                        around.request_checkpoint();
+                    }
+                    Some(Cell::new(cells))
                 }
                 false => None,
             };
@@ -103,22 +108,49 @@ impl<M: Memory, P> Versions<M, P> {
         }
     }
 
-    /// Whether so many cells were promised just now.
-    fn try_reserve(&self, cells: u32) -> bool {
+    /// Promises so many cells, if there are any. `patient`: not if little is left then.
+    fn try_reserve(&self, cells: u32, patient: bool) -> Reserved {
+        let most = self.most_cells();
         let mut table = self.table.lock();
-        let has_room = table.spare() >= cells;
-        if has_room {
-            table.reserved += cells;
+        let used = table.cells.all() - table.cells.free() + table.reserved;
+        if table.spare() < cells {
+            return Reserved::Full;
         }
-        has_room
+        if patient && used >= most / 4 * 3 {
+            return Reserved::Crowded { has_grown: used >= table.kept + most / GROWTH_PART };
+        }
+        table.reserved += cells;
+        Reserved::Done { is_due: used >= most / 4 && used >= table.kept + most / GROWTH_PART }
     }
 
-    fn reserve(&self, around: &impl Surroundings, cells: u32, waiting: &Waiting<'_>) -> Result<()> {
+    /// Promises so many cells; whether so much is in use that a checkpoint may help.
+    fn reserve(
+        &self,
+        around: &impl Surroundings,
+        cells: u32,
+        waiting: &Waiting<'_>,
+    ) -> Result<bool> {
         let most = self.most_cells();
         assert!(cells <= most, "{cells} cells of {most}: larger changes are made another way");
-        while !self.try_reserve(cells) {
-            if self.is_collection_due() && self.collect(around)? && self.try_reserve(cells) {
-                return Ok(());
+        let mut waits_left = CHECKPOINT_WAITS;
+        loop {
+            match self.try_reserve(cells, waits_left > 0) {
+                Reserved::Done { is_due } => return Ok(is_due),
+                Reserved::Crowded { has_grown: true } if self.collect(around)? => continue,
+                Reserved::Crowded { .. } => {
+                    if !self.wants_pin(Lsn(u64::MAX)) || !around.wait_for_checkpoint(waiting)? {
+                        waits_left = 0;
+                    }
+                    waits_left = waits_left.saturating_sub(1);
+                    continue;
+                }
+                Reserved::Full => {}
+            }
+            if self.is_collection_due()
+                && self.collect(around)?
+                && let Reserved::Done { is_due } = self.try_reserve(cells, false)
+            {
+                return Ok(is_due);
             }
             if self.lend()? {
                 continue;
@@ -129,8 +161,14 @@ impl<M: Memory, P> Versions<M, P> {
                 thread::yield_now();
                 continue;
             }
-            if self.try_reserve(cells) {
-                return Ok(());
+            if let Reserved::Done { is_due } = self.try_reserve(cells, false) {
+                return Ok(is_due);
+            }
+            if waits_left > 0 && self.wants_pin(Lsn(u64::MAX)) {
+                waits_left -= 1;
+                if around.wait_for_checkpoint(waiting)? {
+                    continue;
+                }
             }
             if self.give_up_oldest(around)? {
                 continue;
@@ -138,8 +176,17 @@ impl<M: Memory, P> Versions<M, P> {
             waiting.check()?;
             thread::sleep(RESERVED_NAP);
         }
-        Ok(())
     }
+}
+
+/// How asking for cells has ended.
+enum Reserved {
+    /// They are promised; `is_due`: a checkpoint may help those who come later.
+    Done { is_due: bool },
+    /// There are some, but it is time to see that there are more.
+    Crowded { has_grown: bool },
+    /// There are too few.
+    Full,
 }
 
 impl<M: Memory, P> Admission<'_, M, P> {
@@ -152,29 +199,41 @@ impl<M: Memory, P> Admission<'_, M, P> {
         !look.is_closed() && (!self.links || self.cells.is_some())
     }
 
+    /// Whether the writer keeps versions: [`Self::keep`] does something.
+    #[inline]
+    pub fn keeps(&self) -> bool {
+        self.links
+    }
+
+    /// Cells that are left of those that were asked for, as [`cells_of_change`] counts them; 0 if no versions are kept.
+    pub fn cells_left(&self) -> u32 {
+        self.cells.as_ref().map_or(0, Cell::get)
+    }
+
     /// Keeps the version that a change has ended, if that is needed: after the change's record was appended, and before its leaf is
     /// unlatched.
     ///
     /// # Panics
     /// If the change is larger than what was asked for.
     #[inline]
-    pub fn keep(&mut self, change: &Change<'_>) {
+    pub fn keep(&self, change: &Change<'_>) {
         if self.links {
             self.link(change);
         }
     }
 
     #[cold]
-    fn link(&mut self, change: &Change<'_>) {
+    fn link(&self, change: &Change<'_>) {
         // Behind the append: who begins a snapshot below the change has raised the horizon before it has read the log's end.
         if !leaves_out("keep_without_barrier") {
             fence(SeqCst);
         }
         let horizon = Lsn(self.versions.horizon.load(Acquire));
-        let cells = self.cells.as_mut().expect("who keeps versions has room");
+        let cells = self.cells.as_ref().expect("who keeps versions has room");
         let mut table = self.versions.table.lock();
         let used = table.link(change, horizon);
-        *cells = cells.checked_sub(used).expect("a change is no larger than was said");
+        let left = cells.get().checked_sub(used).expect("a change is no larger than was said");
+        cells.set(left);
         table.reserved -= used;
     }
 }
@@ -182,7 +241,7 @@ impl<M: Memory, P> Admission<'_, M, P> {
 impl<M: Memory, P> Drop for Admission<'_, M, P> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(cells) = self.cells.filter(|cells| *cells > 0) {
+        if let Some(cells) = self.cells.as_ref().map(Cell::get).filter(|cells| *cells > 0) {
             self.versions.table.lock().reserved -= cells;
         }
     }

@@ -125,6 +125,19 @@ impl<B: Block> Cells<B> {
         }
     }
 
+    /// Puts another block in the place of the one that `is_it` means, with the same bytes. Returns that one, or the other one if there is
+    /// none.
+    pub(super) fn replace(
+        &mut self,
+        is_it: impl Fn(&B) -> bool,
+        mut other: B,
+    ) -> std::result::Result<B, B> {
+        let mut lent = self.blocks.iter_mut().flatten().map(|lent| &mut lent.bytes);
+        let Some(block) = lent.find(|block| is_it(block)) else { return Err(other) };
+        other.as_mut().copy_from_slice(block.as_ref());
+        Ok(std::mem::replace(block, other))
+    }
+
     #[inline]
     fn place(&self, cell: CellId) -> (usize, usize) {
         let number = cell.0 - 1;

@@ -4,6 +4,7 @@
 
 use crate::error::Result;
 use crate::types::Lsn;
+use crate::wait::Waiting;
 
 /// Memory that is lent: its bytes are the borrower's alone, and dropping it gives it back.
 pub trait Block: AsRef<[u8]> + AsMut<[u8]> + Send {}
@@ -41,4 +42,16 @@ pub trait Surroundings {
     /// Waits until each stay that somebody is inside of now has ended. Who enters later sees what the caller stored before. The caller
     /// is inside of none.
     fn wait_for_stays(&self);
+
+    /// A quarter of the memory for versions is in use, and a checkpoint would take a snapshot over that needs them. Waits for nothing.
+    fn request_checkpoint(&self) {}
+
+    /// Nearly all of it is. Waits for a checkpoint to end, for a second at most. False: none has ended. The caller is inside of no epoch, and holds
+    /// nothing.
+    ///
+    /// # Errors
+    /// Those of `waiting`.
+    fn wait_for_checkpoint(&self, waiting: &Waiting<'_>) -> Result<bool> {
+        waiting.check().map(|()| false)
+    }
 }

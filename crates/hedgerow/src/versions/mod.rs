@@ -29,10 +29,11 @@ pub mod state;
 mod table;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod trees;
 
 pub use admission::Admission;
 pub use alone::Alone;
 pub use memory::{Block, LEAST_BLOCKS, Memory, Surroundings};
 pub use snapshots::{Seen, Snapshot};
 pub use state::{Figures, Versions, VersionsOptions};
-pub use table::{Change, Version};
+pub use table::{Change, Version, cells_of_change};

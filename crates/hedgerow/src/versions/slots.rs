@@ -179,6 +179,11 @@ impl Slots {
         self.first.iter().chain(later.flatten())
     }
 
+    /// Whether there is a snapshot that is not pinned, of a moment up to `cut`.
+    pub(super) fn any_unpinned(&self, cut: Lsn) -> bool {
+        self.all().any(|slot| matches!(slot.state(), State::At(at) if at <= cut))
+    }
+
     /// Who needs versions, if `view` is what each slot says. `None`: a snapshot is pending.
     ///
     /// Errors: `MemoryLimit`.
@@ -199,8 +204,24 @@ impl Slots {
         Ok(Some(Needs::new(needs)))
     }
 
-    /// Whether a snapshot is open, or about to be.
-    pub(super) fn any(&self) -> bool {
-        self.all().any(|slot| slot.state() != State::Empty)
+    /// Whether there is a snapshot that needs versions of changes that are made from now on, or is about to be one. What a pinned one
+    /// needs was changed before.
+    pub(super) fn any_in_need(&self) -> bool {
+        self.all().any(|slot| matches!(slot.state(), State::Pending | State::At(_)))
+    }
+
+    /// Whether there is a pinned one.
+    pub(super) fn any_pinned(&self) -> bool {
+        self.all().any(|slot| matches!(slot.state(), State::Pinned(..)))
+    }
+
+    /// The oldest moment of a snapshot for which anything is kept; zero if one is about to begin. `None`: there is none.
+    pub(super) fn oldest(&self) -> Option<Lsn> {
+        let at = |slot: &Slot| match slot.state() {
+            State::Empty | State::GivenUp => None,
+            State::Pending => Some(Lsn(0)),
+            State::At(at) | State::Pinned(at, _) => Some(at),
+        };
+        self.all().filter_map(at).min()
     }
 }

@@ -13,6 +13,13 @@
 //! the removed keys of that range. A key that was removed behind a pinned snapshot's cut may have no version any more, and is in the checkpoint
 //! alone. The scan asks for the source again when it has all versions: if it is another one by then, the range is read anew.
 //!
+//! **A bulk load** stamps nothing, and keeps no versions. Its LSN is noted by tree ([`Versions::note_load`]), and a snapshot below it sees
+//! nothing of it: no leaf's value, and no version that was ended later. Before the load the tree was empty, so whatever the snapshot sees was
+//! removed by then, and is a version.
+//!
+//! **A drop** frees pages, so there is no leaf to look at any more, or one that has lost its place. Its LSN is noted by tree, too
+//! ([`Versions::note_drop`]), before the first page goes. From then on only versions count, and checkpoints with cuts below it.
+//!
 //! **Pinning.** A checkpoint with the cut `c` takes over the snapshots with moments up to `c`, never a later one. Their slots say so
 //! before anything is dropped for it. Whoever runs alone has half of his changes in a checkpoint, so none takes snapshots over then.
 //!
@@ -24,7 +31,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Lsn, TreeId};
 use crate::versions::memory::{Memory, Surroundings};
 use crate::versions::slots::{Slot, SlotId, State};
-use crate::versions::state::{AHEAD, LEAST_AHEAD, NOBODY, Pinned, Versions};
+use crate::versions::state::{AHEAD, Fate, LEAST_AHEAD, NOBODY, Pinned, Versions};
 use crate::versions::table::Version;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
@@ -155,6 +162,16 @@ impl<M: Memory, P> Versions<M, P> {
         pins.remove(&cut).map(|pinned| pinned.pin)
     }
 
+    /// Whether everything in a leaf with this stamp is what a snapshot sees. Asked after the look at the leaf.
+    pub fn sees_all(&self, snapshot: &Snapshot, tree: TreeId, stamp: Lsn) -> bool {
+        stamp <= snapshot.at && self.fate(tree, snapshot.at).is_plain()
+    }
+
+    /// Whether a snapshot was given up. To be asked after a look at what is kept for it: what it needs goes only later.
+    pub fn is_given_up(&self, snapshot: &Snapshot) -> bool {
+        self.slots.get(snapshot.slot).state() == State::GivenUp
+    }
+
     /// Where a snapshot's value of a key is; a version's value is appended to `to`. `look` is the validated look at the leaf that the
     /// key belongs to, and returns the leaf's stamp.
     ///
@@ -170,27 +187,31 @@ impl<M: Memory, P> Versions<M, P> {
     ) -> Result<Seen<P>> {
         let early = leaves_out("alone_before_leaf").then(|| self.alone.load(Acquire));
         let stamp = look()?;
-        if stamp <= snapshot.at {
+        let fate = self.fate(tree, snapshot.at);
+        if stamp <= snapshot.at && fate.is_plain() {
             return Ok(Seen::Leaf);
         }
         let slot = self.slots.get(snapshot.slot);
         let too_early = leaves_out("pin_read_before_versions").then(|| slot.state());
         let before = to.len();
         let version = self.version(snapshot.at, tree, key, to)?;
-        let seen = self.judge(slot, too_early, early, stamp, version);
+        // What was loaded has become a version since, and was not there before.
+        let version = version.filter(|old| fate.loaded.is_none_or(|load| old.ended <= load));
+        let seen = self.judge(slot, too_early, early, (stamp, fate), version);
         if !matches!(seen, Seen::Version) {
             to.truncate(before);
         }
         Ok(seen)
     }
 
-    /// Where a snapshot finds the keys of a leaf with this stamp, beside the removed ones: in the leaf, in a checkpoint, or nowhere.
-    /// Asked after the look at the leaf.
-    pub fn source(&self, snapshot: &Snapshot, stamp: Lsn) -> Seen<P> {
-        if stamp <= snapshot.at {
+    /// Where a snapshot finds the keys of a leaf with this stamp, beside the removed ones: in the leaf, in a checkpoint, or nowhere
+    /// (`Absent`). Asked after the look at the leaf.
+    pub fn source(&self, snapshot: &Snapshot, tree: TreeId, stamp: Lsn) -> Seen<P> {
+        let fate = self.fate(tree, snapshot.at);
+        if stamp <= snapshot.at && fate.is_plain() {
             return Seen::Leaf;
         }
-        self.judge(self.slots.get(snapshot.slot), None, None, stamp, None)
+        self.judge(self.slots.get(snapshot.slot), None, None, (stamp, fate), None)
     }
 
     /// Step 3 of a read. What the two words said is given where that was read too early.
@@ -199,7 +220,7 @@ impl<M: Memory, P> Versions<M, P> {
         slot: &Slot,
         state: Option<State>,
         alone: Option<u64>,
-        stamp: Lsn,
+        (stamp, fate): (Lsn, Fate),
         version: Option<Version>,
     ) -> Seen<P> {
         let found = |version: Version| match version.len_bytes {
@@ -216,9 +237,19 @@ impl<M: Memory, P> Versions<M, P> {
                 (State::Pinned(_, cut), _) => cut,
                 (State::At(_), Some(version)) => return found(version),
                 (State::At(_), None) if stamp.0 > alone => Lsn(alone),
+                (State::At(_), None) if fate.loaded.is_some() => return Seen::Absent,
+                (State::At(_), None) if fate.dropped.is_some() => return Seen::TooOld,
                 (State::At(_), None) => return Seen::Leaf,
                 (State::Empty | State::Pending, _) => unreachable!("a snapshot has its slot"),
             };
+            if fate.loaded.is_some_and(|load| load <= cut) {
+                // The checkpoint has what was loaded, and nothing else.
+                return Seen::Absent;
+            }
+            if fate.dropped.is_some_and(|dropped| dropped <= cut) {
+                // The checkpoint may have some pages of the tree, and not all.
+                return Seen::TooOld;
+            }
             // If who ran alone has ended just now, the slot says so by then.
             if let Some(pinned) = self.pins.lock().get(&cut) {
                 return Seen::Checkpoint(pinned.pin.clone());
@@ -292,6 +323,11 @@ impl<M: Memory, P> Versions<M, P> {
                 Some(_) => return Ok(true),
             }
         }
+    }
+
+    /// Whether a checkpoint with this cut would take a snapshot over.
+    pub fn wants_pin(&self, cut: Lsn) -> bool {
+        self.slots.any_unpinned(cut)
     }
 
     /// Has a checkpoint take over the snapshots up to its cut, and drops the versions that only these needed above it. The

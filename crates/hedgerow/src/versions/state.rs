@@ -15,12 +15,13 @@
 //! latch takes `table` alone. `Send + Sync`.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::Lsn;
+use crate::types::{Lsn, TreeId};
 use crate::versions::door::Door;
 use crate::versions::memory::{LEAST_BLOCKS, Memory, Surroundings};
 use crate::versions::needs::Needs;
 use crate::versions::slots::{Slot, Slots, State};
 use crate::versions::table::{Table, cells_of_change};
+use crate::versions::trees::Since;
 use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*, fence};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
@@ -36,6 +37,9 @@ pub(super) const LEAST_AHEAD: u64 = 32 << 10;
 pub(super) const AHEAD: u64 = 64 << 10;
 /// How long nobody has a snapshot before the switch is turned off.
 const IDLE: Duration = Duration::from_secs(1);
+/// Of all memory, what has to be filled anew before another collection or checkpoint is tried that may be of no use: so what it cannot
+/// help is no reason for one after the other.
+pub(super) const GROWTH_PART: u32 = 16;
 /// Buckets that are swept with the table locked.
 const SWEPT_AT_ONCE: u32 = 64;
 /// Blocks that are given back with the table locked.
@@ -67,6 +71,23 @@ pub struct Figures {
     pub given_up: u64,
 }
 
+/// What a snapshot has to know of a tree beside its leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fate {
+    /// All of its records were loaded with this LSN, which the snapshot is below.
+    pub loaded: Option<Lsn>,
+    /// It was dropped with this one.
+    pub dropped: Option<Lsn>,
+}
+
+impl Fate {
+    /// Whether leaves tell all.
+    #[inline]
+    pub(super) fn is_plain(self) -> bool {
+        self.loaded.is_none() && self.dropped.is_none()
+    }
+}
+
 /// A pinned checkpoint, and how many snapshots (or who runs alone) refer to it.
 pub(super) struct Pinned<P> {
     pub pin: Arc<P>,
@@ -83,6 +104,12 @@ pub struct Versions<M: Memory, P> {
     pub(super) horizon: AtomicU64,
     /// The cut of who runs alone, or [`NOBODY`].
     pub(super) alone: AtomicU64,
+    /// The trees that were loaded: their records have no stamps of their own.
+    loads: Since,
+    /// The trees that were dropped: their pages go, one by one.
+    drops: Since,
+    /// How many writers have come in while versions were kept, and snapshots ended.
+    pub(super) visits: Figure,
     /// By their cuts.
     pub(super) pins: Mutex<BTreeMap<Lsn, Pinned<P>>>,
     collecting: Mutex<Collector>,
@@ -118,6 +145,9 @@ impl<M: Memory, P> Versions<M, P> {
             slots: Slots::new(),
             horizon: AtomicU64::new(0),
             alone: AtomicU64::new(NOBODY),
+            loads: Since::new(),
+            drops: Since::new(),
+            visits: Figure::new(0),
             pins: Mutex::new(BTreeMap::new()),
             collecting: Mutex::new(Collector::default()),
             begun: Figure::new(0),
@@ -158,7 +188,7 @@ impl<M: Memory, P> Versions<M, P> {
     }
 
     /// Cells that one change takes at most.
-    fn least_cells(&self) -> u32 {
+    pub(super) fn least_cells(&self) -> u32 {
         cells_of_change(self.options.longest_key, self.options.longest_value)
     }
 
@@ -185,11 +215,61 @@ impl<M: Memory, P> Versions<M, P> {
         Ok(true)
     }
 
+    /// Notes that all records of a tree, which had none, were loaded with this LSN: before anybody can see them.
+    pub fn note_load(&self, tree: TreeId, lsn: Lsn) {
+        self.loads.note(tree, lsn, || self.slots.oldest());
+    }
+
+    /// Notes that a tree was dropped with this LSN: before any page of it goes.
+    pub fn note_drop(&self, tree: TreeId, lsn: Lsn) {
+        if !leaves_out("drop_frees_under_snapshot") {
+            self.drops.note(tree, lsn, || self.slots.oldest());
+        }
+    }
+
+    /// What has become of a tree behind a snapshot's moment. To be asked after the look at a leaf.
+    #[inline]
+    pub(super) fn fate(&self, tree: TreeId, at: Lsn) -> Fate {
+        let loaded = self.loads.of(tree).filter(|loaded| *loaded > at);
+        Fate { loaded, dropped: self.drops.of(tree) }
+    }
+
+    /// The oldest moment of a snapshot that is not given up; zero if one is about to begin. `None`: there is none, and whoever begins
+    /// later has a moment that is no earlier than what the log's end was before this was asked.
+    pub fn oldest(&self) -> Option<Lsn> {
+        self.slots.oldest()
+    }
+
+    /// Where the memory comes from.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Puts another block in the place of the one that `is_it` means, with the same bytes. Returns that one; if there is none, the other
+    /// one.
+    ///
+    /// # Errors
+    /// The other one.
+    pub fn replace_block(
+        &self,
+        is_it: impl Fn(&M::Block) -> bool,
+        other: M::Block,
+    ) -> std::result::Result<M::Block, M::Block> {
+        self.table.lock().replace(is_it, other)
+    }
+
     /// Whether so much was kept since the last collection that another one may be worth it.
     pub(super) fn is_collection_due(&self) -> bool {
         let table = self.table.lock();
         let used = table.cells.all() - table.cells.free();
         used >= 2 * table.kept.max(table.cells.cells_each())
+    }
+
+    /// Whether a good part of all memory was filled since the last collection.
+    fn has_grown(&self) -> bool {
+        let most = self.most_cells();
+        let table = self.table.lock();
+        table.cells.all() - table.cells.free() >= table.kept + most / GROWTH_PART
     }
 
     /// Drops the versions that nobody needs. False: a snapshot is about to begin, and nothing was dropped.
@@ -255,7 +335,7 @@ impl<M: Memory, P> Versions<M, P> {
             return Ok(());
         }
         let begun = self.begun.load(Relaxed);
-        let is_idle = !self.slots.any();
+        let is_idle = !self.slots.any_in_need();
         let since = {
             let mut collector = self.collecting.lock();
             collector.idle = match collector.idle {
@@ -267,7 +347,9 @@ impl<M: Memory, P> Versions<M, P> {
         if since.is_some_and(|(since, _)| since.elapsed() >= IDLE) && self.turn_off() {
             self.collecting.lock().idle = None;
         }
-        if self.is_collection_due() || is_idle {
+        // What pinned ones need stays, and is not looked through for nothing.
+        let is_at_end = is_idle && (!self.slots.any_pinned() || self.has_grown());
+        if self.is_collection_due() || is_at_end {
             self.collect(around)?;
         }
         if !self.door.look().keeps_versions() {
@@ -276,9 +358,9 @@ impl<M: Memory, P> Versions<M, P> {
         Ok(())
     }
 
-    /// Turns the switch off if no snapshot is open. Returns whether it was turned off.
+    /// Turns the switch off if no snapshot is open that needs what is kept from now on: pinned ones do not. Returns whether it was turned off.
     pub fn turn_off(&self) -> bool {
-        self.door.fall(|| self.slots.any())
+        self.door.fall(|| self.slots.any_in_need())
     }
 
     /// Gives back memory that is not in use.

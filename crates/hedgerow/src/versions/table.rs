@@ -60,8 +60,9 @@ pub struct Version {
     pub len_bytes: Option<usize>,
 }
 
-/// Cells that the change of a record may take: of a key of this length and a value of at most `value_len` bytes.
-pub(super) fn cells_of_change(key_len: usize, value_len: usize) -> u32 {
+/// Cells of memory, of 64 bytes, that the change of a record may take: of a key of this length and an old value of at most `value_len`
+/// bytes.
+pub fn cells_of_change(key_len: usize, value_len: usize) -> u32 {
     cells_for(KEY_AT + key_len + value_len) + cells_for(removed::longest_node_bytes(key_len))
 }
 
@@ -144,6 +145,21 @@ impl<B: Block> Table<B> {
             }
             self.buckets = self.buckets.min(self.index.len() as u32 * self.heads_each);
             self.round = if self.buckets == 0 { 0 } else { 1 << self.buckets.ilog2() };
+        }
+    }
+
+    /// As [`Cells::replace`], of all blocks.
+    pub(super) fn replace(
+        &mut self,
+        is_it: impl Fn(&B) -> bool,
+        mut other: B,
+    ) -> std::result::Result<B, B> {
+        match self.index.iter_mut().find(|block| is_it(block)) {
+            Some(block) => {
+                other.as_mut().copy_from_slice(block.as_ref());
+                Ok(std::mem::replace(block, other))
+            }
+            None => self.cells.replace(is_it, other),
         }
     }
 

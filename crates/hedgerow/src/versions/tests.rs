@@ -58,7 +58,8 @@ impl Life {
 
     fn change(&mut self, key: &[u8], new: Option<&[u8]>) {
         let around = &self.log;
-        let mut admission = self.kept.admit(around, key.len(), 200, &Waiting::Forever).unwrap();
+        let cells = || cells_of_change(key.len(), 200);
+        let mut admission = self.kept.admit(around, cells, &Waiting::Forever).unwrap();
         assert!(admission.is_good());
         self.log.0.set(self.log.0.get() + self.step);
         let lsn = self.log.tail();
@@ -112,12 +113,13 @@ impl Life {
         let (low, high) = (vec![letter], vec![letter + 1]);
         let range = low.clone()..high.clone();
         let keys = |of: &Contents| of.range(range.clone()).map(|(key, _)| key.clone()).collect();
-        let mut keys: BTreeSet<Vec<u8>> = match self.kept.source(&held.snapshot, self.stamp(&low)) {
-            Seen::Leaf => keys(&self.now),
-            Seen::Checkpoint(pinned) => keys(&pinned),
-            Seen::TooOld => return Err(()),
-            other => panic!("{other:?} is no source"),
-        };
+        let mut keys: BTreeSet<Vec<u8>> =
+            match self.kept.source(&held.snapshot, TREE, self.stamp(&low)) {
+                Seen::Leaf => keys(&self.now),
+                Seen::Checkpoint(pinned) => keys(&pinned),
+                Seen::TooOld => return Err(()),
+                other => panic!("{other:?} is no source"),
+            };
         let mut key = Vec::new();
         let mut bound = if upwards { Bound::Included(low) } else { Bound::Excluded(high) };
         let mut last: Option<Vec<u8>> = None;
@@ -265,17 +267,17 @@ fn a_key_that_came_after_a_snapshot_and_went_is_found_by_a_scan_at_neither_end()
 }
 
 #[test]
-fn changes_of_half_of_all_memory_are_made_at_once_and_larger_ones_are_too_large() {
+fn changes_of_half_of_all_memory_are_made_at_once_twice_at_a_time() {
     let life = Life::new(256, 33, 1);
     let held = life.begin();
     // Four cells for the version, and two for the longest node of the key.
-    let sizes = |count| std::iter::repeat_n((8, 190), count);
-    let largest = (1..).take_while(|count| !life.kept.is_too_large(sizes(*count))).last().unwrap();
-    let most_cells = life.kept.most_cells() as usize;
-    assert!(largest * 6 <= most_cells / 2 && (largest + 1) * 6 > most_cells / 2);
+    let cells = |count| count * cells_of_change(8, 190);
+    assert_eq!(cells(1), 6);
+    let largest = life.kept.most_cells_at_once() / cells(1);
+    assert_eq!(life.kept.most_cells_at_once(), life.kept.most_cells() / 2);
     let forever = &Waiting::Forever;
-    let first = life.kept.admit_many(&life.log, sizes(largest), forever).unwrap();
-    let second = life.kept.admit_many(&life.log, sizes(largest), forever).unwrap();
+    let first = life.kept.admit(&life.log, || cells(largest), forever).unwrap();
+    let second = life.kept.admit(&life.log, || cells(largest), forever).unwrap();
     drop((first, second));
     life.kept.end(held.snapshot);
 }
@@ -443,6 +445,6 @@ fn behind_who_failed_alone_everybody_gets_an_error_and_who_gave_up_in_time_lets_
     let mut alone = life.kept.close_gate(&life.log);
     alone.begin(life.log.tail(), life.now.clone());
     drop(alone);
-    let refused = life.kept.admit(&life.log, 1, 1, &Waiting::Forever).err().unwrap();
+    let refused = life.kept.admit(&life.log, || 1, &Waiting::Forever).err().unwrap();
     assert_eq!(*refused.kind(), ErrorKind::Poisoned);
 }

@@ -6,11 +6,13 @@
 //! Invariants: who waits is in the queue before it sleeps, put there under the lock under which it saw that somebody flushes. Who
 //! gives up takes itself out; it owes nobody anything, because it is never the thread that is to flush next.
 
-use super::log::{Log, unknown};
+use super::log::{Log, State, unknown};
+use super::tickets::{Ticket, Told};
 use super::waiters::Sleeper;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Lsn;
 use crate::wait::Waiting;
+use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::task::{Context, Poll};
 
@@ -42,7 +44,7 @@ impl Log {
                 return Err(unknown(error));
             }
             if state.stopped && !leaves_out("commit_after_stop") {
-                return Err(unknown(&Error::new(ErrorKind::Closed, "the database was closed")));
+                return Err(closed());
             }
             if leaves_flush {
                 let most = waiting.nap().map_err(|end| not_yet(&end))?;
@@ -82,16 +84,60 @@ impl Log {
         if self.durable() >= lsn {
             return Poll::Ready(Ok(()));
         }
-        if let Some(error) = &state.failed {
-            return Poll::Ready(Err(unknown(error)));
-        }
-        if state.stopped {
-            let closed = Error::new(ErrorKind::Closed, "the database was closed");
-            return Poll::Ready(Err(unknown(&closed)));
+        if let Some(outcome) = state.outcome() {
+            return Poll::Ready(outcome);
         }
         state.waiters.add_task(lsn, context.waker().clone());
         self.work.notify_all();
         Poll::Pending
+    }
+
+    /// [`Self::wait_durable`] for who does not sleep: the ticket gets the outcome. The log's thread flushes at once; if there is none, this
+    /// call flushes.
+    pub fn ticket(&self, lsn: Lsn) -> Arc<Ticket> {
+        if self.durable() >= lsn || !self.threaded {
+            return Ticket::known(self.wait_durable(lsn));
+        }
+        let mut state = self.state.lock();
+        if self.durable() >= lsn {
+            return Ticket::known(Ok(()));
+        }
+        if let Some(outcome) = state.outcome() {
+            return Ticket::known(outcome);
+        }
+        let ticket = Ticket::pending();
+        state.waiters.add_ticket(lsn, &ticket);
+        self.work.notify_all();
+        ticket
+    }
+
+    /// Nobody looks at the ticket any more.
+    pub fn give_up(&self, ticket: &Arc<Ticket>) {
+        self.state.lock().waiters.leave_ticket(ticket);
+    }
+
+    /// [`Self::ticket`] for a function, which is called once with the outcome: by this call if it is known now, else by a thread that
+    /// does nothing else.
+    ///
+    /// Errors: `Io` if there is no thread to call it. It is not called then.
+    pub fn tell_when_durable(&self, lsn: Lsn, told: Told) -> Result<()> {
+        if self.durable() >= lsn || !self.threaded {
+            told(self.wait_durable(lsn));
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        let outcome = match self.durable() >= lsn {
+            true => Some(Ok(())),
+            false => state.outcome(),
+        };
+        if let Some(outcome) = outcome {
+            drop(state);
+            told(outcome);
+            return Ok(());
+        }
+        state.waiters.add_function(lsn, told)?;
+        self.work.notify_all();
+        Ok(())
     }
 
     /// Makes everything that was appended before durable; see [`Log::wait_durable`].
@@ -107,6 +153,21 @@ impl Log {
         self.wait_durable_within(tail, waiting)?;
         Ok(tail)
     }
+}
+
+impl State {
+    /// What is told of whatever is not durable by now, if nothing becomes so any more.
+    fn outcome(&self) -> Option<Result<()>> {
+        match &self.failed {
+            Some(error) => Some(Err(unknown(error))),
+            None => self.stopped.then(|| Err(closed())),
+        }
+    }
+}
+
+#[cold]
+pub(super) fn closed() -> Error {
+    unknown(&Error::new(ErrorKind::Closed, "the database was closed"))
 }
 
 #[cold]

@@ -8,7 +8,8 @@
 //! ring fills up (without a sync), and prepares segments ahead of need. Thread-safety: see [`Log`].
 
 use super::block::{BlockHeader, PAYLOAD_BYTES, seal, start_of};
-use super::log::Log;
+use super::durable::closed;
+use super::log::{Log, unknown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::WriteRequest;
 use crate::types::{Epoch, Lsn};
@@ -76,7 +77,8 @@ impl Log {
         state.queue.let_first_look();
         let told = state.queue.take_told();
         self.room.notify_all();
-        let woken = state.waiters.take_all();
+        let why = state.failed.as_ref().map_or_else(closed, unknown);
+        let woken = state.waiters.take_all(self.durable(), &why);
         drop(state);
         told.wake();
         if !leaves_out("failure_without_waking") {
@@ -284,7 +286,7 @@ impl Log {
         if leaves_out("stop_without_waking") {
             return;
         }
-        let woken = state.waiters.take_all();
+        let woken = state.waiters.take_all(self.durable(), &closed());
         drop(state);
         woken.wake();
     }

@@ -8,6 +8,7 @@
 //! - [`ring`]: the blocks in memory, filled by many writers without a lock.
 //! - [`places`]: where segments lie in the file.
 //! - [`log`] and `flush`: promise, append, write, sync, wait. `reserve`: room for whole batches.
+//! - `durable`, `waiters`, `tickets`: who waits for the disk, and how they are told.
 //! - `scan`: reading it back; `reread`: single records of it once more.
 //!
 //! What holds: the durable LSN is the end of a prefix of the log; a block that was submitted is never written
@@ -28,6 +29,7 @@ mod room_queue;
 pub mod scan;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
+mod tickets;
 mod waiters;
 
 pub use block::{FileHeader, LogIdentity, SegmentSize};
@@ -37,3 +39,4 @@ pub use reread::Reread;
 pub use reserve::Reservation;
 pub use ring::Appended;
 pub use scan::{ScanEnd, ScanFrom, has_blocks, read_header, scan, write_tail_again};
+pub use tickets::{Ticket, Told};

@@ -39,9 +39,10 @@ const BATCH: u8 = 16;
 const MADE: u8 = 17;
 const REMOVE_RANGE: u8 = 18;
 const EXTENT: u8 = 19;
+const LOAD: u8 = 20;
 const COMMIT: u8 = 21;
-/// What the format keeps room for, so that a store of this version is never misread by a later build: ingest, and the time.
-const RESERVED: [u8; 2] = [20, 22];
+/// What the format keeps room for, so that a store of this version is never misread by a later build: the time.
+const RESERVED: u8 = 22;
 
 /// The number of a batch: no two batches in a log have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -116,6 +117,11 @@ pub enum Record<'a> {
         /// Its name from now on.
         to: &'a [u8],
     },
+    /// The keyspace, which was empty, has got all records of a bulk load. A checkpoint has them, so replay has nothing to do.
+    Load {
+        /// The keyspace.
+        tree: TreeId,
+    },
     /// What a batch is going to do, or a part of it.
     Batch {
         /// The batch.
@@ -174,6 +180,7 @@ impl<'a> Record<'a> {
             Record::Create { tree, name } => (CREATE, tree.0, name, &[]),
             Record::Drop { tree, name } => (DROP, tree.0, name, &[]),
             Record::Rename { tree, from, to } => (RENAME, tree.0, from, to),
+            Record::Load { tree } => (LOAD, tree.0, &[], &[]),
             Record::Batch { batch, changes, records } => (BATCH, *changes, &batch.0, records),
             Record::Commit { commit, changes, records } => (COMMIT, *changes, &commit.0, records),
             Record::Made { batch, change } => (MADE, *change, &batch.0, &[]),
@@ -215,16 +222,19 @@ impl<'a> Record<'a> {
         if zero != 0 {
             return Decoded::Defect("a reserved byte of a log record is set");
         }
-        if RESERVED.contains(&kind) {
+        if kind == RESERVED {
             return Decoded::Defect("a log record of a kind that this version does not know");
         }
-        if !(PUT..=RENAME).contains(&kind) && !matches!(kind, BATCH..=EXTENT | COMMIT) {
+        if !(PUT..=RENAME).contains(&kind) && !matches!(kind, BATCH..=EXTENT | LOAD | COMMIT) {
             return Decoded::Defect("a log record of no known kind");
         }
         if !matches!(kind, PUT | EXTENT | BATCH | COMMIT | REMOVE_RANGE | RENAME)
             && value_bytes != 0
         {
             return Decoded::Defect("a log record has a value that its kind has not");
+        }
+        if kind == LOAD && key_bytes != 0 {
+            return Decoded::Defect("a log record has a key that its kind has not");
         }
         if value_bytes > MAX_VALUE_BYTES {
             return Decoded::Defect("a log record has a value longer than any page holds");
@@ -240,6 +250,7 @@ impl<'a> Record<'a> {
             DROP => Record::Drop { tree, name: key },
             RENAME => Record::Rename { tree, from: key, to: value },
             REMOVE_RANGE => Record::RemoveRange { tree, from: key, to: value },
+            LOAD => Record::Load { tree },
             _ => {
                 let Ok(batch) = key.try_into().map(BatchId) else {
                     return Decoded::Defect("a log record of a batch does not say of which");
@@ -285,6 +296,7 @@ mod tests {
             Record::Drop { tree, name: b"birds" },
             Record::Rename { tree, from: b"birds", to: b"" },
             Record::Rename { tree, from: b"new", to: b"birds" },
+            Record::Load { tree },
             Record::Batch { batch: BatchId::new(258), changes: 3, records: b"what it changes" },
             Record::Commit { commit: commit_id(1), changes: 2, records: b"what it changes" },
             Record::Made { batch: BatchId::new(u64::MAX), change: u32::MAX },

@@ -81,8 +81,12 @@ impl Log {
     /// Whether a commit of so many bytes may be appended at one stroke: a quarter of the blocks in memory, and no more of the
     /// limit than a batch.
     pub fn is_one_stroke(&self, len_bytes: u64) -> bool {
-        len_bytes <= self.ring.blocks() * PAYLOAD_BYTES / STROKE_SHARE
-            && len_bytes <= self.limit_bytes / SHARE
+        len_bytes <= self.most_stroke_bytes()
+    }
+
+    /// The most bytes of such a commit.
+    pub fn most_stroke_bytes(&self) -> u64 {
+        (self.ring.blocks() * PAYLOAD_BYTES / STROKE_SHARE).min(self.limit_bytes / SHARE)
     }
 
     /// Reserves `len` bytes, which [`Self::check_batch`] has let pass; waits like any change while the log is full, and

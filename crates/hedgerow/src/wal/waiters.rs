@@ -3,6 +3,8 @@
 //! Rank 2. A queue under the log's lock. Each waiter is woken by itself: with one condition for all, every flush
 //! would wake everybody in order to serve a few. `Send + Sync` by the lock that it lies under.
 
+use super::tickets::{Callers, Ticket, Told};
+use crate::error::{Error, Result};
 use crate::types::Lsn;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex};
@@ -53,20 +55,26 @@ enum Who {
     /// A thread that may give up, and so does not flush.
     Bounded(Arc<Sleeper>),
     Task(Waker),
+    Ticket(Arc<Ticket>),
+    Function(Told, Arc<Callers>),
 }
+
+/// Somebody, and why it is unknown whether the address is durable; `None` if it is.
+type Served = (Who, Option<Error>);
 
 /// See the head of the file.
 pub(super) struct Waiters {
     queue: VecDeque<(Lsn, Who)>,
+    callers: Arc<Callers>,
 }
 
 /// Those who are to be woken, with nothing locked.
 #[must_use]
-pub(super) struct ToWake(Vec<Who>);
+pub(super) struct ToWake(Vec<Served>);
 
 impl Waiters {
     pub(super) fn new() -> Waiters {
-        Waiters { queue: VecDeque::new() }
+        Waiters { queue: VecDeque::new(), callers: Arc::default() }
     }
 
     pub(super) fn add_thread(&mut self, lsn: Lsn, sleeper: &Arc<Sleeper>) {
@@ -81,13 +89,33 @@ impl Waiters {
         self.queue.push_back((lsn, Who::Bounded(sleeper.clone())));
     }
 
+    pub(super) fn add_ticket(&mut self, lsn: Lsn, ticket: &Arc<Ticket>) {
+        self.queue.push_back((lsn, Who::Ticket(ticket.clone())));
+    }
+
+    /// Errors: `Io` if there is no thread to call it, which is not called then.
+    pub(super) fn add_function(&mut self, lsn: Lsn, told: Told) -> Result<()> {
+        self.callers.promise()?;
+        self.queue.push_back((lsn, Who::Function(told, self.callers.clone())));
+        Ok(())
+    }
+
+    /// Takes a ticket out whose holder has gone. It may be out already.
+    pub(super) fn leave_ticket(&mut self, ticket: &Arc<Ticket>) {
+        let is_it = |who: &Who| matches!(who, Who::Ticket(other) if Arc::ptr_eq(other, ticket));
+        if leaves_out("ticket_stays_in_the_queue") {
+            return;
+        }
+        self.queue.retain(|(_, who)| !is_it(who));
+    }
+
     /// Takes a thread out that gives up. It may be out already.
     pub(super) fn leave(&mut self, sleeper: &Arc<Sleeper>) {
         let is_it = |who: &Who| matches!(who, Who::Bounded(other) if Arc::ptr_eq(other, sleeper));
         self.queue.retain(|(_, who)| !is_it(who));
     }
 
-    /// Whether somebody waits for whom somebody else has to flush: a task, or a thread that may give up.
+    /// Whether somebody waits for whom somebody else has to flush: all but threads that may not give up.
     pub(super) fn has_task(&self) -> bool {
         self.queue.iter().any(|(_, who)| !matches!(who, Who::Thread(_)))
     }
@@ -101,10 +129,10 @@ impl Waiters {
             let Some((lsn, who)) = self.queue.pop_front() else { break };
             let next = !goes_on && matches!(who, Who::Thread(_));
             if lsn <= durable {
-                served.push(who);
+                served.push((who, None));
             } else if next && !leaves_out("nobody_goes_on") {
                 goes_on = true;
-                served.push(who);
+                served.push((who, None));
             } else {
                 self.queue.push_back((lsn, who));
             }
@@ -112,19 +140,24 @@ impl Waiters {
         ToWake(served)
     }
 
-    /// Takes out everybody.
-    pub(super) fn take_all(&mut self) -> ToWake {
-        ToWake(self.queue.drain(..).map(|(_, who)| who).collect())
+    /// Takes out everybody, because nothing becomes durable any more, for this reason.
+    pub(super) fn take_all(&mut self, durable: Lsn, why: &Error) -> ToWake {
+        let of = |(lsn, who)| (who, (lsn > durable).then(|| why.duplicate()));
+        ToWake(self.queue.drain(..).map(of).collect())
     }
 }
 
 impl ToWake {
     /// Wakes them.
     pub(super) fn wake(self) {
-        for who in self.0 {
+        for (who, unknown) in self.0 {
+            let outcome = unknown.map_or(Ok(()), Err);
             match who {
+                // They look themselves.
                 Who::Thread(sleeper) | Who::Bounded(sleeper) => sleeper.wake(),
                 Who::Task(waker) => waker.wake(),
+                Who::Ticket(ticket) => ticket.give(outcome),
+                Who::Function(told, callers) => callers.call(told, outcome),
             }
         }
     }

@@ -101,6 +101,7 @@ impl Session {
             }
             3..6 if known => self.batch(dice),
             6 if known => self.remove_range(name, dice),
+            9 if known => self.rename(name),
             choice => self.change(name, matches!(choice, 7 | 8), dice),
         }
         if self.db.durable_position() == self.db.log_position() {
@@ -108,7 +109,23 @@ impl Session {
         }
     }
 
-    /// Puts or removes a record; makes the keyspace if there is none.
+    /// Gives a keyspace the other name, or two each other's.
+    fn rename(&mut self, name: &str) {
+        let other = NAMES[usize::from(name == NAMES[0])];
+        let mut model = self.history.now().clone();
+        let (records, of_other) = (model.remove(name).unwrap(), model.remove(other));
+        model.insert(other.into(), records);
+        match of_other {
+            Some(records) => {
+                self.db.swap_keyspaces(name, other).unwrap();
+                model.insert(name.into(), records);
+            }
+            None => self.db.rename_keyspace(name, other).unwrap(),
+        }
+        self.history.add(format!("rename {name}"), Outcome::Durable, model);
+    }
+
+    /// Puts, removes, exchanges or adds to a record; makes the keyspace if there is none.
     fn change(&mut self, name: &str, sync: bool, dice: &mut Dice) {
         let mut model = self.history.now().clone();
         if !model.contains_key(name) {
@@ -119,17 +136,50 @@ impl Session {
         let durability = if sync { Durability::Sync } else { Durability::Buffered };
         let keyspace = self.db.keyspace(name).unwrap().with_durability(durability);
         let records = model.entry(name.into()).or_default();
-        let key = self.mix.key(dice);
-        if dice.below(5) == 0 {
-            let was_there = records.remove(&key).is_some();
-            assert_eq!(keyspace.remove(&key).unwrap(), was_there);
-            if !was_there {
-                return;
+        let mut key = self.mix.key(dice);
+        match dice.below(12) {
+            0 => {
+                let was_there = records.remove(&key).is_some();
+                assert_eq!(keyspace.remove(&key).unwrap(), was_there);
+                if !was_there {
+                    return;
+                }
             }
-        } else {
-            let value = (self.mix.value)(dice);
-            let was_there = keyspace.put(&key, &value).unwrap();
-            assert_eq!(was_there, records.insert(key.clone(), value).is_some());
+            1 => {
+                let before = records.remove(&key);
+                assert!(keyspace.take(&key).unwrap().as_deref() == before.as_deref());
+                if before.is_none() {
+                    return;
+                }
+            }
+            2 => {
+                let is_first = dice.below(2) == 0;
+                let before = if is_first { records.pop_first() } else { records.pop_last() };
+                let popped = if is_first { keyspace.pop_first() } else { keyspace.pop_last() };
+                let popped = popped.unwrap().map(|(key, value)| (key.to_vec(), value.to_vec()));
+                assert!(popped == before);
+                let Some((of, _)) = popped else { return };
+                key = of;
+            }
+            3 => {
+                let value = (self.mix.value)(dice);
+                let before = keyspace.swap(&key, &value).unwrap();
+                assert!(before.as_deref() == records.insert(key.clone(), value).as_deref());
+            }
+            4 => {
+                key = b"sum".to_vec();
+                let number = dice.roll() as i64;
+                let before = keyspace.fetch_add(&key, number).unwrap();
+                let sum = before.wrapping_add(number).to_be_bytes().to_vec();
+                let known = records.insert(key.clone(), sum);
+                let known = known.map_or(0, |sum| i64::from_be_bytes(sum.try_into().unwrap()));
+                assert_eq!(before, known);
+            }
+            _ => {
+                let value = (self.mix.value)(dice);
+                let was_there = keyspace.put(&key, &value).unwrap();
+                assert_eq!(was_there, records.insert(key.clone(), value).is_some());
+            }
         }
         let outcome = if sync { Outcome::Durable } else { Outcome::Buffered };
         self.history.add(format!("{name}, key {}", key.escape_ascii()), outcome, model);

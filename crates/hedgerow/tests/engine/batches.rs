@@ -326,7 +326,7 @@ fn a_full_disk_refuses_a_batch_before_it_has_begun() {
     for round in 100..10_000 {
         let before = db.keyspace("robins").unwrap().count().unwrap();
         match db.write(&load(round)) {
-            Ok(()) => written += 1,
+            Ok(_) => written += 1,
             Err(error) => {
                 assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error:?}");
                 let count = db.keyspace("robins").unwrap().count().unwrap();

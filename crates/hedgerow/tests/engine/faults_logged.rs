@@ -161,7 +161,7 @@ impl Run {
                 }
             }
         }
-        let done = self.db.write(&batch);
+        let done = self.db.write(&batch).map(drop);
         if let Err(error) = &done {
             self.is_in_parts |= is_unknown(error);
         }

@@ -53,7 +53,7 @@ fn fill(db: &Database, dice: &mut Dice) -> Vec<Model> {
                         records.insert(key, value);
                     }
                 }
-                db.write(&batch).map(|()| sync)
+                db.write(&batch).map(|_| sync)
             }
             12..16 => {
                 let (key, len) = (key(dice.below(KEYS)), 1000 + dice.below(12_000) as usize);

@@ -1,6 +1,8 @@
 //! Keys up to 64 KiB: against a map, at their limits, and beside others that change the same ones.
 #![allow(clippy::disallowed_methods, reason = "tests use real threads, and files of their own")]
 
+mod views;
+
 use crate::common::{Dice, assert_sound, bytes, effort, seed};
 use hedgerow::{Cursor, Database, ErrorKind, Keyspace, Options, WriteBatch};
 use std::collections::BTreeMap;
@@ -165,7 +167,7 @@ fn step(db: &Database, keyspace: &Keyspace, map: &mut Map, dice: &mut Dice, shor
     let (key, value) = (any_key(dice, short), any_value(dice));
     let old = map.get(&key).cloned();
     let context = || format!("{} bytes", key.len());
-    match dice.below(16) {
+    match dice.below(18) {
         0..=4 => {
             assert_eq!(keyspace.put(&key, &value).unwrap(), old.is_some(), "{}", context());
             map.insert(key, value);
@@ -224,6 +226,14 @@ fn step(db: &Database, keyspace: &Keyspace, map: &mut Map, dice: &mut Dice, shor
             assert!(found.map(|(k, v)| (k.into_vec(), v.into_vec())) == expected, "pop_last");
         }
         14 => {
+            assert!(keyspace.swap(&key, &value).unwrap().as_deref() == old.as_deref());
+            map.insert(key, value);
+        }
+        15 => {
+            assert!(keyspace.take(&key).unwrap().as_deref() == old.as_deref());
+            map.remove(&key);
+        }
+        16 => {
             let [first, last] = [keyspace.first().unwrap(), keyspace.last().unwrap()];
             let ends = [map.first_key_value(), map.last_key_value()];
             for (found, expected) in [first, last].into_iter().zip(ends) {

@@ -11,6 +11,8 @@
 mod common;
 
 mod adaptive;
+mod anomalies;
+mod approximate;
 mod backup;
 mod bad_input;
 mod batches;
@@ -56,6 +58,7 @@ mod names;
 mod no_threads;
 mod opening;
 mod pages;
+mod pinned_snapshots;
 mod pins;
 mod read_ahead;
 mod renames;
@@ -63,7 +66,10 @@ mod repair;
 mod room_ahead;
 mod shrink;
 mod small_world;
+mod snapshots;
 mod space;
+mod told;
+mod transactions;
 mod value_forms;
 mod value_sizes;
 mod values_in_memory;

@@ -2,7 +2,9 @@
 //! that must lose nothing.
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
-use crate::common::{Dice, assert_sound, key, seed};
+use crate::common::{Dice, assert_sound, key, open, seed};
+use hedgerow::storage::SimDisk;
+use hedgerow::store::OpenHow;
 use hedgerow::{Database, ErrorKind, Keyspace, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -178,4 +180,34 @@ fn refusals_change_nothing() {
     assert_eq!(records.count().unwrap(), 1);
     db.close().unwrap();
     assert_eq!(kind(records.swap(b"text", b"").unwrap_err()), ErrorKind::Closed);
+}
+
+#[test]
+fn a_snapshot_has_what_each_of_them_found() {
+    let disk = SimDisk::new(4_403);
+    let options = Options::new().memory_limit_bytes(16 << 20);
+    let db = open(&options, &disk, OpenHow::New).unwrap();
+    let records = db.keyspace("records").unwrap();
+    let names: [&[u8]; 6] = [b"added", b"new", b"replaced", b"taken", b"updated", b"z, popped"];
+    for name in names.into_iter().filter(|name| *name != b"new") {
+        records.put(name, &7_i64.to_be_bytes()).unwrap();
+    }
+    let then: Vec<_> = records.iter().map(|record| record.unwrap()).collect();
+    let snapshot = db.snapshot().unwrap();
+    for _ in 0..2 {
+        records.fetch_add(b"added", 1).unwrap();
+        records.fetch_add(b"new", 1).unwrap();
+        records.swap(b"replaced", b"otherwise").unwrap();
+        records.take(b"taken").unwrap();
+        records.fetch_update(b"updated", |old| old.map(|old| [old, b"longer"].concat())).unwrap();
+        records.pop_last().unwrap();
+    }
+    let seen = snapshot.keyspace(&records).unwrap();
+    let found: Vec<_> = seen.iter().map(|record| record.unwrap()).collect();
+    assert_eq!(found, then);
+    for name in names {
+        let value = seen.get(name).unwrap();
+        assert_eq!(value.is_some(), name != b"new", "{}", name.escape_ascii());
+    }
+    assert_eq!(records.get(b"added").unwrap().unwrap(), 9_i64.to_be_bytes());
 }

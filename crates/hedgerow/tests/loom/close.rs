@@ -76,6 +76,35 @@ fn a_close_wakes_all_who_wait() {
     });
 }
 
+/// And a ticket has its outcome, which is the truth, whoever gave it: a flusher or the closer.
+#[test]
+fn a_ticket_beside_a_close_has_an_outcome() {
+    check(3, || {
+        let paper = Arc::new(Paper::default());
+        // Nobody runs its thread: the committer flushes, or nobody.
+        let log = begin(&paper, true);
+        let committer = spawn_commit(&log, &paper, b'a');
+        let task = Arc::new(Task::default());
+        let waker = Waker::from(Arc::clone(&task));
+        let mut context = Context::from_waker(&waker);
+        let end = append(&log, b'b').unwrap();
+        let ticket = log.ticket(end);
+        let mut outcome = ticket.poll(&mut context);
+        log.stop();
+        paper.seal();
+        committer.join().unwrap();
+        if outcome.is_pending() {
+            assert!(task.0.load(Relaxed), "a task sleeps for ever");
+            outcome = ticket.poll(&mut context);
+        }
+        match outcome {
+            Poll::Ready(Ok(())) => assert!(paper.has_synced(&[b'b'; 16])),
+            Poll::Ready(Err(error)) => assert_eq!(*error.kind(), ErrorKind::DurabilityUnknown),
+            Poll::Pending => panic!("nobody answers any more"),
+        }
+    });
+}
+
 #[test]
 fn the_thread_of_a_log_ends_with_it() {
     check(2, || {

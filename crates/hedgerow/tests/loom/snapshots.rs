@@ -8,7 +8,9 @@ use crate::check;
 use hedgerow::page::epoch::Epochs;
 use hedgerow::testing::PlainMemory;
 use hedgerow::types::{Epoch, Lsn, TreeId};
-use hedgerow::versions::{Alone, Change, Seen, Snapshot, Surroundings, Versions, VersionsOptions};
+use hedgerow::versions::{
+    Alone, Change, Seen, Snapshot, Surroundings, Versions, VersionsOptions, cells_of_change,
+};
 use hedgerow::wait::Waiting;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -143,7 +145,8 @@ impl Store {
         loop {
             let (key, value) = (KEY_BYTES, VALUE_BYTES);
             let forever = &Waiting::Forever;
-            let mut admission = self.versions.admit(&self.log, key, value, forever).unwrap();
+            let mut admission =
+                self.versions.admit(&self.log, || cells_of_change(key, value), forever).unwrap();
             let stay = self.log.epochs.enter();
             if !admission.is_good() {
                 continue;
@@ -394,7 +397,12 @@ fn who_is_given_up_reads_its_moment_or_that_it_is_too_old() {
         let store = Store::switched_on(NEAR);
         let want_all = |store: &Store| {
             let forever = &Waiting::Forever;
-            drop(store.versions.admit(&store.log, KEY_BYTES, ALL_BYTES, forever).unwrap());
+            drop(
+                store
+                    .versions
+                    .admit(&store.log, || cells_of_change(KEY_BYTES, ALL_BYTES), forever)
+                    .unwrap(),
+            );
         };
         // All that may be lent is lent.
         want_all(&store);

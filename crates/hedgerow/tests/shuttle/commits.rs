@@ -47,7 +47,7 @@ fn commit(tree: &Heap, numbers: &[u32], round: u32) -> Lsn {
     let writes: Vec<Write<'_, _, Hints>> =
         keys.iter().map(|key| Write { tree, key, value: Some(&value) }).collect();
     let stroke = Stroke { id: commit_id(1), log_bytes: piece_bytes(&writes), most_leaves: 8 };
-    stroke.make(&writes, &Waiting::Forever).unwrap().expect("there are few leaves")
+    stroke.make(&writes, None, &Waiting::Forever).unwrap().expect("there are few leaves")
 }
 
 #[test]

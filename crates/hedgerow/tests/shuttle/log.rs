@@ -341,7 +341,7 @@ fn write_beside_close(db: &Database, keyspace: &Keyspace, writer: u64, change: u
             let key = key_of(beside_close(writer, member));
             batch.put(keyspace, &key, &value_of(&key, change + 2))?;
         }
-        return db.write(&batch);
+        return db.write(&batch).map(drop);
     }
     let durability = if writer < BATCHES { Durability::Sync } else { Durability::Buffered };
     let key = key_of(beside_close(writer, change));

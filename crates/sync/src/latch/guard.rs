@@ -40,6 +40,12 @@ impl<'a> ExclusiveGuard<'a> {
         ManuallyDrop::new(self).latch.release_exclusive_unchanged();
     }
 
+    /// Leaves the latch held. [`HybridLatch::resume`] makes a guard of it again.
+    #[inline]
+    pub fn leave_held(self) -> LeftHeld {
+        LeftHeld(std::ptr::from_ref(ManuallyDrop::new(self).latch) as usize)
+    }
+
     /// Releases with a new version, and holds on to the latch as one of its readers; no other writer
     /// can come between. Never waits.
     #[inline]
@@ -54,6 +60,25 @@ impl Drop for ExclusiveGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.latch.release_exclusive();
+    }
+}
+
+/// A latch that is held exclusively, and by no guard: for a holder that lives as long as the latch, or longer. If it is dropped, the
+/// latch stays held.
+#[must_use = "the latch stays held"]
+#[derive(Debug)]
+pub struct LeftHeld(usize);
+
+impl HybridLatch {
+    /// The guard that was [left](ExclusiveGuard::leave_held).
+    ///
+    /// # Panics
+    /// If it was another latch's.
+    #[must_use = "the latch is released when the guard is dropped"]
+    pub fn resume(&self, held: LeftHeld) -> ExclusiveGuard<'_> {
+        let is_this = held.0 == std::ptr::from_ref(self) as usize;
+        assert!(is_this && self.is_exclusive(), "a latch is resumed that was left held");
+        ExclusiveGuard::new(self)
     }
 }
 

@@ -16,5 +16,5 @@ pub mod hybrid;
 mod tests;
 pub mod word;
 
-pub use guard::{ExclusiveGuard, SharedGuard};
+pub use guard::{ExclusiveGuard, LeftHeld, SharedGuard};
 pub use hybrid::{HybridLatch, Version};

@@ -424,7 +424,7 @@ impl<'a> Round<'a> {
         if may_be_there(&done) {
             history.push(changes);
         }
-        done
+        done.map(drop)
     }
 
     /// It goes leaf by leaf, in the order of the keys, and a crash may leave any first part of it.

@@ -97,7 +97,10 @@ impl Writer<'_> {
             match (&change.keys[..], &value) {
                 ([key], Some(value)) => handle.put(key, value).map(drop),
                 ([key], None) => handle.remove(key).map(drop),
-                (keys, value) => self.db.write(&self.batch(keys, value.as_deref(), durability)?),
+                (keys, value) => {
+                    let batch = self.batch(keys, value.as_deref(), durability)?;
+                    self.db.write(&batch).map(drop)
+                }
             }
             .map_err(failed())?;
             self.done[thread].store(number, Ordering::SeqCst);

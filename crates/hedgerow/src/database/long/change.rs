@@ -13,7 +13,7 @@ use crate::database::large::Prepared;
 use crate::error::Result;
 use crate::store::{BatchChange, PoolTree};
 use crate::tree::{Swap, Value};
-use crate::types::TreeId;
+use crate::types::{Lsn, TreeId};
 use crate::wait::Waiting;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -260,7 +260,7 @@ pub(in crate::database) fn write_long(
     inner: &Inner,
     changes: &[Wanted<'_>],
     waiting: &Waiting<'_>,
-) -> Result<()> {
+) -> Result<Lsn> {
     // One handle for each change: a batch like that is rare.
     let trees: Vec<PoolTree> = changes.iter().map(|(tree, ..)| tree_of(tree)).collect();
     let mut prepared = Vec::with_capacity(changes.len());

@@ -108,7 +108,7 @@ impl Inner {
         if is_put {
             copy.keep();
         }
-        written
+        written.map(drop)
     }
 
     /// The value of a record, as another one may have it.

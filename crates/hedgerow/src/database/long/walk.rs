@@ -195,9 +195,10 @@ impl Walk {
         }
     }
 
+    /// Whether records have moved since the cursor was placed, or were moving then.
     fn has_moved(&self, inner: &Inner) -> bool {
         self.seen != BEFORE_ALL
-            && inner.long.moves() != self.seen
+            && !inner.long.is_still_since(self.seen)
             && !(leaves_out("moves_not_looked_at") && self.seen != NEVER)
     }
 
@@ -226,5 +227,25 @@ impl Walk {
         };
         self.cursor.seek(&cut.tree_key(label));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::Waiting;
+
+    /// With an odd count as its own it would look still until the moves end, and what moved from one leaf to another was left out.
+    #[test]
+    fn a_walk_that_begins_while_records_move_looks_up_its_place_again() {
+        let db = crate::Options::new().in_memory().unwrap();
+        let keyspace = db.keyspace("urls").unwrap();
+        let (inner, tree) = (keyspace.inner(), keyspace.tree());
+        let moving = inner.long.begin_moves(&Waiting::Forever).unwrap();
+        let early = Walk::new(inner, tree.scan());
+        assert!(early.has_moved(inner));
+        drop(moving);
+        assert!(early.has_moved(inner));
+        assert!(!Walk::new(inner, tree.scan()).has_moved(inner));
     }
 }

@@ -171,7 +171,7 @@ fn a_batch_that_may_not_wait_leaves_nothing() {
         for n in 0..3 {
             batch.put(&keyspace, &key(1_000_000 + n), b"batch")?;
         }
-        db.write(&batch)
+        db.write(&batch).map(drop)
     };
     let stalled = disk.stall(Of::Log);
     // Where no long record has room, a short batch may have.
@@ -381,7 +381,7 @@ fn a_wait_for_the_log_to_be_durable_ends_and_says_that_the_change_is_made() {
         batch.put(&keyspace, &key(n), b"made")?;
         let ended = db.write(&batch);
         assert_eq!(keyspace.get(&key(n)).unwrap().as_deref(), Some(&b"made"[..]));
-        ended
+        ended.map(drop)
     });
     assert_ends("sync", not_yet, |wait| db.sync_within(&wait));
     let end = db.log_position();

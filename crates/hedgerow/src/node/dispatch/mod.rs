@@ -199,6 +199,12 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
         each!(self, leaf => leaf.append_key(place, out))
     }
 
+    /// Bytes of the value at a place.
+    #[inline]
+    pub fn value_len(&self, place: usize) -> usize {
+        each!(self, leaf => leaf.value_len(place))
+    }
+
     /// Appends the value at a place to `out`.
     #[inline(always)]
     pub fn append_value(&self, place: usize, out: &mut Vec<u8>) {

@@ -85,7 +85,7 @@ impl Catalogue {
     ) -> Result<()> {
         let _creating = self.creating.lock();
         let _unhindered = self.pool.slots().map(|slots| slots.suspend_waits());
-        let _names = (!leaves_out("names_change_one_by_one")).then(|| self.names.write());
+        let mut names = (!leaves_out("names_change_one_by_one")).then(|| self.names.write());
         let put =
             |name: &str, record: Record| self.tree.put_to_free(name.as_bytes(), &record.encode());
         self.tree.put(to.as_bytes(), &record.encode())?;
@@ -103,9 +103,16 @@ impl Catalogue {
             }
             return Err(error);
         }
-        if let Some(room) = room {
-            let (from, to) = (from.as_bytes(), to.as_bytes());
-            room.append(&LogRecord::Rename { tree: record.tree, from, to });
+        let lsn = match room {
+            Some(room) => {
+                let (from, to) = (from.as_bytes(), to.as_bytes());
+                room.append(&LogRecord::Rename { tree: record.tree, from, to })
+            }
+            None => self.pool.count_change(),
+        };
+        if let Some(names) = &mut names {
+            names.note(&self.pool, lsn, from, Some(record));
+            names.note(&self.pool, lsn, to, other);
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ fn commit_within(
     let writes: Vec<Write<'_, _, Hints>> =
         changes.iter().map(|(key, value)| Write { tree, key, value: value.as_deref() }).collect();
     let stroke = Stroke { id: commit_id(1), log_bytes: piece_bytes(&writes), most_leaves };
-    stroke.make(&writes, waiting)
+    stroke.make(&writes, None, waiting)
 }
 
 fn commit(tree: &Logged, changes: &Changes) -> Lsn {

@@ -11,6 +11,7 @@ mod cursors;
 mod damage;
 mod dense_edges;
 mod ends;
+mod frozen;
 mod height;
 mod layouts;
 mod longest_bounds;

@@ -50,7 +50,8 @@ impl Surroundings for Store {
 impl Store {
     fn put(&self, number: u64, step: u64) {
         loop {
-            let mut admission = self.versions.admit(self, 8, 8, &Waiting::Forever).unwrap();
+            let mut admission =
+                self.versions.admit(self, || cells_of_change(8, 8), &Waiting::Forever).unwrap();
             let stay = self.epochs.enter();
             if !admission.is_good() {
                 continue;

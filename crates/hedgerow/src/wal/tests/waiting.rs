@@ -154,3 +154,62 @@ fn a_task_that_comes_while_its_flush_ends_does_not_wait_for_the_next() {
     assert_eq!(task.join().unwrap(), Ok(()));
     flusher.join().unwrap().unwrap();
 }
+
+fn look(ticket: &Ticket, woken: &Arc<Woken>) -> Poll<Result<(), ErrorKind>> {
+    let waker = Waker::from(woken.clone());
+    ticket.poll(&mut Context::from_waker(&waker)).map_err(|error| *error.kind())
+}
+
+#[test]
+fn a_ticket_that_is_given_up_is_forgotten_and_of_the_others_the_last_task_is_woken() {
+    let disk = SimDisk::new(35);
+    // Nobody runs its thread.
+    let log = begin(&disk, true);
+    let end = put(&log, 0, 100).unwrap();
+    let (kept, given_up) = (log.ticket(end), log.ticket(end));
+    let woken: [Arc<Woken>; 3] = Default::default();
+    assert_eq!(look(&given_up, &woken[0]), Poll::Pending);
+    assert_eq!(look(&kept, &woken[1]), Poll::Pending);
+    assert_eq!(look(&kept, &woken[2]), Poll::Pending);
+    log.give_up(&given_up);
+    assert_eq!(Arc::strong_count(&given_up), 1, "the log has forgotten it");
+    assert_eq!(Arc::strong_count(&kept), 2);
+    log.flush().unwrap();
+    assert_eq!(woken.each_ref().map(|woken| *woken.0.lock()), [0, 0, 1]);
+    assert_eq!(look(&given_up, &woken[0]), Poll::Pending);
+    assert_eq!(look(&kept, &woken[2]), Poll::Ready(Ok(())));
+    assert_eq!(look(&log.ticket(end), &woken[2]), Poll::Ready(Ok(())), "it is known");
+}
+
+#[test]
+fn tickets_and_functions_of_a_log_that_ends_are_told_what_is_durable_and_what_is_not() {
+    for fails in [false, true] {
+        let disk = SimDisk::new(36);
+        let log = begin(&disk, true);
+        let first = put(&log, 0, 100).unwrap();
+        let (ticket, woken) = (log.ticket(first), Arc::<Woken>::default());
+        assert_eq!(look(&ticket, &woken), Poll::Pending);
+        let (tell, told) = channel();
+        let function = || {
+            let tell = tell.clone();
+            Box::new(move |outcome: crate::error::Result<()>| {
+                tell.send(outcome.map_err(|error| *error.kind())).unwrap();
+            })
+        };
+        log.tell_when_durable(first, function()).unwrap();
+        let unknown = Err(ErrorKind::DurabilityUnknown);
+        if fails {
+            disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO));
+            log.flush().unwrap_err();
+        } else {
+            log.stop();
+        }
+        assert_eq!(look(&ticket, &woken), Poll::Ready(unknown));
+        assert_eq!(*woken.0.lock(), 1);
+        assert_eq!(told.recv().unwrap(), unknown);
+        // And who comes later.
+        log.tell_when_durable(first, function()).unwrap();
+        assert_eq!(told.try_recv().unwrap(), unknown);
+        assert_eq!(look(&log.ticket(first), &woken), Poll::Ready(unknown));
+    }
+}

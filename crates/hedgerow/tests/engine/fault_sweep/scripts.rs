@@ -1,4 +1,4 @@
-//! What the stores of a sweep are put through: thirty-eight short scripts, and a long one, written as data.
+//! What the stores of a sweep are put through: thirty-nine short scripts, and a long one, written as data.
 //!
 //! Plain data. Each script is about one thing and has some neighbours of it, so that a failure of any call meets it
 //! half done; each ends with something that comes after what may have failed. Together they use every step. A script
@@ -37,6 +37,16 @@ pub enum Step {
     Remove(&'static str, u64),
     /// Removes one record, durably.
     RemoveSync(&'static str, u64),
+    /// Puts one record, and is told the value before.
+    Exchange(&'static str, u64, usize),
+    /// Removes one record, and is told its value.
+    Take(&'static str, u64),
+    /// Adds to an integer, which is there or not.
+    Add(&'static str, u64),
+    /// Removes the first record, and is told what it was.
+    PopFirst(&'static str),
+    /// Removes the last record, durably, and is told what it was.
+    PopLast(&'static str),
     /// Removes the records from the first number to before the second.
     RemoveRange(&'static str, u64, u64),
     /// Makes changes as one.
@@ -115,7 +125,7 @@ const fn crashed(name: &'static str, steps: &'static [Step]) -> Script {
 
 // A line of a script for a line of steps: one step a line would be three times as long.
 #[rustfmt::skip]
-pub static SCRIPTS: [Script; 39] = [
+pub static SCRIPTS: [Script; 40] = [
     // Single records.
     closed("puts", &[Put(R, 100, 20), Put(W, 0, 0), Put(R, 100, 60), Sync, Put(R, 101, 30)]),
     closed("synced-puts", &[PutSync(R, 100, 20), PutSync(W, 1, 90), Put(R, 2, 9), PutSync(R, 3, 9)]),
@@ -128,6 +138,10 @@ pub static SCRIPTS: [Script; 39] = [
     closed("short-values-become-long", &[
         Put(R, 1, 300), Put(R, 2, 100), Checkpoint, Put(R, 1, 10), PutSync(R, 2, 2000), Checkpoint,
         Get(R, 1), Get(R, 2),
+    ]),
+    closed("read-modify-write", &[
+        Add(R, 800), Exchange(R, 1, 20), Take(W, 2), Add(R, 800), PopFirst(R), Exchange(R, SONG, 3000), Checkpoint,
+        PopLast(W), Add(R, 800), Exchange(W, 3, 2000), Take(W, 3), PopFirst(H), Take(R, SONG), PopLast(R), Scan(R),
     ]),
     // Long keys, which share a head; of the last ones records have to move.
     closed("long-keys", &[

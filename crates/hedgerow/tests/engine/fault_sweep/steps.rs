@@ -29,6 +29,11 @@ impl Run {
             }
             Step::Remove(name, n) => self.change(&db, name, n, None, Buffered),
             Step::RemoveSync(name, n) => self.change(&db, name, n, None, Sync),
+            Step::Exchange(name, n, len) => self.exchange(&db, name, n, Some(len)),
+            Step::Take(name, n) => self.exchange(&db, name, n, None),
+            Step::Add(name, n) => self.add(&db, name, n),
+            Step::PopFirst(name) => self.pop(&db, name, true),
+            Step::PopLast(name) => self.pop(&db, name, false),
             Step::RemoveRange(name, from, to) => self.remove_range(&db, name, from, to),
             Step::Batch(parts) => self.batch(&db, parts, false),
             Step::BatchSync(parts) => self.batch(&db, parts, true),
@@ -174,7 +179,7 @@ impl Run {
             };
             states.push(after);
         }
-        let done = db.write(&batch);
+        let done = db.write(&batch).map(drop);
         match &done {
             Err(error) if self.case.log => {
                 self.is_in_parts |= matches!(

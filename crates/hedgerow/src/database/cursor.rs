@@ -1,0 +1,203 @@
+//! The public cursor: over the leaves of a keyspace as they are, or over what a snapshot or a transaction sees.
+//!
+//! Rank 7. It owns what it needs and keeps the database open. `Send`; used by one thread at a time. After an error it stays failed: every further
+//! call returns it again.
+
+use crate::database::database::Inner;
+use crate::database::leaf_cursor::LeafCursor;
+use crate::database::long::check_short;
+use crate::database::stretch::StretchCursor;
+use crate::database::view::{self, View};
+use crate::error::Result;
+use crate::store::PoolTree;
+use hedgerow_sync::primitive::Arc;
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+
+/// A position between two records of a keyspace, which moves both ways. See [`crate::Keyspace::cursor`].
+///
+/// It owns what it needs and keeps the database open. `Send`; used by one thread at a time. It copies one leaf at a time, so it holds
+/// at most a page and one large value. After an error it stays failed: every further call that reads returns the same error, after a
+/// `seek` as well.
+pub struct Cursor(Kind);
+
+enum Kind {
+    Leaves(Box<LeafCursor>),
+    View(Box<ViewCursor>),
+}
+
+struct ViewCursor {
+    view: Arc<dyn View>,
+    cursor: StretchCursor,
+    /// The value that was lent last, if it did not lie in its leaf.
+    large: Vec<u8>,
+}
+
+impl ViewCursor {
+    fn step(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        self.view.check()?;
+        let Some(place) = self.cursor.step(forward)? else { return Ok(None) };
+        if self.cursor.is_stored(place) {
+            let found = self.cursor.record(place).1;
+            let resolved = self.view.resolve_into(found, &mut self.large);
+            resolved.inspect_err(|error| self.cursor.fail(error))?;
+            return Ok(Some((self.cursor.record(place).0, &self.large)));
+        }
+        Ok(Some(self.cursor.record(place)))
+    }
+
+    fn visit<B>(
+        &mut self,
+        mut each: impl FnMut(&[u8], Option<&[u8]>) -> ControlFlow<B>,
+        is_short: bool,
+    ) -> Result<ControlFlow<B>> {
+        loop {
+            self.view.check()?;
+            let Some(place) = self.cursor.step(true)? else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            let step = match self.cursor.is_stored(place) {
+                false => {
+                    let (key, value) = self.cursor.record(place);
+                    each(key, Some(value))
+                }
+                true if is_short && !self.view.is_escaped(self.cursor.record(place).1) => {
+                    each(self.cursor.record(place).0, None)
+                }
+                true => {
+                    let found = self.cursor.record(place).1;
+                    let resolved = self.view.resolve_into(found, &mut self.large);
+                    resolved.inspect_err(|error| self.cursor.fail(error))?;
+                    each(self.cursor.record(place).0, Some(&self.large))
+                }
+            };
+            if let ControlFlow::Break(with) = step {
+                return Ok(ControlFlow::Break(with));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor").finish_non_exhaustive()
+    }
+}
+
+impl Cursor {
+    pub(super) fn new(inner: Arc<Inner>, tree: PoolTree) -> Cursor {
+        Cursor(Kind::Leaves(Box::new(LeafCursor::new(inner, tree))))
+    }
+
+    /// Over what a snapshot or a transaction sees.
+    pub(super) fn of(view: Arc<dyn View>) -> Cursor {
+        let cursor = view::stretches_within(&*view, &Bound::Unbounded, &Bound::Unbounded);
+        Cursor(Kind::View(Box::new(ViewCursor { view, cursor, large: Vec::new() })))
+    }
+
+    /// The record behind the cursor, which moves over it; `None` at the end. Key and value are lent until the cursor is used again.
+    ///
+    /// # Errors
+    /// The [errors of reads](crate::Keyspace#errors-of-reads). After one, every call returns it.
+    #[inline]
+    pub fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        match &mut self.0 {
+            Kind::Leaves(cursor) => cursor.next_record(),
+            Kind::View(cursor) => cursor.step(true),
+        }
+    }
+
+    /// The record before the cursor, which moves over it; `None` at the start. Key and value are lent until the cursor is used again.
+    ///
+    /// # Errors
+    /// Those of [`Cursor::next_record`].
+    #[inline]
+    pub fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        match &mut self.0 {
+            Kind::Leaves(cursor) => cursor.previous_record(),
+            Kind::View(cursor) => cursor.step(false),
+        }
+    }
+
+    /// Calls `each` with the records behind the cursor, in order, until it breaks or there are no more. Returns `Break` with its value,
+    /// or `Continue` at the end. The cursor is then behind the last record that was handed over. Key and value are lent for one call of
+    /// `each`; a value that does not lie in a leaf is lent as [`Keyspace::get_with`](crate::Keyspace::get_with) does it. Short scans of a
+    /// keyspace take 0.65 to 0.85 of the time of [`Cursor::next_record`].
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// let db = hedgerow::Options::new().in_memory()?;
+    /// let birds = db.keyspace("birds")?;
+    /// for name in ["dunnock", "robin", "wren"] {
+    ///     birds.put(name.as_bytes(), b"hedges")?;
+    /// }
+    /// let mut cursor = birds.cursor();
+    /// cursor.seek(b"e");
+    /// let found = cursor.visit(|name, _| match name.starts_with(b"w") {
+    ///     true => ControlFlow::Break(name.to_vec()),
+    ///     false => ControlFlow::Continue(()),
+    /// })?;
+    /// assert_eq!(found, ControlFlow::Break(b"wren".to_vec()));
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Cursor::next_record`]; the records before the error were handed over.
+    #[inline]
+    pub fn visit<B>(
+        &mut self,
+        mut each: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>> {
+        match &mut self.0 {
+            Kind::Leaves(cursor) => cursor.visit(each),
+            Kind::View(cursor) => {
+                cursor.visit(|key, value| each(key, value.unwrap_or_default()), false)
+            }
+        }
+    }
+
+    /// [`Cursor::visit`] without reading large values: for those `each` gets `None`, and may read them with
+    /// [`Keyspace::value_reader`](crate::Keyspace::value_reader).
+    ///
+    /// # Errors
+    /// Those of [`Cursor::next_record`]; the records before the error were handed over.
+    pub fn visit_short<B>(
+        &mut self,
+        each: impl FnMut(&[u8], Option<&[u8]>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>> {
+        match &mut self.0 {
+            Kind::Leaves(cursor) => cursor.visit_short(each),
+            Kind::View(cursor) => cursor.visit(each, true),
+        }
+    }
+
+    /// Moves to before the first record whose key is `key` or greater. This call reads nothing. A cursor of a snapshot or a transaction fails
+    /// with [`KeyTooLong`](crate::ErrorKind::KeyTooLong) if the key is longer than
+    /// [`max_short_key_bytes`](crate::Keyspace::max_short_key_bytes).
+    pub fn seek(&mut self, key: &[u8]) {
+        match &mut self.0 {
+            Kind::Leaves(cursor) => cursor.seek(key),
+            Kind::View(cursor) => match check_short(cursor.view.tree(), key) {
+                Ok(()) => cursor.cursor.seek(key),
+                Err(error) => cursor.cursor.fail(&error),
+            },
+        }
+    }
+
+    /// Moves to before the first record. This call reads nothing.
+    pub fn seek_to_start(&mut self) {
+        match &mut self.0 {
+            Kind::Leaves(cursor) => cursor.seek_to_start(),
+            Kind::View(cursor) => cursor.cursor.seek_to_start(),
+        }
+    }
+
+    /// Moves to behind the last record. This call reads nothing.
+    pub fn seek_to_end(&mut self) {
+        match &mut self.0 {
+            Kind::Leaves(cursor) => cursor.seek_to_end(),
+            Kind::View(cursor) => cursor.cursor.seek_to_end(),
+        }
+    }
+}

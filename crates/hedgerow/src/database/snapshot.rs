@@ -1,0 +1,305 @@
+//! Snapshots: the database as it was at one moment, for as long as somebody wants it.
+//!
+//! Rank 7. What users need to know of them stands with [`Snapshot`]. How they are made is the matter of `versions/` and
+//! `store/snapshots.rs`; here they are read. `Send + Sync`.
+
+use crate::database::database::{Database, Inner};
+use crate::database::keyspace::Keyspace;
+use crate::database::long::check_short;
+use crate::database::stretch::{Stretch, Stretches};
+use crate::database::view::{Seen, View, reads};
+use crate::error::{Error, ErrorKind, Result};
+use crate::space::extent::is_stored_form;
+use crate::store::{NO_LEAF, OpenSnapshot, PoolTree, Source, Was, dropped_is_too_old};
+use crate::tree::{LeafRecords, Target};
+use crate::types::Lsn;
+use crate::wait::Waiting;
+use hedgerow_sync::primitive::Arc;
+use std::fmt;
+use std::ops::Bound;
+
+/// The database as it was at one moment. See [`Database::snapshot`].
+///
+/// All keyspaces are seen as of the same moment: every change that had been made before the snapshot began, and none that came later.
+/// Reads of a snapshot lock nothing, and keep no writer waiting. An owned handle, `Send + Sync`; cloning it is cheap, and the snapshot ends with its last
+/// handle, or the last [`SnapshotKeyspace`], cursor or iterator of it.
+///
+/// **What it costs.** While snapshots are open, a change of a record keeps what the record was, if a snapshot sees that: in memory inside of the
+/// memory limit, an eighth of it at most. A second change of the same record costs nothing more, unless another snapshot has begun
+/// in between. In a database with a file the next checkpoint takes the snapshot over: from then on it costs writers nothing more, and
+/// the file keeps what the snapshot sees, so that it gets longer by what is changed. Checkpoints are taken earlier for that, and a writer may
+/// have to wait for one, for seconds at most. If there is no room left all the same, the oldest snapshot is given up: reading it is
+/// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld) from then on, and writers go on. A database in memory has no checkpoints, and gives
+/// snapshots up as soon as there is no room. Large values that a snapshot sees keep their space. A keyspace that is dropped is still
+/// seen, but not in a database in memory.
+#[derive(Clone)]
+pub struct Snapshot {
+    inner: Arc<Inner>,
+    open: Arc<OpenSnapshot>,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("lsn", &self.open.lsn()).finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Begins a snapshot of the whole database. Takes well under a microsecond if others were open within the last second. Otherwise it
+    /// waits until the changes that other threads are making just now are made. Reads nothing, and writes nothing.
+    ///
+    /// ```
+    /// let db = hedgerow::Options::new().in_memory()?;
+    /// let birds = db.keyspace("birds")?;
+    /// birds.put(b"wren", b"1")?;
+    /// let before = db.snapshot()?;
+    /// birds.put(b"wren", b"2")?;
+    /// assert_eq!(before.keyspace(&birds)?.get(b"wren")?.unwrap(), b"1");
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`MemoryLimit`](ErrorKind::MemoryLimit) if there is no memory for old versions of records.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.inner.check_open()?;
+        Snapshot::begin(&self.inner, &Waiting::Forever)
+    }
+}
+
+impl Snapshot {
+    pub(super) fn begin(inner: &Arc<Inner>, waiting: &Waiting<'_>) -> Result<Snapshot> {
+        let open = Arc::new(inner.store.snapshot(waiting)?);
+        Ok(Snapshot { inner: inner.clone(), open })
+    }
+
+    /// The moment: the log's position behind the last change that it sees. Grows from snapshot to snapshot, over restarts as well.
+    #[must_use]
+    pub fn lsn(&self) -> Lsn {
+        self.open.lsn()
+    }
+
+    /// What it sees of a keyspace.
+    ///
+    /// # Errors
+    /// [`KeyspaceNotFound`](ErrorKind::KeyspaceNotFound) if the keyspace came later; [`ForeignKeyspace`](ErrorKind::ForeignKeyspace);
+    /// the [errors of reads](Keyspace#errors-of-reads).
+    pub fn keyspace(&self, of: &Keyspace) -> Result<SnapshotKeyspace> {
+        self.inner.check_open()?;
+        if !Arc::ptr_eq(&self.inner, of.inner()) {
+            let what = "the keyspace belongs to another database than the snapshot";
+            return Err(Error::new(ErrorKind::ForeignKeyspace, what));
+        }
+        if !self.open.was_there(of.tree().id())? {
+            let what = "there was no such keyspace when the snapshot began";
+            return Err(Error::new(ErrorKind::KeyspaceNotFound, what));
+        }
+        Ok(self.see(of.tree().clone()))
+    }
+
+    /// What it sees of the keyspace that was called `name`, or `None` if there was none. Costs a look-up in the catalogue.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
+    pub fn open_keyspace(&self, name: &str) -> Result<Option<SnapshotKeyspace>> {
+        self.inner.check_open()?;
+        Ok(self.open.open_keyspace(name)?.map(|tree| self.see(tree)))
+    }
+
+    /// The names of all keyspaces that there were, in the order of their bytes. Reads the catalogue, a small tree.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
+    pub fn keyspaces(&self) -> Result<Vec<String>> {
+        self.inner.check_open()?;
+        self.open.keyspaces()
+    }
+
+    pub(super) fn open(&self) -> &Arc<OpenSnapshot> {
+        &self.open
+    }
+
+    fn see(&self, tree: PoolTree) -> SnapshotKeyspace {
+        let tree = tree.with_short_keys(true);
+        SnapshotKeyspace { view: Arc::new(SnapshotView { snapshot: self.clone(), tree }) }
+    }
+}
+
+/// A keyspace as it was when a [`Snapshot`] began. It keeps the snapshot open. Cloning it is cheap. `Send + Sync`.
+///
+/// Reads are those of [`Keyspace`]; all of them, cursors and iterators as well, see the same moment. Keys have
+/// [`max_short_key_bytes`](Keyspace::max_short_key_bytes) at most: asking for a longer one, or coming to a record of one, is
+/// [`KeyTooLong`](ErrorKind::KeyTooLong). The bounds of a range may be longer.
+#[derive(Clone)]
+pub struct SnapshotKeyspace {
+    view: Arc<dyn View>,
+}
+
+impl fmt::Debug for SnapshotKeyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SnapshotKeyspace").finish_non_exhaustive()
+    }
+}
+
+reads!(
+    SnapshotKeyspace,
+    "The [errors of reads](crate::Keyspace#errors-of-reads); [`SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld)."
+);
+
+struct SnapshotView {
+    snapshot: Snapshot,
+    tree: PoolTree,
+}
+
+impl View for SnapshotView {
+    fn inner(&self) -> &Arc<Inner> {
+        &self.snapshot.inner
+    }
+
+    fn check(&self) -> Result<()> {
+        self.snapshot.inner.check_open()
+    }
+
+    fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
+        check_short(&self.tree, key)?;
+        let value = self.snapshot.open.get(&self.tree, key, &mut Vec::new())?;
+        let may_be_stored = self.snapshot.open.has_stored_forms();
+        Ok(value.map(|value| Seen { is_stored: may_be_stored && is_stored_form(&value), value }))
+    }
+
+    fn stretches(&self) -> Box<dyn Stretches> {
+        Box::new(SnapshotStretches::new(self.snapshot.clone(), self.tree.clone()))
+    }
+
+    fn snapshot(&self) -> &OpenSnapshot {
+        &self.snapshot.open
+    }
+
+    fn tree(&self) -> &PoolTree {
+        &self.tree
+    }
+}
+
+/// The leaves of a tree, and what of them a snapshot sees.
+pub(super) struct SnapshotStretches {
+    snapshot: Snapshot,
+    tree: PoolTree,
+    leaf: LeafRecords,
+    removed: Vec<Vec<u8>>,
+    value: Vec<u8>,
+}
+
+impl SnapshotStretches {
+    pub(super) fn new(snapshot: Snapshot, tree: PoolTree) -> SnapshotStretches {
+        let leaf = tree.leaf_records();
+        SnapshotStretches { snapshot, tree, leaf, removed: Vec::new(), value: Vec::new() }
+    }
+
+    /// The removed keys of a stretch's range, in order.
+    fn find_removed(&mut self, stretch: &Stretch) -> Result<()> {
+        self.removed.clear();
+        let mut from =
+            stretch.lower().map_or(Bound::Unbounded, |lower| Bound::Excluded(lower.to_vec()));
+        loop {
+            let mut key = Vec::new();
+            let bound = from.as_ref().map(Vec::as_slice);
+            let found = self.snapshot.open.removed_from(self.tree.id(), bound, &mut key)?;
+            if !found || stretch.upper().is_some_and(|upper| key.as_slice() > upper) {
+                return Ok(());
+            }
+            from = Bound::Excluded(key.clone());
+            self.removed.push(key);
+        }
+    }
+}
+
+/// Whether a stretch was loaded, or the snapshot has gone over to a checkpoint meanwhile.
+#[derive(PartialEq, Eq)]
+enum Loaded {
+    Whole,
+    Elsewhere,
+}
+
+impl SnapshotStretches {
+    /// Loads the range of the leaf in the tree, or the leaf of the pinned checkpoint that the snapshot reads instead.
+    fn try_load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<Loaded> {
+        let open = self.snapshot.open.clone();
+        let tree = self.tree.id();
+        let (mut stamp, dropped) = match self.tree.copy_records(at, &mut self.leaf) {
+            Ok(()) => (self.leaf.stamp(), None),
+            Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => (NO_LEAF, Some(error)),
+            Err(error) => return Err(error),
+        };
+        let source = open.source(tree, stamp)?;
+        match (&source, dropped) {
+            (Source::Checkpoint(pin), _) => {
+                // It is older than versions, and none of the leaves of the tree.
+                stamp = NO_LEAF;
+                open.copy_pinned(pin, &self.tree, at, &mut self.leaf)?;
+            }
+            (_, Some(error)) => return Err(dropped_is_too_old(error)),
+            (_, None) => {}
+        }
+        to.begin(
+            |fence| self.leaf.append_lower_fence(fence),
+            |fence| self.leaf.append_upper_fence(fence),
+        );
+        let has_stored_forms = open.has_stored_forms();
+        let push = |to: &mut Stretch, key: &[u8], value: &[u8]| {
+            to.push(key, value, has_stored_forms && is_stored_form(value));
+        };
+        if matches!(source, Source::Leaf) && stamp <= open.lsn() {
+            self.leaf.for_each(|key, value| {
+                push(to, key, value);
+                true
+            });
+            return Ok(Loaded::Whole);
+        }
+        self.find_removed(to)?;
+        let mut removed = self.removed.iter().peekable();
+        let mut outcome = Ok(Loaded::Whole);
+        let old = &mut self.value;
+        let mut see = |to: &mut Stretch, key: &[u8], now: Option<&[u8]>| {
+            old.clear();
+            match (open.was(tree, key, stamp, old)?, &source) {
+                (Was::Version, _) => push(to, key, old),
+                (Was::Leaf, Source::Leaf) | (Was::Pinned, Source::Checkpoint(_)) => {
+                    if let Some(now) = now {
+                        push(to, key, now);
+                    }
+                }
+                (Was::Absent, _) | (Was::Leaf, Source::Nothing) => {}
+                (Was::Leaf | Was::Pinned, _) => return Ok(Loaded::Elsewhere),
+            }
+            Ok(Loaded::Whole)
+        };
+        self.leaf.for_each(|key, value| {
+            outcome = (|| {
+                while let Some(gone) = removed.next_if(|gone| gone.as_slice() < key) {
+                    if see(to, gone, None)? == Loaded::Elsewhere {
+                        return Ok(Loaded::Elsewhere);
+                    }
+                }
+                removed.next_if(|gone| gone.as_slice() == key);
+                see(to, key, Some(value))
+            })();
+            matches!(outcome, Ok(Loaded::Whole))
+        });
+        for gone in removed {
+            if matches!(outcome, Ok(Loaded::Whole)) {
+                outcome = see(to, gone, None);
+            }
+        }
+        // Only now, when all versions are read: a key that was removed may be in the checkpoint alone by then.
+        let is_pinned = |source: &Source| matches!(source, Source::Checkpoint(_));
+        let is_elsewhere = is_pinned(&open.source(tree, stamp)?) != is_pinned(&source);
+        Ok(if is_elsewhere { Loaded::Elsewhere } else { outcome? })
+    }
+}
+
+impl Stretches for SnapshotStretches {
+    fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
+        // A snapshot goes over to a checkpoint once.
+        while self.try_load(at, to)? == Loaded::Elsewhere {}
+        Ok(())
+    }
+}

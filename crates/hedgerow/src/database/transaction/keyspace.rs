@@ -1,0 +1,347 @@
+//! A keyspace in a transaction: all reads of a keyspace, and the changes.
+//!
+//! Reads find the transaction's own changes first, then what its snapshot sees, and are noted for the commit. Changes go no further than the
+//! transaction. `Send + Sync`.
+
+use super::State;
+use super::reads::Growing;
+use super::writes::{TreeWrites, merge};
+use crate::database::Isolation;
+use crate::database::database::Inner;
+use crate::database::long::{check_short, widened_bounds};
+use crate::database::snapshot::SnapshotStretches;
+use crate::database::stretch::{Stretch, Stretches};
+use crate::database::view::{Seen, View, reads};
+use crate::error::Result;
+use crate::space::extent::is_stored_form;
+use crate::store::{OpenSnapshot, PoolTree};
+use crate::tree::{Swap, Target, Value};
+use hedgerow_sync::primitive::Arc;
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+
+/// A keyspace in a [`Transaction`](crate::Transaction), as that sees it. Cloning it is cheap. `Send + Sync`. It does not keep the transaction from
+/// ending; then every call is [`TransactionEnded`](crate::ErrorKind::TransactionEnded).
+///
+/// A cursor or an iterator has the transaction's own changes as they were when it was made. Keys have
+/// [`max_short_key_bytes`](crate::Keyspace::max_short_key_bytes) at most: asking for a longer one, putting it, or coming to a record of one, is
+/// [`KeyTooLong`](crate::ErrorKind::KeyTooLong). The bounds of a range may be longer.
+#[derive(Clone)]
+pub struct TransactionKeyspace {
+    view: Arc<dyn View>,
+    state: Arc<State>,
+    tree: PoolTree,
+}
+
+impl fmt::Debug for TransactionKeyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionKeyspace").finish_non_exhaustive()
+    }
+}
+
+reads!(
+    TransactionKeyspace,
+    "The [errors of reads](crate::Keyspace#errors-of-reads); [`SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld); [`TransactionEnded`](crate::ErrorKind::TransactionEnded)."
+);
+
+/// # Changes
+///
+/// They are kept by the transaction, and are made by its commit. Errors of all of them: [`TransactionEnded`](crate::ErrorKind::TransactionEnded);
+/// [`KeyTooLong`](crate::ErrorKind::KeyTooLong); [`RecordTooLarge`](crate::ErrorKind::RecordTooLarge); [`TransactionTooLarge`](crate::ErrorKind::TransactionTooLarge).
+/// Nothing has changed then.
+impl TransactionKeyspace {
+    pub(super) fn new(state: Arc<State>, tree: PoolTree) -> TransactionKeyspace {
+        let tree = tree.with_short_keys(true);
+        let view = Arc::new(TransactionView { state: state.clone(), tree: tree.clone() });
+        TransactionKeyspace { view, state, tree }
+    }
+
+    /// The value of `key`, which nobody else may have changed by the commit, in any isolation: [`Conflict`](crate::ErrorKind::Conflict) otherwise. In a
+    /// serializable transaction this holds of every read.
+    ///
+    /// # Errors
+    /// Those of [`TransactionKeyspace::get`].
+    pub fn get_for_update(&self, key: &[u8]) -> Result<Option<Value>> {
+        check_short(&self.tree, key)?;
+        self.state.note_read(|reads| reads.key(self.tree.id(), key))?;
+        self.get(key)
+    }
+
+    /// Puts a record, over one of the same key if there is one. Reads nothing.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes).
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.change(key, Some(value))
+    }
+
+    /// Removes the record of `key`, if there is one. Reads nothing.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes).
+    pub fn remove(&self, key: &[u8]) -> Result<()> {
+        self.change(key, None)
+    }
+
+    /// Puts a record unless there is one of the same key. Returns whether it did.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
+    pub fn insert_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let is_absent = self.get_for_update(key)?.is_none();
+        if is_absent {
+            self.put(key, value)?;
+        }
+        Ok(is_absent)
+    }
+
+    /// Gives an existing record a new value. Returns whether there was one; if not, nothing is put.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let is_there = self.get_for_update(key)?.is_some();
+        if is_there {
+            self.put(key, value)?;
+        }
+        Ok(is_there)
+    }
+
+    /// Makes `new` the state of `key` if its present state is `expected`; `None` stands for *no record*. If the state differs, the result
+    /// carries the present value.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
+    pub fn compare_and_swap(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Swap> {
+        let present = self.get_for_update(key)?;
+        if present.as_deref() != expected {
+            return Ok(Swap::Differs(present));
+        }
+        if new.is_some() || present.is_some() {
+            self.change(key, new)?;
+        }
+        Ok(Swap::Swapped)
+    }
+
+    /// Changes the record of `key` to what `change` makes of it, and returns the value before. `None` stands for *no record*.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
+    pub fn fetch_update<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Value>> {
+        let present = self.get_for_update(key)?;
+        let new = change(present.as_deref());
+        if new.is_some() || present.is_some() {
+            self.change(key, new.as_ref().map(AsRef::as_ref))?;
+        }
+        Ok(present)
+    }
+
+    /// [`TransactionKeyspace::put`] that returns the value before.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
+    pub fn swap(&self, key: &[u8], value: &[u8]) -> Result<Option<Value>> {
+        self.fetch_update(key, |_| Some(value))
+    }
+
+    /// [`TransactionKeyspace::remove`] that returns the value before.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
+    pub fn take(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.fetch_update(key, |_| None::<&[u8]>)
+    }
+
+    /// The record of the least key; `None` if there is none.
+    ///
+    /// # Errors
+    /// Those of [`TransactionKeyspace::get`].
+    pub fn first(&self) -> Result<Option<(Value, Value)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The record of the greatest key; `None` if there is none.
+    ///
+    /// # Errors
+    /// Those of [`TransactionKeyspace::get`].
+    pub fn last(&self) -> Result<Option<(Value, Value)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// Removes the record of the least key, and returns it; `None` if there is none. A queue: of several transactions that take the same
+    /// record one commits, and the others have a conflict.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
+    pub fn pop_first(&self) -> Result<Option<(Value, Value)>> {
+        self.pop(self.first()?)
+    }
+
+    /// Removes the record of the greatest key, and returns it; `None` if there is none.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
+    pub fn pop_last(&self) -> Result<Option<(Value, Value)>> {
+        self.pop(self.last()?)
+    }
+
+    fn pop(&self, found: Option<(Value, Value)>) -> Result<Option<(Value, Value)>> {
+        if let Some((key, _)) = &found {
+            self.remove(key)?;
+        }
+        Ok(found)
+    }
+
+    /// Removes the records whose keys lie in `bounds`, and returns their number. Reads their keys; in any isolation nobody else may have added or
+    /// changed a record there by the commit.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`]. After one, some of the records may be removed in the
+    /// transaction.
+    pub fn remove_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
+        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let (lower, upper) = (own(bounds.start_bound()), own(bounds.end_bound()));
+        if crate::database::stretch::is_empty(&lower, &upper) {
+            return Ok(0);
+        }
+        let (low, high) = widened_bounds(&self.tree, &lower, &upper);
+        let (low, high) = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
+        self.state.note_read(|reads| {
+            reads.interval(self.tree.id(), low, high);
+        })?;
+        let mut removed = 0;
+        for key in self.range::<Vec<u8>>((lower.clone(), upper.clone())).keys() {
+            self.remove(&key?)?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    fn change(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let inner = &self.state.inner;
+        inner.check_open()?;
+        check_short(&self.tree, key)?;
+        inner.check_put(&self.tree, key, value.unwrap_or(&[]))?;
+        let most = inner.store.most_stroke_bytes();
+        self.state.with_body(|body| {
+            let len_bytes = body.writes.len_bytes_with(self.tree.id(), key, value);
+            if len_bytes > most {
+                return Err(self.state.too_large(len_bytes));
+            }
+            body.writes.put(self.tree.id(), key, value);
+            Ok(())
+        })
+    }
+}
+
+struct TransactionView {
+    state: Arc<State>,
+    tree: PoolTree,
+}
+
+impl View for TransactionView {
+    fn inner(&self) -> &Arc<Inner> {
+        &self.state.inner
+    }
+
+    fn check(&self) -> Result<()> {
+        self.state.inner.check_open()?;
+        self.state.with_body(|_| Ok(()))
+    }
+
+    fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
+        check_short(&self.tree, key)?;
+        let tree = self.tree.id();
+        let own = self.state.with_body(|body| {
+            let own = body.writes.get(tree, key);
+            Ok(own.map(|value| value.as_deref().map(Value::from)))
+        })?;
+        if let Some(own) = own {
+            return Ok(own.map(|value| Seen { value, is_stored: false }));
+        }
+        let open = self.state.snapshot(self.tree.wait())?.open();
+        if self.state.isolation == Isolation::Serializable {
+            self.state.note_read(|reads| reads.key(tree, key))?;
+        }
+        let value = open.get(&self.tree, key, &mut Vec::new());
+        let value = value.map_err(|error| self.state.remember(error))?;
+        let may_be_stored = open.has_stored_forms();
+        Ok(value.map(|value| Seen { is_stored: may_be_stored && is_stored_form(&value), value }))
+    }
+
+    fn stretches(&self) -> Box<dyn Stretches> {
+        let tree = self.tree.id();
+        let writes = self.state.body.lock().writes.of(tree).cloned();
+        Box::new(TransactionStretches {
+            state: self.state.clone(),
+            tree: self.tree.clone(),
+            writes,
+            base: None,
+            below: Stretch::default(),
+            growing: None,
+        })
+    }
+
+    fn snapshot(&self) -> &OpenSnapshot {
+        self.state
+            .snapshot
+            .get()
+            .expect("what is resolved was read, and so the snapshot has begun")
+            .open()
+    }
+
+    fn tree(&self) -> &PoolTree {
+        &self.tree
+    }
+}
+
+/// The stretches of a transaction: those of its snapshot, which may not have begun yet, with its own changes in them.
+struct TransactionStretches {
+    state: Arc<State>,
+    tree: PoolTree,
+    writes: Option<Arc<TreeWrites>>,
+    base: Option<SnapshotStretches>,
+    below: Stretch,
+    /// The interval that the cursor is walking along.
+    growing: Option<Growing>,
+}
+
+impl Stretches for TransactionStretches {
+    fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
+        let snapshot = self.state.snapshot(self.tree.wait())?;
+        let base = self
+            .base
+            .get_or_insert_with(|| SnapshotStretches::new(snapshot.clone(), self.tree.clone()));
+        let loaded = match &self.writes {
+            None => base.load(at, to),
+            Some(writes) => base.load(at, &mut self.below).map(|()| merge(&self.below, writes, to)),
+        };
+        loaded.map_err(|error| self.state.remember(error))
+    }
+
+    fn watches(&self) -> bool {
+        self.state.isolation == Isolation::Serializable
+    }
+
+    fn saw(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>, is_new: bool) {
+        let (tree, growing) = (self.tree.id(), self.growing.filter(|_| !is_new));
+        let mut noted = None;
+        let outcome = self.state.note_read(|reads| {
+            noted = Some(match growing {
+                Some(growing) => reads.grow(tree, growing, from, to),
+                None => reads.interval(tree, from, to),
+            });
+        });
+        // If the transaction has ended, nobody will look.
+        self.growing = noted.filter(|_| outcome.is_ok());
+    }
+}

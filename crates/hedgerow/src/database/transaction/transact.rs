@@ -1,0 +1,130 @@
+//! Running a function in a transaction, and again after a conflict.
+//!
+//! No state of its own. Who has a conflict waits a little before it runs again, longer each time and for no time that others would guess, so that
+//! several threads that are in each other's way get out of it.
+
+use super::{Isolation, Transaction};
+use crate::database::{Database, Durability};
+use crate::error::{Error, ErrorKind, Result};
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::{random, thread};
+use std::time::Duration;
+
+/// How [`Database::transact_with`] runs a function. Plain data.
+///
+/// ```
+/// use hedgerow::{Isolation, TransactOptions};
+///
+/// let how = TransactOptions::new().isolation(Isolation::Snapshot).retries(3);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct TransactOptions {
+    isolation: Isolation,
+    durability: Option<Durability>,
+    retries: u32,
+}
+
+impl Default for TransactOptions {
+    fn default() -> TransactOptions {
+        TransactOptions { isolation: Isolation::default(), durability: None, retries: 16 }
+    }
+}
+
+impl TransactOptions {
+    /// Serializable, durable as the keyspaces' handles say, and up to 16 retries.
+    pub fn new() -> TransactOptions {
+        TransactOptions::default()
+    }
+
+    /// What the transaction may be mixed with. Default: [`Isolation::Serializable`].
+    pub fn isolation(mut self, isolation: Isolation) -> TransactOptions {
+        self.isolation = isolation;
+        self
+    }
+
+    /// When the changes are durable. Default: as [`Transaction::commit`] has it.
+    pub fn durability(mut self, durability: Durability) -> TransactOptions {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// How often the function is run again after a conflict. Default: 16.
+    pub fn retries(mut self, retries: u32) -> TransactOptions {
+        self.retries = retries;
+        self
+    }
+}
+
+/// The pause before the first retry; before each later one it is twice as long, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+
+impl Database {
+    /// Runs `work` in a serializable transaction and commits it. After a conflict it runs `work` again, in a new transaction, up to 16 times, with
+    /// pauses of 50 us to 10 ms in between. So `work` should have no other effect. If it returns an error, or panics, nothing has changed.
+    ///
+    /// ```
+    /// use hedgerow::{Error, ErrorKind};
+    ///
+    /// let db = hedgerow::Options::new().in_memory()?;
+    /// let accounts = db.keyspace("accounts")?;
+    /// accounts.put(b"a", &100_u64.to_be_bytes())?;
+    /// accounts.put(b"b", &0_u64.to_be_bytes())?;
+    /// db.transact(|transaction| {
+    ///     let accounts = transaction.keyspace(&accounts)?;
+    ///     let balance = |name: &[u8]| -> Result<u64, Error> {
+    ///         let value = accounts.get(name)?.unwrap_or_default();
+    ///         Ok(u64::from_be_bytes(value[..].try_into().unwrap_or_default()))
+    ///     };
+    ///     accounts.put(b"a", &(balance(b"a")? - 30).to_be_bytes())?;
+    ///     accounts.put(b"b", &(balance(b"b")? + 30).to_be_bytes())
+    /// })?;
+    /// assert_eq!(accounts.get(b"b")?.unwrap(), 30_u64.to_be_bytes());
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `work`; those of [`Transaction::commit`], of which [`Conflict`](ErrorKind::Conflict) and [`SnapshotTooOld`](ErrorKind::SnapshotTooOld) only
+    /// after the last retry.
+    pub fn transact<R, E: From<Error>>(
+        &self,
+        work: impl FnMut(&Transaction) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.transact_with(&TransactOptions::new(), work)
+    }
+
+    /// [`Database::transact`], as `how` says.
+    ///
+    /// # Errors
+    /// Those of [`Database::transact`].
+    pub fn transact_with<R, E: From<Error>>(
+        &self,
+        how: &TransactOptions,
+        mut work: impl FnMut(&Transaction) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut pause = FIRST_PAUSE;
+        for left in (0..=how.retries).rev() {
+            let transaction = self.transaction(how.isolation);
+            match work(&transaction) {
+                Ok(made) => match transaction.commit_as(how.durability) {
+                    Ok(_) => return Ok(made),
+                    Err(error) if left > 0 && is_worth_a_retry(*error.kind()) => {}
+                    Err(error) => return Err(error.into()),
+                },
+                // What `work` makes of the error nobody knows.
+                Err(_) if left > 0 && transaction.state.was_too_old.load(Relaxed) => {}
+                Err(error) => return Err(error),
+            }
+            drop(transaction);
+            let jitter = random::seed() % (pause.as_micros() as u64).max(1);
+            thread::sleep(pause / 2 + Duration::from_micros(jitter));
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+        unreachable!("the last run returns")
+    }
+}
+
+fn is_worth_a_retry(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Conflict | ErrorKind::SnapshotTooOld)
+}

@@ -1,0 +1,259 @@
+//! What a snapshot or a transaction sees of a keyspace: one trait to implement, and all reads over it.
+//!
+//! Rank 7. A [`View`] gives values as leaves have them, one by one or by the stretch; what they stand for, copies, iterators and streams are
+//! made of that here, the same for all. Thread-safety: `Send + Sync`.
+
+use crate::database::cursor::Cursor;
+use crate::database::database::Inner;
+use crate::database::large::{ValueReader, read_whole};
+use crate::database::long;
+use crate::database::range::Range;
+use crate::database::stretch::{StretchCursor, Stretches, is_empty};
+use crate::error::Result;
+use crate::space::extent::{Stored, read_stored};
+use crate::store::{Found, OpenSnapshot, PoolTree};
+use crate::tree::Value;
+use hedgerow_sync::primitive::Arc;
+use std::ops::{Bound, ControlFlow, RangeBounds};
+
+/// A value, and whether it is in the form that leaves have for what they do not hold.
+pub(super) struct Seen {
+    pub(super) value: Value,
+    pub(super) is_stored: bool,
+}
+
+/// See the head of the file.
+pub(super) trait View: Send + Sync {
+    /// What the database's handles share.
+    fn inner(&self) -> &Arc<Inner>;
+
+    /// Whether it may be read.
+    ///
+    /// Errors: `Closed`; `ForkedProcess`; `TransactionEnded`.
+    fn check(&self) -> Result<()>;
+
+    /// The value of a key.
+    ///
+    /// Errors: those of reads; `SnapshotTooOld`; `KeyTooLong` for a long key.
+    fn see(&self, key: &[u8]) -> Result<Option<Seen>>;
+
+    /// The records, by the stretch.
+    fn stretches(&self) -> Box<dyn Stretches>;
+
+    /// What keeps values.
+    fn snapshot(&self) -> &OpenSnapshot;
+
+    /// Which tree it is, by a handle that waits as its calls do.
+    fn tree(&self) -> &PoolTree;
+
+    /// What a value in a stored form stands for.
+    ///
+    /// Errors: those of reads.
+    fn resolve(&self, found: &[u8]) -> Result<Found> {
+        self.snapshot().resolve(found, self.tree().wait())
+    }
+
+    /// What a value in a stored form stands for, into `to`.
+    ///
+    /// Errors: those of reads; `MemoryLimit` if there is no memory for it.
+    fn resolve_into(&self, found: &[u8], to: &mut Vec<u8>) -> Result<()> {
+        to.clear();
+        if !self.inner().store.append_kept(found, to) {
+            *to = read_whole(&self.inner().store, self.resolve(found)?)?.into_vec();
+        }
+        Ok(())
+    }
+
+    /// Whether a value in a stored form is a short one all the same.
+    fn is_escaped(&self, found: &[u8]) -> bool {
+        matches!(read_stored(found), Stored::Plain(_))
+    }
+}
+
+/// The records in bounds, whose keys may be of any length: see [`long::widened_bounds`]. Reads nothing yet.
+pub(super) fn stretches_within(
+    view: &dyn View,
+    lower: &Bound<Vec<u8>>,
+    upper: &Bound<Vec<u8>>,
+) -> StretchCursor {
+    let (lower, upper) = match is_empty(lower, upper) {
+        true => (lower.clone(), upper.clone()),
+        false => long::widened_bounds(view.tree(), lower, upper),
+    };
+    StretchCursor::new(view.stretches(), view.tree().max_short_key_bytes(), lower, upper)
+}
+
+pub(super) fn get(view: &dyn View, key: &[u8]) -> Result<Option<Value>> {
+    view.check()?;
+    match view.see(key)? {
+        Some(Seen { value, is_stored: false }) => Ok(Some(value)),
+        Some(Seen { value, .. }) => {
+            let mut bytes = Vec::new();
+            view.resolve_into(&value, &mut bytes)?;
+            Ok(Some(Value::from(bytes)))
+        }
+        None => Ok(None),
+    }
+}
+
+pub(super) fn get_into(view: &dyn View, key: &[u8], to: &mut Vec<u8>) -> Result<bool> {
+    view.check()?;
+    to.clear();
+    match view.see(key)? {
+        Some(Seen { value, is_stored: false }) => to.extend_from_slice(&value),
+        Some(Seen { value, .. }) => view.resolve_into(&value, to)?,
+        None => return Ok(false),
+    }
+    Ok(true)
+}
+
+pub(super) fn contains_key(view: &dyn View, key: &[u8]) -> Result<bool> {
+    view.check()?;
+    Ok(view.see(key)?.is_some())
+}
+
+pub(super) fn get_many<K: AsRef<[u8]>>(view: &dyn View, keys: &[K]) -> Result<Vec<Option<Value>>> {
+    keys.iter().map(|key| get(view, key.as_ref())).collect()
+}
+
+pub(super) fn value_reader(view: &dyn View, key: &[u8]) -> Result<Option<ValueReader>> {
+    view.check()?;
+    let found = match view.see(key)? {
+        Some(Seen { value, is_stored: false }) => Found::Short(value),
+        Some(Seen { value, .. }) => view.resolve(&value)?,
+        None => return Ok(None),
+    };
+    Ok(Some(ValueReader::new(view.inner().clone(), found, 0)))
+}
+
+pub(super) fn get_range(
+    view: &dyn View,
+    key: &[u8],
+    range: impl RangeBounds<u64>,
+) -> Result<Option<Vec<u8>>> {
+    value_reader(view, key)?.map(|mut reader| reader.read_range(range)).transpose()
+}
+
+pub(super) fn range<K: AsRef<[u8]>>(view: Arc<dyn View>, bounds: impl RangeBounds<K>) -> Range {
+    fn own<K: AsRef<[u8]>>(bound: Bound<&K>) -> Bound<Vec<u8>> {
+        bound.map(|key| key.as_ref().to_vec())
+    }
+    Range::of(view, own(bounds.start_bound()), own(bounds.end_bound()))
+}
+
+pub(super) fn prefix(view: Arc<dyn View>, prefix: &[u8]) -> Range {
+    let above = crate::key::after_prefix(prefix);
+    let upper = above.map_or(Bound::Unbounded, Bound::Excluded);
+    Range::of(view, Bound::Included(prefix.to_vec()), upper)
+}
+
+pub(super) fn count(view: Arc<dyn View>) -> Result<u64> {
+    let mut count = 0;
+    let visited = Cursor::of(view).visit_short(|_, _| {
+        count += 1;
+        ControlFlow::<()>::Continue(())
+    });
+    visited.map(|_| count)
+}
+
+/// All reads of a keyspace, for types that have a view of one: `view` is what lends it.
+macro_rules! reads {
+    ($name:ty, $errors:literal) => {
+        impl $name {
+            /// The value of `key`, copied; `None` if there is no record. Else as [`Keyspace::get`](crate::Keyspace::get).
+            ///
+            /// # Errors
+            #[doc = $errors]
+            #[inline]
+            pub fn get(&self, key: &[u8]) -> $crate::error::Result<Option<$crate::tree::Value>> {
+                $crate::database::view::get(&*self.view, key)
+            }
+
+            /// Replaces the contents of `value` by the value of `key`, and returns whether there is a record. `value` is empty otherwise.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> $crate::error::Result<bool> {
+                $crate::database::view::get_into(&*self.view, key, value)
+            }
+
+            /// The values of many keys, in the order of the keys. Costs as much as single gets.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub fn get_many<K: AsRef<[u8]>>(
+                &self,
+                keys: &[K],
+            ) -> $crate::error::Result<Vec<Option<$crate::tree::Value>>> {
+                $crate::database::view::get_many(&*self.view, keys)
+            }
+
+            /// Whether there is a record of `key`. Large values are not read.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub fn contains_key(&self, key: &[u8]) -> $crate::error::Result<bool> {
+                $crate::database::view::contains_key(&*self.view, key)
+            }
+
+            /// The bytes of `range` of the value of `key`, without those beyond its end; `None` if there is no record. Of a large value
+            /// only the chunks (32 KiB) that hold these bytes are read.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub fn get_range(
+                &self,
+                key: &[u8],
+                range: impl std::ops::RangeBounds<u64>,
+            ) -> $crate::error::Result<Option<Vec<u8>>> {
+                $crate::database::view::get_range(&*self.view, key, range)
+            }
+
+            /// A reader of the value of `key`, piece by piece; `None` if there is no record. It keeps what it reads, also when this handle is gone.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub fn value_reader(
+                &self,
+                key: &[u8],
+            ) -> $crate::error::Result<Option<$crate::database::ValueReader>> {
+                $crate::database::view::value_reader(&*self.view, key)
+            }
+
+            /// An iterator over the records whose keys lie in `bounds`, in order, from both ends. This call reads nothing; each step may
+            /// read and fail, as a get does.
+            pub fn range<K: AsRef<[u8]>>(
+                &self,
+                bounds: impl std::ops::RangeBounds<K>,
+            ) -> $crate::database::Range {
+                $crate::database::view::range(self.view.clone(), bounds)
+            }
+
+            /// An iterator over the records whose keys begin with `prefix`, in order, from both ends. This call reads nothing.
+            pub fn prefix(&self, prefix: &[u8]) -> $crate::database::Range {
+                $crate::database::view::prefix(self.view.clone(), prefix)
+            }
+
+            /// An iterator over all records, in order, from both ends. This call reads nothing.
+            pub fn iter(&self) -> $crate::database::Range {
+                self.range::<&[u8]>(..)
+            }
+
+            /// A cursor before the first record. It lends keys and values instead of copying each. This call reads nothing.
+            #[must_use]
+            pub fn cursor(&self) -> $crate::database::Cursor {
+                $crate::database::Cursor::of(self.view.clone())
+            }
+
+            /// Counts the records. Reads all leaves, but no large value.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub fn count(&self) -> $crate::error::Result<u64> {
+                $crate::database::view::count(self.view.clone())
+            }
+        }
+    };
+}
+
+pub(super) use reads;

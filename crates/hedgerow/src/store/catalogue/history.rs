@@ -1,0 +1,85 @@
+//! What names of keyspaces meant before, for snapshots.
+//!
+//! Each creation, drop and rename is listed with its LSN and what the name meant until then, as long as a snapshot may be below it.
+//! Whoever changes names has them locked alone, for the change and its entry, so who looks names up finds both or neither. A
+//! keyspace that was dropped has no pages any more: a snapshot knows its name, and cannot read it.
+//!
+//! Invariant: entries are in the order of their LSNs. Plain data behind the lock of names.
+
+use super::{Catalogue, PoolTree, Record, State};
+use crate::buffer::BufferPool;
+use crate::error::Result;
+use crate::types::{Lsn, TreeId};
+use std::collections::BTreeMap;
+
+/// See the head of the file.
+#[derive(Default)]
+pub(super) struct History {
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    lsn: Lsn,
+    name: String,
+    before: Option<Record>,
+}
+
+impl History {
+    /// Notes that a name has meant `before` until a change with this LSN.
+    pub(super) fn note(&mut self, pool: &BufferPool, lsn: Lsn, name: &str, before: Option<Record>) {
+        let Some(versions) = pool.versions() else { return };
+        // Whoever begins a snapshot later reads the log's end later, so none of the earlier entries concerns it.
+        match versions.oldest() {
+            None => self.entries.retain(|entry| entry.lsn >= lsn),
+            Some(oldest) => self.entries.retain(|entry| entry.lsn > oldest),
+        }
+        let before = before.filter(|record| record.state != State::Dropping);
+        self.entries.push(Entry { lsn, name: name.to_owned(), before });
+    }
+
+    /// What has changed behind `at`, the oldest first.
+    fn since(&self, at: Lsn) -> &[Entry] {
+        &self.entries[self.entries.partition_point(|entry| entry.lsn <= at)..]
+    }
+}
+
+impl Catalogue {
+    /// What the keyspaces were called as of a snapshot's moment, and their trees.
+    fn records_as_of(&self, at: Lsn) -> Result<BTreeMap<String, Record>> {
+        let names = self.names.read();
+        let live = |record: &Record| record.state != State::Dropping;
+        let mut records: BTreeMap<String, Record> =
+            self.records()?.into_iter().filter(|(_, record)| live(record)).collect();
+        for entry in names.since(at).iter().rev() {
+            match entry.before {
+                Some(record) => records.insert(entry.name.clone(), record),
+                None => records.remove(&entry.name),
+            };
+        }
+        Ok(records)
+    }
+
+    /// The names of all keyspaces as of a snapshot's moment, in order.
+    pub fn names_as_of(&self, at: Lsn) -> Result<Vec<String>> {
+        Ok(self.records_as_of(at)?.into_keys().collect())
+    }
+
+    /// The keyspace that was called `name` as of a snapshot's moment.
+    pub fn get_as_of(&self, name: &str, at: Lsn) -> Result<Option<PoolTree>> {
+        let names = self.names.read();
+        let record = match names.since(at).iter().find(|entry| entry.name == name) {
+            Some(entry) => entry.before,
+            None => self.find(name)?.filter(|record| record.state != State::Dropping),
+        };
+        Ok(record.map(|record| self.handle(record)))
+    }
+
+    /// Whether there was a keyspace with this tree as of a snapshot's moment.
+    pub fn was_there(&self, tree: TreeId, at: Lsn) -> Result<bool> {
+        if self.names.read().since(at).is_empty() {
+            // It is there now, or its pages say that it is not.
+            return Ok(true);
+        }
+        Ok(self.records_as_of(at)?.values().any(|record| record.tree == tree))
+    }
+}

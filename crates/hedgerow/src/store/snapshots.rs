@@ -1,0 +1,491 @@
+//! Snapshots of a store: what they keep beside old versions of records, and where they find values and names.
+//!
+//! Old versions, and what a snapshot sees, are the matter of `versions/`. A snapshot also keeps the places of large values from
+//! being written again: it is noted as a reader of all of them, before its moment is read. In a store that lives in memory, frames of a
+//! replaced value are kept until no snapshot sees it (`buffer/extents.rs`).
+//!
+//! `Send + Sync`. Nothing is latched here.
+
+use super::large::ExtentReader;
+use super::{Found, PoolTree, Shared, Store, unknown_form};
+use crate::buffer::{BufferPool, PinnedCheckpoint, PinnedPages, PoolVersions};
+use crate::error::{Error, ErrorKind, Result};
+use crate::node::Hints;
+use crate::page::PagePool;
+use crate::space::extent::{Stored, read_stored};
+use crate::space::extent_store::Reading;
+use crate::space::held::Held;
+use crate::tree::{FrozenTree, Judge, LeafRecords, Read, Target, Value};
+use crate::types::{Lsn, TreeId};
+use crate::versions::{Figures, Seen, Snapshot};
+use crate::wait::{Wait, Waiting};
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::canary::leaves_out;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+
+/// In the place of the stamp of a leaf that nobody has looked at: newer than any snapshot.
+pub const NO_LEAF: Lsn = Lsn(u64::MAX);
+
+/// An open snapshot; dropping it ends it.
+pub struct OpenSnapshot {
+    shared: Arc<Shared>,
+    /// Taken when it ends.
+    ticket: Option<Snapshot>,
+    _reading: Option<Reading>,
+    at: Lsn,
+}
+
+impl fmt::Debug for OpenSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenSnapshot").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl Drop for OpenSnapshot {
+    fn drop(&mut self) {
+        // In a forked process it is the parent's.
+        if let Some(ticket) = self.ticket.take().filter(|_| self.shared.process.is_current()) {
+            let pool = &self.shared.pool;
+            drop(self.versions().end(ticket));
+            self.versions().tend_now_and_then(&**pool);
+            pool.release_old_values();
+        }
+    }
+}
+
+/// What an old value of a record is, as its leaf had it.
+pub enum Was {
+    /// There was no record.
+    Absent,
+    /// It is what the leaf has.
+    Leaf,
+    /// It was put where the caller said.
+    Version,
+    /// It is what the pinned checkpoint has.
+    Pinned,
+}
+
+/// Where the keys are that a snapshot may see in the range of a leaf, beside removed ones.
+pub enum Source {
+    /// In the leaf.
+    Leaf,
+    /// Nowhere.
+    Nothing,
+    /// In a pinned checkpoint.
+    Checkpoint(Arc<PinnedCheckpoint>),
+}
+
+impl Store {
+    /// Begins a snapshot of everything that was changed before.
+    ///
+    /// Errors: `MemoryLimit`; those of `waiting`.
+    pub fn snapshot(&self, waiting: &Waiting<'_>) -> Result<OpenSnapshot> {
+        let shared = &self.shared;
+        shared.pool.check_open()?;
+        let versions = shared.versions();
+        loop {
+            let had_stored_forms = shared.pool.has_stored_forms();
+            // Before its moment: what a record refers to then is kept.
+            let reading = match &shared.slots {
+                Some(slots) if had_stored_forms => {
+                    Some(slots.read_extents(shared.pool.epochs().current()))
+                }
+                _ => None,
+            };
+            let ticket = versions.begin(&*shared.pool, waiting)?;
+            let at = ticket.lsn();
+            let snapshot = OpenSnapshot {
+                shared: shared.clone(),
+                ticket: Some(ticket),
+                _reading: reading,
+                at,
+            };
+            if had_stored_forms || !shared.pool.has_stored_forms() {
+                return Ok(snapshot);
+            }
+            // The first large value has come meanwhile.
+        }
+    }
+
+    /// What is known of snapshots.
+    pub fn version_figures(&self) -> Figures {
+        self.shared.versions().figures()
+    }
+}
+
+impl Shared {
+    fn versions(&self) -> &PoolVersions {
+        self.pool.versions().expect("a store keeps versions")
+    }
+}
+
+impl OpenSnapshot {
+    fn versions(&self) -> &PoolVersions {
+        self.shared.versions()
+    }
+
+    fn ticket(&self) -> &Snapshot {
+        self.ticket.as_ref().expect("it has not ended")
+    }
+
+    /// Its moment.
+    pub fn lsn(&self) -> Lsn {
+        self.at
+    }
+
+    /// The value of a record as its leaf had it, into `value`; `None`: there was none. `scratch` is room.
+    ///
+    /// Errors: those of reads; `SnapshotTooOld`.
+    pub fn get(&self, tree: &PoolTree, key: &[u8], scratch: &mut Vec<u8>) -> Result<Option<Value>> {
+        let mut value = Value::default();
+        let (mut found, mut dropped) = (false, None);
+        let look = || match tree.get_stamped(key, &mut value) {
+            Ok((is_there, stamp)) => {
+                found = is_there;
+                Ok(stamp)
+            }
+            // There is no leaf any more, and what there was may be in a pinned checkpoint.
+            Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {
+                dropped = Some(error);
+                Ok(NO_LEAF)
+            }
+            Err(error) => Err(error),
+        };
+        let seen = self.versions().read(self.ticket(), tree.id(), key, look, scratch);
+        match seen? {
+            Seen::Leaf => match dropped {
+                Some(error) => Err(dropped_is_too_old(error)),
+                None => Ok(found.then_some(value)),
+            },
+            Seen::Absent => Ok(None),
+            Seen::Version => Ok(Some(Value::from(scratch.as_slice()))),
+            Seen::Checkpoint(pin) => {
+                scratch.clear();
+                let is_there = self.pinned(&pin, tree, |pinned| pinned.get(key, scratch))?;
+                Ok(is_there.then(|| Value::from(scratch.as_slice())))
+            }
+            Seen::TooOld => Err(too_old()),
+        }
+    }
+
+    /// Reads a tree in a pinned checkpoint.
+    fn pinned<R>(
+        &self,
+        pin: &PinnedCheckpoint,
+        tree: &PoolTree,
+        read: impl FnOnce(&FrozenTree<'_, PinnedPages<'_>>) -> Result<R>,
+    ) -> Result<R> {
+        let pages = pin.pages(&self.shared.pool);
+        read(&FrozenTree::new(&pages, tree.id(), tree.root())).map_err(dropped_is_too_old)
+    }
+
+    /// Copies the leaf of a tree at `at` that a pinned checkpoint has.
+    ///
+    /// Errors: as for [`Self::get`].
+    pub fn copy_pinned(
+        &self,
+        pin: &PinnedCheckpoint,
+        tree: &PoolTree,
+        at: Target<'_>,
+        to: &mut LeafRecords,
+    ) -> Result<()> {
+        self.pinned(pin, tree, |pinned| pinned.copy_records(at, to))
+    }
+
+    /// What a record was, of whose leaf a copy has this stamp; an old value is appended to `to`.
+    ///
+    /// Errors: as for [`Self::get`].
+    pub fn was(&self, tree: TreeId, key: &[u8], stamp: Lsn, to: &mut Vec<u8>) -> Result<Was> {
+        match self.versions().read(self.ticket(), tree, key, || Ok(stamp), to)? {
+            Seen::Leaf => Ok(Was::Leaf),
+            Seen::Absent => Ok(Was::Absent),
+            Seen::Version => Ok(Was::Version),
+            Seen::Checkpoint(_) => Ok(Was::Pinned),
+            Seen::TooOld => Err(too_old()),
+        }
+    }
+
+    /// Where the keys are that the snapshot may see in the range of a leaf with this stamp, of which there is a copy. Beside them there are
+    /// [removed ones](Self::removed_from).
+    ///
+    /// Errors: `SnapshotTooOld`.
+    pub fn source(&self, tree: TreeId, stamp: Lsn) -> Result<Source> {
+        match self.versions().source(self.ticket(), tree, stamp) {
+            Seen::Leaf | Seen::Version => Ok(Source::Leaf),
+            Seen::Absent => Ok(Source::Nothing),
+            Seen::Checkpoint(pin) => Ok(Source::Checkpoint(pin)),
+            Seen::TooOld => Err(too_old()),
+        }
+    }
+
+    /// The first key from a bound on that was removed while snapshots were open; false: there is none.
+    ///
+    /// Errors: `MemoryLimit`.
+    pub fn removed_from(&self, tree: TreeId, from: Bound<&[u8]>, to: &mut Vec<u8>) -> Result<bool> {
+        self.versions().removed_from(tree, from, to)
+    }
+
+    /// What a value out of a leaf stands for.
+    ///
+    /// Errors: those of reading large values.
+    pub fn resolve(&self, found: &[u8], wait: &Wait) -> Result<Found> {
+        match &self.shared.slots {
+            None => match Held::decode(found) {
+                Some(held) => {
+                    let mut bytes = Vec::new();
+                    match self.shared.pool.append_held(&held, &mut bytes) {
+                        true => Ok(Found::Held {
+                            value: Value::from(bytes),
+                            reference: Value::from(found),
+                        }),
+                        false => Err(too_old()),
+                    }
+                }
+                None => plain(found),
+            },
+            Some(slots) => match read_stored(found) {
+                Stored::Extent(extent) => {
+                    // Kept by the snapshot until this reader has it.
+                    let reading = slots.read_extents(self.shared.pool.epochs().current());
+                    let pool = Some(&self.shared.pool);
+                    let reader = ExtentReader::new(pool, slots, extent, reading)?;
+                    Ok(Found::Extent(Box::new(reader.with_wait(wait))))
+                }
+                _ => plain(found),
+            },
+        }
+    }
+
+    /// Whether a value in a leaf may be in a stored form.
+    #[inline]
+    pub fn has_stored_forms(&self) -> bool {
+        self.shared.pool.has_stored_forms()
+    }
+
+    /// The keyspace that was called `name`.
+    pub fn open_keyspace(&self, name: &str) -> Result<Option<PoolTree>> {
+        self.if_kept(self.shared.catalogue.get_as_of(name, self.at)?)
+    }
+
+    /// The names of all keyspaces that there were.
+    pub fn keyspaces(&self) -> Result<Vec<String>> {
+        self.if_kept(self.shared.catalogue.names_as_of(self.at)?)
+    }
+
+    /// Whether there was a keyspace with this tree.
+    pub fn was_there(&self, tree: TreeId) -> Result<bool> {
+        self.if_kept(self.shared.catalogue.was_there(tree, self.at)?)
+    }
+
+    /// What was found, if the snapshot was not given up before.
+    fn if_kept<T>(&self, found: T) -> Result<T> {
+        if self.versions().is_given_up(self.ticket()) { Err(too_old()) } else { Ok(found) }
+    }
+}
+
+/// What a transaction has read is what its snapshot sees; see [`Judge`].
+impl Judge<BufferPool, Hints> for OpenSnapshot {
+    fn is_as_it_was(&self, tree: &PoolTree, stamp: Lsn) -> bool {
+        self.versions().sees_all(self.ticket(), tree.id(), stamp)
+            || leaves_out("stale_mark_trusted")
+    }
+
+    fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>, is_latched: bool) -> Result<()> {
+        let tree = read.tree;
+        let mut records = tree.records_of(leaf);
+        let stamp = records.stamp();
+        loop {
+            match self.source(tree.id(), stamp)? {
+                // With leaves latched nothing is read from the file. Who goes on like this has met others three times.
+                Source::Checkpoint(_) if is_latched => {
+                    let first = match read.lower {
+                        Bound::Included(key) | Bound::Excluded(key) => key,
+                        Bound::Unbounded => &[],
+                    };
+                    return Err(Error::conflicting(tree.id(), first));
+                }
+                Source::Checkpoint(pin) => {
+                    if self.compare_pinned(&pin, &mut records, read)? {
+                        return Ok(());
+                    }
+                }
+                source => {
+                    let sees_leaf = matches!(source, Source::Leaf);
+                    if self.compare_kept(&mut records, read, sees_leaf)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl OpenSnapshot {
+    /// Compares what a leaf has of an interval with what versions and the leaf say that it was. False: the snapshot has gone over to a
+    /// checkpoint meanwhile, which has to be asked.
+    fn compare_kept(
+        &self,
+        records: &mut LeafRecords,
+        read: &Read<'_, BufferPool>,
+        sees_leaf: bool,
+    ) -> Result<bool> {
+        let (tree, stamp) = (read.tree, records.stamp());
+        let mut old = Vec::new();
+        let mut check = |key: &[u8], now: Option<&[u8]>| {
+            old.clear();
+            let is_same = match self.was(tree.id(), key, stamp, &mut old)? {
+                Was::Absent => now.is_none(),
+                Was::Version => now == Some(&old),
+                // A record of a load that came later was not there.
+                Was::Leaf => sees_leaf || now.is_none(),
+                Was::Pinned => return Ok(false),
+            };
+            if is_same { Ok(true) } else { Err(Error::conflicting(tree.id(), key)) }
+        };
+        let bounds = (read.lower, read.upper);
+        let mut found = Vec::new();
+        let mut outcome = Ok(true);
+        records.for_each(|key, value| {
+            if RangeBounds::<[u8]>::contains(&bounds, key) {
+                found.push(key.to_vec());
+                outcome = check(key, Some(value));
+            }
+            matches!(outcome, Ok(true))
+        });
+        let mut is_kept = outcome?;
+        // Those that are gone. A removed key may be back, and was compared then.
+        self.for_each_removed(records, read, |key| {
+            let is_new = found.binary_search_by(|other| other.as_slice().cmp(key)).is_err();
+            if is_kept && is_new && !leaves_out("found_keys_instead_of_range") {
+                is_kept = check(key, None)?;
+            }
+            Ok(())
+        })?;
+        // Of a key that was removed a checkpoint alone may know by now.
+        let is_pinned = matches!(self.source(tree.id(), stamp)?, Source::Checkpoint(_));
+        Ok(is_kept && !is_pinned)
+    }
+
+    /// Calls `each` with the removed keys of an interval, as far as a leaf goes.
+    fn for_each_removed(
+        &self,
+        records: &LeafRecords,
+        read: &Read<'_, BufferPool>,
+        mut each: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut upper = Vec::new();
+        let has_upper = records.append_upper_fence(&mut upper);
+        let mut from = begin(records, read);
+        let mut key = Vec::new();
+        while self.removed_from(read.tree.id(), from.as_ref().map(Vec::as_slice), &mut key)?
+            && (!has_upper || key <= upper)
+            && RangeBounds::<[u8]>::contains(&(Bound::Unbounded, read.upper), &key)
+        {
+            each(&key)?;
+            from = Bound::Excluded(key.clone());
+        }
+        Ok(())
+    }
+
+    /// Compares what a leaf has of an interval with what a pinned checkpoint, and versions before it, say that it was. False: the checkpoint
+    /// is not the one to ask any more.
+    fn compare_pinned(
+        &self,
+        pin: &PinnedCheckpoint,
+        records: &mut LeafRecords,
+        read: &Read<'_, BufferPool>,
+    ) -> Result<bool> {
+        let tree = read.tree;
+        let mut upper = Vec::new();
+        let has_upper = records.append_upper_fence(&mut upper);
+        let from = begin(records, read);
+        let within = |key: &[u8]| {
+            RangeBounds::<[u8]>::contains(&(from.as_ref().map(Vec::as_slice), read.upper), key)
+                && (!has_upper || key <= upper.as_slice())
+        };
+        // What there is now, and what the checkpoint has.
+        let mut all: BTreeMap<Vec<u8>, [Option<Vec<u8>>; 2]> = BTreeMap::new();
+        let mut take = |from: &mut LeafRecords, which: usize| {
+            from.for_each(|key, value| {
+                if within(key) {
+                    all.entry(key.to_vec()).or_default()[which] = Some(value.to_vec());
+                }
+                true
+            });
+        };
+        take(records, 0);
+        let (mut leaf, mut fence) = (tree.leaf_records(), Vec::new());
+        let mut at = match &from {
+            Bound::Included(key) => Target::Key(key),
+            Bound::Excluded(key) => Target::Above(key),
+            Bound::Unbounded => Target::Key(&[]),
+        };
+        loop {
+            self.copy_pinned(pin, tree, at, &mut leaf)?;
+            take(&mut leaf, 1);
+            fence.clear();
+            if !leaf.append_upper_fence(&mut fence) || !within(&fence) {
+                break;
+            }
+            at = Target::Above(&fence);
+        }
+        self.for_each_removed(records, read, |key| {
+            all.entry(key.to_vec()).or_default();
+            Ok(())
+        })?;
+        let mut old = Vec::new();
+        for (key, [now, pinned]) in &all {
+            old.clear();
+            let was = match self.was(tree.id(), key, NO_LEAF, &mut old)? {
+                Was::Absent => None,
+                Was::Version => Some(&old),
+                Was::Pinned => pinned.as_ref(),
+                Was::Leaf => return Ok(false),
+            };
+            if now.as_ref() != was {
+                return Err(Error::conflicting(tree.id(), key));
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Where an interval begins in a leaf.
+fn begin(records: &LeafRecords, read: &Read<'_, BufferPool>) -> Bound<Vec<u8>> {
+    let mut lower = Vec::new();
+    let has_lower = records.append_lower_fence(&mut lower);
+    let begins_here = |key: &[u8]| !has_lower || key > lower.as_slice();
+    match read.lower {
+        Bound::Included(key) if begins_here(key) => Bound::Included(key.to_vec()),
+        Bound::Excluded(key) if begins_here(key) => Bound::Excluded(key.to_vec()),
+        _ if has_lower => Bound::Excluded(lower),
+        _ => Bound::Unbounded,
+    }
+}
+
+fn plain(found: &[u8]) -> Result<Found> {
+    match read_stored(found) {
+        Stored::Plain(plain) => Ok(Found::Short(Value::from(plain))),
+        Stored::Extent(_) | Stored::Damaged => Err(unknown_form()),
+    }
+}
+
+/// The pages of a keyspace that was dropped are gone, and with them what a snapshot could see, unless it reads them in a checkpoint.
+pub fn dropped_is_too_old(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::KeyspaceDropped => {
+            let what = "the keyspace was dropped after the snapshot had begun";
+            Error::new(ErrorKind::SnapshotTooOld, what)
+        }
+        _ => error,
+    }
+}
+
+#[cold]
+fn too_old() -> Error {
+    let what = "more has changed since the snapshot began than there is memory for old versions, or the keyspace was \
+                dropped: begin another one, hold it for less time, or raise the memory limit";
+    Error::new(ErrorKind::SnapshotTooOld, what)
+}

@@ -1,0 +1,84 @@
+//! All records of one leaf, for whoever reads a tree as it was: in order, with the leaf's fences and its stamp.
+//!
+//! Invariant: what is here was the leaf's content at one moment. Plain data, `Send`; used by one thread at a time.
+
+use super::Tree;
+use super::descend::{Target, plain};
+use crate::error::Result;
+use crate::node::{Hints, Ladder, plain_leaf};
+use crate::page::PagePool;
+use crate::types::Lsn;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// A copy of a leaf. See the head of the file.
+pub struct LeafRecords<L: Ladder = Hints> {
+    page: Box<[u8]>,
+    /// Room for a key.
+    key: Box<[u8]>,
+    ladder: PhantomData<fn() -> L>,
+}
+
+impl<L: Ladder> fmt::Debug for LeafRecords<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeafRecords").finish_non_exhaustive()
+    }
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Room for a copy of a leaf of this tree.
+    pub fn leaf_records(&self) -> LeafRecords<L> {
+        let room = || vec![0; self.pool.page_bytes()].into_boxed_slice();
+        LeafRecords { page: room(), key: room(), ladder: PhantomData }
+    }
+
+    /// The records of a leaf of this tree that somebody has copied, in order.
+    pub fn records_of(&self, leaf: &[u8]) -> LeafRecords<L> {
+        let mut records = self.leaf_records();
+        records.page.copy_from_slice(leaf);
+        records
+    }
+
+    /// Copies the leaf at `target` into `to`.
+    ///
+    /// Errors: those of [`Tree::get`]; then there is nothing of use in `to`.
+    pub fn copy_records(&self, target: Target<'_>, to: &mut LeafRecords<L>) -> Result<()> {
+        self.copy_leaf(target, &mut to.page).map(drop)
+    }
+}
+
+impl<L: Ladder> LeafRecords<L> {
+    /// The copy.
+    pub(super) fn page_mut(&mut self) -> &mut [u8] {
+        &mut self.page
+    }
+
+    /// The newest LSN of a change of a record of the leaf's range; 0 if there was none since the records were loaded.
+    pub fn stamp(&self) -> Lsn {
+        plain::<L>(&self.page).newest_lsn()
+    }
+
+    /// Appends the key that all keys of the leaf's range are above. False: there is none.
+    pub fn append_lower_fence(&self, to: &mut Vec<u8>) -> bool {
+        plain::<L>(&self.page).append_lower_fence(to)
+    }
+
+    /// Appends the key that no key of the leaf's range is above. False: there is none.
+    pub fn append_upper_fence(&self, to: &mut Vec<u8>) -> bool {
+        plain::<L>(&self.page).append_upper_fence(to)
+    }
+
+    /// Calls `each` with key and value of all records, in order, until it says false.
+    pub fn for_each(&mut self, mut each: impl FnMut(&[u8], &[u8]) -> bool) {
+        let leaf = plain_leaf::<L>(&self.page);
+        let prefix_len = leaf.copy_prefix(&mut self.key);
+        let (mut place, end) = (leaf.next_place(0), leaf.end());
+        while place < end {
+            let (len, value) = leaf.record(place, &mut self.key, prefix_len);
+            if !each(&self.key[..len], value) {
+                return;
+            }
+            place = leaf.next_place(place + 1);
+        }
+    }
+}

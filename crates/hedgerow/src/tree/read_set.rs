@@ -1,0 +1,77 @@
+//! What a commit has read, and has to find unchanged: intervals of keys, in trees.
+//!
+//! An interval is what was *asked for*, so it has the gaps between the records that were found, and the end where none was found any more. Who
+//! inserts into a gap, or removes a record, changes it.
+//!
+//! Plain data; `Send + Sync` as trees are.
+
+use super::Tree;
+use crate::error::Result;
+use crate::node::{Hints, Ladder, Node};
+use crate::page::PagePool;
+use crate::types::Lsn;
+use hedgerow_sync::optimistic::PageBytes;
+use std::ops::Bound;
+
+/// An interval that was read.
+#[derive(Debug)]
+pub struct Read<'c, P: PagePool, L: Ladder = Hints> {
+    /// The tree.
+    pub tree: &'c Tree<P, L>,
+    /// Where it begins.
+    pub lower: Bound<&'c [u8]>,
+    /// Where it ends.
+    pub upper: Bound<&'c [u8]>,
+}
+
+impl<P: PagePool, L: Ladder> Clone for Read<'_, P, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: PagePool, L: Ladder> Copy for Read<'_, P, L> {}
+
+/// Everything that a commit has read, and who knows what that was.
+pub struct ReadSet<'c, P: PagePool, L: Ladder = Hints> {
+    /// The intervals, in the order of trees and keys; no two have a key in common.
+    pub reads: &'c [Read<'c, P, L>],
+    /// Says whether they are unchanged.
+    pub judge: &'c dyn Judge<P, L>,
+}
+
+/// Knows what a snapshot has seen.
+pub trait Judge<P: PagePool, L: Ladder> {
+    /// Whether nothing in a leaf with this stamp is newer than the snapshot.
+    fn is_as_it_was(&self, tree: &Tree<P, L>, stamp: Lsn) -> bool;
+
+    /// Compares what a copy of a leaf has of an interval with what the snapshot has of it, as far as the leaf goes.
+    ///
+    /// `is_latched`: latches are held, and nothing is read from the file; what cannot be known without that is not the same.
+    ///
+    /// Errors: `Conflict` if it is not the same; those of reading old versions.
+    fn compare(&self, leaf: &[u8], read: &Read<'_, P, L>, is_latched: bool) -> Result<()>;
+}
+
+impl<'c, P: PagePool, L: Ladder> Read<'c, P, L> {
+    /// A key at or below all keys of the interval, to go down to.
+    pub(super) fn first_key(&self) -> &'c [u8] {
+        match self.lower {
+            Bound::Included(key) | Bound::Excluded(key) => key,
+            Bound::Unbounded => &[],
+        }
+    }
+
+    /// Whether the interval begins in a node that is not to the right of its beginning.
+    pub(super) fn begins_in<B: PageBytes>(&self, node: &Node<B, L>) -> bool {
+        node.is_within_upper(self.first_key())
+    }
+
+    /// Whether it ends in a node in which it begins, or goes on.
+    pub(super) fn ends_in<B: PageBytes>(&self, node: &Node<B, L>) -> bool {
+        match self.upper {
+            Bound::Included(key) | Bound::Excluded(key) => node.is_within_upper(key),
+            Bound::Unbounded => !node.has_upper_fence(),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What has become of whole trees since snapshots began, of which no leaf and no version tells: that all records were loaded, or that
+//! the tree was dropped.
+//!
+//! Invariant: whatever a snapshot may be below is there. Who begins a snapshot later than a note has a moment that is no earlier. `Send +
+//! Sync`; the lock is taken alone, and by readers only if there is anything.
+
+use crate::types::{Lsn, TreeId};
+use hedgerow_sync::primitive::Mutex;
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
+use std::collections::BTreeMap;
+
+/// Trees to which the same has happened, and when.
+pub(super) struct Since {
+    trees: Mutex<BTreeMap<TreeId, Lsn>>,
+    is_any: AtomicBool,
+}
+
+impl Since {
+    pub(super) fn new() -> Since {
+        Since { trees: Mutex::new(BTreeMap::new()), is_any: AtomicBool::new(false) }
+    }
+
+    /// Notes that it has happened to a tree with this LSN. `oldest` tells the oldest moment of a snapshot now; what all see, or none, is
+    /// nobody's concern.
+    pub(super) fn note(&self, tree: TreeId, lsn: Lsn, oldest: impl FnOnce() -> Option<Lsn>) {
+        let mut trees = self.trees.lock();
+        match oldest() {
+            Some(oldest) => {
+                trees.retain(|_, at| *at > oldest);
+                trees.insert(tree, lsn);
+            }
+            None => trees.clear(),
+        }
+        self.is_any.store(!trees.is_empty(), Release);
+    }
+
+    /// When it has happened to a tree.
+    #[inline]
+    pub(super) fn of(&self, tree: TreeId) -> Option<Lsn> {
+        if self.is_any.load(Acquire) { self.trees.lock().get(&tree).copied() } else { None }
+    }
+}
