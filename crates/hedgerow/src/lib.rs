@@ -1,5 +1,5 @@
 //! Hedgerow is an embedded, ordered key-value store: a B-tree that is fast when the data fits into memory, goes on when it does
-//! not, and keeps to the memory limit that you set. It has no SQL, no server, and no transactions over several reads and writes.
+//! not, and keeps to the memory limit that you set. It has no SQL and no server.
 //!
 //! ```
 //! # fn main() -> hedgerow::Result<()> {
@@ -64,14 +64,35 @@
 //! # Ok(()) }
 //! ```
 //!
+//! Reads and changes that belong together are a transaction. [`Database::transact`] runs a function in one, and runs it again if
+//! another thread came between. [`Database::snapshot`] shows everything as it was at one moment.
+//!
+//! ```
+//! # fn main() -> hedgerow::Result<()> {
+//! # let db = hedgerow::Options::new().in_memory()?;
+//! let stock = db.keyspace("stock")?;
+//! stock.put(b"apples", b"7")?;
+//! let before = db.snapshot()?;
+//! db.transact(|transaction| -> hedgerow::Result<()> {
+//!     let stock = transaction.keyspace(&stock)?;
+//!     if stock.get(b"apples")?.is_some() {
+//!         stock.put(b"apples", b"6")?;
+//!         stock.put(b"sold", b"1")?;
+//!     }
+//!     Ok(())
+//! })?;
+//! assert_eq!(before.keyspace(&stock)?.get(b"apples")?.unwrap(), b"7");
+//! # Ok(()) }
+//! ```
+//!
 //! Values may have up to 4 GiB. [`ValueReader`] and [`ValueWriter`] read and write them as streams.
 //!
 //! # What waits
 //!
 //! A read waits for the disk if a page is not in memory. A change may also wait for room in memory or in the log; events of the feature
 //! `tracing` say so. [`Database::sync`], [`Database::checkpoint`], [`Database::close`] and changes with [`Durability::Sync`] wait for
-//! fsync. No call waits for another thread's transaction, because there are none. [`Keyspace::with_wait`] bounds or cancels what a handle
-//! waits for ([`Wait`]). Calls block their thread; [`Database::durable`] and [`Database::on_durable`] are for async tasks.
+//! fsync. No call waits for another thread's transaction: transactions hold no locks, and one that comes too late has a conflict.
+//! [`Keyspace::with_wait`] bounds or cancels what a handle waits for ([`Wait`]). Calls block their thread; [`Database::durable`] and [`Database::on_durable`] are for async tasks.
 //!
 //! # Durability
 //!
@@ -136,9 +157,9 @@ pub mod wal;
 pub use buffer::PoolStats;
 pub use database::{
     Cursor, Database, Durability, Durable, Isolation, Keys, Keyspace, MemoryStats, Options, Range,
-    Savepoint, Shrunk, Snapshot, SnapshotKeyspace, Stats, TransactOptions, Transaction,
-    TransactionKeyspace, ValueReader, ValueRef, ValueWriter, WriteBatch,
-    smallest_memory_limit_bytes,
+    Records, Savepoint, Shrunk, Snapshot, SnapshotKeyspace, SnapshotStats, Stats, TransactOptions,
+    Transaction, TransactionKeyspace, TransactionStats, ValueReader, ValueRef, ValueWriter,
+    WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use node::{LeafLayout, LeafPolicy};

@@ -11,9 +11,6 @@ const STAMPS: Suite = plain(
 const PIECES: Suite =
     plain("lib", "store::replay::tests::a_commit_is_made_at_its_last_piece_or_not_at_all");
 
-const KEPT_APART: Suite =
-    plain("engine", "transactions::transactions_in_memory_are_kept_apart_as_their_isolation_says");
-
 /// All of them, in the order of their numbers.
 pub const LINES: &[Bug] = &[
     line(
@@ -75,13 +72,13 @@ pub const LINES: &[Bug] = &[
         "K11",
         "leaves that were read are held until the commit is appended",
         "reads_not_held",
-        &[KEPT_APART],
+        &[shuttle("commits::of_two_commits_that_have_read_what_the_other_writes_one_fails")],
     ),
     line(
         "K12",
         "leaves that were read are let go of after the append",
         "reads_let_go_before_append",
-        &[KEPT_APART],
+        &[shuttle("commits::who_changes_what_a_commit_has_read_has_a_greater_lsn")],
     ),
     line(
         "K13",

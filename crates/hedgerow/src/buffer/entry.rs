@@ -5,7 +5,7 @@
 //! checkpoint waits for those inside, and may be what the writer waits for. A call's [`Waiting`] may end each of these
 //! waits; the promise is given back then. `Send + Sync`.
 
-use crate::buffer::old_versions::PoolMemory;
+use crate::buffer::old_versions::{PoolMemory, PoolVersions};
 use crate::buffer::pinned::PinnedCheckpoint;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
@@ -51,8 +51,8 @@ pub struct Entered<'p> {
     // Left before the promise is given back.
     stay: Stay<'p>,
     promise: Option<Promise<'p>>,
-    /// Of who changes records: room for what they were before.
-    admission: Option<Admission<'p>>,
+    /// Of who changes records while old versions are kept: room for them.
+    admission: Option<Box<Admission<'p>>>,
 }
 
 type Admission<'p> = versions::Admission<'p, PoolMemory, PinnedCheckpoint>;
@@ -93,12 +93,12 @@ impl Entered<'_> {
     /// Whether what records were before is kept during this stay.
     #[inline]
     pub(super) fn keeps_versions(&self) -> bool {
-        self.admission.as_ref().is_some_and(Admission::keeps)
+        self.admission.as_ref().is_some_and(|admission| admission.keeps())
     }
 
     /// How much of the room is left that was asked for.
     pub(super) fn version_cells(&self) -> u32 {
-        self.admission.as_ref().map_or(0, Admission::cells_left)
+        self.admission.as_ref().map_or(0, |admission| admission.cells_left())
     }
 
     #[inline]
@@ -162,7 +162,7 @@ impl BufferPool {
         Ok(Entered { stay: self.enter_epoch(purpose, waiting)?, promise, admission: None })
     }
 
-    /// [`Self::enter_with`], in order to change records.
+    /// [`Self::enter_with`], in order to change records. As long as no old versions are kept this costs two looks at a word.
     #[inline(always)]
     pub(super) fn enter_to_change_records(
         &self,
@@ -171,12 +171,33 @@ impl BufferPool {
         purpose: Purpose,
         waiting: &Waiting<'_>,
     ) -> Result<Entered<'_>> {
+        let are_kept = || self.versions().is_some_and(PoolVersions::are_kept);
+        if !are_kept() {
+            let entered = self.enter_with(log_bytes, purpose, waiting)?;
+            // Inside: whoever has them kept from now on waits for this stay.
+            if !are_kept() {
+                return Ok(entered);
+            }
+        }
+        self.enter_and_keep(log_bytes, version_cells(), purpose, waiting)
+    }
+
+    /// The rest of [`Self::enter_to_change_records`], where versions are kept, or somebody runs alone.
+    #[cold]
+    #[inline(never)]
+    fn enter_and_keep(
+        &self,
+        log_bytes: u64,
+        version_cells: u32,
+        purpose: Purpose,
+        waiting: &Waiting<'_>,
+    ) -> Result<Entered<'_>> {
         let Some(versions) = self.versions() else {
             return self.enter_with(log_bytes, purpose, waiting);
         };
         loop {
             // Before the promise: who waits at the gate holds nothing that who runs alone may need.
-            let mut admission = versions.admit(self, &version_cells, waiting)?;
+            let mut admission = Box::new(versions.admit(self, || version_cells, waiting)?);
             let mut entered = self.enter_with(log_bytes, purpose, waiting)?;
             if admission.is_good() {
                 entered.admission = Some(admission);

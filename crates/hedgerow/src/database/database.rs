@@ -7,7 +7,7 @@ use crate::database::batch::WriteBatch;
 use crate::database::keyspace::Keyspace;
 use crate::database::long::LongKeys;
 use crate::database::options::{Durability, Options};
-use crate::database::stats::Stats;
+use crate::database::stats::{Stats, TransactionCounters};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
 use crate::storage::{Disk, RealDisk};
@@ -37,6 +37,7 @@ pub(super) struct Inner {
     /// Where the store lies; `None` in memory.
     disk: Option<Arc<dyn Disk>>,
     closed: AtomicBool,
+    pub(super) transactions: TransactionCounters,
     /// Whether somebody can open it again: it is neither in memory nor temporary.
     stays: bool,
     /// The process that opened it.
@@ -304,7 +305,8 @@ impl Database {
         let (durability, closed, process) =
             (options.durability, AtomicBool::new(false), store.process());
         let long = LongKeys::default();
-        let inner = Inner { store, long, disk, durability, closed, stays, process };
+        let transactions = TransactionCounters::default();
+        let inner = Inner { store, long, disk, durability, closed, transactions, stays, process };
         Ok(Database { inner: Arc::new(inner) })
     }
 
@@ -594,7 +596,7 @@ impl Database {
     /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn stats(&self) -> Result<Stats> {
         self.inner.check_open()?;
-        Ok(Stats::gather(&self.inner.store))
+        Ok(Stats::gather(&self.inner.store, &self.inner.transactions))
     }
 
     /// The leaves that threads contend for, or have contended for, the most contended first; at most `most` of them. A leaf that

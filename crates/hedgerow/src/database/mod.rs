@@ -1,4 +1,5 @@
-//! The public nouns: [`Database`], [`Keyspace`], [`WriteBatch`], [`Cursor`], [`Range`], [`Keys`], [`Options`], [`Stats`].
+//! The public nouns: [`Database`], [`Keyspace`], [`WriteBatch`], [`Transaction`], [`Snapshot`], [`Cursor`], [`Range`], [`Keys`], [`Options`],
+//! [`Stats`].
 //!
 //! Rank 7: everything here is thin; the work is done by the layers below.
 
@@ -20,6 +21,7 @@ mod long;
 mod modify;
 mod options;
 mod range;
+mod records;
 mod rename;
 mod snapshot;
 mod stats;
@@ -39,6 +41,7 @@ pub use large::{ValueReader, ValueWriter};
 pub use lent::ValueRef;
 pub use options::{Durability, Options, smallest_memory_limit_bytes};
 pub use range::{Keys, Range};
+pub use records::Records;
 pub use snapshot::{Snapshot, SnapshotKeyspace};
-pub use stats::{MemoryStats, Stats};
+pub use stats::{MemoryStats, SnapshotStats, Stats, TransactionStats};
 pub use transaction::{Isolation, Savepoint, TransactOptions, Transaction, TransactionKeyspace};

@@ -195,7 +195,7 @@ impl Keyspace {
     }
 }
 
-fn integer(value: &[u8]) -> Result<i64> {
+pub(super) fn integer(value: &[u8]) -> Result<i64> {
     let bytes: [u8; INTEGER_BYTES] = value.try_into().map_err(|_| {
         let words =
             format!("the value has {} bytes, and an integer has {INTEGER_BYTES}", value.len());

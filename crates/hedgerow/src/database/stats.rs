@@ -3,8 +3,11 @@
 //! Rank 7. Plain data without invariants between the figures, as [`Stats`] says.
 
 use crate::buffer::PoolStats;
+use crate::error::{ErrorKind, Result};
 use crate::page::{AdaptationStats, ContentionStats, MergingStats};
 use crate::store::Store;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::figure::Figure;
 
 /// Figures of a running database: what memory is used for, and what has been done.
 ///
@@ -24,6 +27,10 @@ pub struct Stats {
     pub merging: MergingStats,
     /// What came of leaves for which threads contended, since then.
     pub contention: ContentionStats,
+    /// Snapshots since then, and the old versions of records that are kept for them now.
+    pub snapshots: SnapshotStats,
+    /// How transactions ended since then.
+    pub transactions: TransactionStats,
     /// Number of the last durable checkpoint: one more for each.
     pub checkpoint: u64,
     /// Bytes of the file; zero in memory.
@@ -36,6 +43,69 @@ pub struct Stats {
     pub log_held_up: u64,
     /// Bytes of a page.
     pub page_bytes: u64,
+}
+
+/// Snapshots, those of transactions included, and what is kept for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotStats {
+    /// Snapshots that were begun.
+    pub begun: u64,
+    /// Old versions of records that are kept now.
+    pub versions: u64,
+    /// Bytes that they take, of the frames that are lent for them.
+    pub versions_bytes: u64,
+    /// Bytes of frames that are lent for old versions; a part of [`MemoryStats::frames_bytes`].
+    pub lent_bytes: u64,
+    /// Times that a checkpoint has taken a snapshot over.
+    pub pinned: u64,
+    /// Snapshots that were given up because there was no memory for their versions.
+    pub given_up: u64,
+}
+
+/// How transactions ended that were to be committed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TransactionStats {
+    /// They were committed; those without changes, too.
+    pub committed: u64,
+    /// Another change came between.
+    pub conflicts: u64,
+    /// Their snapshot was given up.
+    pub too_old: u64,
+    /// They were too large.
+    pub too_large: u64,
+}
+
+/// The counts of [`TransactionStats`] while they grow. `Sync`.
+#[derive(Default)]
+pub(super) struct TransactionCounters {
+    committed: Figure,
+    conflicts: Figure,
+    too_old: Figure,
+    too_large: Figure,
+}
+
+impl TransactionCounters {
+    pub(super) fn note<T>(&self, outcome: &Result<T>) {
+        let figure = match outcome.as_ref().map_err(|error| *error.kind()) {
+            Ok(_) => &self.committed,
+            Err(ErrorKind::Conflict) => &self.conflicts,
+            Err(ErrorKind::SnapshotTooOld) => &self.too_old,
+            Err(ErrorKind::TransactionTooLarge { .. }) => &self.too_large,
+            Err(_) => return,
+        };
+        figure.fetch_add(1, Relaxed);
+    }
+
+    fn values(&self) -> TransactionStats {
+        TransactionStats {
+            committed: self.committed.load(Relaxed),
+            conflicts: self.conflicts.load(Relaxed),
+            too_old: self.too_old.load(Relaxed),
+            too_large: self.too_large.load(Relaxed),
+        }
+    }
 }
 
 /// Memory by purpose, in bytes. All of it is inside of the limit.
@@ -77,7 +147,8 @@ impl MemoryStats {
 }
 
 impl Stats {
-    pub(super) fn gather(store: &Store) -> Stats {
+    pub(super) fn gather(store: &Store, transactions: &TransactionCounters) -> Stats {
+        let versions = store.version_figures();
         let pool = store.pool();
         let budget = pool.budget();
         let page_bytes = store.page_bytes() as u64;
@@ -99,6 +170,15 @@ impl Stats {
             adaptation: pool.adaptation_values(),
             merging: pool.counters().merging.values(),
             contention: pool.counters().contention.values(),
+            snapshots: SnapshotStats {
+                begun: versions.begun,
+                versions: versions.versions,
+                versions_bytes: versions.used_bytes,
+                lent_bytes: versions.lent_bytes,
+                pinned: versions.pinned,
+                given_up: versions.given_up,
+            },
+            transactions: transactions.values(),
             checkpoint: store.durable_checkpoint().0,
             file_bytes: store.file_bytes(),
             log_file_bytes: store.log().map_or(0, |log| log.file_bytes()),

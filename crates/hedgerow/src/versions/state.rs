@@ -59,6 +59,8 @@ pub struct VersionsOptions {
 /// Counts of what was done since the store was opened, and how much is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
+    /// Snapshots that were begun.
+    pub begun: u64,
     /// Versions that are kept now.
     pub versions: u64,
     /// Bytes of memory that they take.
@@ -165,6 +167,7 @@ impl<M: Memory, P> Versions<M, P> {
         let table = self.table.lock();
         let used = table.cells.all() - table.cells.free();
         Figures {
+            begun: self.begun.load(Relaxed),
             versions: table.versions,
             used_bytes: u64::from(used) * block_bytes / u64::from(table.cells.cells_each()),
             lent_bytes: u64::from(table.blocks()) * block_bytes,

@@ -11,8 +11,8 @@ use hedgerow::testing::isolation::{
 };
 use hedgerow::testing::linear::Clock;
 use hedgerow::{
-    Database, Error, ErrorKind, Isolation, Keyspace, Options, TransactOptions, Transaction,
-    TransactionKeyspace, WriteBatch,
+    Database, Error, ErrorKind, Isolation, Keyspace, Options, Records, TransactOptions,
+    Transaction, TransactionKeyspace, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -552,4 +552,54 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     assert_eq!(kind(handle.get(b"x")), ErrorKind::Closed);
     assert_eq!(kind(transaction.commit()), ErrorKind::Closed);
     drop(other);
+}
+
+/// What a function finds that reads whatever has records.
+fn found(of: &impl Records) -> (Option<Vec<u8>>, u64, Vec<Vec<u8>>) {
+    let mut into = Vec::new();
+    assert_eq!(of.get_into(b"x", &mut into).unwrap(), of.contains_key(b"x").unwrap());
+    let many = of.get_many(&[b"x", b"y"]).unwrap();
+    assert_eq!(many[0].as_deref(), of.get(b"x").unwrap().as_deref());
+    let part = of.get_range(b"x", 0..1).unwrap();
+    assert_eq!(part.is_some(), of.value_reader(b"x").unwrap().is_some());
+    let mut cursor = of.cursor();
+    cursor.seek_to_end();
+    let last = cursor.previous_record().unwrap().map(|(key, _)| key.to_vec());
+    let keys = of.iter().keys().map(|key| key.unwrap().to_vec());
+    let keys: Vec<Vec<u8>> = keys.collect();
+    assert_eq!(last.as_ref(), keys.last());
+    assert_eq!(of.prefix(b"x").count() + of.range(&b"y"[..]..).count(), keys.len());
+    (of.get(b"x").unwrap().map(Vec::from), of.count().unwrap(), keys)
+}
+
+#[test]
+fn reads_are_the_same_for_all_that_have_records_and_figures_tell_how_transactions_ended() {
+    let (db, keyspace) = memory();
+    let snapshot = db.snapshot().unwrap();
+    let transaction = db.transaction(Isolation::Serializable);
+    let handle = transaction.keyspace(&keyspace).unwrap();
+    let before = found(&keyspace);
+    assert_eq!((before.0.as_deref(), before.1), (Some(&b"0"[..]), 2));
+    assert_eq!(found(&handle), before);
+    keyspace.put(b"x", b"later").unwrap();
+    keyspace.remove(b"y").unwrap();
+    assert_eq!(found(&snapshot.keyspace(&keyspace).unwrap()), before);
+    assert_eq!(found(&handle), before);
+    assert_eq!(handle.fetch_add(b"n", 3).unwrap(), 0);
+    assert_eq!(handle.fetch_add(b"n", -5).unwrap(), 3);
+    assert_eq!(kind(handle.fetch_add(b"x", 1)), ErrorKind::InvalidArgument);
+    let longer = handle.update_and_fetch(b"x", |old| Some([old.unwrap(), b"1"].concat()));
+    assert_eq!(longer.unwrap().as_deref(), Some(&b"01"[..]));
+    assert_eq!(handle.get_or_insert_with(b"x", || &b"2"[..]).unwrap(), b"01");
+    assert_eq!(handle.get_or_insert_with(b"z", || &b"2"[..]).unwrap(), b"2");
+    assert_eq!(handle.insert_if_absent(b"z", b"3").unwrap(), handle.update(b"w", b"").unwrap());
+    assert!(handle.compare_and_swap(b"z", Some(b"2"), None).unwrap().is_swapped());
+    assert_eq!(kind(transaction.commit()), ErrorKind::Conflict);
+    let stats = db.stats().unwrap();
+    assert_eq!((stats.transactions.committed, stats.transactions.conflicts), (0, 1));
+    assert_eq!((stats.snapshots.begun, stats.snapshots.given_up), (2, 0));
+    assert_eq!(stats.snapshots.versions, 2);
+    assert!(stats.snapshots.versions_bytes <= stats.snapshots.lent_bytes);
+    db.transact(|transaction| transaction.keyspace(&keyspace)?.put(b"x", b"")).unwrap();
+    assert_eq!(db.stats().unwrap().transactions.committed, 1);
 }

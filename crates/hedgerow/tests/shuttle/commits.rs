@@ -1,15 +1,17 @@
-//! Commits at one stroke over a heap of pages: a commit of two leaves beside plain readers and a plain writer, and commits
-//! that have each other's leaves.
+//! Commits at one stroke over a heap of pages: a commit of two leaves beside plain readers and a plain writer, commits
+//! that have each other's leaves, and commits that have read what others write.
 
 use crate::{PAGE_BYTES, check_often, check_small};
+use hedgerow::error::{Error, ErrorKind, Result};
 use hedgerow::node::Hints;
 use hedgerow::testing::MemoryPool;
-use hedgerow::tree::{Stroke, Tree, Write, piece_bytes};
+use hedgerow::tree::{Judge, Read, ReadSet, Stroke, Tree, Write, piece_bytes};
 use hedgerow::types::{Lsn, TreeId};
 use hedgerow::wait::Waiting;
 use hedgerow::wal::commit_id;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::thread::spawn_named;
+use std::ops::Bound;
 
 type Heap = Tree<MemoryPool, Hints>;
 
@@ -107,5 +109,76 @@ fn commits_that_wait_for_each_others_leaves_come_to_an_end() {
             assert_eq!(read(&tree, number), 4);
         }
         assert!(tree.verify().unwrap().is_empty());
+    });
+}
+
+/// Who has read that a record was as in the beginning.
+struct Untouched(u32);
+
+impl Judge<MemoryPool, Hints> for Untouched {
+    fn is_as_it_was(&self, _: &Heap, _: Lsn) -> bool {
+        false
+    }
+
+    fn compare(&self, leaf: &[u8], read: &Read<'_, MemoryPool>, _: bool) -> Result<()> {
+        let mut found = None;
+        read.tree.records_of(leaf).for_each(|key, value| {
+            if key == self.0.to_be_bytes() {
+                found = Some(value[..4].to_vec());
+            }
+            true
+        });
+        match found.as_deref() {
+            Some([0, 0, 0, 0]) => Ok(()),
+            _ => Err(Error::new(ErrorKind::Conflict, "it was touched")),
+        }
+    }
+}
+
+/// Writes one record, if another one is as it was in the beginning.
+fn commit_if_untouched(tree: &Heap, number: u32, untouched: u32) -> Option<Lsn> {
+    let (key, asked, value) = (number.to_be_bytes(), untouched.to_be_bytes(), value_of(1));
+    let writes = [Write { tree, key: &key, value: Some(&value) }];
+    let (lower, upper) = (Bound::Included(&asked[..]), Bound::Included(&asked[..]));
+    let reads = [Read { tree, lower, upper }];
+    let set = ReadSet { reads: &reads, judge: &Untouched(untouched) };
+    let stroke = Stroke { id: commit_id(1), log_bytes: piece_bytes(&writes), most_leaves: 8 };
+    match stroke.make(&writes, Some(&set), &Waiting::Forever) {
+        Ok(lsn) => Some(lsn.expect("there are few leaves")),
+        Err(error) => {
+            assert_eq!(*error.kind(), ErrorKind::Conflict);
+            None
+        }
+    }
+}
+
+/// Write skew: each writes what the other one has read.
+#[test]
+fn of_two_commits_that_have_read_what_the_other_writes_one_fails() {
+    check_small(2, || {
+        let tree = heap();
+        let other = {
+            let tree = tree.clone();
+            spawn_named("other", move || commit_if_untouched(&tree, HIGH, LOW)).unwrap()
+        };
+        let one = commit_if_untouched(&tree, LOW, HIGH);
+        let other = other.join().unwrap();
+        assert!(one.is_none() || other.is_none(), "{one:?}, {other:?}");
+        assert!(one.is_some() || other.is_some() || read(&tree, LOW) + read(&tree, HIGH) == 0);
+    });
+}
+
+/// Who changes what a commit has read comes behind it in the order of LSNs, or the commit sees it.
+#[test]
+fn who_changes_what_a_commit_has_read_has_a_greater_lsn() {
+    check_small(2, || {
+        let tree = heap();
+        let plain = {
+            let tree = tree.clone();
+            spawn_named("plain", move || commit(&tree, &[HIGH - 1, HIGH], 1)).unwrap()
+        };
+        let committed = commit_if_untouched(&tree, LOW, HIGH);
+        let plain = plain.join().unwrap();
+        assert!(committed.is_none_or(|committed| committed < plain), "{committed:?}, {plain:?}");
     });
 }

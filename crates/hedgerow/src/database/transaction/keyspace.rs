@@ -9,6 +9,7 @@ use super::writes::{TreeWrites, merge};
 use crate::database::Isolation;
 use crate::database::database::Inner;
 use crate::database::long::{check_short, widened_bounds};
+use crate::database::modify::integer;
 use crate::database::snapshot::SnapshotStretches;
 use crate::database::stretch::{Stretch, Stretches};
 use crate::database::view::{Seen, View, reads};
@@ -137,12 +138,47 @@ impl TransactionKeyspace {
         key: &[u8],
         change: impl FnOnce(Option<&[u8]>) -> Option<V>,
     ) -> Result<Option<Value>> {
-        let present = self.get_for_update(key)?;
-        let new = change(present.as_deref());
-        if new.is_some() || present.is_some() {
-            self.change(key, new.as_ref().map(AsRef::as_ref))?;
+        Ok(self.modify(key, change)?.0)
+    }
+
+    /// [`TransactionKeyspace::fetch_update`] that returns the new value; `None` if there is no record now.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
+    pub fn update_and_fetch<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<V>> {
+        Ok(self.modify(key, change)?.1)
+    }
+
+    /// Adds `number` to the integer of `key`, and returns the integer before, as [`Keyspace::fetch_add`](crate::Keyspace::fetch_add) does.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the value is no integer; those of [all changes](TransactionKeyspace#changes) and of
+    /// [`TransactionKeyspace::get`].
+    pub fn fetch_add(&self, key: &[u8], number: i64) -> Result<i64> {
+        let old = self.get_for_update(key)?.as_deref().map_or(Ok(0), integer)?;
+        self.put(key, &old.wrapping_add(number).to_be_bytes())?;
+        Ok(old)
+    }
+
+    /// The value of `key`. If there is no record, what `make` returns is put, and is the value.
+    ///
+    /// # Errors
+    /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
+    pub fn get_or_insert_with<V: Into<Value>>(
+        &self,
+        key: &[u8],
+        make: impl FnOnce() -> V,
+    ) -> Result<Value> {
+        if let Some(found) = self.get_for_update(key)? {
+            return Ok(found);
         }
-        Ok(present)
+        let made = make().into();
+        self.put(key, &made)?;
+        Ok(made)
     }
 
     /// [`TransactionKeyspace::put`] that returns the value before.
@@ -224,6 +260,20 @@ impl TransactionKeyspace {
             removed += 1;
         }
         Ok(removed)
+    }
+
+    /// The values before and after.
+    fn modify<V: AsRef<[u8]>>(
+        &self,
+        key: &[u8],
+        change: impl FnOnce(Option<&[u8]>) -> Option<V>,
+    ) -> Result<(Option<Value>, Option<V>)> {
+        let present = self.get_for_update(key)?;
+        let new = change(present.as_deref());
+        if new.is_some() || present.is_some() {
+            self.change(key, new.as_ref().map(AsRef::as_ref))?;
+        }
+        Ok((present, new))
     }
 
     fn change(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {

@@ -242,6 +242,7 @@ impl Transaction {
         let wait = body.wait.clone().unwrap_or(Wait::Forever).for_one_call();
         let waiting = wait.begin();
         let lsn = state.make(&body, &wait, &waiting);
+        state.inner.transactions.note(&lsn);
         let lsn = lsn.map_err(|error| {
             error.with_keyspace(|tree| {
                 body.trees.get(&tree).map_or_else(String::new, |(name, _)| name.clone())

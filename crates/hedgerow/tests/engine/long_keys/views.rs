@@ -165,6 +165,13 @@ fn transactions_refuse_long_keys_and_change_nothing_then() {
                 assert_refused(urls.fetch_update(&key, |_| Some(b"1")), len, short);
                 assert_refused(urls.swap(&key, b"1"), len, short);
                 assert_refused(urls.take(&key), len, short);
+                assert_refused(urls.fetch_add(&key, 1), len, short);
+                assert_refused(
+                    urls.get_or_insert_with(&key, || Value::from(&b"1"[..])),
+                    len,
+                    short,
+                );
+                assert_refused(urls.update_and_fetch(&key, |_| Some(b"1")), len, short);
             }
             assert_met(urls.remove_range(b"l".to_vec()..).map(|_| ()).and(urls.last()), short);
             assert_met(urls.remove_range(last(b'a', short + 1)..=b"z".to_vec()), short);
