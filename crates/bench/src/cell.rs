@@ -145,6 +145,13 @@ pub enum KeyKind {
         /// Records a partition, on average; at least one partition there is.
         records_each: u32,
     },
+    /// Different random numbers of 64 bits, the most significant byte first, and a filler that all have.
+    Long {
+        /// Bytes of a key, at least 8.
+        bytes: u32,
+        /// Whether the filler comes first, so that keys differ in their last bytes alone.
+        alike: bool,
+    },
 }
 
 impl KeyKind {
@@ -154,6 +161,7 @@ impl KeyKind {
             KeyKind::File => None,
             KeyKind::Dense4 | KeyKind::Sparse4 | KeyKind::Drawn4 { .. } => Some(4),
             KeyKind::Random8 | KeyKind::Partitioned8 { .. } => Some(8),
+            KeyKind::Long { bytes, .. } => Some(u64::from(bytes)),
         }
     }
 
@@ -171,6 +179,7 @@ impl KeyKind {
                 ))
             }
             KeyKind::Partitioned8 { records_each: 0 } => Err("partitions without records".into()),
+            KeyKind::Long { bytes: 0..8, .. } => Err("keys shorter than their numbers".into()),
             _ => Ok(()),
         }
     }

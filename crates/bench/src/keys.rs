@@ -60,6 +60,15 @@ impl Keys {
                 drawn.iter().map(|number| Key::from_slice(&number.to_be_bytes())).collect()
             }
             KeyKind::Partitioned8 { records_each } => partitioned(count, records_each),
+            KeyKind::Long { bytes, alike } => {
+                let filler = vec![b'k'; bytes as usize - size_of::<u64>()];
+                let key = |n| {
+                    let number = mix(n).to_be_bytes();
+                    let parts = if alike { [&filler[..], &number] } else { [&number, &filler[..]] };
+                    Key::from_vec(parts.concat())
+                };
+                (0..count as u64).map(key).collect()
+            }
         };
         Ok(Keys { keys })
     }

@@ -127,11 +127,11 @@ pub enum ErrorKind {
     /// The store was not closed, and its log has changes that are in no checkpoint. The call needs them in a checkpoint, and
     /// cannot take one because the store is open for reading only.
     NotClosed,
-    /// A key is longer than a page of this store can hold.
+    /// A key is longer than any can be, or than snapshots and transactions take.
     KeyTooLong {
-        /// Length of the key in bytes.
+        /// Length of the key in bytes; of a record that a snapshot or a transaction has met, the least that it can be.
         len_bytes: usize,
-        /// The longest that fits.
+        /// The longest there is.
         max_bytes: usize,
     },
     /// Key and value together are larger than this store can hold.

@@ -12,6 +12,7 @@ mod contention;
 mod holes;
 mod htm;
 mod latches;
+mod long_keys;
 mod merging;
 mod modify;
 mod names;
@@ -136,6 +137,7 @@ const LISTS: &[(char, &[Bug])] = &[
     ('K', commits::LINES),
     ('T', htm::LINES),
     ('S', snapshots::LINES),
+    ('G', long_keys::LINES),
     ('U', modify::LINES),
 ];
 

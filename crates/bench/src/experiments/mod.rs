@@ -10,6 +10,7 @@ mod durability;
 mod in_memory;
 mod ladder;
 mod leaves;
+mod long_keys;
 mod pools;
 mod products;
 mod space;
@@ -151,6 +152,8 @@ pub fn all(size: Size) -> Vec<Experiment> {
         products::large_values(size),
         values::rates(size),
         values::space(size),
+        long_keys::rates(size),
+        long_keys::space(size),
         counters::one_counter(size),
         ycsb::core_workloads(size),
         durability::log_cost(size),

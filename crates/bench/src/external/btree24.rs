@@ -199,7 +199,7 @@ fn data(cell: &Cell) -> Result<(String, u64), CellError> {
         KeyKind::Dense4 => ("int".to_owned(), 4 * count),
         KeyKind::Sparse4 => ("rng4".to_owned(), 4 * count),
         KeyKind::Random8 => ("rng8".to_owned(), 8 * count),
-        KeyKind::Drawn4 { .. } | KeyKind::Partitioned8 { .. } => {
+        KeyKind::Drawn4 { .. } | KeyKind::Partitioned8 { .. } | KeyKind::Long { .. } => {
             return unsupported("it has no such keys");
         }
         KeyKind::File => {

@@ -110,6 +110,9 @@ impl Adapter for BtreeCpp {
             KeyKind::Partitioned8 { .. } => "partitioned_id",
             KeyKind::Sparse4 => "rng4",
             KeyKind::Random8 => "rng8",
+            KeyKind::Long { .. } => {
+                return Err(CellError::Unsupported("the program makes no long keys".into()));
+            }
         };
         let mut result = common::empty_result(cell);
         result.facts.insert("accesses".into(), ACCESSES.into());

@@ -189,6 +189,12 @@ fn dump_long(
     // The store is open for reading alone, so it is there.
     let Some(mut value) = keyspace.value_reader(key).map_err(failed)? else { return Ok(()) };
     let mut line = String::new();
+    if value.len_bytes() == 0 {
+        // It is the key that lies there.
+        dump_format::record_into(key, &[], &mut line);
+        section.add(line.as_bytes());
+        return out.bytes(line.as_bytes());
+    }
     dump_format::long_into(key, value.len_bytes(), &mut line);
     section.add(line.as_bytes());
     out.bytes(line.as_bytes())?;

@@ -383,3 +383,26 @@ fn large_values_are_dumped_in_pieces_and_loaded_again() {
         assert!(!Path::new(&other).exists());
     }
 }
+
+#[test]
+fn keys_of_any_length_come_back_from_a_dump() {
+    let scratch = Scratch::new("dump-long-keys");
+    let (store, copy) = (scratch.store(), scratch.path("copy.hrow"));
+    let alike = "k".repeat(5_000);
+    for (key, value) in [
+        ("k".repeat(980), "short".into()),
+        (format!("{alike}a"), "one".into()),
+        (format!("{alike}b"), String::new()),
+        ("l".repeat(65_536), "longest".into()),
+        ("m".repeat(3_000), "v".repeat(50_000)),
+    ] {
+        run(&["put", &store, &key, &value]).code(0);
+        run(&["get", &store, &key]).code(0).stdout(format!("{value}\n"));
+    }
+    let dump = dumped(&[&store]);
+    let file = scratch.file("urls.dump", &dump);
+    run(&["load", &copy, &file]).code(0);
+    assert!(dumped(&[&copy]) == dump);
+    run(&["verify", &copy]).code(0);
+    run(&["count", &copy]).code(0).stdout("5\n");
+}

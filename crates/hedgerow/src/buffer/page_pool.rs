@@ -156,6 +156,12 @@ unsafe impl PagePool for BufferPool {
         }
     }
 
+    fn expect_long_keys(&self) {
+        if let Some(slots) = &self.slots {
+            slots.expect_long_keys();
+        }
+    }
+
     fn stored_form_changed(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
         self.note_stored_forms(epoch, old, new);
     }

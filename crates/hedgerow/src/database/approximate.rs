@@ -3,8 +3,10 @@
 //! Rank 7. What is sampled stands in `tree/estimate.rs`. No state of its own.
 
 use crate::database::keyspace::Keyspace;
+use crate::database::long::{EDGES, widened};
 use crate::error::Result;
 use crate::tree::{Estimate, Measure};
+use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
 
 /// # Approximate counts
@@ -15,7 +17,8 @@ use std::ops::{Bound, RangeBounds};
 /// of URLs, titles, paths and composite keys, and with clusters of very different size, half of the answers were within 5 % of the truth, 95
 /// of a hundred within 14 %, and the worst was off by 28 %. Nothing bounds it: a part of the range that has no leaf in the sample may hold
 /// much more, or much larger values, than the others. [`Keyspace::count`] and [`Keyspace::range`] are exact, and read everything. Changes that other
-/// threads make meanwhile may be counted or not.
+/// threads make meanwhile may be counted or not. A bound that is longer than [`Keyspace::max_short_key_bytes`] counts all longer keys with the
+/// same bytes up to there.
 impl Keyspace {
     /// About how many records have keys that lie in `bounds`.
     ///
@@ -58,6 +61,10 @@ impl Keyspace {
         if is_empty(from, to) {
             return Ok(Estimate::default());
         }
+        // Who asks for about how many is not told which of one head.
+        let (from, to) = (widened(self.tree(), from, EDGES.0), widened(self.tree(), to, EDGES.1));
+        let bytes_of = |bound| Bound::map(bound, Cow::as_ref);
+        let (from, to) = (bytes_of(from.as_ref()), bytes_of(to.as_ref()));
         let unit_bytes = self.inner().store.unit_bytes();
         self.tree().estimate(from, to, Measure { bytes, unit_bytes })
     }

@@ -6,11 +6,12 @@
 use super::database::Inner;
 use super::keyspace::Keyspace;
 use super::large::Prepared;
+use super::long::{Wanted, is_long, write_long};
 use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{BatchChange, PoolTree};
 use crate::types::{Lsn, TreeId};
-use crate::wait::Wait;
+use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::Range;
@@ -174,6 +175,13 @@ impl WriteBatch {
         let trees = self.keyspaces.iter().map(|of| of.tree().clone().with_wait(wait.clone()));
         let trees: Vec<PoolTree> = trees.collect();
         let waiting = wait.begin();
+        let is_long =
+            |change: &&Change| is_long(&trees[change.keyspace], &self.bytes[change.key.clone()]);
+        if changes.iter().any(is_long) {
+            let lsn = self.write_long(inner, &changes, &trees, &waiting)?;
+            self.make_durable(inner, &waiting)?;
+            return Ok(lsn);
+        }
         let mut prepared = Vec::with_capacity(changes.len());
         for change in &changes {
             let (tree, key) = (&trees[change.keyspace], &self.bytes[change.key.clone()]);
@@ -194,11 +202,34 @@ impl WriteBatch {
         drop(changes);
         prepared.into_iter().take(made).flatten().for_each(Prepared::keep);
         let lsn = written?;
+        self.make_durable(inner, &waiting)?;
+        Ok(lsn)
+    }
+
+    /// Waits until the changes are durable if that was asked for.
+    fn make_durable(&self, inner: &Inner, waiting: &Waiting<'_>) -> Result<()> {
         let wants_sync = self.durability.map_or(self.through_sync, |said| said == Durability::Sync);
         if wants_sync {
-            inner.store.flush_log_within(&waiting)?;
+            inner.store.flush_log_within(waiting)?;
         }
-        Ok(lsn)
+        Ok(())
+    }
+
+    /// Makes changes of which some have long keys.
+    #[cold]
+    fn write_long(
+        &self,
+        inner: &Inner,
+        changes: &[&Change],
+        trees: &[PoolTree],
+        waiting: &Waiting<'_>,
+    ) -> Result<Lsn> {
+        let wanted = |change: &&Change| -> Wanted<'_> {
+            let value = change.value.as_ref().map(|value| &self.bytes[value.clone()]);
+            (&trees[change.keyspace], &self.bytes[change.key.clone()], value)
+        };
+        let changes: Vec<Wanted<'_>> = changes.iter().map(wanted).collect();
+        write_long(inner, &changes, waiting)
     }
 }
 

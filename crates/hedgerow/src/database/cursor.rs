@@ -5,8 +5,9 @@
 
 use crate::database::database::Inner;
 use crate::database::leaf_cursor::LeafCursor;
+use crate::database::long::check_short;
 use crate::database::stretch::StretchCursor;
-use crate::database::view::View;
+use crate::database::view::{self, View};
 use crate::error::Result;
 use crate::store::PoolTree;
 use hedgerow_sync::primitive::Arc;
@@ -90,7 +91,7 @@ impl Cursor {
 
     /// Over what a snapshot or a transaction sees.
     pub(super) fn of(view: Arc<dyn View>) -> Cursor {
-        let cursor = StretchCursor::new(view.stretches(), Bound::Unbounded, Bound::Unbounded);
+        let cursor = view::stretches_within(&*view, &Bound::Unbounded, &Bound::Unbounded);
         Cursor(Kind::View(Box::new(ViewCursor { view, cursor, large: Vec::new() })))
     }
 
@@ -171,11 +172,16 @@ impl Cursor {
         }
     }
 
-    /// Moves to before the first record whose key is `key` or greater. This call reads nothing.
+    /// Moves to before the first record whose key is `key` or greater. This call reads nothing. A cursor of a snapshot or a transaction fails
+    /// with [`KeyTooLong`](crate::ErrorKind::KeyTooLong) if the key is longer than
+    /// [`max_short_key_bytes`](crate::Keyspace::max_short_key_bytes).
     pub fn seek(&mut self, key: &[u8]) {
         match &mut self.0 {
             Kind::Leaves(cursor) => cursor.seek(key),
-            Kind::View(cursor) => cursor.cursor.seek(key),
+            Kind::View(cursor) => match check_short(cursor.view.tree(), key) {
+                Ok(()) => cursor.cursor.seek(key),
+                Err(error) => cursor.cursor.fail(&error),
+            },
         }
     }
 

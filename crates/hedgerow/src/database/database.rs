@@ -5,6 +5,7 @@
 
 use crate::database::batch::WriteBatch;
 use crate::database::keyspace::Keyspace;
+use crate::database::long::LongKeys;
 use crate::database::options::{Durability, Options};
 use crate::database::stats::{Stats, TransactionCounters};
 use crate::error::{Error, ErrorKind, Result};
@@ -31,6 +32,7 @@ const MIN_LOG_LIMIT_BYTES: u64 = 4 << 20;
 /// What all handles share.
 pub(super) struct Inner {
     pub(super) store: Store,
+    pub(super) long: LongKeys,
     pub(super) durability: Durability,
     /// Where the store lies; `None` in memory.
     disk: Option<Arc<dyn Disk>>,
@@ -302,8 +304,9 @@ impl Database {
     ) -> Result<Database> {
         let (durability, closed, process) =
             (options.durability, AtomicBool::new(false), store.process());
+        let long = LongKeys::default();
         let transactions = TransactionCounters::default();
-        let inner = Inner { store, disk, durability, closed, transactions, stays, process };
+        let inner = Inner { store, long, disk, durability, closed, transactions, stays, process };
         Ok(Database { inner: Arc::new(inner) })
     }
 

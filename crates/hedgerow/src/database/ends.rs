@@ -4,6 +4,7 @@
 //! the record is taken out only if it is still the same and still the end. No state of its own.
 
 use crate::database::keyspace::Keyspace;
+use crate::database::long::{is_long, whole_record};
 use crate::error::Result;
 use crate::tree::{End, Taken, Value};
 
@@ -70,8 +71,16 @@ impl Keyspace {
                 && found.as_ref() == Some(&(key, raw))
                 && let Some((key, _)) = found
             {
-                return Ok(Some((key.into(), value)));
+                return self.whole(key, value).map(Some);
             }
+        }
+    }
+
+    /// A record whose value was in a stored form.
+    fn whole(&self, key: Vec<u8>, value: Value) -> Result<(Value, Value)> {
+        match is_long(self.tree(), &key) {
+            true => whole_record(self.tree(), &key, &value),
+            false => Ok((key.into(), value)),
         }
     }
 
@@ -79,6 +88,7 @@ impl Keyspace {
         let this = self.for_one_call();
         // The last record whose value was read, as its leaf had it, and the value.
         let mut read: Option<(Vec<u8>, Vec<u8>, Value)> = None;
+        let mut still = None;
         loop {
             let is_read = |key: &[u8], raw: &[u8]| {
                 !this.is_stored_form(raw)
@@ -87,13 +97,17 @@ impl Keyspace {
             match this.change(|tree| tree.take_end(end, is_read))? {
                 Taken::Empty => return Ok(None),
                 Taken::Record((key, raw)) => {
-                    let value = match read {
-                        Some((_, of, value)) if of == raw => value,
-                        _ => raw.into(),
+                    return match read {
+                        Some((_, of, value)) if of == raw => self.whole(key, value).map(Some),
+                        _ => Ok(Some((key.into(), raw.into()))),
                     };
-                    return Ok(Some((key.into(), value)));
                 }
                 Taken::Refused((key, raw)) => {
+                    if is_long(this.tree(), &key) && still.is_none() {
+                        // Or who moves it would put it back.
+                        let waiting = this.tree().wait().begin();
+                        still = Some(this.inner().long.keep_still(&waiting)?);
+                    }
                     let value = this.inner().resolve(this.tree(), &key, &raw)?;
                     read = value.map(|value| (key, raw, value));
                 }

@@ -6,13 +6,14 @@
 use crate::database::cursor::Cursor;
 use crate::database::database::Inner;
 use crate::database::large::{Resolved, is_too_large};
+use crate::database::long::{self, is_long};
 use crate::database::options::Durability;
 use crate::database::range::Range;
 use crate::error::{Error, Result};
 use crate::page::PagePool;
 use crate::space::extent::{Extent, is_stored_form};
 use crate::store::PoolTree;
-use crate::tree::{ContentionSplit, PageView, Swap, TreeStats, Value, successor};
+use crate::tree::{ContentionSplit, PageView, Swap, TreeStats, Value};
 use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 use std::borrow::Cow;
@@ -70,6 +71,7 @@ impl Keyspace {
         name: &str,
         durability: Durability,
     ) -> Keyspace {
+        let tree = tree.with_short_keys(true);
         Keyspace { inner, tree, name: Arc::from(name), durability }
     }
 
@@ -208,10 +210,18 @@ impl Keyspace {
         self.inner.check_open()?;
         let found = self.tree.get(key);
         match &found {
-            Ok(Some(value)) if self.is_stored_form(value) => {
-                self.inner.resolve(&self.tree, key, value)
-            }
+            Ok(Some(value)) if self.is_stored_form(value) => self.get_stored(key, value),
+            Ok(None) if is_long(&self.tree, key) => self.get_long(key),
             _ => found,
+        }
+    }
+
+    /// [`Keyspace::get`] of what the tree has in a stored form. A long key may look like the tree key of another one.
+    #[inline(never)]
+    fn get_stored(&self, key: &[u8], value: &[u8]) -> Result<Option<Value>> {
+        match is_long(&self.tree, key) {
+            true => self.get_long(key),
+            false => self.inner.resolve(&self.tree, key, value),
         }
     }
 
@@ -231,10 +241,16 @@ impl Keyspace {
         self.inner.check_open()?;
         let found = self.tree.get_into(key, value)?;
         if found && self.is_stored_form(value) {
+            if is_long(&self.tree, key) {
+                return self.get_long_into(key, value);
+            }
             // The reference is short, and is copied so that the value gets its memory.
             let reference = Value::from(value.as_slice());
             let resolved = self.inner.resolve_into(&self.tree, key, &reference, value)?;
             return Ok(resolved != Resolved::Gone);
+        }
+        if !found && is_long(&self.tree, key) {
+            return self.get_long_into(key, value);
         }
         Ok(found)
     }
@@ -255,7 +271,9 @@ impl Keyspace {
                 self.inner.store.read_values_ahead(some, &self.tree.wait().to_tidy_up());
             });
             for (key, value) in keys.iter().zip(&mut values) {
-                if let Some(found) = value.take_if(|value| is_stored_form(value)) {
+                if is_long(&self.tree, key.as_ref()) {
+                    *value = self.get_long(key.as_ref())?;
+                } else if let Some(found) = value.take_if(|value| is_stored_form(value)) {
                     *value = self.inner.resolve(&self.tree, key.as_ref(), &found)?;
                 }
             }
@@ -270,6 +288,9 @@ impl Keyspace {
     #[inline]
     pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
         self.inner.check_open()?;
+        if is_long(&self.tree, key) {
+            return self.contains_long(key);
+        }
         self.tree.contains_key(key)
     }
 
@@ -280,6 +301,9 @@ impl Keyspace {
     /// (A value whose first eight bytes look like a reference to such a place counts nine bytes more.)
     /// [`Keyspace::value_writer`] puts one that is not in memory. A key has at most [`Keyspace::max_key_bytes`].
     ///
+    /// The part of a key behind [`Keyspace::max_short_key_bytes`] is stored in front of the value, and counts with it. Of such long keys that begin with
+    /// the same bytes up to there, a look-up compares about as many as a binary search does, and changes wait for each other.
+    ///
     /// # Errors
     /// The [errors of changes](Keyspace#errors-of-changes). [`RecordTooLarge`](crate::ErrorKind::RecordTooLarge) also for a longer value
     /// in a database in memory;
@@ -287,7 +311,7 @@ impl Keyspace {
     /// [the smallest](crate::smallest_memory_limit_bytes).
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.store(key, value, |tree, value| tree.put(key, value), |_| true)
+        self.store(key, value, |tree, key, value| tree.put(key, value), |_| true)
     }
 
     /// Runs a change that puts `value`, in the form that a leaf gets. `stored`: by its outcome it did.
@@ -296,11 +320,11 @@ impl Keyspace {
         &self,
         key: &[u8],
         value: &[u8],
-        change: impl Fn(&PoolTree, &[u8]) -> Result<R>,
+        change: impl Fn(&PoolTree, &[u8], &[u8]) -> Result<R>,
         stored: impl FnOnce(&R) -> bool,
     ) -> Result<R> {
         if !is_stored_form(value) {
-            let outcome = self.change(|tree| change(tree, value));
+            let outcome = self.change(|tree| change(tree, key, value));
             if !is_too_large(&outcome) {
                 return outcome;
             }
@@ -314,7 +338,7 @@ impl Keyspace {
     /// Those of [`Keyspace::put`].
     #[inline]
     pub fn insert_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let inserts = |tree: &PoolTree, value: &[u8]| tree.insert_if_absent(key, value);
+        let inserts = |tree: &PoolTree, key: &[u8], value: &[u8]| tree.insert_if_absent(key, value);
         self.store(key, value, inserts, |inserted| *inserted)
     }
 
@@ -324,7 +348,7 @@ impl Keyspace {
     /// Those of [`Keyspace::put`].
     #[inline]
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let updates = |tree: &PoolTree, value: &[u8]| tree.update(key, value);
+        let updates = |tree: &PoolTree, key: &[u8], value: &[u8]| tree.update(key, value);
         self.store(key, value, updates, |updated| *updated)
     }
 
@@ -366,6 +390,9 @@ impl Keyspace {
     /// The [errors of changes](Keyspace#errors-of-changes).
     #[inline]
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        if is_long(&self.tree, key) {
+            return self.remove_long(key);
+        }
         self.change(|tree| tree.remove(key))
     }
 
@@ -378,17 +405,8 @@ impl Keyspace {
     /// # Errors
     /// The [errors of changes](Keyspace#errors-of-changes); the records of a first part of the range may be gone then.
     pub fn remove_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
-        let from = match bounds.start_bound() {
-            Bound::Included(key) => key.as_ref().to_vec(),
-            Bound::Excluded(key) => successor(key.as_ref()),
-            Bound::Unbounded => Vec::new(),
-        };
-        let to = match bounds.end_bound() {
-            Bound::Included(key) => Some(successor(key.as_ref())),
-            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
-            Bound::Unbounded => None,
-        };
-        self.change(|tree| tree.remove_range(&from, to.as_deref()))
+        let [start, end] = [bounds.start_bound(), bounds.end_bound()];
+        self.remove_between(start.map(AsRef::as_ref), end.map(AsRef::as_ref))
     }
 
     /// An iterator over the records whose keys lie in `bounds`, in order, from both ends. If the start lies behind the end there are none.
@@ -452,6 +470,19 @@ impl Keyspace {
     /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn count(&self) -> Result<u64> {
         self.inner.check_open()?;
+        let mut still = None;
+        loop {
+            let moves = self.inner.long.moves();
+            let count = self.count_once()?;
+            if still.is_some() || self.inner.long.is_still_since(moves) {
+                return Ok(count);
+            }
+            // A record with a label has moved, and may have been counted twice, or not.
+            still = Some(self.inner.long.keep_still(&self.tree.wait().begin())?);
+        }
+    }
+
+    fn count_once(&self) -> Result<u64> {
         let mut count = 0;
         let outcome = self.tree.scan().visit(|_, _| {
             count += 1;
@@ -509,7 +540,9 @@ impl Keyspace {
     {
         self.inner.check_open()?;
         self.inner.store.bulk_load(&self.name, &self.tree, || {
-            let mut load = self.tree.bulk_load(fill_percent)?;
+            let tree = long::tree_of(&self.tree);
+            let mut load = tree.bulk_load(fill_percent)?;
+            let mut long = long::Loading::default();
             let mut records = records.into_iter();
             loop {
                 let record = records.next();
@@ -521,8 +554,11 @@ impl Keyspace {
                 let Some(record) = record else { break };
                 let (key, value) = record?;
                 let (key, value) = (key.as_ref(), value.as_ref());
-                let prepared = self.inner.prepare(&self.tree, key, value)?;
-                load.push(key, prepared.bytes())?;
+                let (key, prepared) = match is_long(&tree, key) {
+                    true => long.prepare(&self.inner, &tree, key, value)?,
+                    false => (Cow::Borrowed(key), self.inner.prepare(&tree, key, value)?),
+                };
+                load.push(&key, prepared.bytes())?;
                 prepared.keep();
             }
             Ok(load.finish()?)
@@ -558,10 +594,17 @@ impl Keyspace {
         self.tree.show_pages(&mut show)
     }
 
-    /// The longest key, in bytes: about a quarter of a page (980 bytes of 4 KiB).
+    /// The longest key, in bytes: 65,536.
     #[must_use]
     pub fn max_key_bytes(&self) -> usize {
-        self.tree.max_key_bytes()
+        long::MAX_KEY_BYTES
+    }
+
+    /// The longest key that lies in a leaf as it is, in bytes: about a quarter of a page (980 bytes of 4 KiB). The part of a longer one behind that is
+    /// stored with its value: see [`Keyspace::put`].
+    #[must_use]
+    pub fn max_short_key_bytes(&self) -> usize {
+        self.tree.max_short_key_bytes()
     }
 
     /// The largest record that fits into a leaf, in bytes of key and value together: about half of a page (1,960 bytes of

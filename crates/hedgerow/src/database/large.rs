@@ -7,6 +7,7 @@
 
 use crate::database::database::Inner;
 use crate::database::keyspace::Keyspace;
+use crate::database::long::{Cut, check_key, is_long, tree_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Stored, escape, escaped_bytes, is_stored_form, read_stored};
 use crate::store::{ExtentReader, ExtentWriter, Found, PlacedValue, PoolTree, Store};
@@ -55,9 +56,10 @@ pub(super) enum Resolved {
     Gone,
 }
 
-/// Whether an error says that a value does not fit into a leaf.
+/// Whether an error says that a value does not fit into a leaf, or a key.
 pub(super) fn is_too_large<R>(outcome: &Result<R>) -> bool {
-    matches!(outcome, Err(error) if matches!(error.kind(), ErrorKind::RecordTooLarge { .. }))
+    use ErrorKind::{KeyTooLong, RecordTooLarge};
+    matches!(outcome, Err(error) if matches!(error.kind(), RecordTooLarge { .. } | KeyTooLong { .. }))
 }
 
 impl Inner {
@@ -71,10 +73,6 @@ impl Inner {
         value: &'v [u8],
     ) -> Result<Prepared<'v>> {
         let max = tree.max_record_bytes();
-        // Who refuses a key says so better than this.
-        if key.len() > tree.max_key_bytes() {
-            return Ok(Prepared::Plain(value));
-        }
         if key.len() + value.len() <= max {
             if !is_stored_form(value) {
                 return Ok(Prepared::Plain(value));
@@ -85,15 +83,40 @@ impl Inner {
                 return Ok(Prepared::Escaped(escaped));
             }
         }
-        if let Some(placed) = self.store.place(value, max - key.len(), tree.wait())? {
+        self.place_payload(tree, max - key.len(), value)
+    }
+
+    /// [`Self::prepare`] of the payload of a long key, which is in a stored form in any case. Errors, too.
+    pub(super) fn prepare_long(
+        &self,
+        tree: &PoolTree,
+        key: Cut<'_>,
+        value: &[u8],
+    ) -> Result<Prepared<'static>> {
+        let room = tree.max_record_bytes() - tree.max_key_bytes();
+        let payload = key.payload(value);
+        if escaped_bytes(&payload) <= room {
+            self.store.expect_stored_forms();
+            return Ok(Prepared::Escaped(escape(&payload)));
+        }
+        self.place_payload(tree, room, &payload)
+    }
+
+    /// Writes bytes to where a record refers to that has `room` bytes for it.
+    pub(super) fn place_payload(
+        &self,
+        tree: &PoolTree,
+        room: usize,
+        bytes: &[u8],
+    ) -> Result<Prepared<'static>> {
+        if let Some(placed) = self.store.place(bytes, room, tree.wait())? {
             return Ok(Prepared::Placed(Box::new(placed)));
         }
-        let mut writer =
-            self.store.write_large(value.len() as u64, max - key.len(), tree.wait())?;
-        writer.write(value)?;
+        let mut writer = self.store.write_large(bytes.len() as u64, room, tree.wait())?;
+        writer.write(bytes)?;
         writer.finish()?;
         let reference = writer.stored_form();
-        self.store.keep_value(&reference, value, true);
+        self.store.keep_value(&reference, bytes, true);
         Ok(Prepared::Large(Box::new(writer), reference))
     }
 
@@ -190,7 +213,21 @@ fn read_all(reader: &mut ExtentReader) -> Result<Vec<u8>> {
 impl Keyspace {
     /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
     pub(super) fn check_put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        if is_long(&self.tree, key) {
+            return self.check_put_long(key, value.len() as u64);
+        }
         self.inner.check_put(&self.tree, key, value)
+    }
+
+    /// [`Self::check_put`] of a long key.
+    fn check_put_long(&self, key: &[u8], value_bytes: u64) -> Result<()> {
+        check_key(key)?;
+        let room = self.tree.max_record_bytes() - self.tree.max_key_bytes();
+        let bytes = value_bytes + Cut::new(&self.tree, key).start_bytes() as u64;
+        match bytes + escaped_bytes(&[]) as u64 <= room as u64 {
+            true => Ok(()),
+            false => self.inner.store.check_large(bytes, room),
+        }
     }
 
     /// A reader of the value of `key`, piece by piece; `None` if there is no record. The reader sees the value as it was at this call, even
@@ -211,8 +248,11 @@ impl Keyspace {
     /// The [errors of reads](Keyspace#errors-of-reads).
     pub fn value_reader(&self, key: &[u8]) -> Result<Option<ValueReader>> {
         self.inner.check_open()?;
-        let found = self.inner.store.find(&self.tree, key)?;
-        Ok(found.map(|found| ValueReader::new(self.inner.clone(), found)))
+        let found = match is_long(&self.tree, key) {
+            true => self.find_long_value(key)?,
+            false => self.inner.store.find(&self.tree, key)?.map(|found| (found, 0)),
+        };
+        Ok(found.map(|(found, before)| ValueReader::new(self.inner.clone(), found, before)))
     }
 
     /// The bytes of `range` of the value of `key`, without those beyond its end; `None` if there is no record. Of a large value only the
@@ -252,7 +292,9 @@ impl Keyspace {
     /// Those of [`Keyspace::put`].
     pub fn value_writer(&self, key: &[u8], len_bytes: u64) -> Result<ValueWriter> {
         self.inner.check_open()?;
-        self.tree.check_record(key, &[])?;
+        if is_long(&self.tree, key) {
+            return self.long_value_writer(key, len_bytes);
+        }
         let max = self.tree.max_record_bytes();
         let store = &self.inner.store;
         let sink = if len_bytes <= BUFFERED_BYTES.max(max as u64) || !store.has_file() {
@@ -266,6 +308,24 @@ impl Keyspace {
                 max - key.len(),
                 self.tree.wait(),
             )?))
+        };
+        Ok(ValueWriter { keyspace: self.clone(), key: key.to_vec(), len_bytes, sink })
+    }
+
+    /// [`Self::value_writer`] of a long key.
+    #[cold]
+    fn long_value_writer(&self, key: &[u8], len_bytes: u64) -> Result<ValueWriter> {
+        self.check_put_long(key, len_bytes)?;
+        let store = &self.inner.store;
+        let sink = if len_bytes <= BUFFERED_BYTES || !store.has_file() {
+            Sink::Memory(Vec::with_capacity(len_bytes as usize))
+        } else {
+            let before = Cut::new(&self.tree, key).payload_start();
+            let room = self.tree.max_record_bytes() - self.tree.max_key_bytes();
+            let bytes = before.len() as u64 + len_bytes;
+            let mut writer = store.write_large(bytes, room, self.tree.wait())?;
+            writer.write(&before)?;
+            Sink::Extent(Box::new(writer))
         };
         Ok(ValueWriter { keyspace: self.clone(), key: key.to_vec(), len_bytes, sink })
     }
@@ -303,14 +363,17 @@ impl Keyspace {
         &self,
         key: &[u8],
         value: &[u8],
-        change: impl FnOnce(&PoolTree, &[u8]) -> Result<R>,
+        change: impl FnOnce(&PoolTree, &[u8], &[u8]) -> Result<R>,
         stored: impl FnOnce(&R) -> bool,
     ) -> Result<R> {
+        if is_long(&self.tree, key) {
+            return self.change_long(key, value, change, stored);
+        }
         self.inner.check_open()?;
         let this = self.for_one_call();
         let prepared = self.inner.prepare(&this.tree, key, value)?;
         this.change(|tree| {
-            let outcome = change(tree, prepared.bytes())?;
+            let outcome = change(tree, key, prepared.bytes())?;
             if stored(&outcome) {
                 prepared.keep();
             }
@@ -327,6 +390,9 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Swap> {
+        if is_long(&self.tree, key) {
+            return self.swap_long(key, expected, new);
+        }
         self.inner.check_open()?;
         let this = self.for_one_call();
         let store = &self.inner.store;
@@ -420,7 +486,8 @@ pub struct ValueReader {
 
 enum Source {
     Memory(Value),
-    Extent(Box<ExtentReader>),
+    /// So many bytes of the extent lie before the value.
+    Extent(Box<ExtentReader>, u64),
 }
 
 impl fmt::Debug for ValueReader {
@@ -430,9 +497,10 @@ impl fmt::Debug for ValueReader {
 }
 
 impl ValueReader {
-    pub(super) fn new(inner: Arc<Inner>, found: Found) -> ValueReader {
+    /// Of what was found; a value in an extent begins behind `before` bytes of it.
+    pub(super) fn new(inner: Arc<Inner>, found: Found, before: u64) -> ValueReader {
         let source = match found {
-            Found::Extent(reader) => Source::Extent(reader),
+            Found::Extent(reader) => Source::Extent(reader, before),
             Found::Short(value) | Found::Held { value, .. } => Source::Memory(value),
         };
         ValueReader { inner, source, at: 0 }
@@ -461,7 +529,7 @@ impl ValueReader {
     pub fn len_bytes(&self) -> u64 {
         match &self.source {
             Source::Memory(value) => value.len() as u64,
-            Source::Extent(reader) => reader.len_bytes(),
+            Source::Extent(reader, before) => reader.len_bytes() - before,
         }
     }
 
@@ -474,7 +542,7 @@ impl ValueReader {
     pub fn read_at(&mut self, offset: u64, to: &mut [u8]) -> Result<usize> {
         self.inner.check_open()?;
         match &mut self.source {
-            Source::Extent(reader) => reader.read_at(offset, to),
+            Source::Extent(reader, before) => reader.read_at(offset.saturating_add(*before), to),
             Source::Memory(value) => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());
                 let count = to.len().min(value.len() - from);
@@ -581,11 +649,16 @@ impl ValueWriter {
             Sink::Extent(mut writer) => {
                 writer.finish()?;
                 let reference = writer.stored_form();
-                self.keyspace.change(|tree| {
-                    let was_there = tree.put(&self.key, &reference)?;
+                let put = |tree: &PoolTree, key: &[u8]| {
+                    let was_there = tree.put(key, &reference)?;
                     writer.keep();
                     Ok(was_there)
-                })
+                };
+                let (keyspace, key) = (&self.keyspace, &self.key);
+                match is_long(keyspace.tree(), key) {
+                    true => keyspace.put_long(&tree_of(keyspace.tree()), key, put),
+                    false => keyspace.change(|tree| put(tree, key)),
+                }
             }
         }
     }

@@ -1,11 +1,12 @@
 //! A cursor over the leaves of a keyspace as they are now, which resolves large values.
 //!
-//! Rank 7. What users see is [`super::cursor::Cursor`]. It copies one leaf at a time. After an error it stays failed. `Send`; used by one thread at a
+//! Rank 7. What users see is [`super::cursor::Cursor`]. It copies one leaf at a time. Where records have long keys it goes by [`Walk`]. After an error it stays failed. `Send`; used by one thread at a
 //! time.
 
 use crate::buffer::BufferPool;
 use crate::database::database::Inner;
 use crate::database::large::Resolved;
+use crate::database::long::{Seen, Walk, is_long};
 use crate::error::Result;
 use crate::space::extent::{Stored, is_stored_form, read_stored};
 use crate::store::PoolTree;
@@ -42,7 +43,7 @@ impl ValuesAhead {
 pub(super) struct LeafCursor {
     inner: Arc<Inner>,
     tree: PoolTree,
-    cursor: tree::Cursor<BufferPool>,
+    walk: Walk,
     /// The value that was lent last, if it did not lie in its leaf.
     large: Vec<u8>,
     ahead: ValuesAhead,
@@ -50,19 +51,19 @@ pub(super) struct LeafCursor {
 
 impl LeafCursor {
     pub(super) fn new(inner: Arc<Inner>, tree: PoolTree) -> LeafCursor {
-        let cursor = tree.scan();
-        LeafCursor { inner, tree, cursor, large: Vec::new(), ahead: ValuesAhead::default() }
+        let walk = Walk::new(&inner, tree.scan());
+        LeafCursor { inner, tree, walk, large: Vec::new(), ahead: ValuesAhead::default() }
     }
 
     /// The record behind the cursor, which moves over it; `None` at the end. Key and value are lent until the cursor is used again.
     #[inline]
     pub(super) fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
-        let Some(passed) = self.cursor.advance()? else { return Ok(None) };
+        let Some(passed) = self.walk.cursor.advance()? else { return self.lend_end(true) };
         if self.inner.store.has_stored_forms() {
             self.lend(passed, true)
         } else {
-            Ok(Some(self.cursor.lend(passed)))
+            Ok(Some(self.walk.cursor.lend(passed)))
         }
     }
 
@@ -70,42 +71,30 @@ impl LeafCursor {
     #[inline]
     pub(super) fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
-        let Some(passed) = self.cursor.go_back()? else { return Ok(None) };
+        let Some(passed) = self.walk.cursor.go_back()? else { return self.lend_end(false) };
         if self.inner.store.has_stored_forms() {
             self.lend(passed, false)
         } else {
-            Ok(Some(self.cursor.lend(passed)))
+            Ok(Some(self.walk.cursor.lend(passed)))
         }
     }
 
-    /// Lends a record of a store that may have values elsewhere than in leaves. One that has gone meanwhile is passed
-    /// over.
+    /// Lends a record of a store that may have values elsewhere than in leaves.
     fn lend(&mut self, passed: Passed, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
-        let mut passed = passed;
-        loop {
-            let (key, value) = self.cursor.lend(passed);
-            if !is_stored_form(value) {
-                return Ok(Some(self.cursor.lend(passed)));
-            }
-            match self.inner.resolve_into(&self.tree, key, value, &mut self.large) {
-                Ok(Resolved::InMemory) => {
-                    return Ok(Some((self.cursor.lend(passed).0, &self.large)));
-                }
-                Ok(Resolved::Read) => {
-                    self.ahead.missed(&self.inner, &self.cursor, forward);
-                    return Ok(Some((self.cursor.lend(passed).0, &self.large)));
-                }
-                Ok(Resolved::Gone) => {}
-                Err(error) => {
-                    self.cursor.fail(&error);
-                    return Err(error);
-                }
-            }
-            let next = if forward { self.cursor.advance()? } else { self.cursor.go_back()? };
-            match next {
-                Some(next) => passed = next,
-                None => return Ok(None),
-            }
+        let LeafCursor { inner, tree, walk, large, ahead } = self;
+        if !walk.is_in_head() && !is_stored_form(walk.cursor.lend(passed).1) {
+            return Ok(Some(walk.cursor.lend(passed)));
+        }
+        lend_stored((inner, tree), walk, (large, ahead), Some(passed), forward)
+    }
+
+    /// The tree has no more records; in a head that may be because some have moved.
+    #[cold]
+    fn lend_end(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        let LeafCursor { inner, tree, walk, large, ahead } = self;
+        match walk.is_in_head() {
+            true => lend_stored((inner, tree), walk, (large, ahead), None, forward),
+            false => Ok(None),
         }
     }
 
@@ -123,7 +112,23 @@ impl LeafCursor {
                 .check_process()
                 .map_or_else(|forked| ControlFlow::Break(Stop::With(Err(forked))), |()| step)
         };
+        let mut is_single = self.walk.is_in_head();
         let ended = loop {
+            if is_single {
+                // A record at a time, until no head is left.
+                let passed = self.walk.step(true)?;
+                let (at, to) = ((&**inner, tree), (&mut *large, &mut self.ahead));
+                match lend_stored(at, &mut self.walk, to, passed, true)? {
+                    None => break ControlFlow::Continue(()),
+                    Some((key, value)) => {
+                        if let ControlFlow::Break(Stop::With(with)) = each(key, value) {
+                            break ControlFlow::Break(with);
+                        }
+                    }
+                }
+                is_single = self.walk.is_in_head();
+                continue;
+            }
             let mut step = |key: &[u8], value: &[u8]| {
                 if !inner.store.has_stored_forms() || !is_stored_form(value) {
                     return each(key, value);
@@ -131,16 +136,23 @@ impl LeafCursor {
                 visit_stored(inner, tree, large, key, value, &mut each)
             };
             let ended = match inner.store.has_stored_forms() {
-                false => self.cursor.visit(step)?,
+                false => self.walk.cursor.visit(step)?,
                 true => {
                     let ahead = |value: &[u8], is_near| inner.store.prefetch_kept(value, is_near);
-                    self.cursor.visit_ahead(&mut step, ahead)?
+                    self.walk.cursor.visit_ahead(&mut step, ahead)?
                 }
             };
             match ended {
                 ControlFlow::Continue(()) => break ControlFlow::Continue(()),
                 ControlFlow::Break(Stop::With(with)) => break ControlFlow::Break(with),
-                ControlFlow::Break(Stop::Missed) => self.ahead.missed(inner, &self.cursor, true),
+                ControlFlow::Break(Stop::Missed) => {
+                    self.ahead.missed(inner, &self.walk.cursor, true);
+                }
+                ControlFlow::Break(Stop::Long) => {
+                    // It was not handed over.
+                    self.walk.step(false)?;
+                    is_single = true;
+                }
             }
         };
         self.visited(ended)
@@ -151,7 +163,7 @@ impl LeafCursor {
         match ended {
             ControlFlow::Continue(()) => Ok(ControlFlow::Continue(())),
             ControlFlow::Break(with) => {
-                with.inspect_err(|error| self.cursor.fail(error)).map(ControlFlow::Break)
+                with.inspect_err(|error| self.walk.cursor.fail(error)).map(ControlFlow::Break)
             }
         }
     }
@@ -163,37 +175,129 @@ impl LeafCursor {
         mut each: impl FnMut(&[u8], Option<&[u8]>) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>> {
         self.inner.check_open()?;
-        let inner = &self.inner;
+        let (inner, tree) = (&self.inner, &self.tree);
         let mut each = |key: &[u8], value: Option<&[u8]>| {
-            let step = each(key, value).map_break(Ok);
-            inner.check_process().map_or_else(|forked| ControlFlow::Break(Err(forked)), |()| step)
+            let step = each(key, value).map_break(|with| Stop::With(Ok(with)));
+            inner
+                .check_process()
+                .map_or_else(|forked| ControlFlow::Break(Stop::With(Err(forked))), |()| step)
         };
-        let ended = self.cursor.visit(|key, value| {
-            if !inner.store.has_stored_forms() {
-                return each(key, Some(value));
+        let mut is_single = self.walk.is_in_head();
+        let ended = loop {
+            let ended = if is_single {
+                let passed = self.walk.step(true)?;
+                let taken =
+                    self.walk.take((inner, tree), passed, (true, false), &mut self.large)?;
+                let ended = match taken {
+                    None => break ControlFlow::Continue(()),
+                    Some(Seen::Long { from, .. }) => {
+                        each(self.walk.key(), from.map(|from| &self.large[from..]))
+                    }
+                    Some(Seen::Short(short)) => {
+                        let (key, value) = self.walk.cursor.lend(short);
+                        each(key, plain(value))
+                    }
+                };
+                is_single = self.walk.is_in_head();
+                ended
+            } else {
+                let visited = self.walk.cursor.visit(|key, value| {
+                    if !inner.store.has_stored_forms() {
+                        return each(key, Some(value));
+                    }
+                    match is_stored_form(value) && is_long(tree, key) {
+                        true => ControlFlow::Break(Stop::Long),
+                        false => each(key, plain(value)),
+                    }
+                })?;
+                match visited {
+                    ControlFlow::Continue(()) => break ControlFlow::Continue(()),
+                    stopped => stopped,
+                }
+            };
+            match ended {
+                ControlFlow::Break(Stop::With(with)) => break ControlFlow::Break(with),
+                ControlFlow::Break(Stop::Long) => {
+                    self.walk.step(false)?;
+                    is_single = true;
+                }
+                ControlFlow::Break(Stop::Missed) | ControlFlow::Continue(()) => {}
             }
-            match read_stored(value) {
-                Stored::Plain(value) => each(key, Some(value)),
-                // What is wrong with a damaged one whoever reads it is told.
-                Stored::Extent(_) | Stored::Damaged => each(key, None),
-            }
-        })?;
+        };
         self.visited(ended)
     }
 
     /// Moves to before the first record whose key is `key` or greater. This call reads nothing.
     pub(super) fn seek(&mut self, key: &[u8]) {
-        self.cursor.seek(key);
+        if is_long(&self.tree, key) || self.walk.is_in_head() {
+            self.walk.seek(&self.inner, &self.tree, key, false);
+        } else {
+            self.walk.cursor.seek(key);
+        }
     }
 
     /// Moves to before the first record. This call reads nothing.
     pub(super) fn seek_to_start(&mut self) {
-        self.cursor.seek_to_start();
+        self.walk.leave_head();
+        self.walk.cursor.seek_to_start();
     }
 
     /// Moves to behind the last record. This call reads nothing.
     pub(super) fn seek_to_end(&mut self) {
-        self.cursor.seek_to_end();
+        self.walk.leave_head();
+        self.walk.cursor.seek_to_end();
+    }
+}
+
+/// The value of a record out of a leaf, if it is there.
+fn plain(value: &[u8]) -> Option<&[u8]> {
+    match read_stored(value) {
+        Stored::Plain(value) => Some(value),
+        // What is wrong with a damaged one whoever reads it is told.
+        Stored::Extent(_) | Stored::Damaged => None,
+    }
+}
+
+/// Lends the record that the cursor has just moved over, or the next one that is there: with its whole key and value.
+#[inline(never)]
+fn lend_stored<'w>(
+    (inner, tree): (&Inner, &PoolTree),
+    walk: &'w mut Walk,
+    (large, ahead): (&'w mut Vec<u8>, &mut ValuesAhead),
+    mut passed: Option<Passed>,
+    forward: bool,
+) -> Result<Option<(&'w [u8], &'w [u8])>> {
+    loop {
+        let (short, was_read) = match walk.take((inner, tree), passed, (forward, true), large)? {
+            None => return Ok(None),
+            Some(Seen::Long { from, was_read }) => {
+                if was_read {
+                    ahead.missed(inner, &walk.cursor, forward);
+                }
+                return Ok(Some((walk.key(), &large[from.unwrap_or(0)..])));
+            }
+            Some(Seen::Short(short)) => {
+                let (key, value) = walk.cursor.lend(short);
+                if !is_stored_form(value) {
+                    return Ok(Some(walk.cursor.lend(short)));
+                }
+                match inner.resolve_into(tree, key, value, large) {
+                    Ok(Resolved::Gone) => {
+                        passed = walk.step(forward)?;
+                        continue;
+                    }
+                    Ok(resolved) => (short, resolved == Resolved::Read),
+                    Err(error) => {
+                        walk.cursor.fail(&error);
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        if was_read {
+            ahead.missed(inner, &walk.cursor, forward);
+        }
+        return Ok(Some((walk.cursor.lend(short).0, large)));
     }
 }
 
@@ -207,6 +311,9 @@ fn visit_stored<B>(
     value: &[u8],
     each: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<Stop<B>>,
 ) -> ControlFlow<Stop<B>> {
+    if is_long(tree, key) {
+        return ControlFlow::Break(Stop::Long);
+    }
     if let Ok(step) = inner.lend_to(value, large, |value| each(key, value)) {
         return step;
     }
@@ -227,4 +334,6 @@ enum Stop<B> {
     With(Result<B>),
     /// A value was read that was not in memory: it is worth a look ahead.
     Missed,
+    /// The record has a long key, and was not handed over.
+    Long,
 }

@@ -6,6 +6,7 @@
 use crate::buffer::Lent;
 use crate::database::database::Inner;
 use crate::database::keyspace::Keyspace;
+use crate::database::long::is_long;
 use crate::error::Result;
 use crate::store::PoolTree;
 use crate::tree::Value;
@@ -140,8 +141,11 @@ impl Keyspace {
     pub fn get_ref(&self, key: &[u8]) -> Result<Option<ValueRef<'_>>> {
         self.inner().check_open()?;
         match self.tree().get(key)? {
-            Some(found) if self.is_stored_form(&found) => {
+            Some(found) if self.is_stored_form(&found) && !is_long(self.tree(), key) => {
                 self.inner().lend(self.tree(), key, &found)
+            }
+            _ if is_long(self.tree(), key) => {
+                Ok(self.get_long(key)?.map(|value| ValueRef(Source::Copied(value))))
             }
             found => Ok(found.map(|value| ValueRef(Source::Copied(value)))),
         }
@@ -155,7 +159,12 @@ impl Keyspace {
     #[inline]
     pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.inner().check_open()?;
-        let Some(found) = self.tree().get(key)? else { return Ok(None) };
+        let Some(found) = self.tree().get(key)? else {
+            return match is_long(self.tree(), key) {
+                true => Ok(self.get_long(key)?.map(|value| f(&value))),
+                false => Ok(None),
+            };
+        };
         if !self.is_stored_form(&found) {
             return Ok(Some(f(&found)));
         }
@@ -170,6 +179,9 @@ impl Keyspace {
         found: &[u8],
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
+        if is_long(self.tree(), key) {
+            return Ok(self.get_long(key)?.map(|value| f(&value)));
+        }
         match self.inner().lend_to(found, &mut Vec::new(), f) {
             Ok(result) => Ok(Some(result)),
             Err(f) => Ok(self.inner().resolve(self.tree(), key, found)?.map(|value| f(&value))),

@@ -17,6 +17,7 @@ mod keyspace;
 mod large;
 mod leaf_cursor;
 mod lent;
+mod long;
 mod modify;
 mod options;
 mod range;

@@ -3,10 +3,11 @@
 //! Rank 7. With values in leaves each is one change of the tree ([`crate::tree`]). Where that is not enough it reads the record, computes,
 //! and swaps if the record is still the one that was read; if it is not, it goes on with what the swap has found. So each is linearizable:
 //! it takes effect at its last change, or at its last read where it changes nothing. No latch is held while a caller's closure runs. No
-//! state of its own.
+//! state of its own. A long key has no tree key that could be named before it was looked up, so it goes by reading and swapping.
 
 use crate::database::keyspace::Keyspace;
 use crate::database::large::is_too_large;
+use crate::database::long::is_long;
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::is_stored_form;
 use crate::tree::{Before, Swap, Updated, Value};
@@ -82,13 +83,15 @@ impl Keyspace {
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the value has another length than 8 bytes; those of [`Keyspace::put`].
     pub fn fetch_add(&self, key: &[u8], number: i64) -> Result<i64> {
-        match self.change(|tree| tree.fetch_add(key, number))? {
-            Before::Was(old) => Ok(old),
-            Before::Unfit => self.add_apart(key, number),
+        match self.change(|tree| tree.fetch_add(key, number)) {
+            Ok(Before::Was(old)) => Ok(old),
+            Ok(Before::Unfit) => self.add_apart(key, number),
+            Err(_) if is_long(self.tree(), key) => self.add_apart(key, number),
+            Err(error) => Err(error),
         }
     }
 
-    /// The addition, for values that a leaf does not have as they are, and for those that are no integers.
+    /// The addition, for values that a leaf does not have as they are, for those that are no integers, and for long keys.
     #[cold]
     fn add_apart(&self, key: &[u8], number: i64) -> Result<i64> {
         let mut found = self.get(key)?;
@@ -149,6 +152,9 @@ impl Keyspace {
     /// # Errors
     /// The [errors of changes](Keyspace#errors-of-changes).
     pub fn take(&self, key: &[u8]) -> Result<Option<Value>> {
+        if is_long(self.tree(), key) {
+            return self.fetch_update(key, |_| None::<&[u8]>);
+        }
         let mut old = Value::default();
         match self.change(|tree| tree.take(key, &mut old))? {
             Before::Was(found) => Ok(found.then_some(old)),
@@ -162,7 +168,11 @@ impl Keyspace {
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<(Option<Value>, Option<V>)> {
-        let (mut found, mut new) = match self.change(|tree| tree.update_with(key, &mut change))? {
+        let updated = match is_long(self.tree(), key) {
+            true => Updated::Unfit,
+            false => self.change(|tree| tree.update_with(key, &mut change))?,
+        };
+        let (mut found, mut new) = match updated {
             Updated::Made(old, new) => return Ok((old, new)),
             Updated::NotHere(old, new) => (old, new),
             other => {

@@ -2,18 +2,19 @@
 //!
 //! Rank 7. It owns what it needs and keeps the database open. `Send`; used by one thread at a time. After an error it has ended.
 
-use crate::buffer::BufferPool;
 use crate::database::database::Inner;
 use crate::database::large::Resolved;
 use crate::database::leaf_cursor::ValuesAhead;
+use crate::database::long::{EDGES, Seen, Walk, is_long, widened};
 use crate::database::stretch::StretchCursor;
-use crate::database::view::View;
+use crate::database::view::{self, View};
 use crate::error::Result;
 use crate::space::extent::is_stored_form;
 use crate::store::PoolTree;
-use crate::tree::{self, Value};
+use crate::tree::{Passed, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Bound;
 
@@ -29,6 +30,8 @@ pub struct Range {
     upper: Bound<Vec<u8>>,
     front: Option<End>,
     back: Option<End>,
+    /// What a record was read into that does not lie in its leaf.
+    large: Vec<u8>,
     ahead: ValuesAhead,
     ended: bool,
 }
@@ -39,50 +42,22 @@ enum Source {
     View(Arc<dyn View>),
 }
 
-/// Key and value of a record, and whether the value may be in a stored form.
-type Passed<'c> = (&'c [u8], &'c [u8], bool);
-
-/// A cursor at one of the two ends.
-enum End {
-    Tree(Box<tree::Cursor<BufferPool>>),
-    View(Box<StretchCursor>),
+impl Source {
+    fn tree(&self) -> &PoolTree {
+        match self {
+            Source::Tree(tree) => tree,
+            Source::View(view) => view.tree(),
+        }
+    }
 }
 
-impl End {
-    fn new(source: &Source, lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> End {
-        match source {
-            Source::Tree(tree) => {
-                End::Tree(Box::new(tree.range((as_bytes(lower), as_bytes(upper)))))
-            }
-            Source::View(view) => {
-                let cursor = StretchCursor::new(view.stretches(), lower.clone(), upper.clone());
-                End::View(Box::new(cursor))
-            }
-        }
-    }
+/// Key and value of a record, and whether the value is in a stored form.
+type Record = (Value, Value, bool);
 
-    fn seek_to_end(&mut self) {
-        match self {
-            End::Tree(cursor) => cursor.seek_to_end(),
-            End::View(cursor) => cursor.seek_to_end(),
-        }
-    }
-
-    /// The next record in a direction.
-    fn step(&mut self, forward: bool) -> Result<Option<Passed<'_>>> {
-        match self {
-            End::Tree(cursor) => {
-                let record =
-                    if forward { cursor.next_record()? } else { cursor.previous_record()? };
-                Ok(record.map(|(key, value)| (key, value, is_stored_form(value))))
-            }
-            End::View(cursor) => {
-                let Some(place) = cursor.step(forward)? else { return Ok(None) };
-                let (key, value) = cursor.record(place);
-                Ok(Some((key, value, cursor.is_stored(place))))
-            }
-        }
-    }
+/// A place at one of the two ends.
+enum End {
+    Tree(Box<Walk>),
+    View(Box<StretchCursor>),
 }
 
 impl fmt::Debug for Range {
@@ -103,6 +78,38 @@ fn exclude(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
     } else {
         *bound = Bound::Excluded(key.to_vec());
     }
+}
+
+/// Whether a key lies behind the bound to which a step goes.
+fn is_outside(
+    (forward, lower, upper): (bool, &Bound<Vec<u8>>, &Bound<Vec<u8>>),
+    key: &[u8],
+) -> bool {
+    match (forward, lower, upper) {
+        (true, _, Bound::Excluded(high)) => key >= high.as_slice(),
+        (true, _, Bound::Included(high)) => key > high.as_slice(),
+        (false, Bound::Excluded(low), _) => key <= low.as_slice(),
+        (false, Bound::Included(low), _) => key < low.as_slice(),
+        _ => false,
+    }
+}
+
+/// A walk over the keys of a tree in bounds, at one of its ends.
+fn walk_of(inner: &Inner, tree: &PoolTree, bounds: [Bound<&[u8]>; 2], forward: bool) -> Walk {
+    let [lower, upper] = bounds;
+    let (low, high) = (widened(tree, lower, EDGES.0), widened(tree, upper, EDGES.1));
+    let bytes = |bound| Bound::map(bound, Cow::as_ref);
+    let cursor = tree.range((bytes(low.as_ref()), bytes(high.as_ref())));
+    let mut walk = Walk::new(inner, cursor);
+    if !forward {
+        walk.cursor.seek_to_end();
+    }
+    match if forward { lower } else { upper } {
+        Bound::Included(key) if is_long(tree, key) => walk.seek(inner, tree, key, !forward),
+        Bound::Excluded(key) if is_long(tree, key) => walk.seek(inner, tree, key, forward),
+        _ => {}
+    }
+    walk
 }
 
 impl Range {
@@ -133,6 +140,7 @@ impl Range {
             upper,
             front: None,
             back: None,
+            large: Vec::new(),
             ahead: ValuesAhead::default(),
             ended: false,
         }
@@ -142,7 +150,7 @@ impl Range {
     /// two ends never return the same record.
     fn step(&mut self, forward: bool) -> Result<Option<(Value, Value)>> {
         loop {
-            let Some((key, value, is_stored)) = self.step_in_leaves(forward)? else {
+            let Some((key, value, is_stored)) = self.step_in_leaves(forward, true)? else {
                 return Ok(None);
             };
             if !is_stored || !self.inner.store.has_stored_forms() {
@@ -162,8 +170,8 @@ impl Range {
                 Resolved::InMemory => {}
                 Resolved::Read => {
                     let end = if forward { &self.front } else { &self.back };
-                    if let Some(End::Tree(cursor)) = end {
-                        self.ahead.missed(&self.inner, cursor, forward);
+                    if let Some(End::Tree(walk)) = end {
+                        self.ahead.missed(&self.inner, &walk.cursor, forward);
                     }
                 }
             }
@@ -171,31 +179,58 @@ impl Range {
         }
     }
 
-    fn step_in_leaves(&mut self, forward: bool) -> Result<Option<(Value, Value, bool)>> {
+    /// A place at an end that was not in use before.
+    #[inline(never)]
+    fn begin(&self, forward: bool) -> End {
+        match &self.source {
+            Source::Tree(tree) => {
+                let bounds = [as_bytes(&self.lower), as_bytes(&self.upper)];
+                End::Tree(Box::new(walk_of(&self.inner, tree, bounds, forward)))
+            }
+            Source::View(view) => {
+                let mut cursor = view::stretches_within(&**view, &self.lower, &self.upper);
+                if !forward {
+                    cursor.seek_to_end();
+                }
+                End::View(Box::new(cursor))
+            }
+        }
+    }
+
+    /// [`Self::step`], with a value as its leaf has it, or the whole one of a long key.
+    fn step_in_leaves(&mut self, forward: bool, with_value: bool) -> Result<Option<Record>> {
         match &self.source {
             Source::Tree(_) => self.inner.check_open()?,
             Source::View(view) => view.check()?,
         }
+        if (if forward { &self.front } else { &self.back }).is_none() {
+            let end = self.begin(forward);
+            *(if forward { &mut self.front } else { &mut self.back }) = Some(end);
+        }
         // Where both ends are in use, each has to stop at the other.
         let both = if forward { self.back.is_some() } else { self.front.is_some() };
         let end = if forward { &mut self.front } else { &mut self.back };
-        let cursor = end.get_or_insert_with(|| {
-            let mut cursor = End::new(&self.source, &self.lower, &self.upper);
-            if !forward {
-                cursor.seek_to_end();
+        let (key, value, is_stored) = match end {
+            None => return Ok(None),
+            Some(End::View(cursor)) => {
+                let Some(place) = cursor.step(forward)? else { return Ok(None) };
+                let (key, value) = cursor.record(place);
+                (key, value, cursor.is_stored(place))
             }
-            cursor
-        });
-        let Some((key, value, is_stored)) = cursor.step(forward)? else { return Ok(None) };
-        let passed = both
-            && match (forward, &self.lower, &self.upper) {
-                (true, _, Bound::Excluded(high)) => key >= high.as_slice(),
-                (true, _, Bound::Included(high)) => key > high.as_slice(),
-                (false, Bound::Excluded(low), _) => key <= low.as_slice(),
-                (false, Bound::Included(low), _) => key < low.as_slice(),
-                _ => false,
-            };
-        if passed {
+            Some(End::Tree(walk)) => {
+                let passed = walk.step(forward)?;
+                if walk.is_in_head() {
+                    return self.step_in_head(passed, (forward, with_value));
+                }
+                let Some(record) = passed else { return Ok(None) };
+                let (key, value) = walk.cursor.lend(record);
+                if is_long(self.source.tree(), key) {
+                    return self.step_in_head(passed, (forward, with_value));
+                }
+                (key, value, is_stored_form(value))
+            }
+        };
+        if both && is_outside((forward, &self.lower, &self.upper), key) {
             return Ok(None);
         }
         let record = (Value::from(key), Value::from(value), is_stored);
@@ -206,7 +241,40 @@ impl Range {
         Ok(Some(record))
     }
 
-    /// An iterator over the keys alone. Large values are not read.
+    /// [`Self::step_in_leaves`] where the record of the tree, or the place, is in a head.
+    #[cold]
+    fn step_in_head(
+        &mut self,
+        passed: Option<Passed>,
+        (forward, with_value): (bool, bool),
+    ) -> Result<Option<Record>> {
+        let end = if forward { &mut self.front } else { &mut self.back };
+        let Some(End::Tree(walk)) = end else { return Ok(None) };
+        let at = (&*self.inner, self.source.tree());
+        let seen = walk.take(at, passed, (forward, with_value), &mut self.large)?;
+        let (key, value, is_stored) = match seen {
+            None => return Ok(None),
+            Some(Seen::Short(short)) => {
+                let (key, value) = walk.cursor.lend(short);
+                (key, value, is_stored_form(value))
+            }
+            Some(Seen::Long { from, was_read }) => {
+                if was_read {
+                    self.ahead.missed(&self.inner, &walk.cursor, forward);
+                }
+                (walk.key(), &self.large[from.unwrap_or(self.large.len())..], false)
+            }
+        };
+        // The tree's cursor has the edges of a head as its bounds.
+        if is_outside((forward, &self.lower, &self.upper), key) {
+            return Ok(None);
+        }
+        let record = (Value::from(key), Value::from(value), is_stored);
+        exclude(if forward { &mut self.lower } else { &mut self.upper }, key);
+        Ok(Some(record))
+    }
+
+    /// An iterator over the keys alone. Large values are not read, but for the part of a long key that lies in front of one.
     ///
     /// ```
     /// # let db = hedgerow::Options::new().in_memory()?;
@@ -258,7 +326,7 @@ pub struct Keys(Range);
 
 impl Keys {
     fn next_key(&mut self, forward: bool) -> Option<Result<Value>> {
-        let item = self.0.next_item(|range| range.step_in_leaves(forward));
+        let item = self.0.next_item(|range| range.step_in_leaves(forward, false));
         item.map(|record| record.map(|(key, ..)| key))
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::database::database::{Database, Inner};
 use crate::database::keyspace::Keyspace;
+use crate::database::long::check_short;
 use crate::database::stretch::{Stretch, Stretches};
 use crate::database::view::{Seen, View, reads};
 use crate::error::{Error, ErrorKind, Result};
@@ -12,7 +13,7 @@ use crate::space::extent::is_stored_form;
 use crate::store::{NO_LEAF, OpenSnapshot, PoolTree, Source, Was, dropped_is_too_old};
 use crate::tree::{LeafRecords, Target};
 use crate::types::Lsn;
-use crate::wait::{Wait, Waiting};
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::Bound;
@@ -118,13 +119,16 @@ impl Snapshot {
     }
 
     fn see(&self, tree: PoolTree) -> SnapshotKeyspace {
+        let tree = tree.with_short_keys(true);
         SnapshotKeyspace { view: Arc::new(SnapshotView { snapshot: self.clone(), tree }) }
     }
 }
 
 /// A keyspace as it was when a [`Snapshot`] began. It keeps the snapshot open. Cloning it is cheap. `Send + Sync`.
 ///
-/// Reads are those of [`Keyspace`]; all of them, cursors and iterators as well, see the same moment.
+/// Reads are those of [`Keyspace`]; all of them, cursors and iterators as well, see the same moment. Keys have
+/// [`max_short_key_bytes`](Keyspace::max_short_key_bytes) at most: asking for a longer one, or coming to a record of one, is
+/// [`KeyTooLong`](ErrorKind::KeyTooLong). The bounds of a range may be longer.
 #[derive(Clone)]
 pub struct SnapshotKeyspace {
     view: Arc<dyn View>,
@@ -156,6 +160,7 @@ impl View for SnapshotView {
     }
 
     fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
+        check_short(&self.tree, key)?;
         let value = self.snapshot.open.get(&self.tree, key, &mut Vec::new())?;
         let may_be_stored = self.snapshot.open.has_stored_forms();
         Ok(value.map(|value| Seen { is_stored: may_be_stored && is_stored_form(&value), value }))
@@ -169,8 +174,8 @@ impl View for SnapshotView {
         &self.snapshot.open
     }
 
-    fn wait(&self) -> &Wait {
-        self.tree.wait()
+    fn tree(&self) -> &PoolTree {
+        &self.tree
     }
 }
 

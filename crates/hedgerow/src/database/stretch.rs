@@ -2,11 +2,12 @@
 //!
 //! A tree that is read as of a snapshot, or with a transaction's own changes in it, has no leaf that could be lent. So its
 //! records are put together for the range of one leaf: a [`Stretch`]. Whoever does that implements [`Stretches`]; the cursor, its bounds and its
-//! directions are the same for all.
+//! directions are the same for all. It hands over records of short keys alone.
 //!
 //! Invariants: a stretch has all records with `lower < key <= upper`, in order; `first <= gap <= end` while one is loaded; each stretch goes on where
 //! the one before has ended; an error is sticky. `Send`; used by one thread at a time.
 
+use crate::database::long::unread;
 use crate::error::{Error, ErrorKind, Result};
 use crate::tree::Target;
 use std::fmt;
@@ -127,6 +128,8 @@ type Interval = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 /// A position between two records, in bounds.
 pub(super) struct StretchCursor {
     source: Box<dyn Stretches>,
+    /// Of a record with a longer key there is no telling what key it has.
+    max_key_bytes: usize,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     place: Place,
@@ -148,14 +151,16 @@ impl fmt::Debug for StretchCursor {
 }
 
 impl StretchCursor {
-    /// Before the first record in bounds. Reads nothing yet.
+    /// Before the first record in bounds. It fails at one whose key is longer than `max_key_bytes`. Reads nothing yet.
     pub(super) fn new(
         source: Box<dyn Stretches>,
+        max_key_bytes: usize,
         lower: Bound<Vec<u8>>,
         upper: Bound<Vec<u8>>,
     ) -> StretchCursor {
         StretchCursor {
             source,
+            max_key_bytes,
             lower,
             upper,
             place: Place::Start,
@@ -196,6 +201,9 @@ impl StretchCursor {
                     let key = self.stretch.get(place).0.to_vec();
                     self.note(forward, Some(key));
                 }
+                if self.stretch.get(place).0.len() > self.max_key_bytes {
+                    return Err(self.meet_long_key());
+                }
                 return Ok(Some(place));
             }
             match self.go_on(forward) {
@@ -212,6 +220,14 @@ impl StretchCursor {
                 }
             }
         }
+    }
+
+    /// The record that was moved over has a long key, and the cursor has failed.
+    #[cold]
+    fn meet_long_key(&mut self) -> Error {
+        let error = unread(self.max_key_bytes);
+        self.fail(&error);
+        error
     }
 
     /// Tells the source what was seen: up to a key, or to the bound in this direction.

@@ -6,13 +6,13 @@
 use crate::database::cursor::Cursor;
 use crate::database::database::Inner;
 use crate::database::large::{ValueReader, read_whole};
+use crate::database::long;
 use crate::database::range::Range;
-use crate::database::stretch::Stretches;
+use crate::database::stretch::{StretchCursor, Stretches, is_empty};
 use crate::error::Result;
 use crate::space::extent::{Stored, read_stored};
-use crate::store::{Found, OpenSnapshot};
+use crate::store::{Found, OpenSnapshot, PoolTree};
 use crate::tree::Value;
-use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
@@ -34,7 +34,7 @@ pub(super) trait View: Send + Sync {
 
     /// The value of a key.
     ///
-    /// Errors: those of reads; `SnapshotTooOld`.
+    /// Errors: those of reads; `SnapshotTooOld`; `KeyTooLong` for a long key.
     fn see(&self, key: &[u8]) -> Result<Option<Seen>>;
 
     /// The records, by the stretch.
@@ -43,14 +43,14 @@ pub(super) trait View: Send + Sync {
     /// What keeps values.
     fn snapshot(&self) -> &OpenSnapshot;
 
-    /// How its calls wait.
-    fn wait(&self) -> &Wait;
+    /// Which tree it is, by a handle that waits as its calls do.
+    fn tree(&self) -> &PoolTree;
 
     /// What a value in a stored form stands for.
     ///
     /// Errors: those of reads.
     fn resolve(&self, found: &[u8]) -> Result<Found> {
-        self.snapshot().resolve(found, self.wait())
+        self.snapshot().resolve(found, self.tree().wait())
     }
 
     /// What a value in a stored form stands for, into `to`.
@@ -68,6 +68,19 @@ pub(super) trait View: Send + Sync {
     fn is_escaped(&self, found: &[u8]) -> bool {
         matches!(read_stored(found), Stored::Plain(_))
     }
+}
+
+/// The records in bounds, whose keys may be of any length: see [`long::widened_bounds`]. Reads nothing yet.
+pub(super) fn stretches_within(
+    view: &dyn View,
+    lower: &Bound<Vec<u8>>,
+    upper: &Bound<Vec<u8>>,
+) -> StretchCursor {
+    let (lower, upper) = match is_empty(lower, upper) {
+        true => (lower.clone(), upper.clone()),
+        false => long::widened_bounds(view.tree(), lower, upper),
+    };
+    StretchCursor::new(view.stretches(), view.tree().max_short_key_bytes(), lower, upper)
 }
 
 pub(super) fn get(view: &dyn View, key: &[u8]) -> Result<Option<Value>> {
@@ -110,7 +123,7 @@ pub(super) fn value_reader(view: &dyn View, key: &[u8]) -> Result<Option<ValueRe
         Some(Seen { value, .. }) => view.resolve(&value)?,
         None => return Ok(None),
     };
-    Ok(Some(ValueReader::new(view.inner().clone(), found)))
+    Ok(Some(ValueReader::new(view.inner().clone(), found, 0)))
 }
 
 pub(super) fn get_range(

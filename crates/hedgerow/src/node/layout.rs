@@ -78,24 +78,35 @@ pub(super) const fn heads_needed<L: Ladder>(count: usize) -> usize {
     if L::HEADS { count.next_multiple_of(HEADS_STEP) } else { 0 }
 }
 
-/// The longest key: so long that two fences of this size leave half of a page.
+/// Bytes by which a key of a node may be longer than [`max_short_key_bytes`]: the label of a long key, which the keyspace gives it.
+///
+/// So many that two fences and two separators of the longest keys fill an inner node, and the arithmetic of [`max_record_bytes`]
+/// holds, which would let it be 7.
+pub const LABEL_BYTES: usize = 6;
+
+/// The longest key of a user's that is a node's key as it is: two fences of this size leave half of a page.
 ///
 /// With `P` the page less its 128 fixed bytes it is `(P - 48) / 4`: 980 of 4,096 bytes, and 16,340 of 65,536.
-pub const fn max_key_bytes(page_bytes: usize) -> usize {
+pub const fn max_short_key_bytes(page_bytes: usize) -> usize {
     (page_bytes - HEADS - 8 * HEADS_STEP - 16) / 4
+}
+
+/// The longest key of a node.
+pub const fn max_key_bytes(page_bytes: usize) -> usize {
+    max_short_key_bytes(page_bytes) + LABEL_BYTES
 }
 
 /// The most bytes that key and value may have together: so many that two records with short fences fill a page.
 ///
-/// Twice [`max_key_bytes`]: 1,960 of 4,096 bytes, and 32,680 of 65,536, which the 15 bits of a value's length hold. Such a
+/// Twice [`max_short_key_bytes`]: 1,960 of 4,096 bytes, and 32,680 of 65,536, which the 15 bits of a value's length hold. Such a
 /// record always fits into a page with any two fences. This is what guarantees that a leaf can be split for any record.
 /// If it has a single record, it is cut between that and the one to come. If it has more, there is a cut with records
-/// on both sides, and both sides fit with any separator: with `k` the longest key, take the last cut whose left side
-/// fits. If a record more does not fit on the left, the others leave at most `k + 12 - upper fence` on the right. That record
-/// (`2 k + 10`), the separator (`k`), the upper fence and the rounding of heads (12) are at most `4 k + 34`, and a page has
+/// on both sides, and both sides fit with any separator: with `k` the longest short key and `k + 6` the longest, take the last cut
+/// whose left side fits. If a record more does not fit on the left, the others leave at most `k + 18 - upper fence` on the right. That record
+/// (`2 k + 10`), the separator (`k + 6`), the upper fence and the rounding of heads (12) are at most `4 k + 46`, and a page has
 /// room for `4 k + 48`.
 pub const fn max_record_bytes(page_bytes: usize) -> usize {
-    2 * max_key_bytes(page_bytes)
+    2 * max_short_key_bytes(page_bytes)
 }
 
 const _: () = assert!(max_record_bytes(64 << 10) <= VALUE_LEN_MASK as usize);

@@ -48,7 +48,7 @@ pub use dispatch::{
 };
 pub use gap::{gap, pack};
 pub use ladder::{Baseline, Heads, Hints, Ladder, Prefix};
-pub use layout::{max_key_bytes, max_record_bytes};
+pub use layout::{LABEL_BYTES, max_key_bytes, max_record_bytes, max_short_key_bytes};
 pub use merge::{copy_node, merge_space};
 pub use policy::{KeyTraits, LeafPolicy, holds_strings, key_traits};
 pub use read::Node;

@@ -228,6 +228,9 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
         false
     }
 
+    /// From now on leaves may have keys with a label. Before the first one is put.
+    fn expect_long_keys(&self) {}
+
     /// Notes that a record's value has become `new`, of `old`: stored forms, or values that are not, or nothing.
     /// Under the latch of the leaf, and within the stay in which it was changed.
     fn stored_form_changed(&self, _epoch: Epoch, _old: &[u8], _new: &[u8]) {}

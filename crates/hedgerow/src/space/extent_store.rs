@@ -36,6 +36,8 @@ const DUE_PART: u64 = 8;
 pub(super) struct ExtentIo {
     /// There may be records in a stored form. Set before the first is put, and never cleared.
     stored_forms: AtomicBool,
+    /// Whether keys in leaves may have labels.
+    long_keys: AtomicBool,
     /// Some were written since the file was synced for that.
     unsynced: AtomicBool,
     writing: Mutex<Writing>,
@@ -188,6 +190,16 @@ impl SlotStore {
     /// From now on it may. Before the first one is put.
     pub fn expect_stored_forms(&self) {
         self.extents.stored_forms.store(true, Release);
+    }
+
+    /// Whether a key in a leaf may be a long one's, with a label.
+    pub fn has_long_keys(&self) -> bool {
+        self.extents.long_keys.load(Acquire)
+    }
+
+    /// From now on it may. Before the first one is put.
+    pub fn expect_long_keys(&self) {
+        self.extents.long_keys.store(true, Release);
     }
 
     /// Lets the caller write to the file for an extent, or make it longer, beside checkpoints and the pool. Nobody is let in

@@ -227,7 +227,7 @@ impl Catalogue {
     }
 
     fn check_name(&self, name: &str) -> Result<()> {
-        let max = MAX_NAME_BYTES.min(self.tree.max_key_bytes());
+        let max = MAX_NAME_BYTES.min(self.tree.max_short_key_bytes());
         if name.is_empty() || name.len() > max {
             return Err(Error::new(
                 ErrorKind::InvalidName,

@@ -16,7 +16,9 @@
 //! Before step 6 a failure costs nothing but the parts written: the delta goes back, and the next
 //! checkpoint takes it. A failed sync, or a failure in step 6, poisons: nobody knows what is on disk.
 
-use super::superblock::{EXTENTS, LAST_CHECKPOINT, SUPERBLOCK_BYTES, Superblock, positions_of};
+use super::superblock::{
+    EXTENTS, LAST_CHECKPOINT, LONG_KEYS, SUPERBLOCK_BYTES, Superblock, positions_of,
+};
 use super::{Newest, Shared};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, Started};
@@ -265,7 +267,9 @@ impl Shared {
             None => [last.log_end.max(cut.counted); 2].into(),
         };
         Superblock {
-            incompat: last.incompat | if slots.has_stored_forms() { EXTENTS } else { 0 },
+            incompat: last.incompat
+                | if slots.has_stored_forms() { EXTENTS } else { 0 }
+                | if slots.has_long_keys() { LONG_KEYS } else { 0 },
             checkpoint: cut.epoch,
             needs_log,
             map,

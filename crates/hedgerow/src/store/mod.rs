@@ -20,6 +20,7 @@ mod checkpoint;
 mod create;
 mod hot;
 mod journal;
+pub mod labels;
 mod large;
 mod large_copy;
 mod large_move;
@@ -45,6 +46,7 @@ mod unfinished;
 mod values_ahead;
 mod verify;
 mod verify_extents;
+mod verify_long;
 
 pub use backup::{BackupReport, restore};
 pub use batch::{BatchChange, BatchReads};
@@ -311,6 +313,14 @@ impl Store {
         };
         // So much was in memory once.
         pool.keeps_values_of(len_bytes) && pool.append_kept(seed, len_bytes as usize, to)
+    }
+
+    /// Copies bytes from `offset` on of the value to which a record refers, if they are in memory; looks at nothing else.
+    pub fn copy_kept(&self, reference: &[u8], offset: u64, to: &mut [u8]) -> bool {
+        read_reference(reference).is_some_and(|(seed, len_bytes)| {
+            offset.saturating_add(to.len() as u64) <= len_bytes
+                && self.shared.pool.copy_kept(seed, offset, to)
+        })
     }
 
     /// Lends the value to which a record refers, if all of it is in memory and it is not better copied; looks at nothing else.

@@ -426,6 +426,9 @@ impl Store {
         if superblock.incompat & superblock::EXTENTS != 0 {
             slots.expect_stored_forms();
         }
+        if superblock.incompat & superblock::LONG_KEYS != 0 {
+            slots.expect_long_keys();
+        }
         let ids = PageIds::open(superblock.next_page, superblock.free_pages);
         let pool_options = options.pool(page_bytes, newest.next(), superblock.log_end, read_only);
         let pool = Arc::new(BufferPool::new(&pool_options, Some(slots), ids)?);

@@ -43,9 +43,11 @@ pub const COMPAT_FEATURES: u64 = 0;
 /// Features that a build must know in order to write. None yet.
 pub const READ_ONLY_COMPAT_FEATURES: u64 = 0;
 /// Features that a build must know in order to read.
-pub const INCOMPAT_FEATURES: u64 = EXTENTS;
+pub const INCOMPAT_FEATURES: u64 = EXTENTS | LONG_KEYS;
 /// The feature that records may have values in a stored form, and the zone table bits of extents.
 pub const EXTENTS: u64 = 1;
+/// The feature that leaves and inner nodes may have keys with a label.
+pub const LONG_KEYS: u64 = 2;
 
 /// The bytes of one superblock.
 pub type SuperblockBytes = [u8; SUPERBLOCK_BYTES];

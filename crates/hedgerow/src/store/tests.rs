@@ -12,6 +12,7 @@ mod pinned;
 mod repair;
 mod staged;
 mod verify;
+mod verify_long;
 
 use super::open::read_superblocks;
 use super::superblock::{self, Superblock};

@@ -2,19 +2,20 @@
 //!
 //! Of a store that is open for writing a checkpoint is taken and pinned, and checked as the file has it, while
 //! writers, checkpoints and shrinking go on. It is opened beside the store, with a pool of its own of the smallest
-//! size, and goes through five passes:
+//! size, and goes through six passes:
 //! 1. the parts of the page map and of the zone table, by their checksums and their names;
 //! 2. the image of every page in the file, read past the pool: checksum, name, content;
 //! 3. every tree from its root, through the pool: order, fences, links, levels;
 //! 4. large values, in the trees that pass 3 has walked: where they lie, and each chunk;
 //! 5. the books: no two images overlap, what is referred to and what is held are the same bytes, every
-//!    page that is in use is reached from a root exactly once, header + used + free + quarantined = file.
+//!    page that is in use is reached from a root exactly once, header + used + free + quarantined = file;
+//! 6. long keys, whose order the trees alone do not show.
 //!
 //! Then what only memory has: each page in the store's own pool (its name and its content), the figures of the
 //! allocator against its bitmaps, and, if nothing was changed meanwhile, whether it holds just what the checkpoint
 //! refers to.
 //!
-//! A store that is open for reading is checked by the five passes through its own pool, which has what the log
+//! A store that is open for reading is checked by the six passes through its own pool, which has what the log
 //! has changed. So is one in memory, while its writers are kept out.
 //!
 //! Damage is a finding, and the check goes on; an error is only what keeps it from going on. Memory: a
@@ -26,6 +27,7 @@ use super::backup::{Progress, cancelled};
 use super::pin::Pin;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node;
+use crate::page::PagePool;
 use crate::page::header::{self, PageKind};
 use crate::space::geometry::Geometry;
 use crate::space::map::PartIo;
@@ -230,6 +232,12 @@ impl<'p> Steps<'p> {
     }
 }
 
+/// Whether an error is a finding of an earlier pass.
+pub(super) fn is_damage(error: &Error) -> bool {
+    use ErrorKind::{Corrupted, KeyspaceDropped, PageFreed};
+    matches!(error.kind(), Corrupted { .. } | KeyspaceDropped | PageFreed)
+}
+
 impl Shared {
     /// See the head of the file.
     pub(super) fn verify(&self, progress: Progress<'_>) -> Result<VerifyReport> {
@@ -310,7 +318,7 @@ impl Shared {
         });
     }
 
-    /// The five passes, while nobody changes anything.
+    /// The six passes, while nobody changes anything.
     fn verify_at_rest(&self, progress: Progress<'_>) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let mut steps = Steps::new(self.slots.is_some().then_some(progress));
@@ -335,6 +343,9 @@ impl Shared {
         if let Some(slots) = &self.slots {
             self.verify_extents(slots, &mut used, &mut report, &mut steps)?;
             self.verify_books(slots, &used, &in_use, &reached, &mut report)?;
+        }
+        if self.pool.has_stored_forms() {
+            self.verify_long_keys(&mut report, &mut steps)?;
         }
         Ok(report)
     }

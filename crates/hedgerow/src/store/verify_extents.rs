@@ -5,8 +5,8 @@
 
 use super::Shared;
 use super::large::ExtentReader;
-use super::verify::{BitSet, Steps, VerifyReport, occupy};
-use crate::error::{Error, ErrorKind, Result};
+use super::verify::{BitSet, Steps, VerifyReport, is_damage, occupy};
+use crate::error::Result;
 use crate::space::extent::{Extent, Stored, read_stored};
 use crate::space::slot_store::SlotStore;
 use crate::types::PageId;
@@ -92,9 +92,4 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-fn is_damage(error: &Error) -> bool {
-    use ErrorKind::{Corrupted, KeyspaceDropped, PageFreed};
-    matches!(error.kind(), Corrupted { .. } | KeyspaceDropped | PageFreed)
 }

@@ -28,11 +28,15 @@ const VALUE_HEAD_BYTES: usize = 16;
 /// Words of padding that make a value of two pages.
 const LONG_PADDING: usize = 100;
 /// Words of padding of values of all forms: in a leaf, in one piece, in two, and in many.
-const PADDINGS: [usize; 8] = [0, 1, 5, 0, 1, 40, LONG_PADDING, 700];
+const PADDINGS: [usize; 8] = [0, 1, 5, 0, 1, 40, LONG_PADDING, 680];
 /// Records that a scan meets at most, unless it is one of everything.
 const SCAN_LIMIT: u64 = 24;
 /// Keys that a range removes at most.
 const RANGE_LIMIT: u64 = 4;
+
+/// The first number of a long key, where there are such keys.
+pub const FIRST_LONG: u64 = 5;
+const LONG_FILLER_BYTES: usize = 90;
 
 /// What keys and values look like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,8 +45,8 @@ pub struct Records {
     pub dense: bool,
     /// All values have one length.
     pub one_size: bool,
-    /// Some values are longer than any record of a leaf, or all of them if they have one length: for pages of 512 bytes,
-    /// and 128 KiB above the smallest memory limit.
+    /// Some values are longer than any record of a leaf, or all of them if they have one length, and keys of text are long from
+    /// [`FIRST_LONG`] on: for pages of 512 bytes, and 128 KiB above the smallest memory limit.
     pub all_forms: bool,
 }
 
@@ -51,6 +55,10 @@ impl Records {
     pub fn key(self, number: u64) -> Vec<u8> {
         match self.dense {
             true => [b"hedge".as_slice(), &(number as u32).to_be_bytes()].concat(),
+            // They share more than the head that the tree has of them.
+            false if self.all_forms && number >= FIRST_LONG => {
+                format!("hedge/{}{number:06}/lane", "~".repeat(LONG_FILLER_BYTES)).into_bytes()
+            }
             false => format!("hedge/{number:06}/lane").into_bytes(),
         }
     }
@@ -60,7 +68,10 @@ impl Records {
         let number = match self.dense {
             true => key.last_chunk().map(|bytes| u64::from(u32::from_be_bytes(*bytes))),
             false => {
-                let digits = key.get(6..12).and_then(|digits| std::str::from_utf8(digits).ok());
+                let filler = key.iter().filter(|byte| **byte == b'~').count();
+                let digits = key
+                    .get(6 + filler..12 + filler)
+                    .and_then(|digits| std::str::from_utf8(digits).ok());
                 digits.and_then(|digits| digits.parse().ok())
             }
         };
@@ -475,6 +486,15 @@ mod tests {
                 assert!(key.len() + value.len() <= 84);
             }
         }
+    }
+
+    #[test]
+    fn long_keys_tell_their_numbers_and_come_in_their_order() {
+        let records = Records { dense: false, one_size: false, all_forms: true };
+        let numbers = [0, FIRST_LONG - 1, FIRST_LONG, FIRST_LONG + 1, 70_000];
+        let keys = numbers.map(|number| records.key(number));
+        assert!(keys.is_sorted() && keys[2].len() > crate::node::max_short_key_bytes(512));
+        assert_eq!(keys.map(|key| records.number(&key)), numbers);
     }
 
     #[test]

@@ -127,6 +127,8 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     wait: Wait,
     logged: bool,
     is_b_star: bool,
+    short_keys: bool,
+    max_short_key_bytes: usize,
     ladder: PhantomData<fn() -> L>,
 }
 
@@ -146,6 +148,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// A handle to the tree `id` whose root is page `root`. Nothing is read: that the page is a root
     /// of this tree is checked by each operation.
     pub fn open(pool: Arc<P>, id: TreeId, root: PageId) -> Self {
+        let max_short_key_bytes = node::max_short_key_bytes(pool.page_bytes());
         Tree {
             pool,
             id,
@@ -155,6 +158,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             wait: Wait::Forever,
             logged: false,
             is_b_star: false,
+            short_keys: false,
+            max_short_key_bytes,
             ladder: PhantomData,
         }
     }
@@ -187,6 +192,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         Tree { logged: true, ..self }
     }
 
+    /// The same tree, whose handle and its clones refuse changes of records with a key above [`Self::max_short_key_bytes`], or take those up
+    /// to [`Self::max_key_bytes`] as well. Reads and range removals go by any key.
+    pub fn with_short_keys(self, short_keys: bool) -> Self {
+        Tree { short_keys, ..self }
+    }
+
     /// How the layouts of leaves are chosen.
     pub fn policy(&self) -> LeafPolicy {
         self.policy
@@ -212,6 +223,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         node::max_key_bytes(self.pool.page_bytes())
     }
 
+    /// The longest key that is a user's as it is, in bytes.
+    #[inline]
+    pub fn max_short_key_bytes(&self) -> usize {
+        self.max_short_key_bytes
+    }
+
     /// The largest record, in bytes of key and value together.
     pub fn max_record_bytes(&self) -> usize {
         node::max_record_bytes(self.pool.page_bytes())
@@ -220,7 +237,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Refuses what no leaf of this page size can hold.
     #[inline]
     pub(crate) fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let max_key_bytes = self.max_key_bytes();
+        let max_key_bytes = self.max_short_key_bytes();
         let len_bytes = key.len().saturating_add(value.len());
         // Nearly all records are no longer than a key may be.
         if len_bytes <= max_key_bytes {
@@ -230,8 +247,21 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         if key.len() <= max_key_bytes && len_bytes <= max_bytes {
             Ok(())
         } else {
-            Err(record_error(key.len(), max_key_bytes, len_bytes, max_bytes))
+            self.check_long_record(key.len(), len_bytes)
         }
+    }
+
+    /// A record whose key has a label, or one that is too long.
+    #[cold]
+    fn check_long_record(&self, key_bytes: usize, len_bytes: usize) -> Result<()> {
+        let max_bytes = self.max_record_bytes();
+        let max_key_bytes =
+            if self.short_keys { self.max_short_key_bytes() } else { self.max_key_bytes() };
+        if key_bytes > max_key_bytes || len_bytes > max_bytes {
+            return Err(record_error(key_bytes, max_key_bytes, len_bytes, max_bytes));
+        }
+        self.pool.expect_long_keys();
+        Ok(())
     }
 }
 

@@ -226,8 +226,14 @@ pub fn get(keyspace: &Keyspace, key: &[u8]) -> Option<Vec<u8>> {
     keyspace.get(key).unwrap().map(|value| value.into_vec())
 }
 
+/// Keys of numbers from here on are long where a page has 512 bytes, all with one head, of three lengths.
+pub const LONG: u64 = 1 << 40;
+
 pub fn key(n: u64) -> Vec<u8> {
-    format!("bird/{n:06}").into_bytes()
+    let Some(n) = n.checked_sub(LONG) else { return format!("bird/{n:06}").into_bytes() };
+    let mut key = [&b"bird/".repeat(20)[..], &n.to_be_bytes()].concat();
+    key.resize([108, 700, 9_000][n as usize % 3], b'.');
+    key
 }
 
 /// Carries out a step that changes contents, on the store and on the model. A change that fails ends

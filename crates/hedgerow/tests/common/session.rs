@@ -1,6 +1,6 @@
 //! A session of random changes of a store with a log, its history, and accidents at the calls that it makes.
 
-use super::{Dice, Model, Records, contents, key, open, path};
+use super::{Dice, LONG, Model, Records, contents, key, open, path};
 use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::SimState;
 use hedgerow::store::OpenHow;
@@ -14,6 +14,8 @@ const NAMES: [&str; 2] = ["robins", "wrens"];
 pub struct Mix {
     /// Different keys of a keyspace.
     pub keys: u64,
+    /// One key in so many is long; none if this is zero.
+    pub long_keys: u64,
     /// One step in so many is of each of the rarer kinds: at least 10.
     pub rare: u64,
     /// A batch has at most as many changes as one of these says.
@@ -22,6 +24,15 @@ pub struct Mix {
     pub value: fn(&mut Dice) -> Vec<u8>,
     /// One moment in so many meets accidents, and so many of them.
     pub moments: (u64, u64),
+}
+
+impl Mix {
+    /// One of the keys.
+    fn key(&self, dice: &mut Dice) -> Vec<u8> {
+        let number = dice.below(self.keys);
+        let is_long = self.long_keys > 0 && number.is_multiple_of(self.long_keys);
+        key(if is_long { LONG + number } else { number })
+    }
 }
 
 /// What accidents there were.
@@ -125,7 +136,7 @@ impl Session {
         let durability = if sync { Durability::Sync } else { Durability::Buffered };
         let keyspace = self.db.keyspace(name).unwrap().with_durability(durability);
         let records = model.entry(name.into()).or_default();
-        let mut key = key(dice.below(self.mix.keys));
+        let mut key = self.mix.key(dice);
         match dice.below(12) {
             0 => {
                 let was_there = records.remove(&key).is_some();
@@ -187,7 +198,7 @@ impl Session {
             let at = dice.below(model.len() as u64) as usize;
             let (name, records) = model.iter_mut().nth(at).unwrap();
             let keyspace = self.db.keyspace(name).unwrap();
-            let key = key(dice.below(self.mix.keys));
+            let key = self.mix.key(dice);
             if dice.below(3) == 0 {
                 batch.remove(&keyspace, &key).unwrap();
                 records.remove(&key);
@@ -204,7 +215,7 @@ impl Session {
 
     /// Removes a range. It goes leaf by leaf; a crash may leave any first part of it.
     fn remove_range(&mut self, name: &str, dice: &mut Dice) {
-        let (from, to) = (key(dice.below(self.mix.keys)), key(dice.below(self.mix.keys)));
+        let (from, to) = (self.mix.key(dice), self.mix.key(dice));
         let mut model = self.history.now().clone();
         let records = &model[name];
         let gone: Vec<Vec<u8>> =

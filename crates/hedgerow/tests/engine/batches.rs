@@ -110,7 +110,7 @@ fn what_cannot_be_is_refused_and_nothing_has_changed() {
     let other = open(&logged(), &SimDisk::new(2), OpenHow::New).unwrap();
     let robins = db.keyspace("robins").unwrap();
     let mut batch = batch_of(&db, [1], b"1");
-    let refused = batch.put(&robins, &[7; 1000], b"").unwrap_err();
+    let refused = batch.put(&robins, &[7; 70_000], b"").unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }));
     let too_long = vec![7; robins.max_key_bytes() + 1];
     let refused = batch.put(&robins, &too_long, &[7; 10_000]).unwrap_err();

@@ -21,7 +21,7 @@ fn logged() -> Options {
 /// Commits of one piece in a leaf or two, and of three pieces in all leaves.
 fn mix() -> Mix {
     let value = |dice: &mut Dice| vec![dice.roll() as u8; 400 + dice.below(600) as usize];
-    Mix { keys: 30, rare: 40, batch: [2, 8, 60], value, moments: (1, 2) }
+    Mix { keys: 30, long_keys: 4, rare: 40, batch: [2, 8, 60], value, moments: (1, 2) }
 }
 
 #[test]

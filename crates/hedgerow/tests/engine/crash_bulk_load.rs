@@ -211,7 +211,7 @@ fn a_load_that_fails_gives_back_all_that_it_wrote() {
     }
     let unsorted = keyspace.bulk_load(all.iter().chain(&all[..1]).cloned(), 90).unwrap_err();
     assert_eq!(*unsorted.kind(), ErrorKind::NotSorted);
-    let too_long = (vec![b'z'; 400], vec![1; 10]);
+    let too_long = (vec![b'z'; 70_000], vec![1; 10]);
     let refused = keyspace.bulk_load(all.iter().chain([&too_long]).cloned(), 90).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }), "{refused}");
     // The root is a leaf, and is found to be taken at the end.

@@ -49,7 +49,7 @@ fn any_options(dice: &mut Dice) -> Options {
 }
 
 fn mix() -> Mix {
-    Mix { keys: 12, rare: 20, batch: [5, 5, 5], value: any_value, moments: (3, 1) }
+    Mix { keys: 12, long_keys: 3, rare: 20, batch: [5, 5, 5], value: any_value, moments: (3, 1) }
 }
 
 #[test]

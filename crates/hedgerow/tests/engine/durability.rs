@@ -20,7 +20,7 @@ fn logged() -> Options {
 
 fn mix() -> Mix {
     let value = |dice: &mut Dice| vec![dice.roll() as u8; dice.below(60) as usize];
-    Mix { keys: 900, rare: 60, batch: [3, 30, 500], value, moments: (1, 3) }
+    Mix { keys: 900, long_keys: 0, rare: 60, batch: [3, 30, 500], value, moments: (1, 3) }
 }
 
 fn begin(disk: SimDisk, before: Model) -> Session {

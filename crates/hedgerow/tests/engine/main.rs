@@ -50,6 +50,7 @@ mod lies;
 mod lies_logged;
 mod linear;
 mod log_files;
+mod long_keys;
 mod lying_syncs;
 mod many;
 mod modify;

@@ -479,7 +479,7 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let transaction = db.transaction(Isolation::Serializable);
     assert_eq!(kind(transaction.keyspace(&foreign)), ErrorKind::ForeignKeyspace);
     let handle = transaction.keyspace(&keyspace).unwrap();
-    let long = vec![7; keyspace.max_key_bytes() + 1];
+    let long = vec![7; keyspace.max_short_key_bytes() + 1];
     assert!(matches!(kind(handle.put(&long, b"")), ErrorKind::KeyTooLong { .. }));
     let longest = &long[1..];
     handle.put(longest, b"1").unwrap();

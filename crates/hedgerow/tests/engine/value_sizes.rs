@@ -29,7 +29,7 @@ fn assert_is(keyspace: &Keyspace, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
     assert!(found.eq(model.iter().map(|(key, value)| (key.clone(), value.clone()))));
 }
 
-/// At, below and above the longest key and the largest record, with each other, in files and in memory.
+/// At, below and above the longest short key and the largest record, with each other, in files and in memory.
 #[test]
 fn records_at_the_limits_of_pages_of_every_size() {
     for page_bytes in PAGES {
@@ -37,7 +37,7 @@ fn records_at_the_limits_of_pages_of_every_size() {
         let keyspace = db.keyspace("songs").unwrap();
         let in_memory = options(page_bytes).in_memory().unwrap();
         let small = in_memory.keyspace("songs").unwrap();
-        let (longest, largest) = (keyspace.max_key_bytes(), keyspace.max_record_bytes());
+        let (longest, largest) = (keyspace.max_short_key_bytes(), keyspace.max_record_bytes());
         assert_eq!(largest, 2 * longest);
         let mut dice = Dice(seed(page_bytes as u64));
         let mut model = BTreeMap::new();
@@ -56,7 +56,7 @@ fn records_at_the_limits_of_pages_of_every_size() {
                 model.insert(key, value);
             }
         }
-        let refused = keyspace.put(&vec![b'k'; longest + 1], b"").unwrap_err();
+        let refused = keyspace.put(&vec![b'k'; keyspace.max_key_bytes() + 1], b"").unwrap_err();
         assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }), "{refused}");
         assert_is(&keyspace, &model);
         assert_sound(&db, "records at the limits");
@@ -75,7 +75,7 @@ fn values_that_change_their_size_agree_with_a_map() {
     for page_bytes in [512, 4096, 16_384] {
         let (directory, db) = create(page_bytes);
         let keyspace = db.keyspace("songs").unwrap();
-        let (longest, largest) = (keyspace.max_key_bytes(), keyspace.max_record_bytes());
+        let (longest, largest) = (keyspace.max_short_key_bytes(), keyspace.max_record_bytes());
         let mut dice = Dice(seed(page_bytes as u64 + 1));
         let mut model = BTreeMap::new();
         for step in 0..3_000 {

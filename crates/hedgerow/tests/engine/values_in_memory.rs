@@ -246,7 +246,7 @@ fn a_value_that_is_too_long_for_a_store_in_memory_is_refused_by_its_length() {
         let db = in_memory(page_bytes, 64 << 20);
         let keyspace = db.keyspace("songs").unwrap();
         let mut most = 0;
-        for key in [&b"k"[..], &vec![b'k'; keyspace.max_key_bytes()]] {
+        for key in [&b"k"[..], &vec![b'k'; keyspace.max_short_key_bytes()]] {
             let refused = keyspace.put(key, &vec![7; 32 << 20]).unwrap_err();
             let ErrorKind::RecordTooLarge { len_bytes, max_bytes } = *refused.kind() else {
                 panic!("{refused}");

@@ -49,6 +49,9 @@ impl Engine for Store {
     fn create(cell: &Cell, record_bytes: u64) -> Result<Store, CellError> {
         let key_bytes = match cell.keys.kind {
             KeyKind::File => LONG_KEY_BYTES,
+            KeyKind::Long { .. } => {
+                return Err(CellError::Unsupported("its keys are short".into()));
+            }
             _ => INTEGER_KEY_BYTES,
         };
         let buffer_bytes = match cell.memory_limit_bytes {

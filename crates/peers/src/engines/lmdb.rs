@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 /// Threads that may read at the same time.
 const MOST_READERS: u32 = 256;
 
+/// The longest key; a limit of the build.
+const MOST_KEY_BYTES: u64 = 511;
+
 /// Address space beyond what the records need, in bytes.
 const SPARE_MAP_BYTES: u64 = 4 << 30;
 
@@ -59,6 +62,10 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
     type Session<'a> = Access<'a, OPERATIONS>;
 
     fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError> {
+        if cell.keys.kind.key_bytes().is_some_and(|bytes| bytes > MOST_KEY_BYTES) {
+            let what = format!("a key has at most {MOST_KEY_BYTES} bytes, as LMDB is built by default");
+            return Err(CellError::Unsupported(what));
+        }
         let is_limited = small_limit(cell, record_bytes).is_some();
         if is_limited && cell.memory_group.is_none() && cell.phases.iter().any(reads) {
             return Err(CellError::Unsupported("the page cache has no limit".into()));

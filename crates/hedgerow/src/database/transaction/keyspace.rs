@@ -8,6 +8,7 @@ use super::reads::Growing;
 use super::writes::{TreeWrites, merge};
 use crate::database::Isolation;
 use crate::database::database::Inner;
+use crate::database::long::{check_short, widened_bounds};
 use crate::database::modify::integer;
 use crate::database::snapshot::SnapshotStretches;
 use crate::database::stretch::{Stretch, Stretches};
@@ -16,7 +17,6 @@ use crate::error::Result;
 use crate::space::extent::is_stored_form;
 use crate::store::{OpenSnapshot, PoolTree};
 use crate::tree::{Swap, Target, Value};
-use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -24,7 +24,9 @@ use std::ops::{Bound, RangeBounds};
 /// A keyspace in a [`Transaction`](crate::Transaction), as that sees it. Cloning it is cheap. `Send + Sync`. It does not keep the transaction from
 /// ending; then every call is [`TransactionEnded`](crate::ErrorKind::TransactionEnded).
 ///
-/// A cursor or an iterator has the transaction's own changes as they were when it was made.
+/// A cursor or an iterator has the transaction's own changes as they were when it was made. Keys have
+/// [`max_short_key_bytes`](crate::Keyspace::max_short_key_bytes) at most: asking for a longer one, putting it, or coming to a record of one, is
+/// [`KeyTooLong`](crate::ErrorKind::KeyTooLong). The bounds of a range may be longer.
 #[derive(Clone)]
 pub struct TransactionKeyspace {
     view: Arc<dyn View>,
@@ -50,6 +52,7 @@ reads!(
 /// Nothing has changed then.
 impl TransactionKeyspace {
     pub(super) fn new(state: Arc<State>, tree: PoolTree) -> TransactionKeyspace {
+        let tree = tree.with_short_keys(true);
         let view = Arc::new(TransactionView { state: state.clone(), tree: tree.clone() });
         TransactionKeyspace { view, state, tree }
     }
@@ -60,6 +63,7 @@ impl TransactionKeyspace {
     /// # Errors
     /// Those of [`TransactionKeyspace::get`].
     pub fn get_for_update(&self, key: &[u8]) -> Result<Option<Value>> {
+        check_short(&self.tree, key)?;
         self.state.note_read(|reads| reads.key(self.tree.id(), key))?;
         self.get(key)
     }
@@ -245,7 +249,8 @@ impl TransactionKeyspace {
         if crate::database::stretch::is_empty(&lower, &upper) {
             return Ok(0);
         }
-        let (low, high) = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
+        let (low, high) = widened_bounds(&self.tree, &lower, &upper);
+        let (low, high) = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
         self.state.note_read(|reads| {
             reads.interval(self.tree.id(), low, high);
         })?;
@@ -274,6 +279,7 @@ impl TransactionKeyspace {
     fn change(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let inner = &self.state.inner;
         inner.check_open()?;
+        check_short(&self.tree, key)?;
         inner.check_put(&self.tree, key, value.unwrap_or(&[]))?;
         let most = inner.store.most_stroke_bytes();
         self.state.with_body(|body| {
@@ -303,6 +309,7 @@ impl View for TransactionView {
     }
 
     fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
+        check_short(&self.tree, key)?;
         let tree = self.tree.id();
         let own = self.state.with_body(|body| {
             let own = body.writes.get(tree, key);
@@ -342,8 +349,8 @@ impl View for TransactionView {
             .open()
     }
 
-    fn wait(&self) -> &Wait {
-        self.tree.wait()
+    fn tree(&self) -> &PoolTree {
+        &self.tree
     }
 }
 

@@ -212,7 +212,7 @@ fn other_versions_and_features_ask_for_an_upgrade_or_for_reading_only() {
         blocks[0] = Some(repaired(sample(4).encode(0), |block| block[at] = value));
         choose_in(&blocks)
     };
-    for (at, value) in [(VERSION, 1), (VERSION, 3), (VERSION, 5), (INCOMPAT, 2), (INCOMPAT + 7, 1)]
+    for (at, value) in [(VERSION, 1), (VERSION, 3), (VERSION, 5), (INCOMPAT, 4), (INCOMPAT + 7, 1)]
     {
         let error = put(at, value).unwrap_err();
         let found = if at == VERSION { u32::from(value) } else { FORMAT_VERSION };

@@ -1,4 +1,4 @@
-//! Every call to the disk fails: in thirty-six short scripts each call of twelve kinds, once and for good, with a log and
+//! Every call to the disk fails: in thirty-nine short scripts each call of twelve kinds, once and for good, with a log and
 //! without.
 //!
 //! A first run of each script counts its calls by kind; then, for every number, a run lets that call fail. What has to

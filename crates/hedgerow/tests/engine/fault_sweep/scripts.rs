@@ -1,4 +1,4 @@
-//! What the stores of a sweep are put through: thirty-six short scripts, and a long one, written as data.
+//! What the stores of a sweep are put through: thirty-nine short scripts, and a long one, written as data.
 //!
 //! Plain data. Each script is about one thing and has some neighbours of it, so that a failure of any call meets it
 //! half done; each ends with something that comes after what may have failed. Together they use every step. A script
@@ -106,6 +106,8 @@ const W: &str = "wrens";
 const H: &str = "hollows";
 /// Not there at the start.
 const T: &str = "terns";
+/// The first of the long keys.
+const L: u64 = crate::common::LONG;
 /// The key of the large value that `R` and `W` have at the start.
 pub const SONG: u64 = 900;
 
@@ -123,7 +125,7 @@ const fn crashed(name: &'static str, steps: &'static [Step]) -> Script {
 
 // A line of a script for a line of steps: one step a line would be three times as long.
 #[rustfmt::skip]
-pub static SCRIPTS: [Script; 37] = [
+pub static SCRIPTS: [Script; 40] = [
     // Single records.
     closed("puts", &[Put(R, 100, 20), Put(W, 0, 0), Put(R, 100, 60), Sync, Put(R, 101, 30)]),
     closed("synced-puts", &[PutSync(R, 100, 20), PutSync(W, 1, 90), Put(R, 2, 9), PutSync(R, 3, 9)]),
@@ -140,6 +142,20 @@ pub static SCRIPTS: [Script; 37] = [
     closed("read-modify-write", &[
         Add(R, 800), Exchange(R, 1, 20), Take(W, 2), Add(R, 800), PopFirst(R), Exchange(R, SONG, 3000), Checkpoint,
         PopLast(W), Add(R, 800), Exchange(W, 3, 2000), Take(W, 3), PopFirst(H), Take(R, SONG), PopLast(R), Scan(R),
+    ]),
+    // Long keys, which share a head; of the last ones records have to move.
+    closed("long-keys", &[
+        Puts(R, L, L + 9, 20), PutSync(R, L + 1, 90), Remove(R, L + 2), Checkpoint, RemoveRange(R, L + 3, L + 6),
+        BatchSync(&[(R, L + 1, None), (R, L + 20, Some(30)), (W, L + 7, Some(3000))]), Scan(R), ScanBack(W),
+        Get(R, L + 8), Close, Get(R, L + 7),
+    ]),
+    staged("long-keys-come-and-go", &[
+        Batch(&[(W, L, Some(9)), (W, L + 1, Some(9)), (W, L + 2, Some(4000))]), Kill, Put(W, L + 1, 700),
+        RemoveRange(W, 0, L + 2), Checkpoint, RemoveSync(W, L + 2), Crash, PutSync(W, L + 2, 20), Verify,
+    ]),
+    closed("long-keys-move", &[
+        Put(R, L, 20), Put(R, L + 900, 20), Puts(R, L + 1, L + 34, 9), Checkpoint, Puts(R, L + 34, L + 40, 9),
+        Sync, Scan(R), Put(R, L + 40, 9), Kill, Get(R, L + 39), ScanBack(R),
     ]),
     // Ranges.
     closed("range-removal", &[RemoveRange(R, 5, 30), Sync, Put(R, 6, 30), Checkpoint, Scan(R)]),

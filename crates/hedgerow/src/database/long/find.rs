@@ -1,0 +1,297 @@
+//! Finding the record of a long key, or where it would be.
+//!
+//! Nearly all heads have one key, and that has the middle label: one look-up. Else it is bisected: between two labels that have a record
+//! each, the record at or behind the middle is compared, or if there is none before the upper one, the one before the middle.
+//!
+//! What a comparison has shown of a key's label stays true as long as no record moves, whatever comes and goes: labels of what stays do not
+//! change, and what comes goes between its neighbours. So who finds nothing, and sees that nothing has moved, knows that there was no record at some moment of the call.
+
+use super::locks::Still;
+use super::{Cut, LAST_LABEL, MIDDLE_LABEL, REST_LEN_BYTES, is_long, split_payload};
+use crate::buffer::BufferPool;
+use crate::database::database::Inner;
+use crate::database::keyspace::Keyspace;
+use crate::error::Result;
+use crate::space::extent::{Stored, is_stored_form, read_stored};
+use crate::store::labels::split_label;
+use crate::store::{Found, PoolTree};
+use crate::tree::{Cursor, Value, successor};
+use hedgerow_sync::primitive::canary::leaves_out;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+/// Where a long key is.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// There is a record, whose value is in this stored form.
+    At { label: u64, raw: Vec<u8> },
+    /// There is none between these labels, of the neighbours; 0 or [`LAST_LABEL`] if there is none on that side.
+    Gap { below: u64, above: u64 },
+}
+
+impl Inner {
+    /// What `read` makes of the record of a long key, given its tree key and the stored form of its value. It is asked again if it says
+    /// that the record is another one by then. Linearizable.
+    ///
+    /// Errors: those of reads and of `read`.
+    pub(super) fn find_long<R>(
+        &self,
+        tree: &PoolTree,
+        cut: Cut<'_>,
+        mut read: impl FnMut(&[u8], Vec<u8>) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        let waiting = tree.wait().begin();
+        let mut still: Option<Still<'_>> = None;
+        loop {
+            let moves = self.long.moves();
+            match self.locate(tree, cut)? {
+                Place::At { label, raw } => {
+                    if let Some(result) = read(&cut.tree_key(label), raw)? {
+                        return Ok(Some(result));
+                    }
+                }
+                Place::Gap { .. } => {
+                    let is_sure = still.is_some() || self.long.is_still_since(moves);
+                    if is_sure || leaves_out("moves_not_looked_at") {
+                        return Ok(None);
+                    }
+                    still = Some(self.long.keep_still(&waiting)?);
+                }
+            }
+        }
+    }
+
+    /// The bound of a range of the tree at a user's key: its end lies before it, or behind it. While records keep still.
+    pub(in crate::database) fn edge<'k>(
+        &self,
+        tree: &PoolTree,
+        key: &'k [u8],
+        is_behind: bool,
+    ) -> Result<Cow<'k, [u8]>> {
+        if !is_long(tree, key) {
+            return Ok(if is_behind { Cow::Owned(successor(key)) } else { Cow::Borrowed(key) });
+        }
+        let cut = Cut::new(tree, key);
+        Ok(Cow::Owned(cut.tree_key(match self.locate(tree, cut)? {
+            Place::At { label, .. } => label + u64::from(is_behind),
+            Place::Gap { above, .. } => above,
+        })))
+    }
+
+    /// What the stored form of a long key's record stands for; `None` if the record is gone.
+    pub(super) fn payload_of(
+        &self,
+        tree: &PoolTree,
+        tree_key: &[u8],
+        raw: &[u8],
+    ) -> Result<Option<Value>> {
+        if !is_stored_form(raw) {
+            return Err(super::damaged());
+        }
+        self.resolve(tree, tree_key, raw)
+    }
+
+    /// Finds a long key; see [`Place`].
+    ///
+    /// Errors: those of reads.
+    pub(super) fn locate(&self, tree: &PoolTree, cut: Cut<'_>) -> Result<Place> {
+        let mut search =
+            Search { inner: self, tree, cut, below: 0, above: LAST_LABEL, rest: Vec::new() };
+        if let Some(raw) = tree.get(&cut.tree_key(MIDDLE_LABEL))?
+            && search.compare(MIDDLE_LABEL, &raw)? == Ordering::Equal
+        {
+            return Ok(Place::At { label: MIDDLE_LABEL, raw: raw.into_vec() });
+        }
+        search.bisect()
+    }
+}
+
+/// A search among the records of a head.
+struct Search<'s> {
+    inner: &'s Inner,
+    tree: &'s PoolTree,
+    cut: Cut<'s>,
+    /// The key's label is between these.
+    below: u64,
+    above: u64,
+    /// The rest that was compared last.
+    rest: Vec<u8>,
+}
+
+impl Search<'_> {
+    /// Compares the sought key with that of a record, and notes what that says. Of a record that is gone nothing is known: the order is `Less`, no limit
+    /// moves, and the next look is at what is there by then.
+    fn compare(&mut self, label: u64, raw: &[u8]) -> Result<Ordering> {
+        let tree_key = self.cut.tree_key(label);
+        if !self.inner.rest_of(self.tree, &tree_key, raw, &mut self.rest)? {
+            return Ok(Ordering::Less);
+        }
+        let order = self.cut.rest.cmp(&self.rest);
+        match order {
+            Ordering::Less => self.above = self.above.min(label),
+            Ordering::Greater => self.below = self.below.max(label),
+            Ordering::Equal => {}
+        }
+        Ok(order)
+    }
+
+    fn bisect(&mut self) -> Result<Place> {
+        // Without bounds: comparing leaves with those is most of a step, where keys are as long as this.
+        let mut cursor = self.tree.scan();
+        loop {
+            let record = if self.above == LAST_LABEL {
+                // Keys often ascend.
+                cursor.seek(&self.cut.tree_key(LAST_LABEL));
+                self.read(&mut cursor, false)?.filter(|(label, _)| *label > self.below)
+            } else if self.below == 0 {
+                cursor.seek(&self.cut.tree_key(0));
+                self.read(&mut cursor, true)?.filter(|(label, _)| *label < self.above)
+            } else {
+                self.near_middle(&mut cursor)?
+            };
+            let Some((label, raw)) = record else {
+                return Ok(Place::Gap { below: self.below, above: self.above });
+            };
+            if self.compare(label, &raw)? == Ordering::Equal {
+                return Ok(Place::At { label, raw });
+            }
+        }
+    }
+
+    /// A record between the limits.
+    fn near_middle(&self, cursor: &mut Cursor<BufferPool>) -> Result<Option<(u64, Vec<u8>)>> {
+        let middle = self.below + (self.above - self.below) / 2;
+        cursor.seek(&self.cut.tree_key(middle));
+        let behind = cursor.next_record()?;
+        let has_moved = behind.is_some();
+        let behind = behind.map_or(Ok(None), |record| read_record(self.tree, self.cut, record))?;
+        if let Some((label, raw)) = behind
+            && label > self.below
+            && label < self.above
+        {
+            return Ok(Some((label, raw)));
+        }
+        if has_moved {
+            cursor.previous_record()?;
+        }
+        Ok(self
+            .read(cursor, false)?
+            .filter(|(label, _)| *label > self.below && *label < self.above))
+    }
+
+    /// The next record of a cursor, if it has the head.
+    fn read(
+        &self,
+        cursor: &mut Cursor<BufferPool>,
+        forward: bool,
+    ) -> Result<Option<(u64, Vec<u8>)>> {
+        let record = if forward { cursor.next_record()? } else { cursor.previous_record()? };
+        record.map_or(Ok(None), |record| read_record(self.tree, self.cut, record))
+    }
+}
+
+/// Label and value of a record of a tree as its leaf has it; `None` if it has another head.
+pub(super) fn read_record(
+    tree: &PoolTree,
+    cut: Cut<'_>,
+    (key, raw): (&[u8], &[u8]),
+) -> Result<Option<(u64, Vec<u8>)>> {
+    if key.len() == cut.head.len() || !key.starts_with(cut.head) {
+        return Ok(None);
+    }
+    let (_, label) = split_label(tree.max_short_key_bytes(), key).ok_or_else(super::damaged)?;
+    Ok(Some((label, raw.to_vec())))
+}
+
+impl Inner {
+    /// Copies the rest of the key of a record to `rest`, without its value where that is cheaper. False if the record is gone.
+    pub(super) fn rest_of(
+        &self,
+        tree: &PoolTree,
+        tree_key: &[u8],
+        raw: &[u8],
+        rest: &mut Vec<u8>,
+    ) -> Result<bool> {
+        rest.clear();
+        if !is_stored_form(raw) {
+            return Err(super::damaged());
+        }
+        if let Stored::Plain(payload) = read_stored(raw) {
+            rest.extend_from_slice(split_payload(payload)?.0);
+            return Ok(true);
+        }
+        let mut len = [0; REST_LEN_BYTES];
+        if self.store.copy_kept(raw, 0, &mut len) {
+            rest.resize(usize::from(u16::from_le_bytes(len)), 0);
+            if self.store.copy_kept(raw, REST_LEN_BYTES as u64, rest) {
+                return if rest.is_empty() { Err(super::damaged()) } else { Ok(true) };
+            }
+        }
+        match self.store.find(tree, tree_key)? {
+            None => Ok(false),
+            Some(Found::Short(payload) | Found::Held { value: payload, .. }) => {
+                rest.clear();
+                rest.extend_from_slice(split_payload(&payload)?.0);
+                Ok(true)
+            }
+            Some(Found::Extent(mut reader)) => {
+                let read = reader.read_at(0, &mut len)?;
+                rest.resize(usize::from(u16::from_le_bytes(len)), 0);
+                let read = read + reader.read_at(REST_LEN_BYTES as u64, rest)?;
+                let is_whole = read == REST_LEN_BYTES + rest.len() && !rest.is_empty();
+                if is_whole { Ok(true) } else { Err(super::damaged()) }
+            }
+        }
+    }
+}
+
+impl Keyspace {
+    /// [`Keyspace::get`] of a long key.
+    #[cold]
+    pub(in crate::database) fn get_long(&self, key: &[u8]) -> Result<Option<Value>> {
+        let (inner, tree) = (self.inner(), self.tree());
+        let cut = Cut::new(tree, key);
+        inner.find_long(tree, cut, |tree_key, raw| {
+            let Some(payload) = inner.payload_of(tree, tree_key, &raw)? else { return Ok(None) };
+            let (rest, value) = split_payload(&payload)?;
+            // Else the label is another key's by now.
+            Ok((rest == cut.rest).then(|| Value::from(value)))
+        })
+    }
+
+    /// [`Keyspace::get_into`] of a long key.
+    #[cold]
+    pub(in crate::database) fn get_long_into(&self, key: &[u8], to: &mut Vec<u8>) -> Result<bool> {
+        to.clear();
+        let Some(value) = self.get_long(key)? else { return Ok(false) };
+        to.extend_from_slice(&value);
+        Ok(true)
+    }
+
+    /// [`Keyspace::contains_key`] of a long key.
+    #[cold]
+    pub(in crate::database) fn contains_long(&self, key: &[u8]) -> Result<bool> {
+        let cut = Cut::new(self.tree(), key);
+        Ok(self.inner().find_long(self.tree(), cut, |_, _| Ok(Some(())))?.is_some())
+    }
+
+    /// The value of a long key, to be read, and how many bytes lie before it in an extent.
+    #[cold]
+    pub(in crate::database) fn find_long_value(&self, key: &[u8]) -> Result<Option<(Found, u64)>> {
+        let (inner, tree) = (self.inner(), self.tree());
+        let cut = Cut::new(tree, key);
+        inner.find_long(tree, cut, |tree_key, _| match inner.store.find(tree, tree_key)? {
+            None => Ok(None),
+            Some(Found::Short(payload) | Found::Held { value: payload, .. }) => {
+                let (rest, value) = split_payload(&payload)?;
+                Ok((rest == cut.rest).then(|| (Found::Short(Value::from(value)), 0)))
+            }
+            Some(Found::Extent(mut reader)) => {
+                let mut start = vec![0; cut.start_bytes()];
+                let count = reader.read_at(0, &mut start)?;
+                let is_it = count == start.len() && start == cut.payload_start();
+                Ok(is_it.then(|| (Found::Extent(reader), start.len() as u64)))
+            }
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! What keeps changes of long keys apart: a lock of each head, and the count of moves.
+//!
+//! Who changes records of long keys holds the locks of all heads concerned, taken at once, so that nobody waits in a circle. The count
+//! is odd while records move to other labels. Who only reads looks at the count before and after, and waits for nobody else; who removes by place, or counts,
+//! keeps records from moving ([`LongKeys::keep_still`]).
+//!
+//! Order: heads, then moves. `keep_still` is held by those who hold no head. One mutex guards it all: it is held for looking at a set,
+//! and only calls about long keys, and range removals, come here. `Send + Sync`.
+
+use crate::checksum::block_checksum;
+use crate::error::Result;
+use crate::types::TreeId;
+use crate::wait::Waiting;
+use hedgerow_sync::primitive::atomic::AtomicU64;
+use hedgerow_sync::primitive::atomic::Ordering::SeqCst;
+use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::{Condvar, Mutex};
+use std::collections::BTreeSet;
+
+/// See the head of the file; one for each database.
+#[derive(Default)]
+pub(in crate::database) struct LongKeys {
+    state: Mutex<State>,
+    freed: Condvar,
+    /// Begins and ends of moves.
+    moves: AtomicU64,
+    /// Those who keep records from moving, by [`ONE_STILL`], and [`MOVING`] while somebody moves them, or waits for that.
+    still: AtomicU64,
+}
+
+const MOVING: u64 = 1;
+const ONE_STILL: u64 = 2;
+
+#[derive(Default)]
+struct State {
+    /// Heads that are locked, by their hashes. Two with one hash exclude each other without need.
+    heads: BTreeSet<u64>,
+    is_moving: bool,
+}
+
+/// What names a head.
+pub(super) fn name_of(tree: TreeId, head: &[u8]) -> u64 {
+    block_checksum(u64::from(tree.0), head)
+}
+
+impl LongKeys {
+    /// Locks heads, each named once.
+    ///
+    /// Errors: the end of `waiting`.
+    pub(super) fn lock(&self, names: BTreeSet<u64>, waiting: &Waiting<'_>) -> Result<Locked<'_>> {
+        let mut state = self.state.lock();
+        if !leaves_out("heads_not_locked") {
+            while names.iter().any(|name| state.heads.contains(name)) {
+                waiting.wait_on(&self.freed, &mut state)?;
+            }
+        }
+        state.heads.extend(&names);
+        Ok(Locked { of: self, names })
+    }
+
+    /// Begins and ends of moves up to now: odd while records move.
+    #[inline]
+    pub(in crate::database) fn moves(&self) -> u64 {
+        // SeqCst: what is read after it is not older, and what was read before the second look is not newer.
+        self.moves.load(SeqCst)
+    }
+
+    /// Whether no record has moved since the count was `moves`.
+    #[inline]
+    pub(in crate::database) fn is_still_since(&self, moves: u64) -> bool {
+        moves.is_multiple_of(2) && self.moves() == moves
+    }
+
+    /// Waits until nobody moves records, and tells the count.
+    pub(super) fn settled(&self, waiting: &Waiting<'_>) -> Result<u64> {
+        let mut state = self.state.lock();
+        while state.is_moving {
+            waiting.wait_on(&self.freed, &mut state)?;
+        }
+        Ok(self.moves())
+    }
+
+    /// Keeps records from moving until the value is dropped.
+    ///
+    /// Errors: the end of `waiting`.
+    #[inline]
+    pub(in crate::database) fn keep_still(&self, waiting: &Waiting<'_>) -> Result<Still<'_>> {
+        // SeqCst, here and below: either who moves sees this, or this sees that somebody moves.
+        if self.still.fetch_add(ONE_STILL, SeqCst) & MOVING == 0 {
+            return Ok(Still(self));
+        }
+        self.let_move();
+        self.keep_still_when_settled(waiting)
+    }
+
+    #[cold]
+    fn keep_still_when_settled(&self, waiting: &Waiting<'_>) -> Result<Still<'_>> {
+        let mut state = self.state.lock();
+        while state.is_moving {
+            waiting.wait_on(&self.freed, &mut state)?;
+        }
+        // Nobody begins to move: that takes the mutex.
+        self.still.fetch_add(ONE_STILL, SeqCst);
+        Ok(Still(self))
+    }
+
+    /// One fewer keeps records from moving.
+    #[inline]
+    fn let_move(&self) {
+        if self.still.fetch_sub(ONE_STILL, SeqCst) & MOVING != 0 {
+            // Who waits has looked under the mutex, and sleeps, or will look again.
+            drop(self.state.lock());
+            self.freed.notify_all();
+        }
+    }
+
+    /// The right to move records; the caller has the lock of their head.
+    ///
+    /// Errors: the end of `waiting`.
+    pub(super) fn begin_moves(&self, waiting: &Waiting<'_>) -> Result<Moving<'_>> {
+        let mut state = self.state.lock();
+        while state.is_moving {
+            waiting.wait_on(&self.freed, &mut state)?;
+        }
+        state.is_moving = true;
+        self.still.fetch_or(MOVING, SeqCst);
+        // From here on it ends when it is dropped.
+        let moving = Moving { of: self, is_counted: false };
+        while self.still.load(SeqCst) != MOVING {
+            if let Err(error) = waiting.wait_on(&self.freed, &mut state) {
+                drop(state);
+                return Err(error);
+            }
+        }
+        drop(state);
+        Ok(moving.count())
+    }
+}
+
+/// Locks of heads; see [`LongKeys::lock`].
+#[must_use]
+pub(in crate::database) struct Locked<'l> {
+    of: &'l LongKeys,
+    names: BTreeSet<u64>,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let mut state = self.of.state.lock();
+        for name in &self.names {
+            state.heads.remove(name);
+        }
+        self.of.freed.notify_all();
+    }
+}
+
+/// See [`LongKeys::keep_still`].
+#[must_use]
+pub(in crate::database) struct Still<'l>(&'l LongKeys);
+
+impl Drop for Still<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.let_move();
+    }
+}
+
+/// See [`LongKeys::begin_moves`].
+#[must_use]
+pub(super) struct Moving<'l> {
+    of: &'l LongKeys,
+    is_counted: bool,
+}
+
+impl Moving<'_> {
+    fn count(mut self) -> Self {
+        if !leaves_out("moves_not_counted") {
+            self.of.moves.fetch_add(1, SeqCst);
+            self.is_counted = true;
+        }
+        self
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        let mut state = self.of.state.lock();
+        state.is_moving = false;
+        self.of.still.fetch_and(!MOVING, SeqCst);
+        if self.is_counted {
+            self.of.moves.fetch_add(1, SeqCst);
+        }
+        self.of.freed.notify_all();
+    }
+}

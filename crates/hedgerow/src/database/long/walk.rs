@@ -1,0 +1,251 @@
+//! Iteration where records may have long keys: a tree's cursor, and the key at which it stands in a head.
+//!
+//! A tree's cursor goes by labels, and labels change when records move. So what is remembered of a place within a head is the key. At each
+//! record the count of moves is looked at; if it has changed since the cursor was placed, the key is looked up again. Between two looks no record
+//! has moved, so all leaves that the cursor has read since have them in one order. Beside that, a record that is not on the right side of the key is passed over.
+//!
+//! Outside of a head the tree's place is good, because moves stay within one. Used by one thread at a time.
+
+use super::find::Place;
+use super::{Cut, EDGES, LAST_LABEL, REST_LEN_BYTES, is_long, split_payload, with_label};
+use crate::buffer::BufferPool;
+use crate::database::database::Inner;
+use crate::database::large::Resolved;
+use crate::error::Result;
+use crate::space::extent::{Stored, is_stored_form, read_stored};
+use crate::store::PoolTree;
+use crate::tree::{self, Passed};
+use hedgerow_sync::primitive::canary::leaves_out;
+use std::cmp::Ordering;
+
+/// The cursor was never placed by the key.
+const NEVER: u64 = u64::MAX;
+/// It was placed when there were no records with labels: all that there are have come since, and may be left out.
+const BEFORE_ALL: u64 = u64::MAX - 1;
+
+/// A place in a keyspace; see the head of the file.
+pub(in crate::database) struct Walk {
+    pub(in crate::database) cursor: tree::Cursor<BufferPool>,
+    /// Where it stands in a head, if it does.
+    at: Option<At>,
+    /// The count of moves before the cursor was placed, or one of the two above.
+    seen: u64,
+}
+
+struct At {
+    key: Vec<u8>,
+    /// Behind the record of the key, or before it.
+    is_behind: bool,
+}
+
+/// A record that a walk has moved over.
+pub(in crate::database) enum Seen {
+    /// It is the cursor's, as it is.
+    Short(Passed),
+    /// It has a long key, which [`Walk::key`] lends. Where the value begins in the buffer, if it is there, and whether it was read from the file.
+    Long { from: Option<usize>, was_read: bool },
+}
+
+impl Walk {
+    /// At the start of what a tree's cursor has.
+    pub(in crate::database) fn new(inner: &Inner, cursor: tree::Cursor<BufferPool>) -> Walk {
+        Walk { cursor, at: None, seen: inner.long.moves() }
+    }
+
+    /// Goes to before the first record whose key is `key` or greater, or behind that of `key`, which only counts for long keys. Reads nothing.
+    pub(in crate::database) fn seek(
+        &mut self,
+        inner: &Inner,
+        tree: &PoolTree,
+        key: &[u8],
+        is_behind: bool,
+    ) {
+        self.leave_head();
+        if is_long(tree, key) {
+            self.seen = if inner.store.has_stored_forms() { NEVER } else { BEFORE_ALL };
+            self.at = Some(At { key: key.to_vec(), is_behind });
+        }
+        self.cursor.seek(key);
+    }
+
+    /// Forgets where it stood in a head: the cursor was sent elsewhere.
+    pub(in crate::database) fn leave_head(&mut self) {
+        self.at = None;
+        if self.seen == BEFORE_ALL {
+            self.seen = NEVER;
+        }
+    }
+
+    /// The key of the long record that was moved over last.
+    pub(in crate::database) fn key(&self) -> &[u8] {
+        self.at.as_ref().map_or(&[], |at| &at.key)
+    }
+
+    /// Whether the walk stands in a head, so that a record behind it has to be looked at, too.
+    #[inline]
+    pub(in crate::database) fn is_in_head(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// The next record of the cursor, which may not be the next one of the keyspace: see [`Self::take`].
+    #[inline]
+    pub(in crate::database) fn step(&mut self, forward: bool) -> Result<Option<Passed>> {
+        if forward { self.cursor.advance() } else { self.cursor.go_back() }
+    }
+
+    /// What a record that the cursor has just moved over is for the walk, or the one that comes instead; `None` if there are no more. The value of a long
+    /// key is put into `to`, behind the rest of the key; unless only keys are wanted.
+    ///
+    /// Errors: those of reads; then the cursor has failed.
+    pub(in crate::database) fn take(
+        &mut self,
+        (inner, tree): (&Inner, &PoolTree),
+        passed: Option<Passed>,
+        (forward, with_value): (bool, bool),
+        to: &mut Vec<u8>,
+    ) -> Result<Option<Seen>> {
+        let taken = self.try_take((inner, tree), passed, (forward, with_value), to);
+        taken.inspect_err(|error| self.cursor.fail(error))
+    }
+
+    fn try_take(
+        &mut self,
+        (inner, tree): (&Inner, &PoolTree),
+        mut passed: Option<Passed>,
+        (forward, with_value): (bool, bool),
+        to: &mut Vec<u8>,
+    ) -> Result<Option<Seen>> {
+        let mut full = Vec::new();
+        loop {
+            if self.at.is_some() && self.has_moved(inner) {
+                self.place_by_key(inner, tree)?;
+                passed = self.step(forward)?;
+                continue;
+            }
+            let Some(record) = passed else { return Ok(None) };
+            let is_from_outside = self.at.is_none() && self.has_moved(inner);
+            let (tree_key, raw) = self.cursor.lend(record);
+            if !is_long(tree, tree_key) {
+                self.leave_head();
+                return Ok(Some(Seen::Short(record)));
+            }
+            let head_bytes = tree.max_short_key_bytes();
+            if is_from_outside {
+                // It comes into the head from outside: from its edge, again.
+                let edge = if forward { EDGES.0 } else { LAST_LABEL };
+                let edge = with_label(&tree_key[..head_bytes.min(tree_key.len())], edge);
+                self.seen = inner.long.settled(&tree.wait().begin())?;
+                self.cursor.seek(&edge);
+                passed = self.step(forward)?;
+                continue;
+            }
+            if !is_stored_form(raw) {
+                return Err(super::damaged());
+            }
+            full.clear();
+            full.extend_from_slice(&tree_key[..head_bytes]);
+            let mut was_read = false;
+            let from = match read_stored(raw) {
+                Stored::Plain(payload) => {
+                    let (rest, value) = split_payload(payload)?;
+                    full.extend_from_slice(rest);
+                    to.clear();
+                    to.extend_from_slice(value);
+                    Some(0)
+                }
+                _ if !with_value => {
+                    if !inner.rest_of(tree, tree_key, raw, to)? {
+                        passed = self.step(forward)?;
+                        continue;
+                    }
+                    full.extend_from_slice(to);
+                    None
+                }
+                _ => match inner.resolve_into(tree, tree_key, raw, to)? {
+                    Resolved::Gone => {
+                        passed = self.step(forward)?;
+                        continue;
+                    }
+                    resolved => {
+                        was_read = resolved == Resolved::Read;
+                        let (rest, _) = split_payload(to)?;
+                        full.extend_from_slice(rest);
+                        Some(REST_LEN_BYTES + rest.len())
+                    }
+                },
+            };
+            if self.seen != BEFORE_ALL && self.has_moved(inner) {
+                continue;
+            }
+            if !self.is_beyond(&full, head_bytes, forward) {
+                passed = self.step(forward)?;
+                continue;
+            }
+            if self.seen == BEFORE_ALL {
+                self.seen = NEVER;
+            }
+            match &mut self.at {
+                Some(at) => {
+                    std::mem::swap(&mut at.key, &mut full);
+                    at.is_behind = forward;
+                }
+                at => *at = Some(At { key: full, is_behind: forward }),
+            }
+            return Ok(Some(Seen::Long { from, was_read }));
+        }
+    }
+
+    /// Whether records have moved since the cursor was placed, or were moving then.
+    fn has_moved(&self, inner: &Inner) -> bool {
+        self.seen != BEFORE_ALL
+            && !inner.long.is_still_since(self.seen)
+            && !(leaves_out("moves_not_looked_at") && self.seen != NEVER)
+    }
+
+    /// Whether a key lies on the side of the place to which the walk goes.
+    fn is_beyond(&self, key: &[u8], head_bytes: usize, forward: bool) -> bool {
+        let Some(at) = &self.at else { return true };
+        if at.key[..head_bytes] != key[..head_bytes] {
+            return true;
+        }
+        match (key.cmp(&at.key), forward) {
+            (Ordering::Equal, _) => at.is_behind != forward,
+            (order, true) => order == Ordering::Greater,
+            (order, false) => order == Ordering::Less,
+        }
+    }
+
+    /// Sends the cursor to where the key is by now.
+    #[cold]
+    fn place_by_key(&mut self, inner: &Inner, tree: &PoolTree) -> Result<()> {
+        let Some(at) = &self.at else { return Ok(()) };
+        self.seen = inner.long.settled(&tree.wait().begin())?;
+        let cut = Cut::new(tree, &at.key);
+        let label = match inner.locate(tree, cut)? {
+            Place::At { label, .. } => label + u64::from(at.is_behind),
+            Place::Gap { below, .. } => below + u64::from(below > 0),
+        };
+        self.cursor.seek(&cut.tree_key(label));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::Waiting;
+
+    /// With an odd count as its own it would look still until the moves end, and what moved from one leaf to another was left out.
+    #[test]
+    fn a_walk_that_begins_while_records_move_looks_up_its_place_again() {
+        let db = crate::Options::new().in_memory().unwrap();
+        let keyspace = db.keyspace("urls").unwrap();
+        let (inner, tree) = (keyspace.inner(), keyspace.tree());
+        let moving = inner.long.begin_moves(&Waiting::Forever).unwrap();
+        let early = Walk::new(inner, tree.scan());
+        assert!(early.has_moved(inner));
+        drop(moving);
+        assert!(early.has_moved(inner));
+        assert!(!Walk::new(inner, tree.scan()).has_moved(inner));
+    }
+}
