@@ -190,6 +190,22 @@ fn all_doors(db: &Database, keyspace: &Keyspace, large: &mut Handles) -> i32 {
         large.reader.read_at(0, &mut [0; 10]),
         large.writer.write_bytes(b"child"),
     );
+    let Some(transaction) = &large.transaction else { return line!() as i32 - 100 };
+    refused!(
+        db.snapshot(),
+        large.snapshot.keyspaces(),
+        large.snapshot.keyspace(keyspace),
+        large.seen.get(&key(5)),
+        large.seen.cursor().next_record(),
+        transaction.keyspace(keyspace),
+        transaction.savepoint(),
+        large.in_it.get(&key(5)),
+        large.in_it.put(&key(5), b"child"),
+        large.in_it.iter().next().unwrap_or(Ok(Default::default())),
+        db.transact(|transaction| transaction.keyspace(keyspace).map(drop)),
+    );
+    // In a child it does nothing.
+    drop(large.transaction.take());
     match large.reader.read(&mut [0; 10]).map_err(std::io::Error::into_inner) {
         Err(Some(inner)) if inner.downcast_ref::<Error>().is_some() => 0,
         _ => line!() as i32 - 100,
@@ -209,10 +225,14 @@ struct Handles {
     cursor: hedgerow::Cursor,
     reader: hedgerow::ValueReader,
     writer: hedgerow::ValueWriter,
+    snapshot: hedgerow::Snapshot,
+    seen: hedgerow::SnapshotKeyspace,
+    transaction: Option<hedgerow::Transaction>,
+    in_it: hedgerow::TransactionKeyspace,
 }
 
 impl Handles {
-    fn of(keyspace: &Keyspace) -> Handles {
+    fn of(db: &Database, keyspace: &Keyspace) -> Handles {
         let (mut range, mut cursor) = (keyspace.iter(), keyspace.cursor());
         range.next().unwrap().unwrap();
         cursor.next_record().unwrap();
@@ -220,7 +240,14 @@ impl Handles {
         reader.read_exact(&mut [0; 1000]).unwrap();
         let mut writer = keyspace.value_writer(b"written", 300_000).unwrap();
         writer.write_bytes(&[1; 150_000]).unwrap();
-        Handles { range, cursor, reader, writer }
+        let snapshot = db.snapshot().unwrap();
+        let seen = snapshot.keyspace(keyspace).unwrap();
+        let transaction = db.transaction(hedgerow::Isolation::Serializable);
+        let in_it = transaction.keyspace(keyspace).unwrap();
+        in_it.get(b"large").unwrap();
+        in_it.put(b"of the parent", b"1").unwrap();
+        let transaction = Some(transaction);
+        Handles { range, cursor, reader, writer, snapshot, seen, transaction, in_it }
     }
 }
 
@@ -241,7 +268,7 @@ fn process_forks_beside_writers() {
         durable.put(b"large", &[7; 1 << 20]).unwrap();
         busy(&keyspace, || {
             for round in 0..20u64 {
-                let mut handles = Handles::of(&keyspace);
+                let mut handles = Handles::of(&db, &keyspace);
                 let status = in_child(|| all_doors(&db, &keyspace, &mut handles));
                 assert_eq!(status, WENT_WELL, "round {round}: {}", describe(status));
                 durable.put(&key(1 << 41 | round), b"parent").unwrap();
@@ -252,6 +279,9 @@ fn process_forks_beside_writers() {
                 handles.writer.write_bytes(&[1; 150_000]).unwrap();
                 handles.writer.finish().unwrap();
                 handles.range.next().unwrap().unwrap();
+                assert_eq!(handles.seen.get(b"large").unwrap().unwrap().len(), 1 << 20);
+                handles.transaction.take().unwrap().commit().unwrap();
+                assert!(keyspace.remove(b"of the parent").unwrap());
             }
         });
         for n in (0..100).map(|n| 1 << 40 | n).chain((0..20).map(|n| 1 << 41 | n)) {
@@ -279,11 +309,13 @@ fn process_lets_children_drop_everything() {
     durable.put(b"large", &[7; 1 << 20]).unwrap();
     let busy_in = keyspace.clone().unwrap();
     let mut kept = Some(durable.clone());
+    let mut kept_db = db.clone();
     busy(&busy_in, || {
         for n in 0..10 {
-            let mut handles = Some(Handles::of(&durable));
+            let of = kept_db.as_ref().unwrap_or_else(|| unreachable!("the parent keeps it"));
+            let mut handles = Some(Handles::of(of, &durable));
             let status = in_child(|| {
-                drop((handles.take(), kept.take(), keyspace.take()));
+                drop((handles.take(), kept.take(), keyspace.take(), kept_db.take()));
                 match (db.take(), n % 2) {
                     (Some(db), 0) => drop(db.close()),
                     (db, _) => drop(db),

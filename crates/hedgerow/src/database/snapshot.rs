@@ -170,8 +170,8 @@ impl View for SnapshotView {
         Box::new(SnapshotStretches::new(self.snapshot.clone(), self.tree.clone()))
     }
 
-    fn snapshot(&self) -> &OpenSnapshot {
-        &self.snapshot.open
+    fn snapshot(&self) -> Result<Arc<OpenSnapshot>> {
+        Ok(self.snapshot.open.clone())
     }
 
     fn tree(&self) -> &PoolTree {

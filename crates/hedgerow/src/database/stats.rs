@@ -51,6 +51,8 @@ pub struct Stats {
 pub struct SnapshotStats {
     /// Snapshots that were begun.
     pub begun: u64,
+    /// Of these, snapshots that have not ended.
+    pub open: u64,
     /// Old versions of records that are kept now.
     pub versions: u64,
     /// Bytes that they take, of the frames that are lent for them.
@@ -172,6 +174,7 @@ impl Stats {
             contention: pool.counters().contention.values(),
             snapshots: SnapshotStats {
                 begun: versions.begun,
+                open: versions.open,
                 versions: versions.versions,
                 versions_bytes: versions.used_bytes,
                 lent_bytes: versions.lent_bytes,

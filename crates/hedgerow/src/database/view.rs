@@ -41,7 +41,9 @@ pub(super) trait View: Send + Sync {
     fn stretches(&self) -> Box<dyn Stretches>;
 
     /// What keeps values.
-    fn snapshot(&self) -> &OpenSnapshot;
+    ///
+    /// Errors: `TransactionEnded`.
+    fn snapshot(&self) -> Result<Arc<OpenSnapshot>>;
 
     /// Which tree it is, by a handle that waits as its calls do.
     fn tree(&self) -> &PoolTree;
@@ -50,7 +52,7 @@ pub(super) trait View: Send + Sync {
     ///
     /// Errors: those of reads.
     fn resolve(&self, found: &[u8]) -> Result<Found> {
-        self.snapshot().resolve(found, self.tree().wait())
+        self.snapshot()?.resolve(found, self.tree().wait())
     }
 
     /// What a value in a stored form stands for, into `to`.

@@ -33,7 +33,7 @@ pub struct OpenSnapshot {
     shared: Arc<Shared>,
     /// Taken when it ends.
     ticket: Option<Snapshot>,
-    _reading: Option<Reading>,
+    reading: Option<Reading>,
     at: Lsn,
 }
 
@@ -45,8 +45,12 @@ impl fmt::Debug for OpenSnapshot {
 
 impl Drop for OpenSnapshot {
     fn drop(&mut self) {
-        // In a forked process it is the parent's.
-        if let Some(ticket) = self.ticket.take().filter(|_| self.shared.process.is_current()) {
+        if !self.shared.process.is_current() {
+            // In a forked process it is the parent's, and locks may be held for ever.
+            std::mem::forget(self.reading.take());
+            return;
+        }
+        if let Some(ticket) = self.ticket.take() {
             let pool = &self.shared.pool;
             drop(self.versions().end(ticket));
             self.versions().tend_now_and_then(&**pool);
@@ -96,12 +100,8 @@ impl Store {
             };
             let ticket = versions.begin(&*shared.pool, waiting)?;
             let at = ticket.lsn();
-            let snapshot = OpenSnapshot {
-                shared: shared.clone(),
-                ticket: Some(ticket),
-                _reading: reading,
-                at,
-            };
+            let snapshot =
+                OpenSnapshot { shared: shared.clone(), ticket: Some(ticket), reading, at };
             if had_stored_forms || !shared.pool.has_stored_forms() {
                 return Ok(snapshot);
             }

@@ -61,6 +61,8 @@ pub struct VersionsOptions {
 pub struct Figures {
     /// Snapshots that were begun.
     pub begun: u64,
+    /// Of these, snapshots that have not ended.
+    pub open: u64,
     /// Versions that are kept now.
     pub versions: u64,
     /// Bytes of memory that they take.
@@ -168,6 +170,7 @@ impl<M: Memory, P> Versions<M, P> {
         let used = table.cells.all() - table.cells.free();
         Figures {
             begun: self.begun.load(Relaxed),
+            open: self.slots.all().filter(|slot| slot.state() != State::Empty).count() as u64,
             versions: table.versions,
             used_bytes: u64::from(used) * block_bytes / u64::from(table.cells.cells_each()),
             lent_bytes: u64::from(table.blocks()) * block_bytes,

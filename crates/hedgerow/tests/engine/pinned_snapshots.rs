@@ -80,9 +80,17 @@ fn a_snapshot_is_not_given_up_while_everything_is_overwritten_many_times() {
             wrens.remove(&key(2 * n)).unwrap();
             wrens.put(&[&key(n)[..], b"!"].concat(), b"new").unwrap();
         }
+        // Whenever it was taken over, and even if it was not yet: from here on the file keeps what it sees.
+        db.checkpoint().unwrap();
+        for n in 0..KEYS {
+            wrens.put(&key(n), &value(n, 1)).unwrap();
+        }
+        db.checkpoint().unwrap();
         for forward in [true, false] {
             assert_eq!(rounds(&snapshot, &wrens, forward).unwrap(), [0; KEYS as usize]);
         }
+        let stats = db.stats().unwrap().snapshots;
+        assert_eq!((stats.pinned, stats.given_up), (1, 0));
         let report = db.space_report().unwrap();
         assert!(report.quarantined_bytes > before / 4, "a checkpoint is pinned: {report:?}");
         assert!(report.file_bytes < 4 * before, "{before} bytes became {report:?}");

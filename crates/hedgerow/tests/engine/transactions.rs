@@ -304,7 +304,7 @@ fn histories(longest: u64, database: impl Fn(&mut Dice) -> Database) {
         assert_sound(&db, "transactions");
     }
     count(checked, "transactions");
-    assert!(conflicts > checked / 200, "{conflicts} conflicts, {checked} transactions");
+    assert!(conflicts > 0, "{conflicts} conflicts, {checked} transactions");
 }
 
 #[test]
@@ -597,7 +597,10 @@ fn reads_are_the_same_for_all_that_have_records_and_figures_tell_how_transaction
     assert_eq!(kind(transaction.commit()), ErrorKind::Conflict);
     let stats = db.stats().unwrap();
     assert_eq!((stats.transactions.committed, stats.transactions.conflicts), (0, 1));
-    assert_eq!((stats.snapshots.begun, stats.snapshots.given_up), (2, 0));
+    // The transaction's has ended with it, although there is a handle.
+    let of = &stats.snapshots;
+    assert_eq!((of.begun, of.open, of.given_up), (2, 1, 0));
+    assert_eq!(kind(handle.get(b"x")), ErrorKind::TransactionEnded);
     assert_eq!(stats.snapshots.versions, 2);
     assert!(stats.snapshots.versions_bytes <= stats.snapshots.lent_bytes);
     db.transact(|transaction| transaction.keyspace(&keyspace)?.put(b"x", b"")).unwrap();

@@ -311,14 +311,19 @@ impl View for TransactionView {
     fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
         check_short(&self.tree, key)?;
         let tree = self.tree.id();
-        let own = self.state.with_body(|body| {
+        let (own, begun) = self.state.with_body(|body| {
             let own = body.writes.get(tree, key);
-            Ok(own.map(|value| value.as_deref().map(Value::from)))
+            let own = own.map(|value| value.as_deref().map(Value::from));
+            Ok((own, body.snapshot.clone()))
         })?;
         if let Some(own) = own {
             return Ok(own.map(|value| Seen { value, is_stored: false }));
         }
-        let open = self.state.snapshot(self.tree.wait())?.open();
+        let snapshot = match begun {
+            Some(snapshot) => snapshot,
+            None => self.state.snapshot(self.tree.wait())?,
+        };
+        let open = snapshot.open();
         if self.state.isolation == Isolation::Serializable {
             self.state.note_read(|reads| reads.key(tree, key))?;
         }
@@ -341,12 +346,8 @@ impl View for TransactionView {
         })
     }
 
-    fn snapshot(&self) -> &OpenSnapshot {
-        self.state
-            .snapshot
-            .get()
-            .expect("what is resolved was read, and so the snapshot has begun")
-            .open()
+    fn snapshot(&self) -> Result<Arc<OpenSnapshot>> {
+        Ok(self.state.snapshot(self.tree.wait())?.open().clone())
     }
 
     fn tree(&self) -> &PoolTree {
@@ -368,9 +369,8 @@ struct TransactionStretches {
 impl Stretches for TransactionStretches {
     fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
         let snapshot = self.state.snapshot(self.tree.wait())?;
-        let base = self
-            .base
-            .get_or_insert_with(|| SnapshotStretches::new(snapshot.clone(), self.tree.clone()));
+        let base =
+            self.base.get_or_insert_with(|| SnapshotStretches::new(snapshot, self.tree.clone()));
         let loaded = match &self.writes {
             None => base.load(at, to),
             Some(writes) => base.load(at, &mut self.below).map(|()| merge(&self.below, writes, to)),

@@ -27,7 +27,7 @@ use crate::types::{Lsn, TreeId};
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Relaxed};
 use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::{Arc, Mutex, OnceLock, Weak};
+use hedgerow_sync::primitive::{Arc, Mutex, Weak};
 use reads::Reads;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -72,14 +72,14 @@ pub struct Transaction {
 pub(super) struct State {
     inner: Arc<Inner>,
     isolation: Isolation,
-    /// Begun by the first read.
-    snapshot: OnceLock<Snapshot>,
     body: Mutex<Body>,
     /// A read has found that the snapshot is too old.
     was_too_old: AtomicBool,
 }
 
 struct Body {
+    /// Begun by the first read.
+    snapshot: Option<Snapshot>,
     writes: Writes,
     reads: Reads,
     /// Names and handles of the trees that were used.
@@ -132,6 +132,7 @@ impl Database {
     #[must_use]
     pub fn transaction(&self, isolation: Isolation) -> Transaction {
         let body = Body {
+            snapshot: None,
             writes: Writes::default(),
             reads: Reads::default(),
             trees: BTreeMap::new(),
@@ -144,7 +145,6 @@ impl Database {
         let state = State {
             inner: self.inner.clone(),
             isolation,
-            snapshot: OnceLock::new(),
             body: Mutex::new(body),
             was_too_old: AtomicBool::new(false),
         };
@@ -178,6 +178,7 @@ impl Transaction {
     /// # Errors
     /// [`TransactionEnded`](ErrorKind::TransactionEnded).
     pub fn savepoint(&self) -> Result<Savepoint> {
+        self.state.inner.check_open()?;
         self.state.with_body(|body| {
             let number = body.next_savepoint;
             body.next_savepoint += 1;
@@ -193,6 +194,7 @@ impl Transaction {
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for the savepoint of another transaction, or one behind another that was rolled back to;
     /// [`TransactionEnded`](ErrorKind::TransactionEnded). Nothing has changed then.
     pub fn roll_back_to(&self, savepoint: &Savepoint) -> Result<()> {
+        self.state.inner.check_open()?;
         self.state.with_body(|body| {
             let is_ours = std::ptr::eq(savepoint.of.as_ptr(), Arc::as_ptr(&self.state));
             let found = body.savepoints.get(&savepoint.number).filter(|_| is_ours);
@@ -258,8 +260,10 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // Handles to keyspaces may live on.
-        self.state.end().ok();
+        // Handles to keyspaces may live on. In a forked process it is the parent's.
+        if self.state.inner.check_process().is_ok() {
+            self.state.end().ok();
+        }
     }
 }
 
@@ -281,6 +285,7 @@ impl State {
         }
         body.has_ended = true;
         Ok(Body {
+            snapshot: body.snapshot.take(),
             writes: std::mem::take(&mut body.writes),
             reads: std::mem::take(&mut body.reads),
             trees: std::mem::take(&mut body.trees),
@@ -292,14 +297,14 @@ impl State {
         })
     }
 
-    /// The snapshot, which begins now if it has not.
-    fn snapshot(&self, wait: &Wait) -> Result<&Snapshot> {
-        if let Some(snapshot) = self.snapshot.get() {
+    /// The snapshot, which begins now if it has not. It ends with the transaction.
+    fn snapshot(&self, wait: &Wait) -> Result<Snapshot> {
+        if let Some(snapshot) = self.with_body(|body| Ok(body.snapshot.clone()))? {
             return Ok(snapshot);
         }
         let begun = Snapshot::begin(&self.inner, &wait.begin())?;
         // Another thread may have come first.
-        Ok(self.snapshot.get_or_init(|| begun))
+        self.with_body(|body| Ok(body.snapshot.get_or_insert(begun).clone()))
     }
 
     /// Notes what was asked for, within its bound.
@@ -327,7 +332,7 @@ impl State {
         let store = &self.inner.store;
         if body.writes.is_empty() {
             // What it has read was all there, at the moment of its snapshot.
-            return Ok(self.snapshot.get().map_or_else(|| store.last_lsn(), Snapshot::lsn));
+            return Ok(body.snapshot.as_ref().map_or_else(|| store.last_lsn(), Snapshot::lsn));
         }
         let trees: BTreeMap<TreeId, PoolTree> = body
             .trees
@@ -348,7 +353,7 @@ impl State {
                 value: value.as_ref().map(Prepared::bytes),
             })
             .collect();
-        let committed = match self.snapshot.get() {
+        let committed = match &body.snapshot {
             // Who has read nothing goes where the log's end is by then.
             None => store.commit(&changes, None, waiting)?,
             Some(snapshot) => {
