@@ -18,6 +18,7 @@ use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::page::FrameId;
 use crate::types::{PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId};
+use crate::versions::LEAST_BLOCKS;
 use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::Ordering::{Relaxed, Release};
@@ -97,9 +98,14 @@ impl BufferPool {
     pub(super) fn check_table_room(&self, pages: usize) -> Result<()> {
         let parts = pages / (PART_WORDS - PART_HEADER_WORDS) + 2;
         let frames = parts * PART_BYTES.div_ceil(self.page_bytes);
-        let not_pages = self.retired_below() + self.lent_frames();
-        let left = self.top.load(Relaxed).saturating_sub(not_pages) as usize;
+        let left = self.top.load(Relaxed).saturating_sub(self.not_for_pages()) as usize;
         if left < FRAMES_KEPT as usize + frames { Err(self.table_is_full()) } else { Ok(()) }
+    }
+
+    /// Frames below the top that no page can have, beside those that the smallest pool lends.
+    fn not_for_pages(&self) -> u32 {
+        // These leave enough of the frames that are never given up: one operation needs them, and there are a few for everybody.
+        self.retired_below() + self.lent_frames().saturating_sub(LEAST_BLOCKS)
     }
 
     /// Frames below the top that were given up in the place of lent ones.
@@ -165,7 +171,7 @@ impl BufferPool {
             self.top.store(top, Release);
             index.retired_below.fetch_sub(1, Relaxed);
         }
-        if top < FRAMES_KEPT + count + self.retired_below() + self.lent_frames() {
+        if top < FRAMES_KEPT + count + self.not_for_pages() {
             return Err(self.table_is_full());
         }
         // From the top down, each given up when it is empty: an error leaves a smaller pool, whose

@@ -94,7 +94,8 @@ impl Keyspace {
                 !this.is_stored_form(raw)
                     || read.as_ref().is_some_and(|(k, r, _)| k == key && r == raw)
             };
-            match this.change(|tree| tree.take_end(end, is_read))? {
+            let is_made = |taken: &Taken| !matches!(taken, Taken::Refused(_));
+            match this.change_if(|tree| tree.take_end(end, is_read), is_made)? {
                 Taken::Empty => return Ok(None),
                 Taken::Record((key, raw)) => {
                     return match read {

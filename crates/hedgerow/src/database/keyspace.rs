@@ -171,18 +171,35 @@ impl Keyspace {
     /// Runs a change, and waits until it is durable if that was asked for.
     #[inline]
     pub(super) fn change<R>(&self, change: impl FnOnce(&PoolTree) -> Result<R>) -> Result<R> {
+        self.change_if(change, |_| true)
+    }
+
+    /// [`Self::change`] that may come to nothing, and is tried another way then: only what `is_made` is waited for. Otherwise an error of that
+    /// wait would say of a change that it is in effect.
+    #[inline]
+    pub(super) fn change_if<R>(
+        &self,
+        change: impl FnOnce(&PoolTree) -> Result<R>,
+        is_made: impl FnOnce(&R) -> bool,
+    ) -> Result<R> {
         self.inner.check_open()?;
         if self.durability == Durability::Sync {
-            return self.change_durably(change);
+            return self.change_durably(change, is_made);
         }
         change(&self.tree)
     }
 
     #[inline(never)]
-    fn change_durably<R>(&self, change: impl FnOnce(&PoolTree) -> Result<R>) -> Result<R> {
+    fn change_durably<R>(
+        &self,
+        change: impl FnOnce(&PoolTree) -> Result<R>,
+        is_made: impl FnOnce(&R) -> bool,
+    ) -> Result<R> {
         let wait = self.tree.wait().for_one_call();
         let outcome = change(&self.tree)?;
-        self.inner.store.flush_log_within(&wait.begin())?;
+        if is_made(&outcome) {
+            self.inner.store.flush_log_within(&wait.begin())?;
+        }
         Ok(outcome)
     }
 
@@ -373,7 +390,8 @@ impl Keyspace {
     ) -> Result<Swap> {
         let is_plain = |value: Option<&[u8]>| !value.is_some_and(is_stored_form);
         if is_plain(expected) && is_plain(new) {
-            let swapped = self.change(|tree| tree.compare_and_swap(key, expected, new));
+            let swaps = |tree: &PoolTree| tree.compare_and_swap(key, expected, new);
+            let swapped = self.change_if(swaps, Swap::is_swapped);
             let differs_large = |found: &Value| self.is_stored_form(found);
             match &swapped {
                 Ok(Swap::Differs(Some(found))) if differs_large(found) => {}

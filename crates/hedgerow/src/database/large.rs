@@ -437,7 +437,7 @@ impl Keyspace {
             {
                 prepared = Some(self.inner.prepare(&this.tree, key, new)?);
             }
-            let swapped = this.change(|tree| {
+            let swaps = |tree: &PoolTree| {
                 let put = prepared.as_ref().map(Prepared::bytes);
                 let swapped = tree.compare_and_swap(key, stored.as_deref(), put)?;
                 if swapped.is_swapped()
@@ -446,8 +446,8 @@ impl Keyspace {
                     prepared.keep();
                 }
                 Ok(swapped)
-            })?;
-            if swapped.is_swapped() {
+            };
+            if this.change_if(swaps, Swap::is_swapped)?.is_swapped() {
                 return Ok(Swap::Swapped);
             }
             // Somebody came between: what is there now is to be compared.

@@ -83,7 +83,7 @@ impl Keyspace {
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the value has another length than 8 bytes; those of [`Keyspace::put`].
     pub fn fetch_add(&self, key: &[u8], number: i64) -> Result<i64> {
-        match self.change(|tree| tree.fetch_add(key, number)) {
+        match self.change_if(|tree| tree.fetch_add(key, number), is_made) {
             Ok(Before::Was(old)) => Ok(old),
             Ok(Before::Unfit) => self.add_apart(key, number),
             Err(_) if is_long(self.tree(), key) => self.add_apart(key, number),
@@ -136,7 +136,7 @@ impl Keyspace {
     pub fn swap(&self, key: &[u8], value: &[u8]) -> Result<Option<Value>> {
         if !is_stored_form(value) {
             let mut old = Value::default();
-            let before = self.change(|tree| tree.swap(key, value, &mut old));
+            let before = self.change_if(|tree| tree.swap(key, value, &mut old), is_made);
             match before {
                 Ok(Before::Was(found)) => return Ok(found.then_some(old)),
                 Err(_) if is_too_large(&before) => {}
@@ -156,7 +156,7 @@ impl Keyspace {
             return self.fetch_update(key, |_| None::<&[u8]>);
         }
         let mut old = Value::default();
-        match self.change(|tree| tree.take(key, &mut old))? {
+        match self.change_if(|tree| tree.take(key, &mut old), is_made)? {
             Before::Was(found) => Ok(found.then_some(old)),
             Before::Unfit => self.fetch_update(key, |_| None::<&[u8]>),
         }
@@ -170,7 +170,10 @@ impl Keyspace {
     ) -> Result<(Option<Value>, Option<V>)> {
         let updated = match is_long(self.tree(), key) {
             true => Updated::Unfit,
-            false => self.change(|tree| tree.update_with(key, &mut change))?,
+            false => {
+                let is_made = |updated: &Updated<V>| matches!(updated, Updated::Made(..));
+                self.change_if(|tree| tree.update_with(key, &mut change), is_made)?
+            }
         };
         let (mut found, mut new) = match updated {
             Updated::Made(old, new) => return Ok((old, new)),
@@ -193,6 +196,11 @@ impl Keyspace {
             new = change(found.as_deref());
         }
     }
+}
+
+/// Whether a change was made in the one descent.
+fn is_made<T>(before: &Before<T>) -> bool {
+    matches!(before, Before::Was(_))
 }
 
 pub(super) fn integer(value: &[u8]) -> Result<i64> {
