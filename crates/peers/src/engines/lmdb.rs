@@ -63,7 +63,8 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
 
     fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError> {
         if cell.keys.kind.key_bytes().is_some_and(|bytes| bytes > MOST_KEY_BYTES) {
-            let what = format!("a key has at most {MOST_KEY_BYTES} bytes, as LMDB is built by default");
+            let what =
+                format!("a key has at most {MOST_KEY_BYTES} bytes, as LMDB is built by default");
             return Err(CellError::Unsupported(what));
         }
         let is_limited = small_limit(cell, record_bytes).is_some();
