@@ -19,8 +19,11 @@ fn every_product_takes_part_in_every_experiment() {
     let experiments: Vec<_> = experiments::all(Size::Smoke)
         .into_iter()
         .filter(|e| e.cases.iter().any(|case| case.durability != Durability::None))
+        // Not every product takes keys of any length.
+        .filter(|e| !e.name.contains("long-keys"))
         .collect();
-    assert_eq!(experiments.len(), 11);
+    let names: Vec<_> = experiments.iter().map(|e| e.name).collect();
+    assert_eq!(experiments.len(), 12, "{names:?}");
     let plan = Plan {
         experiments: experiments.clone(),
         size: Size::Smoke,
