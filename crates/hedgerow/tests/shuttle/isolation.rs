@@ -72,6 +72,11 @@ fn scans_of_one_leaf_are_strictly_serializable() {
         let mut reader = Client::new(&db, RECORDS, THREADS, &clock, 0);
         places.iter().for_each(|place| reader.scan_all(place));
         transactions.extend(reader.take());
+        // A forced split may have divided an island: a scan of several leaves is no transaction.
+        let is_one_leaf = |place: &Place| place.keyspace.stats().unwrap().pages() == 1;
+        if !places.iter().all(is_one_leaf) {
+            return;
+        }
         let history = History { before: BTreeMap::new(), transactions };
         match history.check(Level::StrictSerializable) {
             Ok(tally) => DEPENDENCIES.fetch_add(tally.dependencies, Ordering::Relaxed),
