@@ -21,7 +21,7 @@ use std::ops::Bound;
 /// The database as it was at one moment. See [`Database::snapshot`].
 ///
 /// All keyspaces are seen as of the same moment: every change that had been made before the snapshot began, and none that came later.
-/// Reads of a snapshot lock nothing, and keep no writer waiting. An owned handle, `Send + Sync`; cloning it is cheap, and the snapshot ends with its last
+/// Reads of a snapshot lock nothing. An owned handle, `Send + Sync`; cloning it is cheap, and the snapshot ends with its last
 /// handle, or the last [`SnapshotKeyspace`], cursor or iterator of it.
 ///
 /// **What it costs.** While snapshots are open, a change of a record keeps what the record was, if a snapshot sees that: in memory inside of the
