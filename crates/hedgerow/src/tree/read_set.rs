@@ -45,6 +45,11 @@ pub trait Judge<P: PagePool, L: Ladder> {
     /// Whether nothing in a leaf with this stamp is newer than the snapshot.
     fn is_as_it_was(&self, tree: &Tree<P, L>, stamp: Lsn) -> bool;
 
+    /// How many open snapshots need no version of what the commit changes: its own, if nobody reads with it any more.
+    fn own_snapshots(&self) -> u64 {
+        0
+    }
+
     /// Compares what a copy of a leaf has of an interval with what the snapshot has of it, as far as the leaf goes.
     ///
     /// `is_latched`: latches are held, and nothing is read from the file; what cannot be known without that is not the same.
