@@ -52,7 +52,7 @@ pub struct Entered<'p> {
     stay: Stay<'p>,
     promise: Option<Promise<'p>>,
     /// Of who changes records while old versions are kept: room for them.
-    admission: Option<Box<Admission<'p>>>,
+    admission: Option<Admission<'p>>,
 }
 
 type Admission<'p> = versions::Admission<'p, PoolMemory, PinnedCheckpoint>;
@@ -197,7 +197,7 @@ impl BufferPool {
         };
         loop {
             // Before the promise: who waits at the gate holds nothing that who runs alone may need.
-            let mut admission = Box::new(versions.admit(self, || version_cells, waiting)?);
+            let mut admission = versions.admit(self, || version_cells, waiting)?;
             let mut entered = self.enter_with(log_bytes, purpose, waiting)?;
             if admission.is_good() {
                 entered.admission = Some(admission);

@@ -217,6 +217,10 @@ impl Keyspace {
         &self.name
     }
 
+    pub(super) fn shared_name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     /// The value of `key`, copied; `None` if there is no record. Up to 112 bytes are copied without an allocation. A large value is
     /// read whole; [`Keyspace::get_range`] and [`Keyspace::value_reader`] read parts.
     ///

@@ -26,6 +26,12 @@ pub(super) enum Prepared<'v> {
     Large(Box<ExtentWriter>, Vec<u8>),
 }
 
+/// Whether a leaf takes a value as it is.
+#[inline]
+pub(super) fn is_plain(tree: &PoolTree, key: &[u8], value: &[u8]) -> bool {
+    key.len() + value.len() <= tree.max_record_bytes() && !is_stored_form(value)
+}
+
 impl Prepared<'_> {
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
@@ -72,11 +78,11 @@ impl Inner {
         key: &[u8],
         value: &'v [u8],
     ) -> Result<Prepared<'v>> {
+        if is_plain(tree, key, value) {
+            return Ok(Prepared::Plain(value));
+        }
         let max = tree.max_record_bytes();
         if key.len() + value.len() <= max {
-            if !is_stored_form(value) {
-                return Ok(Prepared::Plain(value));
-            }
             let escaped = escape(value);
             if key.len() + escaped.len() <= max {
                 self.store.expect_stored_forms();

@@ -114,6 +114,13 @@ impl Snapshot {
         self.open.keyspaces()
     }
 
+    /// Of an ended transaction: if nobody reads with it any more, its commit is the last to need it.
+    pub(super) fn be_of_commit(&mut self) {
+        if let Some(open) = Arc::get_mut(&mut self.open) {
+            open.be_of_commit();
+        }
+    }
+
     pub(super) fn open(&self) -> &Arc<OpenSnapshot> {
         &self.open
     }
@@ -131,7 +138,18 @@ impl Snapshot {
 /// [`KeyTooLong`](ErrorKind::KeyTooLong). The bounds of a range may be longer.
 #[derive(Clone)]
 pub struct SnapshotKeyspace {
-    view: Arc<dyn View>,
+    view: Arc<SnapshotView>,
+}
+
+impl SnapshotKeyspace {
+    #[inline]
+    fn view(&self) -> &SnapshotView {
+        &self.view
+    }
+
+    fn shared_view(&self) -> Arc<dyn View> {
+        self.view.clone()
+    }
 }
 
 impl fmt::Debug for SnapshotKeyspace {
@@ -159,9 +177,11 @@ impl View for SnapshotView {
         self.snapshot.inner.check_open()
     }
 
+    #[inline]
     fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
+        self.check()?;
         check_short(&self.tree, key)?;
-        let value = self.snapshot.open.get(&self.tree, key, &mut Vec::new())?;
+        let value = self.snapshot.open.get(&self.tree, key)?;
         let may_be_stored = self.snapshot.open.has_stored_forms();
         Ok(value.map(|value| Seen { is_stored: may_be_stored && is_stored_form(&value), value }))
     }

@@ -32,9 +32,9 @@ pub(super) trait View: Send + Sync {
     /// Errors: `Closed`; `ForkedProcess`; `TransactionEnded`.
     fn check(&self) -> Result<()>;
 
-    /// The value of a key.
+    /// The value of a key, if it may be read: as [`Self::check`] has it.
     ///
-    /// Errors: those of reads; `SnapshotTooOld`; `KeyTooLong` for a long key.
+    /// Errors: those of reads and of [`Self::check`]; `SnapshotTooOld`; `KeyTooLong` for a long key.
     fn see(&self, key: &[u8]) -> Result<Option<Seen>>;
 
     /// The records, by the stretch.
@@ -85,8 +85,7 @@ pub(super) fn stretches_within(
     StretchCursor::new(view.stretches(), view.tree().max_short_key_bytes(), lower, upper)
 }
 
-pub(super) fn get(view: &dyn View, key: &[u8]) -> Result<Option<Value>> {
-    view.check()?;
+pub(super) fn get<V: View + ?Sized>(view: &V, key: &[u8]) -> Result<Option<Value>> {
     match view.see(key)? {
         Some(Seen { value, is_stored: false }) => Ok(Some(value)),
         Some(Seen { value, .. }) => {
@@ -98,8 +97,7 @@ pub(super) fn get(view: &dyn View, key: &[u8]) -> Result<Option<Value>> {
     }
 }
 
-pub(super) fn get_into(view: &dyn View, key: &[u8], to: &mut Vec<u8>) -> Result<bool> {
-    view.check()?;
+pub(super) fn get_into<V: View + ?Sized>(view: &V, key: &[u8], to: &mut Vec<u8>) -> Result<bool> {
     to.clear();
     match view.see(key)? {
         Some(Seen { value, is_stored: false }) => to.extend_from_slice(&value),
@@ -109,17 +107,18 @@ pub(super) fn get_into(view: &dyn View, key: &[u8], to: &mut Vec<u8>) -> Result<
     Ok(true)
 }
 
-pub(super) fn contains_key(view: &dyn View, key: &[u8]) -> Result<bool> {
-    view.check()?;
+pub(super) fn contains_key<V: View + ?Sized>(view: &V, key: &[u8]) -> Result<bool> {
     Ok(view.see(key)?.is_some())
 }
 
-pub(super) fn get_many<K: AsRef<[u8]>>(view: &dyn View, keys: &[K]) -> Result<Vec<Option<Value>>> {
+pub(super) fn get_many<V: View + ?Sized, K: AsRef<[u8]>>(
+    view: &V,
+    keys: &[K],
+) -> Result<Vec<Option<Value>>> {
     keys.iter().map(|key| get(view, key.as_ref())).collect()
 }
 
-pub(super) fn value_reader(view: &dyn View, key: &[u8]) -> Result<Option<ValueReader>> {
-    view.check()?;
+pub(super) fn value_reader<V: View + ?Sized>(view: &V, key: &[u8]) -> Result<Option<ValueReader>> {
     let found = match view.see(key)? {
         Some(Seen { value, is_stored: false }) => Found::Short(value),
         Some(Seen { value, .. }) => view.resolve(&value)?,
@@ -128,8 +127,8 @@ pub(super) fn value_reader(view: &dyn View, key: &[u8]) -> Result<Option<ValueRe
     Ok(Some(ValueReader::new(view.inner().clone(), found, 0)))
 }
 
-pub(super) fn get_range(
-    view: &dyn View,
+pub(super) fn get_range<V: View + ?Sized>(
+    view: &V,
     key: &[u8],
     range: impl RangeBounds<u64>,
 ) -> Result<Option<Vec<u8>>> {
@@ -158,7 +157,7 @@ pub(super) fn count(view: Arc<dyn View>) -> Result<u64> {
     visited.map(|_| count)
 }
 
-/// All reads of a keyspace, for types that have a view of one: `view` is what lends it.
+/// All reads of a keyspace, for types that have a view of one: `view` lends it, and `shared_view` shares it with what may live for longer.
 macro_rules! reads {
     ($name:ty, $errors:literal) => {
         impl $name {
@@ -168,7 +167,7 @@ macro_rules! reads {
             #[doc = $errors]
             #[inline]
             pub fn get(&self, key: &[u8]) -> $crate::error::Result<Option<$crate::tree::Value>> {
-                $crate::database::view::get(&*self.view, key)
+                $crate::database::view::get(self.view(), key)
             }
 
             /// Replaces the contents of `value` by the value of `key`, and returns whether there is a record. `value` is empty otherwise.
@@ -176,7 +175,7 @@ macro_rules! reads {
             /// # Errors
             #[doc = $errors]
             pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> $crate::error::Result<bool> {
-                $crate::database::view::get_into(&*self.view, key, value)
+                $crate::database::view::get_into(self.view(), key, value)
             }
 
             /// The values of many keys, in the order of the keys. Costs as much as single gets.
@@ -187,7 +186,7 @@ macro_rules! reads {
                 &self,
                 keys: &[K],
             ) -> $crate::error::Result<Vec<Option<$crate::tree::Value>>> {
-                $crate::database::view::get_many(&*self.view, keys)
+                $crate::database::view::get_many(self.view(), keys)
             }
 
             /// Whether there is a record of `key`. Large values are not read.
@@ -195,7 +194,7 @@ macro_rules! reads {
             /// # Errors
             #[doc = $errors]
             pub fn contains_key(&self, key: &[u8]) -> $crate::error::Result<bool> {
-                $crate::database::view::contains_key(&*self.view, key)
+                $crate::database::view::contains_key(self.view(), key)
             }
 
             /// The bytes of `range` of the value of `key`, without those beyond its end; `None` if there is no record. Of a large value
@@ -208,7 +207,7 @@ macro_rules! reads {
                 key: &[u8],
                 range: impl std::ops::RangeBounds<u64>,
             ) -> $crate::error::Result<Option<Vec<u8>>> {
-                $crate::database::view::get_range(&*self.view, key, range)
+                $crate::database::view::get_range(self.view(), key, range)
             }
 
             /// A reader of the value of `key`, piece by piece; `None` if there is no record. It keeps what it reads, also when this handle is gone.
@@ -219,7 +218,7 @@ macro_rules! reads {
                 &self,
                 key: &[u8],
             ) -> $crate::error::Result<Option<$crate::database::ValueReader>> {
-                $crate::database::view::value_reader(&*self.view, key)
+                $crate::database::view::value_reader(self.view(), key)
             }
 
             /// An iterator over the records whose keys lie in `bounds`, in order, from both ends. This call reads nothing; each step may
@@ -228,12 +227,12 @@ macro_rules! reads {
                 &self,
                 bounds: impl std::ops::RangeBounds<K>,
             ) -> $crate::database::Range {
-                $crate::database::view::range(self.view.clone(), bounds)
+                $crate::database::view::range(self.shared_view(), bounds)
             }
 
             /// An iterator over the records whose keys begin with `prefix`, in order, from both ends. This call reads nothing.
             pub fn prefix(&self, prefix: &[u8]) -> $crate::database::Range {
-                $crate::database::view::prefix(self.view.clone(), prefix)
+                $crate::database::view::prefix(self.shared_view(), prefix)
             }
 
             /// An iterator over all records, in order, from both ends. This call reads nothing.
@@ -244,7 +243,7 @@ macro_rules! reads {
             /// A cursor before the first record. It lends keys and values instead of copying each. This call reads nothing.
             #[must_use]
             pub fn cursor(&self) -> $crate::database::Cursor {
-                $crate::database::Cursor::of(self.view.clone())
+                $crate::database::Cursor::of(self.shared_view())
             }
 
             /// Counts the records. Reads all leaves, but no large value.
@@ -252,7 +251,7 @@ macro_rules! reads {
             /// # Errors
             #[doc = $errors]
             pub fn count(&self) -> $crate::error::Result<u64> {
-                $crate::database::view::count(self.view.clone())
+                $crate::database::view::count(self.shared_view())
             }
         }
     };

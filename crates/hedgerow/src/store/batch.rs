@@ -16,6 +16,7 @@
 //!
 //! `Send + Sync`. The lock here is held for nothing but looking at the table.
 
+use super::snapshots::OpenSnapshot;
 use super::superblock::Superblock;
 use super::{Shared, Store};
 use crate::buffer::BufferPool;
@@ -253,6 +254,21 @@ impl Store {
         self.shared.commit(changes, read_set, waiting)
     }
 
+    /// Makes the only change of a transaction that has read nothing but this record. `None`, and nothing is done, if it takes a look at
+    /// records to know whether that is unchanged: [`Self::commit`] takes it.
+    ///
+    /// Errors: as for [`Self::commit`].
+    #[inline]
+    pub fn commit_if_unchanged(
+        &self,
+        change: &BatchChange<'_>,
+        judge: &OpenSnapshot,
+    ) -> Result<Option<Lsn>> {
+        let BatchChange { tree, key, value } = *change;
+        let is_made = tree.change_if_unchanged(key, value, judge)?;
+        Ok(is_made.then(|| self.shared.pool.tail()))
+    }
+
     /// The most bytes that the changes of a commit at one stroke may take in the log.
     pub fn most_stroke_bytes(&self) -> u64 {
         match self.shared.pool.log() {
@@ -299,8 +315,9 @@ impl Shared {
             };
             return Ok(Some(self.pool.tail()));
         }
-        let bytes = piece_bytes(changes);
-        if self.pool.log().is_some_and(|log| !log.is_one_stroke(bytes)) {
+        let log = self.pool.log();
+        let bytes = log.map_or(0, |_| piece_bytes(changes));
+        if log.is_some_and(|log| !log.is_one_stroke(bytes)) {
             return Ok(None);
         }
         let most_leaves = self.pool.frames() as usize / STROKE_FRAMES_SHARE;

@@ -35,6 +35,7 @@ pub struct OpenSnapshot {
     ticket: Option<Snapshot>,
     reading: Option<Reading>,
     at: Lsn,
+    is_of_commit: bool,
 }
 
 impl fmt::Debug for OpenSnapshot {
@@ -100,8 +101,13 @@ impl Store {
             };
             let ticket = versions.begin(&*shared.pool, waiting)?;
             let at = ticket.lsn();
-            let snapshot =
-                OpenSnapshot { shared: shared.clone(), ticket: Some(ticket), reading, at };
+            let snapshot = OpenSnapshot {
+                shared: shared.clone(),
+                ticket: Some(ticket),
+                reading,
+                at,
+                is_of_commit: false,
+            };
             if had_stored_forms || !shared.pool.has_stored_forms() {
                 return Ok(snapshot);
             }
@@ -130,15 +136,44 @@ impl OpenSnapshot {
         self.ticket.as_ref().expect("it has not ended")
     }
 
+    /// From now on it is a commit's, and nothing is read with it but what that compares.
+    pub fn be_of_commit(&mut self) {
+        self.is_of_commit = true;
+    }
+
     /// Its moment.
     pub fn lsn(&self) -> Lsn {
         self.at
     }
 
-    /// The value of a record as its leaf had it, into `value`; `None`: there was none. `scratch` is room.
+    /// The value of a record as its leaf had it; `None`: there was none.
     ///
     /// Errors: those of reads; `SnapshotTooOld`.
-    pub fn get(&self, tree: &PoolTree, key: &[u8], scratch: &mut Vec<u8>) -> Result<Option<Value>> {
+    #[inline]
+    pub fn get(&self, tree: &PoolTree, key: &[u8]) -> Result<Option<Value>> {
+        // Filled where the caller gets it, as `Tree::get` does.
+        let mut result = Ok(Some(Value::default()));
+        if let Ok(Some(value)) = &mut result {
+            match tree.get_stamped(key, value) {
+                Ok((is_there, stamp))
+                    if self.versions().sees_all(self.ticket(), tree.id(), stamp) =>
+                {
+                    if !is_there {
+                        result = Ok(None);
+                    }
+                    return result;
+                }
+                Err(error) if *error.kind() != ErrorKind::KeyspaceDropped => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.get_old(tree, key)
+    }
+
+    /// [`Self::get`] where the leaf does not tell all. Looks at it anew.
+    #[inline(never)]
+    fn get_old(&self, tree: &PoolTree, key: &[u8]) -> Result<Option<Value>> {
+        let mut scratch = Vec::new();
         let mut value = Value::default();
         let (mut found, mut dropped) = (false, None);
         let look = || match tree.get_stamped(key, &mut value) {
@@ -153,7 +188,7 @@ impl OpenSnapshot {
             }
             Err(error) => Err(error),
         };
-        let seen = self.versions().read(self.ticket(), tree.id(), key, look, scratch);
+        let seen = self.versions().read(self.ticket(), tree.id(), key, look, &mut scratch);
         match seen? {
             Seen::Leaf => match dropped {
                 Some(error) => Err(dropped_is_too_old(error)),
@@ -163,7 +198,7 @@ impl OpenSnapshot {
             Seen::Version => Ok(Some(Value::from(scratch.as_slice()))),
             Seen::Checkpoint(pin) => {
                 scratch.clear();
-                let is_there = self.pinned(&pin, tree, |pinned| pinned.get(key, scratch))?;
+                let is_there = self.pinned(&pin, tree, |pinned| pinned.get(key, &mut scratch))?;
                 Ok(is_there.then(|| Value::from(scratch.as_slice())))
             }
             Seen::TooOld => Err(too_old()),
@@ -290,6 +325,11 @@ impl Judge<BufferPool, Hints> for OpenSnapshot {
     fn is_as_it_was(&self, tree: &PoolTree, stamp: Lsn) -> bool {
         self.versions().sees_all(self.ticket(), tree.id(), stamp)
             || leaves_out("stale_mark_trusted")
+    }
+
+    #[inline]
+    fn own_snapshots(&self) -> u64 {
+        u64::from(self.is_of_commit)
     }
 
     fn read_ahead(&self, read: &Read<'_, BufferPool>, fences: &Fences) -> Result<Option<FromFile>> {

@@ -4,6 +4,7 @@
 //! change has looked at is validated by the very step that latches the leaf, or before the answer is
 //! given. Linearizable; any number of threads.
 
+use super::read_set::Judge;
 use super::{Tree, Value};
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, Position};
@@ -43,6 +44,12 @@ pub(super) trait Change {
 
     /// The value that [`Decision::Put`] puts: by what was looked at last, if it depends on that. Its length never does.
     fn value(&self) -> &[u8];
+
+    /// How many open snapshots need no version of what is changed.
+    #[inline]
+    fn own_snapshots(&self) -> u64 {
+        0
+    }
 
     /// What the log is told, if not the change itself.
     #[inline]
@@ -136,6 +143,62 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Ok(Swap::Swapped);
         }
         self.write(key, &mut CompareAndSwap { expected, new })
+    }
+}
+
+/// What became of a change that is made if its leaf is as a snapshot has seen it.
+#[derive(PartialEq, Eq)]
+enum Compared {
+    Made,
+    Newer,
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Puts a record, or removes it (`None`), if nothing in its leaf is newer than what `judge` has seen: a commit of one change whose record
+    /// was all that was read. The decision is made on the leaf that is latched then, as for any change. False: something is newer,
+    /// nothing is done, and the records have to be compared ([`Stroke::make`](super::Stroke::make)).
+    pub fn change_if_unchanged(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        judge: &impl Judge<P, L>,
+    ) -> Result<bool> {
+        let outcome = self.write(key, &mut IfUnchanged { tree: self, value, judge })?;
+        Ok(outcome == Compared::Made)
+    }
+}
+
+struct IfUnchanged<'c, P: PagePool, L: Ladder, J> {
+    tree: &'c Tree<P, L>,
+    value: Option<&'c [u8]>,
+    judge: &'c J,
+}
+
+impl<P: PagePool, L: Ladder, J: Judge<P, L>> Change for IfUnchanged<'_, P, L, J> {
+    type Outcome = Compared;
+
+    fn decide<B: PageBytes, M: Ladder>(
+        &mut self,
+        leaf: &Leaf<B, M>,
+        at: Position,
+    ) -> Decision<Compared> {
+        // Asked after the look at the leaf, which the latch proves to be right.
+        if !self.judge.is_as_it_was(self.tree, leaf.as_node().newest_lsn()) {
+            return Decision::Keep(Compared::Newer);
+        }
+        match self.value {
+            Some(_) => Decision::Put(Compared::Made),
+            None if at.found => Decision::Remove(Compared::Made),
+            None => Decision::Keep(Compared::Made),
+        }
+    }
+
+    fn value(&self) -> &[u8] {
+        self.value.unwrap_or(&[])
+    }
+
+    fn own_snapshots(&self) -> u64 {
+        self.judge.own_snapshots()
     }
 }
 

@@ -21,7 +21,6 @@
 //! changed. Nothing but leaves is waited for while one is latched, and nothing is allocated then but a leaf's list of what to
 //! do next. Thread-safety: as for [`Tree`].
 
-use super::Tree;
 use super::commit_leaves::{Fences, Latched, is_leaf_of};
 use super::descend::Target;
 use super::read_set::{AskFile, FromFile, Read, ReadSet};
@@ -100,8 +99,8 @@ struct Commit<'c, P: PagePool, L: Ladder> {
     scratch: Vec<u8>,
     piece: Vec<u8>,
     later: Vec<(usize, Later)>,
-    /// Room for old versions that the changes need, as far as it is known.
-    version_cells: u32,
+    /// Room for old versions that the changes need, if somebody has counted it.
+    version_cells: Option<u32>,
 }
 
 impl Stroke {
@@ -117,7 +116,7 @@ impl Stroke {
     ) -> Result<Option<Lsn>> {
         let Some(first) = writes.first() else { return Ok(Some(Lsn(0))) };
         let place = |write: &Write<'c, P, L>| (write.tree.id(), write.key);
-        assert!(writes.is_sorted_by(|a, b| place(a) < place(b)), "a write set is sorted");
+        debug_assert!(writes.is_sorted_by(|a, b| place(a) < place(b)), "a write set is sorted");
         for write in writes {
             write.tree.check_record(write.key, write.value.unwrap_or(&[]))?;
         }
@@ -129,16 +128,15 @@ impl Stroke {
             read_set,
             pool,
             waiting,
-            leaves: Vec::new(),
+            leaves: Vec::with_capacity(self.most_leaves.min(writes.len())),
             root: first.tree.root,
             is_held: false,
             met: false,
             scratch: Vec::new(),
             piece: Vec::new(),
             later: Vec::new(),
-            version_cells: 0,
+            version_cells: None,
         };
-        commit.version_cells = commit.expected_cells();
         let lsn = loop {
             match commit.attempt(&mut retry) {
                 Ok(Tried::Done(lsn)) => break lsn,
@@ -258,18 +256,18 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         let mut fence: Option<Vec<u8>> = None;
         loop {
             let wanted = (writes.get(write), reads.get(read));
-            let (tree, target): (&'c Tree<P, L>, Target<'_>) = match wanted {
+            let (tree, target, is_of_write) = match wanted {
                 (None, None) => return Ok(true),
                 (_, Some(next)) if fence.is_some() => {
-                    (next.tree, Target::Above(fence.as_deref().unwrap_or_default()))
+                    (next.tree, Target::Above(fence.as_deref().unwrap_or_default()), false)
                 }
                 (Some(next), Some(other))
                     if (next.tree.id(), next.key) <= (other.tree.id(), other.first_key()) =>
                 {
-                    (next.tree, Target::Key(next.key))
+                    (next.tree, Target::Key(next.key), true)
                 }
-                (_, Some(next)) => (next.tree, Target::Key(next.first_key())),
-                (Some(next), None) => (next.tree, Target::Key(next.key)),
+                (_, Some(next)) => (next.tree, Target::Key(next.first_key()), false),
+                (Some(next), None) => (next.tree, Target::Key(next.key), true),
             };
             if self.leaves.len() == self.stroke.most_leaves {
                 return Ok(false);
@@ -284,7 +282,9 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             let is_here = |next: &&Write<'c, P, L>| {
                 next.tree.id() == tree.id() && node.is_within_upper(next.key)
             };
-            let end = write + writes[write..].iter().take_while(is_here).count();
+            // The one that it was found for is there, as far as the version of the page goes.
+            let sure = write + usize::from(is_of_write);
+            let end = sure + writes[sure..].iter().take_while(is_here).count();
             let (mut read_end, mut goes_on) = (read, None);
             while let Some(next) = reads.get(read_end)
                 && next.tree.id() == tree.id()
@@ -366,8 +366,10 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
 
     /// All memory that is needed while leaves are latched.
     fn allocate(&mut self) {
-        let longest = self.stroke.log_bytes.min(2 * PIECE_BYTES as u64) as usize;
-        self.piece.reserve(longest);
+        if self.is_in_pieces() {
+            let longest = self.stroke.log_bytes.min(2 * PIECE_BYTES as u64) as usize;
+            self.piece.reserve(longest);
+        }
         self.later.reserve(self.leaves.len());
     }
 
@@ -376,7 +378,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         match is_logged {
             true => self.pool.enter_to_change(
                 self.stroke.log_bytes,
-                || self.version_cells,
+                || self.version_cells.unwrap_or_else(|| self.expected_cells()),
                 Purpose::Take,
                 self.waiting,
             ),
@@ -502,7 +504,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 if cells > self.pool.most_version_cells() {
                     return Ok(Tried::TooMany);
                 }
-                self.version_cells = cells;
+                self.version_cells = Some(cells);
                 return Err(Restart::Conflict.into());
             }
         }
@@ -525,6 +527,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         let lsn = if self.writes[0].tree.logged { self.append(stay) } else { Lsn(0) };
         // What was read may change from here on: who changes it has a greater LSN.
         drop(shared);
+        let own = self.read_set.map_or(0, |set| set.judge.own_snapshots());
         let mut pages = exclusive.into_iter();
         let mut later = std::mem::take(&mut self.later);
         for found in self.leaves.iter().filter(|found| !found.writes.is_empty()) {
@@ -536,7 +539,8 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                     None => continue,
                 },
             };
-            let changed = Changed { lsn, met: self.met, writes: found.writes.clone() };
+            let changed =
+                Changed { order: (lsn, own), met: self.met, writes: found.writes.clone() };
             change_leaf(self.writes, page, stay, &changed, &mut later);
         }
         self.later = later;
@@ -544,10 +548,14 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         lsn
     }
 
+    /// Without a log a commit is counted, once. A single change says all by itself.
+    fn is_in_pieces(&self) -> bool {
+        self.writes.len() > 1 && self.pool.has_log()
+    }
+
     /// Appends the commit; where it ends.
     fn append(&mut self, stay: &P::EpochGuard<'c>) -> Lsn {
-        // Without a log this counts, once. A single change says all by itself.
-        if !self.pool.has_log() || self.writes.len() == 1 {
+        if !self.is_in_pieces() {
             return self.pool.append(stay, &self.writes[0].record());
         }
         let (commit, changes) = (self.stroke.id, self.writes.len() as u32);
@@ -609,7 +617,8 @@ fn change_record<P: PagePool, L: Ladder>(
 
 /// What a leaf's changes have in common.
 struct Changed {
-    lsn: Lsn,
+    /// Their LSN, and how many open snapshots need no versions of them.
+    order: (Lsn, u64),
     met: bool,
     writes: Range<usize>,
 }
@@ -652,13 +661,13 @@ fn change_leaf<'c, P: PagePool, L: Ladder>(
         // Of what was not there, and was removed, there is nothing to be kept.
         if keeps && (at.found || write.value.is_some()) {
             let was = at.found.then_some(old.as_slice());
-            tree.keep_version(stay, write.key, (was, write.value.is_none()), changed.lsn);
+            tree.keep_version(stay, write.key, (was, write.value.is_none()), changed.order);
         }
     }
     // Of several changes none has a key that another one is to be kept apart from.
     let updated = updated.filter(|_| writes.len() == 1);
     if tree.logged {
-        leaf.stamp(changed.lsn);
+        leaf.stamp(changed.order.0);
     }
     let node = leaf.as_leaf();
     let count = node.count();

@@ -46,6 +46,11 @@ pub trait Judge<P: PagePool, L: Ladder> {
     /// Whether nothing in a leaf with this stamp is newer than the snapshot.
     fn is_as_it_was(&self, tree: &Tree<P, L>, stamp: Lsn) -> bool;
 
+    /// How many open snapshots need no version of what the commit changes: its own, if nobody reads with it any more.
+    fn own_snapshots(&self) -> u64 {
+        0
+    }
+
     /// Reads what only the file has of an interval, before the leaf with these fences is latched.
     ///
     /// Errors: those of reading old versions.

@@ -161,7 +161,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 LeafMut::<L>::new(page.write(stay.epoch())).stamp(lsn);
             }
             for (key, old) in &kept {
-                self.keep_version(&stay, key, (Some(old), true), lsn);
+                self.keep_version(&stay, key, (Some(old), true), (lsn, 0));
             }
         }
         Ok(Cleared { removed, next, is_sparse })

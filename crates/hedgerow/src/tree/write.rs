@@ -8,11 +8,11 @@
 //! Invariants: a leaf is changed under its exclusive latch, within one epoch; a change that finds no
 //! space has changed nothing and starts over after a split. Thread-safety: as for [`Tree`].
 
-use super::Tree;
 use super::change::{Change, Decision};
 use super::retry::{Patience, Retry, Stop};
 use super::split::{LEAST_FORCED, Room};
 use super::stored::put_record;
+use super::{Tree, Value};
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, Restart};
@@ -174,9 +174,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         stay: &P::EpochGuard<'_>,
         key: &[u8],
         (old, removes): (Option<&[u8]>, bool),
-        lsn: Lsn,
+        (lsn, own_snapshots): (Lsn, u64),
     ) {
-        self.pool.keep_version(stay, &versions::Change { tree: self.id, key, lsn, old, removes });
+        let change = versions::Change { tree: self.id, key, lsn, old, removes, own_snapshots };
+        self.pool.keep_version(stay, &change);
     }
 
     /// [`Self::apply`] off the hot path: with more copies of it what it calls is in none of them.
@@ -215,10 +216,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         let stored_forms = self.pool.has_stored_forms();
         let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
-        let mut old = Vec::new();
+        let mut old = Value::default();
         let keeps = self.logged && self.pool.keeps_versions(stay);
         if (stored_forms || keeps) && at.found {
-            leaf.as_leaf().append_value(at.index, &mut old);
+            leaf.as_leaf().copy_value(at.index, &mut old.0);
         }
 
         match decision {
@@ -236,8 +237,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     let lsn = log(put_record(tree, key, value, stored_forms));
                     leaf.stamp(lsn);
                     if keeps {
-                        let was = at.found.then_some(old.as_slice());
-                        self.keep_version(stay, key, (was, false), lsn);
+                        let was = at.found.then_some(old.as_bytes());
+                        self.keep_version(stay, key, (was, false), (lsn, change.own_snapshots()));
                     }
                 }
                 if stored_forms {
@@ -258,7 +259,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     let lsn = log(Record::Remove { tree, key });
                     leaf.stamp(lsn);
                     if keeps {
-                        self.keep_version(stay, key, (Some(&old), true), lsn);
+                        let own = change.own_snapshots();
+                        self.keep_version(stay, key, (Some(&old), true), (lsn, own));
                     }
                 }
                 if stored_forms {

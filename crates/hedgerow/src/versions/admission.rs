@@ -2,8 +2,8 @@
 //!
 //! 1. Outside, holding nothing: [`Versions::admit`] waits at the gate and reserves room, if the switch is not off.
 //! 2. Inside of its epoch: [`Admission::is_good`] looks again. If it is not good, the writer leaves and begins anew.
-//! 3. After each append, with the leaf latched: [`Admission::keep`]. Nothing is waited for there but a mutex that is held for the look
-//!    at one bucket, and nothing is allocated.
+//! 3. After each append, with the leaf latched: [`Admission::keep`]. If no snapshot is open by then, nothing is kept: the switch stays on for
+//!    a while after the last one. Nothing is waited for there but a mutex that is held for the look at one bucket, and nothing is allocated.
 //! 4. Dropping the [`Admission`] gives back what was not used.
 //!
 //! A writer is never refused. If a quarter of all room is in use, a checkpoint is asked for, which takes snapshots over. If three quarters are,
@@ -227,6 +227,10 @@ impl<M: Memory, P> Admission<'_, M, P> {
         // Behind the append: who begins a snapshot below the change has raised the horizon before it has read the log's end.
         if !leaves_out("keep_without_barrier") {
             fence(SeqCst);
+        }
+        // Who begins a snapshot that is not counted yet reads the log's end later, and sees the change.
+        if self.versions.slots.taken() <= change.own_snapshots {
+            return;
         }
         let horizon = Lsn(self.versions.horizon.load(Acquire));
         let cells = self.cells.as_ref().expect("who keeps versions has room");

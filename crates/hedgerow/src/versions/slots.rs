@@ -99,7 +99,7 @@ impl Slot {
     }
 
     /// Empties it; the cut that its snapshot was pinned to.
-    pub(super) fn end(&self) -> Option<Lsn> {
+    fn end(&self) -> Option<Lsn> {
         let (word, cut) = loop {
             let word = self.word.load(Acquire);
             // Right if the word says that there is one, and read before others may use the slot.
@@ -121,12 +121,19 @@ pub(super) struct SlotId(usize);
 pub(super) struct Slots {
     first: Box<[Slot]>,
     later: [OnceLock<Box<[Slot]>>; LATER_PIECES],
+    taken: Taken,
 }
+
+/// How many slots are not empty, or are about to be taken or emptied. In a line of its own: who changes records while versions are kept looks
+/// at it.
+#[repr(align(128))]
+struct Taken(AtomicU64);
 
 impl Slots {
     pub(super) fn new() -> Slots {
         let first = (0..FIRST_SLOTS).map(|_| Slot::new()).collect();
-        Slots { first, later: [const { OnceLock::new() }; LATER_PIECES] }
+        let later = [const { OnceLock::new() }; LATER_PIECES];
+        Slots { first, later, taken: Taken(AtomicU64::new(0)) }
     }
 
     pub(super) fn get(&self, id: SlotId) -> &Slot {
@@ -152,12 +159,27 @@ impl Slots {
                 if word.load(Relaxed) == EMPTY
                     && word.compare_exchange(EMPTY, PENDING, AcqRel, Relaxed).is_ok()
                 {
+                    // Relaxed: like the slot, before the caller's barrier.
+                    self.taken.0.fetch_add(1, Relaxed);
                     return Ok(SlotId(before + at));
                 }
             }
             before += piece.len();
         }
         Err(Error::new(ErrorKind::MemoryLimit, format!("{before} snapshots are open")))
+    }
+
+    /// Empties a slot; the cut that its snapshot was pinned to.
+    pub(super) fn end(&self, id: SlotId) -> Option<Lsn> {
+        let cut = self.get(id).end();
+        // Behind it: a slot that is not empty is counted.
+        self.taken.0.fetch_sub(1, Release);
+        cut
+    }
+
+    /// How many snapshots there are at most that have not ended.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.0.load(Acquire)
     }
 
     /// A piece, made if it is not there yet. Published before any slot of it is written: who does not find it has looked before.

@@ -30,7 +30,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Lsn, TreeId};
 use crate::versions::memory::{Memory, Surroundings};
-use crate::versions::slots::{Slot, SlotId, State};
+use crate::versions::slots::{Slot, SlotId, Slots, State};
 use crate::versions::state::{AHEAD, Fate, LEAST_AHEAD, NOBODY, Pinned, Versions};
 use crate::versions::table::Version;
 use crate::wait::Waiting;
@@ -82,11 +82,11 @@ impl<P> fmt::Debug for Seen<P> {
 }
 
 /// A slot whose moment is not known yet; dropping it empties the slot.
-struct Pending<'v>(&'v Slot);
+struct Pending<'v>(&'v Slots, SlotId);
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.end(self.1);
     }
 }
 
@@ -100,7 +100,7 @@ impl<M: Memory, P> Versions<M, P> {
         loop {
             let early = leaves_out("lsn_before_slot").then(|| around.tail());
             let slot = self.slots.take()?;
-            let pending = Pending(self.slots.get(slot));
+            let pending = Pending(&self.slots, slot);
             // Behind the slot, before all that is looked at: see `slots` and `door`.
             if !leaves_out("begin_without_barrier") {
                 fence(SeqCst);
@@ -115,7 +115,7 @@ impl<M: Memory, P> Versions<M, P> {
                 self.door.rise(around, || self.prepare())?;
             }
             let at = early.unwrap_or_else(|| self.moment(around));
-            pending.0.set_at(at);
+            self.slots.get(slot).set_at(at);
             std::mem::forget(pending);
             self.begun.fetch_add(1, Relaxed);
             return Ok(Snapshot { slot, at });
@@ -147,7 +147,7 @@ impl<M: Memory, P> Versions<M, P> {
     /// Ends a snapshot. Returns what was pinned for it, if it was the last one to need that: dropping it may take long, so it is done
     /// where nothing is held.
     pub fn end(&self, snapshot: Snapshot) -> Option<Arc<P>> {
-        let cut = self.slots.get(snapshot.slot).end()?;
+        let cut = self.slots.end(snapshot.slot)?;
         self.unpin(cut)
     }
 
@@ -163,6 +163,7 @@ impl<M: Memory, P> Versions<M, P> {
     }
 
     /// Whether everything in a leaf with this stamp is what a snapshot sees. Asked after the look at the leaf.
+    #[inline]
     pub fn sees_all(&self, snapshot: &Snapshot, tree: TreeId, stamp: Lsn) -> bool {
         stamp <= snapshot.at && self.fate(tree, snapshot.at).is_plain()
     }

@@ -333,9 +333,10 @@ impl<M: Memory, P> Versions<M, P> {
     /// # Errors
     /// As [`Self::collect`].
     pub fn tend(&self, around: &impl Surroundings) -> Result<()> {
-        let is_at_rest = {
+        let (is_at_rest, is_in_use) = {
             let table = self.table.lock();
-            table.versions == 0 && table.cells.all() <= self.least_cells()
+            let is_at_rest = table.versions == 0 && table.cells.all() <= self.least_cells();
+            (is_at_rest, table.cells.free() < table.cells.all())
         };
         if is_at_rest && !self.door.look().keeps_versions() {
             return Ok(());
@@ -354,7 +355,7 @@ impl<M: Memory, P> Versions<M, P> {
             self.collecting.lock().idle = None;
         }
         // What pinned ones need stays, and is not looked through for nothing.
-        let is_at_end = is_idle && (!self.slots.any_pinned() || self.has_grown());
+        let is_at_end = is_idle && is_in_use && (!self.slots.any_pinned() || self.has_grown());
         if self.is_collection_due() || is_at_end {
             self.collect(around)?;
         }

@@ -49,6 +49,8 @@ pub struct Change<'a> {
     pub old: Option<&'a [u8]>,
     /// Whether there is no record any more.
     pub removes: bool,
+    /// How many of the open snapshots are the change's own: a commit's, with which nobody reads any more. They need no version of it.
+    pub own_snapshots: u64,
 }
 
 /// A version that was found.
@@ -275,7 +277,7 @@ impl<B: Block> Table<B> {
     /// Links the version that a change ends, unless nobody can need it: the key's newest version was ended above `horizon`, where no
     /// snapshot is. Returns the cells that this took, of those that were reserved.
     pub(super) fn link(&mut self, change: &Change<'_>, horizon: Lsn) -> u32 {
-        let Change { tree, key, lsn, old, removes } = *change;
+        let Change { tree, key, lsn, old, removes, .. } = *change;
         let free_before = self.cells.free();
         let hash = self.hash(tree, key);
         let newest = self.newest(hash, tree, key);

@@ -57,6 +57,11 @@ impl Life {
     }
 
     fn change(&mut self, key: &[u8], new: Option<&[u8]>) {
+        self.change_with(key, new, 0);
+    }
+
+    /// By a commit, of which so many of the open snapshots are.
+    fn change_with(&mut self, key: &[u8], new: Option<&[u8]>, own_snapshots: u64) {
         let around = &self.log;
         let cells = || cells_of_change(key.len(), 200);
         let mut admission = self.kept.admit(around, cells, &Waiting::Forever).unwrap();
@@ -68,7 +73,14 @@ impl Life {
             return;
         }
         let removes = new.is_none();
-        admission.keep(&Change { tree: TREE, key, lsn, old: old.as_deref(), removes });
+        admission.keep(&Change {
+            tree: TREE,
+            key,
+            lsn,
+            old: old.as_deref(),
+            removes,
+            own_snapshots,
+        });
         match new {
             Some(value) => self.now.insert(key.to_vec(), value.to_vec()),
             None => self.now.remove(key),
@@ -447,4 +459,32 @@ fn behind_who_failed_alone_everybody_gets_an_error_and_who_gave_up_in_time_lets_
     drop(alone);
     let refused = life.kept.admit(&life.log, || 1, &Waiting::Forever).err().unwrap();
     assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+}
+
+#[test]
+fn nothing_is_kept_while_no_snapshot_is_open_but_the_commits_own() {
+    let mut life = Life::new(1024, 16, 100);
+    let versions = |life: &Life| life.kept.figures().versions;
+    life.change(b"a", Some(b"1"));
+    let first = life.begin();
+    life.kept.end(first.snapshot);
+    assert!(life.kept.are_kept(), "the switch stays on for a while");
+    life.change(b"a", Some(b"2"));
+    assert_eq!(versions(&life), 0);
+    let own = life.begin();
+    life.change_with(b"a", Some(b"3"), 1);
+    assert_eq!(versions(&life), 0);
+    // Somebody else's.
+    let other = life.begin();
+    life.change_with(b"a", Some(b"4"), 1);
+    assert_eq!(versions(&life), 1);
+    life.change(b"b", Some(b"1"));
+    assert_eq!(versions(&life), 2);
+    assert_eq!(life.get(&other.snapshot, b"a"), Ok(Some(b"3".to_vec())));
+    assert_eq!(life.get(&other.snapshot, b"b"), Ok(None));
+    life.kept.end(own.snapshot);
+    // What one sees alone is kept as long as it is open.
+    life.change(b"a", Some(b"5"));
+    assert_eq!(life.get(&other.snapshot, b"a"), Ok(Some(b"3".to_vec())));
+    life.kept.end(other.snapshot);
 }

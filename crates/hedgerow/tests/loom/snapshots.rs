@@ -161,6 +161,7 @@ impl Store {
                 lsn: Lsn(lsn),
                 old: Some(&old),
                 removes: false,
+                own_snapshots: 0,
             };
             let is_late = leaves_out("version_after_unlatch");
             if !is_late {

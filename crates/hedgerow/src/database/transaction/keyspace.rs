@@ -29,9 +29,7 @@ use std::ops::{Bound, RangeBounds};
 /// [`KeyTooLong`](crate::ErrorKind::KeyTooLong). The bounds of a range may be longer.
 #[derive(Clone)]
 pub struct TransactionKeyspace {
-    view: Arc<dyn View>,
-    state: Arc<State>,
-    tree: PoolTree,
+    view: TransactionView,
 }
 
 impl fmt::Debug for TransactionKeyspace {
@@ -52,9 +50,16 @@ reads!(
 /// Nothing has changed then.
 impl TransactionKeyspace {
     pub(super) fn new(state: Arc<State>, tree: PoolTree) -> TransactionKeyspace {
-        let tree = tree.with_short_keys(true);
-        let view = Arc::new(TransactionView { state: state.clone(), tree: tree.clone() });
-        TransactionKeyspace { view, state, tree }
+        TransactionKeyspace { view: TransactionView { state, tree: tree.with_short_keys(true) } }
+    }
+
+    #[inline]
+    fn view(&self) -> &TransactionView {
+        &self.view
+    }
+
+    fn shared_view(&self) -> Arc<dyn View> {
+        Arc::new(self.view.clone())
     }
 
     /// The value of `key`, which nobody else may have changed by the commit, in any isolation: [`Conflict`](crate::ErrorKind::Conflict) otherwise. In a
@@ -63,8 +68,12 @@ impl TransactionKeyspace {
     /// # Errors
     /// Those of [`TransactionKeyspace::get`].
     pub fn get_for_update(&self, key: &[u8]) -> Result<Option<Value>> {
-        check_short(&self.tree, key)?;
-        self.state.note_read(|reads| reads.key(self.tree.id(), key))?;
+        check_short(&self.view.tree, key)?;
+        let TransactionView { state, tree } = &self.view;
+        state.with_body(|body| {
+            state.note_key(body, tree.id(), key);
+            Ok(())
+        })?;
         self.get(key)
     }
 
@@ -249,10 +258,10 @@ impl TransactionKeyspace {
         if crate::database::stretch::is_empty(&lower, &upper) {
             return Ok(0);
         }
-        let (low, high) = widened_bounds(&self.tree, &lower, &upper);
+        let (low, high) = widened_bounds(&self.view.tree, &lower, &upper);
         let (low, high) = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
-        self.state.note_read(|reads| {
-            reads.interval(self.tree.id(), low, high);
+        self.view.state.note_read(|reads| {
+            reads.interval(self.view.tree.id(), low, high);
         })?;
         let mut removed = 0;
         for key in self.range::<Vec<u8>>((lower.clone(), upper.clone())).keys() {
@@ -276,23 +285,31 @@ impl TransactionKeyspace {
         Ok((present, new))
     }
 
+    #[inline]
     fn change(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let inner = &self.state.inner;
+        let TransactionView { state, tree } = &self.view;
+        let inner = &state.inner;
         inner.check_open()?;
-        check_short(&self.tree, key)?;
-        inner.check_put(&self.tree, key, value.unwrap_or(&[]))?;
+        check_short(tree, key)?;
+        inner.check_put(tree, key, value.unwrap_or(&[]))?;
         let most = inner.store.most_stroke_bytes();
-        self.state.with_body(|body| {
-            let len_bytes = body.writes.len_bytes_with(self.tree.id(), key, value);
-            if len_bytes > most {
-                return Err(self.state.too_large(len_bytes));
+        state.with_body(|body| {
+            let put = body.few.put(tree.id(), key, value, most);
+            if put.map_err(|len_bytes| state.too_large(len_bytes))? {
+                return Ok(());
             }
-            body.writes.put(self.tree.id(), key, value);
+            let writes = &mut body.with_all().writes;
+            let len_bytes = writes.len_bytes_with(tree.id(), key, value);
+            if len_bytes > most {
+                return Err(state.too_large(len_bytes));
+            }
+            writes.put(tree.id(), key, value);
             Ok(())
         })
     }
 }
 
+#[derive(Clone)]
 struct TransactionView {
     state: Arc<State>,
     tree: PoolTree,
@@ -309,25 +326,27 @@ impl View for TransactionView {
     }
 
     fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
+        self.state.inner.check_open()?;
         check_short(&self.tree, key)?;
         let tree = self.tree.id();
         let (own, begun) = self.state.with_body(|body| {
-            let own = body.writes.get(tree, key);
-            let own = own.map(|value| value.as_deref().map(Value::from));
-            Ok((own, body.snapshot.clone()))
+            if let Some(own) = body.change(tree, key) {
+                return Ok((Some(own.map(Value::from)), None));
+            }
+            if self.state.isolation == Isolation::Serializable {
+                self.state.note_key(body, tree, key);
+            }
+            Ok((None, body.snapshot.clone()))
         })?;
         if let Some(own) = own {
             return Ok(own.map(|value| Seen { value, is_stored: false }));
         }
         let snapshot = match begun {
             Some(snapshot) => snapshot,
-            None => self.state.snapshot(self.tree.wait())?,
+            None => self.state.begin_snapshot(self.tree.wait())?,
         };
         let open = snapshot.open();
-        if self.state.isolation == Isolation::Serializable {
-            self.state.note_read(|reads| reads.key(tree, key))?;
-        }
-        let value = open.get(&self.tree, key, &mut Vec::new());
+        let value = open.get(&self.tree, key);
         let value = value.map_err(|error| self.state.remember(error))?;
         let may_be_stored = open.has_stored_forms();
         Ok(value.map(|value| Seen { is_stored: may_be_stored && is_stored_form(&value), value }))
@@ -335,7 +354,13 @@ impl View for TransactionView {
 
     fn stretches(&self) -> Box<dyn Stretches> {
         let tree = self.tree.id();
-        let writes = self.state.body.lock().writes.of(tree).cloned();
+        let writes = {
+            let mut body = self.state.body.lock();
+            match body.is_empty() {
+                true => None,
+                false => body.with_all().writes.of(tree).cloned(),
+            }
+        };
         Box::new(TransactionStretches {
             state: self.state.clone(),
             tree: self.tree.clone(),

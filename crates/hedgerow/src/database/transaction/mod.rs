@@ -1,12 +1,13 @@
 //! Transactions: reads of one moment, and changes that are made at one stroke if nothing that was read has changed.
 //!
 //! Rank 7. What users need to know of them stands with [`Transaction`]. Until its commit a transaction is a snapshot, the changes that it is going to
-//! make (`writes`), and what it has asked for (`reads`): nobody else notices it, and it holds no latch and no lock. The commit is that of
-//! `tree/commit.rs`. `keyspace` has what can be done in a keyspace.
+//! make (`writes`), and what it has asked for (`reads`): nobody else notices it, and it holds no latch and no lock. The first keys of both are in
+//! `few`, which is all that most transactions need. The commit is that of `tree/commit.rs`. `keyspace` has what can be done in a keyspace.
 //!
 //! Invariants: all reads are of one snapshot, which begins with the first of them; after the end nothing can be read or changed any more.
 //! `Send + Sync`: the parts are behind one mutex, which is held for no read.
 
+mod few;
 mod keyspace;
 mod reads;
 mod transact;
@@ -17,7 +18,7 @@ pub use transact::TransactOptions;
 
 use super::database::{Database, Inner};
 use super::keyspace::Keyspace;
-use super::large::Prepared;
+use super::large::{Prepared, is_plain};
 use super::options::Durability;
 use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
@@ -25,12 +26,14 @@ use crate::store::{BatchChange, BatchReads, PoolTree};
 use crate::tree::Read;
 use crate::types::{Lsn, TreeId};
 use crate::wait::{Wait, Waiting};
+use few::{Few, FewKey};
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Relaxed};
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, Weak};
 use reads::Reads;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use writes::Writes;
 
 /// What of other transactions a transaction may be mixed with.
@@ -66,6 +69,8 @@ const READS_SHARE: u64 = 64;
 /// read and are changed are at most an eighth of the pool's frames. Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge).
 pub struct Transaction {
     state: Arc<State>,
+    /// A commit was tried: there is nothing to abort.
+    is_over: AtomicBool,
 }
 
 /// What a transaction shares with its handles to keyspaces.
@@ -77,19 +82,115 @@ pub(super) struct State {
     was_too_old: AtomicBool,
 }
 
+#[derive(Default)]
 struct Body {
     /// Begun by the first read.
     snapshot: Option<Snapshot>,
+    /// The first keys.
+    few: Few,
+    many: Option<Box<Many>>,
+    trees: Trees,
+    through_sync: bool,
+    has_ended: bool,
+}
+
+/// What small transactions have not. As long as there are keys in `few`, `writes` is empty, and `reads` has intervals alone.
+#[derive(Default)]
+struct Many {
     writes: Writes,
     reads: Reads,
-    /// Names and handles of the trees that were used.
-    trees: BTreeMap<TreeId, (String, PoolTree)>,
     /// Savepoints that can be rolled back to, and their changes.
     savepoints: BTreeMap<u64, Writes>,
     next_savepoint: u64,
-    wait: Option<Wait>,
-    through_sync: bool,
-    has_ended: bool,
+}
+
+impl Body {
+    /// Whether nothing is changed.
+    fn is_empty(&self) -> bool {
+        self.few.changes() == 0 && self.many.as_ref().is_none_or(|many| many.writes.is_empty())
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.few.len_bytes() + self.many.as_ref().map_or(0, |many| many.writes.len_bytes())
+    }
+
+    /// All changes, in the order of trees and keys.
+    fn changes(&self) -> impl Iterator<Item = (TreeId, &[u8], Option<&[u8]>)> {
+        let few = self.few.all().filter_map(|of| Some((of.tree, of.key, of.change?)));
+        few.chain(self.many.iter().flat_map(|many| many.writes.all()))
+    }
+
+    /// The change of a key.
+    #[inline]
+    fn change(&self, tree: TreeId, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.few
+            .get(tree, key)
+            .or_else(|| self.many.as_ref()?.writes.get(tree, key).map(Option::as_deref))
+    }
+
+    /// Where there is room for more than the first keys.
+    fn many(&mut self) -> &mut Many {
+        self.many.get_or_insert_default()
+    }
+
+    /// Moves the first keys there, too.
+    #[cold]
+    fn with_all(&mut self) -> &mut Many {
+        let many = self.many.get_or_insert_default();
+        self.few.move_to(&mut many.writes, &mut many.reads);
+        many
+    }
+}
+
+/// A tree that was used.
+struct Used {
+    name: Arc<str>,
+    tree: PoolTree,
+}
+
+/// The trees that were used, of which there is one mostly.
+#[derive(Default)]
+struct Trees {
+    first: Option<Used>,
+    more: Vec<Used>,
+}
+
+impl Trees {
+    fn all(&self) -> impl Iterator<Item = &Used> {
+        self.first.iter().chain(&self.more)
+    }
+
+    fn find(&self, tree: TreeId) -> Option<&Used> {
+        self.all().find(|used| used.tree.id() == tree)
+    }
+
+    fn note(&mut self, of: &Keyspace) {
+        if self.find(of.tree().id()).is_some() {
+            return;
+        }
+        let used = Used { name: of.shared_name().clone(), tree: of.tree().clone() };
+        match self.first {
+            None => self.first = Some(used),
+            Some(_) => self.more.push(used),
+        }
+    }
+
+    #[inline]
+    fn get(&self, tree: TreeId) -> &PoolTree {
+        if let Some(first) = self.first.as_ref().filter(|first| first.tree.id() == tree) {
+            return &first.tree;
+        }
+        &self.find(tree).expect("a tree that is read or changed was noted").tree
+    }
+
+    /// From now on all wait as one call.
+    fn wait_as(&mut self, wait: &Wait) {
+        for used in self.first.iter_mut().chain(&mut self.more) {
+            if used.tree.wait() != wait {
+                used.tree = used.tree.clone().with_wait(wait.clone());
+            }
+        }
+    }
 }
 
 /// A moment within a transaction, to roll back to: [`Transaction::savepoint`].
@@ -131,24 +232,13 @@ impl Database {
     /// ```
     #[must_use]
     pub fn transaction(&self, isolation: Isolation) -> Transaction {
-        let body = Body {
-            snapshot: None,
-            writes: Writes::default(),
-            reads: Reads::default(),
-            trees: BTreeMap::new(),
-            savepoints: BTreeMap::new(),
-            next_savepoint: 0,
-            wait: None,
-            through_sync: false,
-            has_ended: false,
-        };
         let state = State {
             inner: self.inner.clone(),
             isolation,
-            body: Mutex::new(body),
+            body: Mutex::new(Body::default()),
             was_too_old: AtomicBool::new(false),
         };
-        Transaction { state: Arc::new(state) }
+        Transaction { state: Arc::new(state), is_over: AtomicBool::new(false) }
     }
 }
 
@@ -163,14 +253,12 @@ impl Transaction {
             let what = "the keyspace belongs to another database than the transaction";
             return Err(Error::new(ErrorKind::ForeignKeyspace, what));
         }
-        let tree = of.tree().clone();
         self.state.with_body(|body| {
-            body.wait.get_or_insert_with(|| tree.wait().clone());
             body.through_sync |= of.durability() == Durability::Sync;
-            body.trees.entry(tree.id()).or_insert_with(|| (of.name().to_owned(), tree.clone()));
+            body.trees.note(of);
             Ok(())
         })?;
-        Ok(TransactionKeyspace::new(self.state.clone(), tree))
+        Ok(TransactionKeyspace::new(self.state.clone(), of.tree().clone()))
     }
 
     /// Notes the present state of the transaction's changes, to roll back to. Costs nothing; the next change copies the changes that there are.
@@ -180,9 +268,11 @@ impl Transaction {
     pub fn savepoint(&self) -> Result<Savepoint> {
         self.state.inner.check_open()?;
         self.state.with_body(|body| {
-            let number = body.next_savepoint;
-            body.next_savepoint += 1;
-            body.savepoints.insert(number, body.writes.clone());
+            // Where they are shared, and copied when they are changed.
+            let many = body.with_all();
+            let number = many.next_savepoint;
+            many.next_savepoint += 1;
+            many.savepoints.insert(number, many.writes.clone());
             Ok(Savepoint { of: Arc::downgrade(&self.state), number })
         })
     }
@@ -197,16 +287,17 @@ impl Transaction {
         self.state.inner.check_open()?;
         self.state.with_body(|body| {
             let is_ours = std::ptr::eq(savepoint.of.as_ptr(), Arc::as_ptr(&self.state));
-            let found = body.savepoints.get(&savepoint.number).filter(|_| is_ours);
+            let many = body.with_all();
+            let found = many.savepoints.get(&savepoint.number).filter(|_| is_ours);
             let Some(writes) = found else {
                 let what =
                     "the savepoint is not one of this transaction, or was rolled back itself";
                 return Err(Error::new(ErrorKind::InvalidArgument, what));
             };
             if !leaves_out("savepoint_keeps_changes") {
-                body.writes = writes.clone();
+                many.writes = writes.clone();
             }
-            body.savepoints.split_off(&(savepoint.number + 1));
+            many.savepoints.split_off(&(savepoint.number + 1));
             Ok(())
         })
     }
@@ -240,18 +331,22 @@ impl Transaction {
     fn commit_as(&self, durability: Option<Durability>) -> Result<Lsn> {
         let state = &*self.state;
         state.inner.check_open()?;
-        let body = state.end()?;
-        let wait = body.wait.clone().unwrap_or(Wait::Forever).for_one_call();
+        self.is_over.store(true, Relaxed);
+        let mut body = state.end()?;
+        // It waits as the first handle does.
+        let first = body.trees.first.as_ref().map(|first| first.tree.wait());
+        let wait = first.map_or(Wait::Forever, Wait::for_one_call);
+        body.trees.wait_as(&wait);
         let waiting = wait.begin();
-        let lsn = state.make(&body, &wait, &waiting);
+        let lsn = state.make(&mut body, &waiting);
         state.inner.transactions.note(&lsn);
         let lsn = lsn.map_err(|error| {
             error.with_keyspace(|tree| {
-                body.trees.get(&tree).map_or_else(String::new, |(name, _)| name.clone())
+                body.trees.find(tree).map_or_else(String::new, |used| used.name.to_string())
             })
         })?;
         let is_sync = durability.map_or(body.through_sync, |said| said == Durability::Sync);
-        if is_sync && !body.writes.is_empty() {
+        if is_sync && !body.is_empty() {
             state.inner.store.flush_log_within(&waiting)?;
         }
         Ok(lsn)
@@ -260,8 +355,8 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // Handles to keyspaces may live on. In a forked process it is the parent's.
-        if self.state.inner.check_process().is_ok() {
+        // Handles to keyspaces may live on. In a forked process it is the parent's. Relaxed: whoever has committed had the transaction.
+        if !self.is_over.load(Relaxed) && self.state.inner.check_process().is_ok() {
             self.state.end().ok();
         }
     }
@@ -284,17 +379,7 @@ impl State {
             return Err(ended());
         }
         body.has_ended = true;
-        Ok(Body {
-            snapshot: body.snapshot.take(),
-            writes: std::mem::take(&mut body.writes),
-            reads: std::mem::take(&mut body.reads),
-            trees: std::mem::take(&mut body.trees),
-            savepoints: std::mem::take(&mut body.savepoints),
-            next_savepoint: 0,
-            wait: body.wait.take(),
-            through_sync: body.through_sync,
-            has_ended: true,
-        })
+        Ok(std::mem::replace(&mut *body, Body { has_ended: true, ..Body::default() }))
     }
 
     /// The snapshot, which begins now if it has not. It ends with the transaction.
@@ -302,21 +387,40 @@ impl State {
         if let Some(snapshot) = self.with_body(|body| Ok(body.snapshot.clone()))? {
             return Ok(snapshot);
         }
+        self.begin_snapshot(wait)
+    }
+
+    /// [`Self::snapshot`] of who has just seen that there is none.
+    fn begin_snapshot(&self, wait: &Wait) -> Result<Snapshot> {
         let begun = Snapshot::begin(&self.inner, &wait.begin())?;
         // Another thread may have come first.
         self.with_body(|body| Ok(body.snapshot.get_or_insert(begun).clone()))
     }
 
-    /// Notes what was asked for, within its bound.
+    /// Notes an interval that was asked for, within the bound of all.
     fn note_read(&self, note: impl FnOnce(&mut Reads)) -> Result<()> {
-        let most = self.inner.store.pool().budget().limit_bytes() / READS_SHARE;
         self.with_body(|body| {
-            note(&mut body.reads);
-            while body.reads.len_bytes() > most && body.reads.all().len() > 1 {
-                body.reads.halve();
-            }
+            note(&mut body.many().reads);
+            self.bound_reads(body);
             Ok(())
         })
+    }
+
+    /// Notes a key that was asked for.
+    #[inline]
+    fn note_key(&self, body: &mut Body, tree: TreeId, key: &[u8]) {
+        if !body.few.ask(tree, key) {
+            body.with_all().reads.key(tree, key);
+            self.bound_reads(body);
+        }
+    }
+
+    fn bound_reads(&self, body: &mut Body) {
+        let most = self.inner.store.pool().budget().limit_bytes() / READS_SHARE;
+        let reads = &mut body.many().reads;
+        while reads.len_bytes() > most && reads.all().len() > 1 {
+            reads.halve();
+        }
     }
 
     /// Passes an error of a read on, and remembers whether it says that the snapshot is too old.
@@ -328,44 +432,69 @@ impl State {
     }
 
     /// Makes the changes of an ended transaction.
-    fn make(&self, body: &Body, wait: &Wait, waiting: &Waiting<'_>) -> Result<Lsn> {
+    fn make(&self, body: &mut Body, waiting: &Waiting<'_>) -> Result<Lsn> {
         let store = &self.inner.store;
-        if body.writes.is_empty() {
+        if body.is_empty() {
             // What it has read was all there, at the moment of its snapshot.
             return Ok(body.snapshot.as_ref().map_or_else(|| store.last_lsn(), Snapshot::lsn));
         }
-        let trees: BTreeMap<TreeId, PoolTree> = body
-            .trees
-            .iter()
-            .map(|(id, (_, tree))| (*id, tree.clone().with_wait(wait.clone())))
-            .collect();
-        let mut prepared = Vec::with_capacity(body.writes.len());
-        for (tree, key, value) in body.writes.all() {
-            let tree = &trees[&tree];
-            let value = value.map(|value| self.inner.prepare(tree, key, value)).transpose()?;
-            prepared.push((tree, key, value));
+        if let Some(snapshot) = &mut body.snapshot {
+            snapshot.be_of_commit();
         }
-        let changes: Vec<BatchChange<'_>> = prepared
-            .iter()
-            .map(|(tree, key, value)| BatchChange {
-                tree,
-                key,
-                value: value.as_ref().map(Prepared::bytes),
-            })
-            .collect();
+        if body.many.as_ref().is_some_and(|many| !many.reads.is_empty()) {
+            // Intervals and keys are to be put in one order.
+            body.with_all();
+        } else if let Some(lsn) = self.make_one(body, waiting)? {
+            return Ok(lsn);
+        }
+        let body = &*body;
+        let more = body.many.as_ref().map_or(0, |many| many.writes.len());
+        let mut changes = Vec::with_capacity(body.few.changes() + more);
+        let mut are_plain = true;
+        let as_is = |of: &BatchChange<'_>| of.value.is_none_or(|it| is_plain(of.tree, of.key, it));
+        for (tree, key, value) in body.changes() {
+            let change = BatchChange { tree: body.trees.get(tree), key, value };
+            are_plain &= as_is(&change);
+            changes.push(change);
+        }
+        // Those that a leaf takes as they are, which are most, need nothing.
+        let mut prepared = Vec::new();
+        if !are_plain {
+            for (tree, key, value) in body.changes() {
+                let tree = body.trees.get(tree);
+                if let Some(value) = value.filter(|value| !is_plain(tree, key, value)) {
+                    prepared.push(self.inner.prepare(tree, key, value)?);
+                }
+            }
+            let others = changes.iter_mut().filter(|of| !as_is(of));
+            others.zip(&prepared).for_each(|(of, prepared)| of.value = Some(prepared.bytes()));
+        }
         let committed = match &body.snapshot {
             // Who has read nothing goes where the log's end is by then.
             None => store.commit(&changes, None, waiting)?,
+            Some(snapshot) if !body.few.is_empty() => {
+                let asked = body.few.all().filter(|of| self.is_compared(of));
+                let reads: Vec<Read<'_, _>> = asked
+                    .map(|of| Read {
+                        tree: body.trees.get(of.tree),
+                        lower: Bound::Included(of.key),
+                        upper: Bound::Included(of.key),
+                    })
+                    .collect();
+                let set = BatchReads { reads: &reads, judge: &**snapshot.open() };
+                store.commit(&changes, Some(&set), waiting)?
+            }
             Some(snapshot) => {
-                let mut asked = body.reads.clone();
-                if self.isolation == Isolation::Snapshot && !leaves_out("blind_write_unchecked") {
-                    body.writes.all().for_each(|(tree, key, _)| asked.key(tree, key));
+                let mut asked =
+                    body.many.as_ref().map_or_else(Reads::default, |of| of.reads.clone());
+                if self.compares_changes() {
+                    body.changes().for_each(|(tree, key, _)| asked.key(tree, key));
                 }
                 let intervals = asked.all();
                 let reads: Vec<Read<'_, _>> = intervals
                     .iter()
                     .map(|(tree, lower, upper)| Read {
-                        tree: &trees[tree],
+                        tree: body.trees.get(*tree),
                         lower: lower.as_ref().map(Vec::as_slice),
                         upper: match leaves_out("end_of_range_unguarded") {
                             true => lower.as_ref().map(Vec::as_slice),
@@ -378,9 +507,51 @@ impl State {
             }
         };
         drop(changes);
-        let Some(lsn) = committed else { return Err(self.too_large(body.writes.len_bytes())) };
-        prepared.into_iter().filter_map(|(_, _, value)| value).for_each(Prepared::keep);
+        let Some(lsn) = committed else { return Err(self.too_large(body.len_bytes())) };
+        prepared.into_iter().for_each(Prepared::keep);
         Ok(lsn)
+    }
+
+    /// Makes the change of a transaction that has to do with one key and nothing else. `None`: nothing is done, and it has to be made like any
+    /// other.
+    #[inline]
+    fn make_one(&self, body: &Body, waiting: &Waiting<'_>) -> Result<Option<Lsn>> {
+        let Some(one @ FewKey { tree, key, change: Some(value), .. }) = body.few.only() else {
+            return Ok(None);
+        };
+        let store = &self.inner.store;
+        let tree = body.trees.get(tree);
+        let judge = match &body.snapshot {
+            Some(snapshot) if self.is_compared(&one) => Some(&**snapshot.open()),
+            _ => None,
+        };
+        let make = |value: Option<&[u8]>| {
+            let change = BatchChange { tree, key, value };
+            match judge {
+                None => store.commit(&[change], None, waiting),
+                Some(judge) => store.commit_if_unchanged(&change, judge),
+            }
+        };
+        match value.filter(|value| !is_plain(tree, key, value)) {
+            None => make(value),
+            Some(value) => {
+                let prepared = self.inner.prepare(tree, key, value)?;
+                let lsn = make(Some(prepared.bytes()))?;
+                if lsn.is_some() {
+                    prepared.keep();
+                }
+                Ok(lsn)
+            }
+        }
+    }
+
+    /// Whether the keys that are changed are compared with the snapshot, too.
+    fn compares_changes(&self) -> bool {
+        self.isolation == Isolation::Snapshot && !leaves_out("blind_write_unchecked")
+    }
+
+    fn is_compared(&self, of: &FewKey<'_>) -> bool {
+        of.was_asked || of.change.is_some() && self.compares_changes()
     }
 
     #[cold]

@@ -132,6 +132,11 @@ impl Reads {
         growing
     }
 
+    /// Whether nothing was asked for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.trees.is_empty()
+    }
+
     /// Bytes that it takes, about.
     pub(super) fn len_bytes(&self) -> u64 {
         self.len_bytes

@@ -68,7 +68,7 @@ impl Writes {
 }
 
 /// Bytes of a change, and about what keeping it takes beside them.
-fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
+pub(super) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
     const EACH: usize = 32;
     (key.len() + value.map_or(0, <[u8]>::len) + EACH) as u64
 }

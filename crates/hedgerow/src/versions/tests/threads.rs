@@ -60,7 +60,14 @@ impl Store {
             let lsn = self.tail.fetch_add(step, AcqRel) + step;
             let (key, old) = (number.to_be_bytes(), leaf.value.to_le_bytes());
             let (tree, lsn) = (TREE, Lsn(lsn));
-            admission.keep(&Change { tree, key: &key, lsn, old: Some(&old), removes: false });
+            admission.keep(&Change {
+                tree,
+                key: &key,
+                lsn,
+                old: Some(&old),
+                removes: false,
+                own_snapshots: 0,
+            });
             leaf.value += 1;
             leaf.stamp = lsn.0;
             leaf.changes.push(lsn.0);
