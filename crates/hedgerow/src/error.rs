@@ -68,7 +68,7 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 40 | `snapshot_too_old` | begin another snapshot; hold it for less time, or raise the memory limit |
 /// | 41 | `conflict` | run the transaction again: [`Database::transact`](crate::Database::transact) does so |
 /// | 42 | `transaction_ended` | begin another one |
-/// | 43 | `transaction_too_large` | divide the transaction, or raise the memory limit |
+/// | 43 | `transaction_too_large` | divide the transaction, or raise [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) |
 ///
 /// ```
 /// use hedgerow::{ErrorKind, Options};
@@ -199,7 +199,8 @@ pub enum ErrorKind {
     Conflict,
     /// The transaction was committed or aborted before.
     TransactionEnded,
-    /// The transaction changes more, or has read from more leaves, than can be committed at one stroke.
+    /// The transaction changes more than can be committed: an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes); or, without a log, has
+    /// changed more or read from more leaves than can be committed at one stroke.
     TransactionTooLarge {
         /// Bytes of its changes.
         len_bytes: u64,

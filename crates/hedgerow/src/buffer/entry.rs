@@ -1,6 +1,6 @@
 //! How writers enter: with room in the log, room on the disk, and frames that can be cleaned.
 //!
-//! The order in which a writer waits: for memory that old versions of records need if there are snapshots, for the log, for the map's delta, for room on the disk, for clean frames;
+//! The order in which a writer waits: until nobody else changes records alone, which its caller does for it with nothing held; for memory that old versions of records need if there are snapshots, for the log, for the map's delta, for room on the disk, for clean frames;
 //! then it enters the epoch, and waits for nothing any more. It holds nothing but its promise meanwhile: a
 //! checkpoint waits for those inside, and may be what the writer waits for. A call's [`Waiting`] may end each of these
 //! waits; the promise is given back then. `Send + Sync`.
@@ -10,7 +10,7 @@ use crate::buffer::pinned::PinnedCheckpoint;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::epoch::Stay;
-use crate::page::pool::EpochStay;
+use crate::page::pool::{EpochStay, NotEntered};
 use crate::space::SetAside;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Lsn, Purpose};
@@ -170,7 +170,11 @@ impl BufferPool {
         version_cells: impl Fn() -> u32,
         purpose: Purpose,
         waiting: &Waiting<'_>,
-    ) -> Result<Entered<'_>> {
+    ) -> Result<Entered<'_>, NotEntered> {
+        // Who runs alone: the gate is closed for the others, and he keeps nothing.
+        if purpose == Purpose::Finish {
+            return Ok(self.enter_with(log_bytes, purpose, waiting)?);
+        }
         let are_kept = || self.versions().is_some_and(PoolVersions::are_kept);
         if !are_kept() {
             let entered = self.enter_with(log_bytes, purpose, waiting)?;
@@ -191,13 +195,14 @@ impl BufferPool {
         version_cells: u32,
         purpose: Purpose,
         waiting: &Waiting<'_>,
-    ) -> Result<Entered<'_>> {
+    ) -> Result<Entered<'_>, NotEntered> {
         let Some(versions) = self.versions() else {
-            return self.enter_with(log_bytes, purpose, waiting);
+            return Ok(self.enter_with(log_bytes, purpose, waiting)?);
         };
         loop {
-            // Before the promise: who waits at the gate holds nothing that who runs alone may need.
-            let mut admission = Box::new(versions.admit(self, || version_cells, waiting)?);
+            let admitted = versions.admit(self, || version_cells, waiting)?;
+            // Not waited for here: the caller may hold places in the pool that who runs alone needs.
+            let mut admission = Box::new(admitted.ok_or(NotEntered::Gated)?);
             let mut entered = self.enter_with(log_bytes, purpose, waiting)?;
             if admission.is_good() {
                 entered.admission = Some(admission);

@@ -13,6 +13,7 @@
 //!
 //! `Send + Sync`; one checkpoint at a time, under `Store::checkpointing`.
 
+mod alone;
 mod backup;
 mod batch;
 mod catalogue;
@@ -76,6 +77,7 @@ use crate::types::{Epoch, Lsn};
 use crate::versions::Surroundings;
 use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
+use alone::Turn;
 use batch::Batches;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::process::Process;
@@ -107,6 +109,7 @@ struct Shared {
     slots: Option<Arc<SlotStore>>,
     catalogue: Catalogue,
     batches: Batches,
+    turn: Turn,
     /// The newest superblock, and the pair of blocks that it lies in. Held for a whole checkpoint.
     checkpointing: Mutex<Newest>,
     /// The checkpoint, and the zone before which the file was to end, when no large value could be moved last.
@@ -208,7 +211,9 @@ impl Store {
 
     /// Creates the keyspace `name`; durable when it returns, if there is a log.
     pub fn create_keyspace(&self, name: &str) -> Result<PoolTree> {
+        let beside = self.shared.turn.stay_beside();
         let tree = self.shared.catalogue.create_keyspace(name)?;
+        drop(beside);
         self.flush_log()?;
         Ok(tree)
     }
@@ -223,20 +228,26 @@ impl Store {
             // If it fails they are too old for this keyspace.
             self.shared.checkpoint(false).ok();
         }
+        let beside = self.shared.turn.stay_beside();
         let dropped = self.shared.catalogue.drop_keyspace(name)?;
+        drop(beside);
         self.flush_log()?;
         Ok(dropped)
     }
 
     /// The keyspace `from` is called `to` from now on. Durable as for creation.
     pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
+        let beside = self.shared.turn.stay_beside();
         self.shared.catalogue.rename_keyspace(from, to)?;
+        drop(beside);
         self.flush_log()
     }
 
     /// Two keyspaces exchange their names. Durable as for creation.
     pub fn swap_keyspaces(&self, a: &str, b: &str) -> Result<()> {
+        let beside = self.shared.turn.stay_beside();
         self.shared.catalogue.swap_keyspaces(a, b)?;
+        drop(beside);
         self.flush_log()
     }
 

@@ -7,6 +7,7 @@
 //!
 //! A new store's file has its first superblock written last, and its name after that (`create.rs`).
 
+use super::alone::Turn;
 use super::batch::Batches;
 use super::catalogue::Catalogue;
 use super::journal::Journal;
@@ -458,6 +459,7 @@ impl Store {
             slots,
             catalogue,
             batches: Batches::default(),
+            turn: Turn::default(),
             checkpointing: Mutex::new(newest),
             large_in_vain: Mutex::new(None),
             loads: Mutex::new(0),

@@ -116,7 +116,7 @@ impl Store {
 }
 
 impl Shared {
-    fn versions(&self) -> &PoolVersions {
+    pub(super) fn versions(&self) -> &PoolVersions {
         self.pool.versions().expect("a store keeps versions")
     }
 }

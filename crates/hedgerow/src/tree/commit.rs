@@ -32,7 +32,8 @@ use super::write_set::{PIECE_BYTES, Write, encode, fit_piece};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{
-    Access, EpochStay, ExclusivePage, OptimisticPage, PagePool, PoolSession, Restart, SharedPage,
+    Access, EpochStay, ExclusivePage, NotEntered, OptimisticPage, PagePool, PoolSession, Restart,
+    SharedPage,
 };
 use crate::types::{Lsn, PageId, Purpose};
 use crate::versions::cells_of_change;
@@ -163,9 +164,15 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
     /// Makes ready for the next try.
     #[cold]
     fn after(&mut self, stop: Stop, retry: &mut Retry<'c, P>) -> Result<()> {
+        if matches!(stop, Stop::Restart(Restart::Gated)) {
+            // Who waits there holds nothing.
+            self.is_held = false;
+        }
         self.met |= matches!(stop, Stop::Restart(Restart::Conflict));
         if matches!(stop, Stop::Restart(Restart::Absent(_))) && !self.is_held {
             self.is_held = true;
+            // Reading ahead takes a place of its own: who has one and waits for another may wait for ever.
+            retry.session.let_go();
             self.read_ahead()?;
             let most = match self.read_set {
                 None => self.writes.len().min(self.stroke.most_leaves),
@@ -362,7 +369,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         self.later.reserve(self.leaves.len());
     }
 
-    fn enter(&self) -> Result<P::EpochGuard<'c>> {
+    fn enter(&self) -> Result<P::EpochGuard<'c>, NotEntered> {
         let is_logged = self.writes[0].tree.logged;
         match is_logged {
             true => self.pool.enter_to_change(
@@ -371,7 +378,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 Purpose::Take,
                 self.waiting,
             ),
-            false => self.pool.enter_to_append(0, Purpose::Take, self.waiting),
+            false => Ok(self.pool.enter_to_append(0, Purpose::Take, self.waiting)?),
         }
     }
 

@@ -16,7 +16,9 @@ use super::retry::{Retry, Stop};
 use super::write::Written;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, plain_leaf};
-use crate::page::{Access, ExclusivePage, OptimisticPage, PagePool, Restart, SharedPage};
+use crate::page::{
+    Access, ExclusivePage, NotEntered, OptimisticPage, PagePool, Restart, SharedPage,
+};
 use crate::types::Purpose;
 use crate::wait::Waiting;
 use crate::wal::RECORD_HEADER_BYTES;
@@ -96,6 +98,19 @@ impl End {
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// The record at an end. Linearizable.
     pub fn end(&self, end: End) -> Result<Option<Raw>> {
+        loop {
+            let turns = self.pool.alone_turns();
+            let record = match self.is_alone_in(turns) {
+                false => self.end_now(end)?,
+                true => self.end_beside_alone(end)?,
+            };
+            if self.pool.alone_turns() == turns {
+                return Ok(record);
+            }
+        }
+    }
+
+    fn end_now(&self, end: End) -> Result<Option<Raw>> {
         let waiting = self.wait.begin();
         let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
         let mut scratch = Vec::new();
@@ -207,10 +222,13 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         scratch: &mut Vec<u8>,
         (met, waiting): (bool, &Waiting<'_>),
     ) -> Result<(Taken, bool), Stop> {
+        let turns = self.pool.alone_turns();
         let Some(Found { page, empty, record }) = self.look(end, scratch)? else {
+            self.nobody_alone_since(turns)?;
             return Ok((Taken::Empty, false));
         };
         if !accept(&record.0, &record.1) {
+            self.nobody_alone_since(turns)?;
             return Ok((Taken::Refused(record), false));
         }
         let stay = self.enter_to_take(waiting)?;
@@ -255,12 +273,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// With room in the log for the removal of any key.
-    fn enter_to_take(&self, waiting: &Waiting<'_>) -> Result<P::EpochGuard<'_>> {
+    fn enter_to_take(&self, waiting: &Waiting<'_>) -> Result<P::EpochGuard<'_>, NotEntered> {
         let log_bytes = RECORD_HEADER_BYTES + self.max_key_bytes();
         let (purpose, longest) = (Purpose::GiveBack, self.max_key_bytes());
         match self.logged {
             true => self.enter_to_change_one(log_bytes as u64, longest, purpose, waiting),
-            false => self.pool.enter_to_append(0, purpose, waiting),
+            false => Ok(self.pool.enter_to_append(0, purpose, waiting)?),
         }
     }
 

@@ -10,9 +10,10 @@
 //! is called. Used by one thread.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::{Access, PagePool, PoolSession, Restart};
+use crate::page::{Access, NotEntered, PagePool, PoolSession, Restart};
 use crate::types::PageId;
 use crate::wait::Waiting;
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::hint::spin_loop;
 use hedgerow_sync::primitive::time::Moment;
 use std::time::Duration;
@@ -53,6 +54,16 @@ impl From<Error> for Stop {
     #[cold]
     fn from(error: Error) -> Stop {
         Stop::Error(error)
+    }
+}
+
+impl From<NotEntered> for Stop {
+    #[cold]
+    fn from(why: NotEntered) -> Stop {
+        match why {
+            NotEntered::Gated => Stop::Restart(Restart::Gated),
+            NotEntered::Error(error) => Stop::Error(error),
+        }
     }
 }
 
@@ -143,6 +154,14 @@ impl<'p, P: PagePool> Retry<'p, P> {
                 // Waiting for a checkpoint is no sign of a latch that is never let go of.
                 self.patience = None;
                 Ok(())
+            }
+            Stop::Restart(Restart::Gated) => {
+                // Who runs alone may need the place, and readers may.
+                if !leaves_out("waits_at_gate_with_pages") {
+                    self.session.let_go();
+                }
+                self.patience = None;
+                self.pool.wait_at_gate(self.waiting)
             }
             Stop::Restart(Restart::Foreign(_)) => Err(dropped()),
             Stop::Restart(Restart::Corrupt(id)) => {

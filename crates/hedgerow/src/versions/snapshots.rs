@@ -228,6 +228,8 @@ impl<M: Memory, P> Versions<M, P> {
             None => Seen::Absent,
         };
         loop {
+            let too_early = leaves_out("slot_before_alone").then(|| slot.state());
+            let state = state.or(too_early);
             let alone = alone.unwrap_or_else(|| self.alone.load(Acquire));
             let cut = match (state.unwrap_or_else(|| slot.state()), version) {
                 (State::GivenUp, _) => return Seen::TooOld,
@@ -345,7 +347,7 @@ impl<M: Memory, P> Versions<M, P> {
         let pin = Arc::new(pin);
         {
             let mut pins = self.pins.lock();
-            if self.alone.load(Acquire) != NOBODY {
+            if self.alone.load(Acquire) != NOBODY && !leaves_out("cut_in_alone_takes_over") {
                 return Ok(Some(pin));
             }
             let users = self.pin_slots(cut);

@@ -108,6 +108,8 @@ pub struct Versions<M: Memory, P> {
     pub(super) horizon: AtomicU64,
     /// The cut of who runs alone, or [`NOBODY`].
     pub(super) alone: AtomicU64,
+    /// How often somebody has begun or ended to change records alone: odd while somebody does.
+    pub(super) turns: AtomicU64,
     /// The trees that were loaded: their records have no stamps of their own.
     loads: Since,
     /// The trees that were dropped: their pages go, one by one.
@@ -149,6 +151,7 @@ impl<M: Memory, P> Versions<M, P> {
             slots: Slots::new(),
             horizon: AtomicU64::new(0),
             alone: AtomicU64::new(NOBODY),
+            turns: AtomicU64::new(0),
             loads: Since::new(),
             drops: Since::new(),
             visits: Figure::new(0),

@@ -281,7 +281,7 @@ impl TransactionKeyspace {
         inner.check_open()?;
         check_short(&self.tree, key)?;
         inner.check_put(&self.tree, key, value.unwrap_or(&[]))?;
-        let most = inner.store.most_stroke_bytes();
+        let most = inner.store.most_commit_bytes();
         self.state.with_body(|body| {
             let len_bytes = body.writes.len_bytes_with(self.tree.id(), key, value);
             if len_bytes > most {
