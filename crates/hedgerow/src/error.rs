@@ -193,7 +193,8 @@ pub enum ErrorKind {
     /// [`Wait`](crate::Wait) ended first. It becomes durable like a change with [`Durability::Buffered`](crate::Durability::Buffered).
     /// Making the change once more would be a second change.
     NotYetDurable,
-    /// The snapshot was open for so long, and so much has changed meanwhile, that what it saw is not there any more.
+    /// The snapshot was open for so long, and so much has changed meanwhile, that what it saw is not there any more; or it is older than
+    /// [`Options::max_snapshot_age`](crate::Options::max_snapshot_age).
     SnapshotTooOld,
     /// Another change came between what the transaction has read and its commit. Nothing has changed. [`Error::conflict`] says where.
     Conflict,

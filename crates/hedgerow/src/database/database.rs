@@ -291,6 +291,7 @@ impl Options {
             recovery_target: self.recovery_target,
             log_segment_blocks: self.log_segment_blocks,
             settle_after: self.settle_after,
+            max_snapshot_age: self.max_snapshot_age,
         }
     }
 }

@@ -86,6 +86,7 @@ use journal::Journal;
 use reclaim::Reclaim;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use superblock::Superblock;
 
 /// How often a load that is done is tried to be made durable again, when the reason why not may pass.
@@ -117,6 +118,8 @@ struct Shared {
     /// Bulk loads that have begun and are not durable. Held while a large value is moved that may be of one.
     loads: Mutex<usize>,
     read_only: bool,
+    /// Snapshots that are older are given up.
+    max_snapshot_age: Option<Duration>,
     /// The process that opened the store. Its children do nothing with it.
     process: Process,
 }

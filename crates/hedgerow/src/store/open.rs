@@ -83,6 +83,8 @@ pub struct StoreOptions {
     pub log_segment_blocks: Option<u32>,
     /// For how long nobody has changed anything when the store is settled.
     pub settle_after: Duration,
+    /// Snapshots that are older are given up.
+    pub max_snapshot_age: Option<Duration>,
 }
 
 /// Bytes of a page unless [`Options::page_bytes`](crate::Options::page_bytes) says otherwise: 4,096.
@@ -462,6 +464,7 @@ impl Store {
             turn: Turn::default(),
             checkpointing: Mutex::new(newest),
             large_in_vain: Mutex::new(None),
+            max_snapshot_age: options.max_snapshot_age,
             loads: Mutex::new(0),
             read_only,
             process,
@@ -504,6 +507,7 @@ impl StoreOptions {
             recovery_target: Duration::MAX,
             log_segment_blocks: None,
             settle_after: super::settle::SETTLE_AFTER,
+            max_snapshot_age: None,
         }
     }
 
