@@ -3,6 +3,7 @@
 //! Invariant: what is here was the leaf's content at one moment. Plain data, `Send`; used by one thread at a time.
 
 use super::Tree;
+use super::commit_leaves::Fences;
 use super::descend::{Target, plain};
 use crate::error::Result;
 use crate::node::{Hints, Ladder, plain_leaf};
@@ -66,6 +67,11 @@ impl<L: Ladder> LeafRecords<L> {
     /// Whether a key lies in the leaf's range.
     pub(super) fn covers(&self, key: &[u8]) -> bool {
         plain::<L>(&self.page).covers(key)
+    }
+
+    /// How far the leaf goes.
+    pub fn fences(&self) -> Fences {
+        Fences::of(&plain::<L>(&self.page))
     }
 
     /// Appends the key that all keys of the leaf's range are above. False: there is none.
