@@ -211,6 +211,9 @@ pub enum ErrorKind {
     /// The engine's own signal for a page that was freed meanwhile. No caller gets it.
     #[doc(hidden)]
     PageFreed,
+    /// The engine's own signal for a gate that is closed: somebody else changes records alone. No caller gets it.
+    #[doc(hidden)]
+    Gated,
 }
 
 impl ErrorKind {
@@ -272,6 +275,7 @@ impl ErrorKind {
             ErrorKind::TransactionEnded => (42, "transaction_ended"),
             ErrorKind::TransactionTooLarge { .. } => (43, "transaction_too_large"),
             ErrorKind::PageFreed => (1000, "page_freed"),
+            ErrorKind::Gated => (1001, "gated"),
         }
     }
 }

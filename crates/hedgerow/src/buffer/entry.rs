@@ -10,7 +10,7 @@ use crate::buffer::pinned::PinnedCheckpoint;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::epoch::Stay;
-use crate::page::pool::{EpochStay, NotEntered};
+use crate::page::pool::EpochStay;
 use crate::space::SetAside;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Lsn, Purpose};
@@ -109,6 +109,11 @@ impl Entered<'_> {
     }
 }
 
+#[cold]
+fn gated() -> Error {
+    Error::new(ErrorKind::Gated, "somebody changes records alone")
+}
+
 impl EpochStay for Entered<'_> {
     #[inline]
     fn epoch(&self) -> Epoch {
@@ -170,10 +175,10 @@ impl BufferPool {
         version_cells: impl Fn() -> u32,
         purpose: Purpose,
         waiting: &Waiting<'_>,
-    ) -> Result<Entered<'_>, NotEntered> {
+    ) -> Result<Entered<'_>> {
         // Who runs alone: the gate is closed for the others, and he keeps nothing.
         if purpose == Purpose::Finish {
-            return Ok(self.enter_with(log_bytes, purpose, waiting)?);
+            return self.enter_with(log_bytes, purpose, waiting);
         }
         let are_kept = || self.versions().is_some_and(PoolVersions::are_kept);
         if !are_kept() {
@@ -195,14 +200,14 @@ impl BufferPool {
         version_cells: u32,
         purpose: Purpose,
         waiting: &Waiting<'_>,
-    ) -> Result<Entered<'_>, NotEntered> {
+    ) -> Result<Entered<'_>> {
         let Some(versions) = self.versions() else {
-            return Ok(self.enter_with(log_bytes, purpose, waiting)?);
+            return self.enter_with(log_bytes, purpose, waiting);
         };
         loop {
             let admitted = versions.admit(self, || version_cells, waiting)?;
             // Not waited for here: the caller may hold places in the pool that who runs alone needs.
-            let mut admission = Box::new(admitted.ok_or(NotEntered::Gated)?);
+            let mut admission = Box::new(admitted.ok_or_else(gated)?);
             let mut entered = self.enter_with(log_bytes, purpose, waiting)?;
             if admission.is_good() {
                 entered.admission = Some(admission);

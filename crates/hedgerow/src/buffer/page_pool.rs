@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::page::header::{self, PageKind};
 use crate::page::{
     Adaptation, Contention, ContentionCounters, ExclusivePage, FrameHead, FrameId, FrozenPages,
-    Merging, NotEntered, PagePool, ScanTally,
+    Merging, PagePool, ScanTally,
 };
 use crate::types::{Epoch, Lsn, PageId, Purpose, TreeId};
 use crate::versions::Change;
@@ -106,7 +106,7 @@ unsafe impl PagePool for BufferPool {
         version_cells: impl Fn() -> u32,
         why: Purpose,
         how: &Waiting<'_>,
-    ) -> Result<Entered<'_>, NotEntered> {
+    ) -> Result<Entered<'_>> {
         self.enter_to_change_records(log, version_cells, why, how)
     }
 

@@ -21,8 +21,6 @@ pub use contention::{
 pub use frozen::FrozenPages;
 pub use guard::{ExclusivePage, OptimisticPage, PageMark, Restart, SharedPage};
 pub use merging::{Merging, MergingStats};
-pub use pool::{
-    Access, EpochStay, FrameHead, FrameId, NotEntered, PagePool, PageSource, PoolSession,
-};
+pub use pool::{Access, EpochStay, FrameHead, FrameId, PagePool, PageSource, PoolSession};
 pub use relief::Relief;
 pub use tally::{Adaptation, AdaptationStats, ScanTally, Tally};

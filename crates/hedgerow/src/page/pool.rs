@@ -168,7 +168,7 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
 
     /// [`Self::enter_to_append`], in order to change records. If snapshots may need what they were before, there is room for that:
     /// `version_cells` of it, as [`crate::versions::cells_of_change`] counts, no more than [`Self::most_version_cells`]. Errors, too:
-    /// [`NotEntered::Gated`] if somebody else changes records alone; who is let in keeps that one waiting. Whoever runs alone enters with
+    /// `Gated` if somebody else changes records alone; who is let in keeps that one waiting. Whoever runs alone enters with
     /// [`Purpose::Finish`], and keeps nothing for snapshots.
     fn enter_to_change(
         &self,
@@ -176,8 +176,8 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
         _version_cells: impl Fn() -> u32,
         purpose: Purpose,
         waiting: &Waiting<'_>,
-    ) -> Result<Self::EpochGuard<'_>, NotEntered> {
-        Ok(self.enter_to_append(log_bytes, purpose, waiting)?)
+    ) -> Result<Self::EpochGuard<'_>> {
+        self.enter_to_append(log_bytes, purpose, waiting)
     }
 
     /// Waits until nobody changes records alone. The caller holds nothing that whoever does may need: no latch, no page, no place in
@@ -336,22 +336,6 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
     /// Frees a page under its exclusive latch: its bytes become a page of kind `Free`, its id may be
     /// given out again, and the latch is released with a new version.
     fn free(&self, page: ExclusivePage<'_, Self>, epoch: Epoch);
-}
-
-/// Why a writer has not entered.
-#[derive(Debug)]
-pub enum NotEntered {
-    /// Somebody else changes records alone: [`PagePool::wait_at_gate`].
-    Gated,
-    /// Any other reason.
-    Error(Error),
-}
-
-impl From<Error> for NotEntered {
-    #[cold]
-    fn from(error: Error) -> NotEntered {
-        NotEntered::Error(error)
-    }
 }
 
 /// A writer's stay in an epoch.

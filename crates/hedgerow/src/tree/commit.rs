@@ -32,8 +32,7 @@ use super::write_set::{PIECE_BYTES, Write, encode, fit_piece};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{
-    Access, EpochStay, ExclusivePage, NotEntered, OptimisticPage, PagePool, PoolSession, Restart,
-    SharedPage,
+    Access, EpochStay, ExclusivePage, OptimisticPage, PagePool, PoolSession, Restart, SharedPage,
 };
 use crate::types::{Lsn, PageId, Purpose};
 use crate::versions::cells_of_change;
@@ -378,7 +377,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         self.later.reserve(self.leaves.len());
     }
 
-    fn enter(&self) -> Result<P::EpochGuard<'c>, NotEntered> {
+    fn enter(&self) -> Result<P::EpochGuard<'c>> {
         let is_logged = self.writes[0].tree.logged;
         match is_logged {
             true => self.pool.enter_to_change(
@@ -387,7 +386,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 Purpose::Take,
                 self.waiting,
             ),
-            false => Ok(self.pool.enter_to_append(0, Purpose::Take, self.waiting)?),
+            false => self.pool.enter_to_append(0, Purpose::Take, self.waiting),
         }
     }
 

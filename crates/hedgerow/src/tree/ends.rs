@@ -16,9 +16,7 @@ use super::retry::{Retry, Stop};
 use super::write::Written;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, plain_leaf};
-use crate::page::{
-    Access, ExclusivePage, NotEntered, OptimisticPage, PagePool, Restart, SharedPage,
-};
+use crate::page::{Access, ExclusivePage, OptimisticPage, PagePool, Restart, SharedPage};
 use crate::types::Purpose;
 use crate::wait::Waiting;
 use crate::wal::RECORD_HEADER_BYTES;
@@ -273,12 +271,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// With room in the log for the removal of any key.
-    fn enter_to_take(&self, waiting: &Waiting<'_>) -> Result<P::EpochGuard<'_>, NotEntered> {
+    fn enter_to_take(&self, waiting: &Waiting<'_>) -> Result<P::EpochGuard<'_>> {
         let log_bytes = RECORD_HEADER_BYTES + self.max_key_bytes();
         let (purpose, longest) = (Purpose::GiveBack, self.max_key_bytes());
         match self.logged {
             true => self.enter_to_change_one(log_bytes as u64, longest, purpose, waiting),
-            false => Ok(self.pool.enter_to_append(0, purpose, waiting)?),
+            false => self.pool.enter_to_append(0, purpose, waiting),
         }
     }
 

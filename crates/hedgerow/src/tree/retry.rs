@@ -10,7 +10,7 @@
 //! is called. Used by one thread.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::{Access, NotEntered, PagePool, PoolSession, Restart};
+use crate::page::{Access, PagePool, PoolSession, Restart};
 use crate::types::PageId;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -53,16 +53,9 @@ impl From<Restart> for Stop {
 impl From<Error> for Stop {
     #[cold]
     fn from(error: Error) -> Stop {
-        Stop::Error(error)
-    }
-}
-
-impl From<NotEntered> for Stop {
-    #[cold]
-    fn from(why: NotEntered) -> Stop {
-        match why {
-            NotEntered::Gated => Stop::Restart(Restart::Gated),
-            NotEntered::Error(error) => Stop::Error(error),
+        match error.kind() {
+            ErrorKind::Gated => Stop::Restart(Restart::Gated),
+            _ => Stop::Error(error),
         }
     }
 }

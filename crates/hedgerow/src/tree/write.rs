@@ -15,7 +15,7 @@ use super::split::{LEAST_FORCED, Room};
 use super::stored::put_record;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
-use crate::page::{Access, EpochStay, ExclusivePage, NotEntered, PagePool, Restart};
+use crate::page::{Access, EpochStay, ExclusivePage, PagePool, Restart};
 use crate::types::{Lsn, Purpose};
 use crate::versions::{self, cells_of_change};
 use crate::wait::{Wait, Waiting};
@@ -145,12 +145,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         key: &[u8],
         change: &C,
         waiting: &Waiting<'_>,
-    ) -> Result<P::EpochGuard<'_>, NotEntered> {
+    ) -> Result<P::EpochGuard<'_>> {
         let itself = || RECORD_HEADER_BYTES + key.len() + change.value().len();
         let log_bytes = change.made().map_or_else(itself, |made| made.len_bytes());
         match self.logged {
             true => self.enter_to_change_one(log_bytes as u64, key.len(), C::PURPOSE, waiting),
-            false => Ok(self.pool.enter_to_append(0, C::PURPOSE, waiting)?),
+            false => self.pool.enter_to_append(0, C::PURPOSE, waiting),
         }
     }
 
@@ -162,7 +162,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         key_bytes: usize,
         purpose: Purpose,
         waiting: &Waiting<'_>,
-    ) -> Result<P::EpochGuard<'_>, NotEntered> {
+    ) -> Result<P::EpochGuard<'_>> {
         // What it is now is not known before the leaf is latched.
         let cells = || cells_of_change(key_bytes, self.max_record_bytes() - key_bytes);
         self.pool.enter_to_change(log_bytes, cells, purpose, waiting)
