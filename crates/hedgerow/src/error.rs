@@ -68,7 +68,7 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 40 | `snapshot_too_old` | begin another snapshot; hold it for less time, or raise the memory limit |
 /// | 41 | `conflict` | run the transaction again: [`Database::transact`](crate::Database::transact) does so |
 /// | 42 | `transaction_ended` | begin another one |
-/// | 43 | `transaction_too_large` | divide the transaction, or raise the memory limit |
+/// | 43 | `transaction_too_large` | divide the transaction, or raise [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) |
 ///
 /// ```
 /// use hedgerow::{ErrorKind, Options};
@@ -193,13 +193,15 @@ pub enum ErrorKind {
     /// [`Wait`](crate::Wait) ended first. It becomes durable like a change with [`Durability::Buffered`](crate::Durability::Buffered).
     /// Making the change once more would be a second change.
     NotYetDurable,
-    /// The snapshot was open for so long, and so much has changed meanwhile, that what it saw is not there any more.
+    /// The snapshot was open for so long, and so much has changed meanwhile, that what it saw is not there any more; or it is older than
+    /// [`Options::max_snapshot_age`](crate::Options::max_snapshot_age).
     SnapshotTooOld,
     /// Another change came between what the transaction has read and its commit. Nothing has changed. [`Error::conflict`] says where.
     Conflict,
     /// The transaction was committed or aborted before.
     TransactionEnded,
-    /// The transaction changes more, or has read from more leaves, than can be committed at one stroke.
+    /// The transaction changes more than can be committed: an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes); or, without a log, has
+    /// changed more or read from more leaves than can be committed at one stroke.
     TransactionTooLarge {
         /// Bytes of its changes.
         len_bytes: u64,
@@ -209,6 +211,9 @@ pub enum ErrorKind {
     /// The engine's own signal for a page that was freed meanwhile. No caller gets it.
     #[doc(hidden)]
     PageFreed,
+    /// The engine's own signal for a gate that is closed: somebody else changes records alone. No caller gets it.
+    #[doc(hidden)]
+    Gated,
 }
 
 impl ErrorKind {
@@ -270,6 +275,7 @@ impl ErrorKind {
             ErrorKind::TransactionEnded => (42, "transaction_ended"),
             ErrorKind::TransactionTooLarge { .. } => (43, "transaction_too_large"),
             ErrorKind::PageFreed => (1000, "page_freed"),
+            ErrorKind::Gated => (1001, "gated"),
         }
     }
 }

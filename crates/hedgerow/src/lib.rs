@@ -156,10 +156,10 @@ pub mod wal;
 
 pub use buffer::PoolStats;
 pub use database::{
-    Cursor, Database, Durability, Durable, Isolation, Keys, Keyspace, MemoryStats, Options, Range,
-    Records, Savepoint, Shrunk, Snapshot, SnapshotKeyspace, SnapshotStats, Stats, TransactOptions,
-    Transaction, TransactionKeyspace, TransactionStats, ValueReader, ValueRef, ValueWriter,
-    WriteBatch, smallest_memory_limit_bytes,
+    Cursor, Database, Durability, Durable, Isolation, Keys, Keyspace, MemoryStats, Options, Pin,
+    PinKind, Range, Records, Savepoint, Shrunk, Snapshot, SnapshotKeyspace, SnapshotStats, Stats,
+    TransactOptions, Transaction, TransactionKeyspace, TransactionStats, ValueReader, ValueRef,
+    ValueWriter, WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use node::{LeafLayout, LeafPolicy};

@@ -21,6 +21,12 @@ const BESIDE: Suite =
     loom("snapshots::a_snapshot_that_begins_beside_who_runs_alone_sees_all_or_nothing");
 const GATE: Suite = loom("snapshots::behind_the_closed_gate_nobody_else_appends");
 
+const HALF: Suite =
+    plain("engine", "alone::half_of_a_large_commit_is_seen_by_nobody_and_readers_go_on");
+const PLACES: Suite = plain(
+    "engine",
+    "alone::whoever_waits_at_the_gate_leaves_its_place_in_the_smallest_pool_to_others",
+);
 const DROP: Suite = plain(
     "engine",
     "pinned_snapshots::a_snapshot_of_a_store_in_memory_says_that_it_is_too_old_while_its_keyspace_is_dropped",
@@ -160,5 +166,30 @@ pub const LINES: &[Bug] = &[
         "nothing is read in a pin of a closed store",
         "pin_read_after_close",
         &[plain("lib", "store::tests::pinned::nothing_is_read_in_a_pin_of_a_closed_store")],
+    ),
+    line("S28", "who reads looks at its slot behind who runs alone", "slot_before_alone", &[ALONE]),
+    line(
+        "S29",
+        "no checkpoint takes snapshots over while somebody runs alone",
+        "cut_in_alone_takes_over",
+        &[plain("lib", "versions::tests::who_runs_alone_is_seen_all_at_once")],
+    ),
+    line(
+        "S30",
+        "who reads without a snapshot looks for who runs alone",
+        "plain_reads_see_half",
+        &[HALF],
+    ),
+    line(
+        "S31",
+        "who waits at the gate lets go of its place in the pool",
+        "waits_at_gate_with_pages",
+        &[PLACES],
+    ),
+    line(
+        "S32",
+        "keyspaces are not created while somebody runs alone",
+        "gate_behind_locks",
+        &[HALF],
     ),
 ];

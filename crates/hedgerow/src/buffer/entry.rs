@@ -1,6 +1,6 @@
 //! How writers enter: with room in the log, room on the disk, and frames that can be cleaned.
 //!
-//! The order in which a writer waits: for memory that old versions of records need if there are snapshots, for the log, for the map's delta, for room on the disk, for clean frames;
+//! The order in which a writer waits: until nobody else changes records alone, which its caller does for it with nothing held; for memory that old versions of records need if there are snapshots, for the log, for the map's delta, for room on the disk, for clean frames;
 //! then it enters the epoch, and waits for nothing any more. It holds nothing but its promise meanwhile: a
 //! checkpoint waits for those inside, and may be what the writer waits for. A call's [`Waiting`] may end each of these
 //! waits; the promise is given back then. `Send + Sync`.
@@ -109,6 +109,11 @@ impl Entered<'_> {
     }
 }
 
+#[cold]
+fn gated() -> Error {
+    Error::new(ErrorKind::Gated, "somebody changes records alone")
+}
+
 impl EpochStay for Entered<'_> {
     #[inline]
     fn epoch(&self) -> Epoch {
@@ -171,6 +176,10 @@ impl BufferPool {
         purpose: Purpose,
         waiting: &Waiting<'_>,
     ) -> Result<Entered<'_>> {
+        // Who runs alone: the gate is closed for the others, and he keeps nothing.
+        if purpose == Purpose::Finish {
+            return self.enter_with(log_bytes, purpose, waiting);
+        }
         let are_kept = || self.versions().is_some_and(PoolVersions::are_kept);
         if !are_kept() {
             let entered = self.enter_with(log_bytes, purpose, waiting)?;
@@ -196,8 +205,9 @@ impl BufferPool {
             return self.enter_with(log_bytes, purpose, waiting);
         };
         loop {
-            // Before the promise: who waits at the gate holds nothing that who runs alone may need.
-            let mut admission = versions.admit(self, || version_cells, waiting)?;
+            let admitted = versions.admit(self, || version_cells, waiting)?;
+            // Not waited for here: the caller may hold places in the pool that who runs alone needs.
+            let mut admission = admitted.ok_or_else(gated)?;
             let mut entered = self.enter_with(log_bytes, purpose, waiting)?;
             if admission.is_good() {
                 entered.admission = Some(admission);

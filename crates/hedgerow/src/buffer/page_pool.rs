@@ -13,8 +13,8 @@ use crate::buffer::table::Place;
 use crate::error::{Error, Result};
 use crate::page::header::{self, PageKind};
 use crate::page::{
-    Adaptation, Contention, ContentionCounters, ExclusivePage, FrameHead, FrameId, Merging,
-    PagePool, ScanTally,
+    Adaptation, Contention, ContentionCounters, ExclusivePage, FrameHead, FrameId, FrozenPages,
+    Merging, PagePool, ScanTally,
 };
 use crate::types::{Epoch, Lsn, PageId, Purpose, TreeId};
 use crate::versions::Change;
@@ -108,6 +108,25 @@ unsafe impl PagePool for BufferPool {
         how: &Waiting<'_>,
     ) -> Result<Entered<'_>> {
         self.enter_to_change_records(log, version_cells, why, how)
+    }
+
+    fn wait_at_gate(&self, waiting: &Waiting<'_>) -> Result<()> {
+        self.versions().map_or(Ok(()), |versions| versions.wait_at_gate(waiting))
+    }
+
+    #[inline(always)]
+    fn alone_turns(&self) -> u64 {
+        self.versions().map_or(0, PoolVersions::turns)
+    }
+
+    #[cold]
+    fn read_before_alone<R>(
+        &self,
+        stamp: Lsn,
+        read: impl FnOnce(&dyn FrozenPages) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let pin = self.versions().and_then(|versions| versions.before_alone(stamp));
+        pin.map(|pin| read(&pin.pages(self))).transpose()
     }
 
     #[inline(always)]

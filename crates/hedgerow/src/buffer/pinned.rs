@@ -58,6 +58,11 @@ impl PinnedCheckpoint {
         self.cut
     }
 
+    /// Bytes of the file that it keeps: see [`SlotsPin::held_bytes`].
+    pub fn held_bytes(&self) -> u64 {
+        self.slots.held_bytes()
+    }
+
     /// Whether a value in a leaf may be in a stored form.
     pub fn has_stored_forms(&self) -> bool {
         self.has_stored_forms

@@ -336,6 +336,10 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         Err(Error::new(ErrorKind::Timeout, "a page kept being evicted while it was asked for"))
     }
 
+    fn let_go(&mut self) {
+        Session::let_go(self);
+    }
+
     fn hold_up_to(&mut self, pages: usize) -> Result<()> {
         self.let_go();
         self.pool.check_open()?;

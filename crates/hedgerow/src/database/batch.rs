@@ -16,14 +16,17 @@ use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::Range;
 
-/// Changes of several records. A crash leaves all of them or none.
-///
-/// A small batch is made at one stroke: whoever has seen one of its changes, by a get or in a leaf that a scan comes to, sees all of
-/// them from then on, and other batches come wholly before or wholly after it. It may take a quarter of the log's blocks in memory (8 KiB of records
-/// with the smallest memory limit, 512 KiB with 64 MiB, 4 MiB from 1 GiB on) and an eighth of the pool's frames as its leaves. The changes of a larger one
-/// are made one after the other: until [`Database::write`](crate::Database::write) returns, other threads may see some of
-/// them and not yet the rest, and a change that another thread makes to one of the keys may come before or after. If a batch
+/// Changes of several records. A crash leaves all of them or none, and others see all of them or none: whoever has seen one of them, by a get or
+/// in a leaf that a scan comes to, sees all of them from then on, and other changes come wholly before or wholly after them. If a batch
 /// changes a key several times, the last change counts.
+///
+/// A small batch is made at one stroke. It may take a quarter of the log's blocks in memory (8 KiB of records
+/// with the smallest memory limit, 512 KiB with 64 MiB, 4 MiB from 1 GiB on) and an eighth of the pool's frames as its leaves. A larger one takes
+/// two checkpoints, and is made while the changes of other threads wait; reads go on, and see what was there before until all is done. It may take an eighth of
+/// [`Options::log_limit_bytes`](crate::Options::log_limit_bytes).
+///
+/// Without a log, and in memory, a batch that is too large for one stroke is made change by change: until [`Database::write`](crate::Database::write) returns,
+/// other threads may see some of its changes and not yet the rest, and a crash or an error may leave a part of them.
 ///
 /// Plain data, `Send + Sync`. It keeps its database open, and can be written several times.
 ///

@@ -291,6 +291,7 @@ impl Options {
             recovery_target: self.recovery_target,
             log_segment_blocks: self.log_segment_blocks,
             settle_after: self.settle_after,
+            max_snapshot_age: self.max_snapshot_age,
         }
     }
 }
@@ -414,8 +415,8 @@ impl Database {
     /// Returns a position in the log: once the log is durable up to there ([`Database::wait_durable`]), the batch is, and a
     /// [snapshot](Database::snapshot) at or behind it has all of it.
     ///
-    /// Other threads see all changes of a small batch or none, and may see some of those of a large one before the others, as
-    /// [`WriteBatch`] says. Without a log the changes of a large one are made one by one, and a crash or an error may leave a part of them.
+    /// Other threads see all changes or none. While a batch is made that is too large for one stroke, their own changes wait. Without a log the
+    /// changes of such a one are made one by one: see [`WriteBatch`].
     ///
     /// # Errors
     /// After these nothing has changed: the [errors of changes](Keyspace#errors-of-changes);
@@ -424,7 +425,7 @@ impl Database {
     ///
     /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if the batch was begun and could not be finished, because a page could not be
     /// read or the disk is full beyond all reserves. Nothing can be changed then until the database is opened again, which finishes
-    /// the batch.
+    /// the batch; until then reads see what was there before it.
     pub fn write(&self, batch: &WriteBatch) -> Result<Lsn> {
         self.inner.check_open()?;
         batch.write_to(&self.inner)

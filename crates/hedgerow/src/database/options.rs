@@ -46,6 +46,7 @@ pub struct Options {
     pub(crate) recovery_target: Duration,
     pub(crate) log_segment_blocks: Option<u32>,
     pub(crate) settle_after: Duration,
+    pub(crate) max_snapshot_age: Option<Duration>,
     pub(crate) durability: Durability,
 }
 
@@ -86,6 +87,7 @@ impl Options {
             recovery_target: DEFAULT_RECOVERY_TARGET,
             log_segment_blocks: None,
             settle_after: SETTLE_AFTER,
+            max_snapshot_age: None,
             durability: Durability::default(),
         }
     }
@@ -189,6 +191,14 @@ impl Options {
     /// changes since the last one. This is faster, and suits data that can be made again.
     pub fn log(mut self, log: bool) -> Options {
         self.log = log;
+        self
+    }
+
+    /// Gives up snapshots that are older than this, those of transactions as well: reading them is
+    /// [`SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld) from then on, and what was kept for them goes at the next checkpoint. So a snapshot that a program
+    /// has forgotten does not make the file longer and longer. The large values that it sees keep their space until it is dropped. [`Database::pins`](crate::Database::pins) lists what is open. Default: no bound.
+    pub fn max_snapshot_age(mut self, age: Duration) -> Options {
+        self.max_snapshot_age = Some(age);
         self
     }
 

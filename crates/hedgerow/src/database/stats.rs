@@ -77,6 +77,8 @@ pub struct TransactionStats {
     pub too_old: u64,
     /// They were too large.
     pub too_large: u64,
+    /// Transactions and batches that were too large for one stroke, and were made while nobody else changed records.
+    pub alone: u64,
 }
 
 /// The counts of [`TransactionStats`] while they grow. `Sync`.
@@ -100,12 +102,13 @@ impl TransactionCounters {
         figure.fetch_add(1, Relaxed);
     }
 
-    fn values(&self) -> TransactionStats {
+    fn values(&self, commits_alone: u64) -> TransactionStats {
         TransactionStats {
             committed: self.committed.load(Relaxed),
             conflicts: self.conflicts.load(Relaxed),
             too_old: self.too_old.load(Relaxed),
             too_large: self.too_large.load(Relaxed),
+            alone: commits_alone,
         }
     }
 }
@@ -181,7 +184,7 @@ impl Stats {
                 pinned: versions.pinned,
                 given_up: versions.given_up,
             },
-            transactions: transactions.values(),
+            transactions: transactions.values(store.commits_alone()),
             checkpoint: store.durable_checkpoint().0,
             file_bytes: store.file_bytes(),
             log_file_bytes: store.log().map_or(0, |log| log.file_bytes()),

@@ -36,6 +36,8 @@ pub enum Restart {
     Foreign(PageId),
     /// A checkpoint has to have the page as it is, and there is no room for a copy: [`PagePool::wait_to_change`].
     Owed,
+    /// Somebody else changes records alone: [`PagePool::wait_at_gate`].
+    Gated,
 }
 
 /// What is left of an [`OptimisticPage`] when its borrow of the pool has to end: a place and a

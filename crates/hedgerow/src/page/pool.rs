@@ -12,6 +12,7 @@
 
 use crate::error::{Error, Result};
 use crate::page::contention::{Contention, ContentionCounters};
+use crate::page::frozen::FrozenPages;
 use crate::page::guard::ExclusivePage;
 use crate::page::merging::Merging;
 use crate::page::tally::{Adaptation, ScanTally};
@@ -166,7 +167,9 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
     }
 
     /// [`Self::enter_to_append`], in order to change records. If snapshots may need what they were before, there is room for that:
-    /// `version_cells` of it, as [`crate::versions::cells_of_change`] counts, no more than [`Self::most_version_cells`].
+    /// `version_cells` of it, as [`crate::versions::cells_of_change`] counts, no more than [`Self::most_version_cells`]. Errors, too:
+    /// `Gated` if somebody else changes records alone; who is let in keeps that one waiting. Whoever runs alone enters with
+    /// [`Purpose::Finish`], and keeps nothing for snapshots.
     fn enter_to_change(
         &self,
         log_bytes: u64,
@@ -175,6 +178,31 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
         waiting: &Waiting<'_>,
     ) -> Result<Self::EpochGuard<'_>> {
         self.enter_to_append(log_bytes, purpose, waiting)
+    }
+
+    /// Waits until nobody changes records alone. The caller holds nothing that whoever does may need: no latch, no page, no place in
+    /// the pool. Errors: those of `waiting`; `Poisoned` if nobody will be let in any more.
+    fn wait_at_gate(&self, _waiting: &Waiting<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// How often somebody has begun or ended to change records alone: odd while somebody does. Who reads it, looks at leaves, and reads it
+    /// again as the same even number has seen nothing of what is not to be seen yet.
+    #[inline(always)]
+    fn alone_turns(&self) -> u64 {
+        0
+    }
+
+    /// Lets `read` look at the pages as they were before somebody began to change records alone. `None`, and it is not called: nobody
+    /// does, or a leaf with this stamp has nothing of it. To be asked after the look at the leaf.
+    ///
+    /// Errors: those of `read`.
+    fn read_before_alone<R>(
+        &self,
+        _stamp: Lsn,
+        _read: impl FnOnce(&dyn FrozenPages) -> Result<R>,
+    ) -> Result<Option<R>> {
+        Ok(None)
     }
 
     /// Whether [`Self::keep_version`] is to be told of all changes of this stay.
@@ -336,6 +364,9 @@ pub trait PoolSession<'p, P: PagePool> {
     /// free (`PageFreed`: it may have been freed after the caller had read it, so this is a restart
     /// rather than damage), no frame became free in time (`MemoryLimit`), poisoned or closed pool.
     fn fault(&mut self, id: PageId, access: Access) -> Result<()>;
+
+    /// Lets go of everything, and of the operation's place in the pool, in order to wait for long.
+    fn let_go(&mut self) {}
 
     /// Makes ready to keep up to `pages` pages at a time by [`Self::hold`]: waits until the pool has frames for them beside what
     /// others keep. Nothing may be latched, and no epoch be entered. What was faulted before may be evicted again.

@@ -43,6 +43,13 @@ impl SlotsPin {
         &self.slots
     }
 
+    /// Bytes of the file that are not used again for its sake, and perhaps for the sake of other pins, too; without those of large values.
+    pub fn held_bytes(&self) -> u64 {
+        let state = self.slots.state();
+        let units = state.zones.quarantine.units_held_for(self.checkpoint);
+        units * u64::from(state.zones.geometry().unit_bytes())
+    }
+
     /// Which checkpoint is pinned.
     pub fn checkpoint(&self) -> Epoch {
         self.checkpoint

@@ -137,6 +137,12 @@ impl Quarantine {
         self.durable
     }
 
+    /// Units that are held back for a pinned checkpoint, and perhaps for others beside it.
+    pub fn units_held_for(&self, checkpoint: Epoch) -> u64 {
+        let is_held = |(first, last): &(Epoch, Epoch)| (*first..=*last).contains(&checkpoint);
+        self.pinned.iter().filter(|(pins, _)| is_held(pins)).map(|(_, set)| set.len()).sum()
+    }
+
     /// Whether a checkpoint before `superseding` is pinned.
     pub fn is_pinned_before(&self, superseding: Epoch) -> bool {
         self.pins.range(..superseding).next().is_some()

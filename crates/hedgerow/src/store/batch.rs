@@ -1,12 +1,14 @@
 //! Batches: several changes of which a crash leaves all or none.
 //!
 //! Rank 6. A batch that is small enough is made at one stroke, and is seen whole or not at all (`tree/commit.rs`,
-//! `docs/transactions.md`). The rest of this file is about the others, and about stores without a log for which a batch is too large.
+//! `docs/transactions.md`). A larger one is made by whoever runs alone (`alone.rs`), which nobody sees half of either; here is how that is
+//! logged and made. In a store without a log there is neither checkpoint nor log to rely on: a batch that is too large for one stroke is
+//! made change by change, and others may see a part of it.
 //!
 //! What a batch is going to do is logged first, whole ([`Record::Batch`]); then each change is made like any
 //! other, and [`Record::Made`] says so under the latch of its leaf. A crash in between leaves a log that has the rest,
 //! and replay does it (`replay.rs`). So nothing is ever undone, no latch is held from one change to the next, and no
-//! checkpoint waits for a batch. Readers, who hold nothing either, may see some of the changes and not yet others.
+//! checkpoint waits for a batch.
 //!
 //! # Invariants
 //! - A checkpoint that cuts a batch in two needs the log from where the batch began: [`Batches::cut`]. What lies
@@ -22,11 +24,12 @@ use super::{Shared, Store};
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::PagePool;
+use crate::space::SetAside;
 use crate::tree::{Part, ReadSet, Stroke, Write, encode, fit_piece, piece_bytes};
 use crate::types::{Lsn, Purpose};
 use crate::versions::Surroundings;
 use crate::wait::Waiting;
-use crate::wal::{BatchId, Log, MADE_BYTES, Record, commit_id};
+use crate::wal::{BatchId, Log, MADE_BYTES, Record, Reservation, commit_id};
 use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -151,14 +154,14 @@ impl Drop for HeldOff<'_> {
 /// A batch that has begun. Dropped before it is logged whole it never was; dropped after that, without having been
 /// finished, it keeps the log needed, and nothing is changed any more: what came later would be overtaken when it is
 /// finished.
-struct Underway<'s> {
+pub(super) struct Underway<'s> {
     shared: &'s Shared,
     id: BatchId,
     is_logged: bool,
 }
 
 impl<'s> Underway<'s> {
-    fn begin(shared: &'s Shared, waiting: &Waiting<'_>) -> Result<Underway<'s>> {
+    pub(super) fn begin(shared: &'s Shared, waiting: &Waiting<'_>) -> Result<Underway<'s>> {
         let mut table = shared.batches.table.lock();
         while table.held_off > 0 && !table.closed {
             waiting.wait_on(&shared.batches.ended, &mut table)?;
@@ -178,7 +181,7 @@ impl<'s> Underway<'s> {
         table.underway.entry(self.id).or_default().start = Some(log.tail());
     }
 
-    fn finish(mut self) {
+    pub(super) fn finish(mut self) {
         self.is_logged = false;
     }
 }
@@ -203,15 +206,21 @@ impl Drop for Underway<'_> {
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Room for a batch that is logged whole; what is not used goes back with this.
+pub(super) struct BatchRoom<'l> {
+    in_log: Reservation<'l>,
+    _aside: Option<SetAside<'l>>,
+}
+
 /// Bytes that a batch takes in the log.
-fn log_bytes(changes: &[BatchChange<'_>]) -> u64 {
+pub(super) fn log_bytes(changes: &[BatchChange<'_>]) -> u64 {
     changes.len() as u64 * MADE_BYTES as u64 + piece_bytes(changes)
 }
 
 impl Store {
-    /// Makes all changes, which are of different keys, in the order (tree, key). They are not durable yet. If they are few enough for
-    /// one stroke (`tree/commit.rs`), everybody sees all of them or none. Else they are made one after the other. After a crash
-    /// all of them are there or none, if the store has a log or they were made at one stroke.
+    /// Makes all changes, which are of different keys, in the order (tree, key). They are not durable yet. Everybody sees all of them or
+    /// none, and after a crash all of them are there or none: at one stroke (`tree/commit.rs`) if they are few enough, and else alone
+    /// (`alone.rs`). Without a log, if they are too many for one stroke, they are made one after the other.
     ///
     /// Errors: `BatchTooLarge`, `KeyspaceDropped`, those of reads and of entering: nothing has changed; `BatchUnfinished`: the
     /// batch could not be finished, some of it can be seen, and nothing can be changed until the store is opened again,
@@ -230,28 +239,34 @@ impl Store {
             *made = changes.len();
             return Ok(lsn);
         }
-        let log = self.shared.pool.log();
-        let bytes = log_bytes(changes);
-        log.map_or(Ok(()), |log| log.check_batch(bytes))?;
-        self.shared.read_before(changes)?;
-        match log {
-            Some(log) => self.shared.write_logged(log, changes, bytes, made, waiting)?,
-            None => write_unlogged(changes, made)?,
+        if let Some(log) = self.shared.pool.log() {
+            return self.shared.commit_alone(log, changes, None, made, waiting);
         }
+        self.shared.read_before(changes)?;
+        write_unlogged(changes, made)?;
         Ok(self.shared.pool.tail())
     }
 
-    /// Makes the changes of a transaction, as [`Self::write_batch`] does at one stroke, if what it has read is unchanged. `None`, and
-    /// nothing is done, if they are too many, or were read from too many leaves.
+    /// Makes the changes of a transaction as [`Self::write_batch`] does, if what it has read is unchanged. `None`, and nothing is done, if
+    /// they are too many for the store, or were read from too many leaves in a store without a log.
     ///
-    /// Errors: `Conflict`; as for [`Self::write_batch`]; after any of them nothing has changed.
+    /// Errors: `Conflict`; as for [`Self::write_batch`]. `made` as there.
     pub fn commit(
         &self,
         changes: &[BatchChange<'_>],
         read_set: Option<&BatchReads<'_>>,
+        made: &mut usize,
         waiting: &Waiting<'_>,
     ) -> Result<Option<Lsn>> {
-        self.shared.commit(changes, read_set, waiting)
+        if let Some(lsn) = self.shared.commit(changes, read_set, waiting)? {
+            *made = changes.len();
+            return Ok(Some(lsn));
+        }
+        let log = self.shared.pool.log();
+        let Some(log) = log.filter(|log| log.check_batch(log_bytes(changes)).is_ok()) else {
+            return Ok(None);
+        };
+        self.shared.commit_alone(log, changes, read_set, made, waiting).map(Some)
     }
 
     /// Makes the only change of a transaction that has read nothing but this record. `None`, and nothing is done, if it takes a look at
@@ -269,12 +284,21 @@ impl Store {
         Ok(is_made.then(|| self.shared.pool.tail()))
     }
 
-    /// The most bytes that the changes of a commit at one stroke may take in the log.
-    pub fn most_stroke_bytes(&self) -> u64 {
+    /// The most bytes that the changes of a transaction may have: keys and values, and 32 for each.
+    pub fn most_commit_bytes(&self) -> u64 {
         match self.shared.pool.log() {
-            Some(log) => log.most_stroke_bytes(),
+            // Each piece of the log's records has a head.
+            Some(log) => {
+                let most = log.most_batch_bytes();
+                most - most / HEADS_SHARE - HEADS_SHARE
+            }
             None => self.shared.pool.budget().limit_bytes() / UNLOGGED_SHARE,
         }
+    }
+
+    /// How many commits were made alone since the store was opened.
+    pub fn commits_alone(&self) -> u64 {
+        self.shared.turn.ended()
     }
 }
 
@@ -294,6 +318,8 @@ pub(super) fn write_unlogged(changes: &[BatchChange<'_>], made: &mut usize) -> R
     written
 }
 
+/// Heads of pieces take less than one part in so many of the log, and of a single piece less than so many bytes.
+const HEADS_SHARE: u64 = 128;
 /// The part of the memory limit that the changes of a commit may have that no log has.
 const UNLOGGED_SHARE: u64 = 16;
 /// The part of the pool's frames that a commit at one stroke may have as leaves.
@@ -328,7 +354,7 @@ impl Shared {
     }
 
     /// Reads all leaves: many at a time, and so that damage is met before anything is done.
-    fn read_before(&self, changes: &[BatchChange<'_>]) -> Result<()> {
+    pub(super) fn read_before(&self, changes: &[BatchChange<'_>]) -> Result<()> {
         const AT_ONCE: usize = 256;
         for group in changes.chunk_by(|a, b| a.tree.id() == b.tree.id()) {
             for some in group.chunks(AT_ONCE) {
@@ -339,23 +365,34 @@ impl Shared {
         Ok(())
     }
 
-    fn write_logged(
-        &self,
-        log: &Log,
+    /// Room for a batch that is logged whole: on the disk and in the log.
+    pub(super) fn room_for_batch<'l>(
+        &'l self,
+        log: &'l Log,
         changes: &[BatchChange<'_>],
         bytes: u64,
-        made: &mut usize,
         waiting: &Waiting<'_>,
-    ) -> Result<()> {
-        let mut underway = Underway::begin(self, waiting)?;
-        let batch = underway.id;
+    ) -> Result<BatchRoom<'l>> {
         // Pages are half full at least.
         let new = bytes as usize / self.pool.page_bytes() * 2;
         let there = self.pool.ids().lock().next_id().map_or(u32::MAX, |id| id.0) as usize;
         // Each change makes a leaf dirty, of which there are no more than pages.
         let most = changes.len().min(there.saturating_add(new));
-        let _aside = self.pool.admit_batch(most, new, waiting)?;
-        let reservation = self.pool.reserve_log(log, bytes, waiting)?;
+        let aside = self.pool.admit_batch(most, new, waiting)?;
+        let in_log = self.pool.reserve_log(log, bytes, waiting)?;
+        Ok(BatchRoom { in_log, _aside: aside })
+    }
+
+    /// Logs what a batch is going to do. After an error it never was.
+    pub(super) fn log_batch(
+        &self,
+        log: &Log,
+        changes: &[BatchChange<'_>],
+        underway: &mut Underway<'_>,
+        room: &BatchRoom<'_>,
+        waiting: &Waiting<'_>,
+    ) -> Result<()> {
+        let batch = underway.id;
         underway.start(log);
         let mut left = changes;
         let mut records = Vec::new();
@@ -371,20 +408,28 @@ impl Shared {
             // The last one says that all of it is there.
             underway.is_logged = left.is_empty();
             self.pool.append(&stay, &record);
-            reservation.used(len);
+            room.in_log.used(len);
         }
-        *made = changes.len();
+        Ok(())
+    }
+
+    /// Makes the changes of a batch that is logged.
+    pub(super) fn make_logged(
+        &self,
+        changes: &[BatchChange<'_>],
+        underway: &Underway<'_>,
+        room: &BatchRoom<'_>,
+    ) -> Result<()> {
         for (at, change) in changes.iter().enumerate() {
-            let part = Part { batch, change: at as u32, value: change.value };
+            let part = Part { batch: underway.id, change: at as u32, value: change.value };
             match self.make_part(change, &part) {
-                Ok(()) => reservation.used(MADE_BYTES as u64),
+                Ok(()) => room.in_log.used(MADE_BYTES as u64),
                 // Dropped meanwhile, with what the batch has put into it. A large value stays where it is until the store
                 // is opened again: the log has a change that names it.
                 Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {}
                 Err(error) => return Err(self.unfinished(&error)),
             }
         }
-        underway.finish();
         Ok(())
     }
 
@@ -575,10 +620,9 @@ mod tests {
         // A key that no page has room for ends the batch after it was logged, so that it stays under way.
         let (log, mut made) = (store.log().unwrap(), 0);
         let begin = log.tail();
-        let bytes = log_bytes(&changes);
         let left = store
             .shared
-            .write_logged(log, &changes, bytes, &mut made, &Waiting::Forever)
+            .commit_alone(log, &changes, None, &mut made, &Waiting::Forever)
             .unwrap_err();
         assert_eq!(*left.kind(), ErrorKind::BatchUnfinished, "{left}");
         assert!(store.shared.batches.need_log());
@@ -641,13 +685,14 @@ mod tests {
         ];
         // As if it happened between the look at the leaves and the first change.
         store.drop_keyspace("wrens").unwrap();
-        let log = store.log().unwrap();
-        let mut made = 0;
-        store
-            .shared
-            .write_logged(log, &changes, log_bytes(&changes), &mut made, &Waiting::Forever)
-            .unwrap();
-        assert_eq!(made, 4);
+        let (log, forever) = (store.log().unwrap(), &Waiting::Forever);
+        let mut underway = Underway::begin(&store.shared, forever).unwrap();
+        let bytes = log_bytes(&changes);
+        let room = store.shared.room_for_batch(log, &changes, bytes, forever).unwrap();
+        store.shared.log_batch(log, &changes, &mut underway, &room, forever).unwrap();
+        store.shared.make_logged(&changes, &underway, &room).unwrap();
+        underway.finish();
+        drop(room);
         assert!(!store.shared.batches.need_log());
         store.shared.pool.check_poison().unwrap();
         store.flush_log().unwrap();

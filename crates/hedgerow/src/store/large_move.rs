@@ -189,6 +189,8 @@ impl Shared {
             next += count as u64;
         }
         slots.extent_written();
+        // Not at the gate of who runs alone: he may wait for checkpoints, and who moves values takes them.
+        let Some(_beside) = self.turn.try_stay_beside() else { return Ok(false) };
         // The log must have nothing of a load before the load itself is durable.
         let loads = self.loads.lock();
         if *loads > 0 && !leaves_out("moves_beside_loads") {

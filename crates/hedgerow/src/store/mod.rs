@@ -13,6 +13,7 @@
 //!
 //! `Send + Sync`; one checkpoint at a time, under `Store::checkpointing`.
 
+mod alone;
 mod backup;
 mod batch;
 mod catalogue;
@@ -76,6 +77,7 @@ use crate::types::{Epoch, Lsn};
 use crate::versions::Surroundings;
 use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
+use alone::Turn;
 use batch::Batches;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::process::Process;
@@ -84,6 +86,7 @@ use journal::Journal;
 use reclaim::Reclaim;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use superblock::Superblock;
 
 /// How often a load that is done is tried to be made durable again, when the reason why not may pass.
@@ -107,6 +110,7 @@ struct Shared {
     slots: Option<Arc<SlotStore>>,
     catalogue: Catalogue,
     batches: Batches,
+    turn: Turn,
     /// The newest superblock, and the pair of blocks that it lies in. Held for a whole checkpoint.
     checkpointing: Mutex<Newest>,
     /// The checkpoint, and the zone before which the file was to end, when no large value could be moved last.
@@ -114,6 +118,8 @@ struct Shared {
     /// Bulk loads that have begun and are not durable. Held while a large value is moved that may be of one.
     loads: Mutex<usize>,
     read_only: bool,
+    /// Snapshots that are older are given up.
+    max_snapshot_age: Option<Duration>,
     /// The process that opened the store. Its children do nothing with it.
     process: Process,
 }
@@ -208,7 +214,9 @@ impl Store {
 
     /// Creates the keyspace `name`; durable when it returns, if there is a log.
     pub fn create_keyspace(&self, name: &str) -> Result<PoolTree> {
+        let beside = self.shared.turn.stay_beside();
         let tree = self.shared.catalogue.create_keyspace(name)?;
+        drop(beside);
         self.flush_log()?;
         Ok(tree)
     }
@@ -223,20 +231,26 @@ impl Store {
             // If it fails they are too old for this keyspace.
             self.shared.checkpoint(false).ok();
         }
+        let beside = self.shared.turn.stay_beside();
         let dropped = self.shared.catalogue.drop_keyspace(name)?;
+        drop(beside);
         self.flush_log()?;
         Ok(dropped)
     }
 
     /// The keyspace `from` is called `to` from now on. Durable as for creation.
     pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
+        let beside = self.shared.turn.stay_beside();
         self.shared.catalogue.rename_keyspace(from, to)?;
+        drop(beside);
         self.flush_log()
     }
 
     /// Two keyspaces exchange their names. Durable as for creation.
     pub fn swap_keyspaces(&self, a: &str, b: &str) -> Result<()> {
+        let beside = self.shared.turn.stay_beside();
         self.shared.catalogue.swap_keyspaces(a, b)?;
+        drop(beside);
         self.flush_log()
     }
 

@@ -7,6 +7,7 @@
 //!
 //! A new store's file has its first superblock written last, and its name after that (`create.rs`).
 
+use super::alone::Turn;
 use super::batch::Batches;
 use super::catalogue::Catalogue;
 use super::journal::Journal;
@@ -82,6 +83,8 @@ pub struct StoreOptions {
     pub log_segment_blocks: Option<u32>,
     /// For how long nobody has changed anything when the store is settled.
     pub settle_after: Duration,
+    /// Snapshots that are older are given up.
+    pub max_snapshot_age: Option<Duration>,
 }
 
 /// Bytes of a page unless [`Options::page_bytes`](crate::Options::page_bytes) says otherwise: 4,096.
@@ -458,8 +461,10 @@ impl Store {
             slots,
             catalogue,
             batches: Batches::default(),
+            turn: Turn::default(),
             checkpointing: Mutex::new(newest),
             large_in_vain: Mutex::new(None),
+            max_snapshot_age: options.max_snapshot_age,
             loads: Mutex::new(0),
             read_only,
             process,
@@ -502,6 +507,7 @@ impl StoreOptions {
             recovery_target: Duration::MAX,
             log_segment_blocks: None,
             settle_after: super::settle::SETTLE_AFTER,
+            max_snapshot_age: None,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::space::extent_store::Reading;
 use crate::space::held::Held;
 use crate::tree::{AskFile, Fences, FromFile, FrozenTree, Judge, LeafRecords, Read, Target, Value};
 use crate::types::{Lsn, TreeId};
-use crate::versions::{Figures, Seen, Snapshot};
+use crate::versions::{Figures, Kept, Seen, Snapshot};
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -90,6 +90,7 @@ impl Store {
         let shared = &self.shared;
         shared.pool.check_open()?;
         let versions = shared.versions();
+        shared.give_up_old();
         loop {
             let had_stored_forms = shared.pool.has_stored_forms();
             // Before its moment: what a record refers to then is kept.
@@ -115,6 +116,12 @@ impl Store {
         }
     }
 
+    /// All snapshots that are open, and whoever runs alone, with what is kept for them.
+    pub fn kept(&self) -> Vec<Kept<PinnedCheckpoint>> {
+        self.shared.give_up_old();
+        self.shared.pool.versions().map_or_else(Vec::new, PoolVersions::kept)
+    }
+
     /// What is known of snapshots.
     pub fn version_figures(&self) -> Figures {
         self.shared.versions().figures()
@@ -122,14 +129,35 @@ impl Store {
 }
 
 impl Shared {
-    fn versions(&self) -> &PoolVersions {
+    pub(super) fn versions(&self) -> &PoolVersions {
         self.pool.versions().expect("a store keeps versions")
+    }
+}
+
+impl Shared {
+    /// Gives snapshots up that are older than any may be.
+    pub(super) fn give_up_old(&self) {
+        if let Some((most, versions)) = self.max_snapshot_age.zip(self.pool.versions()) {
+            versions.give_up_older(most);
+        }
     }
 }
 
 impl OpenSnapshot {
     fn versions(&self) -> &PoolVersions {
         self.shared.versions()
+    }
+
+    /// Errors: `SnapshotTooOld` if it is older than any may be; then nothing is kept for it any more.
+    fn check_age(&self) -> Result<()> {
+        let Some(most) = self.shared.max_snapshot_age else { return Ok(()) };
+        if self.versions().age(self.ticket()) <= most {
+            return Ok(());
+        }
+        drop(self.versions().give_up(self.ticket()));
+        let what =
+            format!("the snapshot is older than {most:?}, the most that the database allows");
+        Err(Error::new(ErrorKind::SnapshotTooOld, what))
     }
 
     fn ticket(&self) -> &Snapshot {
@@ -151,6 +179,7 @@ impl OpenSnapshot {
     /// Errors: those of reads; `SnapshotTooOld`.
     #[inline]
     pub fn get(&self, tree: &PoolTree, key: &[u8]) -> Result<Option<Value>> {
+        self.check_age()?;
         // Filled where the caller gets it, as `Tree::get` does.
         let mut result = Ok(Some(Value::default()));
         if let Ok(Some(value)) = &mut result {
@@ -247,6 +276,7 @@ impl OpenSnapshot {
     ///
     /// Errors: `SnapshotTooOld`.
     pub fn source(&self, tree: TreeId, stamp: Lsn) -> Result<Source> {
+        self.check_age()?;
         match self.versions().source(self.ticket(), tree, stamp) {
             Seen::Leaf | Seen::Version => Ok(Source::Leaf),
             Seen::Absent => Ok(Source::Nothing),
@@ -316,6 +346,7 @@ impl OpenSnapshot {
 
     /// What was found, if the snapshot was not given up before.
     fn if_kept<T>(&self, found: T) -> Result<T> {
+        self.check_age()?;
         if self.versions().is_given_up(self.ticket()) { Err(too_old()) } else { Ok(found) }
     }
 }

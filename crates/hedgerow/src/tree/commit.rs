@@ -21,17 +21,18 @@
 //! changed. Nothing but leaves is waited for while one is latched, and nothing is allocated then but a leaf's list of what to
 //! do next. Thread-safety: as for [`Tree`].
 
-use super::commit_leaves::{Fences, Latched, is_leaf_of};
+use super::commit_leaves::{
+    Changed, Fences, Latched, Later, change_leaf, first_without_room, is_leaf_of, is_shown,
+};
 use super::descend::Target;
 use super::read_set::{AskFile, FromFile, Read, ReadSet};
 use super::retry::{Patience, Retry, Stop};
 use super::split::Room;
-use super::write::{is_sparse, is_turn};
 use super::write_set::{PIECE_BYTES, Write, encode, fit_piece};
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
+use crate::node::{Ladder, Leaf, plain_leaf};
 use crate::page::{
-    Access, EpochStay, ExclusivePage, OptimisticPage, PagePool, PoolSession, Restart, SharedPage,
+    Access, ExclusivePage, OptimisticPage, PagePool, PoolSession, Restart, SharedPage,
 };
 use crate::types::{Lsn, PageId, Purpose};
 use crate::versions::cells_of_change;
@@ -75,12 +76,6 @@ enum Tried {
     TooMany,
     /// There is room in its leaf for the changes from `first` on, but not for that at `at` as well.
     Full { first: usize, at: usize },
-}
-
-/// What is worth doing when the commit is done.
-enum Later {
-    Merge,
-    Split,
 }
 
 struct Commit<'c, P: PagePool, L: Ladder> {
@@ -163,9 +158,15 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
     /// Makes ready for the next try.
     #[cold]
     fn after(&mut self, stop: Stop, retry: &mut Retry<'c, P>) -> Result<()> {
+        if matches!(stop, Stop::Restart(Restart::Gated)) {
+            // Who waits there holds nothing.
+            self.is_held = false;
+        }
         self.met |= matches!(stop, Stop::Restart(Restart::Conflict));
         if matches!(stop, Stop::Restart(Restart::Absent(_))) && !self.is_held {
             self.is_held = true;
+            // Reading ahead takes a place of its own: who has one and waits for another may wait for ever.
+            retry.session.let_go();
             self.read_ahead()?;
             let most = match self.read_set {
                 None => self.writes.len().min(self.stroke.most_leaves),
@@ -569,112 +570,6 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             end = self.pool.append(stay, &Record::Commit { commit, changes, records: &self.piece });
         }
         end
-    }
-}
-
-/// Whether a leaf takes its changes, without a try.
-fn is_shown<B: PageBytes, P: PagePool, L: Ladder>(
-    leaf: &Leaf<B, L>,
-    writes: &[Write<'_, P, L>],
-) -> bool {
-    let mut puts = writes.iter().filter_map(|write| Some((write.key, write.value?)));
-    match (puts.next(), puts.next()) {
-        (None, _) => true,
-        (Some((key, value)), None) => leaf.has_room(key, value.len()),
-        _ => false,
-    }
-}
-
-/// Makes the changes in a scratch copy; which of them finds no room.
-fn first_without_room<P: PagePool, L: Ladder>(
-    scratch: &mut [u8],
-    writes: &[Write<'_, P, L>],
-) -> Option<usize> {
-    let mut leaf = LeafMut::<L>::new(scratch);
-    writes.iter().position(|write| {
-        let at = leaf.as_leaf().find(write.key);
-        !change_record(&mut leaf, at, write)
-    })
-}
-
-/// Makes one change, of the record that was found or not found; `false`: there is no room, and nothing has changed.
-fn change_record<P: PagePool, L: Ladder>(
-    leaf: &mut LeafMut<'_, L>,
-    at: Position,
-    write: &Write<'_, P, L>,
-) -> bool {
-    match write.value {
-        Some(value) if at.found => leaf.update(at.index, value).is_ok(),
-        Some(value) => leaf.insert(at, write.key, value).is_ok(),
-        None => {
-            if at.found {
-                leaf.remove(at.index);
-            }
-            true
-        }
-    }
-}
-
-/// What a leaf's changes have in common.
-struct Changed {
-    /// Their LSN, and how many open snapshots need no versions of them.
-    order: (Lsn, u64),
-    met: bool,
-    writes: Range<usize>,
-}
-
-/// Makes the changes of one latched leaf, and lets go of it.
-fn change_leaf<'c, P: PagePool, L: Ladder>(
-    all: &'c [Write<'c, P, L>],
-    mut page: ExclusivePage<'c, P>,
-    stay: &P::EpochGuard<'c>,
-    changed: &Changed,
-    later: &mut Vec<(usize, Later)>,
-) {
-    let writes = &all[changed.writes.clone()];
-    let tree = writes[0].tree;
-    let is_nothing = |write: &Write<'c, P, L>| {
-        write.value.is_none() && !plain_leaf::<L>(page.bytes()).find(write.key).found
-    };
-    if writes.iter().all(is_nothing) {
-        return page.release_unchanged();
-    }
-    let frame = page.frame();
-    let stored_forms = tree.pool.has_stored_forms();
-    let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
-    let keeps = tree.logged && tree.pool.keeps_versions(stay);
-    let (mut old, mut removed, mut updated) = (Vec::new(), 0, None);
-    for write in writes {
-        let at = leaf.as_leaf().find(write.key);
-        removed += usize::from(write.value.is_none() && at.found);
-        updated = at.found.then_some(at.index).filter(|_| write.value.is_some());
-        if stored_forms || keeps {
-            old.clear();
-            if at.found {
-                leaf.as_leaf().append_value(at.index, &mut old);
-            }
-        }
-        assert!(change_record(&mut leaf, at, write), "a commit's changes were shown to fit");
-        if stored_forms {
-            tree.note_stored_forms(stay, &old, write.value.unwrap_or(&[]));
-        }
-        // Of what was not there, and was removed, there is nothing to be kept.
-        if keeps && (at.found || write.value.is_some()) {
-            let was = at.found.then_some(old.as_slice());
-            tree.keep_version(stay, write.key, (was, write.value.is_none()), changed.order);
-        }
-    }
-    // Of several changes none has a key that another one is to be kept apart from.
-    let updated = updated.filter(|_| writes.len() == 1);
-    if tree.logged {
-        leaf.stamp(changed.order.0);
-    }
-    let node = leaf.as_leaf();
-    let count = node.count();
-    if removed > 0 && is_sparse(&node) && (removed > 1 || is_turn(count)) {
-        later.push((changed.writes.start, Later::Merge));
-    } else if tree.note_write(frame, updated, changed.met) {
-        later.push((changed.writes.start, Later::Split));
     }
 }
 

@@ -1,11 +1,14 @@
-//! The leaves of a commit while they are latched, and how one is known again that was waited for.
+//! The leaves of a commit: while they are latched, how one is known again that was waited for, whether one takes its changes, and the changes.
 //!
 //! Plain data beside latches; thread-safety: used by one thread.
 
-use crate::node::{Ladder, Node};
-use crate::page::{ExclusivePage, PagePool, SharedPage, header};
-use crate::types::TreeId;
+use super::write::{is_sparse, is_turn};
+use super::write_set::Write;
+use crate::node::{Ladder, Leaf, LeafMut, Node, Position, plain_leaf};
+use crate::page::{EpochStay, ExclusivePage, PagePool, SharedPage, header};
+use crate::types::{Lsn, TreeId};
 use hedgerow_sync::optimistic::PageBytes;
+use std::ops::Range;
 
 /// How far a node goes.
 #[derive(PartialEq, Eq)]
@@ -47,4 +50,116 @@ pub(super) fn is_leaf_of(page: &[u8], tree: TreeId) -> bool {
         && header::tree_id(page) == tree
         && header::kind(page)
             .is_some_and(|kind| !matches!(kind, header::PageKind::Free | header::PageKind::Inner))
+}
+
+/// What is worth doing when the commit is done.
+pub(super) enum Later {
+    Merge,
+    Split,
+}
+
+/// Whether a leaf takes its changes, without a try.
+pub(super) fn is_shown<B: PageBytes, P: PagePool, L: Ladder>(
+    leaf: &Leaf<B, L>,
+    writes: &[Write<'_, P, L>],
+) -> bool {
+    let mut puts = writes.iter().filter_map(|write| Some((write.key, write.value?)));
+    match (puts.next(), puts.next()) {
+        (None, _) => true,
+        (Some((key, value)), None) => leaf.has_room(key, value.len()),
+        _ => false,
+    }
+}
+
+/// Makes the changes in a scratch copy; which of them finds no room.
+pub(super) fn first_without_room<P: PagePool, L: Ladder>(
+    scratch: &mut [u8],
+    writes: &[Write<'_, P, L>],
+) -> Option<usize> {
+    let mut leaf = LeafMut::<L>::new(scratch);
+    writes.iter().position(|write| {
+        let at = leaf.as_leaf().find(write.key);
+        !change_record(&mut leaf, at, write)
+    })
+}
+
+/// Makes one change, of the record that was found or not found; `false`: there is no room, and nothing has changed.
+fn change_record<P: PagePool, L: Ladder>(
+    leaf: &mut LeafMut<'_, L>,
+    at: Position,
+    write: &Write<'_, P, L>,
+) -> bool {
+    match write.value {
+        Some(value) if at.found => leaf.update(at.index, value).is_ok(),
+        Some(value) => leaf.insert(at, write.key, value).is_ok(),
+        None => {
+            if at.found {
+                leaf.remove(at.index);
+            }
+            true
+        }
+    }
+}
+
+/// What a leaf's changes have in common.
+pub(super) struct Changed {
+    /// Their LSN, and how many open snapshots need no versions of them.
+    pub(super) order: (Lsn, u64),
+    pub(super) met: bool,
+    pub(super) writes: Range<usize>,
+}
+
+/// Makes the changes of one latched leaf, and lets go of it.
+pub(super) fn change_leaf<'c, P: PagePool, L: Ladder>(
+    all: &'c [Write<'c, P, L>],
+    mut page: ExclusivePage<'c, P>,
+    stay: &P::EpochGuard<'c>,
+    changed: &Changed,
+    later: &mut Vec<(usize, Later)>,
+) {
+    let writes = &all[changed.writes.clone()];
+    let tree = writes[0].tree;
+    let is_nothing = |write: &Write<'c, P, L>| {
+        write.value.is_none() && !plain_leaf::<L>(page.bytes()).find(write.key).found
+    };
+    if writes.iter().all(is_nothing) {
+        return page.release_unchanged();
+    }
+    let frame = page.frame();
+    let stored_forms = tree.pool.has_stored_forms();
+    let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
+    let keeps = tree.logged && tree.pool.keeps_versions(stay);
+    let (mut old, mut removed, mut updated) = (Vec::new(), 0, None);
+    for write in writes {
+        let at = leaf.as_leaf().find(write.key);
+        removed += usize::from(write.value.is_none() && at.found);
+        updated = at.found.then_some(at.index).filter(|_| write.value.is_some());
+        if stored_forms || keeps {
+            old.clear();
+            if at.found {
+                leaf.as_leaf().append_value(at.index, &mut old);
+            }
+        }
+        assert!(change_record(&mut leaf, at, write), "a commit's changes were shown to fit");
+        if stored_forms {
+            tree.note_stored_forms(stay, &old, write.value.unwrap_or(&[]));
+        }
+        // Of what was not there, and was removed, there is nothing to be kept.
+        if keeps && (at.found || write.value.is_some()) {
+            let was = at.found.then_some(old.as_slice());
+            tree.keep_version(stay, write.key, (was, write.value.is_none()), changed.order);
+        }
+    }
+    // Of several changes none has a key that another one is to be kept apart from.
+    let updated = updated.filter(|_| writes.len() == 1);
+    if tree.logged {
+        leaf.stamp(changed.order.0);
+    }
+    let node = leaf.as_leaf();
+    let count = node.count();
+    if removed > 0 && is_sparse(&node) && (removed > 1 || is_turn(count)) {
+        later.push((changed.writes.start, Later::Merge));
+    } else if tree.note_write(frame, updated, changed.met) {
+        later.push((changed.writes.start, Later::Split));
+    }
 }

@@ -96,6 +96,19 @@ impl End {
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// The record at an end. Linearizable.
     pub fn end(&self, end: End) -> Result<Option<Raw>> {
+        loop {
+            let turns = self.pool.alone_turns();
+            let record = match self.is_alone_in(turns) {
+                false => self.end_now(end)?,
+                true => self.end_beside_alone(end)?,
+            };
+            if self.pool.alone_turns() == turns {
+                return Ok(record);
+            }
+        }
+    }
+
+    fn end_now(&self, end: End) -> Result<Option<Raw>> {
         let waiting = self.wait.begin();
         let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
         let mut scratch = Vec::new();
@@ -207,10 +220,13 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         scratch: &mut Vec<u8>,
         (met, waiting): (bool, &Waiting<'_>),
     ) -> Result<(Taken, bool), Stop> {
+        let turns = self.pool.alone_turns();
         let Some(Found { page, empty, record }) = self.look(end, scratch)? else {
+            self.nobody_alone_since(turns)?;
             return Ok((Taken::Empty, false));
         };
         if !accept(&record.0, &record.1) {
+            self.nobody_alone_since(turns)?;
             return Ok((Taken::Refused(record), false));
         }
         let stay = self.enter_to_take(waiting)?;

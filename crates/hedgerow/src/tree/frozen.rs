@@ -21,7 +21,7 @@ use hedgerow_sync::primitive::canary::leaves_out;
 
 /// A tree of such pages. See the head of the file.
 #[derive(Clone, Copy, Debug)]
-pub struct FrozenTree<'p, P> {
+pub struct FrozenTree<'p, P: ?Sized> {
     pages: &'p P,
     id: TreeId,
     root: PageId,
@@ -36,7 +36,7 @@ enum Found {
 }
 
 /// Errors of all: those of reading pages; `KeyspaceDropped` if the root is not this tree's; `Corrupted`.
-impl<'p, P: FrozenPages> FrozenTree<'p, P> {
+impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
     /// The tree `id`, whose root is page `root`. Reads nothing.
     pub fn new(pages: &'p P, id: TreeId, root: PageId) -> FrozenTree<'p, P> {
         FrozenTree { pages, id, root }
@@ -44,14 +44,25 @@ impl<'p, P: FrozenPages> FrozenTree<'p, P> {
 
     /// Appends the value of `key`, as its leaf has it, to `to`. False: there is no record.
     pub fn get(&self, key: &[u8], to: &mut Vec<u8>) -> Result<bool> {
-        let mut outcome = Ok(false);
+        self.find(key, |leaf, place| leaf.append_value(place, to))
+    }
+
+    /// Lets `take` look at the record of `key`, at a place of its leaf. False: there is no record.
+    pub(super) fn find(
+        &self,
+        key: &[u8],
+        take: impl FnOnce(&Leaf<PlainBytes<'_>, Hints>, usize),
+    ) -> Result<bool> {
+        let (mut outcome, mut take) = (Ok(false), Some(take));
         self.reach(Target::Key(key), &mut |page| {
             let leaf = plain_leaf::<Hints>(page);
             let at = leaf.find(key);
             if !leaf.as_node().covers(key) {
                 outcome = Err(not_its_leaf(page));
-            } else if at.found {
-                leaf.append_value(at.index, to);
+            } else if at.found
+                && let Some(take) = take.take()
+            {
+                take(&leaf, at.index);
                 outcome = Ok(true);
             }
         })?;
@@ -60,7 +71,11 @@ impl<'p, P: FrozenPages> FrozenTree<'p, P> {
 
     /// Copies the leaf at `target` into `to`, its records in order. `Above` may be given any key.
     pub fn copy_records(&self, target: Target<'_>, to: &mut LeafRecords) -> Result<()> {
-        let page = to.page_mut();
+        self.copy_leaf(target, to.page_mut())
+    }
+
+    /// [`Self::copy_records`], into the bytes of a page.
+    pub(super) fn copy_leaf(&self, target: Target<'_>, page: &mut [u8]) -> Result<()> {
         self.reach(target, &mut |found| page.copy_from_slice(found))?;
         let node = plain::<Hints>(page);
         let is_it = match target {

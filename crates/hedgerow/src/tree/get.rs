@@ -39,7 +39,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     #[inline]
     pub fn get_into(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         out.clear();
-        self.read(key, &mut CopyInto(out))
+        let found = self.read(key, &mut CopyInto(out))?;
+        if !found {
+            // An earlier look may have found something.
+            out.clear();
+        }
+        Ok(found)
     }
 
     /// The value of `key` into `value`, if there is one, and the newest LSN of its leaf, which were there together. Errors as for
@@ -65,10 +70,15 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     #[inline(always)]
     fn read<R: Read>(&self, key: &[u8], read: &mut R) -> Result<bool> {
-        match self.try_read(key, read) {
-            Ok(found) => Ok(found),
-            Err(restart) => self.read_again(key, read, restart),
+        let found = match self.try_read(key, read) {
+            Ok(found) => found,
+            Err(restart) => self.read_again(key, read, restart)?,
+        };
+        // Only now: see `beside_alone`.
+        if R::SEES_ALL || !self.is_one_alone() {
+            return Ok(found);
         }
+        self.read_beside_alone(key, read)
     }
 
     #[inline(always)]
@@ -113,6 +123,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 /// How a value leaves its page. What it takes is untrusted until the leaf was validated, and may be
 /// taken again.
 pub(super) trait Read {
+    /// Whether it sees what somebody changes alone who has not ended.
+    const SEES_ALL: bool = false;
+
     /// Takes the value at `place`.
     fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize);
 
@@ -160,6 +173,9 @@ struct Stamped<'v> {
 }
 
 impl Read for Stamped<'_> {
+    // The stamp says so.
+    const SEES_ALL: bool = true;
+
     #[inline(always)]
     fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize) {
         leaf.copy_value(place, &mut self.value.0);

@@ -48,6 +48,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::new();
         values.resize_with(keys.len(), || None);
+        let turns = self.pool.alone_turns();
         let mut first = 0;
         while first < keys.len() {
             let group = &keys[first..keys.len().min(first + GROUP_KEYS)];
@@ -69,6 +70,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 }
             }
             first += group.len();
+        }
+        if self.nobody_alone_since(turns).is_err() {
+            return keys.iter().map(|key| self.get(key.as_ref())).collect();
         }
         Ok(values)
     }

@@ -26,8 +26,22 @@ pub(super) struct Trail {
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
-    /// Copies the leaf for `target` into `to`, which has the size of a page.
+    /// Copies the leaf for `target` into `to`, which has the size of a page: as it was before somebody began to change records alone, if
+    /// somebody does.
     pub(super) fn copy_leaf(&self, target: Target<'_>, to: &mut [u8]) -> Result<Option<Trail>> {
+        loop {
+            let turns = self.pool.alone_turns();
+            let trail = self.copy_leaf_now(target, to)?;
+            if self.nobody_alone_since(turns).is_ok() {
+                return Ok(trail);
+            }
+            if let Some(trail) = self.copy_beside_alone(turns, target, trail, to)? {
+                return Ok(trail);
+            }
+        }
+    }
+
+    fn copy_leaf_now(&self, target: Target<'_>, to: &mut [u8]) -> Result<Option<Trail>> {
         let mut restart = match self.try_copy_leaf(target, to) {
             Ok(trail) => return Ok(trail),
             Err(restart) => restart,
@@ -69,15 +83,17 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         ahead: &mut ReadAhead,
         to: &mut [u8],
     ) -> Result<Option<Trail>> {
-        match self.try_copy_neighbour(trail, forward, to) {
-            Ok(next) => Ok(next),
+        let turns = self.pool.alone_turns();
+        let next = match self.try_copy_neighbour(trail, forward, to) {
+            Ok(next) => next,
             Err(Restart::Absent(id)) => {
                 ahead.fetch(self, id, trail, bound)?;
-                Ok(self.try_copy_neighbour(trail, forward, to).unwrap_or(None))
+                self.try_copy_neighbour(trail, forward, to).unwrap_or(None)
             }
             // Whatever it is, the way from the root finds out.
-            Err(_) => Ok(None),
-        }
+            Err(_) => None,
+        };
+        Ok(next.filter(|_| self.nobody_alone_since(turns).is_ok()))
     }
 
     fn try_copy_neighbour(

@@ -50,6 +50,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
 impl<L: Ladder> LeafRecords<L> {
     /// The copy.
+    pub(super) fn page(&self) -> &[u8] {
+        &self.page
+    }
+
+    /// The copy.
     pub(super) fn page_mut(&mut self) -> &mut [u8] {
         &mut self.page
     }
@@ -57,6 +62,11 @@ impl<L: Ladder> LeafRecords<L> {
     /// The newest LSN of a change of a record of the leaf's range; 0 if there was none since the records were loaded.
     pub fn stamp(&self) -> Lsn {
         plain::<L>(&self.page).newest_lsn()
+    }
+
+    /// Whether a key lies in the leaf's range.
+    pub(super) fn covers(&self, key: &[u8]) -> bool {
+        plain::<L>(&self.page).covers(key)
     }
 
     /// How far the leaf goes.

@@ -66,7 +66,7 @@ enum Outcome {
 
 /// Whether somebody else was in the way; a page that was not in memory is there the next time.
 pub(super) fn is_interference(stop: &Stop) -> bool {
-    !matches!(stop, Stop::Restart(Restart::Absent(_) | Restart::Owed))
+    !matches!(stop, Stop::Restart(Restart::Absent(_) | Restart::Owed | Restart::Gated))
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {

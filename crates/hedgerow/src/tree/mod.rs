@@ -38,6 +38,7 @@
 
 mod adapt;
 mod b_star;
+mod beside_alone;
 mod bulk;
 mod change;
 mod commit;

@@ -128,6 +128,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         leaf.validate()?;
         self.note_point(&leaf);
+        self.nobody_alone()?;
         Ok((leaf, at))
     }
 

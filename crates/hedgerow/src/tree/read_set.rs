@@ -7,10 +7,11 @@
 
 use super::Tree;
 use super::commit_leaves::Fences;
+use super::descend::{Target, plain};
 use crate::error::Result;
 use crate::node::{Hints, Ladder, Node};
 use crate::page::PagePool;
-use crate::types::Lsn;
+use crate::types::{Lsn, TreeId};
 use hedgerow_sync::optimistic::PageBytes;
 use std::ops::Bound;
 
@@ -73,6 +74,38 @@ pub enum AskFile<'a> {
     Read,
     /// Latches are held, so that it is not read. This was read ahead.
     Ahead(Option<&'a FromFile>),
+}
+
+impl<P: PagePool, L: Ladder> ReadSet<'_, P, L> {
+    /// Shows that all of it is unchanged, leaf by leaf, while nobody changes records.
+    ///
+    /// Errors: `Conflict`; those of reads, and of reading old versions.
+    pub fn check(&self) -> Result<()> {
+        let Some(first) = self.reads.first() else { return Ok(()) };
+        let mut leaf = first.tree.leaf_records();
+        // The tree of the leaf that there is a copy of.
+        let mut copied: Option<TreeId> = None;
+        let mut fence = Vec::new();
+        for read in self.reads {
+            let id = read.tree.id();
+            if copied != Some(id) || !leaf.covers(read.first_key()) {
+                read.tree.copy_records(Target::Key(read.first_key()), &mut leaf)?;
+                copied = Some(id);
+            }
+            loop {
+                if !self.judge.is_as_it_was(read.tree, leaf.stamp()) {
+                    self.judge.compare(leaf.page(), read, AskFile::Read)?;
+                }
+                if read.ends_in(&plain::<L>(leaf.page())) {
+                    break;
+                }
+                fence.clear();
+                leaf.append_upper_fence(&mut fence);
+                read.tree.copy_records(Target::Above(&fence), &mut leaf)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<'c, P: PagePool, L: Ladder> Read<'c, P, L> {

@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::page::{Access, PagePool, PoolSession, Restart};
 use crate::types::PageId;
 use crate::wait::Waiting;
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::hint::spin_loop;
 use hedgerow_sync::primitive::time::Moment;
 use std::time::Duration;
@@ -52,7 +53,10 @@ impl From<Restart> for Stop {
 impl From<Error> for Stop {
     #[cold]
     fn from(error: Error) -> Stop {
-        Stop::Error(error)
+        match error.kind() {
+            ErrorKind::Gated => Stop::Restart(Restart::Gated),
+            _ => Stop::Error(error),
+        }
     }
 }
 
@@ -143,6 +147,14 @@ impl<'p, P: PagePool> Retry<'p, P> {
                 // Waiting for a checkpoint is no sign of a latch that is never let go of.
                 self.patience = None;
                 Ok(())
+            }
+            Stop::Restart(Restart::Gated) => {
+                // Who runs alone may need the place, and readers may.
+                if !leaves_out("waits_at_gate_with_pages") {
+                    self.session.let_go();
+                }
+                self.patience = None;
+                self.pool.wait_at_gate(self.waiting)
             }
             Stop::Restart(Restart::Foreign(_)) => Err(dropped()),
             Stop::Restart(Restart::Corrupt(id)) => {

@@ -181,7 +181,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                         done.ahead.extend(next.filter(|&id| self.pool.translate(id).is_none()));
                     }
                     Restart::Corrupt(_) => done.impossible = Some(id),
-                    Restart::Conflict | Restart::Foreign(_) | Restart::Owed => {}
+                    Restart::Conflict | Restart::Foreign(_) | Restart::Owed | Restart::Gated => {}
                 })?;
             let bytes = self.copy_page(&page)?;
             let again = done.shows(id, level - 1);

@@ -39,9 +39,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         forward: bool,
         to: &mut [u8],
     ) -> Result<(Option<Trail>, Option<Window>)> {
+        let turns = self.pool.alone_turns();
         match self.try_copy_near(target, forward, to) {
-            Ok(copied) => Ok(copied),
-            Err(_) => Ok((self.copy_leaf(target, to)?, None)),
+            Ok(copied) if self.nobody_alone_since(turns).is_ok() => Ok(copied),
+            _ => Ok((self.copy_leaf(target, to)?, None)),
         }
     }
 

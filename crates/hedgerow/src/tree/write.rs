@@ -106,6 +106,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         if let Decision::Keep(outcome) = decision {
             leaf.validate()?;
             self.note_point(&leaf);
+            self.nobody_alone()?;
             return Ok(Written::Done(outcome));
         }
         self.note_point(&leaf);

@@ -1,6 +1,7 @@
 //! How a writer comes in: with room for the versions that its changes end, if any are kept.
 //!
-//! 1. Outside, holding nothing: [`Versions::admit`] waits at the gate and reserves room, if the switch is not off.
+//! 1. Outside, holding nothing: [`Versions::admit`] reserves room, if the switch is not off. If the gate is closed it says so, and the writer
+//!    waits for that ([`Versions::wait_at_gate`]) when it holds nothing at all.
 //! 2. Inside of its epoch: [`Admission::is_good`] looks again. If it is not good, the writer leaves and begins anew.
 //! 3. After each append, with the leaf latched: [`Admission::keep`]. If no snapshot is open by then, nothing is kept: the switch stays on for
 //!    a while after the last one. Nothing is waited for there but a mutex that is held for the look at one bucket, and nothing is allocated.
@@ -41,10 +42,11 @@ pub struct Admission<'v, M: Memory, P> {
 
 impl<M: Memory, P> Versions<M, P> {
     /// Lets a writer in whose changes need `cells` at most, as [`cells_of_change`] counts them: no more than
-    /// [half](Self::most_cells_at_once) of all memory, or what any single change needs. The caller holds nothing, and is inside of no epoch.
+    /// [half](Self::most_cells_at_once) of all memory, or what any single change needs. The caller is inside of no epoch. `None`: the gate
+    /// is closed.
     ///
     /// # Errors
-    /// Those of `waiting`; `Poisoned` behind the gate of who has failed; of the memory.
+    /// Those of `waiting`; of the memory.
     ///
     /// # Panics
     /// If they need more than all memory.
@@ -54,12 +56,27 @@ impl<M: Memory, P> Versions<M, P> {
         around: &impl Surroundings,
         cells: impl FnOnce() -> u32,
         waiting: &Waiting<'_>,
-    ) -> Result<Admission<'_, M, P>> {
+    ) -> Result<Option<Admission<'_, M, P>>> {
         let look = self.door.look();
         if look.is_plain() {
-            return Ok(Admission { versions: self, cells: None, links: false });
+            return Ok(Some(Admission { versions: self, cells: None, links: false }));
         }
         self.admit_with_room(around, cells(), waiting)
+    }
+
+    /// Whether a writer who came now would have to wait at the gate.
+    #[inline]
+    pub fn is_gate_closed(&self) -> bool {
+        self.door.look().is_closed()
+    }
+
+    /// Waits until the gate is open. The caller holds nothing that who runs alone may need: he would wait for it for ever.
+    ///
+    /// # Errors
+    /// Those of `waiting`; `Poisoned` behind the gate of who has failed.
+    #[cold]
+    pub fn wait_at_gate(&self, waiting: &Waiting<'_>) -> Result<()> {
+        self.door.wait_until_open(waiting)
     }
 
     /// Whether a writer who came now would keep versions, or wait at the gate.
@@ -87,25 +104,22 @@ impl<M: Memory, P> Versions<M, P> {
         around: &impl Surroundings,
         cells: u32,
         waiting: &Waiting<'_>,
-    ) -> Result<Admission<'_, M, P>> {
+    ) -> Result<Option<Admission<'_, M, P>>> {
         self.tend_now_and_then(around);
-        loop {
-            let look = self.door.look();
-            if look.is_closed() {
-                self.door.wait_until_open(waiting)?;
-                continue;
-            }
-            let cells = match look.keeps_versions() {
-                true => {
-                    if self.reserve(around, cells, waiting)? && self.wants_pin(Lsn(u64::MAX)) {
-                        around.request_checkpoint();
-                    }
-                    Some(Cell::new(cells))
-                }
-                false => None,
-            };
-            return Ok(Admission { versions: self, cells, links: false });
+        let look = self.door.look();
+        if look.is_closed() {
+            return Ok(None);
         }
+        let cells = match look.keeps_versions() {
+            true => {
+                if self.reserve(around, cells, waiting)? && self.wants_pin(Lsn(u64::MAX)) {
+                    around.request_checkpoint();
+                }
+                Some(Cell::new(cells))
+            }
+            false => None,
+        };
+        Ok(Some(Admission { versions: self, cells, links: false }))
     }
 
     /// Promises so many cells, if there are any. `patient`: not if little is left then.

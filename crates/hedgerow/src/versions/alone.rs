@@ -7,6 +7,9 @@
 //! 4. [`Alone::end`]: no snapshot begins, pending ones are waited for, those with moments up to `A` go over to the checkpoint, `A` is
 //!    forgotten, the gate is opened. So everybody has read the state before, and then everybody reads the state after.
 //!
+//! **Readers without a snapshot** look at the leaf, and then whether somebody runs alone ([`Versions::turns`]). If so, a leaf with a stamp
+//! above `A` is not what they see: they read the checkpoint ([`Versions::before_alone`]).
+//!
 //! A failure between 2 and 4 leaves it so: dropping an [`Alone`] that has begun keeps the gate closed, and who waits there gets an
 //! error. One runs alone at a time; the store sees to that. `Send`.
 
@@ -39,11 +42,16 @@ impl<M: Memory, P> Versions<M, P> {
 impl<M: Memory, P> Alone<'_, M, P> {
     /// Step 2: a checkpoint with this cut is durable, and `pin` keeps it. Nothing was appended behind the cut.
     pub fn begin(&mut self, cut: Lsn, pin: P) {
-        let mut pins = self.versions.pins.lock();
-        let entry = pins.entry(cut);
-        entry.or_insert_with(|| Pinned { pin: Arc::new(pin), users: 0 }).users += 1;
-        // With the pins locked: who takes a checkpoint's snapshots over looks with them locked.
-        self.versions.alone.store(cut.0, Release);
+        let pin = Arc::new(pin);
+        {
+            let mut pins = self.versions.pins.lock();
+            let entry = pins.entry(cut);
+            entry.or_insert_with(|| Pinned { pin: pin.clone(), users: 0 }).users += 1;
+            // With the pins locked: who takes a checkpoint's snapshots over looks with them locked.
+            self.versions.alone.store(cut.0, Release);
+        }
+        // Before the first change: who sees one of them sees this.
+        self.versions.turns.fetch_add(1, AcqRel);
         self.cut = Some(cut);
     }
 
@@ -66,6 +74,7 @@ impl<M: Memory, P> Alone<'_, M, P> {
             pins.get_mut(&cut).expect("it is pinned").users += users;
             versions.alone.store(NOBODY, Release);
         }
+        versions.turns.fetch_add(1, AcqRel);
         std::mem::forget(self);
         versions.door.open();
         versions.unpin(cut)
@@ -74,10 +83,37 @@ impl<M: Memory, P> Alone<'_, M, P> {
     /// Instead of an [end](Self::end), when nothing was changed. Returns what was pinned, as that does.
     pub fn cancel(self) -> Option<Arc<P>> {
         let (versions, cut) = (self.versions, self.cut);
-        versions.alone.store(NOBODY, Release);
+        if cut.is_some() {
+            versions.alone.store(NOBODY, Release);
+            versions.turns.fetch_add(1, AcqRel);
+        }
         std::mem::forget(self);
         versions.door.open();
         versions.unpin(cut?)
+    }
+}
+
+impl<M: Memory, P> Versions<M, P> {
+    /// How often somebody has begun or ended to change records alone: odd while somebody does. To be asked after a look at leaves. Who has
+    /// asked before as well, and got the same even number, has seen nothing of what is not to be seen yet.
+    #[inline]
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Acquire)
+    }
+
+    /// The checkpoint that has what readers see of a leaf with this stamp, if somebody who runs alone may have changed it. To be asked after
+    /// the look at the leaf.
+    pub fn before_alone(&self, stamp: Lsn) -> Option<Arc<P>> {
+        loop {
+            let cut = self.alone.load(Acquire);
+            if stamp.0 <= cut {
+                return None;
+            }
+            // If there is none, who ran alone has ended just now.
+            if let Some(pinned) = self.pins.lock().get(&Lsn(cut)) {
+                return Some(pinned.pin.clone());
+            }
+        }
     }
 }
 

@@ -34,6 +34,6 @@ mod trees;
 pub use admission::Admission;
 pub use alone::Alone;
 pub use memory::{Block, LEAST_BLOCKS, Memory, Surroundings};
-pub use snapshots::{Seen, Snapshot};
+pub use snapshots::{Kept, Seen, Snapshot};
 pub use state::{Figures, Versions, VersionsOptions};
 pub use table::{Change, Version, cells_of_change};

@@ -8,7 +8,7 @@
 //! | empty | pending | who begins a snapshot |
 //! | pending | at `s`, or empty | the same |
 //! | at `s` | pinned to `c >= s` | who takes a checkpoint |
-//! | at `s`, or pinned | given up | a writer without room |
+//! | at `s`, or pinned | given up | a writer without room, or whoever finds that it is too old |
 //! | any of the last three | empty | who ends the snapshot |
 //!
 //! A slot is in a line of the cache of its own, and a thread looks for one from its own number on, so that threads do not meet.
@@ -21,6 +21,7 @@ use crate::versions::needs::{Need, Needs};
 use hedgerow_sync::primitive::OnceLock;
 use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*};
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::thread;
 
 /// Slots of the first piece; the piece with number `k` has `2^k` times as many.
@@ -53,11 +54,13 @@ pub(super) enum State {
 pub(super) struct Slot {
     word: AtomicU64,
     cut: AtomicU64,
+    /// When it was begun, in nanoseconds since the versions were made. Stored while it is pending.
+    begun: Figure,
 }
 
 impl Slot {
     fn new() -> Slot {
-        Slot { word: AtomicU64::new(EMPTY), cut: AtomicU64::new(0) }
+        Slot { word: AtomicU64::new(EMPTY), cut: AtomicU64::new(0), begun: Figure::new(0) }
     }
 
     fn word(mark: u64, at: Lsn) -> u64 {
@@ -78,10 +81,17 @@ impl Slot {
         }
     }
 
-    /// The moment of a pending snapshot.
-    pub(super) fn set_at(&self, at: Lsn) {
+    /// The moment of a pending snapshot, and when it was begun, in nanoseconds.
+    pub(super) fn set_at(&self, at: Lsn, begun_nanos: u64) {
         assert!(at.0 >> (u64::BITS - MARK_BITS) == 0, "no log is so long");
+        // Relaxed: before the word.
+        self.begun.store(begun_nanos, Relaxed);
         self.word.store(Slot::word(AT, at), Release);
+    }
+
+    /// When it was begun; to be asked after its state. It may be that of a later snapshot.
+    pub(super) fn begun_nanos(&self) -> u64 {
+        self.begun.load(Relaxed)
     }
 
     /// A snapshot at `at` is pinned to a checkpoint. False: it has ended. One caller at a time.

@@ -39,6 +39,7 @@ use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
 use std::ops::Bound;
+use std::time::Duration;
 
 /// A snapshot that has begun, to be given to [`Versions::end`] once. If it is lost, its versions are kept for good.
 #[must_use]
@@ -46,6 +47,23 @@ use std::ops::Bound;
 pub struct Snapshot {
     slot: SlotId,
     at: Lsn,
+    begun_nanos: u64,
+}
+
+/// A snapshot that is open, or who runs alone, and what is kept for it.
+pub struct Kept<P> {
+    /// Its moment.
+    pub at: Lsn,
+    /// For how long; `None`: it is who runs alone.
+    pub age: Option<Duration>,
+    /// The checkpoint that was pinned for it.
+    pub pin: Option<Arc<P>>,
+}
+
+impl<P> fmt::Debug for Kept<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").field("at", &self.at).field("age", &self.age).finish_non_exhaustive()
+    }
 }
 
 impl Snapshot {
@@ -115,10 +133,11 @@ impl<M: Memory, P> Versions<M, P> {
                 self.door.rise(around, || self.prepare())?;
             }
             let at = early.unwrap_or_else(|| self.moment(around));
-            self.slots.get(slot).set_at(at);
+            let begun_nanos = self.nanos();
+            self.slots.get(slot).set_at(at, begun_nanos);
             std::mem::forget(pending);
             self.begun.fetch_add(1, Relaxed);
-            return Ok(Snapshot { slot, at });
+            return Ok(Snapshot { slot, at, begun_nanos });
         }
     }
 
@@ -171,6 +190,70 @@ impl<M: Memory, P> Versions<M, P> {
     /// Whether a snapshot was given up. To be asked after a look at what is kept for it: what it needs goes only later.
     pub fn is_given_up(&self, snapshot: &Snapshot) -> bool {
         self.slots.get(snapshot.slot).state() == State::GivenUp
+    }
+
+    /// For how long a snapshot has been open.
+    pub fn age(&self, snapshot: &Snapshot) -> Duration {
+        Duration::from_nanos(self.nanos().saturating_sub(snapshot.begun_nanos))
+    }
+
+    /// All snapshots that are open and not given up, and who runs alone.
+    pub fn kept(&self) -> Vec<Kept<P>> {
+        let pins = self.pins.lock();
+        let nanos = self.nanos();
+        let mut kept = Vec::new();
+        for slot in self.slots.all() {
+            let (at, cut) = match slot.state() {
+                State::At(at) => (at, None),
+                State::Pinned(at, cut) => (at, Some(cut)),
+                State::Empty | State::Pending | State::GivenUp => continue,
+            };
+            let pin = cut.and_then(|cut| pins.get(&cut)).map(|pinned| pinned.pin.clone());
+            let age = Duration::from_nanos(nanos.saturating_sub(slot.begun_nanos()));
+            kept.push(Kept { at, age: Some(age), pin });
+        }
+        let alone = Lsn(self.alone.load(Acquire));
+        if let Some(pinned) = pins.get(&alone) {
+            kept.push(Kept { at: alone, age: None, pin: Some(pinned.pin.clone()) });
+        }
+        kept
+    }
+
+    /// Gives a snapshot up: what it needed goes when versions are collected. Returns what was pinned, if nobody else needs it, to be dropped where
+    /// nothing is held.
+    pub fn give_up(&self, snapshot: &Snapshot) -> Option<Arc<P>> {
+        self.give_up_slot(self.slots.get(snapshot.slot), |at| at == snapshot.at)
+    }
+
+    /// Gives all snapshots up that are older than `most`. A younger one may be among them that took the place of one that has ended just now.
+    pub fn give_up_older(&self, most: Duration) {
+        let nanos = self.nanos();
+        let is_old =
+            |slot: &Slot| u128::from(nanos.saturating_sub(slot.begun_nanos())) > most.as_nanos();
+        for slot in self.slots.all().filter(|slot| slot.state() != State::Empty) {
+            drop(self.give_up_slot(slot, |_| is_old(slot)));
+        }
+    }
+
+    fn give_up_slot(&self, slot: &Slot, is_it: impl Fn(Lsn) -> bool) -> Option<Arc<P>> {
+        loop {
+            // So that nothing is pinned meanwhile.
+            let pins = self.pins.lock();
+            let (at, cut) = match slot.state() {
+                State::At(at) => (at, None),
+                State::Pinned(at, cut) => (at, Some(cut)),
+                State::Empty | State::Pending | State::GivenUp => return None,
+            };
+            if !is_it(at) {
+                return None;
+            }
+            // It may have ended just now.
+            if slot.give_up(at, cut.is_some()) {
+                drop(pins);
+                self.given_up.fetch_add(1, Relaxed);
+                return cut.and_then(|cut| self.unpin(cut));
+            }
+        }
     }
 
     /// Where a snapshot's value of a key is; a version's value is appended to `to`. `look` is the validated look at the leaf that the
@@ -229,6 +312,8 @@ impl<M: Memory, P> Versions<M, P> {
             None => Seen::Absent,
         };
         loop {
+            let too_early = leaves_out("slot_before_alone").then(|| slot.state());
+            let state = state.or(too_early);
             let alone = alone.unwrap_or_else(|| self.alone.load(Acquire));
             let cut = match (state.unwrap_or_else(|| slot.state()), version) {
                 (State::GivenUp, _) => return Seen::TooOld,
@@ -346,7 +431,7 @@ impl<M: Memory, P> Versions<M, P> {
         let pin = Arc::new(pin);
         {
             let mut pins = self.pins.lock();
-            if self.alone.load(Acquire) != NOBODY {
+            if self.alone.load(Acquire) != NOBODY && !leaves_out("cut_in_alone_takes_over") {
                 return Ok(Some(pin));
             }
             let users = self.pin_slots(cut);

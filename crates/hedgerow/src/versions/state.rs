@@ -71,7 +71,7 @@ pub struct Figures {
     pub lent_bytes: u64,
     /// Snapshots that were pinned to a checkpoint.
     pub pinned: u64,
-    /// Snapshots that were given up for want of memory.
+    /// Snapshots that were given up: for want of memory, or because they were too old.
     pub given_up: u64,
 }
 
@@ -108,6 +108,10 @@ pub struct Versions<M: Memory, P> {
     pub(super) horizon: AtomicU64,
     /// The cut of who runs alone, or [`NOBODY`].
     pub(super) alone: AtomicU64,
+    /// When this was made: what snapshots count their ages from.
+    made: Moment,
+    /// How often somebody has begun or ended to change records alone: odd while somebody does.
+    pub(super) turns: AtomicU64,
     /// The trees that were loaded: their records have no stamps of their own.
     loads: Since,
     /// The trees that were dropped: their pages go, one by one.
@@ -149,6 +153,8 @@ impl<M: Memory, P> Versions<M, P> {
             slots: Slots::new(),
             horizon: AtomicU64::new(0),
             alone: AtomicU64::new(NOBODY),
+            made: Moment::now(),
+            turns: AtomicU64::new(0),
             loads: Since::new(),
             drops: Since::new(),
             visits: Figure::new(0),
@@ -161,6 +167,11 @@ impl<M: Memory, P> Versions<M, P> {
         let most = versions.memory.most_blocks();
         assert!(most >= LEAST_BLOCKS && versions.most_cells() >= versions.least_cells());
         versions
+    }
+
+    /// Nanoseconds since this was made.
+    pub(super) fn nanos(&self) -> u64 {
+        self.made.elapsed().as_nanos() as u64
     }
 
     /// Counts, and what is in use.

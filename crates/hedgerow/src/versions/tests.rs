@@ -64,7 +64,7 @@ impl Life {
     fn change_with(&mut self, key: &[u8], new: Option<&[u8]>, own_snapshots: u64) {
         let around = &self.log;
         let cells = || cells_of_change(key.len(), 200);
-        let mut admission = self.kept.admit(around, cells, &Waiting::Forever).unwrap();
+        let mut admission = self.kept.admit(around, cells, &Waiting::Forever).unwrap().unwrap();
         assert!(admission.is_good());
         self.log.0.set(self.log.0.get() + self.step);
         let lsn = self.log.tail();
@@ -288,8 +288,8 @@ fn changes_of_half_of_all_memory_are_made_at_once_twice_at_a_time() {
     let largest = life.kept.most_cells_at_once() / cells(1);
     assert_eq!(life.kept.most_cells_at_once(), life.kept.most_cells() / 2);
     let forever = &Waiting::Forever;
-    let first = life.kept.admit(&life.log, || cells(largest), forever).unwrap();
-    let second = life.kept.admit(&life.log, || cells(largest), forever).unwrap();
+    let first = life.kept.admit(&life.log, || cells(largest), forever).unwrap().unwrap();
+    let second = life.kept.admit(&life.log, || cells(largest), forever).unwrap().unwrap();
     drop((first, second));
     life.kept.end(held.snapshot);
 }
@@ -457,7 +457,8 @@ fn behind_who_failed_alone_everybody_gets_an_error_and_who_gave_up_in_time_lets_
     let mut alone = life.kept.close_gate(&life.log);
     alone.begin(life.log.tail(), life.now.clone());
     drop(alone);
-    let refused = life.kept.admit(&life.log, || 1, &Waiting::Forever).err().unwrap();
+    assert!(life.kept.admit(&life.log, || 1, &Waiting::Forever).unwrap().is_none());
+    let refused = life.kept.wait_at_gate(&Waiting::Forever).unwrap_err();
     assert_eq!(*refused.kind(), ErrorKind::Poisoned);
 }
 

@@ -69,13 +69,18 @@ impl Drop for Reservation<'_> {
 impl Log {
     /// Whether a batch of so many bytes can ever be reserved. Errors: `BatchTooLarge`.
     pub fn check_batch(&self, len_bytes: u64) -> Result<()> {
-        let max_bytes = (self.limit_bytes / SHARE).min(MAX_RESERVED_BYTES);
+        let max_bytes = self.most_batch_bytes();
         if len_bytes <= max_bytes {
             return Ok(());
         }
         let what =
             format!("the batch takes {len_bytes} bytes of the log, and at most {max_bytes} fit");
         Err(Error::new(ErrorKind::BatchTooLarge { len_bytes, max_bytes }, what))
+    }
+
+    /// The most bytes of a batch that is logged whole.
+    pub fn most_batch_bytes(&self) -> u64 {
+        (self.limit_bytes / SHARE).min(MAX_RESERVED_BYTES)
     }
 
     /// Whether a commit of so many bytes may be appended at one stroke: a quarter of the blocks in memory, and no more of the

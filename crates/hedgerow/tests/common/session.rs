@@ -5,9 +5,11 @@ use hedgerow::storage::SimDisk;
 use hedgerow::storage::sim::SimState;
 use hedgerow::store::OpenHow;
 use hedgerow::testing::{Accident, Examiner, History, Outcome, Recovered, count};
-use hedgerow::{Database, Durability, Options, WriteBatch};
+use hedgerow::{Database, Durability, Isolation, Keyspace, Options, WriteBatch};
 
 const NAMES: [&str; 2] = ["robins", "wrens"];
+/// Bytes of values that any store takes in one transaction.
+const MOST_OF_TRANSACTION: usize = 100_000;
 
 /// What a session does, and how closely it is looked at.
 #[derive(Clone, Copy)]
@@ -34,6 +36,9 @@ impl Mix {
         key(if is_long { LONG + number } else { number })
     }
 }
+
+/// A change: keyspace, key, and the value that is put.
+type Wanted = (Keyspace, Vec<u8>, Option<Vec<u8>>);
 
 /// What accidents there were.
 #[derive(Default)]
@@ -187,12 +192,14 @@ impl Session {
 
     /// Changes of all keyspaces that there are, some of the same keys, of which a crash leaves all or none.
     fn batch(&mut self, dice: &mut Dice) {
-        let mut model = self.history.now().clone();
+        let before = self.history.now().clone();
+        let mut model = before.clone();
         let mut batch = WriteBatch::new();
         let sync = dice.below(4) == 0;
         if sync {
             batch.set_durability(Durability::Sync);
         }
+        let mut changes: Vec<Wanted> = Vec::new();
         let most = self.mix.batch[dice.below(3) as usize];
         for _ in 0..1 + dice.below(most) {
             let at = dice.below(model.len() as u64) as usize;
@@ -202,15 +209,46 @@ impl Session {
             if dice.below(3) == 0 {
                 batch.remove(&keyspace, &key).unwrap();
                 records.remove(&key);
+                changes.push((keyspace, key, None));
             } else {
                 let value = (self.mix.value)(dice);
                 batch.put(&keyspace, &key, &value).unwrap();
-                records.insert(key, value);
+                records.insert(key.clone(), value.clone());
+                changes.push((keyspace, key, Some(value)));
             }
         }
-        self.db.write(&batch).unwrap();
         let outcome = if sync { Outcome::Durable } else { Outcome::Buffered };
+        if dice.below(3) == 0 && self.transact(&before, &changes, sync) {
+            let count = changes.len();
+            return self.history.add(format!("a transaction of {count}"), outcome, model);
+        }
+        self.db.write(&batch).unwrap();
         self.history.add(format!("a batch of {}", batch.len()), outcome, model);
+    }
+
+    /// Makes changes in a transaction that reads the first record. False, and nothing is done: they are nothing for one.
+    fn transact(&self, before: &Model, changes: &[Wanted], sync: bool) -> bool {
+        let is_long = |(of, key, _): &Wanted| key.len() > of.max_short_key_bytes();
+        let bytes: usize =
+            changes.iter().filter_map(|(.., value)| Some(value.as_ref()?.len())).sum();
+        if changes.iter().any(is_long) || bytes > MOST_OF_TRANSACTION {
+            return false;
+        }
+        let transaction = self.db.transaction(Isolation::Serializable);
+        let (first, key, _) = &changes[0];
+        let found = transaction.keyspace(first).unwrap().get(key).unwrap();
+        assert!(found.as_deref() == before[first.name()].get(key).map(Vec::as_slice));
+        for (keyspace, key, value) in changes {
+            let in_it = transaction.keyspace(keyspace).unwrap();
+            match value {
+                Some(value) => in_it.put(key, value).map(drop),
+                None => in_it.remove(key).map(drop),
+            }
+            .unwrap();
+        }
+        let durability = if sync { Durability::Sync } else { Durability::Buffered };
+        transaction.commit_with(durability).unwrap();
+        true
     }
 
     /// Removes a range. It goes leaf by leaf; a crash may leave any first part of it.

@@ -11,6 +11,7 @@
 mod common;
 
 mod adaptive;
+mod alone;
 mod anomalies;
 mod approximate;
 mod backup;

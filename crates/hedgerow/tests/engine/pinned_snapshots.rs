@@ -5,8 +5,11 @@ use crate::common::{Dice, assert_sound, effort, open, path, seed};
 use hedgerow::storage::SimDisk;
 use hedgerow::store::OpenHow;
 use hedgerow::testing::count;
-use hedgerow::{Database, Error, ErrorKind, Isolation, Keyspace, Options, Snapshot, WriteBatch};
+use hedgerow::{
+    Database, Error, ErrorKind, Isolation, Keyspace, Options, PinKind, Snapshot, WriteBatch,
+};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 const KEYS: u64 = 8000;
 
@@ -456,6 +459,81 @@ fn a_transaction_whose_snapshot_was_taken_over_commits_if_nothing_that_it_read_h
         }
         assert_sound(&db, "transactions have ended");
     }
+}
+
+/// What is open is listed with its age, its moment, and what the file keeps for it; the end of a snapshot takes it off the list.
+#[test]
+fn pins_say_what_is_open_since_when_and_what_the_file_keeps_for_it() {
+    let db = open(&options(true), &SimDisk::new(1), OpenHow::New).unwrap();
+    let wrens = db.keyspace("wrens").unwrap();
+    fill(&wrens, KEYS);
+    assert!(db.pins().is_empty());
+    let before = Instant::now();
+    let first = db.snapshot().unwrap();
+    wrens.put(&key(0), &value(0, 1)).unwrap();
+    let transaction = db.transaction(Isolation::Serializable);
+    transaction.keyspace(&wrens).unwrap().get(&key(1)).unwrap();
+    let pins = db.pins();
+    assert_eq!(pins.len(), 2, "{pins:?}");
+    assert_eq!(pins[0].lsn, first.lsn());
+    assert!(pins[1].lsn > first.lsn());
+    for pin in &pins {
+        assert_eq!((pin.what, pin.checkpoint, pin.bytes_held), (PinKind::Snapshot, None, 0));
+        assert!(pin.since.is_some_and(|since| since + Duration::from_millis(1) >= before));
+    }
+    drop(transaction);
+    db.checkpoint().unwrap();
+    for round in 2..6 {
+        for n in 0..KEYS {
+            wrens.put(&key(n), &value(n, round)).unwrap();
+        }
+        db.checkpoint().unwrap();
+    }
+    let pins = db.pins();
+    assert_eq!((pins.len(), pins[0].lsn), (1, first.lsn()));
+    assert!(pins[0].checkpoint.is_some_and(|cut| cut >= first.lsn()));
+    // All leaves were written anew.
+    assert!(pins[0].bytes_held > KEYS * 100, "{pins:?}");
+    drop(first);
+    assert!(db.pins().is_empty());
+    db.clone().close().unwrap();
+    assert!(db.pins().is_empty());
+}
+
+#[test]
+fn a_snapshot_that_is_older_than_any_may_be_is_given_up_and_the_file_keeps_nothing_for_it() {
+    const AGE: Duration = Duration::from_millis(300);
+    let options = options(true).max_snapshot_age(AGE);
+    let db = open(&options, &SimDisk::new(1), OpenHow::New).unwrap();
+    let wrens = db.keyspace("wrens").unwrap();
+    fill(&wrens, KEYS);
+    let [asked, forgotten] = [db.snapshot().unwrap(), db.snapshot().unwrap()];
+    let seen = asked.keyspace(&wrens).unwrap();
+    assert!(seen.get(&key(0)).unwrap().is_some());
+    db.checkpoint().unwrap();
+    for n in 0..KEYS {
+        wrens.put(&key(n), &value(n, 1)).unwrap();
+    }
+    db.checkpoint().unwrap();
+    std::thread::sleep(AGE + Duration::from_millis(50));
+    // A look, of one record or many, of keyspaces, and of what was there.
+    let errors = [
+        seen.get(&key(0)).err(),
+        seen.iter().next().unwrap().err(),
+        asked.keyspaces().err(),
+        asked.open_keyspace("wrens").err(),
+        asked.keyspace(&wrens).err(),
+    ];
+    assert!(errors.iter().all(|error| error.as_ref().is_some_and(is_too_old)), "{errors:?}");
+    // Nobody looks at the other one.
+    let pinned = || db.pins().into_iter().filter(|pin| pin.lsn == forgotten.lsn()).count();
+    assert_eq!(pinned(), 0);
+    assert_eq!(db.stats().unwrap().snapshots.given_up, 2);
+    assert!(is_too_old(&forgotten.keyspaces().unwrap_err()));
+    let young = db.snapshot().unwrap();
+    assert!(young.keyspace(&wrens).unwrap().get(&key(0)).unwrap().is_some());
+    drop((seen, asked, forgotten));
+    assert_eq!(db.stats().unwrap().snapshots.open, 1);
 }
 
 /// Others change neighbours of what was read so often that the commit has to wait for the leaf; what the checkpoint has of it is read before.

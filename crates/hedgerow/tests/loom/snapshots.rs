@@ -145,8 +145,12 @@ impl Store {
         loop {
             let (key, value) = (KEY_BYTES, VALUE_BYTES);
             let forever = &Waiting::Forever;
-            let mut admission =
+            let admitted =
                 self.versions.admit(&self.log, || cells_of_change(key, value), forever).unwrap();
+            let Some(mut admission) = admitted else {
+                self.versions.wait_at_gate(forever).unwrap();
+                continue;
+            };
             let stay = self.log.epochs.enter();
             if !admission.is_good() {
                 continue;

@@ -292,7 +292,7 @@ impl TransactionKeyspace {
         inner.check_open()?;
         check_short(tree, key)?;
         inner.check_put(tree, key, value.unwrap_or(&[]))?;
-        let most = inner.store.most_stroke_bytes();
+        let most = inner.store.most_commit_bytes();
         state.with_body(|body| {
             let put = body.few.put(tree.id(), key, value, most);
             if put.map_err(|len_bytes| state.too_large(len_bytes))? {

@@ -1,4 +1,4 @@
-//! Transactions: reads of one moment, and changes that are made at one stroke if nothing that was read has changed.
+//! Transactions: reads of one moment, and changes that are made together if nothing that was read has changed.
 //!
 //! Rank 7. What users need to know of them stands with [`Transaction`]. Until its commit a transaction is a snapshot, the changes that it is going to
 //! make (`writes`), and what it has asked for (`reads`): nobody else notices it, and it holds no latch and no lock. The first keys of both are in
@@ -65,8 +65,10 @@ const READS_SHARE: u64 = 64;
 /// Dropping a transaction aborts it. `Send + Sync`: several threads may use one transaction, each call is atomic. It keeps its
 /// database open.
 ///
-/// **Limits.** The changes have to fit into a commit at one stroke, as those of a small [`WriteBatch`](crate::WriteBatch) do, and the leaves that were
-/// read and are changed are at most an eighth of the pool's frames. Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge).
+/// **Limits.** The changes are kept in memory, beside the memory limit, and take at most an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes).
+/// Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). What is too large for one stroke, as a large [`WriteBatch`](crate::WriteBatch)
+/// is, or has read more leaves than an eighth of the pool's frames, takes two checkpoints, and is made while the changes of other threads wait. Without a log, and
+/// in memory, that is too large.
 pub struct Transaction {
     state: Arc<State>,
     /// A commit was tried: there is nothing to abort.
@@ -306,10 +308,11 @@ impl Transaction {
     /// one of the keyspaces says so. A transaction without changes has nothing to do. Returns a position in the log: a
     /// [snapshot](Database::snapshot) at or behind it has the changes.
     ///
-    /// Waits for page reads, for short latches of other threads, and for room in memory and in the log; with [`Durability::Sync`] for an fsync of
-    /// the log.
+    /// Waits for page reads, for short latches of other threads, and for room in memory and in the log; for a large commit of another thread, or if it is one
+    /// itself, for its turn and two checkpoints; with [`Durability::Sync`] for an fsync of the log.
     ///
     /// # Errors
+    /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if it was too large for one stroke and could not be finished: see [`Database::write`].
     /// After these nothing has changed: [`Conflict`](ErrorKind::Conflict); [`TransactionTooLarge`](ErrorKind::TransactionTooLarge);
     /// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld); [`TransactionEnded`](ErrorKind::TransactionEnded);
     /// the [errors of changes](Keyspace#errors-of-changes).
@@ -469,9 +472,10 @@ impl State {
             let others = changes.iter_mut().filter(|of| !as_is(of));
             others.zip(&prepared).for_each(|(of, prepared)| of.value = Some(prepared.bytes()));
         }
+        let mut made = 0;
         let committed = match &body.snapshot {
             // Who has read nothing goes where the log's end is by then.
-            None => store.commit(&changes, None, waiting)?,
+            None => store.commit(&changes, None, &mut made, waiting),
             Some(snapshot) if !body.few.is_empty() => {
                 let asked = body.few.all().filter(|of| self.is_compared(of));
                 let reads: Vec<Read<'_, _>> = asked
@@ -482,7 +486,7 @@ impl State {
                     })
                     .collect();
                 let set = BatchReads { reads: &reads, judge: &**snapshot.open() };
-                store.commit(&changes, Some(&set), waiting)?
+                store.commit(&changes, Some(&set), &mut made, waiting)
             }
             Some(snapshot) => {
                 let mut asked =
@@ -503,13 +507,19 @@ impl State {
                     })
                     .collect();
                 let set = BatchReads { reads: &reads, judge: &**snapshot.open() };
-                store.commit(&changes, Some(&set), waiting)?
+                store.commit(&changes, Some(&set), &mut made, waiting)
             }
         };
         drop(changes);
-        let Some(lsn) = committed else { return Err(self.too_large(body.len_bytes())) };
-        prepared.into_iter().for_each(Prepared::keep);
-        Ok(lsn)
+        // A commit that could not be finished has all that it is to make in the log.
+        if !prepared.is_empty() {
+            let is_prepared = |(tree, key, value): &(TreeId, &[u8], Option<&[u8]>)| {
+                value.is_some_and(|value| !is_plain(body.trees.get(*tree), key, value))
+            };
+            let kept = body.changes().take(made).filter(is_prepared).count();
+            prepared.into_iter().take(kept).for_each(Prepared::keep);
+        }
+        committed?.ok_or_else(|| self.too_large(body.len_bytes()))
     }
 
     /// Makes the change of a transaction that has to do with one key and nothing else. `None`: nothing is done, and it has to be made like any
@@ -528,7 +538,7 @@ impl State {
         let make = |value: Option<&[u8]>| {
             let change = BatchChange { tree, key, value };
             match judge {
-                None => store.commit(&[change], None, waiting),
+                None => store.commit(&[change], None, &mut 0, waiting),
                 Some(judge) => store.commit_if_unchanged(&change, judge),
             }
         };
@@ -556,13 +566,14 @@ impl State {
 
     #[cold]
     fn too_large(&self, len_bytes: u64) -> Error {
-        let max_bytes = self.inner.store.most_stroke_bytes();
+        let max_bytes = self.inner.store.most_commit_bytes();
         let words = match len_bytes > max_bytes {
             true => {
                 format!("the transaction changes {len_bytes} bytes, and at most {max_bytes} fit")
             }
             false => {
-                "the transaction has read and changes more leaves than fit into memory at a time"
+                "the transaction takes more of the log than there is for one, or has read and changes more leaves than \
+                 fit into memory at a time in a database without a log"
                     .to_owned()
             }
         };

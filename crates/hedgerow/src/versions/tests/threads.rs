@@ -50,8 +50,9 @@ impl Surroundings for Store {
 impl Store {
     fn put(&self, number: u64, step: u64) {
         loop {
-            let mut admission =
-                self.versions.admit(self, || cells_of_change(8, 8), &Waiting::Forever).unwrap();
+            let forever = &Waiting::Forever;
+            let admitted = self.versions.admit(self, || cells_of_change(8, 8), forever).unwrap();
+            let mut admission = admitted.expect("nobody runs alone");
             let stay = self.epochs.enter();
             if !admission.is_good() {
                 continue;

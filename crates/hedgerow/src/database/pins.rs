@@ -1,0 +1,72 @@
+//! What keeps old states of a database, and for how long: [`Database::pins`].
+//!
+//! Rank 7. Plain data.
+
+use crate::database::database::Database;
+use crate::types::Lsn;
+use hedgerow_sync::primitive::time::{Instant, instant};
+
+/// Something that keeps an old state of the database. See [`Database::pins`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pin {
+    /// What it is.
+    pub what: PinKind,
+    /// Since when; `None` for a commit.
+    pub since: Option<Instant>,
+    /// The moment that it sees: the position in the log behind the last change.
+    pub lsn: Lsn,
+    /// The position in the log of the checkpoint that is kept for it; `None` while it needs none.
+    pub checkpoint: Option<Lsn>,
+    /// Bytes of the file that are not used again because of that checkpoint, without those of large values. What several pins need counts for
+    /// each of them, and what the next checkpoint finds comes to it. Zero without a checkpoint: then old versions in memory are kept
+    /// ([`SnapshotStats::versions_bytes`](crate::SnapshotStats::versions_bytes)).
+    pub bytes_held: u64,
+}
+
+/// What a [`Pin`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PinKind {
+    /// A [`Snapshot`](crate::Snapshot), or that of a transaction.
+    Snapshot,
+    /// A batch or a transaction that is too large for one stroke, while it is being made.
+    Commit,
+}
+
+impl Database {
+    /// The snapshots that are open, those of transactions included, and a large commit that is being made, the oldest first. Old states are
+    /// kept for them: in memory, and from the next checkpoint on in the file, which gets longer by what is changed. Backups, which keep
+    /// a checkpoint while they run, are not among them. Cheap: it waits for nothing and reads no file. Empty
+    /// when the database was closed.
+    ///
+    /// ```
+    /// let db = hedgerow::Options::new().in_memory()?;
+    /// let snapshot = db.snapshot()?;
+    /// let pins = db.pins();
+    /// assert_eq!((pins.len(), pins[0].lsn), (1, snapshot.lsn()));
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    #[must_use]
+    pub fn pins(&self) -> Vec<Pin> {
+        if self.inner.check_open().is_err() {
+            return Vec::new();
+        }
+        let now = instant();
+        let mut pins: Vec<Pin> = self
+            .inner
+            .store
+            .kept()
+            .into_iter()
+            .map(|kept| Pin {
+                what: if kept.age.is_some() { PinKind::Snapshot } else { PinKind::Commit },
+                since: kept.age.and_then(|age| now.checked_sub(age)),
+                lsn: kept.at,
+                checkpoint: kept.pin.as_ref().map(|pin| pin.cut()),
+                bytes_held: kept.pin.as_ref().map_or(0, |pin| pin.held_bytes()),
+            })
+            .collect();
+        pins.sort_by_key(|pin| pin.lsn);
+        pins
+    }
+}
