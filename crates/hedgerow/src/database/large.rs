@@ -6,7 +6,7 @@
 //! at a time; everything else as for [`Keyspace`].
 
 use crate::database::database::Inner;
-use crate::database::keyspace::Keyspace;
+use crate::database::keyspace::{Keyspace, is_change};
 use crate::database::long::{Cut, check_key, is_long, tree_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Stored, escape, escaped_bytes, is_stored_form, read_stored};
@@ -364,7 +364,7 @@ impl Keyspace {
         key: &[u8],
         value: &[u8],
         change: impl FnOnce(&PoolTree, &[u8], &[u8]) -> Result<R>,
-        stored: impl FnOnce(&R) -> bool,
+        stored: impl Fn(&R) -> bool,
     ) -> Result<R> {
         if is_long(&self.tree, key) {
             return self.change_long(key, value, change, stored);
@@ -372,13 +372,14 @@ impl Keyspace {
         self.inner.check_open()?;
         let this = self.for_one_call();
         let prepared = self.inner.prepare(&this.tree, key, value)?;
-        this.change(|tree| {
+        let makes = |tree: &PoolTree| {
             let outcome = change(tree, key, prepared.bytes())?;
             if stored(&outcome) {
                 prepared.keep();
             }
             Ok(outcome)
-        })
+        };
+        this.change_if(makes, &stored)
     }
 
     /// [`Keyspace::compare_and_swap`] where one of the values may be large: what is there is read with nothing
@@ -447,7 +448,8 @@ impl Keyspace {
                 }
                 Ok(swapped)
             };
-            if this.change_if(swaps, Swap::is_swapped)?.is_swapped() {
+            let is_made = |swapped: &Swap| is_change(swapped, expected, new);
+            if this.change_if(swaps, is_made)?.is_swapped() {
                 return Ok(Swap::Swapped);
             }
             // Somebody came between: what is there now is to be compared.
@@ -656,8 +658,8 @@ impl ValueWriter {
                 };
                 let (keyspace, key) = (&self.keyspace, &self.key);
                 match is_long(keyspace.tree(), key) {
-                    true => keyspace.put_long(&tree_of(keyspace.tree()), key, put),
-                    false => keyspace.change(|tree| put(tree, key)),
+                    true => keyspace.put_long(&tree_of(keyspace.tree()), key, put, |_| true),
+                    false => keyspace.change_if(|tree| put(tree, key), |_| true),
                 }
             }
         }

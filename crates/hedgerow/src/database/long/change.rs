@@ -8,7 +8,7 @@ use super::find::Place;
 use super::locks::{Locked, name_of};
 use super::{Cut, LAST_LABEL, MIDDLE_LABEL, check_key, is_long, split_payload, tree_of};
 use crate::database::database::Inner;
-use crate::database::keyspace::Keyspace;
+use crate::database::keyspace::{Keyspace, is_change};
 use crate::database::large::Prepared;
 use crate::error::Result;
 use crate::store::{BatchChange, PoolTree};
@@ -75,36 +75,39 @@ impl Keyspace {
         key: &[u8],
         value: &[u8],
         change: impl FnOnce(&PoolTree, &[u8], &[u8]) -> Result<R>,
-        stored: impl FnOnce(&R) -> bool,
+        stored: impl Fn(&R) -> bool,
     ) -> Result<R> {
         self.inner.check_open()?;
         check_key(key)?;
         let this = self.for_one_call();
         let tree = tree_of(this.tree());
         let prepared = self.inner.prepare_long(&tree, Cut::new(&tree, key), value)?;
-        this.put_long(&tree, key, |tree, tree_key| {
+        let makes = |tree: &PoolTree, tree_key: &[u8]| {
             let outcome = change(tree, tree_key, prepared.bytes())?;
             if stored(&outcome) {
                 prepared.keep();
             }
             Ok(outcome)
-        })
+        };
+        this.put_long(&tree, key, makes, &stored)
     }
 
-    /// Runs a change that may put the record of a long key, with the tree key of it.
+    /// Runs a change that may put the record of a long key, with the tree key of it; `stored`: by its outcome it did.
     pub(in crate::database) fn put_long<R>(
         &self,
         tree: &PoolTree,
         key: &[u8],
         change: impl FnOnce(&PoolTree, &[u8]) -> Result<R>,
+        stored: impl Fn(&R) -> bool,
     ) -> Result<R> {
         let cut = Cut::new(tree, key);
-        self.change(|_| {
+        let makes = |_: &PoolTree| {
             let waiting = tree.wait().begin();
             let _locked = self.inner.lock_heads([(tree, key)].into_iter(), &waiting)?;
             let label = self.inner.label_to_put(tree, cut, &waiting)?;
             change(tree, &cut.tree_key(label))
-        })
+        };
+        self.change_if(makes, stored)
     }
 
     /// [`Keyspace::remove`] of a long key.
@@ -114,14 +117,15 @@ impl Keyspace {
         let this = self.for_one_call();
         let tree = tree_of(this.tree());
         let cut = Cut::new(&tree, key);
-        this.change(|_| {
+        let removes = |_: &PoolTree| {
             let waiting = tree.wait().begin();
             let _locked = self.inner.lock_heads([(&tree, key)].into_iter(), &waiting)?;
             match self.inner.locate(&tree, cut)? {
                 Place::At { label, .. } => tree.remove(&cut.tree_key(label)),
                 Place::Gap { .. } => Ok(false),
             }
-        })
+        };
+        this.change_if(removes, |removed| *removed)
     }
 
     /// [`Keyspace::compare_and_swap`] of a long key.
@@ -138,7 +142,7 @@ impl Keyspace {
         let tree = tree_of(this.tree());
         let cut = Cut::new(&tree, key);
         let mut prepared: Option<Prepared<'_>> = None;
-        this.change(|_| {
+        let swaps = |_: &PoolTree| {
             let waiting = tree.wait().begin();
             let _locked = self.inner.lock_heads([(&tree, key)].into_iter(), &waiting)?;
             loop {
@@ -175,7 +179,8 @@ impl Keyspace {
                     return Ok(Swap::Swapped);
                 }
             }
-        })
+        };
+        this.change_if(swaps, |swapped| is_change(swapped, expected, new))
     }
 }
 
@@ -191,7 +196,7 @@ impl Keyspace {
             _ => None,
         };
         let long = [long_bound(start), long_bound(end)];
-        self.change(|tree| {
+        let removes = |tree: &PoolTree| {
             let waiting = tree.wait().begin();
             // Nobody puts a record before an end and with a label behind it.
             let _locked = match long {
@@ -214,7 +219,8 @@ impl Keyspace {
                 Bound::Excluded(key) => Some(self.inner.edge(tree, key, false)?),
             };
             tree.remove_range(&from, to.as_deref())
-        })
+        };
+        self.change_if(removes, |removed| *removed > 0)
     }
 }
 
