@@ -122,6 +122,9 @@ impl Inner {
 
     /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
     pub(super) fn check_put(&self, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
+        if is_long(tree, key) {
+            return self.check_put_long(tree, key, value.len() as u64);
+        }
         tree.check_record(key, &[])?;
         let stored_bytes = if is_stored_form(value) { escaped_bytes(value) } else { value.len() };
         let max = tree.max_record_bytes();
@@ -129,6 +132,17 @@ impl Inner {
             return Ok(());
         }
         self.store.check_large(value.len() as u64, max - key.len())
+    }
+
+    /// [`Self::check_put`] of a long key.
+    fn check_put_long(&self, tree: &PoolTree, key: &[u8], value_bytes: u64) -> Result<()> {
+        check_key(key)?;
+        let room = tree.max_record_bytes() - tree.max_key_bytes();
+        let bytes = value_bytes + Cut::new(tree, key).start_bytes() as u64;
+        match bytes + escaped_bytes(&[]) as u64 <= room as u64 {
+            true => Ok(()),
+            false => self.store.check_large(bytes, room),
+        }
     }
 
     /// What a value out of a leaf stands for, of the record of `key` in `tree`; `None` if there is none any more.
@@ -213,21 +227,7 @@ fn read_all(reader: &mut ExtentReader) -> Result<Vec<u8>> {
 impl Keyspace {
     /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
     pub(super) fn check_put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        if is_long(&self.tree, key) {
-            return self.check_put_long(key, value.len() as u64);
-        }
         self.inner.check_put(&self.tree, key, value)
-    }
-
-    /// [`Self::check_put`] of a long key.
-    fn check_put_long(&self, key: &[u8], value_bytes: u64) -> Result<()> {
-        check_key(key)?;
-        let room = self.tree.max_record_bytes() - self.tree.max_key_bytes();
-        let bytes = value_bytes + Cut::new(&self.tree, key).start_bytes() as u64;
-        match bytes + escaped_bytes(&[]) as u64 <= room as u64 {
-            true => Ok(()),
-            false => self.inner.store.check_large(bytes, room),
-        }
     }
 
     /// A reader of the value of `key`, piece by piece; `None` if there is no record. The reader sees the value as it was at this call, even
@@ -315,7 +315,7 @@ impl Keyspace {
     /// [`Self::value_writer`] of a long key.
     #[cold]
     fn long_value_writer(&self, key: &[u8], len_bytes: u64) -> Result<ValueWriter> {
-        self.check_put_long(key, len_bytes)?;
+        self.inner.check_put_long(&self.tree, key, len_bytes)?;
         let store = &self.inner.store;
         let sink = if len_bytes <= BUFFERED_BYTES || !store.has_file() {
             Sink::Memory(Vec::with_capacity(len_bytes as usize))

@@ -227,19 +227,20 @@ impl Keyspace {
 /// A change of a batch: tree, key, and what the record gets.
 pub(in crate::database) type Wanted<'b> = (&'b PoolTree, &'b [u8], Option<&'b [u8]>);
 
-/// Makes the changes of a batch by `write`, with the tree keys of long ones. They are of different keys, in the order of tree and key; values are in
-/// stored form, and trees of long keys take those.
+/// Makes the changes of a batch by `write`, with the tree keys of long ones, and each one's place in `wanted`. They are of different keys, in the order of tree
+/// and key; values are in stored form, and trees of long keys take those. The heads of the long keys `also` are locked meanwhile, too.
 ///
 /// Errors: those of reads and of `write`.
-fn tree_writes<R>(
+pub(in crate::database) fn tree_writes<R>(
     inner: &Inner,
     wanted: &[Wanted<'_>],
+    also: &[(&PoolTree, &[u8])],
     waiting: &Waiting<'_>,
     write: impl FnOnce(&[BatchChange<'_>], &[usize]) -> Result<R>,
 ) -> Result<R> {
     let is_long = |(tree, key, _): &&Wanted<'_>| is_long(tree, key);
-    let _locked = inner
-        .lock_heads(wanted.iter().filter(is_long).map(|(tree, key, _)| (*tree, *key)), waiting)?;
+    let changed = wanted.iter().filter(is_long).map(|(tree, key, _)| (*tree, *key));
+    let _locked = inner.lock_heads(changed.chain(also.iter().copied()), waiting)?;
     let keys = loop {
         if let Some(keys) = tree_keys(inner, wanted, waiting)? {
             break keys;
@@ -284,7 +285,7 @@ pub(in crate::database) fn write_long(
     let wanted: Vec<Wanted<'_>> =
         wanted.map(|((tree, (_, key, _)), value)| (tree, *key, value)).collect();
     let mut made = Vec::new();
-    let written = tree_writes(inner, &wanted, waiting, |changes, places| {
+    let written = tree_writes(inner, &wanted, &[], waiting, |changes, places| {
         let mut count = 0;
         let written = inner.store.write_batch(changes, &mut count, waiting);
         made.extend_from_slice(&places[..count]);

@@ -8,6 +8,7 @@
 //! `Send + Sync`: the parts are behind one mutex, which is held for no read.
 
 mod keyspace;
+mod long;
 mod reads;
 mod transact;
 mod writes;
@@ -18,6 +19,7 @@ pub use transact::TransactOptions;
 use super::database::{Database, Inner};
 use super::keyspace::Keyspace;
 use super::large::Prepared;
+use super::long::is_long;
 use super::options::Durability;
 use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
@@ -31,6 +33,7 @@ use hedgerow_sync::primitive::{Arc, Mutex, Weak};
 use reads::Reads;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use writes::Writes;
 
 /// What of other transactions a transaction may be mixed with.
@@ -75,6 +78,8 @@ pub(super) struct State {
     body: Mutex<Body>,
     /// A read has found that the snapshot is too old.
     was_too_old: AtomicBool,
+    /// A long key was changed, or bounds what was read.
+    has_long_keys: AtomicBool,
 }
 
 struct Body {
@@ -147,6 +152,7 @@ impl Database {
             isolation,
             body: Mutex::new(body),
             was_too_old: AtomicBool::new(false),
+            has_long_keys: AtomicBool::new(false),
         };
         Transaction { state: Arc::new(state) }
     }
@@ -319,6 +325,29 @@ impl State {
         })
     }
 
+    /// [`Self::note_read`] of what ends at a long key.
+    fn note_long(&self, note: impl FnOnce(&mut Reads)) -> Result<()> {
+        self.has_long_keys.store(true, Relaxed);
+        self.note_read(note)
+    }
+
+    /// [`Self::note_read`] of an interval in the tree.
+    fn note_range(
+        &self,
+        tree: &PoolTree,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        note: impl FnOnce(&mut Reads),
+    ) -> Result<()> {
+        let is_at_long = |bound: Bound<&[u8]>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => is_long(tree, key),
+            Bound::Unbounded => false,
+        };
+        match is_at_long(bounds.0) || is_at_long(bounds.1) {
+            true => self.note_long(note),
+            false => self.note_read(note),
+        }
+    }
+
     /// Passes an error of a read on, and remembers whether it says that the snapshot is too old.
     fn remember(&self, error: Error) -> Error {
         if *error.kind() == ErrorKind::SnapshotTooOld {
@@ -339,6 +368,9 @@ impl State {
             .iter()
             .map(|(id, (_, tree))| (*id, tree.clone().with_wait(wait.clone())))
             .collect();
+        if self.has_long_keys.load(Relaxed) {
+            return self.make_long(body, &trees, waiting);
+        }
         let mut prepared = Vec::with_capacity(body.writes.len());
         for (tree, key, value) in body.writes.all() {
             let tree = &trees[&tree];
@@ -374,7 +406,8 @@ impl State {
                     })
                     .collect();
                 let set = BatchReads { reads: &reads, judge: &**snapshot.open() };
-                store.commit(&changes, Some(&set), waiting)?
+                let committed = store.commit(&changes, Some(&set), waiting);
+                committed.map_err(|error| self.with_whole_key(body, error))?
             }
         };
         drop(changes);
