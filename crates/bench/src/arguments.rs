@@ -6,7 +6,7 @@ use hedgerow_bench::key_files::KeyFiles;
 use hedgerow_bench::latches::figures::{self, Figure};
 use hedgerow_bench::tpcc::Scale;
 use hedgerow_bench::tpcc::engine::Place;
-use hedgerow_bench::tpcc::run::{Length, Setting};
+use hedgerow_bench::tpcc::run::{Isolation, Length, Setting};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub enum Command {
         /// The setting, as JSON
         setting: String,
     },
-    /// Run TPC-C as index operations, and check its consistency conditions 1 to 4 afterwards
+    /// Run TPC-C in transactions, or as single operations, and check its twelve consistency conditions afterwards
     Tpcc(TpccArguments),
     /// Measure latches on this machine: tables 2 and 3 and figures 7 and 8 of "Scalable and Robust Latches for Database Systems"
     Latches(LatchArguments),
@@ -161,6 +161,9 @@ pub struct TpccArguments {
     /// How many transactions each of them enters, instead of for how long
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     pub transactions: Option<u64>,
+    /// What transactions may be mixed with
+    #[arg(long, value_enum, default_value_t = Isolation::Serializable)]
+    pub isolation: Isolation,
     /// Bytes of a page [default: the engine's]
     #[arg(long, value_name = "BYTES")]
     pub page_bytes: Option<usize>,
@@ -195,17 +198,18 @@ impl TpccArguments {
 
     /// What is to be run.
     pub fn setting(&self) -> Setting {
-        let seed = self.seed;
+        let (seed, isolation) = (self.seed, self.isolation);
         if self.smoke {
             let scale = Scale { warehouses: 2, share: 0.01 };
-            return Setting { scale, threads: 2, length: Length::Transactions(500), seed };
+            let length = Length::Transactions(500);
+            return Setting { scale, threads: 2, length, isolation, seed };
         }
         let scale = Scale { warehouses: self.warehouses, share: self.scale };
         let length = match self.transactions {
             Some(transactions) => Length::Transactions(transactions),
             None => Length::Seconds(self.seconds),
         };
-        Setting { scale, threads: self.threads, length, seed }
+        Setting { scale, threads: self.threads, length, isolation, seed }
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`Store`] is `Send + Sync`; each terminal has [`Handles`] of its own.
 
 use super::records::{Loaded, Record};
-use super::store::{Step, Tables};
+use super::store::{Load, Step, Tables};
 use super::tables::{Key, Table};
 use super::{Error, Scale, load};
 use hedgerow::{ContentionSplit, Cursor, Database, ErrorKind, Keyspace, Options};
@@ -13,7 +13,7 @@ use std::time::Instant;
 /// The keyspace, and the key, of the record that says what was loaded. It is put when everything is.
 const MARK: (&str, &[u8]) = ("tpcc", b"loaded");
 /// The version of keys and records.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// How full leaves are after the load, if nothing else is said: tables grow.
 const FILL_PERCENT: u8 = 90;
 
@@ -44,7 +44,8 @@ pub struct Store {
 /// The tables for one terminal.
 #[derive(Debug)]
 pub struct Handles {
-    keyspaces: Vec<Keyspace>,
+    pub(super) database: Database,
+    pub(super) keyspaces: Vec<Keyspace>,
     cursors: Vec<Cursor>,
     fill_percent: u8,
 }
@@ -108,7 +109,12 @@ impl Store {
     /// Its tables, for one terminal.
     pub fn handles(&self) -> Handles {
         let cursors = self.keyspaces.iter().map(Keyspace::cursor).collect();
-        Handles { keyspaces: self.keyspaces.clone(), cursors, fill_percent: FILL_PERCENT }
+        Handles {
+            database: self.database.clone(),
+            keyspaces: self.keyspaces.clone(),
+            cursors,
+            fill_percent: FILL_PERCENT,
+        }
     }
 
     /// The same with other parameters of Contention Split in all tables, or without.
@@ -206,7 +212,9 @@ impl Tables for Handles {
         cursor.visit(each).map(drop)?;
         Ok(())
     }
+}
 
+impl Load for Handles {
     fn load(
         &mut self,
         table: Table,

@@ -7,17 +7,19 @@ use super::random::{Name, Random, last_name};
 use super::records::{
     Customer, District, History, Item, Order, OrderLine, Record, Stock, Warehouse,
 };
-use super::store::Tables;
+use super::store::Load;
 use super::tables::{self, Key, Table};
 use super::{DISTRICTS, Error, Scale};
 
 /// The date of everything that is loaded.
 const DATE: u64 = 1;
+/// What each customer has paid before, in cents.
+const FIRST_PAYMENT: i64 = 1_000;
 
 /// Loads all tables, which are empty. `is_over` is asked for each row.
 ///
 /// Errors: those of the store; `Interrupted` if `is_over` says so.
-pub fn load<T: Tables>(
+pub fn load<T: Load>(
     tables: &mut T,
     scale: &Scale,
     seed: u64,
@@ -95,10 +97,15 @@ impl Rows {
         Box::new(self.scale.districts().flat_map(move |(warehouse, at)| rows(self, warehouse, at)))
     }
 
+    /// Each customer has paid once.
+    fn district_paid(self) -> i64 {
+        FIRST_PAYMENT * i64::from(self.scale.customers())
+    }
+
     fn warehouse(self, random: &mut Random, warehouse: u32) -> Row {
         let head = Warehouse {
             tax: random.within(0..=2_000),
-            paid: 3_000_000 * i64::from(DISTRICTS),
+            paid: self.district_paid() * i64::from(DISTRICTS),
             name: random.letters(6..=10),
         };
         let mut row = head.to_bytes();
@@ -110,7 +117,7 @@ impl Rows {
         let random = &mut self.random(Table::District, warehouse, district);
         let head = District {
             tax: random.within(0..=2_000),
-            paid: 3_000_000,
+            paid: self.district_paid(),
             next_order: self.scale.customers() + 1,
             name: random.letters(6..=10),
         };
@@ -137,8 +144,8 @@ impl Rows {
             let mut address = Vec::new();
             random.append_address(&mut address);
             let head = Customer {
-                balance: -1_000,
-                paid: 1_000,
+                balance: -FIRST_PAYMENT,
+                paid: FIRST_PAYMENT,
                 payments: 1,
                 deliveries: 0,
                 discount: random.within(0..=5_000),
@@ -175,7 +182,8 @@ impl Rows {
     fn history(self, warehouse: u32, district: u8) -> Vec<Row> {
         let mut random = self.random(Table::History, warehouse, district);
         let row = |customer| {
-            let mut row = History { amount: 1_000, date: DATE, warehouse, district }.to_bytes();
+            let mut row =
+                History { amount: FIRST_PAYMENT, date: DATE, warehouse, district }.to_bytes();
             random.append_letters(12..=24, &mut row);
             (tables::history(tables::customer(warehouse, district, customer), 1), row)
         };

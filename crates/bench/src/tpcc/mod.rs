@@ -4,20 +4,22 @@
 //! share of it ([`Scale`]). Terminals are threads without keying and think times, each transaction draws its warehouse,
 //! and deliveries are not queued. So the figures are no tpmC.
 //!
-//! There are no transactions of several records in the store. Each step (a get, an insert, a removal, a compare-and-swap) is atomic,
-//! and a read-modify-write is a compare-and-swap that is tried again until nobody else was faster. Whoever looks while transactions run may
-//! see a part of one. Which of the specification's consistency conditions (clause 3.3.2) hold when all terminals have finished their
-//! last transaction, without an error, follows from what each transaction writes:
+//! A transaction of the specification is one of the store, under [`Isolation`](run::Isolation) `serializable` or `snapshot`, which is run again after a conflict. Under `steps` each
+//! step of it (a get, an insert, a removal, a compare-and-swap) is atomic alone: a read-modify-write is a compare-and-swap that is tried again until nobody else was
+//! faster, and whoever looks while transactions run may see a part of one. That is how the simulated machine runs them, whose subject are latches. All twelve
+//! consistency conditions (clause 3.3.2, [`conditions`]) are checked when all terminals have finished. In transactions they hold at any moment, also after a crash.
+//! Under `steps` they hold when every transaction that has begun has finished without an error, by what each of them writes:
 //!
 //! | condition | | why it holds then |
 //! |---|---|---|
-//! | 1 | what a warehouse was paid is the sum of its districts | a Payment adds the same to one of both, by swaps that lose nothing; nobody else writes them |
+//! | 1, 8, 9 | what warehouses and districts were paid is the sum of the payments | a Payment adds the same to both and makes one record of it, by swaps that lose nothing; nobody else writes them |
 //! | 2 | the next order less 1 is the largest order and the largest new order | a New-Order raises the next order by a swap, so that each number is one transaction's, and that one makes its order and its new order; Deliveries take orders without gaps (see [`delivery`]), so what is left ends with the largest |
 //! | 3 | new orders have no gaps | for the same reason; without the rule of [`delivery`] there would be gaps |
-//! | 4 | the sum of the lines of orders is the number of order lines | a New-Order makes as many lines as its order says, and nobody removes one |
+//! | 4, 6 | orders have as many lines as they say | a New-Order makes as many lines as its order says, and nobody removes one |
+//! | 5, 7, 11 | an order has a carrier, and its lines a date, if it is not new | a Delivery does all of that to an order, which one swap makes its own |
+//! | 10, 12 | what a customer owes is what was delivered less what was paid | Deliveries and Payments change the customer by one swap each |
 //!
-//! So all four hold at the end of a run, and are checked there. They need not hold within a run, nor after a run that was killed or failed in
-//! the middle of a transaction: nothing rolls back. An interrupted run (Ctrl-C) finishes its transactions first.
+//! A run under `steps` that was killed or failed in the middle of a transaction leaves a part of it. An interrupted run (Ctrl-C) finishes its transactions first.
 //!
 //! | module | what |
 //! |---|---|
@@ -25,14 +27,15 @@
 //! | [`tables`], [`records`], [`store`] | keys, records, what a store has to do |
 //! | [`terminal`] | the mix, and one module for each transaction: [`new_order`], [`payment`], [`delivery`], [`queries`] |
 //! | [`conditions`] | the consistency conditions |
-//! | [`engine`], [`run`] | Hedgerow as the store; threads, clocks and figures |
+//! | [`engine`], [`isolated`], [`run`] | Hedgerow as the store, and in its transactions; threads, clocks and figures |
 //!
-//! Only [`engine`] and [`run`] know of threads, clocks and files: another store, also a simulated one, has the rest.
+//! Only these know of threads, clocks and files: another store, also a simulated one, has the rest.
 
 pub mod conditions;
 pub mod customers;
 pub mod delivery;
 pub mod engine;
+pub mod isolated;
 pub mod load;
 pub mod new_order;
 pub mod payment;
@@ -46,7 +49,7 @@ pub mod tables;
 pub mod terminal;
 
 pub use scale::{DISTRICTS, Scale};
-pub use store::{Step, Tables, Work};
+pub use store::{Load, Step, Tables, Work};
 pub use tables::{Key, Table};
 pub use terminal::{Kind, Terminal, Transaction};
 

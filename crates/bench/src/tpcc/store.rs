@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 /// What a scan is told after each record.
 pub type Step = ControlFlow<()>;
 
-/// The tables of a store, for one terminal. Each call is atomic; several are not.
+/// The tables of a store, for one terminal. Each call is atomic; several are in a transaction only.
 ///
 /// Errors: `Store`.
 pub trait Tables {
@@ -40,8 +40,13 @@ pub trait Tables {
         from: &[u8],
         each: &mut dyn FnMut(&[u8], &[u8]) -> Step,
     ) -> Result<(), Error>;
+}
 
+/// Tables that can be loaded.
+pub trait Load {
     /// Loads records, whose keys come in ascending order, into a table that is empty.
+    ///
+    /// Errors: `Store`.
     fn load(
         &mut self,
         table: Table,

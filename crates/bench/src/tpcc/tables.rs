@@ -174,16 +174,6 @@ pub fn last_number(table: Table, key: &[u8]) -> Result<u32, Error> {
     key.last_chunk().map(|bytes| u32::from_be_bytes(*bytes)).ok_or(Error::Malformed(table))
 }
 
-/// The warehouse and the district in the first five bytes of `key`.
-///
-/// Errors: `Malformed` if it is shorter.
-pub fn district_of(table: Table, key: &[u8]) -> Result<(u32, u8), Error> {
-    match key.first_chunk() {
-        Some(&[a, b, c, d, district]) => Ok((u32::from_be_bytes([a, b, c, d]), district)),
-        None => Err(Error::Malformed(table)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,9 +198,7 @@ mod tests {
     fn numbers_are_found_again_in_keys() {
         let key = order(70_000, 9, 3_001);
         assert_eq!(last_number(Table::Order, key.as_ref()).unwrap(), 3_001);
-        assert_eq!(district_of(Table::Order, key.as_ref()).unwrap(), (70_000, 9));
         assert!(matches!(last_number(Table::Order, b"abc"), Err(Error::Malformed(Table::Order))));
-        assert!(matches!(district_of(Table::Stock, b"abcd"), Err(Error::Malformed(_))));
     }
 
     #[test]

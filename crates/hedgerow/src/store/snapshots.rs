@@ -15,7 +15,7 @@ use crate::page::PagePool;
 use crate::space::extent::{Stored, read_stored};
 use crate::space::extent_store::Reading;
 use crate::space::held::Held;
-use crate::tree::{FrozenTree, Judge, LeafRecords, Read, Target, Value};
+use crate::tree::{AskFile, Fences, FromFile, FrozenTree, Judge, LeafRecords, Read, Target, Value};
 use crate::types::{Lsn, TreeId};
 use crate::versions::{Figures, Seen, Snapshot};
 use crate::wait::{Wait, Waiting};
@@ -292,8 +292,15 @@ impl Judge<BufferPool, Hints> for OpenSnapshot {
             || leaves_out("stale_mark_trusted")
     }
 
-    fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>, is_latched: bool) -> Result<()> {
-        self.compare_where(leaf, read, is_latched, &|_, _, _| Ok(true))
+    fn read_ahead(&self, read: &Read<'_, BufferPool>, fences: &Fences) -> Result<Option<FromFile>> {
+        match self.source(read.tree.id(), NO_LEAF)? {
+            Source::Checkpoint(pin) => self.pinned_records(&pin, read, fences).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>, file: AskFile<'_>) -> Result<bool> {
+        self.compare_where(leaf, read, file, &|_, _, _| Ok(true))
     }
 }
 
@@ -308,31 +315,33 @@ impl OpenSnapshot {
         &self,
         leaf: &[u8],
         read: &Read<'_, BufferPool>,
-        is_latched: bool,
+        file: AskFile<'_>,
         counts: &Counts<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let tree = read.tree;
         let mut records = tree.records_of(leaf);
         let stamp = records.stamp();
         loop {
             match self.source(tree.id(), stamp)? {
-                // With leaves latched nothing is read from the file. Who goes on like this has met others three times.
-                Source::Checkpoint(_) if is_latched => {
-                    let first = match read.lower {
-                        Bound::Included(key) | Bound::Excluded(key) => key,
-                        Bound::Unbounded => &[],
-                    };
-                    return Err(Error::conflicting(tree.id(), first));
-                }
                 Source::Checkpoint(pin) => {
-                    if self.compare_pinned(&pin, &mut records, read, counts)? {
-                        return Ok(());
+                    let fences = records.fences();
+                    let now;
+                    let pinned = match file {
+                        AskFile::Ahead(None) => return Ok(false),
+                        AskFile::Ahead(Some(ahead)) => ahead,
+                        AskFile::Read => {
+                            now = self.pinned_records(&pin, read, &fences)?;
+                            &now
+                        }
+                    };
+                    if self.compare_pinned(pinned, &mut records, read, (&fences, counts))? {
+                        return Ok(true);
                     }
                 }
                 source => {
                     let sees_leaf = matches!(source, Source::Leaf);
                     if self.compare_kept(&mut records, read, sees_leaf, counts)? {
-                        return Ok(());
+                        return Ok(true);
                     }
                 }
             }
@@ -376,7 +385,7 @@ impl OpenSnapshot {
         });
         let mut is_kept = outcome?;
         // Those that are gone. A removed key may be back, and was compared then.
-        self.for_each_removed(records, read, |key| {
+        self.for_each_removed(read, &records.fences(), |key| {
             let is_new = found.binary_search_by(|other| other.as_slice().cmp(key)).is_err();
             if is_kept && is_new && !leaves_out("found_keys_instead_of_range") {
                 is_kept = check(key, None)?;
@@ -391,17 +400,14 @@ impl OpenSnapshot {
     /// Calls `each` with the removed keys of an interval, as far as a leaf goes.
     fn for_each_removed(
         &self,
-        records: &LeafRecords,
         read: &Read<'_, BufferPool>,
+        fences: &Fences,
         mut each: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut upper = Vec::new();
-        let has_upper = records.append_upper_fence(&mut upper);
-        let mut from = begin(records, read);
+        let mut from = begin(read, fences);
         let mut key = Vec::new();
         while self.removed_from(read.tree.id(), from.as_ref().map(Vec::as_slice), &mut key)?
-            && (!has_upper || key <= upper)
-            && RangeBounds::<[u8]>::contains(&(Bound::Unbounded, read.upper), &key)
+            && is_below_end(read, fences, &key)
         {
             each(&key)?;
             from = Bound::Excluded(key.clone());
@@ -409,57 +415,66 @@ impl OpenSnapshot {
         Ok(())
     }
 
-    /// Compares what a leaf has of an interval with what a pinned checkpoint, and versions before it, say that it was. False: the checkpoint
-    /// is not the one to ask any more.
-    fn compare_pinned(
+    /// What a pinned checkpoint has of an interval within a leaf's fences.
+    fn pinned_records(
         &self,
         pin: &PinnedCheckpoint,
-        records: &mut LeafRecords,
         read: &Read<'_, BufferPool>,
-        counts: &Counts<'_>,
-    ) -> Result<bool> {
-        let tree = read.tree;
-        let mut upper = Vec::new();
-        let has_upper = records.append_upper_fence(&mut upper);
-        let from = begin(records, read);
-        let within = |key: &[u8]| {
-            RangeBounds::<[u8]>::contains(&(from.as_ref().map(Vec::as_slice), read.upper), key)
-                && (!has_upper || key <= upper.as_slice())
-        };
-        // What there is now, and what the checkpoint has.
-        let mut all: BTreeMap<Vec<u8>, [Option<Vec<u8>>; 2]> = BTreeMap::new();
-        let mut take = |from: &mut LeafRecords, which: usize| {
-            from.for_each(|key, value| {
-                if within(key) {
-                    all.entry(key.to_vec()).or_default()[which] = Some(value.to_vec());
-                }
-                true
-            });
-        };
-        take(records, 0);
-        let (mut leaf, mut fence) = (tree.leaf_records(), Vec::new());
+        fences: &Fences,
+    ) -> Result<FromFile> {
+        let mut all = FromFile::new();
+        let from = begin(read, fences);
+        let (mut leaf, mut fence) = (read.tree.leaf_records(), Vec::new());
         let mut at = match &from {
             Bound::Included(key) => Target::Key(key),
             Bound::Excluded(key) => Target::Above(key),
             Bound::Unbounded => Target::Key(&[]),
         };
         loop {
-            self.copy_pinned(pin, tree, at, &mut leaf)?;
-            take(&mut leaf, 1);
+            self.copy_pinned(pin, read.tree, at, &mut leaf)?;
+            leaf.for_each(|key, value| {
+                if is_in(read, fences, key) {
+                    all.push((key.to_vec(), value.to_vec()));
+                }
+                true
+            });
             fence.clear();
-            if !leaf.append_upper_fence(&mut fence) || !within(&fence) {
-                break;
+            if !leaf.append_upper_fence(&mut fence) || !is_below_end(read, fences, &fence) {
+                return Ok(all);
             }
             at = Target::Above(&fence);
         }
-        self.for_each_removed(records, read, |key| {
+    }
+
+    /// Compares what a leaf has of an interval with what a pinned checkpoint, and versions before it, say that it was. False: the checkpoint
+    /// is not the one to ask any more.
+    fn compare_pinned(
+        &self,
+        pinned: &FromFile,
+        records: &mut LeafRecords,
+        read: &Read<'_, BufferPool>,
+        (fences, counts): (&Fences, &Counts<'_>),
+    ) -> Result<bool> {
+        let tree = read.tree.id();
+        // What there is now, and what the checkpoint has.
+        let mut all: BTreeMap<Vec<u8>, [Option<Vec<u8>>; 2]> = BTreeMap::new();
+        records.for_each(|key, value| {
+            if is_in(read, fences, key) {
+                all.entry(key.to_vec()).or_default()[0] = Some(value.to_vec());
+            }
+            true
+        });
+        for (key, value) in pinned {
+            all.entry(key.clone()).or_default()[1] = Some(value.clone());
+        }
+        self.for_each_removed(read, fences, |key| {
             all.entry(key.to_vec()).or_default();
             Ok(())
         })?;
         let mut old = Vec::new();
         for (key, [now, pinned]) in &all {
             old.clear();
-            let was = match self.was(tree.id(), key, NO_LEAF, &mut old)? {
+            let was = match self.was(tree, key, NO_LEAF, &mut old)? {
                 Was::Absent => None,
                 Was::Version => Some(&old),
                 Was::Pinned => pinned.as_ref(),
@@ -467,7 +482,7 @@ impl OpenSnapshot {
             };
             let (now, was) = (now.as_deref(), was.map(Vec::as_slice));
             if now != was && counts(key, now, was)? {
-                return Err(Error::conflicting(tree.id(), key));
+                return Err(Error::conflicting(tree, key));
             }
         }
         Ok(true)
@@ -475,16 +490,27 @@ impl OpenSnapshot {
 }
 
 /// Where an interval begins in a leaf.
-fn begin(records: &LeafRecords, read: &Read<'_, BufferPool>) -> Bound<Vec<u8>> {
-    let mut lower = Vec::new();
-    let has_lower = records.append_lower_fence(&mut lower);
-    let begins_here = |key: &[u8]| !has_lower || key > lower.as_slice();
-    match read.lower {
-        Bound::Included(key) if begins_here(key) => Bound::Included(key.to_vec()),
-        Bound::Excluded(key) if begins_here(key) => Bound::Excluded(key.to_vec()),
-        _ if has_lower => Bound::Excluded(lower),
-        _ => Bound::Unbounded,
+fn begin(read: &Read<'_, BufferPool>, fences: &Fences) -> Bound<Vec<u8>> {
+    let begins_here = |key: &[u8]| fences.lower.as_ref().is_none_or(|lower| key > lower.as_slice());
+    match (read.lower, &fences.lower) {
+        (Bound::Included(key), _) if begins_here(key) => Bound::Included(key.to_vec()),
+        (Bound::Excluded(key), _) if begins_here(key) => Bound::Excluded(key.to_vec()),
+        (_, Some(lower)) => Bound::Excluded(lower.clone()),
+        (_, None) => Bound::Unbounded,
     }
+}
+
+/// Whether a key is not behind the end of an interval, and of a leaf.
+fn is_below_end(read: &Read<'_, BufferPool>, fences: &Fences, key: &[u8]) -> bool {
+    RangeBounds::<[u8]>::contains(&(Bound::Unbounded, read.upper), key)
+        && fences.upper.as_ref().is_none_or(|upper| key <= upper.as_slice())
+}
+
+/// Whether a key is in an interval, and within the fences of a leaf.
+fn is_in(read: &Read<'_, BufferPool>, fences: &Fences, key: &[u8]) -> bool {
+    is_below_end(read, fences, key)
+        && RangeBounds::<[u8]>::contains(&(read.lower, Bound::Unbounded), key)
+        && fences.lower.as_ref().is_none_or(|lower| key > lower.as_slice())
 }
 
 fn plain(found: &[u8]) -> Result<Found> {

@@ -24,7 +24,7 @@
 use super::Tree;
 use super::commit_leaves::{Fences, Latched, is_leaf_of};
 use super::descend::Target;
-use super::read_set::{Read, ReadSet};
+use super::read_set::{AskFile, FromFile, Read, ReadSet};
 use super::retry::{Patience, Retry, Stop};
 use super::split::Room;
 use super::write::{is_sparse, is_turn};
@@ -64,6 +64,8 @@ struct Found<'c, P: PagePool> {
     reads: Range<usize>,
     /// Of a leaf that will be waited for: how far it goes.
     fences: Option<Fences>,
+    /// What the file has of the intervals, each in its place, if it was read.
+    from_file: Vec<Option<FromFile>>,
 }
 
 /// How a try came out.
@@ -305,7 +307,13 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 // It was there; it is now.
                 page.validate()?;
             }
-            self.leaves.push(Found { page, writes: write..end, reads: read..read_end, fences });
+            self.leaves.push(Found {
+                page,
+                writes: write..end,
+                reads: read..read_end,
+                fences,
+                from_file: Vec::new(),
+            });
             write = end;
             read = if goes_on.is_some() { read_end - 1 } else { read_end };
             fence = goes_on;
@@ -327,7 +335,8 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             found.page.validate()?;
             Leaf::<_, L>::put_in_order(&mut self.scratch);
             for read in &set.reads[found.reads.clone()] {
-                set.judge.compare(&self.scratch, read, false)?;
+                let is_known = set.judge.compare(&self.scratch, read, AskFile::Read)?;
+                assert!(is_known, "the file was read");
             }
         }
         Ok(())
@@ -381,6 +390,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         if leaves_out("leaves_out_of_order") && thread::id() % 2 == 1 {
             self.leaves.reverse();
         }
+        self.read_file_ahead()?;
         self.scratch.resize(self.pool.page_bytes(), 0);
         self.allocate();
         let mut latched = self.nothing_latched();
@@ -400,6 +410,18 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             }
         }
         self.change(latched, &stay)
+    }
+
+    /// Reads what will be compared and is in the file only. A snapshot that goes over to the file later is met once more.
+    fn read_file_ahead(&mut self) -> Result<()> {
+        let Some(set) = self.read_set else { return Ok(()) };
+        for found in &mut self.leaves {
+            let Some(fences) = &found.fences else { continue };
+            let reads = set.reads[found.reads.clone()].iter();
+            found.from_file =
+                reads.map(|read| set.judge.read_ahead(read, fences)).collect::<Result<_>>()?;
+        }
+        Ok(())
     }
 
     /// Waits for one leaf, and looks at it.
@@ -439,8 +461,10 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         {
             self.scratch.copy_from_slice(bytes);
             Leaf::<_, L>::put_in_order(&mut self.scratch);
-            for read in &set.reads[reads] {
-                set.judge.compare(&self.scratch, read, true)?;
+            for (read, ahead) in set.reads[reads].iter().zip(&found.from_file) {
+                if !set.judge.compare(&self.scratch, read, AskFile::Ahead(ahead.as_ref()))? {
+                    return Err(Restart::Conflict.into());
+                }
             }
         }
         if mine.is_empty() {

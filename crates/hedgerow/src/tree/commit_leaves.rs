@@ -8,19 +8,21 @@ use crate::types::TreeId;
 use hedgerow_sync::optimistic::PageBytes;
 
 /// How far a node goes.
-#[derive(Default, PartialEq, Eq)]
-pub(super) struct Fences {
-    lower: Vec<u8>,
-    upper: Vec<u8>,
-    has_upper: bool,
+#[derive(PartialEq, Eq)]
+pub struct Fences {
+    /// All its keys are above this one.
+    pub lower: Option<Vec<u8>>,
+    /// No key of it is above this one.
+    pub upper: Option<Vec<u8>>,
 }
 
 impl Fences {
     pub(super) fn of<B: PageBytes, L: Ladder>(node: &Node<B, L>) -> Fences {
-        let mut fences = Fences::default();
-        node.append_lower_fence(&mut fences.lower);
-        fences.has_upper = node.append_upper_fence(&mut fences.upper);
-        fences
+        let (mut lower, mut upper) = (Vec::new(), Vec::new());
+        Fences {
+            lower: node.append_lower_fence(&mut lower).then_some(lower),
+            upper: node.append_upper_fence(&mut upper).then_some(upper),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: what is here was the leaf's content at one moment. Plain data, `Send`; used by one thread at a time.
 
 use super::Tree;
+use super::commit_leaves::Fences;
 use super::descend::{Target, plain};
 use crate::error::Result;
 use crate::node::{Hints, Ladder, plain_leaf};
@@ -56,6 +57,11 @@ impl<L: Ladder> LeafRecords<L> {
     /// The newest LSN of a change of a record of the leaf's range; 0 if there was none since the records were loaded.
     pub fn stamp(&self) -> Lsn {
         plain::<L>(&self.page).newest_lsn()
+    }
+
+    /// How far the leaf goes.
+    pub fn fences(&self) -> Fences {
+        Fences::of(&plain::<L>(&self.page))
     }
 
     /// Appends the key that all keys of the leaf's range are above. False: there is none.

@@ -6,6 +6,7 @@
 //! Plain data; `Send + Sync` as trees are.
 
 use super::Tree;
+use super::commit_leaves::Fences;
 use crate::error::Result;
 use crate::node::{Hints, Ladder, Node};
 use crate::page::PagePool;
@@ -45,12 +46,28 @@ pub trait Judge<P: PagePool, L: Ladder> {
     /// Whether nothing in a leaf with this stamp is newer than the snapshot.
     fn is_as_it_was(&self, tree: &Tree<P, L>, stamp: Lsn) -> bool;
 
-    /// Compares what a copy of a leaf has of an interval with what the snapshot has of it, as far as the leaf goes.
+    /// Reads what only the file has of an interval, before the leaf with these fences is latched.
     ///
-    /// `is_latched`: latches are held, and nothing is read from the file; what cannot be known without that is not the same.
+    /// Errors: those of reading old versions.
+    fn read_ahead(&self, read: &Read<'_, P, L>, fences: &Fences) -> Result<Option<FromFile>>;
+
+    /// Compares what a copy of a leaf has of an interval with what the snapshot has of it, as far as the leaf goes. False: that is in the
+    /// file, and was not read ahead.
     ///
     /// Errors: `Conflict` if it is not the same; those of reading old versions.
-    fn compare(&self, leaf: &[u8], read: &Read<'_, P, L>, is_latched: bool) -> Result<()>;
+    fn compare(&self, leaf: &[u8], read: &Read<'_, P, L>, file: AskFile<'_>) -> Result<bool>;
+}
+
+/// What a checkpoint has of an interval within a leaf's fences: keys and values, in order.
+pub type FromFile = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// How the file is asked.
+#[derive(Clone, Copy)]
+pub enum AskFile<'a> {
+    /// It is read.
+    Read,
+    /// Latches are held, so that it is not read. This was read ahead.
+    Ahead(Option<&'a FromFile>),
 }
 
 impl<'c, P: PagePool, L: Ladder> Read<'c, P, L> {

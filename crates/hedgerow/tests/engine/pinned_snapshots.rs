@@ -457,3 +457,37 @@ fn a_transaction_whose_snapshot_was_taken_over_commits_if_nothing_that_it_read_h
         assert_sound(&db, "transactions have ended");
     }
 }
+
+/// Others change neighbours of what was read so often that the commit has to wait for the leaf; what the checkpoint has of it is read before.
+#[test]
+fn a_transaction_whose_snapshot_was_taken_over_commits_in_a_leaf_that_others_change_all_the_time() {
+    let db = open(&options(true), &SimDisk::new(seed(73)), OpenHow::New).unwrap();
+    let wrens = db.keyspace("wrens").unwrap();
+    for n in 0..10 {
+        put(&wrens, n, &value(n, 0));
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let (wrens, stop) = (&wrens, &stop);
+            scope.spawn(move || {
+                for round in (0..).take_while(|_| !stop.load(Relaxed)) {
+                    put(wrens, thread, &value(thread, round));
+                }
+            });
+        }
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for round in 0..100 * effort() {
+                let transaction = db.transaction(Isolation::Serializable);
+                let seen = transaction.keyspace(&wrens).unwrap();
+                assert_eq!(seen.range(&key(5)[..]..=&key(7)[..]).count(), 3);
+                db.checkpoint().unwrap();
+                seen.put(&key(9), &value(9, round)).unwrap();
+                transaction.commit().unwrap();
+            }
+        }));
+        stop.store(true, Relaxed);
+        outcome.unwrap();
+    });
+    assert_sound(&db, "transactions have ended");
+}

@@ -5,7 +5,9 @@ use crate::{PAGE_BYTES, check_often, check_small};
 use hedgerow::error::{Error, ErrorKind, Result};
 use hedgerow::node::Hints;
 use hedgerow::testing::MemoryPool;
-use hedgerow::tree::{Judge, Read, ReadSet, Stroke, Tree, Write, piece_bytes};
+use hedgerow::tree::{
+    AskFile, Fences, FromFile, Judge, Read, ReadSet, Stroke, Tree, Write, piece_bytes,
+};
 use hedgerow::types::{Lsn, TreeId};
 use hedgerow::wait::Waiting;
 use hedgerow::wal::commit_id;
@@ -120,7 +122,11 @@ impl Judge<MemoryPool, Hints> for Untouched {
         false
     }
 
-    fn compare(&self, leaf: &[u8], read: &Read<'_, MemoryPool>, _: bool) -> Result<()> {
+    fn read_ahead(&self, _: &Read<'_, MemoryPool>, _: &Fences) -> Result<Option<FromFile>> {
+        Ok(None)
+    }
+
+    fn compare(&self, leaf: &[u8], read: &Read<'_, MemoryPool>, _: AskFile<'_>) -> Result<bool> {
         let mut found = None;
         read.tree.records_of(leaf).for_each(|key, value| {
             if key == self.0.to_be_bytes() {
@@ -129,7 +135,7 @@ impl Judge<MemoryPool, Hints> for Untouched {
             true
         });
         match found.as_deref() {
-            Some([0, 0, 0, 0]) => Ok(()),
+            Some([0, 0, 0, 0]) => Ok(true),
             _ => Err(Error::new(ErrorKind::Conflict, "it was touched")),
         }
     }

@@ -69,6 +69,10 @@ mod imp {
         DRAWN.store(thread_rng().gen_range(0..1 << POINTS.len()), Relaxed);
     }
 
+    pub fn leave_alone(point: Point) {
+        DRAWN.fetch_and(!(1 << point as u32), Relaxed);
+    }
+
     pub fn is_drawn(point: Point) -> bool {
         DRAWN.load(Relaxed) & 1 << point as u32 != 0
     }
@@ -88,6 +92,12 @@ mod imp {
 #[cfg(shuttle)]
 pub fn draw_points() {
     imp::draw_points();
+}
+
+/// This schedule does not force the point, even if it has drawn it: its model is about what comes of it by itself.
+#[cfg(shuttle)]
+pub fn leave_alone(point: Point) {
+    imp::leave_alone(point);
 }
 
 /// How often a point was forced in this process.

@@ -1,6 +1,6 @@
 //! The judge: a map for each table.
 
-use hedgerow_bench::tpcc::{Error, Key, Step, Table, Tables};
+use hedgerow_bench::tpcc::{Error, Key, Load, Step, Table, Tables};
 use std::collections::BTreeMap;
 
 /// The tables of one terminal.
@@ -63,7 +63,9 @@ impl Tables for Judge {
         let _ = records.try_for_each(|(key, value)| each(key, value));
         Ok(())
     }
+}
 
+impl Load for Judge {
     fn load(
         &mut self,
         table: Table,

@@ -5,11 +5,14 @@ mod program;
 
 use hedgerow_bench::tpcc::conditions;
 use hedgerow_bench::tpcc::engine::{Place, Store};
+use hedgerow_bench::tpcc::isolated;
 use hedgerow_bench::tpcc::load::load;
 use hedgerow_bench::tpcc::random::is_original;
-use hedgerow_bench::tpcc::records::{Customer, District, Order, OrderLine, Record, Warehouse};
-use hedgerow_bench::tpcc::run::{self, Length, Setting};
-use hedgerow_bench::tpcc::tables::{self, district_of, last_number};
+use hedgerow_bench::tpcc::records::{
+    Customer, District, History, Order, OrderLine, Record, Warehouse,
+};
+use hedgerow_bench::tpcc::run::{self, Isolation, Length, Setting};
+use hedgerow_bench::tpcc::tables::{self, last_number};
 use hedgerow_bench::tpcc::{Error, Kind, Outcome, Scale, Step, Table, Tables, Terminal, Work};
 use judge::Judge;
 use std::collections::BTreeSet;
@@ -75,9 +78,9 @@ fn the_load_has_the_rows_of_the_specification() {
 fn the_rows_of_the_load_are_those_of_the_specification() {
     let judge = &mut judge(&Scale { warehouses: 1, share: 0.1 });
     let warehouses: Vec<Warehouse> = heads(judge, Table::Warehouse);
-    assert!(warehouses[0].paid == 30_000_000 && warehouses[0].tax <= 2_000);
+    assert!(warehouses[0].paid == 3_000_000 && warehouses[0].tax <= 2_000);
     for district in heads::<District>(judge, Table::District) {
-        assert_eq!((district.paid, district.next_order), (3_000_000, 301));
+        assert_eq!((district.paid, district.next_order), (300_000, 301));
     }
     let customers: Vec<Customer> = heads(judge, Table::Customer);
     let bad = customers.iter().filter(|customer| customer.credit == *b"BC").count();
@@ -235,21 +238,73 @@ fn an_order_is_not_delivered_before_one_that_is_still_entered() {
     conditions::check(&mut judge, &SMALL).unwrap();
 }
 
-fn setting(scale: Scale, transactions: u64) -> Setting {
-    Setting { scale, threads: 2, length: Length::Transactions(transactions), seed: SEED }
+fn setting(scale: Scale, isolation: Isolation, transactions: u64) -> Setting {
+    let length = Length::Transactions(transactions);
+    Setting { scale, threads: 2, length, isolation, seed: SEED }
 }
+
+const ISOLATIONS: [Isolation; 3] = [Isolation::Steps, Isolation::Snapshot, Isolation::Serializable];
 
 #[test]
 fn two_terminals_keep_the_conditions() {
     // One warehouse, so that they meet.
     let scale = Scale { warehouses: 1, share: 0.01 };
-    let measured = run::run(&Place::default(), &setting(scale, 1_000), &never).unwrap();
-    assert_eq!(measured.transactions, 2_000);
-    let sum: u64 = measured.kinds.iter().map(|of| of.transactions).sum();
-    assert_eq!(sum, 2_000);
-    assert!(measured.kinds.iter().all(|of| of.transactions > 0 && of.latency.is_some()));
-    assert!(measured.kinds[0].rolled_back > 0, "{:?}", measured.kinds[0]);
-    assert!(measured.load_seconds.is_some());
+    for isolation in ISOLATIONS {
+        let setting = setting(scale, isolation, 1_000);
+        let measured = run::run(&Place::default(), &setting, &never).unwrap();
+        assert_eq!(measured.transactions, 2_000);
+        let sum: u64 = measured.kinds.iter().map(|of| of.transactions).sum();
+        assert_eq!(sum, 2_000);
+        assert!(measured.kinds.iter().all(|of| of.transactions > 0 && of.latency.is_some()));
+        assert!(measured.kinds[0].rolled_back > 0, "{:?}", measured.kinds[0]);
+        assert!(measured.load_seconds.is_some());
+    }
+}
+
+/// In a store of several times its memory, with and without a log.
+#[test]
+fn two_terminals_keep_the_conditions_in_a_store_larger_than_memory() {
+    for (isolation, is_without_log) in [
+        (Isolation::Snapshot, false),
+        (Isolation::Serializable, false),
+        (Isolation::Serializable, true),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.hrow");
+        let memory_limit_bytes = Some(4 << 20);
+        let place = Place {
+            path: Some(path.clone()),
+            memory_limit_bytes,
+            is_without_log,
+            ..Place::default()
+        };
+        let scale = Scale { warehouses: 1, share: 0.2 };
+        run::run(&place, &setting(scale, isolation, 500), &never).unwrap();
+        assert!(std::fs::metadata(&path).unwrap().len() > 16 << 20);
+    }
+}
+
+/// What one terminal enters in transactions is what a map says.
+#[test]
+fn transactions_leave_what_a_map_has() {
+    let (mut judge, engine) = (judge(&SMALL), store(&Place::default()));
+    let mut handles = engine.handles();
+    let mut terminal = Terminal::new(SMALL, SEED, 0);
+    for number in 0..400 {
+        let transaction = terminal.draw();
+        let mut work = Work::new(&mut judge);
+        work.date = number;
+        let expected = transaction.run(&mut work).unwrap();
+        let isolation = match number % 2 {
+            0 => hedgerow::Isolation::Snapshot,
+            _ => hedgerow::Isolation::Serializable,
+        };
+        let found = isolated::run(&transaction, &handles, isolation, number).unwrap();
+        assert_eq!((expected, 0), found, "transaction {number}: {transaction:?}");
+    }
+    for table in Table::ALL {
+        assert!(records(&mut judge, table) == records(&mut handles, table), "{table}");
+    }
 }
 
 #[test]
@@ -260,7 +315,7 @@ fn an_interrupted_run_is_consistent() {
     Store::open(&place, &scale, SEED, &never).unwrap().close().unwrap();
     let asked = std::sync::atomic::AtomicU64::new(0);
     let is_interrupted = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= 100;
-    let outcome = run::run(&place, &setting(scale, u64::MAX), &is_interrupted);
+    let outcome = run::run(&place, &setting(scale, Isolation::Steps, u64::MAX), &is_interrupted);
     assert_eq!(outcome, Err(Error::Interrupted), "and not: violated");
     let store = Store::open(&place, &scale, SEED, &never).unwrap();
     conditions::check(&mut store.handles(), &scale).unwrap();
@@ -296,7 +351,6 @@ fn order_in(work: &mut Work<'_, Judge>, table: Table, place: usize) -> tables::K
     let mut numbers = Vec::new();
     let prefix = tables::district(2, 7);
     work.scan(table, prefix, prefix, |key, _| {
-        assert_eq!(district_of(table, key).unwrap(), (2, 7));
         numbers.push(last_number(table, key).unwrap());
         Ok(true)
     })
@@ -347,4 +401,81 @@ fn condition_4_finds_a_lost_line_of_an_order() {
         work.remove(Table::OrderLine, tables::order_line(last, 5)).unwrap();
     });
     assert_eq!(at, (4, 2, Some(7)));
+}
+
+#[test]
+fn condition_5_finds_a_new_order_with_a_carrier() {
+    let at = violated(|work| {
+        let first = order_in(work, Table::NewOrder, 0);
+        work.update(Table::Order, first, |order: &mut Order| order.carrier = 3).unwrap();
+    });
+    assert_eq!(at, (5, 2, Some(7)));
+}
+
+#[test]
+fn condition_6_finds_a_line_that_went_to_another_order() {
+    let at = violated(|work| {
+        let (first, last) = (order_in(work, Table::Order, 0), order_in(work, Table::Order, 2));
+        let line: OrderLine = work.read(Table::OrderLine, tables::order_line(last, 5)).unwrap();
+        work.remove(Table::OrderLine, tables::order_line(last, 5)).unwrap();
+        work.insert_head(Table::OrderLine, tables::order_line(first, 99), &line).unwrap();
+    });
+    assert_eq!(at, (6, 2, Some(7)));
+}
+
+#[test]
+fn condition_7_finds_a_line_that_was_not_delivered() {
+    let at = violated(|work| {
+        let line = tables::order_line(order_in(work, Table::Order, 0), 2);
+        work.update(Table::OrderLine, line, |line: &mut OrderLine| line.delivered = 0).unwrap();
+    });
+    assert_eq!(at, (7, 2, Some(7)));
+}
+
+/// A payment of the first customer of district 7 of warehouse 2.
+fn payment() -> tables::Key {
+    tables::history(tables::customer(2, 7, 1), 1)
+}
+
+#[test]
+fn condition_8_finds_a_payment_in_another_warehouse() {
+    let at = violated(|work| {
+        work.update(Table::History, payment(), |row: &mut History| row.warehouse = 1).unwrap();
+    });
+    assert_eq!(at, (8, 1, None));
+}
+
+#[test]
+fn condition_9_finds_a_payment_in_another_district() {
+    let at = violated(|work| {
+        work.update(Table::History, payment(), |row: &mut History| row.district = 8).unwrap();
+    });
+    assert_eq!(at, (9, 2, Some(7)));
+}
+
+#[test]
+fn condition_10_finds_a_balance_that_is_too_high() {
+    let at = violated(|work| {
+        let key = tables::customer(2, 7, 1);
+        work.update(Table::Customer, key, |row: &mut Customer| row.balance += 1).unwrap();
+    });
+    assert_eq!(at, (10, 2, Some(7)));
+}
+
+#[test]
+fn condition_11_finds_a_delivery_that_a_customer_does_not_count() {
+    let at = violated(|work| {
+        let key = tables::customer(2, 7, 1);
+        work.update(Table::Customer, key, |row: &mut Customer| row.deliveries += 1).unwrap();
+    });
+    assert_eq!(at, (11, 2, Some(7)));
+}
+
+#[test]
+fn condition_12_finds_a_customer_who_has_paid_less() {
+    let at = violated(|work| {
+        let key = tables::customer(2, 7, 1);
+        work.update(Table::Customer, key, |row: &mut Customer| row.paid -= 1).unwrap();
+    });
+    assert_eq!(at, (12, 2, Some(7)));
 }

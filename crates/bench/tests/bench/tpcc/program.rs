@@ -5,7 +5,8 @@ use hedgerow_bench::record;
 use hedgerow_bench::report;
 use hedgerow_bench::tpcc::Kind;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
 fn tpcc(arguments: &[&str]) -> Output {
     hedgerow_bench().arg("tpcc").args(arguments).output().unwrap()
@@ -130,4 +131,33 @@ fn the_smoke_size_writes_a_record_that_can_be_reported() {
         .output()
         .unwrap();
     assert!(chart.status.success(), "{chart:?}");
+}
+
+/// Whatever a transaction has done when its process is killed, the next one finds all of it or nothing.
+#[test]
+fn the_conditions_hold_after_a_run_was_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tpcc.hrow");
+    for isolation in ["snapshot", "serializable"] {
+        let fixed =
+            ["--store", path.to_str().unwrap(), "--scale", "0.01", "--isolation", isolation];
+        let few = || tpcc(&[&fixed[..], &["--transactions", "5"]].concat());
+        let first = few();
+        assert!(first.status.success(), "{first:?}");
+        for milliseconds in [150, 300, 450] {
+            let mut killed = hedgerow_bench()
+                .arg("tpcc")
+                .args(fixed)
+                .args(["--seconds", "60", "--seed", "9"])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_millis(milliseconds));
+            assert!(killed.try_wait().unwrap().is_none(), "it has ended by itself");
+            killed.kill().unwrap();
+            killed.wait().unwrap();
+            let after = few();
+            assert!(after.status.success(), "{after:?}");
+        }
+    }
 }

@@ -21,7 +21,7 @@ use crate::database::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Hints;
 use crate::store::{BatchChange, BatchReads, PoolTree};
-use crate::tree::{Judge, Read};
+use crate::tree::{AskFile, Fences, FromFile, Judge, Read};
 use crate::types::{Lsn, TreeId};
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -255,7 +255,12 @@ impl Judge<BufferPool, Hints> for LongJudge<'_> {
         self.snapshot.open().is_as_it_was(tree, stamp)
     }
 
-    fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>, is_latched: bool) -> Result<()> {
+    fn read_ahead(&self, read: &Read<'_, BufferPool>, fences: &Fences) -> Result<Option<FromFile>> {
+        self.snapshot.open().read_ahead(read, fences)
+    }
+
+    fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>, file: AskFile<'_>) -> Result<bool> {
+        let is_latched = matches!(file, AskFile::Ahead(_));
         let lower = read.lower.map(<[u8]>::to_vec);
         let place = self.parts.binary_search_by(|part| {
             (part.tree.id(), beginning(&part.lower)).cmp(&(read.tree.id(), beginning(&lower)))
@@ -265,7 +270,7 @@ impl Judge<BufferPool, Hints> for LongJudge<'_> {
             Some(part) => self.counts(part, key, (now, then), is_latched),
             None => Ok(true),
         };
-        self.snapshot.open().compare_where(leaf, read, is_latched, &counts)
+        self.snapshot.open().compare_where(leaf, read, file, &counts)
     }
 }
 
