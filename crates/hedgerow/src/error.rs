@@ -374,6 +374,20 @@ impl Error {
         error
     }
 
+    /// The same error, with the key that `key` says in the place of the one that there is, if it does.
+    #[cold]
+    pub(crate) fn with_conflicting_key(
+        mut self,
+        key: impl FnOnce(TreeId, &[u8]) -> Option<Vec<u8>>,
+    ) -> Error {
+        if let Some(conflict) = &mut self.0.conflict
+            && let Some(key) = key(conflict.tree, &conflict.key)
+        {
+            conflict.key = key;
+        }
+        self
+    }
+
     /// The same error, with the name of the keyspace that a tree has.
     #[cold]
     pub(crate) fn with_keyspace(mut self, name: impl FnOnce(TreeId) -> String) -> Error {

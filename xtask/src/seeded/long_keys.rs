@@ -32,4 +32,22 @@ pub const LINES: &[Bug] = &[
         "moves_overtake",
         &[plain("engine", "long_keys::runs_of_keys_between_two_others_make_records_move")],
     ),
+    line(
+        "G05",
+        "a commit looks long keys up in the tree as it is",
+        "bounds_as_they_were",
+        &[plain(
+            "engine",
+            "long_keys::views::a_conflict_is_a_change_of_what_was_read_and_not_of_its_neighbours",
+        )],
+    ),
+    line(
+        "G06",
+        "a commit looks at what its snapshot has seen, wherever that is by now",
+        "bounds_as_they_are",
+        &[plain(
+            "engine",
+            "long_keys::views::what_has_gone_is_missed_where_another_key_has_its_label",
+        )],
+    ),
 ];

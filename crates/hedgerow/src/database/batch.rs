@@ -212,7 +212,7 @@ impl WriteBatch {
     /// Waits until the changes are durable if that was asked for.
     fn make_durable(&self, inner: &Inner, waiting: &Waiting<'_>) -> Result<()> {
         let wants_sync = self.durability.map_or(self.through_sync, |said| said == Durability::Sync);
-        if wants_sync {
+        if wants_sync && !self.is_empty() {
             inner.store.flush_log_within(waiting)?;
         }
         Ok(())

@@ -5,9 +5,9 @@
 
 use crate::database::database::Inner;
 use crate::database::leaf_cursor::LeafCursor;
-use crate::database::long::check_short;
+use crate::database::long::{is_long, take_whole};
 use crate::database::stretch::StretchCursor;
-use crate::database::view::{self, View};
+use crate::database::view::View;
 use crate::error::Result;
 use crate::store::PoolTree;
 use hedgerow_sync::primitive::Arc;
@@ -29,21 +29,51 @@ enum Kind {
 struct ViewCursor {
     view: Arc<dyn View>,
     cursor: StretchCursor,
+    /// A long key that the cursor was sent to, and was not looked up yet.
+    sought: Option<Vec<u8>>,
+    /// The long key that was lent last.
+    key: Vec<u8>,
     /// The value that was lent last, if it did not lie in its leaf.
     large: Vec<u8>,
 }
 
 impl ViewCursor {
-    fn step(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+    /// Moves over a record; its place.
+    fn go(&mut self, forward: bool) -> Result<Option<usize>> {
         self.view.check()?;
-        let Some(place) = self.cursor.step(forward)? else { return Ok(None) };
-        if self.cursor.is_stored(place) {
-            let found = self.cursor.record(place).1;
-            let resolved = self.view.resolve_into(found, &mut self.large);
-            resolved.inspect_err(|error| self.cursor.fail(error))?;
-            return Ok(Some((self.cursor.record(place).0, &self.large)));
+        if let Some(key) = self.sought.take() {
+            let spot = self.view.spot(&key).inspect_err(|error| self.cursor.fail(error))?;
+            self.cursor.seek(&spot.first);
         }
-        Ok(Some(self.cursor.record(place)))
+        self.cursor.step(forward)
+    }
+
+    /// Lends the record at a place. A value that does not lie in a leaf is left out unless it is asked for.
+    fn lend(&mut self, place: usize, with_value: bool) -> Result<(&[u8], Option<&[u8]>)> {
+        let ViewCursor { view, cursor, key, large, .. } = self;
+        let (tree_key, value) = cursor.record(place);
+        let is_stored = cursor.is_stored(place);
+        if is_long(view.tree(), tree_key) {
+            let taken = take_whole(&**view, (tree_key, value, is_stored), with_value, key, large);
+            let from = taken.inspect_err(|error| cursor.fail(error))?;
+            return Ok((key, from.map(|from| &large[from..])));
+        }
+        if !is_stored {
+            let (key, value) = cursor.record(place);
+            return Ok((key, Some(value)));
+        }
+        if !with_value && !view.is_escaped(value) {
+            return Ok((cursor.record(place).0, None));
+        }
+        let resolved = view.resolve_into(value, large);
+        resolved.inspect_err(|error| cursor.fail(error))?;
+        Ok((cursor.record(place).0, Some(large)))
+    }
+
+    fn step(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
+        let Some(place) = self.go(forward)? else { return Ok(None) };
+        let (key, value) = self.lend(place, true)?;
+        Ok(Some((key, value.unwrap_or_default())))
     }
 
     fn visit<B>(
@@ -52,29 +82,18 @@ impl ViewCursor {
         is_short: bool,
     ) -> Result<ControlFlow<B>> {
         loop {
-            self.view.check()?;
-            let Some(place) = self.cursor.step(true)? else {
-                return Ok(ControlFlow::Continue(()));
-            };
-            let step = match self.cursor.is_stored(place) {
-                false => {
-                    let (key, value) = self.cursor.record(place);
-                    each(key, Some(value))
-                }
-                true if is_short && !self.view.is_escaped(self.cursor.record(place).1) => {
-                    each(self.cursor.record(place).0, None)
-                }
-                true => {
-                    let found = self.cursor.record(place).1;
-                    let resolved = self.view.resolve_into(found, &mut self.large);
-                    resolved.inspect_err(|error| self.cursor.fail(error))?;
-                    each(self.cursor.record(place).0, Some(&self.large))
-                }
-            };
-            if let ControlFlow::Break(with) = step {
+            let Some(place) = self.go(true)? else { return Ok(ControlFlow::Continue(())) };
+            let (key, value) = self.lend(place, !is_short)?;
+            if let ControlFlow::Break(with) = each(key, value) {
                 return Ok(ControlFlow::Break(with));
             }
         }
+    }
+
+    /// Where the cursor is sent next; of a long key when it is looked up.
+    fn send(&mut self, to: impl FnOnce(&mut StretchCursor), sought: Option<&[u8]>) {
+        self.sought = sought.map(<[u8]>::to_vec);
+        to(&mut self.cursor);
     }
 }
 
@@ -91,8 +110,9 @@ impl Cursor {
 
     /// Over what a snapshot or a transaction sees.
     pub(super) fn of(view: Arc<dyn View>) -> Cursor {
-        let cursor = view::stretches_within(&*view, &Bound::Unbounded, &Bound::Unbounded);
-        Cursor(Kind::View(Box::new(ViewCursor { view, cursor, large: Vec::new() })))
+        let cursor = StretchCursor::new(view.stretches(), Bound::Unbounded, Bound::Unbounded);
+        let (key, large) = (Vec::new(), Vec::new());
+        Cursor(Kind::View(Box::new(ViewCursor { view, cursor, sought: None, key, large })))
     }
 
     /// The record behind the cursor, which moves over it; `None` at the end. Key and value are lent until the cursor is used again.
@@ -172,16 +192,14 @@ impl Cursor {
         }
     }
 
-    /// Moves to before the first record whose key is `key` or greater. This call reads nothing. A cursor of a snapshot or a transaction fails
-    /// with [`KeyTooLong`](crate::ErrorKind::KeyTooLong) if the key is longer than
-    /// [`max_short_key_bytes`](crate::Keyspace::max_short_key_bytes).
+    /// Moves to before the first record whose key is `key` or greater. This call reads nothing.
     pub fn seek(&mut self, key: &[u8]) {
         match &mut self.0 {
             Kind::Leaves(cursor) => cursor.seek(key),
-            Kind::View(cursor) => match check_short(cursor.view.tree(), key) {
-                Ok(()) => cursor.cursor.seek(key),
-                Err(error) => cursor.cursor.fail(&error),
-            },
+            Kind::View(cursor) => {
+                let sought = is_long(cursor.view.tree(), key).then_some(key);
+                cursor.send(|cursor| cursor.seek(key), sought);
+            }
         }
     }
 
@@ -189,7 +207,7 @@ impl Cursor {
     pub fn seek_to_start(&mut self) {
         match &mut self.0 {
             Kind::Leaves(cursor) => cursor.seek_to_start(),
-            Kind::View(cursor) => cursor.cursor.seek_to_start(),
+            Kind::View(cursor) => cursor.send(StretchCursor::seek_to_start, None),
         }
     }
 
@@ -197,7 +215,7 @@ impl Cursor {
     pub fn seek_to_end(&mut self) {
         match &mut self.0 {
             Kind::Leaves(cursor) => cursor.seek_to_end(),
-            Kind::View(cursor) => cursor.cursor.seek_to_end(),
+            Kind::View(cursor) => cursor.send(StretchCursor::seek_to_end, None),
         }
     }
 }

@@ -94,7 +94,7 @@ impl Keyspace {
                 !this.is_stored_form(raw)
                     || read.as_ref().is_some_and(|(k, r, _)| k == key && r == raw)
             };
-            let is_made = |taken: &Taken| !matches!(taken, Taken::Refused(_));
+            let is_made = |taken: &Taken| matches!(taken, Taken::Record(_));
             match this.change_if(|tree| tree.take_end(end, is_read), is_made)? {
                 Taken::Empty => return Ok(None),
                 Taken::Record((key, raw)) => {

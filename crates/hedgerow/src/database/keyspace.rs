@@ -168,14 +168,8 @@ impl Keyspace {
         &self.inner
     }
 
-    /// Runs a change, and waits until it is durable if that was asked for.
-    #[inline]
-    pub(super) fn change<R>(&self, change: impl FnOnce(&PoolTree) -> Result<R>) -> Result<R> {
-        self.change_if(change, |_| true)
-    }
-
-    /// [`Self::change`] that may come to nothing, and is tried another way then: only what `is_made` is waited for. Otherwise an error of that
-    /// wait would say of a change that it is in effect.
+    /// Runs a change that may come to nothing, and waits until it is durable if it `is_made` and that was asked for. An error of that wait says
+    /// of a change that it is in effect, so nothing else is waited for.
     #[inline]
     pub(super) fn change_if<R>(
         &self,
@@ -342,10 +336,10 @@ impl Keyspace {
         key: &[u8],
         value: &[u8],
         change: impl Fn(&PoolTree, &[u8], &[u8]) -> Result<R>,
-        stored: impl FnOnce(&R) -> bool,
+        stored: impl Fn(&R) -> bool,
     ) -> Result<R> {
         if !is_stored_form(value) {
-            let outcome = self.change(|tree| change(tree, key, value));
+            let outcome = self.change_if(|tree| change(tree, key, value), &stored);
             if !is_too_large(&outcome) {
                 return outcome;
             }
@@ -395,7 +389,8 @@ impl Keyspace {
         let is_plain = |value: Option<&[u8]>| !value.is_some_and(is_stored_form);
         if is_plain(expected) && is_plain(new) {
             let swaps = |tree: &PoolTree| tree.compare_and_swap(key, expected, new);
-            let swapped = self.change_if(swaps, Swap::is_swapped);
+            let is_made = |swapped: &Swap| is_change(swapped, expected, new);
+            let swapped = self.change_if(swaps, is_made);
             let differs_large = |found: &Value| self.is_stored_form(found);
             match &swapped {
                 Ok(Swap::Differs(Some(found))) if differs_large(found) => {}
@@ -415,7 +410,7 @@ impl Keyspace {
         if is_long(&self.tree, key) {
             return self.remove_long(key);
         }
-        self.change(|tree| tree.remove(key))
+        self.change_if(|tree| tree.remove(key), |removed| *removed)
     }
 
     /// Removes the records whose keys lie in `bounds`, and returns their number. Its cost and its bytes in the log grow with the number of
@@ -641,6 +636,11 @@ impl Keyspace {
     pub fn page_bytes(&self) -> usize {
         self.tree.pool().page_bytes()
     }
+}
+
+/// Whether a swap has changed anything: that of no record for no record has not.
+pub(super) fn is_change(swapped: &Swap, expected: Option<&[u8]>, new: Option<&[u8]>) -> bool {
+    swapped.is_swapped() && (expected.is_some() || new.is_some())
 }
 
 /// All records, in order: [`Keyspace::iter`].

@@ -6,7 +6,7 @@
 //! at a time; everything else as for [`Keyspace`].
 
 use crate::database::database::Inner;
-use crate::database::keyspace::Keyspace;
+use crate::database::keyspace::{Keyspace, is_change};
 use crate::database::long::{Cut, check_key, is_long, tree_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Stored, escape, escaped_bytes, is_stored_form, read_stored};
@@ -128,6 +128,9 @@ impl Inner {
 
     /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
     pub(super) fn check_put(&self, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
+        if is_long(tree, key) {
+            return self.check_put_long(tree, key, value.len() as u64);
+        }
         tree.check_record(key, &[])?;
         let stored_bytes = if is_stored_form(value) { escaped_bytes(value) } else { value.len() };
         let max = tree.max_record_bytes();
@@ -135,6 +138,17 @@ impl Inner {
             return Ok(());
         }
         self.store.check_large(value.len() as u64, max - key.len())
+    }
+
+    /// [`Self::check_put`] of a long key.
+    fn check_put_long(&self, tree: &PoolTree, key: &[u8], value_bytes: u64) -> Result<()> {
+        check_key(key)?;
+        let room = tree.max_record_bytes() - tree.max_key_bytes();
+        let bytes = value_bytes + Cut::new(tree, key).start_bytes() as u64;
+        match bytes + escaped_bytes(&[]) as u64 <= room as u64 {
+            true => Ok(()),
+            false => self.store.check_large(bytes, room),
+        }
     }
 
     /// What a value out of a leaf stands for, of the record of `key` in `tree`; `None` if there is none any more.
@@ -219,21 +233,7 @@ fn read_all(reader: &mut ExtentReader) -> Result<Vec<u8>> {
 impl Keyspace {
     /// Whether such a record may be put. Errors: as [`Keyspace::put`] has them for the record itself.
     pub(super) fn check_put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        if is_long(&self.tree, key) {
-            return self.check_put_long(key, value.len() as u64);
-        }
         self.inner.check_put(&self.tree, key, value)
-    }
-
-    /// [`Self::check_put`] of a long key.
-    fn check_put_long(&self, key: &[u8], value_bytes: u64) -> Result<()> {
-        check_key(key)?;
-        let room = self.tree.max_record_bytes() - self.tree.max_key_bytes();
-        let bytes = value_bytes + Cut::new(&self.tree, key).start_bytes() as u64;
-        match bytes + escaped_bytes(&[]) as u64 <= room as u64 {
-            true => Ok(()),
-            false => self.inner.store.check_large(bytes, room),
-        }
     }
 
     /// A reader of the value of `key`, piece by piece; `None` if there is no record. The reader sees the value as it was at this call, even
@@ -321,7 +321,7 @@ impl Keyspace {
     /// [`Self::value_writer`] of a long key.
     #[cold]
     fn long_value_writer(&self, key: &[u8], len_bytes: u64) -> Result<ValueWriter> {
-        self.check_put_long(key, len_bytes)?;
+        self.inner.check_put_long(&self.tree, key, len_bytes)?;
         let store = &self.inner.store;
         let sink = if len_bytes <= BUFFERED_BYTES || !store.has_file() {
             Sink::Memory(Vec::with_capacity(len_bytes as usize))
@@ -370,7 +370,7 @@ impl Keyspace {
         key: &[u8],
         value: &[u8],
         change: impl FnOnce(&PoolTree, &[u8], &[u8]) -> Result<R>,
-        stored: impl FnOnce(&R) -> bool,
+        stored: impl Fn(&R) -> bool,
     ) -> Result<R> {
         if is_long(&self.tree, key) {
             return self.change_long(key, value, change, stored);
@@ -378,13 +378,14 @@ impl Keyspace {
         self.inner.check_open()?;
         let this = self.for_one_call();
         let prepared = self.inner.prepare(&this.tree, key, value)?;
-        this.change(|tree| {
+        let makes = |tree: &PoolTree| {
             let outcome = change(tree, key, prepared.bytes())?;
             if stored(&outcome) {
                 prepared.keep();
             }
             Ok(outcome)
-        })
+        };
+        this.change_if(makes, &stored)
     }
 
     /// [`Keyspace::compare_and_swap`] where one of the values may be large: what is there is read with nothing
@@ -453,7 +454,8 @@ impl Keyspace {
                 }
                 Ok(swapped)
             };
-            if this.change_if(swaps, Swap::is_swapped)?.is_swapped() {
+            let is_made = |swapped: &Swap| is_change(swapped, expected, new);
+            if this.change_if(swaps, is_made)?.is_swapped() {
                 return Ok(Swap::Swapped);
             }
             // Somebody came between: what is there now is to be compared.
@@ -662,8 +664,8 @@ impl ValueWriter {
                 };
                 let (keyspace, key) = (&self.keyspace, &self.key);
                 match is_long(keyspace.tree(), key) {
-                    true => keyspace.put_long(&tree_of(keyspace.tree()), key, put),
-                    false => keyspace.change(|tree| put(tree, key)),
+                    true => keyspace.put_long(&tree_of(keyspace.tree()), key, put, |_| true),
+                    false => keyspace.change_if(|tree| put(tree, key), |_| true),
                 }
             }
         }

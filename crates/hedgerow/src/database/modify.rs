@@ -83,7 +83,7 @@ impl Keyspace {
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the value has another length than 8 bytes; those of [`Keyspace::put`].
     pub fn fetch_add(&self, key: &[u8], number: i64) -> Result<i64> {
-        match self.change_if(|tree| tree.fetch_add(key, number), is_made) {
+        match self.change_if(|tree| tree.fetch_add(key, number), is_fit) {
             Ok(Before::Was(old)) => Ok(old),
             Ok(Before::Unfit) => self.add_apart(key, number),
             Err(_) if is_long(self.tree(), key) => self.add_apart(key, number),
@@ -136,7 +136,7 @@ impl Keyspace {
     pub fn swap(&self, key: &[u8], value: &[u8]) -> Result<Option<Value>> {
         if !is_stored_form(value) {
             let mut old = Value::default();
-            let before = self.change_if(|tree| tree.swap(key, value, &mut old), is_made);
+            let before = self.change_if(|tree| tree.swap(key, value, &mut old), is_fit);
             match before {
                 Ok(Before::Was(found)) => return Ok(found.then_some(old)),
                 Err(_) if is_too_large(&before) => {}
@@ -156,6 +156,7 @@ impl Keyspace {
             return self.fetch_update(key, |_| None::<&[u8]>);
         }
         let mut old = Value::default();
+        let is_made = |before: &Before<bool>| matches!(before, Before::Was(true));
         match self.change_if(|tree| tree.take(key, &mut old), is_made)? {
             Before::Was(found) => Ok(found.then_some(old)),
             Before::Unfit => self.fetch_update(key, |_| None::<&[u8]>),
@@ -171,7 +172,10 @@ impl Keyspace {
         let updated = match is_long(self.tree(), key) {
             true => Updated::Unfit,
             false => {
-                let is_made = |updated: &Updated<V>| matches!(updated, Updated::Made(..));
+                let is_made = |updated: &Updated<V>| match updated {
+                    Updated::Made(old, new) => old.is_some() || new.is_some(),
+                    _ => false,
+                };
                 self.change_if(|tree| tree.update_with(key, &mut change), is_made)?
             }
         };
@@ -198,8 +202,8 @@ impl Keyspace {
     }
 }
 
-/// Whether a change was made in the one descent.
-fn is_made<T>(before: &Before<T>) -> bool {
+/// Whether a change that changes every record was made in the one descent.
+fn is_fit<T>(before: &Before<T>) -> bool {
     matches!(before, Before::Was(_))
 }
 

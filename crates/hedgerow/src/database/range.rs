@@ -5,7 +5,7 @@
 use crate::database::database::Inner;
 use crate::database::large::Resolved;
 use crate::database::leaf_cursor::ValuesAhead;
-use crate::database::long::{EDGES, Seen, Walk, is_long, widened};
+use crate::database::long::{EDGES, Seen, Walk, is_long, take_whole, widened};
 use crate::database::stretch::StretchCursor;
 use crate::database::view::{self, View};
 use crate::error::Result;
@@ -181,20 +181,20 @@ impl Range {
 
     /// A place at an end that was not in use before.
     #[inline(never)]
-    fn begin(&self, forward: bool) -> End {
-        match &self.source {
+    fn begin(&self, forward: bool) -> Result<End> {
+        Ok(match &self.source {
             Source::Tree(tree) => {
                 let bounds = [as_bytes(&self.lower), as_bytes(&self.upper)];
                 End::Tree(Box::new(walk_of(&self.inner, tree, bounds, forward)))
             }
             Source::View(view) => {
-                let mut cursor = view::stretches_within(&**view, &self.lower, &self.upper);
+                let mut cursor = view::stretches_within(&**view, &self.lower, &self.upper)?;
                 if !forward {
                     cursor.seek_to_end();
                 }
                 End::View(Box::new(cursor))
             }
-        }
+        })
     }
 
     /// [`Self::step`], with a value as its leaf has it, or the whole one of a long key.
@@ -204,7 +204,7 @@ impl Range {
             Source::View(view) => view.check()?,
         }
         if (if forward { &self.front } else { &self.back }).is_none() {
-            let end = self.begin(forward);
+            let end = self.begin(forward)?;
             *(if forward { &mut self.front } else { &mut self.back }) = Some(end);
         }
         // Where both ends are in use, each has to stop at the other.
@@ -215,6 +215,9 @@ impl Range {
             Some(End::View(cursor)) => {
                 let Some(place) = cursor.step(forward)? else { return Ok(None) };
                 let (key, value) = cursor.record(place);
+                if is_long(self.source.tree(), key) {
+                    return self.step_in_view(place, (forward, with_value));
+                }
                 (key, value, cursor.is_stored(place))
             }
             Some(End::Tree(walk)) => {
@@ -272,6 +275,30 @@ impl Range {
         let record = (Value::from(key), Value::from(value), is_stored);
         exclude(if forward { &mut self.lower } else { &mut self.upper }, key);
         Ok(Some(record))
+    }
+
+    /// [`Self::step_in_leaves`] where a view has come to the record of a long key.
+    #[cold]
+    fn step_in_view(
+        &mut self,
+        place: usize,
+        (forward, with_value): (bool, bool),
+    ) -> Result<Option<Record>> {
+        let (Source::View(view), Some(End::View(cursor))) =
+            (&self.source, if forward { &self.front } else { &self.back })
+        else {
+            return Ok(None);
+        };
+        let (tree_key, value) = cursor.record(place);
+        let found = (tree_key, value, cursor.is_stored(place));
+        let mut key = Vec::new();
+        let from = take_whole(&**view, found, with_value, &mut key, &mut self.large)?;
+        if is_outside((forward, &self.lower, &self.upper), &key) {
+            return Ok(None);
+        }
+        exclude(if forward { &mut self.lower } else { &mut self.upper }, &key);
+        let value = from.map_or_else(Value::default, |from| Value::from(&self.large[from..]));
+        Ok(Some((Value::from(key), value, false)))
     }
 
     /// An iterator over the keys alone. Large values are not read, but for the part of a long key that lies in front of one.

@@ -5,7 +5,7 @@
 
 use crate::database::database::{Database, Inner};
 use crate::database::keyspace::Keyspace;
-use crate::database::long::check_short;
+use crate::database::long::{Spot, is_long, spot_of};
 use crate::database::stretch::{Stretch, Stretches};
 use crate::database::view::{Seen, View, reads};
 use crate::error::{Error, ErrorKind, Result};
@@ -126,16 +126,14 @@ impl Snapshot {
     }
 
     fn see(&self, tree: PoolTree) -> SnapshotKeyspace {
-        let tree = tree.with_short_keys(true);
+        let tree = tree.with_short_keys(false);
         SnapshotKeyspace { view: Arc::new(SnapshotView { snapshot: self.clone(), tree }) }
     }
 }
 
 /// A keyspace as it was when a [`Snapshot`] began. It keeps the snapshot open. Cloning it is cheap. `Send + Sync`.
 ///
-/// Reads are those of [`Keyspace`]; all of them, cursors and iterators as well, see the same moment. Keys have
-/// [`max_short_key_bytes`](Keyspace::max_short_key_bytes) at most: asking for a longer one, or coming to a record of one, is
-/// [`KeyTooLong`](ErrorKind::KeyTooLong). The bounds of a range may be longer.
+/// Reads are those of [`Keyspace`]; all of them, cursors and iterators as well, see the same moment.
 #[derive(Clone)]
 pub struct SnapshotKeyspace {
     view: Arc<SnapshotView>,
@@ -180,10 +178,21 @@ impl View for SnapshotView {
     #[inline]
     fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
         self.check()?;
-        check_short(&self.tree, key)?;
+        if is_long(&self.tree, key) {
+            return self.spot(key)?.seen(&self.tree, key);
+        }
         let value = self.snapshot.open.get(&self.tree, key)?;
         let may_be_stored = self.snapshot.open.has_stored_forms();
-        Ok(value.map(|value| Seen { is_stored: may_be_stored && is_stored_form(&value), value }))
+        Ok(value.map(|value| Seen {
+            is_stored: may_be_stored && is_stored_form(&value),
+            value,
+            before_bytes: 0,
+        }))
+    }
+
+    #[cold]
+    fn spot(&self, key: &[u8]) -> Result<Spot> {
+        spot_of(&self.snapshot, &self.snapshot.inner, &self.tree, key)
     }
 
     fn stretches(&self) -> Box<dyn Stretches> {
@@ -318,6 +327,12 @@ impl SnapshotStretches {
 
 impl Stretches for SnapshotStretches {
     fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
+        let longest = self.tree.max_key_bytes();
+        let at = match at {
+            // An own key: it comes behind a tree key, and before the next one.
+            Target::Key(key) if key.len() > longest => Target::Above(&key[..longest]),
+            at => at,
+        };
         // A snapshot goes over to a checkpoint once.
         while self.try_load(at, to)? == Loaded::Elsewhere {}
         Ok(())

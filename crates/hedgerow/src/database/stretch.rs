@@ -2,12 +2,11 @@
 //!
 //! A tree that is read as of a snapshot, or with a transaction's own changes in it, has no leaf that could be lent. So its
 //! records are put together for the range of one leaf: a [`Stretch`]. Whoever does that implements [`Stretches`]; the cursor, its bounds and its
-//! directions are the same for all. It hands over records of short keys alone.
+//! directions are the same for all. Of a record of a long key it hands over what the tree has (`long/view.rs`).
 //!
 //! Invariants: a stretch has all records with `lower < key <= upper`, in order; `first <= gap <= end` while one is loaded; each stretch goes on where
 //! the one before has ended; an error is sticky. `Send`; used by one thread at a time.
 
-use crate::database::long::unread;
 use crate::error::{Error, ErrorKind, Result};
 use crate::tree::Target;
 use std::fmt;
@@ -93,6 +92,11 @@ impl Stretch {
         self.upper.as_deref()
     }
 
+    /// Whether a key lies in its range.
+    fn has_room_for(&self, key: &[u8]) -> bool {
+        self.is_above_lower(key) && self.upper().is_none_or(|upper| key <= upper)
+    }
+
     fn is_above_lower(&self, key: &[u8]) -> bool {
         self.lower().is_none_or(|lower| key > lower)
     }
@@ -123,17 +127,17 @@ enum Place {
 }
 
 /// Where an interval of keys begins and ends.
-type Interval = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub(super) type Interval = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// A position between two records, in bounds.
 pub(super) struct StretchCursor {
     source: Box<dyn Stretches>,
-    /// Of a record with a longer key there is no telling what key it has.
-    max_key_bytes: usize,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     place: Place,
     stretch: Stretch,
+    /// Whether the stretch is one that was loaded. It stays right: what the cursor goes over never changes.
+    is_loaded: bool,
     first: usize,
     gap: usize,
     end: usize,
@@ -151,20 +155,19 @@ impl fmt::Debug for StretchCursor {
 }
 
 impl StretchCursor {
-    /// Before the first record in bounds. It fails at one whose key is longer than `max_key_bytes`. Reads nothing yet.
+    /// Before the first record in bounds. Reads nothing yet.
     pub(super) fn new(
         source: Box<dyn Stretches>,
-        max_key_bytes: usize,
         lower: Bound<Vec<u8>>,
         upper: Bound<Vec<u8>>,
     ) -> StretchCursor {
         StretchCursor {
             source,
-            max_key_bytes,
             lower,
             upper,
             place: Place::Start,
             stretch: Stretch::default(),
+            is_loaded: false,
             first: 0,
             gap: 0,
             end: 0,
@@ -201,9 +204,6 @@ impl StretchCursor {
                     let key = self.stretch.get(place).0.to_vec();
                     self.note(forward, Some(key));
                 }
-                if self.stretch.get(place).0.len() > self.max_key_bytes {
-                    return Err(self.meet_long_key());
-                }
                 return Ok(Some(place));
             }
             match self.go_on(forward) {
@@ -220,14 +220,6 @@ impl StretchCursor {
                 }
             }
         }
-    }
-
-    /// The record that was moved over has a long key, and the cursor has failed.
-    #[cold]
-    fn meet_long_key(&mut self) -> Error {
-        let error = unread(self.max_key_bytes);
-        self.fail(&error);
-        error
     }
 
     /// Tells the source what was seen: up to a key, or to the bound in this direction.
@@ -323,6 +315,7 @@ impl StretchCursor {
             self.fence.clear();
             self.fence.extend_from_slice(fence);
             let fence = &self.fence;
+            self.is_loaded = false;
             source
                 .load(if forward { Target::Above(fence) } else { Target::Key(fence) }, stretch)?;
             let advances = match forward {
@@ -334,6 +327,7 @@ impl StretchCursor {
                 return Err(Error::new(kind, "a leaf out of order"));
             }
             let gap = stretch.place_of(fence, true);
+            self.is_loaded = true;
             self.enter(gap);
             return Ok(true);
         }
@@ -346,7 +340,11 @@ impl StretchCursor {
             (_, Bound::Excluded(key), _) => (Some(key.as_slice()), true),
             (_, Bound::Unbounded, _) => (Some(&[][..]), false),
         };
-        source.load(key.map_or(Target::Last, Target::Key), stretch)?;
+        if !self.is_loaded || !key.is_some_and(|key| stretch.has_room_for(key)) {
+            self.is_loaded = false;
+            source.load(key.map_or(Target::Last, Target::Key), stretch)?;
+            self.is_loaded = true;
+        }
         let gap = key.map_or(stretch.len(), |key| stretch.place_of(key, is_above));
         self.enter(gap);
         Ok(true)

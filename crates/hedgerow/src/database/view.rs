@@ -3,23 +3,24 @@
 //! Rank 7. A [`View`] gives values as leaves have them, one by one or by the stretch; what they stand for, copies, iterators and streams are
 //! made of that here, the same for all. Thread-safety: `Send + Sync`.
 
-use crate::database::cursor::Cursor;
 use crate::database::database::Inner;
 use crate::database::large::{ValueReader, read_whole};
-use crate::database::long;
+use crate::database::long::{Spot, bounds_of};
 use crate::database::range::Range;
-use crate::database::stretch::{StretchCursor, Stretches, is_empty};
+use crate::database::stretch::{StretchCursor, Stretches};
 use crate::error::Result;
 use crate::space::extent::{Stored, read_stored};
 use crate::store::{Found, OpenSnapshot, PoolTree};
 use crate::tree::Value;
 use hedgerow_sync::primitive::Arc;
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Bound, RangeBounds};
 
 /// A value, and whether it is in the form that leaves have for what they do not hold.
 pub(super) struct Seen {
     pub(super) value: Value,
     pub(super) is_stored: bool,
+    /// Bytes in front of the value in what it stands for: a part of a long key.
+    pub(super) before_bytes: usize,
 }
 
 /// See the head of the file.
@@ -34,8 +35,13 @@ pub(super) trait View: Send + Sync {
 
     /// The value of a key, if it may be read: as [`Self::check`] has it.
     ///
-    /// Errors: those of reads and of [`Self::check`]; `SnapshotTooOld`; `KeyTooLong` for a long key.
+    /// Errors: those of reads and of [`Self::check`]; `SnapshotTooOld`.
     fn see(&self, key: &[u8]) -> Result<Option<Seen>>;
+
+    /// Where a long key is among the records of the tree.
+    ///
+    /// Errors: those of [`Self::see`].
+    fn spot(&self, key: &[u8]) -> Result<Spot>;
 
     /// The records, by the stretch.
     fn stretches(&self) -> Box<dyn Stretches>;
@@ -45,7 +51,7 @@ pub(super) trait View: Send + Sync {
     /// Errors: `TransactionEnded`.
     fn snapshot(&self) -> Result<Arc<OpenSnapshot>>;
 
-    /// Which tree it is, by a handle that waits as its calls do.
+    /// Which tree it is, by a handle that waits as its calls do, and takes records with labels.
     fn tree(&self) -> &PoolTree;
 
     /// What a value in a stored form stands for.
@@ -72,25 +78,31 @@ pub(super) trait View: Send + Sync {
     }
 }
 
-/// The records in bounds, whose keys may be of any length: see [`long::widened_bounds`]. Reads nothing yet.
+/// The records in bounds, whose keys may be of any length. Reads nothing but what finds long ones.
+///
+/// Errors: those of [`View::spot`].
 pub(super) fn stretches_within(
     view: &dyn View,
     lower: &Bound<Vec<u8>>,
     upper: &Bound<Vec<u8>>,
-) -> StretchCursor {
-    let (lower, upper) = match is_empty(lower, upper) {
-        true => (lower.clone(), upper.clone()),
-        false => long::widened_bounds(view.tree(), lower, upper),
-    };
-    StretchCursor::new(view.stretches(), view.tree().max_short_key_bytes(), lower, upper)
+) -> Result<StretchCursor> {
+    let (lower, upper) = bounds_of(view, lower, upper)?;
+    Ok(StretchCursor::new(view.stretches(), lower, upper))
+}
+
+/// Puts a value that stands for another one into `to`, without what lies in front of it.
+fn resolve_seen<V: View + ?Sized>(view: &V, seen: &Seen, to: &mut Vec<u8>) -> Result<()> {
+    view.resolve_into(&seen.value, to)?;
+    to.drain(..seen.before_bytes.min(to.len()));
+    Ok(())
 }
 
 pub(super) fn get<V: View + ?Sized>(view: &V, key: &[u8]) -> Result<Option<Value>> {
     match view.see(key)? {
-        Some(Seen { value, is_stored: false }) => Ok(Some(value)),
-        Some(Seen { value, .. }) => {
+        Some(Seen { value, is_stored: false, .. }) => Ok(Some(value)),
+        Some(seen) => {
             let mut bytes = Vec::new();
-            view.resolve_into(&value, &mut bytes)?;
+            resolve_seen(view, &seen, &mut bytes)?;
             Ok(Some(Value::from(bytes)))
         }
         None => Ok(None),
@@ -100,8 +112,8 @@ pub(super) fn get<V: View + ?Sized>(view: &V, key: &[u8]) -> Result<Option<Value
 pub(super) fn get_into<V: View + ?Sized>(view: &V, key: &[u8], to: &mut Vec<u8>) -> Result<bool> {
     to.clear();
     match view.see(key)? {
-        Some(Seen { value, is_stored: false }) => to.extend_from_slice(&value),
-        Some(Seen { value, .. }) => view.resolve_into(&value, to)?,
+        Some(Seen { value, is_stored: false, .. }) => to.extend_from_slice(&value),
+        Some(seen) => resolve_seen(view, &seen, to)?,
         None => return Ok(false),
     }
     Ok(true)
@@ -119,12 +131,18 @@ pub(super) fn get_many<V: View + ?Sized, K: AsRef<[u8]>>(
 }
 
 pub(super) fn value_reader<V: View + ?Sized>(view: &V, key: &[u8]) -> Result<Option<ValueReader>> {
-    let found = match view.see(key)? {
-        Some(Seen { value, is_stored: false }) => Found::Short(value),
-        Some(Seen { value, .. }) => view.resolve(&value)?,
+    let (found, before_bytes) = match view.see(key)? {
+        Some(Seen { value, is_stored: false, .. }) => (Found::Short(value), 0),
+        Some(Seen { value, before_bytes, .. }) => match view.resolve(&value)? {
+            found if before_bytes == 0 => (found, 0),
+            Found::Short(value) | Found::Held { value, .. } => {
+                (Found::Short(Value::from(&value[before_bytes.min(value.len())..])), 0)
+            }
+            extent => (extent, before_bytes as u64),
+        },
         None => return Ok(None),
     };
-    Ok(Some(ValueReader::new(view.inner().clone(), found, 0)))
+    Ok(Some(ValueReader::new(view.inner().clone(), found, before_bytes)))
 }
 
 pub(super) fn get_range<V: View + ?Sized>(
@@ -149,12 +167,14 @@ pub(super) fn prefix(view: Arc<dyn View>, prefix: &[u8]) -> Range {
 }
 
 pub(super) fn count(view: Arc<dyn View>) -> Result<u64> {
+    view.check()?;
+    let mut cursor = stretches_within(&*view, &Bound::Unbounded, &Bound::Unbounded)?;
     let mut count = 0;
-    let visited = Cursor::of(view).visit_short(|_, _| {
+    while cursor.step(true)?.is_some() {
+        view.check()?;
         count += 1;
-        ControlFlow::<()>::Continue(())
-    });
-    visited.map(|_| count)
+    }
+    Ok(count)
 }
 
 /// All reads of a keyspace, for types that have a view of one: `view` lends it, and `shared_view` shares it with what may live for longer.

@@ -371,6 +371,24 @@ impl Judge<BufferPool, Hints> for OpenSnapshot {
     }
 
     fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>, file: AskFile<'_>) -> Result<bool> {
+        self.compare_where(leaf, read, file, &|_, _, _| Ok(true))
+    }
+}
+
+/// Whether a change of a record is one of what was read: its key, and its value now and then.
+pub type Counts<'c> = dyn Fn(&[u8], Option<&[u8]>, Option<&[u8]>) -> Result<bool> + 'c;
+
+impl OpenSnapshot {
+    /// [`Judge::compare`], where a change of a record counts only if `counts` says so.
+    ///
+    /// Errors: `Conflict`; those of reads and of `counts`.
+    pub fn compare_where(
+        &self,
+        leaf: &[u8],
+        read: &Read<'_, BufferPool>,
+        file: AskFile<'_>,
+        counts: &Counts<'_>,
+    ) -> Result<bool> {
         let tree = read.tree;
         let mut records = tree.records_of(leaf);
         let stamp = records.stamp();
@@ -387,22 +405,20 @@ impl Judge<BufferPool, Hints> for OpenSnapshot {
                             &now
                         }
                     };
-                    if self.compare_pinned(pinned, &mut records, read, &fences)? {
+                    if self.compare_pinned(pinned, &mut records, read, (&fences, counts))? {
                         return Ok(true);
                     }
                 }
                 source => {
                     let sees_leaf = matches!(source, Source::Leaf);
-                    if self.compare_kept(&mut records, read, sees_leaf)? {
+                    if self.compare_kept(&mut records, read, sees_leaf, counts)? {
                         return Ok(true);
                     }
                 }
             }
         }
     }
-}
 
-impl OpenSnapshot {
     /// Compares what a leaf has of an interval with what versions and the leaf say that it was. False: the snapshot has gone over to a
     /// checkpoint meanwhile, which has to be asked.
     fn compare_kept(
@@ -410,19 +426,23 @@ impl OpenSnapshot {
         records: &mut LeafRecords,
         read: &Read<'_, BufferPool>,
         sees_leaf: bool,
+        counts: &Counts<'_>,
     ) -> Result<bool> {
         let (tree, stamp) = (read.tree, records.stamp());
         let mut old = Vec::new();
         let mut check = |key: &[u8], now: Option<&[u8]>| {
             old.clear();
-            let is_same = match self.was(tree.id(), key, stamp, &mut old)? {
-                Was::Absent => now.is_none(),
-                Was::Version => now == Some(&old),
+            let then = match self.was(tree.id(), key, stamp, &mut old)? {
+                Was::Absent => None,
+                Was::Version => Some(old.as_slice()),
                 // A record of a load that came later was not there.
-                Was::Leaf => sees_leaf || now.is_none(),
+                Was::Leaf => now.filter(|_| sees_leaf),
                 Was::Pinned => return Ok(false),
             };
-            if is_same { Ok(true) } else { Err(Error::conflicting(tree.id(), key)) }
+            match now == then || !counts(key, now, then)? {
+                true => Ok(true),
+                false => Err(Error::conflicting(tree.id(), key)),
+            }
         };
         let bounds = (read.lower, read.upper);
         let mut found = Vec::new();
@@ -504,7 +524,7 @@ impl OpenSnapshot {
         pinned: &FromFile,
         records: &mut LeafRecords,
         read: &Read<'_, BufferPool>,
-        fences: &Fences,
+        (fences, counts): (&Fences, &Counts<'_>),
     ) -> Result<bool> {
         let tree = read.tree.id();
         // What there is now, and what the checkpoint has.
@@ -531,7 +551,8 @@ impl OpenSnapshot {
                 Was::Pinned => pinned.as_ref(),
                 Was::Leaf => return Ok(false),
             };
-            if now.as_ref() != was {
+            let (now, was) = (now.as_deref(), was.map(Vec::as_slice));
+            if now != was && counts(key, now, was)? {
                 return Err(Error::conflicting(tree, key));
             }
         }

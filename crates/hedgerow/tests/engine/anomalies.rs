@@ -18,7 +18,31 @@ pub fn kind<T: std::fmt::Debug>(outcome: Result<T, Error>) -> ErrorKind {
     *outcome.unwrap_err().kind()
 }
 
+/// Names of records: short, and with long keys of one head.
+const NAMES: [[&[u8]; 2]; 2] = [[b"x", b"y"], [&LONG[0], &LONG[1]]];
+const LONG: [[u8; 2000]; 2] = [named(b'x'), named(b'y')];
+
+const fn named(name: u8) -> [u8; 2000] {
+    let mut key = [b'k'; 2000];
+    key[1999] = name;
+    key
+}
+
 pub const BOTH: [Isolation; 2] = [Isolation::Serializable, Isolation::Snapshot];
+
+/// [`memory`] with long keys beside the short ones.
+fn with_long() -> (Database, Keyspace) {
+    let (db, keyspace) = memory();
+    for name in NAMES[1] {
+        keyspace.put(name, b"0").unwrap();
+    }
+    (db, keyspace)
+}
+
+/// Each isolation with each pair of names.
+fn each() -> impl Iterator<Item = (Isolation, [&'static [u8]; 2])> {
+    BOTH.into_iter().flat_map(|isolation| NAMES.map(|names| (isolation, names)))
+}
 
 /// Two transactions, each with its keyspace.
 fn two(
@@ -92,58 +116,61 @@ fn pmp_a_range_that_is_read_twice_is_the_same() {
 /// P4: of two that read a record and write it one fails.
 #[test]
 fn p4_no_update_is_lost() {
-    for isolation in BOTH {
-        let (db, keyspace) = memory();
+    for (isolation, [x, _]) in each() {
+        let (db, keyspace) = with_long();
         let [(a, in_a), (b, in_b)] = two(&db, &keyspace, isolation);
-        assert!(is(in_a.get(b"x").unwrap(), b"0") && is(in_b.get(b"x").unwrap(), b"0"));
-        in_a.put(b"x", b"a").unwrap();
-        in_b.put(b"x", b"b").unwrap();
+        assert!(is(in_a.get(x).unwrap(), b"0") && is(in_b.get(x).unwrap(), b"0"));
+        in_a.put(x, b"a").unwrap();
+        in_b.put(x, b"b").unwrap();
         a.commit().unwrap();
         let error = b.commit().unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::Conflict);
-        assert_eq!(error.conflict(), Some(("k", &b"x"[..])));
+        assert_eq!(error.conflict(), Some(("k", x)));
         assert!(!format!("{error} {error:?}").contains("x\""), "keys are shown to nobody");
-        assert!(is(keyspace.get(b"x").unwrap(), b"a"));
+        assert!(is(keyspace.get(x).unwrap(), b"a"));
     }
 }
 
 /// G-single: reads are of one moment. And by a blind write of who has read something older.
 #[test]
 fn g_single_reads_are_of_one_moment() {
-    for isolation in BOTH {
-        let (db, keyspace) = memory();
+    for (isolation, [x, y]) in each() {
+        let (db, keyspace) = with_long();
         let [(a, in_a), _] = two(&db, &keyspace, isolation);
-        assert!(is(in_a.get(b"x").unwrap(), b"0"));
+        assert!(is(in_a.get(x).unwrap(), b"0"));
         let mut batch = WriteBatch::new();
-        batch.put(&keyspace, b"x", b"1").unwrap();
-        batch.put(&keyspace, b"y", b"1").unwrap();
+        batch.put(&keyspace, x, b"1").unwrap();
+        batch.put(&keyspace, y, b"1").unwrap();
         db.write(&batch).unwrap();
-        assert!(is(in_a.get(b"y").unwrap(), b"0"));
+        assert!(is(in_a.get(y).unwrap(), b"0"));
         // A record that it has not read, and another one has changed.
-        in_a.put(b"y", b"a").unwrap();
+        in_a.put(y, b"a").unwrap();
         assert_eq!(kind(a.commit()), ErrorKind::Conflict);
-        assert!(is(keyspace.get(b"y").unwrap(), b"1"));
+        assert!(is(keyspace.get(y).unwrap(), b"1"));
     }
 }
 
 /// G2-item: write skew, which snapshot isolation allows unless it is read for update.
 #[test]
 fn g2_item_write_skew_is_for_snapshot_isolation_alone() {
-    for (isolation, for_update) in [
+    let looks = [
         (Isolation::Serializable, false),
         (Isolation::Snapshot, false),
         (Isolation::Snapshot, true),
-    ] {
-        let (db, keyspace) = memory();
+    ];
+    for ((isolation, for_update), names) in
+        looks.into_iter().flat_map(|look| NAMES.map(|names| (look, names)))
+    {
+        let (db, keyspace) = with_long();
         let [(a, in_a), (b, in_b)] = two(&db, &keyspace, isolation);
         for handle in [&in_a, &in_b] {
-            for name in [b"x", b"y"] {
+            for name in names {
                 let found = if for_update { handle.get_for_update(name) } else { handle.get(name) };
                 assert!(is(found.unwrap(), b"0"));
             }
         }
-        in_a.put(b"x", b"a").unwrap();
-        in_b.put(b"y", b"b").unwrap();
+        in_a.put(names[0], b"a").unwrap();
+        in_b.put(names[1], b"b").unwrap();
         a.commit().unwrap();
         let is_allowed = isolation == Isolation::Snapshot && !for_update;
         assert_eq!(b.commit().is_ok(), is_allowed, "{isolation:?}, {for_update}");
@@ -153,16 +180,22 @@ fn g2_item_write_skew_is_for_snapshot_isolation_alone() {
 /// G2: phantoms. Inside of a range, at either end of it, in an empty one, and behind the last record.
 #[test]
 fn g2_phantoms_at_every_place_of_a_range_are_conflicts() {
-    type Look = fn(&TransactionKeyspace) -> u64;
+    type Name = fn(&[u8]) -> Vec<u8>;
+    type Look = fn(&TransactionKeyspace, Name) -> u64;
     let looks: [(&str, Look); 7] = [
-        ("all", |handle| handle.count().unwrap()),
-        ("a range", |handle| handle.range(&b"b"[..]..=&b"m"[..]).count() as u64),
-        ("a range, backwards", |handle| handle.range(&b"b"[..]..=&b"m"[..]).rev().count() as u64),
-        ("an empty range", |handle| handle.range(&b"c"[..]..&b"d"[..]).count() as u64),
-        ("behind the last", |handle| handle.range(&b"n"[..]..).count() as u64),
-        ("a key that is not there", |handle| u64::from(handle.contains_key(b"cc").unwrap())),
-        ("the first", |handle| handle.first().unwrap().map_or(0, |record| record.0.len() as u64)),
+        ("all", |handle, _| handle.count().unwrap()),
+        ("a range", |handle, at| handle.range(at(b"b")..=at(b"m")).count() as u64),
+        ("a range, backwards", |handle, at| handle.range(at(b"b")..=at(b"m")).rev().count() as u64),
+        ("an empty range", |handle, at| handle.range(at(b"c")..at(b"d")).count() as u64),
+        ("behind the last", |handle, at| handle.range(at(b"n")..).count() as u64),
+        ("a key that is not there", |handle, at| {
+            u64::from(handle.contains_key(&at(b"cc")).unwrap())
+        }),
+        ("the first", |handle, _| {
+            handle.first().unwrap().map_or(0, |record| record.0.len() as u64)
+        }),
     ];
+    let names: [Name; 2] = [<[u8]>::to_vec, |name| [&LONG[0][..1500], name].concat()];
     // Where a record comes, and which looks that is a phantom of.
     let phantoms: [(&[u8], [bool; 7]); 7] = [
         (b"a", [true, false, false, false, false, false, true]),
@@ -175,7 +208,8 @@ fn g2_phantoms_at_every_place_of_a_range_are_conflicts() {
     ];
     for (phantom, is_seen) in phantoms {
         for (at, (name, look)) in looks.iter().enumerate() {
-            for isolation in BOTH {
+            for (isolation, name_of) in BOTH.into_iter().flat_map(|of| names.map(|name| (of, name)))
+            {
                 let db = Options::new()
                     .page_bytes(4096)
                     .memory_limit_bytes(8 << 20)
@@ -183,13 +217,13 @@ fn g2_phantoms_at_every_place_of_a_range_are_conflicts() {
                     .unwrap();
                 let keyspace = db.keyspace("k").unwrap();
                 for name in [&b"aa"[..], b"e", b"f"] {
-                    keyspace.put(name, b"0").unwrap();
+                    keyspace.put(&name_of(name), b"0").unwrap();
                 }
                 let transaction = db.transaction(isolation);
                 let handle = transaction.keyspace(&keyspace).unwrap();
-                look(&handle);
-                handle.put(b"other", b"1").unwrap();
-                keyspace.put(phantom, b"new").unwrap();
+                look(&handle, name_of);
+                handle.put(&name_of(b"other"), b"1").unwrap();
+                keyspace.put(&name_of(phantom), b"new").unwrap();
                 let is_conflict = isolation == Isolation::Serializable && is_seen[at];
                 // "other" lies behind the last one as well, and is the transaction's own.
                 let outcome = transaction.commit();

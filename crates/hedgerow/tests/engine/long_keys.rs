@@ -4,7 +4,7 @@
 mod views;
 
 use crate::common::{Dice, assert_sound, bytes, effort, seed};
-use hedgerow::{Cursor, Database, ErrorKind, Keyspace, Options, WriteBatch};
+use hedgerow::{Cursor, Database, ErrorKind, Keyspace, Options, Records, WriteBatch};
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +71,7 @@ fn owned(map: &Map) -> Vec<(Vec<u8>, Vec<u8>)> {
     map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn assert_is(keyspace: &Keyspace, map: &Map) {
+fn assert_is(keyspace: &impl Records, map: &Map) {
     let pair = |record: hedgerow::Result<(hedgerow::Value, hedgerow::Value)>| {
         let (key, value) = record.unwrap();
         (key.into_vec(), value.into_vec())
@@ -111,7 +111,7 @@ fn any_bound(dice: &mut Dice, short: usize) -> Bound<Vec<u8>> {
 }
 
 /// Ranges from both ends at once.
-fn check_range(keyspace: &Keyspace, map: &Map, dice: &mut Dice, short: usize) {
+fn check_range(keyspace: &impl Records, map: &Map, dice: &mut Dice, short: usize) {
     let bounds = (any_bound(dice, short), any_bound(dice, short));
     let expected = between(map, &bounds);
     let mut range = keyspace.range(bounds);

@@ -2,10 +2,11 @@
 //! that must lose nothing.
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
-use crate::common::{Dice, assert_sound, key, open, seed};
+use crate::common::{Dice, assert_sound, key, open, path, seed};
 use hedgerow::storage::SimDisk;
+use hedgerow::storage::sim::{CallKind, Fault};
 use hedgerow::store::OpenHow;
-use hedgerow::{Database, ErrorKind, Keyspace, Options};
+use hedgerow::{Database, Durability, ErrorKind, Keyspace, Options, WriteBatch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
@@ -210,4 +211,57 @@ fn a_snapshot_has_what_each_of_them_found() {
         assert_eq!(value.is_some(), name != b"new", "{}", name.escape_ascii());
     }
     assert_eq!(records.get(b"added").unwrap().unwrap(), 9_i64.to_be_bytes());
+}
+
+/// Else it would wait for the changes of others, and an error of that would say of a change that was not made that it is in effect.
+#[test]
+fn what_changes_nothing_waits_for_no_sync_and_does_not_fail_by_one() {
+    let disk = SimDisk::new(8);
+    let options = Options::new().background_checkpoints(false).on_disk(&disk, path(), OpenHow::New);
+    let db = options.unwrap();
+    let buffered = db.keyspace("records").unwrap().with_durability(Durability::Buffered);
+    let keys: Vec<Vec<u8>> = [20, 3_000].map(|len| vec![b'k'; len]).into();
+    for (key, value) in keys.iter().zip([&[1; 5][..], &[2; 6_000]]) {
+        buffered.put(key, value).unwrap();
+    }
+    buffered.put(b"large", &[3; 90_000]).unwrap();
+    db.sync().unwrap();
+    let records = buffered.clone().with_durability(Durability::Sync);
+    let empty = db.keyspace("empty").unwrap().with_durability(Durability::Sync);
+    db.sync().unwrap();
+    // There is something that a sync would be for.
+    buffered.put(b"another", b"one").unwrap();
+    disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO));
+    for there in keys.iter().map(Vec::as_slice).chain([&b"large"[..]]) {
+        for value in [&[4; 8][..], &[4; 50_000]] {
+            assert!(!records.insert_if_absent(there, value).unwrap());
+            let differs = records.compare_and_swap(there, Some(value), Some(value)).unwrap();
+            assert!(!differs.is_swapped());
+            assert!(!records.compare_and_swap(there, None, Some(value)).unwrap().is_swapped());
+        }
+        records.get_or_insert_with(there, Vec::new).unwrap();
+        let refused = records.fetch_add(there, 1).unwrap_err();
+        assert_eq!(*refused.kind(), ErrorKind::InvalidArgument);
+    }
+    for absent in [vec![b'l'; 20], vec![b'l'; 3_000], [&keys[1][..], b"l"].concat()] {
+        for value in [&[4; 8][..], &[4; 50_000]] {
+            assert!(!records.update(&absent, value).unwrap());
+            let differs = records.compare_and_swap(&absent, Some(value), Some(value)).unwrap();
+            assert!(!differs.is_swapped());
+        }
+        assert!(!records.remove(&absent).unwrap());
+        assert!(records.compare_and_swap(&absent, None, None).unwrap().is_swapped());
+        assert!(records.fetch_update(&absent, |_| None::<Vec<u8>>).unwrap().is_none());
+        assert!(records.update_and_fetch(&absent, |_| None::<Vec<u8>>).unwrap().is_none());
+        assert!(records.take(&absent).unwrap().is_none());
+        assert_eq!(records.remove_range(&absent[..]..=&absent[..]).unwrap(), 0);
+    }
+    assert!(empty.pop_first().unwrap().is_none());
+    assert!(empty.pop_last().unwrap().is_none());
+    let mut nothing = WriteBatch::new();
+    nothing.set_durability(Durability::Sync);
+    db.write(&nothing).unwrap();
+    db.transact(|within| within.keyspace(&records)?.update(b"absent", b"").map(drop)).unwrap();
+    let refused = records.put(b"another", b"one").unwrap_err();
+    assert_eq!(*refused.kind(), ErrorKind::DurabilityUnknown, "the disk would have failed");
 }

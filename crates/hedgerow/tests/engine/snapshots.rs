@@ -21,8 +21,14 @@ struct Held {
     is_too_old: bool,
 }
 
-fn some_key(dice: &mut Dice) -> Vec<u8> {
-    let mut key = vec![b'a' + dice.below(4) as u8; 1 + dice.below(20) as usize];
+/// `long`: about the length of the longest short key.
+fn some_key(dice: &mut Dice, long: u64) -> Vec<u8> {
+    let len = match dice.below(12) {
+        // Long ones, of a few heads.
+        0 => long + dice.below(4),
+        _ => 1 + dice.below(20),
+    };
+    let mut key = vec![b'a' + dice.below(4) as u8; len as usize];
     key.extend_from_slice(&(dice.below(60) as u16).to_be_bytes());
     key
 }
@@ -46,9 +52,14 @@ fn is_too_old(error: &Error) -> bool {
 }
 
 /// Compares all that one keyspace of a snapshot shows. `Err`: too old.
-fn compare(seen: &SnapshotKeyspace, then: &Records, dice: &mut Dice) -> Result<(), Error> {
+fn compare(
+    seen: &SnapshotKeyspace,
+    then: &Records,
+    dice: &mut Dice,
+    long: u64,
+) -> Result<(), Error> {
     for _ in 0..10 {
-        let key = some_key(dice);
+        let key = some_key(dice, long);
         let mut into = b"rest".to_vec();
         assert_eq!(seen.get(&key)?.as_deref(), then.get(&key).map(Vec::as_slice));
         assert_eq!(seen.get_into(&key, &mut into)?, then.contains_key(&key));
@@ -57,7 +68,7 @@ fn compare(seen: &SnapshotKeyspace, then: &Records, dice: &mut Dice) -> Result<(
         let expected = then.get(&key).map(|value| &value[value.len().min(3)..value.len().min(10)]);
         assert_eq!(part.as_deref(), expected);
     }
-    let (low, high) = (some_key(dice), some_key(dice));
+    let (low, high) = (some_key(dice, long), some_key(dice, long));
     let bounds = match dice.below(4) {
         0 => (Bound::Unbounded, Bound::Unbounded),
         1 => (Bound::Included(low), Bound::Excluded(high)),
@@ -88,7 +99,7 @@ fn compare(seen: &SnapshotKeyspace, then: &Records, dice: &mut Dice) -> Result<(
     assert_eq!(found, expected);
     // A cursor that goes where it likes.
     let mut cursor = seen.cursor();
-    let key = some_key(dice);
+    let key = some_key(dice, long);
     cursor.seek(&key);
     for _ in 0..4 {
         let forward = dice.below(2) == 0;
@@ -131,6 +142,7 @@ struct Life {
     now: World,
     held: Vec<Held>,
     longest: u64,
+    long: u64,
     checked: u64,
     too_old: u64,
 }
@@ -143,6 +155,15 @@ impl Life {
         let keyspace = self.db.open_keyspace(name).unwrap();
         assert_eq!(keyspace.is_some(), self.now.contains_key(name));
         keyspace.map(|keyspace| (name.to_owned(), keyspace))
+    }
+
+    /// In the smallest store there is no memory for values that are not in leaves.
+    fn record(&self, dice: &mut Dice, longest: u64) -> (Vec<u8>, Vec<u8>) {
+        let (key, mut value) = (some_key(dice, self.long), some_value(dice, longest));
+        if self.long < 100 && key.len() > self.long as usize {
+            value.truncate(30);
+        }
+        (key, value)
     }
 
     fn check(&mut self, at: usize, dice: &mut Dice) {
@@ -162,7 +183,7 @@ impl Life {
             };
             assert_eq!(seen.is_some(), held.then.contains_key(name), "{name}");
             let Some(seen) = seen else { continue };
-            match compare(&seen, &held.then[name], dice) {
+            match compare(&seen, &held.then[name], dice, self.long) {
                 Ok(()) => self.checked += 1,
                 Err(error) => {
                     assert!(is_too_old(&error), "{error}");
@@ -204,7 +225,8 @@ impl Life {
                 if keyspace.first().unwrap().is_none() {
                     let mut records = Records::new();
                     for _ in 0..dice.below(80) {
-                        records.insert(some_key(dice), some_value(dice, 60));
+                        let (key, value) = self.record(dice, 60);
+                        records.insert(key, value);
                     }
                     let loaded = keyspace.bulk_load(&records, 60 + dice.below(40) as u8).unwrap();
                     assert_eq!(loaded, records.len() as u64);
@@ -244,13 +266,13 @@ impl Life {
             }
             30..50 => {
                 let Some((name, keyspace)) = self.handle(dice) else { return };
-                let key = some_key(dice);
+                let key = some_key(dice, self.long);
                 let removed = keyspace.remove(&key).unwrap();
                 assert_eq!(removed, self.now.get_mut(&name).unwrap().remove(&key).is_some());
             }
             _ => {
                 let Some((name, keyspace)) = self.handle(dice) else { return };
-                let (key, value) = (some_key(dice), some_value(dice, self.longest));
+                let (key, value) = self.record(dice, self.longest);
                 keyspace.put(&key, &value).unwrap();
                 self.now.get_mut(&name).unwrap().insert(key, value);
             }
@@ -259,7 +281,7 @@ impl Life {
 
     fn remove_range(&mut self, dice: &mut Dice) {
         let Some((name, keyspace)) = self.handle(dice) else { return };
-        let mut bounds = [some_key(dice), some_key(dice)];
+        let mut bounds = [some_key(dice, self.long), some_key(dice, self.long)];
         bounds.sort();
         let [low, high] = bounds;
         let low = if dice.below(20) == 0 { Vec::new() } else { low };
@@ -275,12 +297,12 @@ impl Life {
         let most = if dice.below(5) == 0 { 150 } else { 8 };
         for _ in 0..1 + dice.below(most) {
             let Some((name, keyspace)) = self.handle(dice) else { continue };
-            let (key, records) = (some_key(dice), self.now.get_mut(&name).unwrap());
+            let (key, value) = self.record(dice, 100);
+            let records = self.now.get_mut(&name).unwrap();
             if dice.below(3) == 0 {
                 batch.remove(&keyspace, &key).unwrap();
                 records.remove(&key);
             } else {
-                let value = some_value(dice, 100);
                 batch.put(&keyspace, &key, &value).unwrap();
                 records.insert(key, value);
             }
@@ -288,9 +310,9 @@ impl Life {
         self.db.write(&batch).unwrap();
     }
 
-    fn run(db: Database, longest: u64, steps: u64, dice: &mut Dice) -> (u64, u64) {
+    fn run(db: Database, (longest, long): (u64, u64), steps: u64, dice: &mut Dice) -> (u64, u64) {
         let mut life =
-            Life { db, now: World::new(), held: Vec::new(), longest, checked: 0, too_old: 0 };
+            Life { db, now: World::new(), held: Vec::new(), longest, long, checked: 0, too_old: 0 };
         for _ in 0..steps {
             life.step(dice);
         }
@@ -314,7 +336,7 @@ fn a_snapshot_sees_its_moment_whatever_is_changed_in_memory() {
     let (mut checked, mut too_old) = (0, 0);
     for _ in 0..3 * effort() {
         let db = Options::new().page_bytes(4096).memory_limit_bytes(16 << 20).in_memory().unwrap();
-        let (right, old) = Life::run(db, 9000, 4000, &mut dice);
+        let (right, old) = Life::run(db, (9000, 980), 4000, &mut dice);
         (checked, too_old) = (checked + right, too_old + old);
     }
     count(checked, "looks at a keyspace of a snapshot");
@@ -329,7 +351,7 @@ fn a_snapshot_sees_its_moment_or_is_too_old_in_the_smallest_store() {
     for _ in 0..3 * effort() {
         for options in [tiny(), logged()] {
             let db = open(&options, &SimDisk::new(dice.roll()), OpenHow::New).unwrap();
-            let (right, old) = Life::run(db, 110, 2000, &mut dice);
+            let (right, old) = Life::run(db, (110, 84), 2000, &mut dice);
             (checked, too_old) = (checked + right, too_old + old);
         }
     }
@@ -344,7 +366,7 @@ fn a_snapshot_sees_its_moment_in_a_file_with_a_log() {
     for _ in 0..2 * effort() {
         let options = Options::new().page_bytes(4096).memory_limit_bytes(8 << 20).log(true);
         let db = open(&options, &SimDisk::new(dice.roll()), OpenHow::New).unwrap();
-        checked += Life::run(db, 20_000, 3000, &mut dice).0;
+        checked += Life::run(db, (20_000, 980), 3000, &mut dice).0;
     }
     count(checked, "looks at a keyspace of a snapshot");
     assert!(checked > 300, "{checked}");

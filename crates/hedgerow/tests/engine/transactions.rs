@@ -20,15 +20,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const KEYS: u64 = 24;
 const THREADS: u32 = 3;
 
-fn key(number: u64) -> Vec<u8> {
-    // Leaves of several sizes, and prefixes.
-    [&vec![b'k'; (number % 5) as usize * 3][..], &number.to_be_bytes()].concat()
+/// `long`: what makes a long key of the store's.
+fn key(number: u64, long: usize) -> Vec<u8> {
+    // Leaves of several sizes, prefixes, and long keys with one head.
+    let len = if number % 6 == 5 { long + number as usize % 4 } else { number as usize % 6 * 3 };
+    [&vec![b'k'; len][..], &number.to_be_bytes()].concat()
 }
 
 /// Keys in the order of the keyspace have numbers in another one, so ranges are drawn of neighbours in the keyspace.
-fn in_order() -> Vec<u64> {
+fn in_order(long: usize) -> Vec<u64> {
     let mut numbers: Vec<u64> = (0..KEYS).collect();
-    numbers.sort_by_key(|number| key(*number));
+    numbers.sort_by_key(|number| key(*number, long));
     numbers
 }
 
@@ -50,6 +52,7 @@ struct Client<'w> {
     recorder: Recorder,
     dice: Dice,
     longest: u64,
+    long: usize,
     isolation: Isolation,
     conflicts: u64,
     too_old: u64,
@@ -69,7 +72,7 @@ impl Client<'_> {
     }
 
     fn key_at(&self, place: u64) -> Vec<u8> {
-        key(self.order[place as usize])
+        key(self.order[place as usize], self.long)
     }
 
     fn place_of(&self, found: &[u8]) -> u64 {
@@ -223,12 +226,13 @@ fn run(
     db: &Database,
     isolation: Isolation,
     longest: u64,
+    long: usize,
     transactions: u64,
     dice: &mut Dice,
 ) -> (Tally, u64, u64) {
     let keyspaces = [db.keyspace("a").unwrap(), db.keyspace("b").unwrap()];
     let clock = Clock::default();
-    let order = in_order();
+    let order = in_order(long);
     let mut before = BTreeMap::new();
     for (space, keyspace) in keyspaces.iter().enumerate() {
         for record in keyspace {
@@ -249,6 +253,7 @@ fn run(
                     recorder: Recorder::new(first + thread, &clock),
                     dice: Dice(dice.roll()),
                     longest,
+                    long,
                     isolation,
                     conflicts: 0,
                     too_old: 0,
@@ -285,7 +290,7 @@ fn run(
 /// Numbers of recorders, so that no two tokens of a store are the same.
 static RUNS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
-fn histories(longest: u64, database: impl Fn(&mut Dice) -> Database) {
+fn histories(longest: u64, long: usize, database: impl Fn(&mut Dice) -> Database) {
     let mut dice = Dice(seed(hedgerow_sync::primitive::random::seed()));
     let (mut checked, mut conflicts) = (0, 0);
     let rounds = if is_thorough() { 20 } else { 6 } * effort();
@@ -297,7 +302,7 @@ fn histories(longest: u64, database: impl Fn(&mut Dice) -> Database) {
                 (db, left) = (database(&mut dice), 3);
             }
             left -= 1;
-            let (tally, met, _) = run(&db, isolation, longest, 300, &mut dice);
+            let (tally, met, _) = run(&db, isolation, longest, long, 300, &mut dice);
             checked += tally.transactions;
             conflicts += met;
         }
@@ -309,20 +314,22 @@ fn histories(longest: u64, database: impl Fn(&mut Dice) -> Database) {
 
 #[test]
 fn transactions_in_memory_are_kept_apart_as_their_isolation_says() {
-    histories(2000, |_| {
+    histories(2000, 1_000, |_| {
         Options::new().page_bytes(4096).memory_limit_bytes(8 << 20).in_memory().unwrap()
     });
 }
 
 #[test]
 fn transactions_in_small_pages_beside_evictions_are_kept_apart_as_their_isolation_says() {
-    histories(60, |dice| open(&crowded(), &SimDisk::new(dice.roll()), OpenHow::New).unwrap());
+    histories(40, 80, |dice| open(&crowded(), &SimDisk::new(dice.roll()), OpenHow::New).unwrap());
 }
 
 #[test]
 fn transactions_with_large_values_in_a_file_are_kept_apart_as_their_isolation_says() {
     let options = Options::new().page_bytes(4096).memory_limit_bytes(8 << 20).log(true);
-    histories(9000, |dice| open(&options, &SimDisk::new(dice.roll()), OpenHow::New).unwrap());
+    histories(9000, 1_000, |dice| {
+        open(&options, &SimDisk::new(dice.roll()), OpenHow::New).unwrap()
+    });
 }
 
 #[test]
@@ -479,7 +486,7 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let transaction = db.transaction(Isolation::Serializable);
     assert_eq!(kind(transaction.keyspace(&foreign)), ErrorKind::ForeignKeyspace);
     let handle = transaction.keyspace(&keyspace).unwrap();
-    let long = vec![7; keyspace.max_short_key_bytes() + 1];
+    let long = vec![7; keyspace.max_key_bytes() + 1];
     assert!(matches!(kind(handle.put(&long, b"")), ErrorKind::KeyTooLong { .. }));
     let longest = &long[1..];
     handle.put(longest, b"1").unwrap();

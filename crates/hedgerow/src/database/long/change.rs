@@ -8,7 +8,7 @@ use super::find::Place;
 use super::locks::{Locked, name_of};
 use super::{Cut, LAST_LABEL, MIDDLE_LABEL, check_key, is_long, split_payload, tree_of};
 use crate::database::database::Inner;
-use crate::database::keyspace::Keyspace;
+use crate::database::keyspace::{Keyspace, is_change};
 use crate::database::large::Prepared;
 use crate::error::Result;
 use crate::store::{BatchChange, PoolTree};
@@ -75,36 +75,39 @@ impl Keyspace {
         key: &[u8],
         value: &[u8],
         change: impl FnOnce(&PoolTree, &[u8], &[u8]) -> Result<R>,
-        stored: impl FnOnce(&R) -> bool,
+        stored: impl Fn(&R) -> bool,
     ) -> Result<R> {
         self.inner.check_open()?;
         check_key(key)?;
         let this = self.for_one_call();
         let tree = tree_of(this.tree());
         let prepared = self.inner.prepare_long(&tree, Cut::new(&tree, key), value)?;
-        this.put_long(&tree, key, |tree, tree_key| {
+        let makes = |tree: &PoolTree, tree_key: &[u8]| {
             let outcome = change(tree, tree_key, prepared.bytes())?;
             if stored(&outcome) {
                 prepared.keep();
             }
             Ok(outcome)
-        })
+        };
+        this.put_long(&tree, key, makes, &stored)
     }
 
-    /// Runs a change that may put the record of a long key, with the tree key of it.
+    /// Runs a change that may put the record of a long key, with the tree key of it; `stored`: by its outcome it did.
     pub(in crate::database) fn put_long<R>(
         &self,
         tree: &PoolTree,
         key: &[u8],
         change: impl FnOnce(&PoolTree, &[u8]) -> Result<R>,
+        stored: impl Fn(&R) -> bool,
     ) -> Result<R> {
         let cut = Cut::new(tree, key);
-        self.change(|_| {
+        let makes = |_: &PoolTree| {
             let waiting = tree.wait().begin();
             let _locked = self.inner.lock_heads([(tree, key)].into_iter(), &waiting)?;
             let label = self.inner.label_to_put(tree, cut, &waiting)?;
             change(tree, &cut.tree_key(label))
-        })
+        };
+        self.change_if(makes, stored)
     }
 
     /// [`Keyspace::remove`] of a long key.
@@ -114,14 +117,15 @@ impl Keyspace {
         let this = self.for_one_call();
         let tree = tree_of(this.tree());
         let cut = Cut::new(&tree, key);
-        this.change(|_| {
+        let removes = |_: &PoolTree| {
             let waiting = tree.wait().begin();
             let _locked = self.inner.lock_heads([(&tree, key)].into_iter(), &waiting)?;
             match self.inner.locate(&tree, cut)? {
                 Place::At { label, .. } => tree.remove(&cut.tree_key(label)),
                 Place::Gap { .. } => Ok(false),
             }
-        })
+        };
+        this.change_if(removes, |removed| *removed)
     }
 
     /// [`Keyspace::compare_and_swap`] of a long key.
@@ -138,7 +142,7 @@ impl Keyspace {
         let tree = tree_of(this.tree());
         let cut = Cut::new(&tree, key);
         let mut prepared: Option<Prepared<'_>> = None;
-        this.change(|_| {
+        let swaps = |_: &PoolTree| {
             let waiting = tree.wait().begin();
             let _locked = self.inner.lock_heads([(&tree, key)].into_iter(), &waiting)?;
             loop {
@@ -175,7 +179,8 @@ impl Keyspace {
                     return Ok(Swap::Swapped);
                 }
             }
-        })
+        };
+        this.change_if(swaps, |swapped| is_change(swapped, expected, new))
     }
 }
 
@@ -191,7 +196,7 @@ impl Keyspace {
             _ => None,
         };
         let long = [long_bound(start), long_bound(end)];
-        self.change(|tree| {
+        let removes = |tree: &PoolTree| {
             let waiting = tree.wait().begin();
             // Nobody puts a record before an end and with a label behind it.
             let _locked = match long {
@@ -214,26 +219,28 @@ impl Keyspace {
                 Bound::Excluded(key) => Some(self.inner.edge(tree, key, false)?),
             };
             tree.remove_range(&from, to.as_deref())
-        })
+        };
+        self.change_if(removes, |removed| *removed > 0)
     }
 }
 
 /// A change of a batch: tree, key, and what the record gets.
 pub(in crate::database) type Wanted<'b> = (&'b PoolTree, &'b [u8], Option<&'b [u8]>);
 
-/// Makes the changes of a batch by `write`, with the tree keys of long ones. They are of different keys, in the order of tree and key; values are in
-/// stored form, and trees of long keys take those.
+/// Makes the changes of a batch by `write`, with the tree keys of long ones, and each one's place in `wanted`. They are of different keys, in the order of tree
+/// and key; values are in stored form, and trees of long keys take those. The heads of the long keys `also` are locked meanwhile, too.
 ///
 /// Errors: those of reads and of `write`.
-fn tree_writes<R>(
+pub(in crate::database) fn tree_writes<R>(
     inner: &Inner,
     wanted: &[Wanted<'_>],
+    also: &[(&PoolTree, &[u8])],
     waiting: &Waiting<'_>,
     write: impl FnOnce(&[BatchChange<'_>], &[usize]) -> Result<R>,
 ) -> Result<R> {
     let is_long = |(tree, key, _): &&Wanted<'_>| is_long(tree, key);
-    let _locked = inner
-        .lock_heads(wanted.iter().filter(is_long).map(|(tree, key, _)| (*tree, *key)), waiting)?;
+    let changed = wanted.iter().filter(is_long).map(|(tree, key, _)| (*tree, *key));
+    let _locked = inner.lock_heads(changed.chain(also.iter().copied()), waiting)?;
     let keys = loop {
         if let Some(keys) = tree_keys(inner, wanted, waiting)? {
             break keys;
@@ -278,7 +285,7 @@ pub(in crate::database) fn write_long(
     let wanted: Vec<Wanted<'_>> =
         wanted.map(|((tree, (_, key, _)), value)| (tree, *key, value)).collect();
     let mut made = Vec::new();
-    let written = tree_writes(inner, &wanted, waiting, |changes, places| {
+    let written = tree_writes(inner, &wanted, &[], waiting, |changes, places| {
         let mut count = 0;
         let written = inner.store.write_batch(changes, &mut count, waiting);
         made.extend_from_slice(&places[..count]);

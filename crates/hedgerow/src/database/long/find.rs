@@ -19,6 +19,7 @@ use crate::tree::{Cursor, Value, successor};
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::ops::Bound;
 
 /// Where a long key is.
 #[derive(Debug)]
@@ -78,6 +79,28 @@ impl Inner {
         })))
     }
 
+    /// The bound in the tree of an interval of users' keys. At a key that has no record it is the record on the other side of the gap, left out. While the head is locked.
+    pub(in crate::database) fn bound_now(
+        &self,
+        tree: &PoolTree,
+        bound: &Bound<Vec<u8>>,
+        is_lower: bool,
+    ) -> Result<Bound<Vec<u8>>> {
+        let (Bound::Included(key) | Bound::Excluded(key)) = bound else {
+            return Ok(Bound::Unbounded);
+        };
+        if !is_long(tree, key) {
+            return Ok(bound.clone());
+        }
+        let cut = Cut::new(tree, key);
+        Ok(match self.locate(tree, cut)? {
+            Place::At { label, .. } => bound.as_ref().map(|_| cut.tree_key(label)),
+            Place::Gap { below, above } => {
+                Bound::Excluded(cut.tree_key(if is_lower { below } else { above }))
+            }
+        })
+    }
+
     /// What the stored form of a long key's record stands for; `None` if the record is gone.
     pub(super) fn payload_of(
         &self,
@@ -95,21 +118,37 @@ impl Inner {
     ///
     /// Errors: those of reads.
     pub(super) fn locate(&self, tree: &PoolTree, cut: Cut<'_>) -> Result<Place> {
-        let mut search =
-            Search { inner: self, tree, cut, below: 0, above: LAST_LABEL, rest: Vec::new() };
-        if let Some(raw) = tree.get(&cut.tree_key(MIDDLE_LABEL))?
-            && search.compare(MIDDLE_LABEL, &raw)? == Ordering::Equal
-        {
-            return Ok(Place::At { label: MIDDLE_LABEL, raw: raw.into_vec() });
-        }
-        search.bisect()
+        locate_in(&mut TreeBucket { inner: self, tree, cut, cursor: None }, cut)
     }
+}
+
+/// The records of a head, as a tree has them now, or as a snapshot sees them.
+pub(super) trait Bucket {
+    /// The value of the record with a label, as its leaf has it.
+    fn get(&mut self, label: u64) -> Result<Option<Vec<u8>>>;
+
+    /// The first record at or behind a label, or the last one before it.
+    fn beside(&mut self, label: u64, forward: bool) -> Result<Option<(u64, Vec<u8>)>>;
+
+    /// Copies the rest of the key of a record to `rest`. False if the record is gone.
+    fn rest_of(&mut self, label: u64, raw: &[u8], rest: &mut Vec<u8>) -> Result<bool>;
+}
+
+/// Finds a long key among the records of its head.
+///
+/// Errors: those of reads.
+pub(super) fn locate_in(bucket: &mut impl Bucket, cut: Cut<'_>) -> Result<Place> {
+    let mut search = Search { cut, below: 0, above: LAST_LABEL, rest: Vec::new() };
+    if let Some(raw) = bucket.get(MIDDLE_LABEL)?
+        && search.compare(bucket, MIDDLE_LABEL, &raw)? == Ordering::Equal
+    {
+        return Ok(Place::At { label: MIDDLE_LABEL, raw });
+    }
+    search.bisect(bucket)
 }
 
 /// A search among the records of a head.
 struct Search<'s> {
-    inner: &'s Inner,
-    tree: &'s PoolTree,
     cut: Cut<'s>,
     /// The key's label is between these.
     below: u64,
@@ -121,9 +160,8 @@ struct Search<'s> {
 impl Search<'_> {
     /// Compares the sought key with that of a record, and notes what that says. Of a record that is gone nothing is known: the order is `Less`, no limit
     /// moves, and the next look is at what is there by then.
-    fn compare(&mut self, label: u64, raw: &[u8]) -> Result<Ordering> {
-        let tree_key = self.cut.tree_key(label);
-        if !self.inner.rest_of(self.tree, &tree_key, raw, &mut self.rest)? {
+    fn compare(&mut self, bucket: &mut impl Bucket, label: u64, raw: &[u8]) -> Result<Ordering> {
+        if !bucket.rest_of(label, raw, &mut self.rest)? {
             return Ok(Ordering::Less);
         }
         let order = self.cut.rest.cmp(&self.rest);
@@ -135,58 +173,59 @@ impl Search<'_> {
         Ok(order)
     }
 
-    fn bisect(&mut self) -> Result<Place> {
-        // Without bounds: comparing leaves with those is most of a step, where keys are as long as this.
-        let mut cursor = self.tree.scan();
+    fn bisect(&mut self, bucket: &mut impl Bucket) -> Result<Place> {
         loop {
             let record = if self.above == LAST_LABEL {
                 // Keys often ascend.
-                cursor.seek(&self.cut.tree_key(LAST_LABEL));
-                self.read(&mut cursor, false)?.filter(|(label, _)| *label > self.below)
+                bucket.beside(LAST_LABEL, false)?.filter(|(label, _)| *label > self.below)
             } else if self.below == 0 {
-                cursor.seek(&self.cut.tree_key(0));
-                self.read(&mut cursor, true)?.filter(|(label, _)| *label < self.above)
+                bucket.beside(0, true)?.filter(|(label, _)| *label < self.above)
             } else {
-                self.near_middle(&mut cursor)?
+                self.near_middle(bucket)?
             };
             let Some((label, raw)) = record else {
                 return Ok(Place::Gap { below: self.below, above: self.above });
             };
-            if self.compare(label, &raw)? == Ordering::Equal {
+            if self.compare(bucket, label, &raw)? == Ordering::Equal {
                 return Ok(Place::At { label, raw });
             }
         }
     }
 
     /// A record between the limits.
-    fn near_middle(&self, cursor: &mut Cursor<BufferPool>) -> Result<Option<(u64, Vec<u8>)>> {
+    fn near_middle(&self, bucket: &mut impl Bucket) -> Result<Option<(u64, Vec<u8>)>> {
         let middle = self.below + (self.above - self.below) / 2;
-        cursor.seek(&self.cut.tree_key(middle));
-        let behind = cursor.next_record()?;
-        let has_moved = behind.is_some();
-        let behind = behind.map_or(Ok(None), |record| read_record(self.tree, self.cut, record))?;
-        if let Some((label, raw)) = behind
-            && label > self.below
-            && label < self.above
-        {
-            return Ok(Some((label, raw)));
+        let is_between = |(label, _): &(u64, Vec<u8>)| *label > self.below && *label < self.above;
+        match bucket.beside(middle, true)?.filter(is_between) {
+            None => Ok(bucket.beside(middle, false)?.filter(is_between)),
+            found => Ok(found),
         }
-        if has_moved {
-            cursor.previous_record()?;
-        }
-        Ok(self
-            .read(cursor, false)?
-            .filter(|(label, _)| *label > self.below && *label < self.above))
+    }
+}
+
+/// As a tree has it now.
+struct TreeBucket<'s> {
+    inner: &'s Inner,
+    tree: &'s PoolTree,
+    cut: Cut<'s>,
+    cursor: Option<Cursor<BufferPool>>,
+}
+
+impl Bucket for TreeBucket<'_> {
+    fn get(&mut self, label: u64) -> Result<Option<Vec<u8>>> {
+        Ok(self.tree.get(&self.cut.tree_key(label))?.map(Value::into_vec))
     }
 
-    /// The next record of a cursor, if it has the head.
-    fn read(
-        &self,
-        cursor: &mut Cursor<BufferPool>,
-        forward: bool,
-    ) -> Result<Option<(u64, Vec<u8>)>> {
+    fn beside(&mut self, label: u64, forward: bool) -> Result<Option<(u64, Vec<u8>)>> {
+        // Without bounds: comparing leaves with those is most of a step, where keys are as long as this.
+        let cursor = self.cursor.get_or_insert_with(|| self.tree.scan());
+        cursor.seek(&self.cut.tree_key(label));
         let record = if forward { cursor.next_record()? } else { cursor.previous_record()? };
         record.map_or(Ok(None), |record| read_record(self.tree, self.cut, record))
+    }
+
+    fn rest_of(&mut self, label: u64, raw: &[u8], rest: &mut Vec<u8>) -> Result<bool> {
+        self.inner.rest_of(self.tree, &self.cut.tree_key(label), raw, rest)
     }
 }
 
@@ -205,12 +244,22 @@ pub(super) fn read_record(
 
 impl Inner {
     /// Copies the rest of the key of a record to `rest`, without its value where that is cheaper. False if the record is gone.
-    pub(super) fn rest_of(
+    pub(in crate::database) fn rest_of(
         &self,
         tree: &PoolTree,
         tree_key: &[u8],
         raw: &[u8],
         rest: &mut Vec<u8>,
+    ) -> Result<bool> {
+        self.rest_from(raw, rest, || self.store.find(tree, tree_key))
+    }
+
+    /// [`Self::rest_of`], where `find` says what the value stands for if it has to be read.
+    pub(in crate::database) fn rest_from(
+        &self,
+        raw: &[u8],
+        rest: &mut Vec<u8>,
+        find: impl FnOnce() -> Result<Option<Found>>,
     ) -> Result<bool> {
         rest.clear();
         if !is_stored_form(raw) {
@@ -227,7 +276,7 @@ impl Inner {
                 return if rest.is_empty() { Err(super::damaged()) } else { Ok(true) };
             }
         }
-        match self.store.find(tree, tree_key)? {
+        match find()? {
             None => Ok(false),
             Some(Found::Short(payload) | Found::Held { value: payload, .. }) => {
                 rest.clear();

@@ -13,11 +13,13 @@ mod find;
 mod load;
 mod locks;
 mod spread;
+mod view;
 mod walk;
 
-pub(super) use change::{Wanted, write_long};
+pub(super) use change::{Wanted, tree_writes, write_long};
 pub(super) use load::Loading;
 pub(super) use locks::LongKeys;
+pub(super) use view::{Spot, bounds_of, key_at, own_rest, spot_of, take_whole};
 pub(super) use walk::{Seen, Walk};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -48,32 +50,6 @@ pub(super) fn check_key(key: &[u8]) -> Result<()> {
     }
     let what = format!("a key of {len_bytes} bytes; the longest has {max_bytes}");
     Err(Error::new(ErrorKind::KeyTooLong { len_bytes, max_bytes }, what))
-}
-
-/// Refuses a key that snapshots and transactions do not take.
-#[inline]
-pub(super) fn check_short(tree: &PoolTree, key: &[u8]) -> Result<()> {
-    if is_long(tree, key) { Err(too_long_for_views(tree, key)) } else { Ok(()) }
-}
-
-#[cold]
-fn too_long_for_views(tree: &PoolTree, key: &[u8]) -> Error {
-    let (len_bytes, max_bytes) = (key.len(), tree.max_short_key_bytes());
-    let what = format!(
-        "a key of {len_bytes} bytes; snapshots and transactions take keys of up to {max_bytes} bytes"
-    );
-    Error::new(ErrorKind::KeyTooLong { len_bytes, max_bytes }, what)
-}
-
-/// A snapshot or a transaction has come to a record of a long key.
-#[cold]
-pub(super) fn unread(max_bytes: usize) -> Error {
-    // It has one byte more at least. How many stands in its value.
-    let kind = ErrorKind::KeyTooLong { len_bytes: max_bytes + 1, max_bytes };
-    let what = format!(
-        "a record has a key of more than {max_bytes} bytes, which snapshots and transactions do not read yet"
-    );
-    Error::new(kind, what)
 }
 
 /// A handle to the tree that takes records with labels.
@@ -157,18 +133,6 @@ pub(super) fn widened<'b>(
         }
         other => other.map(Cow::Borrowed),
     }
-}
-
-/// [`widened`] of both bounds: between the same short keys, and with all long keys in them whose head one of them has.
-pub(super) fn widened_bounds(
-    tree: &PoolTree,
-    lower: &std::ops::Bound<Vec<u8>>,
-    upper: &std::ops::Bound<Vec<u8>>,
-) -> (std::ops::Bound<Vec<u8>>, std::ops::Bound<Vec<u8>>) {
-    let widen = |bound: &std::ops::Bound<Vec<u8>>, label| {
-        widened(tree, bound.as_ref().map(Vec::as_slice), label).map(Cow::into_owned)
-    };
-    (widen(lower, EDGES.0), widen(upper, EDGES.1))
 }
 
 /// The lowest and the highest label of no record, for [`widened`].

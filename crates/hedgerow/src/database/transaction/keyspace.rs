@@ -5,10 +5,10 @@
 
 use super::State;
 use super::reads::Growing;
-use super::writes::{TreeWrites, merge};
+use super::writes::{TreeWrites, merge, placed};
 use crate::database::Isolation;
 use crate::database::database::Inner;
-use crate::database::long::{check_short, widened_bounds};
+use crate::database::long::{Spot, bounds_of, is_long, spot_of};
 use crate::database::modify::integer;
 use crate::database::snapshot::SnapshotStretches;
 use crate::database::stretch::{Stretch, Stretches};
@@ -18,15 +18,14 @@ use crate::space::extent::is_stored_form;
 use crate::store::{OpenSnapshot, PoolTree};
 use crate::tree::{Swap, Target, Value};
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
 /// A keyspace in a [`Transaction`](crate::Transaction), as that sees it. Cloning it is cheap. `Send + Sync`. It does not keep the transaction from
 /// ending; then every call is [`TransactionEnded`](crate::ErrorKind::TransactionEnded).
 ///
-/// A cursor or an iterator has the transaction's own changes as they were when it was made. Keys have
-/// [`max_short_key_bytes`](crate::Keyspace::max_short_key_bytes) at most: asking for a longer one, putting it, or coming to a record of one, is
-/// [`KeyTooLong`](crate::ErrorKind::KeyTooLong). The bounds of a range may be longer.
+/// A cursor or an iterator has the transaction's own changes as they were when it was made.
 #[derive(Clone)]
 pub struct TransactionKeyspace {
     view: TransactionView,
@@ -50,7 +49,7 @@ reads!(
 /// Nothing has changed then.
 impl TransactionKeyspace {
     pub(super) fn new(state: Arc<State>, tree: PoolTree) -> TransactionKeyspace {
-        TransactionKeyspace { view: TransactionView { state, tree: tree.with_short_keys(true) } }
+        TransactionKeyspace { view: TransactionView { state, tree: tree.with_short_keys(false) } }
     }
 
     #[inline]
@@ -68,12 +67,16 @@ impl TransactionKeyspace {
     /// # Errors
     /// Those of [`TransactionKeyspace::get`].
     pub fn get_for_update(&self, key: &[u8]) -> Result<Option<Value>> {
-        check_short(&self.view.tree, key)?;
         let TransactionView { state, tree } = &self.view;
-        state.with_body(|body| {
-            state.note_key(body, tree.id(), key);
-            Ok(())
-        })?;
+        if is_long(tree, key) {
+            let place = self.view.spot(key)?.first;
+            state.note_long(|reads| reads.key(tree.id(), &place))?;
+        } else {
+            state.with_body(|body| {
+                state.note_key(body, tree.id(), key);
+                Ok(())
+            })?;
+        }
         self.get(key)
     }
 
@@ -258,10 +261,11 @@ impl TransactionKeyspace {
         if crate::database::stretch::is_empty(&lower, &upper) {
             return Ok(0);
         }
-        let (low, high) = widened_bounds(&self.view.tree, &lower, &upper);
+        let TransactionView { state, tree } = &self.view;
+        let (low, high) = bounds_of(&self.view, &lower, &upper)?;
         let (low, high) = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
-        self.view.state.note_read(|reads| {
-            reads.interval(self.view.tree.id(), low, high);
+        state.note_range(tree, (low, high), |reads| {
+            reads.interval(tree.id(), low, high);
         })?;
         let mut removed = 0;
         for key in self.range::<Vec<u8>>((lower.clone(), upper.clone())).keys() {
@@ -290,12 +294,18 @@ impl TransactionKeyspace {
         let TransactionView { state, tree } = &self.view;
         let inner = &state.inner;
         inner.check_open()?;
-        check_short(tree, key)?;
         inner.check_put(tree, key, value.unwrap_or(&[]))?;
+        let is_long = is_long(tree, key);
+        if is_long {
+            state.has_long_keys.store(true, Relaxed);
+        }
         let most = inner.store.most_commit_bytes();
         state.with_body(|body| {
-            let put = body.few.put(tree.id(), key, value, most);
-            if put.map_err(|len_bytes| state.too_large(len_bytes))? {
+            let is_noted = match is_long {
+                true => Ok(false),
+                false => body.few.put(tree.id(), key, value, most),
+            };
+            if is_noted.map_err(|len_bytes| state.too_large(len_bytes))? {
                 return Ok(());
             }
             let writes = &mut body.with_all().writes;
@@ -327,19 +337,21 @@ impl View for TransactionView {
 
     fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
         self.state.inner.check_open()?;
-        check_short(&self.tree, key)?;
         let tree = self.tree.id();
         let (own, begun) = self.state.with_body(|body| {
             if let Some(own) = body.change(tree, key) {
                 return Ok((Some(own.map(Value::from)), None));
             }
-            if self.state.isolation == Isolation::Serializable {
+            if self.state.isolation == Isolation::Serializable && !is_long(&self.tree, key) {
                 self.state.note_key(body, tree, key);
             }
             Ok((None, body.snapshot.clone()))
         })?;
         if let Some(own) = own {
-            return Ok(own.map(|value| Seen { value, is_stored: false }));
+            return Ok(own.map(|value| Seen { value, is_stored: false, before_bytes: 0 }));
+        }
+        if is_long(&self.tree, key) {
+            return self.see_long(key);
         }
         let snapshot = match begun {
             Some(snapshot) => snapshot,
@@ -349,7 +361,19 @@ impl View for TransactionView {
         let value = open.get(&self.tree, key);
         let value = value.map_err(|error| self.state.remember(error))?;
         let may_be_stored = open.has_stored_forms();
-        Ok(value.map(|value| Seen { is_stored: may_be_stored && is_stored_form(&value), value }))
+        Ok(value.map(|value| Seen {
+            is_stored: may_be_stored && is_stored_form(&value),
+            value,
+            before_bytes: 0,
+        }))
+    }
+
+    #[cold]
+    fn spot(&self, key: &[u8]) -> Result<Spot> {
+        self.check()?;
+        let snapshot = self.state.snapshot(self.tree.wait())?;
+        let spot = spot_of(&snapshot, &self.state.inner, &self.tree, key);
+        spot.map_err(|error| self.state.remember(error))
     }
 
     fn stretches(&self) -> Box<dyn Stretches> {
@@ -380,6 +404,18 @@ impl View for TransactionView {
     }
 }
 
+impl TransactionView {
+    /// [`View::see`] of a long key that the transaction has not changed.
+    #[cold]
+    fn see_long(&self, key: &[u8]) -> Result<Option<Seen>> {
+        let spot = self.spot(key)?;
+        if self.state.isolation == Isolation::Serializable {
+            self.state.note_long(|reads| reads.key(self.tree.id(), &spot.first))?;
+        }
+        spot.seen(&self.tree, key)
+    }
+}
+
 /// The stretches of a transaction: those of its snapshot, which may not have begun yet, with its own changes in them.
 struct TransactionStretches {
     state: Arc<State>,
@@ -394,11 +430,19 @@ struct TransactionStretches {
 impl Stretches for TransactionStretches {
     fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
         let snapshot = self.state.snapshot(self.tree.wait())?;
-        let base =
-            self.base.get_or_insert_with(|| SnapshotStretches::new(snapshot, self.tree.clone()));
+        let base = self
+            .base
+            .get_or_insert_with(|| SnapshotStretches::new(snapshot.clone(), self.tree.clone()));
         let loaded = match &self.writes {
             None => base.load(at, to),
-            Some(writes) => base.load(at, &mut self.below).map(|()| merge(&self.below, writes, to)),
+            Some(writes) => base.load(at, &mut self.below).and_then(|()| {
+                let spot = |key: &[u8]| spot_of(&snapshot, &self.state.inner, &self.tree, key);
+                match placed(&self.tree, &self.below, writes, spot)? {
+                    Some(placed) => merge(&self.below, &placed, to),
+                    None => merge(&self.below, writes, to),
+                }
+                Ok(())
+            }),
         };
         loaded.map_err(|error| self.state.remember(error))
     }
@@ -410,7 +454,7 @@ impl Stretches for TransactionStretches {
     fn saw(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>, is_new: bool) {
         let (tree, growing) = (self.tree.id(), self.growing.filter(|_| !is_new));
         let mut noted = None;
-        let outcome = self.state.note_read(|reads| {
+        let outcome = self.state.note_range(&self.tree, (from, to), |reads| {
             noted = Some(match growing {
                 Some(growing) => reads.grow(tree, growing, from, to),
                 None => reads.interval(tree, from, to),

@@ -9,6 +9,7 @@
 
 mod few;
 mod keyspace;
+mod long;
 mod reads;
 mod transact;
 mod writes;
@@ -19,6 +20,7 @@ pub use transact::TransactOptions;
 use super::database::{Database, Inner};
 use super::keyspace::Keyspace;
 use super::large::{Prepared, is_plain};
+use super::long::is_long;
 use super::options::Durability;
 use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
@@ -82,6 +84,8 @@ pub(super) struct State {
     body: Mutex<Body>,
     /// A read has found that the snapshot is too old.
     was_too_old: AtomicBool,
+    /// A long key was changed, or bounds what was read.
+    has_long_keys: AtomicBool,
 }
 
 #[derive(Default)]
@@ -239,6 +243,7 @@ impl Database {
             isolation,
             body: Mutex::new(Body::default()),
             was_too_old: AtomicBool::new(false),
+            has_long_keys: AtomicBool::new(false),
         };
         Transaction { state: Arc::new(state), is_over: AtomicBool::new(false) }
     }
@@ -426,6 +431,29 @@ impl State {
         }
     }
 
+    /// [`Self::note_read`] of what ends at a long key.
+    fn note_long(&self, note: impl FnOnce(&mut Reads)) -> Result<()> {
+        self.has_long_keys.store(true, Relaxed);
+        self.note_read(note)
+    }
+
+    /// [`Self::note_read`] of an interval in the tree.
+    fn note_range(
+        &self,
+        tree: &PoolTree,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        note: impl FnOnce(&mut Reads),
+    ) -> Result<()> {
+        let is_at_long = |bound: Bound<&[u8]>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => is_long(tree, key),
+            Bound::Unbounded => false,
+        };
+        match is_at_long(bounds.0) || is_at_long(bounds.1) {
+            true => self.note_long(note),
+            false => self.note_read(note),
+        }
+    }
+
     /// Passes an error of a read on, and remembers whether it says that the snapshot is too old.
     fn remember(&self, error: Error) -> Error {
         if *error.kind() == ErrorKind::SnapshotTooOld {
@@ -440,6 +468,11 @@ impl State {
         if body.is_empty() {
             // What it has read was all there, at the moment of its snapshot.
             return Ok(body.snapshot.as_ref().map_or_else(|| store.last_lsn(), Snapshot::lsn));
+        }
+        if self.has_long_keys.load(Relaxed) {
+            body.with_all();
+            let trees = body.trees.all().map(|used| (used.tree.id(), used.tree.clone()));
+            return self.make_long(body, &trees.collect(), waiting);
         }
         if let Some(snapshot) = &mut body.snapshot {
             snapshot.be_of_commit();
@@ -507,7 +540,8 @@ impl State {
                     })
                     .collect();
                 let set = BatchReads { reads: &reads, judge: &**snapshot.open() };
-                store.commit(&changes, Some(&set), &mut made, waiting)
+                let committed = store.commit(&changes, Some(&set), &mut made, waiting);
+                committed.map_err(|error| self.with_whole_key(body, error))
             }
         };
         drop(changes);

@@ -1,14 +1,15 @@
 //! What a transaction has asked for: single keys, and intervals, by tree.
 //!
 //! An interval that a cursor walks along grows with it. When they take too much memory, neighbouring ones become one: that
-//! may make a conflict of what is none, and never hides one. Plain data.
+//! may make a conflict of what is none, and never hides one. Of a long key it is the place among the records of the tree that the snapshot sees (`long/view.rs`).
+//! Plain data.
 
 use crate::types::TreeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// A bound that owns its key.
-type KeyBound = Bound<Vec<u8>>;
+pub(super) type KeyBound = Bound<Vec<u8>>;
 
 /// Intervals that were read, in their order; no two have a key in common.
 pub(super) type Intervals = Vec<(KeyBound, KeyBound)>;
@@ -50,7 +51,7 @@ fn own(bound: Bound<&[u8]>) -> KeyBound {
 }
 
 /// Where an interval begins, to be compared: a key, and whether it is left out.
-fn beginning(bound: &KeyBound) -> (&[u8], bool) {
+pub(super) fn beginning(bound: &KeyBound) -> (&[u8], bool) {
     match bound {
         Bound::Included(key) => (key, false),
         Bound::Excluded(key) => (key, true),
@@ -59,7 +60,7 @@ fn beginning(bound: &KeyBound) -> (&[u8], bool) {
 }
 
 /// Whether an interval that begins so has no key in common with one that ends so, and lies behind it.
-fn is_behind(lower: &KeyBound, upper: &KeyBound) -> bool {
+pub(super) fn is_behind(lower: &KeyBound, upper: &KeyBound) -> bool {
     match (lower, upper) {
         (_, Bound::Unbounded) | (Bound::Unbounded, _) => false,
         (Bound::Included(low), Bound::Included(high)) => low > high,
@@ -70,15 +71,19 @@ fn is_behind(lower: &KeyBound, upper: &KeyBound) -> bool {
     }
 }
 
-fn later_end(a: KeyBound, b: KeyBound) -> KeyBound {
-    let is_later = match (&a, &b) {
+/// Whether an interval that ends at `a` goes as far as one that ends at `b`, or further.
+pub(super) fn is_later_end(a: &KeyBound, b: &KeyBound) -> bool {
+    match (a, b) {
         (Bound::Unbounded, _) => true,
         (_, Bound::Unbounded) => false,
         (Bound::Included(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
         (Bound::Excluded(a), Bound::Excluded(b)) => a >= b,
         (Bound::Excluded(a), Bound::Included(b)) => a > b,
-    };
-    if is_later { a } else { b }
+    }
+}
+
+fn later_end(a: KeyBound, b: KeyBound) -> KeyBound {
+    if is_later_end(&a, &b) { a } else { b }
 }
 
 impl Reads {

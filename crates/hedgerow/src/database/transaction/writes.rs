@@ -5,7 +5,11 @@
 //!
 //! Invariant: of a key there is one change. `Send + Sync`.
 
+use crate::database::long::{Spot, is_long};
 use crate::database::stretch::Stretch;
+use crate::error::Result;
+use crate::key::after_prefix;
+use crate::store::PoolTree;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
 use std::collections::BTreeMap;
@@ -71,6 +75,61 @@ impl Writes {
 pub(super) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
     const EACH: usize = 32;
     (key.len() + value.map_or(0, <[u8]>::len) + EACH) as u64
+}
+
+/// The changes in the range of a stretch as they are among the records of the tree, where some of them are of long keys; `None`: none is. `spot` finds a long key
+/// in what the snapshot sees.
+///
+/// Errors: those of `spot`.
+pub(super) fn placed(
+    tree: &PoolTree,
+    below: &Stretch,
+    writes: &TreeWrites,
+    mut spot: impl FnMut(&[u8]) -> Result<Spot>,
+) -> Result<Option<TreeWrites>> {
+    let head_bytes = tree.max_short_key_bytes();
+    // A fence that is longer than a head is among the labels of one. Whether a key of that head is in the range its place says.
+    let head_of =
+        |fence: &'_ [u8]| (fence.len() > head_bytes).then(|| fence[..head_bytes].to_vec());
+    let lower = match below.lower() {
+        None => Bound::Unbounded,
+        Some(fence) => head_of(fence).map_or(Bound::Excluded(fence.to_vec()), Bound::Included),
+    };
+    let upper = match below.upper() {
+        None => Bound::Unbounded,
+        Some(fence) => match head_of(fence) {
+            None => Bound::Included(fence.to_vec()),
+            Some(head) => after_prefix(&head).map_or(Bound::Unbounded, Bound::Excluded),
+        },
+    };
+    let own = writes.range((lower, upper));
+    if !own.clone().any(|(key, _)| is_long(tree, key)) {
+        return Ok(None);
+    }
+    let is_in_range = |key: &[u8]| {
+        below.lower().is_none_or(|lower| key > lower)
+            && below.upper().is_none_or(|upper| key <= upper)
+    };
+    let mut placed = TreeWrites::new();
+    let mut put = |key: Vec<u8>, value: Written| {
+        if is_in_range(&key) {
+            placed.insert(key, value);
+        }
+    };
+    for (key, value) in own {
+        if !is_long(tree, key) {
+            put(key.clone(), value.clone());
+            continue;
+        }
+        let spot = spot(key)?;
+        if spot.record.is_some() {
+            put(spot.first, None);
+        }
+        if value.is_some() {
+            put(spot.own, value.clone());
+        }
+    }
+    Ok(Some(placed))
 }
 
 /// Puts what a snapshot has of a stretch, and the changes there, together into `to`.

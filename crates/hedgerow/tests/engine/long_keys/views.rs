@@ -1,29 +1,19 @@
-//! What snapshots and transactions say of long keys: that they do not take them, and never another record; and changes in one descent
-//! of keys that look like the tree key of another one.
+//! What snapshots and transactions see of long keys, and what of them is a conflict; and changes in one descent of keys that look like the tree key of another one.
 
-use super::{LONGEST, PAGES, options};
-use crate::common::assert_sound;
-use hedgerow::{Database, ErrorKind, Isolation, Keyspace, Options, Result, Snapshot, Value};
-use std::ops::{Bound, ControlFlow};
-
-/// Expects a refusal of a key of so many bytes.
-fn assert_refused<T>(outcome: Result<T>, len_bytes: usize, max_bytes: usize) {
-    let error = outcome.err().expect("a refusal");
-    assert_eq!(*error.kind(), ErrorKind::KeyTooLong { len_bytes, max_bytes }, "{error}");
-    assert!(error.to_string().contains("snapshots and transactions"), "{error}");
-}
-
-/// Expects the error of a view that has come to a record of a long key.
-fn assert_met<T>(outcome: Result<T>, short: usize) {
-    let error = outcome.err().expect("a long key was met");
-    assert!(matches!(error.kind(), ErrorKind::KeyTooLong { .. }), "{error}");
-    let words = format!("a record has a key of more than {short} bytes");
-    assert!(error.to_string().contains(&words), "{error}");
-}
-
-fn keys_of(range: hedgerow::Range) -> Vec<Vec<u8>> {
-    range.map(|record| record.unwrap().0.into_vec()).collect()
-}
+use super::{
+    LONGEST, Map, PAGES, any_bound, any_key, any_value, assert_is, between, check_cursor,
+    check_range, options, step,
+};
+use crate::anomalies::BOTH;
+use crate::common::{Dice, assert_sound, effort, seed};
+use hedgerow::testing::count;
+use hedgerow::{
+    Database, ErrorKind, Isolation, Keyspace, Options, Records, Result, Snapshot, Transaction,
+    Value,
+};
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::ops::Bound;
 
 fn last(name: u8, len: usize) -> Vec<u8> {
     let mut key = vec![b'k'; len];
@@ -48,175 +38,390 @@ fn fill(keyspace: &Keyspace) -> usize {
     short
 }
 
-/// All reads of a view over what [`fill`] has put; of a snapshot and of a transaction.
-macro_rules! check_reads {
-    ($view:expr, $short:expr) => {{
-        let (view, short): (_, usize) = ($view, $short);
-        let head = vec![b'k'; short];
-        // The key that is there, one that looks like its tree key, and others.
-        let mut long: Vec<Vec<u8>> = (1..=7).map(|more| vec![b'k'; short + more]).collect();
-        long.extend([last(b'x', short + 9), like_a_tree_key(short), vec![b'q'; LONGEST]]);
-        for key in &long {
-            let len = key.len();
-            assert_refused(view.get(key), len, short);
-            assert_refused(view.get_into(key, &mut Vec::new()), len, short);
-            assert_refused(view.get_many(&[b"a", key.as_slice()]), len, short);
-            assert_refused(view.contains_key(key), len, short);
-            assert_refused(view.get_range(key, ..), len, short);
-            assert_refused(view.value_reader(key), len, short);
-            let mut cursor = view.cursor();
-            cursor.seek(key);
-            assert_refused(cursor.next_record().map(drop), len, short);
-            cursor.seek(b"a");
-            assert_refused(cursor.previous_record().map(drop), len, short);
+/// Looks at single keys, and at ranges, prefixes and a cursor.
+fn check(view: &impl Records, map: &Map, dice: &mut Dice, short: usize) {
+    for _ in 0..6 {
+        let key = any_key(dice, short);
+        let value = map.get(&key);
+        assert!(view.get(&key).unwrap().as_deref() == value.map(Vec::as_slice), "get");
+        assert_eq!(view.contains_key(&key).unwrap(), value.is_some());
+        let mut into = vec![1; 3];
+        assert_eq!(view.get_into(&key, &mut into).unwrap(), value.is_some());
+        assert!(into == value.cloned().unwrap_or_default(), "get_into");
+        let part = view.get_range(&key, 3..60).unwrap();
+        let end =
+            |value: &Vec<u8>| value.get(3..).map_or(vec![], |v| v[..v.len().min(57)].to_vec());
+        assert!(part == value.map(end), "get_range");
+        let mut whole = Vec::new();
+        if let Some(mut reader) = view.value_reader(&key).unwrap() {
+            reader.read_to_end(&mut whole).unwrap();
         }
-        assert_eq!(view.get(&head).unwrap().unwrap(), b"short");
-
-        // What comes before the long key is handed over, and then there is an error.
-        let mut all = view.iter();
-        assert_eq!(all.next().unwrap().unwrap().0, b"a");
-        assert_eq!(all.next().unwrap().unwrap().0, head);
-        assert_met(all.next().unwrap(), short);
-        assert!(all.next().is_none());
-        let mut back = view.iter().keys();
-        assert_eq!(back.next_back().unwrap().unwrap(), b"z");
-        assert_met(back.next_back().unwrap(), short);
-        assert_met(view.count(), short);
-        let mut cursor = view.cursor();
-        assert_eq!(cursor.next_record().unwrap().unwrap().0, b"a");
-        let mut seen = Vec::new();
-        let visited = cursor.visit(|key, _| {
-            seen.push(key.to_vec());
-            ControlFlow::<()>::Continue(())
-        });
-        assert_met(visited, short);
-        assert_eq!(seen, std::slice::from_ref(&head));
-        assert_met(cursor.previous_record().map(drop), short);
-
-        // A range that has no long key in it has the records that it should have, whatever its bounds.
-        let at = |key: &[u8]| Bound::Included(key.to_vec());
-        assert_eq!(keys_of(view.range((Bound::Unbounded, at(&head)))), [b"a".to_vec(), head.clone()]);
-        assert_eq!(keys_of(view.range((at(b"l"), Bound::Unbounded))), [b"z".to_vec()]);
-        let (low, high) = (vec![b'b'; LONGEST], vec![b'q'; LONGEST]);
-        assert_eq!(keys_of(view.range((at(&low), at(&head)))), std::slice::from_ref(&head));
-        assert_eq!(keys_of(view.range((at(b"l"), at(&high)))), Vec::<Vec<u8>>::new());
-        assert_eq!(keys_of(view.range((at(&high), Bound::Unbounded))), [b"z".to_vec()]);
-        let below = vec![b'k'; LONGEST];
-        assert_eq!(keys_of(view.range((at(&last(b'x', short + 9)), at(&below)))), Vec::<Vec<u8>>::new());
-        assert_eq!(keys_of(view.prefix(&low)), Vec::<Vec<u8>>::new());
-        // One that ends among keys of the same head might have some.
-        for bound in [last(b'a', short + 1), last(b'x', short + 9), like_a_tree_key(short)] {
-            assert_met(view.range((at(&bound), Bound::Unbounded)).next().unwrap(), short);
-            assert_met(view.range((Bound::Unbounded, at(&bound))).next_back().unwrap(), short);
-            let excluded = (Bound::Excluded(bound.clone()), Bound::Excluded(b"l".to_vec()));
-            assert_met(view.range(excluded).next().unwrap(), short);
-        }
-        assert_met(view.prefix(&vec![b'k'; short + 1]).next().unwrap(), short);
-    }};
+        assert!(whole == value.cloned().unwrap_or_default(), "value_reader");
+        let prefix = &key[..key.len() - dice.below(40).min(key.len() as u64) as usize];
+        let found = view.prefix(prefix).keys().map(|key| key.unwrap().into_vec());
+        let expected = map.keys().filter(|key| key.starts_with(prefix));
+        assert!(found.eq(expected.cloned()), "prefix");
+    }
+    check_range(view, map, dice, short);
+    check_cursor(&mut view.cursor(), map, dice, short);
 }
 
-fn check_snapshot(snapshot: &Snapshot, keyspace: &Keyspace, short: usize) {
-    check_reads!(snapshot.keyspace(keyspace).unwrap(), short);
-    check_reads!(snapshot.open_keyspace("urls").unwrap().unwrap(), short);
+/// A database in a file with pages of this size, or in memory. `room`: with memory for many old versions.
+fn database(
+    page_bytes: usize,
+    in_memory: bool,
+    room: bool,
+) -> (Database, Option<tempfile::TempDir>) {
+    if in_memory {
+        let limit = hedgerow::smallest_memory_limit_bytes(page_bytes) + (48 << 20);
+        let options = Options::new().page_bytes(page_bytes).memory_limit_bytes(limit);
+        return (options.in_memory().unwrap(), None);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(page_bytes);
+    if room {
+        let limit = hedgerow::smallest_memory_limit_bytes(page_bytes) + (64 << 20);
+        options = options.memory_limit_bytes(limit).background_checkpoints(true);
+    }
+    (options.create(directory.path().join("urls.hrow")).unwrap(), Some(directory))
 }
 
 #[test]
-fn snapshots_refuse_long_keys_and_hand_over_no_other_record_for_one() {
-    for page_bytes in PAGES {
-        let directory = tempfile::tempdir().unwrap();
-        let db = options(page_bytes).create(directory.path().join("urls.hrow")).unwrap();
+fn snapshots_see_the_long_keys_of_their_moment() {
+    let mut dice = Dice(seed(4_411));
+    let mut checked = 0;
+    for (page_bytes, in_memory) in
+        PAGES.map(|bytes| (bytes, false)).into_iter().chain([(4096, true)])
+    {
+        let (db, _directory) = database(page_bytes, in_memory, true);
         let keyspace = db.keyspace("urls").unwrap();
-        let short = fill(&keyspace);
-        let before = db.snapshot().unwrap();
-        check_snapshot(&before, &keyspace, short);
-        // It is removed, and the snapshot has it still, in a version and then in the checkpoint.
-        assert!(keyspace.remove(&last(b'x', short + 9)).unwrap());
-        check_snapshot(&before, &keyspace, short);
-        let after = db.snapshot().unwrap();
-        db.checkpoint().unwrap();
-        check_snapshot(&before, &keyspace, short);
-        keyspace.put(&last(b'y', short + 9), b"long").unwrap();
-        let keys = keys_of(after.keyspace(&keyspace).unwrap().iter());
-        assert_eq!(keys, [b"a".to_vec(), vec![b'k'; short], b"z".to_vec()]);
+        let short = keyspace.max_short_key_bytes();
+        let mut map = Map::new();
+        let mut held: Vec<(Snapshot, Map)> = Vec::new();
+        for at in 0..200 * effort() {
+            step(&db, &keyspace, &mut map, &mut dice, short);
+            if at % 20 == 0 {
+                held.truncate(3);
+                held.insert(0, (db.snapshot().unwrap(), map.clone()));
+            }
+            if at % 70 == 69 && !in_memory {
+                db.checkpoint().unwrap();
+            }
+            if at % 5 == 0 {
+                let (snapshot, then) = &held[dice.below(held.len() as u64) as usize];
+                let seen = snapshot.keyspace(&keyspace).unwrap();
+                match seen.count() {
+                    Ok(_) => {
+                        check(&seen, then, &mut dice, short);
+                        checked += 1;
+                    }
+                    Err(error) => assert_eq!(*error.kind(), ErrorKind::SnapshotTooOld),
+                }
+            }
+        }
+        for (snapshot, then) in &held {
+            let seen = snapshot.open_keyspace("urls").unwrap().unwrap();
+            if seen.count().is_ok() {
+                assert_is(&seen, then);
+            }
+        }
+        drop(held);
         assert_sound(&db, "long keys and snapshots");
+    }
+    count(checked, "looks at a snapshot");
+    assert!(checked > 100, "{checked}");
+}
+
+/// Of records that move from label to label a snapshot sees each once, and in order.
+#[test]
+fn snapshots_see_their_moment_while_records_move() {
+    for in_memory in [false, true] {
+        let (db, _directory) = database(4096, in_memory, true);
+        let keyspace = db.keyspace("urls").unwrap();
+        let head = vec![b'k'; keyspace.max_short_key_bytes() + 20];
+        let at = |name: &str| [&head[..], name.as_bytes()].concat();
+        let mut map = Map::new();
+        let mut held: Vec<(Snapshot, Map)> = Vec::new();
+        let names = ["a".to_owned(), "z".to_owned()].into_iter();
+        for (number, name) in names.chain((0..160).map(|n| format!("b{n:04}"))).enumerate() {
+            // Long, so that the record's value is not in the leaf, and short.
+            let value = vec![number as u8; if number % 7 == 0 { 5_000 } else { 20 }];
+            keyspace.put(&at(&name), &value).unwrap();
+            map.insert(at(&name), value);
+            if number % 25 == 3 {
+                held.push((db.snapshot().unwrap(), map.clone()));
+            }
+            if number % 90 == 60 && !in_memory {
+                db.checkpoint().unwrap();
+            }
+        }
+        for (snapshot, then) in &held {
+            let seen = snapshot.keyspace(&keyspace).unwrap();
+            assert_is(&seen, then);
+            for key in map.keys().step_by(7) {
+                assert!(seen.get(key).unwrap().as_deref() == then.get(key).map(Vec::as_slice));
+            }
+        }
+        drop(held);
+        assert_sound(&db, "records that move");
     }
 }
 
+/// A transaction beside what it should see: what there was, and its own changes.
 #[test]
-fn transactions_refuse_long_keys_and_change_nothing_then() {
-    for page_bytes in PAGES {
-        let limit = hedgerow::smallest_memory_limit_bytes(page_bytes) + (48 << 20);
-        let options = Options::new().page_bytes(page_bytes).memory_limit_bytes(limit);
-        let db = options.in_memory().unwrap();
+fn transactions_see_their_own_long_keys_among_the_others() {
+    let mut dice = Dice(seed(4_412));
+    let (mut commits, mut conflicts) = (0, 0);
+    for (page_bytes, in_memory) in
+        PAGES.map(|bytes| (bytes, false)).into_iter().chain([(4096, true)])
+    {
+        let (db, _directory) = database(page_bytes, in_memory, false);
         let keyspace = db.keyspace("urls").unwrap();
-        let short = fill(&keyspace);
-        for isolation in [Isolation::Snapshot, Isolation::Serializable] {
-            let transaction = db.transaction(isolation);
-            let urls = transaction.keyspace(&keyspace).unwrap();
-            check_reads!(&urls, short);
-            for key in [vec![b'k'; short + 1], last(b'x', short + 9), like_a_tree_key(short)] {
-                let len = key.len();
-                assert_refused(urls.put(&key, b"1"), len, short);
-                assert_refused(urls.remove(&key), len, short);
-                assert_refused(urls.get_for_update(&key), len, short);
-                assert_refused(urls.insert_if_absent(&key, b"1"), len, short);
-                assert_refused(urls.update(&key, b"1"), len, short);
-                assert_refused(urls.compare_and_swap(&key, None, Some(b"1")), len, short);
-                assert_refused(urls.fetch_update(&key, |_| Some(b"1")), len, short);
-                assert_refused(urls.swap(&key, b"1"), len, short);
-                assert_refused(urls.take(&key), len, short);
-                assert_refused(urls.fetch_add(&key, 1), len, short);
-                assert_refused(
-                    urls.get_or_insert_with(&key, || Value::from(&b"1"[..])),
-                    len,
-                    short,
-                );
-                assert_refused(urls.update_and_fetch(&key, |_| Some(b"1")), len, short);
+        let short = keyspace.max_short_key_bytes();
+        let mut map = Map::new();
+        for _ in 0..30 {
+            step(&db, &keyspace, &mut map, &mut dice, short);
+        }
+        for round in 0..24 * effort() {
+            let transaction = db.transaction(BOTH[round as usize % 2]);
+            let mut own = map.clone();
+            let outcome = in_transaction(&transaction, &keyspace, &mut own, &mut dice, short)
+                .and_then(|()| match dice.below(6) {
+                    0 => {
+                        transaction.abort();
+                        own.clone_from(&map);
+                        Ok(())
+                    }
+                    _ => transaction.commit().map(drop),
+                });
+            match outcome {
+                Ok(()) => {
+                    map = own;
+                    commits += 1;
+                }
+                // It has made room among labels itself, and met what it has moved.
+                Err(error) if *error.kind() == ErrorKind::Conflict => conflicts += 1,
+                Err(error) => {
+                    assert!(
+                        matches!(error.kind(), ErrorKind::TransactionTooLarge { .. }),
+                        "{error}"
+                    );
+                }
             }
-            assert_met(urls.remove_range(b"l".to_vec()..).map(|_| ()).and(urls.last()), short);
-            assert_met(urls.remove_range(last(b'a', short + 1)..=b"z".to_vec()), short);
-            // It can go on, and commit.
-            urls.put(b"b", b"1").unwrap();
-            drop(urls);
-            transaction.commit().unwrap();
-            assert_eq!(keyspace.get(b"b").unwrap().unwrap(), b"1");
-            assert!(!keyspace.contains_key(b"z").unwrap());
-            assert_eq!(keyspace.get(&last(b'x', short + 9)).unwrap().unwrap(), b"long");
-            keyspace.remove(b"b").unwrap();
-            keyspace.put(b"z", b"short").unwrap();
+            assert_is(&keyspace, &map);
+            step(&db, &keyspace, &mut map, &mut dice, short);
         }
         assert_sound(&db, "long keys and transactions");
     }
+    count(commits, "transactions");
+    assert!(commits > 60 && conflicts < commits / 10, "{commits}, {conflicts}");
 }
 
-/// A long key that comes into a range which a serializable transaction has read is a conflict.
-#[test]
-fn a_long_key_that_comes_into_a_range_that_was_read_is_a_conflict() {
-    let db = Options::new().in_memory().unwrap();
-    let keyspace = db.keyspace("urls").unwrap();
-    let short = keyspace.max_short_key_bytes();
-    let new = last(b'x', short + 9);
-    let at = |key: &[u8]| Bound::Included(key.to_vec());
-    let ranges = [
-        (at(b"k"), at(b"l")),
-        (at(&last(b'a', short + 9)), at(&last(b'z', short + 9))),
-        (at(&like_a_tree_key(short)), Bound::Unbounded),
-    ];
-    for range in ranges {
-        keyspace.put(b"a", b"short").unwrap();
-        for removes in [false, true] {
-            let transaction = db.transaction(Isolation::Serializable);
-            let urls = transaction.keyspace(&keyspace).unwrap();
-            match removes {
-                true => assert_eq!(urls.remove_range(range.clone()).unwrap(), 0),
-                false => assert_eq!(keys_of(urls.range(range.clone())), Vec::<Vec<u8>>::new()),
+fn in_transaction(
+    transaction: &Transaction,
+    keyspace: &Keyspace,
+    own: &mut Map,
+    dice: &mut Dice,
+    short: usize,
+) -> Result<()> {
+    let urls = transaction.keyspace(keyspace)?;
+    let mut savepoint = (transaction.savepoint()?, own.clone());
+    for _ in 0..1 + dice.below(14) {
+        let (key, mut value) = (any_key(dice, short), any_value(dice));
+        value.truncate(300);
+        let old = own.get(&key).cloned();
+        match dice.below(12) {
+            0..=3 => {
+                urls.put(&key, &value)?;
+                own.insert(key, value);
             }
-            keyspace.put(&new, b"long").unwrap();
-            urls.put(b"b", b"1").unwrap();
-            let kind = transaction.commit().unwrap_err();
-            assert!(matches!(kind.kind(), ErrorKind::Conflict), "{kind}");
-            assert!(keyspace.remove(&new).unwrap());
+            4 => {
+                urls.remove(&key)?;
+                own.remove(&key);
+            }
+            5 => {
+                assert!(urls.swap(&key, &value)?.as_deref() == old.as_deref());
+                own.insert(key, value);
+            }
+            6 => {
+                assert_eq!(urls.insert_if_absent(&key, &value)?, old.is_none());
+                own.entry(key).or_insert(value);
+            }
+            7 => {
+                let record = urls.pop_first()?.map(|(k, v)| (k.into_vec(), v.into_vec()));
+                assert!(record == own.pop_first(), "pop_first");
+            }
+            8 if dice.below(3) == 0 => {
+                let bounds = (any_bound(dice, short), any_bound(dice, short));
+                let gone = between(own, &bounds);
+                assert_eq!(urls.remove_range(bounds)?, gone.len() as u64);
+                gone.iter().for_each(|(key, _)| drop(own.remove(key)));
+            }
+            9 => {
+                transaction.roll_back_to(&savepoint.0)?;
+                own.clone_from(&savepoint.1);
+            }
+            10 => savepoint = (transaction.savepoint()?, own.clone()),
+            _ => check(&urls, own, dice, short),
         }
+    }
+    assert_is(&urls, own);
+    Ok(())
+}
+
+/// Keys with one head.
+const NAMES: u8 = 16;
+
+/// What others change is a conflict if it is one of the keys that were asked for, and not if it is another one with the same head, wherever its label is by then.
+#[test]
+fn a_conflict_is_a_change_of_what_was_read_and_not_of_its_neighbours() {
+    let mut dice = Dice(seed(4_413));
+    let (mut conflicts, mut commits, mut fresh) = (0, 0, 0_u64);
+    for (in_memory, round) in
+        [false, true].into_iter().flat_map(|m| (0..300 * effort()).map(move |r| (m, r)))
+    {
+        let (db, _directory) = database(4096, in_memory, false);
+        let keyspace = db.keyspace("urls").unwrap();
+        let head = vec![b'k'; keyspace.max_short_key_bytes() + 20];
+        let at = |name: u8| [&head[..], &[b'a' + name]].concat();
+        let mut change = |dice: &mut Dice, name: u8| {
+            fresh += 1;
+            let mut value = fresh.to_be_bytes().to_vec();
+            value.resize(if dice.below(4) == 0 { 3_000 } else { 8 }, 3);
+            match dice.below(3) {
+                0 => drop(keyspace.remove(&at(name)).unwrap()),
+                _ => drop(keyspace.put(&at(name), &value).unwrap()),
+            }
+        };
+        (0..NAMES).for_each(|name| change(&mut dice, name));
+        let isolation = BOTH[round as usize % 2];
+        let transaction = db.transaction(isolation);
+        let urls = transaction.keyspace(&keyspace).unwrap();
+        // What it asks for, and what of that has to be the same in any isolation.
+        let (mut read, mut guarded) = (BTreeSet::new(), BTreeSet::new());
+        for _ in 0..1 + dice.below(3) {
+            let low = dice.below(u64::from(NAMES)) as u8;
+            let high = (low + dice.below(5) as u8).min(NAMES - 1);
+            match dice.below(6) {
+                0 => {
+                    urls.get(&at(low)).unwrap();
+                    read.insert(low);
+                }
+                1 => {
+                    let _ = urls.range(at(low)..=at(high)).keys().count();
+                    read.extend(low..=high);
+                }
+                2 => {
+                    let bounds = (Bound::Excluded(at(low)), Bound::Excluded(at(high)));
+                    let _ = urls.range(bounds).rev().count();
+                    read.extend(low + 1..high);
+                }
+                3 => {
+                    let mut cursor = urls.cursor();
+                    cursor.seek(&at(low));
+                    let found = cursor.next_record().unwrap();
+                    let last = found.map_or(NAMES, |(key, _)| key[key.len() - 1] - b'a');
+                    read.extend(low..=last);
+                }
+                4 => {
+                    urls.get_for_update(&at(low)).unwrap();
+                    guarded.insert(low);
+                }
+                _ => {
+                    urls.remove_range(at(low)..=at(high)).unwrap();
+                    guarded.extend(low..=high);
+                }
+            }
+        }
+        let then = contents(&db);
+        for _ in 0..dice.below(14) {
+            let name = dice.below(u64::from(NAMES)) as u8;
+            change(&mut dice, name);
+        }
+        let now = contents(&db);
+        let written = dice.below(u64::from(NAMES)) as u8;
+        urls.put(&at(written), b"own").unwrap();
+        match isolation {
+            Isolation::Serializable => guarded.extend(read),
+            // It may have begun with its commit.
+            _ if guarded.is_empty() => continue,
+            _ => drop(guarded.insert(written)),
+        }
+        let changed =
+            guarded.iter().map(|name| at(*name)).filter(|key| then.get(key) != now.get(key));
+        let changed: Vec<Vec<u8>> = changed.collect();
+        match transaction.commit() {
+            Ok(_) => {
+                assert!(changed.is_empty(), "round {round}: {} keys have changed", changed.len());
+                assert_eq!(keyspace.get(&at(written)).unwrap().unwrap(), b"own");
+                commits += 1;
+            }
+            Err(error) => {
+                assert_eq!(*error.kind(), ErrorKind::Conflict, "{error}");
+                let (name, key) = error.conflict().unwrap();
+                let last = key.last().map(|name| name - b'a');
+                assert!(
+                    name == "urls" && changed.iter().any(|of| of == key),
+                    "round {round}: {last:?} of {guarded:?}, {} keys have changed",
+                    changed.len()
+                );
+                conflicts += 1;
+            }
+        }
+    }
+    count(conflicts + commits, "commits beside changes of neighbours");
+    assert!(conflicts > 50 && commits > 50, "{conflicts}, {commits}");
+}
+
+/// The first key of a head gets the label in the middle, also if there was another first one before.
+#[test]
+fn what_has_gone_is_missed_where_another_key_has_its_label() {
+    let (db, _directory) = database(4096, true, false);
+    let keyspace = db.keyspace("urls").unwrap();
+    let at = |name: u8| last(name, keyspace.max_short_key_bytes() + 9);
+    keyspace.put(&at(b'e'), b"1").unwrap();
+    let transaction = db.transaction(Isolation::Serializable);
+    let urls = transaction.keyspace(&keyspace).unwrap();
+    assert_eq!(urls.range(at(b'c')..at(b'z')).count(), 1);
+    keyspace.remove(&at(b'e')).unwrap();
+    keyspace.put(&at(b'a'), b"2").unwrap();
+    urls.put(b"other", b"").unwrap();
+    let error = transaction.commit().unwrap_err();
+    assert_eq!(error.conflict(), Some(("urls", &at(b'e')[..])));
+}
+
+fn contents(db: &Database) -> Map {
+    values(db).into_iter().collect()
+}
+
+/// A key that is only written is no conflict for who has read nothing, and of two that have read it one commits.
+#[test]
+fn long_keys_are_swapped_by_one_of_two() {
+    let (db, _directory) = database(4096, true, false);
+    let keyspace = db.keyspace("urls").unwrap();
+    let key = last(b'x', keyspace.max_short_key_bytes() + 9);
+    for isolation in BOTH {
+        let blind = [1, 2].map(|_| db.transaction(isolation));
+        for transaction in blind {
+            transaction.keyspace(&keyspace).unwrap().put(&key, b"1").unwrap();
+            keyspace.put(&key, b"0").unwrap();
+            transaction.commit().unwrap();
+        }
+        let both = [1, 2].map(|_| db.transaction(isolation));
+        let handles = [0, 1].map(|at: usize| both[at].keyspace(&keyspace).unwrap());
+        for handle in &handles {
+            assert_eq!(handle.swap(&key, b"2").unwrap().unwrap(), b"1");
+        }
+        let commits = both.into_iter().map(Transaction::commit);
+        assert_eq!(commits.filter(std::result::Result::is_ok).count(), 1);
+        // Whose only change is a removal of nothing has read all the same.
+        let transaction = db.transaction(Isolation::Serializable);
+        let urls = transaction.keyspace(&keyspace).unwrap();
+        assert!(urls.contains_key(&key).unwrap());
+        urls.remove(&key).unwrap();
+        keyspace.remove(&key).unwrap();
+        let error = transaction.commit().unwrap_err();
+        assert_eq!(error.conflict(), Some(("urls", &key[..])));
     }
 }
 
