@@ -18,7 +18,6 @@
 //!
 //! `Send + Sync`. The lock here is held for nothing but looking at the table.
 
-use super::snapshots::OpenSnapshot;
 use super::superblock::Superblock;
 use super::{Shared, Store};
 use crate::buffer::BufferPool;
@@ -267,21 +266,6 @@ impl Store {
             return Ok(None);
         };
         self.shared.commit_alone(log, changes, read_set, made, waiting).map(Some)
-    }
-
-    /// Makes the only change of a transaction that has read nothing but this record. `None`, and nothing is done, if it takes a look at
-    /// records to know whether that is unchanged: [`Self::commit`] takes it.
-    ///
-    /// Errors: as for [`Self::commit`].
-    #[inline]
-    pub fn commit_if_unchanged(
-        &self,
-        change: &BatchChange<'_>,
-        judge: &OpenSnapshot,
-    ) -> Result<Option<Lsn>> {
-        let BatchChange { tree, key, value } = *change;
-        let is_made = tree.change_if_unchanged(key, value, judge)?;
-        Ok(is_made.then(|| self.shared.pool.tail()))
     }
 
     /// The most bytes that the changes of a transaction may have: keys and values, and 32 for each.

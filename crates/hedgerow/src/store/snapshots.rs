@@ -6,6 +6,7 @@
 //!
 //! `Send + Sync`. Nothing is latched here.
 
+use super::batch::BatchChange;
 use super::large::ExtentReader;
 use super::{Found, PoolTree, Shared, Store, unknown_form};
 use crate::buffer::{BufferPool, PinnedCheckpoint, PinnedPages, PoolVersions};
@@ -17,7 +18,7 @@ use crate::space::extent_store::Reading;
 use crate::space::held::Held;
 use crate::tree::{AskFile, Fences, FromFile, FrozenTree, Judge, LeafRecords, Read, Target, Value};
 use crate::types::{Lsn, TreeId};
-use crate::versions::{Figures, Kept, Seen, Snapshot};
+use crate::versions::{Figures, Kept, Seen, Snapshot, Surroundings};
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -120,6 +121,21 @@ impl Store {
     pub fn kept(&self) -> Vec<Kept<PinnedCheckpoint>> {
         self.shared.give_up_old();
         self.shared.pool.versions().map_or_else(Vec::new, PoolVersions::kept)
+    }
+
+    /// Makes the only change of a transaction that has read nothing but this record. `None`, and nothing is done, if it takes a look at
+    /// records to know whether that is unchanged: [`Self::commit`] takes it.
+    ///
+    /// Errors: as for [`Self::commit`].
+    #[inline]
+    pub fn commit_if_unchanged(
+        &self,
+        change: &BatchChange<'_>,
+        judge: &OpenSnapshot,
+    ) -> Result<Option<Lsn>> {
+        let BatchChange { tree, key, value } = *change;
+        let is_made = tree.change_if_unchanged(key, value, judge)?;
+        Ok(is_made.then(|| self.shared.pool.tail()))
     }
 
     /// What is known of snapshots.
