@@ -211,7 +211,8 @@ pub enum ErrorKind {
     /// The engine's own signal for a page that was freed meanwhile. No caller gets it.
     #[doc(hidden)]
     PageFreed,
-    /// The engine's own signal for a gate that is closed: somebody else changes records alone. No caller gets it.
+    /// The engine's own signal that a change has to wait with nothing held: somebody else changes records alone, or there is no room for old versions.
+    /// No caller gets it.
     #[doc(hidden)]
     Gated,
 }

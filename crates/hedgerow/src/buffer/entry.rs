@@ -111,7 +111,7 @@ impl Entered<'_> {
 
 #[cold]
 fn gated() -> Error {
-    Error::new(ErrorKind::Gated, "somebody changes records alone")
+    Error::new(ErrorKind::Gated, "to be waited for with nothing held")
 }
 
 impl EpochStay for Entered<'_> {
@@ -206,7 +206,7 @@ impl BufferPool {
         };
         loop {
             let admitted = versions.admit(self, || version_cells, waiting)?;
-            // Not waited for here: the caller may hold places in the pool that who runs alone needs.
+            // Not waited for here: the caller may hold places in the pool that who runs alone needs, or a frame that is to be lent.
             let mut admission = admitted.ok_or_else(gated)?;
             let mut entered = self.enter_with(log_bytes, purpose, waiting)?;
             if admission.is_good() {

@@ -415,7 +415,7 @@ impl BufferPool {
     }
 
     /// Asks the background thread for free frames.
-    fn request_frames(&self) {
+    pub(super) fn request_frames(&self) {
         if !self.evictor.wanted.swap(true, AcqRel) {
             let mut shared = self.evictor.shared.lock();
             // Else it looks again in a moment, and nobody waits for it.

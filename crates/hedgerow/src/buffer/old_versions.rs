@@ -158,7 +158,10 @@ impl BufferPool {
         if !this.admission.suffice(this.frames_for_pages().saturating_sub(1)) {
             return None;
         }
-        let (frame, guard) = this.try_obtain_frame(hint)?;
+        let Some((frame, guard)) = this.try_obtain_frame(hint) else {
+            this.request_frames();
+            return None;
+        };
         Some(Self::lend_obtained(this, frame, guard))
     }
 

@@ -36,7 +36,7 @@ pub enum Restart {
     Foreign(PageId),
     /// A checkpoint has to have the page as it is, and there is no room for a copy: [`PagePool::wait_to_change`].
     Owed,
-    /// Somebody else changes records alone: [`PagePool::wait_at_gate`].
+    /// Somebody else changes records alone, or there is no room for old versions: [`PagePool::wait_at_gate`].
     Gated,
 }
 

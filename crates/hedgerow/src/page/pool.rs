@@ -168,7 +168,7 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
 
     /// [`Self::enter_to_append`], in order to change records. If snapshots may need what they were before, there is room for that:
     /// `version_cells` of it, as [`crate::versions::cells_of_change`] counts, no more than [`Self::most_version_cells`]. Errors, too:
-    /// `Gated` if somebody else changes records alone; who is let in keeps that one waiting. Whoever runs alone enters with
+    /// `Gated` if somebody else changes records alone, or there is no such room; who is let in keeps the former waiting. Whoever runs alone enters with
     /// [`Purpose::Finish`], and keeps nothing for snapshots.
     fn enter_to_change(
         &self,
@@ -180,8 +180,8 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
         self.enter_to_append(log_bytes, purpose, waiting)
     }
 
-    /// Waits until nobody changes records alone. The caller holds nothing that whoever does may need: no latch, no page, no place in
-    /// the pool. Errors: those of `waiting`; `Poisoned` if nobody will be let in any more.
+    /// Waits for what a change was refused for as `Gated`; it may be again. The caller holds nothing that who runs alone, or a frame that is to be lent, may
+    /// need: no latch, no page, no place in the pool. Errors: those of `waiting`; `Poisoned` if nobody will be let in any more.
     fn wait_at_gate(&self, _waiting: &Waiting<'_>) -> Result<()> {
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! How a writer comes in: with room for the versions that its changes end, if any are kept.
 //!
-//! 1. Outside, holding nothing: [`Versions::admit`] reserves room, if the switch is not off. If the gate is closed it says so, and the writer
-//!    waits for that ([`Versions::wait_at_gate`]) when it holds nothing at all.
+//! 1. Outside: [`Versions::admit`] reserves room, if the switch is not off. If the gate is closed, or there is no room, it says so, and the writer
+//!    waits for that ([`Versions::wait_at_gate`]) when it holds nothing at all: a place in the pool that it has may be what keeps a frame from being lent.
 //! 2. Inside of its epoch: [`Admission::is_good`] looks again. If it is not good, the writer leaves and begins anew.
 //! 3. After each append, with the leaf latched: [`Admission::keep`]. If no snapshot is open by then, nothing is kept: the switch stays on for
 //!    a while after the last one. Nothing is waited for there but a mutex that is held for the look at one bucket, and nothing is allocated.
@@ -10,7 +10,8 @@
 //! A writer is never refused. If a quarter of all room is in use, a checkpoint is asked for, which takes snapshots over. If three quarters are,
 //! versions that nobody needs are dropped, and then a checkpoint is waited for that may take a snapshot over, for a moment: what a snapshot
 //! needs when it goes over stays, so there has to be room left. If all of it is in use, the oldest snapshot is given up, those that are
-//! not pinned first. What is left then are other writers' reservations, which end by themselves.
+//! not pinned first. What is left then are other writers' reservations, which end by themselves, and frames that are not lent
+//! while operations have places in the pool.
 
 use crate::error::Result;
 use crate::types::Lsn;
@@ -28,7 +29,7 @@ use std::time::Duration;
 const TENDED_EACH: u64 = 64;
 /// How many checkpoints who finds little room waits for. The one under way when he comes may be too old.
 const CHECKPOINT_WAITS: usize = 2;
-/// How long who finds nothing but reservations sleeps before it looks again, unless it is woken.
+/// How long who finds nothing but reservations sleeps before it looks again.
 const RESERVED_NAP: Duration = Duration::from_millis(1);
 
 /// Room for the versions of one stay. See the head of the file.
@@ -43,7 +44,7 @@ pub struct Admission<'v, M: Memory, P> {
 impl<M: Memory, P> Versions<M, P> {
     /// Lets a writer in whose changes need `cells` at most, as [`cells_of_change`] counts them: no more than
     /// [half](Self::most_cells_at_once) of all memory, or what any single change needs. The caller is inside of no epoch. `None`: the gate
-    /// is closed.
+    /// is closed, or there is no room.
     ///
     /// # Errors
     /// Those of `waiting`; of the memory.
@@ -70,13 +71,21 @@ impl<M: Memory, P> Versions<M, P> {
         self.door.look().is_closed()
     }
 
-    /// Waits until the gate is open. The caller holds nothing that who runs alone may need: he would wait for it for ever.
+    /// Waits until the gate is open; if it is, for room. The caller holds nothing that who runs alone, or a frame that is to be lent, may need: he would
+    /// wait for it for ever.
     ///
     /// # Errors
-    /// Those of `waiting`; `Poisoned` behind the gate of who has failed.
+    /// Those of `waiting`; `Poisoned` behind the gate of who has failed; of the memory.
     #[cold]
     pub fn wait_at_gate(&self, waiting: &Waiting<'_>) -> Result<()> {
-        self.door.wait_until_open(waiting)
+        if self.door.look().is_closed() {
+            return self.door.wait_until_open(waiting);
+        }
+        waiting.check()?;
+        if !self.lend()? {
+            thread::sleep(RESERVED_NAP);
+        }
+        Ok(())
     }
 
     /// Whether a writer who came now would keep versions, or wait at the gate.
@@ -112,7 +121,8 @@ impl<M: Memory, P> Versions<M, P> {
         }
         let cells = match look.keeps_versions() {
             true => {
-                if self.reserve(around, cells, waiting)? && self.wants_pin(Lsn(u64::MAX)) {
+                let Some(is_due) = self.reserve(around, cells, waiting)? else { return Ok(None) };
+                if is_due && self.wants_pin(Lsn(u64::MAX)) {
                     around.request_checkpoint();
                 }
                 Some(Cell::new(cells))
@@ -137,19 +147,20 @@ impl<M: Memory, P> Versions<M, P> {
         Reserved::Done { is_due: used >= most / 4 && used >= table.kept + most / GROWTH_PART }
     }
 
-    /// Promises so many cells; whether so much is in use that a checkpoint may help.
+    /// Promises so many cells; whether so much is in use that a checkpoint may help. `None`: there are too few, and nothing helps but to
+    /// wait with nothing held.
     fn reserve(
         &self,
         around: &impl Surroundings,
         cells: u32,
         waiting: &Waiting<'_>,
-    ) -> Result<bool> {
+    ) -> Result<Option<bool>> {
         let most = self.most_cells();
         assert!(cells <= most, "{cells} cells of {most}: larger changes are made another way");
         let mut waits_left = CHECKPOINT_WAITS;
         loop {
             match self.try_reserve(cells, waits_left > 0) {
-                Reserved::Done { is_due } => return Ok(is_due),
+                Reserved::Done { is_due } => return Ok(Some(is_due)),
                 Reserved::Crowded { has_grown: true } if self.collect(around)? => continue,
                 Reserved::Crowded { .. } => {
                     if !self.wants_pin(Lsn(u64::MAX)) || !around.wait_for_checkpoint(waiting)? {
@@ -164,7 +175,7 @@ impl<M: Memory, P> Versions<M, P> {
                 && self.collect(around)?
                 && let Reserved::Done { is_due } = self.try_reserve(cells, false)
             {
-                return Ok(is_due);
+                return Ok(Some(is_due));
             }
             if self.lend()? {
                 continue;
@@ -176,7 +187,7 @@ impl<M: Memory, P> Versions<M, P> {
                 continue;
             }
             if let Reserved::Done { is_due } = self.try_reserve(cells, false) {
-                return Ok(is_due);
+                return Ok(Some(is_due));
             }
             if waits_left > 0 && self.wants_pin(Lsn(u64::MAX)) {
                 waits_left -= 1;
@@ -187,8 +198,7 @@ impl<M: Memory, P> Versions<M, P> {
             if self.give_up_oldest(around)? {
                 continue;
             }
-            waiting.check()?;
-            thread::sleep(RESERVED_NAP);
+            return Ok(None);
         }
     }
 }

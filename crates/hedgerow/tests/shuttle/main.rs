@@ -13,7 +13,7 @@
 //! fail and the power go; `checkpoints.rs` has writers on the pages that a checkpoint
 //! writes; `commits.rs` has commits at one stroke over a heap of pages; `adapt.rs` has readers that convert and sort leaves; `linear.rs` has threads that all change the
 //! same keys, and looks for an order of what they were told; `isolation.rs` has scans beside them, which are to be
-//! transactions; `pins.rs` copies and verifies beside writers; `pool.rs` has small models of the buffer pool alone.
+//! transactions; `transactions.rs` has transactions and snapshots of several records; `pins.rs` copies and verifies beside writers; `pool.rs` has small models of the buffer pool alone.
 //!
 //! `HEDGEROW_SHUTTLE_ITERATIONS` sets how many schedules each test tries, `HEDGEROW_SEED` which.
 //! `cargo xtask seeded-bugs` proves that these tests can fail.
@@ -34,6 +34,7 @@ mod linear;
 mod log;
 mod pins;
 mod pool;
+mod transactions;
 
 use hedgerow::buffer::smallest_limit_without_log_bytes;
 use hedgerow::storage::SimDisk;

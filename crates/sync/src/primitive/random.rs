@@ -2,8 +2,8 @@
 //!
 //! Nothing here is fit for secrets.
 
-/// A seed that differs from call to call and from process to process, forked ones included; under a model always the same, and
-/// in a run of the simulator drawn from its seed.
+/// A seed that differs from call to call and from process to process, forked ones included; under loom always the same, in a schedule of
+/// shuttle by the number of the call, and in a run of the simulator drawn from its seed.
 ///
 /// If the system refuses random bytes (a sandbox may do that at any time), it is made of the time, the process id
 /// and addresses instead. Each thread asks the system once.
@@ -15,8 +15,25 @@ pub fn seed() -> u64 {
     }
     #[cfg(not(any(loom, shuttle)))]
     return keys::next();
-    #[cfg(any(loom, shuttle))]
+    #[cfg(loom)]
     return 0x9e37_79b9_7f4a_7c15;
+    #[cfg(shuttle)]
+    return numbered::next();
+}
+
+#[cfg(shuttle)]
+mod numbered {
+    use super::SplitMix64;
+    // The standard library's, so that a call is no step of a schedule.
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    shuttle::lazy_static! {
+        static ref CALLS: AtomicU64 = AtomicU64::new(0);
+    }
+
+    pub fn next() -> u64 {
+        SplitMix64::new(CALLS.fetch_add(1, Relaxed)).next_u64()
+    }
 }
 
 #[cfg(not(any(loom, shuttle)))]
