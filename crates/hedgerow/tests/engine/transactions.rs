@@ -11,8 +11,8 @@ use hedgerow::testing::isolation::{
 };
 use hedgerow::testing::linear::Clock;
 use hedgerow::{
-    Database, Error, ErrorKind, Isolation, Keyspace, Options, Records, TransactOptions,
-    Transaction, TransactionKeyspace, WriteBatch,
+    CancelToken, Database, Error, ErrorKind, Isolation, Keyspace, Options, Records,
+    TransactOptions, Transaction, TransactionKeyspace, Wait, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -612,4 +612,37 @@ fn reads_are_the_same_for_all_that_have_records_and_figures_tell_how_transaction
     assert!(stats.snapshots.versions_bytes <= stats.snapshots.lent_bytes);
     db.transact(|transaction| transaction.keyspace(&keyspace)?.put(b"x", b"")).unwrap();
     assert_eq!(db.stats().unwrap().transactions.committed, 1);
+}
+
+/// A keyspace that others change before each commit: every run ends with a conflict.
+fn always_conflicts(how: &TransactOptions) -> (u32, ErrorKind) {
+    let (db, keyspace) = memory();
+    let mut runs = 0_u32;
+    let outcome = db.transact_with(how, |transaction| -> Result<(), Error> {
+        runs += 1;
+        let within = transaction.keyspace(&keyspace)?;
+        within.get(b"a")?;
+        keyspace.put(b"a", &runs.to_be_bytes())?;
+        within.put(b"b", b"1")
+    });
+    (runs, *outcome.unwrap_err().kind())
+}
+
+#[test]
+fn a_function_is_run_again_for_as_long_and_as_often_as_its_options_say() {
+    let how = TransactOptions::new().retries(3);
+    assert_eq!(always_conflicts(&how), (4, ErrorKind::Conflict));
+    assert_eq!(always_conflicts(&how.clone().retries(0)), (1, ErrorKind::Conflict));
+    // Between two runs there is a wait.
+    assert_eq!(always_conflicts(&how.clone().wait(Wait::Never)), (1, ErrorKind::Conflict));
+    let token = CancelToken::new();
+    token.cancel();
+    assert_eq!(always_conflicts(&how.clone().wait(Wait::Cancel(token))), (1, ErrorKind::Conflict));
+    let begun = std::time::Instant::now();
+    let (runs, kind) = always_conflicts(
+        &how.retries(u32::MAX).wait(Wait::For(std::time::Duration::from_millis(100))),
+    );
+    assert_eq!(kind, ErrorKind::Conflict);
+    assert!(runs > 3, "{runs} runs in a tenth of a second");
+    assert!(begun.elapsed().as_secs() < 30, "it has an end");
 }

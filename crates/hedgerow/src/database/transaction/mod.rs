@@ -81,6 +81,8 @@ pub struct Transaction {
 pub(super) struct State {
     inner: Arc<Inner>,
     isolation: Isolation,
+    /// How long it waits, in the place of what handles to keyspaces say.
+    wait: Option<Wait>,
     body: Mutex<Body>,
     /// A read has found that the snapshot is too old.
     was_too_old: AtomicBool,
@@ -170,11 +172,11 @@ impl Trees {
         self.all().find(|used| used.tree.id() == tree)
     }
 
-    fn note(&mut self, of: &Keyspace) {
-        if self.find(of.tree().id()).is_some() {
+    fn note(&mut self, of: &Keyspace, tree: &PoolTree) {
+        if self.find(tree.id()).is_some() {
             return;
         }
-        let used = Used { name: of.shared_name().clone(), tree: of.tree().clone() };
+        let used = Used { name: of.shared_name().clone(), tree: tree.clone() };
         match self.first {
             None => self.first = Some(used),
             Some(_) => self.more.push(used),
@@ -238,9 +240,14 @@ impl Database {
     /// ```
     #[must_use]
     pub fn transaction(&self, isolation: Isolation) -> Transaction {
+        self.transaction_that_waits(isolation, None)
+    }
+
+    fn transaction_that_waits(&self, isolation: Isolation, wait: Option<Wait>) -> Transaction {
         let state = State {
             inner: self.inner.clone(),
             isolation,
+            wait,
             body: Mutex::new(Body::default()),
             was_too_old: AtomicBool::new(false),
             has_long_keys: AtomicBool::new(false),
@@ -260,12 +267,16 @@ impl Transaction {
             let what = "the keyspace belongs to another database than the transaction";
             return Err(Error::new(ErrorKind::ForeignKeyspace, what));
         }
+        let mut tree = of.tree().clone();
+        if let Some(wait) = &self.state.wait {
+            tree = tree.with_wait(wait.clone());
+        }
         self.state.with_body(|body| {
             body.through_sync |= of.durability() == Durability::Sync;
-            body.trees.note(of);
+            body.trees.note(of, &tree);
             Ok(())
         })?;
-        Ok(TransactionKeyspace::new(self.state.clone(), of.tree().clone()))
+        Ok(TransactionKeyspace::new(self.state.clone(), tree))
     }
 
     /// Notes the present state of the transaction's changes, to roll back to. Costs nothing; the next change copies the changes that there are.

@@ -6,6 +6,7 @@
 use super::{Isolation, Transaction};
 use crate::database::{Database, Durability};
 use crate::error::{Error, ErrorKind, Result};
+use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::{random, thread};
 use std::time::Duration;
@@ -23,11 +24,17 @@ pub struct TransactOptions {
     isolation: Isolation,
     durability: Option<Durability>,
     retries: u32,
+    wait: Option<Wait>,
 }
 
 impl Default for TransactOptions {
     fn default() -> TransactOptions {
-        TransactOptions { isolation: Isolation::default(), durability: None, retries: 16 }
+        TransactOptions {
+            isolation: Isolation::default(),
+            durability: None,
+            retries: 16,
+            wait: None,
+        }
     }
 }
 
@@ -52,6 +59,14 @@ impl TransactOptions {
     /// How often the function is run again after a conflict. Default: 16.
     pub fn retries(mut self, retries: u32) -> TransactOptions {
         self.retries = retries;
+        self
+    }
+
+    /// How long all runs wait together, for latches, for room, for durability, and between the runs; [`Wait::For`] begins with the first of them. When that is over a
+    /// conflict is returned as it is, and what would have to wait says so. Default: as the handles to the keyspaces have it, each call for itself; the first
+    /// one's for the commit.
+    pub fn wait(mut self, wait: Wait) -> TransactOptions {
+        self.wait = Some(wait);
         self
     }
 }
@@ -104,27 +119,35 @@ impl Database {
         mut work: impl FnMut(&Transaction) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut pause = FIRST_PAUSE;
+        let wait = how.wait.as_ref().map(Wait::for_one_call);
+        let waiting = wait.as_ref().map_or(Waiting::Forever, Wait::begin);
         for left in (0..=how.retries).rev() {
-            let transaction = self.transaction(how.isolation);
-            match work(&transaction) {
+            let transaction = self.transaction_that_waits(how.isolation, wait.clone());
+            let (error, is_worth_it) = match work(&transaction) {
                 Ok(made) => match transaction.commit_as(how.durability) {
                     Ok(_) => return Ok(made),
-                    Err(error) if left > 0 && is_worth_a_retry(*error.kind()) => {}
-                    Err(error) => return Err(error.into()),
+                    Err(error) => {
+                        let kind = *error.kind();
+                        (
+                            error.into(),
+                            matches!(kind, ErrorKind::Conflict | ErrorKind::SnapshotTooOld),
+                        )
+                    }
                 },
                 // What `work` makes of the error nobody knows.
-                Err(_) if left > 0 && transaction.state.was_too_old.load(Relaxed) => {}
-                Err(error) => return Err(error),
-            }
+                Err(error) => (error, transaction.state.was_too_old.load(Relaxed)),
+            };
             drop(transaction);
+            if left == 0 || !is_worth_it {
+                return Err(error);
+            }
             let jitter = random::seed() % (pause.as_micros() as u64).max(1);
-            thread::sleep(pause / 2 + Duration::from_micros(jitter));
+            let Ok(nap) = waiting.nap_of(pause / 2 + Duration::from_micros(jitter)) else {
+                return Err(error);
+            };
+            thread::sleep(nap);
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
         unreachable!("the last run returns")
     }
-}
-
-fn is_worth_a_retry(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Conflict | ErrorKind::SnapshotTooOld)
 }
