@@ -41,4 +41,13 @@ pub const LINES: &[Bug] = &[
         "miss_of_a_fingerprint_is_believed",
         &[plain("lib", MISS)],
     ),
+    line(
+        "H06",
+        "segments are prepared for a commit that is longer than what is ready",
+        "long_commit_not_prepared_for",
+        &[plain(
+            "lib",
+            "wal::tests::room::a_commit_that_is_longer_than_what_is_prepared_gets_its_room_at_once",
+        )],
+    ),
 ];

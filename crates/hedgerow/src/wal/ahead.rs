@@ -2,22 +2,41 @@
 //!
 //! Rank 2. See [`Log`] for invariants and thread-safety.
 
-use super::block::{BLOCK_BYTES, block_of};
+use super::block::{BLOCK_BYTES, PAYLOAD_BYTES, block_of};
 use super::log::Log;
 use crate::error::Result;
 use crate::types::Lsn;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed};
+use hedgerow_sync::primitive::canary::leaves_out;
 
 /// What is prepared ahead of need, as a part of what the file should have at most.
 const AHEAD_PART: u64 = 8;
 
 impl Log {
-    /// Whether the next segment should be prepared: less than one is left beside the spare blocks.
+    /// Bytes of the log's file.
+    pub fn file_bytes(&self) -> u64 {
+        self.places.lock().file_bytes()
+    }
+
+    /// Notes that somebody who waits needs `len` bytes. A commit at one stroke may be longer than all that is prepared without
+    /// being asked for. An address, so that nobody has to take it back: it is outdated when as much is promised.
+    pub(super) fn want_room(&self, len: u64) {
+        if !leaves_out("long_commit_not_prepared_for") {
+            self.wanted.fetch_max(self.ring.promised().0 + len + PAYLOAD_BYTES, Relaxed);
+        }
+    }
+
+    /// Whether the next segment should be prepared: less than half of one is left beside the spare blocks, or less than somebody
+    /// waits for.
     pub(super) fn wants_segment(&self) -> bool {
         let end = self.segment.first_block(self.places.lock().end());
-        let wanted = u64::from(self.segment.blocks) / 2 + self.spare_blocks();
-        let needed = Lsn(self.ring.promised().0 + self.reserved.load(Acquire));
-        block_of(needed) + wanted >= end
+        let reserved = self.reserved.load(Acquire);
+        let ahead =
+            block_of(Lsn(self.ring.promised().0 + reserved)) + u64::from(self.segment.blocks) / 2;
+        // Beyond the limit it waits for a checkpoint.
+        let bound = self.replay_start.load(Relaxed).saturating_add(self.limit_bytes);
+        let wanted = block_of(Lsn(self.wanted.load(Relaxed).min(bound) + reserved));
+        ahead.max(wanted) + self.spare_blocks() >= end
     }
 
     /// Whether a segment more should be prepared before anybody needs it: whoever prepares one may be held up by the disk

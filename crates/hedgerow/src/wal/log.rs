@@ -123,6 +123,8 @@ pub struct Log {
     held_up: AtomicU64,
     /// There was no room for a segment that nobody needs yet.
     pub(super) cannot_prepare_ahead: AtomicBool,
+    /// How far who waited last needs the log to go; see [`Log::want_room`].
+    pub(super) wanted: AtomicU64,
     /// The log's thread sleeps until something is appended.
     idle: AtomicBool,
     /// Somebody has asked the log's thread for room.
@@ -200,6 +202,7 @@ impl Log {
             look_at: AtomicU64::new(if options.threaded { 0 } else { u64::MAX }),
             held_up: AtomicU64::new(0),
             cannot_prepare_ahead: AtomicBool::new(false),
+            wanted: AtomicU64::new(start.0),
             idle: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             places: Mutex::new(places),
@@ -328,6 +331,7 @@ impl Log {
             if is_served {
                 break Ok(());
             }
+            self.want_room(len);
             // Who only waits for a flush is not concerned.
             let wants_places = self.ring.has_blocks_for(len, self.written.load(Acquire));
             if wants_places && let Some(error) = state.no_room.take() {
@@ -486,11 +490,6 @@ impl Log {
     /// Bytes that the log holds since the last checkpoint, and that it may hold.
     pub fn fill(&self) -> (u64, u64) {
         (self.tail().0.saturating_sub(self.replay_start.load(Relaxed)), self.limit_bytes)
-    }
-
-    /// Bytes of the log's file.
-    pub fn file_bytes(&self) -> u64 {
-        self.places.lock().file_bytes()
     }
 
     /// Bytes of memory.

@@ -1,6 +1,7 @@
 //! Room for what is appended: on full and failing disks, beside batches, and in a log that grows too long.
 
 use super::*;
+use crate::wait::Wait;
 use hedgerow_sync::primitive::Mutex;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::SeqCst;
@@ -222,6 +223,42 @@ fn room_goes_to_waiters_one_by_one_in_the_order_in_which_they_came() {
         assert!(serves.try_recv().is_err());
     }
     waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+}
+
+/// Most of all where nothing was appended lately, after a checkpoint: then as little is prepared ahead as ever.
+#[test]
+fn a_commit_that_is_longer_than_what_is_prepared_gets_its_room_at_once() {
+    for threaded in [true, false] {
+        let header = FileHeader { segment: SegmentSize { blocks: 62 }, ..header() };
+        let limit_bytes = 8 << 20;
+        let options = LogOptions { ring_blocks: 512, threaded, limit_bytes, ..options() };
+        let log = begin_as(&SimDisk::new(60), &header, options);
+        let runs = threaded.then(|| run(&log));
+        let most = log.most_stroke_bytes();
+        assert_eq!(most, 128 * PAYLOAD_BYTES);
+        // Who does not wait finds room when it tries again.
+        let wait_never = |len| log.promise_within(len, Promised::Freely, &Wait::Never.begin());
+        assert_eq!(*wait_never(most).unwrap_err().kind(), ErrorKind::WouldBlock);
+        let mut tries = 0;
+        while threaded && wait_never(most).is_err() {
+            tries += 1;
+            assert!(tries < 1000, "nobody makes room for who has gone away");
+            thread::sleep(Duration::from_millis(5));
+        }
+        log.take_back(if threaded { most } else { 0 }, Promised::Freely);
+        for n in 0..40 {
+            // The more was used of the last segment, the less is left of it.
+            put(&log, n, 3000).unwrap();
+            let end = log.flush().unwrap();
+            log.checkpointed(CHECKPOINT, end, end);
+            let len = most / 8 * (n % 8 + 1);
+            let wait = Wait::For(Duration::from_secs(5));
+            log.promise_within(len, Promised::Freely, &wait.begin()).unwrap();
+            log.take_back(len, Promised::Freely);
+        }
+        log.stop();
+        runs.into_iter().for_each(|runs| runs.join().unwrap());
+    }
 }
 
 #[test]

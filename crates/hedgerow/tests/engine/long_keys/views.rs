@@ -175,7 +175,7 @@ fn transactions_see_their_own_long_keys_among_the_others() {
     for (page_bytes, in_memory) in
         PAGES.map(|bytes| (bytes, false)).into_iter().chain([(4096, true)])
     {
-        let (db, _directory) = database(page_bytes, in_memory, false);
+        let (db, _directory) = database(page_bytes, in_memory, true);
         let keyspace = db.keyspace("urls").unwrap();
         let short = keyspace.max_short_key_bytes();
         let mut map = Map::new();
