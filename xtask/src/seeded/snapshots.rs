@@ -1,6 +1,6 @@
 //! The lines that snapshots and old versions rest on, each left out in turn: of the same kind as [`super::protocols`]. Plain data.
 
-use super::bugs::{Bug, Suite, loom, plain};
+use super::bugs::{Bug, Suite, loom, plain, shuttle};
 use super::protocols::line;
 
 const FIRST: Suite = loom("snapshots::the_first_snapshot_waits_for_writers_without_room");
@@ -182,14 +182,20 @@ pub const LINES: &[Bug] = &[
     ),
     line(
         "S31",
-        "who waits at the gate lets go of its place in the pool",
+        "who waits at the gate, or for room, lets go of its place in the pool",
         "waits_at_gate_with_pages",
-        &[PLACES],
+        &[PLACES, shuttle("transactions::transactions_are_strictly_serializable")],
     ),
     line(
         "S32",
         "keyspaces are not created while somebody runs alone",
         "gate_behind_locks",
         &[HALF],
+    ),
+    line(
+        "S33",
+        "who keeps a version counts the snapshots behind its append",
+        "snapshots_counted_before_append",
+        &[COLLECTION],
     ),
 ];
