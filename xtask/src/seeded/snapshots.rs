@@ -128,9 +128,9 @@ pub const LINES: &[Bug] = &[
     ),
     line(
         "S20",
-        "the barrier between an append and the horizon",
+        "the barrier between an append, and the count of snapshots and the horizon",
         "keep_without_barrier",
-        &[HORIZON],
+        &[HORIZON, COLLECTION],
     ),
     line(
         "S21",
