@@ -1,6 +1,6 @@
 //! The lines that snapshots and old versions rest on, each left out in turn: of the same kind as [`super::protocols`]. Plain data.
 
-use super::bugs::{Bug, Suite, loom, plain, shuttle};
+use super::bugs::{Bug, Suite, loom, plain};
 use super::protocols::line;
 
 const FIRST: Suite = loom("snapshots::the_first_snapshot_waits_for_writers_without_room");
@@ -184,7 +184,7 @@ pub const LINES: &[Bug] = &[
         "S31",
         "who waits at the gate, or for room, lets go of its place in the pool",
         "waits_at_gate_with_pages",
-        &[PLACES, shuttle("transactions::transactions_are_strictly_serializable")],
+        &[PLACES],
     ),
     line(
         "S32",
