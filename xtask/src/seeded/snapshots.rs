@@ -128,9 +128,9 @@ pub const LINES: &[Bug] = &[
     ),
     line(
         "S20",
-        "the barrier between an append and the horizon",
+        "the barrier between an append, and the count of snapshots and the horizon",
         "keep_without_barrier",
-        &[HORIZON],
+        &[HORIZON, COLLECTION],
     ),
     line(
         "S21",
@@ -182,7 +182,7 @@ pub const LINES: &[Bug] = &[
     ),
     line(
         "S31",
-        "who waits at the gate lets go of its place in the pool",
+        "who waits at the gate, or for room, lets go of its place in the pool",
         "waits_at_gate_with_pages",
         &[PLACES],
     ),
@@ -191,5 +191,11 @@ pub const LINES: &[Bug] = &[
         "keyspaces are not created while somebody runs alone",
         "gate_behind_locks",
         &[HALF],
+    ),
+    line(
+        "S33",
+        "who keeps a version counts the snapshots behind its append",
+        "snapshots_counted_before_append",
+        &[COLLECTION],
     ),
 ];

@@ -405,6 +405,10 @@ impl Shared {
         room: &BatchRoom<'_>,
     ) -> Result<()> {
         for (at, change) in changes.iter().enumerate() {
+            if at == changes.len() / 2 && leaves_out("plain_reads_see_half") {
+                // Long enough for others to look.
+                thread::sleep(PAUSE);
+            }
             let part = Part { batch: underway.id, change: at as u32, value: change.value };
             match self.make_part(change, &part) {
                 Ok(()) => room.in_log.used(MADE_BYTES as u64),

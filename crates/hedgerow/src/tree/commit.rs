@@ -42,6 +42,7 @@ use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread;
 use std::ops::Range;
+use std::time::Duration;
 
 /// Bytes of the old value of a record that is removed, as far as nobody has looked.
 const EXPECTED_BYTES: usize = 100;
@@ -576,6 +577,8 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
 /// Latches a leaf that is not latched yet, for which there is a reason only in the seeded bug.
 fn late<P: PagePool>(pool: &P, id: PageId) -> Option<ExclusivePage<'_, P>> {
     assert!(leaves_out("second_leaf_latched_after_change"), "all leaves are latched");
+    // Long enough for others to look.
+    thread::sleep(Duration::from_micros(10));
     ExclusivePage::wait(pool, id, &mut || true).ok()
 }
 

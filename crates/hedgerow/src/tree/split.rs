@@ -164,7 +164,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         session: &mut P::Session<'p>,
     ) -> Result<Outcome, Stop> {
         let leaf = plain_leaf::<L>(latched.page.bytes());
-        let is_forced = leaf.count() >= LEAST_FORCED && is_drawn(Point::Split);
+        // Two keys are cut apart only where both are: elsewhere the cut would be beyond the leaf's fences.
+        let is_forced = leaf.count() >= LEAST_FORCED
+            && is_drawn(Point::Split)
+            && !matches!(room, Room::Apart { .. });
         if has_room::<L>(latched.page.bytes(), room) && !is_forced {
             latched.release();
             return Ok(Outcome::Done);

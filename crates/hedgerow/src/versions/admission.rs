@@ -220,7 +220,11 @@ impl<M: Memory, P> Admission<'_, M, P> {
     pub fn is_good(&mut self) -> bool {
         let look = self.versions.door.look();
         self.links = look.keeps_versions();
-        !look.is_closed() && (!self.links || self.cells.is_some())
+        let is_good = !look.is_closed() && (!self.links || self.cells.is_some());
+        if leaves_out("snapshots_counted_before_append") {
+            self.links &= self.versions.slots.taken() > 0;
+        }
+        is_good
     }
 
     /// Whether the writer keeps versions: [`Self::keep`] does something.
