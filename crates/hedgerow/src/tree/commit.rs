@@ -394,6 +394,9 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         if leaves_out("leaves_out_of_order") && thread::id() % 2 == 1 {
             self.leaves.reverse();
         }
+        if self.has_leaf_twice() {
+            return Err(Restart::Conflict.into());
+        }
         self.read_file_ahead()?;
         self.scratch.resize(self.pool.page_bytes(), 0);
         self.allocate();
@@ -414,6 +417,13 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             }
         }
         self.change(latched, &stay)
+    }
+
+    /// Whether two keys' leaves became one while they were looked for: who waited for it twice would wait for itself.
+    fn has_leaf_twice(&self) -> bool {
+        let mut ids: Vec<PageId> = self.leaves.iter().map(|found| found.page.id()).collect();
+        ids.sort_unstable();
+        ids.windows(2).any(|pair| pair[0] == pair[1])
     }
 
     /// Reads what will be compared and is in the file only. A snapshot that goes over to the file later is met once more.
