@@ -198,4 +198,10 @@ pub const LINES: &[Bug] = &[
         "snapshots_counted_before_append",
         &[COLLECTION],
     ),
+    line(
+        "S34",
+        "who ends to run alone takes snapshots behind his cut over that came before his first change",
+        "pins_up_to_cut_alone",
+        &[plain("lib", "versions::tests::who_runs_alone_is_seen_all_at_once")],
+    ),
 ];

@@ -137,7 +137,7 @@ impl Shared {
         drop(self.pin()?);
         let mut alone = versions.close_gate(&*self.pool);
         let pin = self.pin()?.into_readable();
-        alone.begin(pin.cut(), pin);
+        alone.begin(&*self.pool, pin.cut(), pin);
         let unchanged = read_set.map_or(Ok(()), BatchReads::check);
         let logged =
             unchanged.and_then(|()| self.log_batch(log, changes, &mut underway, &room, waiting));

@@ -4,7 +4,7 @@
 //! 2. A checkpoint is taken and pinned. Its cut `A` becomes known ([`Alone::begin`]): from then on who reads a leaf with a stamp above
 //!    `A` reads it in that checkpoint, and no snapshot has a moment above `A`. No later checkpoint takes snapshots over.
 //! 3. The changes are made; readers go on.
-//! 4. [`Alone::end`]: no snapshot begins, pending ones are waited for, those with moments up to `A` go over to the checkpoint, `A` is
+//! 4. [`Alone::end`]: no snapshot begins, pending ones are waited for, those with moments before the first change go over to the checkpoint, `A` is
 //!    forgotten, the gate is opened. So everybody has read the state before, and then everybody reads the state after.
 //!
 //! **Readers without a snapshot** look at the leaf, and then whether somebody runs alone ([`Versions::turns`]). If so, a leaf with a stamp
@@ -19,6 +19,7 @@ use crate::versions::slots::State;
 use crate::versions::state::{NOBODY, Pinned, Versions};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::*;
+use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread;
 
 /// The right to change records while nobody else does. See the head of the file.
@@ -26,6 +27,8 @@ use hedgerow_sync::primitive::thread;
 pub struct Alone<'v, M: Memory, P> {
     versions: &'v Versions<M, P>,
     cut: Option<Lsn>,
+    /// The log's end before the first change.
+    before: Lsn,
 }
 
 impl<M: Memory, P> Versions<M, P> {
@@ -35,13 +38,15 @@ impl<M: Memory, P> Versions<M, P> {
     /// If somebody runs alone already.
     pub fn close_gate(&self, around: &impl Surroundings) -> Alone<'_, M, P> {
         self.door.close(around);
-        Alone { versions: self, cut: None }
+        Alone { versions: self, cut: None, before: Lsn(0) }
     }
 }
 
 impl<M: Memory, P> Alone<'_, M, P> {
-    /// Step 2: a checkpoint with this cut is durable, and `pin` keeps it. Nothing was appended behind the cut.
-    pub fn begin(&mut self, cut: Lsn, pin: P) {
+    /// Step 2: a checkpoint with this cut is durable, and `pin` keeps it. No record was changed behind the cut; what changes none may have been appended, and
+    /// snapshots have moments behind that.
+    pub fn begin(&mut self, around: &impl Surroundings, cut: Lsn, pin: P) {
+        self.before = around.tail();
         let pin = Arc::new(pin);
         {
             let mut pins = self.versions.pins.lock();
@@ -70,7 +75,8 @@ impl<M: Memory, P> Alone<'_, M, P> {
         }
         {
             let mut pins = versions.pins.lock();
-            let users = versions.pin_slots(cut);
+            let up_to = if leaves_out("pins_up_to_cut_alone") { cut } else { self.before };
+            let users = versions.pin_slots(cut, up_to);
             pins.get_mut(&cut).expect("it is pinned").users += users;
             versions.alone.store(NOBODY, Release);
         }

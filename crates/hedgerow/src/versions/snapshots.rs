@@ -434,7 +434,7 @@ impl<M: Memory, P> Versions<M, P> {
             if self.alone.load(Acquire) != NOBODY && !leaves_out("cut_in_alone_takes_over") {
                 return Ok(Some(pin));
             }
-            let users = self.pin_slots(cut);
+            let users = self.pin_slots(cut, cut);
             if users == 0 {
                 return Ok(Some(pin));
             }
@@ -445,12 +445,12 @@ impl<M: Memory, P> Versions<M, P> {
         Ok(None)
     }
 
-    /// Marks the slots of snapshots up to a cut; with the pins locked.
-    pub(super) fn pin_slots(&self, cut: Lsn) -> u64 {
+    /// Marks the slots of snapshots up to a moment, which see what a checkpoint with this cut has; with the pins locked.
+    pub(super) fn pin_slots(&self, cut: Lsn, up_to: Lsn) -> u64 {
         let mut count = 0;
         for slot in self.slots.all() {
             if let State::At(at) = slot.state()
-                && (at <= cut || leaves_out("pin_for_later_snapshot"))
+                && (at <= up_to || leaves_out("pin_for_later_snapshot"))
                 && slot.pin(at, cut)
             {
                 count += 1;

@@ -419,13 +419,18 @@ fn who_runs_alone_is_seen_all_at_once() {
     life.change(b"b", Some(b"1"));
     let mut before = life.begin();
     let mut alone = life.kept.close_gate(&life.log);
-    alone.begin(life.log.tail(), life.now.clone());
+    let cut = life.log.tail();
+    // What changes no record may be in the log behind the cut, and a snapshot behind that.
+    life.log.0.set(cut.0 + 1);
+    let behind = life.kept.begin(&life.log, &Waiting::Forever).unwrap();
+    assert!(behind.lsn() > cut);
+    alone.begin(&life.log, cut, life.now.clone());
     let during = life.kept.begin(&life.log, &Waiting::Forever).unwrap();
     for key in [b"a", b"b"] {
         life.log.0.set(life.log.0.get() + 1);
         life.now.insert(key.to_vec(), b"2".to_vec());
         life.stamps.insert(key[0], life.log.tail());
-        for held in [&before.snapshot, &during] {
+        for held in [&before.snapshot, &behind, &during] {
             assert_eq!(life.get(held, b"a"), Ok(Some(b"1".to_vec())));
         }
     }
@@ -436,10 +441,13 @@ fn who_runs_alone_is_seen_all_at_once() {
     let mut after = life.begin();
     life.check(&mut before, b'a'..b'c');
     life.check(&mut after, b'a'..b'c');
+    assert_eq!(life.get(&behind, b"a"), Ok(Some(b"1".to_vec())));
     life.change(b"a", None);
     life.check(&mut before, b'a'..b'c');
     life.check(&mut after, b'a'..b'c');
+    assert_eq!(life.get(&behind, b"a"), Ok(Some(b"1".to_vec())));
     assert!(life.kept.end(before.snapshot).is_none());
+    assert!(life.kept.end(behind).is_none());
     assert!(life.kept.end(during).is_some());
     assert!(life.kept.end(after.snapshot).is_none());
 }
@@ -451,11 +459,11 @@ fn behind_who_failed_alone_everybody_gets_an_error_and_who_gave_up_in_time_lets_
     drop(life.kept.close_gate(&life.log));
     life.change(b"a", Some(b"1"));
     let mut alone = life.kept.close_gate(&life.log);
-    alone.begin(life.log.tail(), life.now.clone());
+    alone.begin(&life.log, life.log.tail(), life.now.clone());
     assert!(alone.cancel().is_some());
     life.change(b"a", Some(b"2"));
     let mut alone = life.kept.close_gate(&life.log);
-    alone.begin(life.log.tail(), life.now.clone());
+    alone.begin(&life.log, life.log.tail(), life.now.clone());
     drop(alone);
     assert!(life.kept.admit(&life.log, || 1, &Waiting::Forever).unwrap().is_none());
     let refused = life.kept.wait_at_gate(&Waiting::Forever).unwrap_err();

@@ -226,7 +226,7 @@ impl Store {
     fn close_gate(&self) -> Alone<'_, PlainMemory, Checkpoint> {
         let mut alone = self.versions.close_gate(&self.log);
         let (cut, checkpoint) = self.checkpoint();
-        alone.begin(cut, checkpoint);
+        alone.begin(&self.log, cut, checkpoint);
         alone
     }
 

@@ -192,14 +192,16 @@ impl Run {
         );
     }
 
-    /// Notes what became of a change that leaves `after`, and that is durable when it returns if it is `sync`.
+    /// Notes what became of a change that leaves `after`, and that is durable when it returns if it is `sync`. What changes nothing waits for
+    /// nothing, and says nothing of the changes before it.
     pub fn changed(&mut self, what: &str, done: Result<()>, after: State, sync: bool) {
         match done {
             Ok(()) => {
-                if after != *self.now() {
-                    assert!(!self.is_poisoned, "{}: {what} was made after all", self.case);
-                    self.push(after);
+                if after == *self.now() {
+                    return;
                 }
+                assert!(!self.is_poisoned, "{}: {what} was made after all", self.case);
+                self.push(after);
                 if sync && self.case.log {
                     self.made_durable(what, Ok(()));
                 }
