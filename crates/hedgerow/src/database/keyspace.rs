@@ -410,7 +410,8 @@ impl Keyspace {
         if is_long(&self.tree, key) {
             return self.remove_long(key);
         }
-        self.change_if(|tree| tree.remove(key), |removed| *removed)
+        // That there is none is durable, too: an earlier removal may not be yet.
+        self.change_if(|tree| tree.remove(key), |_| true)
     }
 
     /// Removes the records whose keys lie in `bounds`, and returns their number. Its cost and its bytes in the log grow with the number of

@@ -132,7 +132,8 @@ impl Keyspace {
                 Place::Gap { .. } => Ok(false),
             }
         };
-        this.change_if(removes, |removed| *removed)
+        // That there is none is durable, too.
+        this.change_if(removes, |_| true)
     }
 
     /// [`Keyspace::compare_and_swap`] of a long key.
@@ -227,7 +228,8 @@ impl Keyspace {
             };
             tree.remove_range(&from, to.as_deref())
         };
-        self.change_if(removes, |removed| *removed > 0)
+        // That there is none is durable, too.
+        self.change_if(removes, |_| true)
     }
 }
 
