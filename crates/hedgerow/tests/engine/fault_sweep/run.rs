@@ -192,8 +192,8 @@ impl Run {
         );
     }
 
-    /// Notes what became of a change that leaves `after`, and that is durable when it returns if it is `sync`. What changes nothing waits for
-    /// nothing, and says nothing of the changes before it.
+    /// Notes what became of a change that leaves `after`, and that is durable when it returns if it is `sync`. What changes nothing need not
+    /// wait, and says nothing of the changes before it.
     pub fn changed(&mut self, what: &str, done: Result<()>, after: State, sync: bool) {
         match done {
             Ok(()) => {
