@@ -108,25 +108,34 @@ impl Rig {
     }
 }
 
+/// Of the thread that makes and checkpoints a pool, in words. Without optimisation a pool is moved through three frames,
+/// and loom's own threads have 32 KiB.
+const STACK_WORDS: usize = 64 << 10;
+
 /// A checkpoint beside a writer that changes `PAGES` pages in one epoch.
 fn beside_a_writer<const PAGES: usize>(preemptions: usize) {
     check(preemptions, || {
-        let rig = Arc::new(Rig::new());
-        let ids: [PageId; PAGES] = std::array::from_fn(|_| rig.fresh(1));
-        let writer = {
-            let rig = Arc::clone(&rig);
-            thread::spawn(move || rig.change(&ids, 2))
-        };
-        let images = rig.checkpoint();
-        let old = ids.map(|id| (id, 1));
-        let new = ids.map(|id| (id, 2));
-        assert!(images == old || images == new, "{images:?} is no moment");
-        writer.join().unwrap();
-        // And the change, if it is not in that one, is in the next.
-        let later = rig.checkpoint();
-        assert_eq!(later, if images == old { new.to_vec() } else { Vec::new() });
-        assert_eq!(rig.pool.images_to_write(), 0);
+        let model = thread::Builder::new().stack_size(STACK_WORDS);
+        model.spawn(checkpoint_beside_a_writer::<PAGES>).unwrap().join().unwrap();
     });
+}
+
+fn checkpoint_beside_a_writer<const PAGES: usize>() {
+    let rig = Arc::new(Rig::new());
+    let ids: [PageId; PAGES] = std::array::from_fn(|_| rig.fresh(1));
+    let writer = {
+        let rig = Arc::clone(&rig);
+        thread::spawn(move || rig.change(&ids, 2))
+    };
+    let images = rig.checkpoint();
+    let old = ids.map(|id| (id, 1));
+    let new = ids.map(|id| (id, 2));
+    assert!(images == old || images == new, "{images:?} is no moment");
+    writer.join().unwrap();
+    // And the change, if it is not in that one, is in the next.
+    let later = rig.checkpoint();
+    assert_eq!(later, if images == old { new.to_vec() } else { Vec::new() });
+    assert_eq!(rig.pool.images_to_write(), 0);
 }
 
 #[test]
