@@ -204,4 +204,16 @@ pub const LINES: &[Bug] = &[
         "pins_up_to_cut_alone",
         &[plain("lib", "versions::tests::who_runs_alone_is_seen_all_at_once")],
     ),
+    line(
+        "S35",
+        "a full barrier lies between a leaf's latch and the look at the clock",
+        "clock_without_barrier",
+        &[COLLECTION],
+    ),
+    line(
+        "S36",
+        "a moment ends, so that later changes are behind it",
+        "moment_does_not_end",
+        &[COLLECTION],
+    ),
 ];

@@ -14,35 +14,23 @@ use crate::page::pool::EpochStay;
 use crate::space::SetAside;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Lsn, Purpose};
-use crate::versions::{self, Change};
+use crate::versions::{self, Change, Clock};
 use crate::wait::Waiting;
 use crate::wal::{Log, Promised, Record, Reservation};
-use hedgerow_sync::primitive::atomic::AtomicU64;
-use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, OnceLock};
 use std::cell::Cell;
 
-/// What orders changes: the addresses of a log, or else a count.
+/// What orders changes: the addresses of a log, or else a clock.
 pub struct Order {
     log: OnceLock<Arc<Log>>,
-    counted: Counted,
+    clock: Clock,
 }
-
-/// The LSN of the last change that was not logged. On a line of its own: all writers of a store without a log count here.
-#[repr(align(128))]
-struct Counted(AtomicU64);
 
 impl Order {
     pub(super) fn new(first: Lsn) -> Order {
-        Order { log: OnceLock::new(), counted: Counted(AtomicU64::new(first.0)) }
-    }
-
-    /// The LSN of a change that nothing logs, while its leaf is latched. Who reads a count that has it finds the leaf latched or
-    /// changed.
-    #[inline]
-    pub(super) fn count(&self) -> Lsn {
-        Lsn(self.counted.0.fetch_add(1, AcqRel) + 1)
+        Order { log: OnceLock::new(), clock: Clock::new(first) }
     }
 }
 
@@ -86,6 +74,12 @@ impl<'p> Entered<'p> {
         assert!(len <= promise.left.get(), "nothing is appended that was not promised");
         promise.left.set(promise.left.get() - len);
         Some(promise.log.append(record).end)
+    }
+
+    /// The LSN of a change that nothing logs, while its leaf is latched.
+    #[inline]
+    pub(super) fn now(&self, order: &Order) -> Lsn {
+        order.clock.now(self.keeps_versions())
     }
 }
 
@@ -134,14 +128,20 @@ impl BufferPool {
         self.order.log.get()
     }
 
-    /// The LSN of the last change that was not logged, or where the count began.
-    pub fn counted(&self) -> Lsn {
-        Lsn(self.order.counted.0.load(Acquire))
+    /// An LSN that all changes are below which no log has, and that were made before.
+    pub fn clock_moment(&self) -> Lsn {
+        self.order.clock.moment()
     }
 
-    /// The LSN of a change that no log has.
-    pub fn count_change(&self) -> Lsn {
-        self.order.count()
+    /// The LSN of a change that no log has, which is one of its own.
+    pub fn own_lsn(&self) -> Lsn {
+        self.order.clock.own()
+    }
+
+    /// The end of the newest record of the log, or an LSN that no change is above that no log has. A snapshot that begins later is not below
+    /// it.
+    pub fn last_lsn(&self) -> Lsn {
+        self.log().map_or_else(|| self.order.clock.last(), |log| log.tail())
     }
 
     /// Enters, with room in the log for so many bytes. A result that is handed over in memory would be read back in

@@ -10,7 +10,6 @@ use crate::space::extent::{Run, Stored, read_stored};
 use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Purpose};
-use crate::versions::Surroundings;
 use crate::wait::Waiting;
 
 /// Of so many replaced values that snapshots may see one looks whether they still do.
@@ -99,8 +98,8 @@ impl BufferPool {
         match self.versions().is_some_and(PoolVersions::are_kept) {
             false => self.release_held(&held),
             true => {
-                // The change was counted before.
-                let changed = self.tail();
+                // The change was made before.
+                let changed = self.last_lsn();
                 let mut old = self.old_values.lock();
                 old.push((changed, held));
                 if old.len().is_multiple_of(OLD_VALUES_EACH) {

@@ -100,7 +100,7 @@ impl Surroundings for BufferPool {
     fn tail(&self) -> Lsn {
         match self.log() {
             Some(log) => log.tail(),
-            None => self.counted(),
+            None => self.clock_moment(),
         }
     }
 

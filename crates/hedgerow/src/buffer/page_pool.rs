@@ -156,7 +156,7 @@ unsafe impl PagePool for BufferPool {
 
     #[inline]
     fn append(&self, stay: &Entered<'_>, record: &Record<'_>) -> Lsn {
-        stay.append(record).unwrap_or_else(|| self.order.count())
+        stay.append(record).unwrap_or_else(|| stay.now(&self.order))
     }
 
     fn has_log(&self) -> bool {

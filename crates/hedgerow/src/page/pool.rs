@@ -236,13 +236,13 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
     }
 
     /// Appends to the log what has just been done to a page whose exclusive latch is still held. Waits for
-    /// nothing. The LSN of the change, the end of its record, which the leaf is stamped with; where there is no log changes are
-    /// counted, and the number is the LSN. LSNs of changes of one leaf grow.
+    /// nothing. The LSN of the change, the end of its record, which the leaf is stamped with; where there is no log it comes from a clock,
+    /// and many changes have one. LSNs of changes of one leaf never fall.
     fn append(&self, _stay: &Self::EpochGuard<'_>, _record: &Record<'_>) -> Lsn {
         Lsn(0)
     }
 
-    /// Whether what is appended goes to a log. If not, [`Self::append`] counts.
+    /// Whether what is appended goes to a log. If not, [`Self::append`] looks at a clock.
     fn has_log(&self) -> bool {
         false
     }

@@ -26,7 +26,6 @@ use crate::page::PagePool;
 use crate::space::SetAside;
 use crate::tree::{Part, ReadSet, Stroke, Write, encode, fit_piece, piece_bytes};
 use crate::types::{Lsn, Purpose};
-use crate::versions::Surroundings;
 use crate::wait::Waiting;
 use crate::wal::{BatchId, Log, MADE_BYTES, Record, Reservation, commit_id};
 use hedgerow_sync::primitive::atomic::AtomicU64;
@@ -243,7 +242,7 @@ impl Store {
         }
         self.shared.read_before(changes)?;
         write_unlogged(changes, made)?;
-        Ok(self.shared.pool.tail())
+        Ok(self.shared.pool.last_lsn())
     }
 
     /// Makes the changes of a transaction as [`Self::write_batch`] does, if what it has read is unchanged. `None`, and nothing is done, if
@@ -323,7 +322,7 @@ impl Shared {
                 Some(value) => one.tree.put(one.key, value)?,
                 None => one.tree.remove(one.key)?,
             };
-            return Ok(Some(self.pool.tail()));
+            return Ok(Some(self.pool.last_lsn()));
         }
         let log = self.pool.log();
         let bytes = log.map_or(0, |_| piece_bytes(changes));

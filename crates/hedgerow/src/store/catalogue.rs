@@ -310,7 +310,7 @@ impl Catalogue {
                 let record = LogRecord::Create { tree: tree.id(), name: name.as_bytes() };
                 (room.append(&record), Some(undo))
             }
-            None => (self.pool.count_change(), None),
+            None => (self.pool.own_lsn(), None),
         };
         if let Err(error) = self.tree.put(name.as_bytes(), &record.encode()) {
             if let Some(undo) = undo {
@@ -371,7 +371,7 @@ impl Catalogue {
                 Some(room) => {
                     room.append(&LogRecord::Drop { tree: record.tree, name: name.as_bytes() })
                 }
-                None => self.pool.count_change(),
+                None => self.pool.own_lsn(),
             };
             names.note(&self.pool, lsn, name, Some(record));
             if let Some(versions) = self.pool.versions() {

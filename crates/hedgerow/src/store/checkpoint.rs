@@ -40,7 +40,7 @@ struct Cut {
     /// lies before it is in the checkpoint, what lies behind it is not.
     log: Option<(Lsn, Lsn)>,
     /// The last change that was not logged.
-    counted: Lsn,
+    moment: Lsn,
     /// Batches that have begun.
     batches: u64,
 }
@@ -264,7 +264,7 @@ impl Shared {
             // Of a log that is being replayed: what is behind its cut is in no checkpoint that says so.
             None if needs_log => (last.replay_start, last.log_end),
             // What is stamped by a count must not look newer to a later session than what that does.
-            None => [last.log_end.max(cut.counted); 2].into(),
+            None => [last.log_end.max(cut.moment); 2].into(),
         };
         Superblock {
             incompat: last.incompat
@@ -303,8 +303,8 @@ impl Shared {
         // Nobody is inside of an epoch, so nobody is between a change and its record.
         let log = self.pool.log().map(|log| self.batches.cut(log));
         let batches = self.batches.begun();
-        let counted = self.pool.counted();
-        Cut { epoch, next_page, free_pages, next_tree, log, counted, batches }
+        let moment = self.pool.clock_moment();
+        Cut { epoch, next_page, free_pages, next_tree, log, moment, batches }
     }
 
     /// Step 4: writes the parts of map and zone table that changed.

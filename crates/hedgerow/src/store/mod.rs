@@ -74,7 +74,6 @@ use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
 use crate::tree::Value;
 use crate::types::{Epoch, Lsn};
-use crate::versions::Surroundings;
 use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
 use alone::Turn;
@@ -269,9 +268,9 @@ impl Store {
         self.shared.pool.log()
     }
 
-    /// The end of the newest record, or the number of the last change where there is no log.
+    /// The end of the newest record, or an LSN that no change is above where there is no log.
     pub fn last_lsn(&self) -> Lsn {
-        self.shared.pool.tail()
+        self.shared.pool.last_lsn()
     }
 
     /// What opening has replayed.

@@ -18,7 +18,7 @@ use crate::space::extent_store::Reading;
 use crate::space::held::Held;
 use crate::tree::{AskFile, Fences, FromFile, FrozenTree, Judge, LeafRecords, Read, Target, Value};
 use crate::types::{Lsn, TreeId};
-use crate::versions::{Figures, Kept, Seen, Snapshot, Surroundings};
+use crate::versions::{Figures, Kept, Seen, Snapshot};
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
@@ -135,7 +135,7 @@ impl Store {
     ) -> Result<Option<Lsn>> {
         let BatchChange { tree, key, value } = *change;
         let is_made = tree.change_if_unchanged(key, value, judge)?;
-        Ok(is_made.then(|| self.shared.pool.tail()))
+        Ok(is_made.then(|| self.shared.pool.last_lsn()))
     }
 
     /// What is known of snapshots.

@@ -35,8 +35,9 @@ pub const LEAST_BLOCKS: u32 = 8;
 
 /// The order of changes, and who is making one.
 pub trait Surroundings {
-    /// The end of the newest record: every change that was given an LSN up to here has it. An acquire load of a word that whoever is given
-    /// an LSN changes with release, under the latch of his leaf: who has read this end finds that leaf latched, or changed.
+    /// A moment: every change that is given an LSN up to it has it by now, and who looks at its leaf behind this finds that latched, or
+    /// changed. With a log it is the end of the newest record: an acquire load of a word that whoever is given an LSN changes with release,
+    /// under the latch of his leaf. Without one it is [`Clock::moment`](super::Clock::moment).
     fn tail(&self) -> Lsn;
 
     /// Waits until each stay that somebody is inside of now has ended. Who enters later sees what the caller stored before. The caller

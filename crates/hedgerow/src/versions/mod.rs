@@ -6,6 +6,7 @@
 //!
 //! - `cells`, `table`, `removed`: old versions in lent memory, by hash, and the removed keys in their order; `room`: how much of it is spare.
 //! - `slots`, `needs`: which snapshots there are, and which versions they need.
+//! - [`clock`]: the order of changes where there is no log.
 //! - `door`: the switch that has writers keep versions, and the gate of who runs alone.
 //! - [`state`]: all of it together; collecting what nobody needs.
 //! - [`admission`]: how a writer comes in, and what it keeps.
@@ -19,6 +20,7 @@
 pub mod admission;
 pub mod alone;
 mod cells;
+pub mod clock;
 mod door;
 pub mod memory;
 mod needs;
@@ -34,6 +36,7 @@ mod trees;
 
 pub use admission::Admission;
 pub use alone::Alone;
+pub use clock::Clock;
 pub use memory::{Block, LEAST_BLOCKS, Memory, Surroundings};
 pub use snapshots::{Kept, Seen, Snapshot};
 pub use state::{Figures, Versions, VersionsOptions};

@@ -284,7 +284,7 @@ impl<B: Block> Table<B> {
     }
 
     /// Links the version that a change ends, unless nobody can need it: the key's newest version was ended above `horizon`, where no
-    /// snapshot is. Returns the cells that this took, of those that were reserved.
+    /// snapshot is, or by a change with the same LSN. Returns the cells that this took, of those that were reserved.
     pub(super) fn link(&mut self, change: &Change<'_>, horizon: Lsn) -> u32 {
         let Change { tree, key, lsn, old, removes, .. } = *change;
         let free_before = self.cells.free();
@@ -297,7 +297,8 @@ impl<B: Block> Table<B> {
             self.removed.insert(&mut self.cells, hash, tree, key);
         }
         let listed = if was_listed || becomes_listed { LISTED } else { 0 };
-        if !newest.is_none() && self.lsn(newest) > horizon {
+        // With one LSN no snapshot has begun between the two changes.
+        if !newest.is_none() && (self.lsn(newest) > horizon || self.lsn(newest) == lsn) {
             let length = self.cells.u32_at(newest, LENGTH_AT);
             self.cells.set_u32(newest, LENGTH_AT, length | listed);
             return free_before - self.cells.free();

@@ -9,7 +9,7 @@ use hedgerow::page::epoch::Epochs;
 use hedgerow::testing::PlainMemory;
 use hedgerow::types::{Epoch, Lsn, TreeId};
 use hedgerow::versions::{
-    Alone, Change, Seen, Snapshot, Surroundings, Versions, VersionsOptions, cells_of_change,
+    Alone, Change, Clock, Seen, Snapshot, Surroundings, Versions, VersionsOptions, cells_of_change,
 };
 use hedgerow::wait::Waiting;
 use hedgerow_sync::latch::HybridLatch;
@@ -24,6 +24,8 @@ const Y: usize = 1;
 /// Records so far apart that each is above the horizon that was raised for the one before.
 const FAR: u64 = 100_000;
 const NEAR: u64 = 8;
+/// No log: changes are ordered by a clock.
+const CLOCK: u64 = 0;
 /// A record's old value, and its key.
 const VALUE_BYTES: usize = 8;
 const KEY_BYTES: usize = 1;
@@ -79,12 +81,17 @@ impl Leaf {
 
 struct Log {
     tail: AtomicU64,
+    /// In the place of that.
+    clock: Option<Clock>,
     epochs: Epochs,
 }
 
 impl Surroundings for Log {
     fn tail(&self) -> Lsn {
-        Lsn(self.tail.load(Acquire))
+        match &self.clock {
+            Some(clock) => clock.moment(),
+            None => Lsn(self.tail.load(Acquire)),
+        }
     }
 
     fn wait_for_stays(&self) {
@@ -109,7 +116,11 @@ impl Store {
         let options = VersionsOptions { longest_key: KEY_BYTES, longest_value: VALUE_BYTES };
         Arc::new(Store {
             versions: Versions::new(PlainMemory::new(BLOCK_BYTES, BLOCKS), options),
-            log: Log { tail: AtomicU64::new(FAR), epochs: Epochs::new(Epoch(1)) },
+            log: Log {
+                tail: AtomicU64::new(FAR),
+                clock: (step == CLOCK).then(|| Clock::new(Lsn(FAR))),
+                epochs: Epochs::new(Epoch(1)),
+            },
             step,
             leaves: [Leaf::new(), Leaf::new()],
             changes: std::sync::Mutex::default(),
@@ -134,8 +145,11 @@ impl Store {
         drop(self.versions.end(snapshot));
     }
 
-    fn append(&self, record: usize) -> u64 {
-        let lsn = self.log.tail.fetch_add(self.step, AcqRel) + self.step;
+    fn append(&self, record: usize, beside_snapshots: bool) -> u64 {
+        let lsn = match &self.log.clock {
+            Some(clock) => clock.now(beside_snapshots).0,
+            None => self.log.tail.fetch_add(self.step, AcqRel) + self.step,
+        };
         self.changes.lock().unwrap().push((record, lsn));
         lsn
     }
@@ -157,7 +171,7 @@ impl Store {
             }
             let leaf = &self.leaves[record];
             let latch = leaf.latch.exclusive();
-            let lsn = self.append(record);
+            let lsn = self.append(record, admission.keeps());
             let old = leaf.value.load(Relaxed).to_le_bytes();
             let change = Change {
                 tree: TREE,
@@ -234,7 +248,7 @@ impl Store {
     fn change_alone(&self, record: usize) {
         let stay = self.log.epochs.enter();
         let latch = self.leaves[record].latch.exclusive();
-        let lsn = self.append(record);
+        let lsn = self.append(record, true);
         self.leaves[record].change(lsn);
         drop(latch);
         drop(stay);
@@ -266,134 +280,154 @@ fn join<const THREADS: usize>(threads: [thread::JoinHandle<()>; THREADS]) {
 
 #[test]
 fn the_first_snapshot_waits_for_writers_without_room() {
-    check(4, || {
-        let store = Store::new(NEAR);
-        let writer = spawn(&store, |store| store.put(X));
-        store.look();
-        join([writer]);
-        store.judge();
-    });
+    for step in [NEAR, CLOCK] {
+        check(4, move || {
+            let store = Store::new(step);
+            let writer = spawn(&store, |store| store.put(X));
+            store.look();
+            join([writer]);
+            store.judge();
+        });
+    }
 }
 
 #[test]
 fn who_begins_second_waits_for_writers_as_the_first_does() {
-    check(2, || {
-        let store = Store::new(NEAR);
-        let writer = spawn(&store, |store| store.put(X));
-        let first = spawn(&store, |store| store.end(store.begin()));
-        store.look();
-        join([writer, first]);
-        store.judge();
-    });
+    for step in [NEAR, CLOCK] {
+        check(2, move || {
+            let store = Store::new(step);
+            let writer = spawn(&store, |store| store.put(X));
+            let first = spawn(&store, |store| store.end(store.begin()));
+            store.look();
+            join([writer, first]);
+            store.judge();
+        });
+    }
 }
 
 #[test]
 fn a_snapshot_that_begins_while_the_switch_is_turned_off_has_its_versions() {
-    check(5, || {
-        let store = Store::switched_on(NEAR);
-        let idle = spawn(&store, |store| {
-            store.versions.turn_off();
-            store.put(X);
+    for step in [NEAR, CLOCK] {
+        check(5, move || {
+            let store = Store::switched_on(step);
+            let idle = spawn(&store, |store| {
+                store.versions.turn_off();
+                store.put(X);
+            });
+            store.look();
+            join([idle]);
+            store.judge();
         });
-        store.look();
-        join([idle]);
-        store.judge();
-    });
+    }
 }
 
 #[test]
 fn a_writer_above_the_horizon_keeps_what_a_new_snapshot_needs() {
-    check(6, || {
-        let store = Store::switched_on(FAR);
-        let before = store.begin();
-        store.put(X);
-        let writer = spawn(&store, |store| store.put(X));
-        store.look();
-        join([writer]);
-        assert!(store.read(&before, X));
-        store.end(before);
-        store.judge();
-    });
+    for step in [FAR, CLOCK] {
+        check(6, move || {
+            let store = Store::switched_on(step);
+            let before = store.begin();
+            store.put(X);
+            let writer = spawn(&store, |store| store.put(X));
+            store.look();
+            join([writer]);
+            assert!(store.read(&before, X));
+            store.end(before);
+            store.judge();
+        });
+    }
 }
 
 #[test]
 fn a_collection_drops_nothing_that_a_new_snapshot_needs() {
-    check(6, || {
-        let store = Store::switched_on(NEAR);
-        let writer = spawn(&store, |store| {
-            store.put(X);
-            store.versions.collect(&store.log).unwrap();
+    for step in [NEAR, CLOCK] {
+        check(6, move || {
+            let store = Store::switched_on(step);
+            let writer = spawn(&store, |store| {
+                store.put(X);
+                store.versions.collect(&store.log).unwrap();
+            });
+            store.look();
+            join([writer]);
+            store.judge();
         });
-        store.look();
-        join([writer]);
-        store.judge();
-    });
+    }
 }
 
 #[test]
 fn a_collection_that_has_seen_no_slot_has_read_the_end_of_the_log_before() {
-    check(3, || {
-        let store = Store::switched_on(NEAR);
-        let writer = spawn(&store, |store| store.put(X));
-        let collector = spawn(&store, |store| drop(store.versions.collect(&store.log).unwrap()));
-        store.look();
-        join([writer, collector]);
-        store.judge();
-    });
+    for step in [NEAR, CLOCK] {
+        check(3, move || {
+            let store = Store::switched_on(step);
+            let writer = spawn(&store, |store| store.put(X));
+            let collector =
+                spawn(&store, |store| drop(store.versions.collect(&store.log).unwrap()));
+            store.look();
+            join([writer, collector]);
+            store.judge();
+        });
+    }
 }
 
 #[test]
 fn a_read_beside_a_writer_and_a_collection_sees_its_moment() {
-    check(5, || {
-        let store = Store::switched_on(NEAR);
-        let before = store.begin();
-        let writer = spawn(&store, |store| store.put(X));
-        let collector = spawn(&store, |store| drop(store.versions.collect(&store.log).unwrap()));
-        assert!(store.read(&before, X));
-        join([writer, collector]);
-        store.end(before);
-        store.judge();
-    });
+    for step in [NEAR, CLOCK] {
+        check(5, move || {
+            let store = Store::switched_on(step);
+            let before = store.begin();
+            let writer = spawn(&store, |store| store.put(X));
+            let collector =
+                spawn(&store, |store| drop(store.versions.collect(&store.log).unwrap()));
+            assert!(store.read(&before, X));
+            join([writer, collector]);
+            store.end(before);
+            store.judge();
+        });
+    }
 }
 
 #[test]
 fn a_read_beside_a_checkpoint_that_takes_its_snapshot_over_sees_its_moment() {
-    check(6, || {
-        let store = Store::switched_on(NEAR);
-        let first = store.begin();
-        let (cut, checkpoint) = store.checkpoint();
-        store.put(X);
-        let second = store.begin();
-        store.put(X);
-        let pinning = spawn(&store, move |store| {
-            drop(store.versions.pin(&store.log, cut, checkpoint).unwrap());
+    for step in [NEAR, CLOCK] {
+        check(6, move || {
+            let store = Store::switched_on(step);
+            let first = store.begin();
+            let (cut, checkpoint) = store.checkpoint();
+            store.put(X);
+            let second = store.begin();
+            store.put(X);
+            let pinning = spawn(&store, move |store| {
+                drop(store.versions.pin(&store.log, cut, checkpoint).unwrap());
+            });
+            assert!(store.read(&first, X));
+            assert!(store.read(&second, X));
+            join([pinning]);
+            assert!(store.read(&first, X));
+            assert!(store.read(&second, X));
+            store.end(first);
+            store.end(second);
+            store.judge();
         });
-        assert!(store.read(&first, X));
-        assert!(store.read(&second, X));
-        join([pinning]);
-        assert!(store.read(&first, X));
-        assert!(store.read(&second, X));
-        store.end(first);
-        store.end(second);
-        store.judge();
-    });
+    }
 }
 
 #[test]
 fn a_snapshot_that_ends_beside_a_checkpoint_leaves_nothing_pinned() {
-    check(6, || {
-        let store = Store::switched_on(NEAR);
-        let snapshot = store.begin();
-        let (cut, checkpoint) = store.checkpoint();
-        store.put(X);
-        let pinning = spawn(&store, move |store| {
-            drop(store.versions.pin(&store.log, cut, checkpoint).unwrap());
+    for step in [NEAR, CLOCK] {
+        check(6, move || {
+            let store = Store::switched_on(step);
+            let snapshot = store.begin();
+            let (cut, checkpoint) = store.checkpoint();
+            store.put(X);
+            let pinning = spawn(&store, move |store| {
+                drop(store.versions.pin(&store.log, cut, checkpoint).unwrap());
+            });
+            store.end(snapshot);
+            store.look();
+            join([pinning]);
+            store.judge();
         });
-        store.end(snapshot);
-        store.look();
-        join([pinning]);
-        store.judge();
-    });
+    }
 }
 
 #[test]

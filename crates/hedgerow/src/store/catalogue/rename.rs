@@ -108,7 +108,7 @@ impl Catalogue {
                 let (from, to) = (from.as_bytes(), to.as_bytes());
                 room.append(&LogRecord::Rename { tree: record.tree, from, to })
             }
-            None => self.pool.count_change(),
+            None => self.pool.own_lsn(),
         };
         if let Some(names) = &mut names {
             names.note(&self.pool, lsn, from, Some(record));

@@ -30,6 +30,9 @@ struct Leaf {
 struct Store {
     versions: Versions<PlainMemory, Vec<u64>>,
     tail: AtomicU64,
+    /// Orders changes if they have no length.
+    clock: Clock,
+    has_log: bool,
     epochs: Epochs,
     leaves: Vec<Mutex<Leaf>>,
     checkpointing: Mutex<()>,
@@ -39,7 +42,10 @@ struct Store {
 
 impl Surroundings for Store {
     fn tail(&self) -> Lsn {
-        Lsn(self.tail.load(Acquire))
+        match self.has_log {
+            true => Lsn(self.tail.load(Acquire)),
+            false => self.clock.moment(),
+        }
     }
 
     fn wait_for_stays(&self) {
@@ -58,7 +64,10 @@ impl Store {
                 continue;
             }
             let mut leaf = self.leaves[number as usize].lock();
-            let lsn = self.tail.fetch_add(step, AcqRel) + step;
+            let lsn = match self.has_log {
+                true => self.tail.fetch_add(step, AcqRel) + step,
+                false => self.clock.now(admission.keeps()).0,
+            };
             let (key, old) = (number.to_be_bytes(), leaf.value.to_le_bytes());
             let (tree, lsn) = (TREE, Lsn(lsn));
             admission.keep(&Change {
@@ -138,6 +147,8 @@ fn run(seed: u64, most_blocks: u32, step: u64) -> Figures {
     let store = Arc::new(Store {
         versions: Versions::new(PlainMemory::new(256, most_blocks), OPTIONS),
         tail: AtomicU64::new(step),
+        clock: Clock::new(Lsn(0)),
+        has_log: step > 0,
         epochs: Epochs::new(Epoch(1)),
         leaves: (0..LEAVES).map(|_| Mutex::default()).collect(),
         checkpointing: Mutex::new(()),
@@ -189,7 +200,8 @@ fn run(seed: u64, most_blocks: u32, step: u64) -> Figures {
 fn snapshots_beside_writers_collections_and_checkpoints_see_their_moments() {
     let seed = environment::seed(random::seed());
     let mut pinned = 0;
-    for (turn, (blocks, step)) in [(60, 40), (8, 40), (60, 100_000), (9, 30_000)].iter().enumerate()
+    for (turn, (blocks, step)) in
+        [(60, 40), (8, 40), (60, 100_000), (9, 30_000), (60, 0), (8, 0)].iter().enumerate()
     {
         pinned += run(seed.wrapping_add(turn as u64), *blocks, *step).pinned;
     }
