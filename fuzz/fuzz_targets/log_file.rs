@@ -6,8 +6,8 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use hedgerow::storage::RamDisk;
-use hedgerow::store::{OpenHow, log_path};
+use hedgerow::internals::storage::RamDisk;
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{ErrorKind, Options, WriteBatch, smallest_memory_limit_bytes};
 use hedgerow_fuzz::damage::{self, Buffer, Damage, Used};
 use hedgerow_fuzz::{LARGE_VALUES_BYTES, path};

@@ -5,8 +5,8 @@
 
 use crate::damage::{self, Buffer, Used};
 use crate::{LARGE_VALUES_BYTES, path};
-use hedgerow::storage::RamDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::RamDisk;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options, Result, smallest_memory_limit_bytes};
 use std::ops::ControlFlow;
 use std::sync::OnceLock;

@@ -7,10 +7,10 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // Files and clocks of an example.
 
-use hedgerow::node::{Baseline, Heads, Hints, Ladder, Prefix};
-use hedgerow::testing::MemoryPool;
-use hedgerow::tree::{Tree, Value};
-use hedgerow::types::TreeId;
+use hedgerow::internals::node::{Baseline, Heads, Hints, Ladder, Prefix};
+use hedgerow::internals::testing::MemoryPool;
+use hedgerow::internals::tree::{Tree, Value};
+use hedgerow::internals::types::TreeId;
 use hedgerow::{LeafLayout, LeafPolicy, Options};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;

@@ -5,7 +5,7 @@
 /// The smallest key above all keys that begin with `prefix`; `None` if there is no such key.
 ///
 /// ```
-/// # use hedgerow::key::after_prefix;
+/// # use hedgerow::internals::key::after_prefix;
 /// assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
 /// assert_eq!(after_prefix(b"a\xff"), Some(b"b".to_vec()));
 /// assert_eq!(after_prefix(b"\xff\xff"), None);

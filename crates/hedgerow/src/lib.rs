@@ -118,41 +118,36 @@
 //! `tracing` (off by default) emits events of opening, recovery, checkpoints, stalls and errors through the crate `tracing`. No
 //! event holds a key or a value.
 
-// What users see; hidden modules are for the tools of this project.
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
-#[doc(hidden)]
-pub mod buffer;
-#[doc(hidden)]
-pub mod checksum;
+mod buffer;
+mod checksum;
 mod database;
-#[doc(hidden)]
-pub mod error;
+mod error;
 mod events;
+mod key;
+mod node;
+mod page;
+mod space;
+mod storage;
+mod store;
+#[cfg(hedgerow_internals)]
+mod testing;
+mod tree;
+mod types;
+mod versions;
+mod wait;
+mod wal;
+
+/// The modules below the public types, for the tests and tools of this project: see `build.rs`.
+#[cfg(hedgerow_internals)]
 #[doc(hidden)]
-pub mod key;
-#[doc(hidden)]
-pub mod node;
-#[doc(hidden)]
-pub mod page;
-#[doc(hidden)]
-pub mod space;
-#[doc(hidden)]
-pub mod storage;
-#[doc(hidden)]
-pub mod store;
-#[doc(hidden)]
-pub mod testing;
-#[doc(hidden)]
-pub mod tree;
-#[doc(hidden)]
-pub mod types;
-#[doc(hidden)]
-pub mod versions;
-#[doc(hidden)]
-pub mod wait;
-#[doc(hidden)]
-pub mod wal;
+pub mod internals {
+    macro_rules! open {
+        ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
+    }
+    open! { buffer checksum error key node page space storage store testing tree types versions wait wal }
+}
 
 pub use buffer::PoolStats;
 pub use database::{

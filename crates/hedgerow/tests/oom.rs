@@ -23,8 +23,8 @@ mod scripts;
 use common::{
     Dice, Model, assert_sound, bytes, contents, effort, get, is_thorough, key, part, seed,
 };
-use hedgerow::testing::count;
-use hedgerow::testing::environment::variable;
+use hedgerow::internals::testing::count;
+use hedgerow::internals::testing::environment::variable;
 use hedgerow::{Database, Durability, ErrorKind, IoEngine, Options, Result, WriteBatch};
 use scripts::{SCRIPTS, SONG, Script, Start, Step};
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -6,7 +6,7 @@
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, clippy::disallowed_methods, reason = "a test with processes of its own")]
 
-use hedgerow::testing::environment::positive;
+use hedgerow::internals::testing::environment::positive;
 use hedgerow::{Database, Durability, Keyspace, Options, WriteBatch};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -5,7 +5,7 @@
 
 #![cfg(hedgerow_sim)]
 
-use hedgerow::testing::linear::{Call, Clock, History, Recorder};
+use hedgerow::internals::testing::linear::{Call, Clock, History, Recorder};
 use hedgerow_htm_index::bplus::BPlusTree;
 use hedgerow_htm_index::delta::{DeltaIndex, Switches};
 use hedgerow_htm_index::htm::{Faults, Htm, Lock, RetryPolicy, RwSpin, Sim};

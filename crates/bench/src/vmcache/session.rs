@@ -7,12 +7,12 @@
 
 use super::pool::{BATCH_PAGES, VmcachePool};
 use super::state::{ALLOCATED, DIRTY, RESIDENT, USED};
-use hedgerow::buffer::FRAMES_EACH;
-use hedgerow::error::{Error, ErrorKind, Result};
-use hedgerow::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession, header};
-use hedgerow::storage::ReadRequest;
-use hedgerow::types::{Epoch, PageId, TreeId};
-use hedgerow::wait::Waiting;
+use hedgerow::internals::buffer::FRAMES_EACH;
+use hedgerow::internals::error::{Error, ErrorKind, Result};
+use hedgerow::internals::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession, header};
+use hedgerow::internals::storage::ReadRequest;
+use hedgerow::internals::types::{Epoch, PageId, TreeId};
+use hedgerow::internals::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 

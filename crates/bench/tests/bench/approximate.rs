@@ -1,7 +1,7 @@
 //! Approximate counts beside the truth, with keys as they come: the samples that the project carries.
 
 use hedgerow::Options;
-use hedgerow::testing::environment::seed;
+use hedgerow::internals::testing::environment::seed;
 use hedgerow_bench::keys::shuffle;
 use ruzstd::decoding::StreamingDecoder;
 use std::io::Read;

@@ -1,6 +1,6 @@
 //! What the tests of the program share. Each test has directories of its own.
 
-use hedgerow::testing::environment::is_thorough;
+use hedgerow::internals::testing::environment::is_thorough;
 use hedgerow_bench::experiments::{self, Size};
 use hedgerow_bench::external::Programs;
 use hedgerow_bench::run::Plan;

@@ -1,7 +1,7 @@
 //! Every experiment in its smoke size, by the program as a user runs it: same work, whole records.
 
 use crate::common::{hedgerow_bench, pairs, plan};
-use hedgerow::testing::environment::is_thorough;
+use hedgerow::internals::testing::environment::is_thorough;
 use hedgerow_bench::cell::{CellError, Operation, Phase, Place};
 use hedgerow_bench::checksum::Values;
 use hedgerow_bench::experiments::{self, Size};

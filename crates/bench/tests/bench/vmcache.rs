@@ -2,10 +2,10 @@
 
 #![cfg(target_os = "linux")]
 
-use hedgerow::error::ErrorKind;
-use hedgerow::page::{Access, ExclusivePage, PagePool, PoolSession, SharedPage};
-use hedgerow::storage::{DirectIo, Disk, File, OpenMode, RamDisk};
-use hedgerow::types::{Epoch, PageId, TreeId};
+use hedgerow::internals::error::ErrorKind;
+use hedgerow::internals::page::{Access, ExclusivePage, PagePool, PoolSession, SharedPage};
+use hedgerow::internals::storage::{DirectIo, Disk, File, OpenMode, RamDisk};
+use hedgerow::internals::types::{Epoch, PageId, TreeId};
 use hedgerow_bench::vmcache::{VmcacheOptions, VmcachePool};
 use std::path::Path;
 use std::sync::Arc;

@@ -108,7 +108,7 @@ fn mounted(disk: &str, size: &str, script: &str) -> Option<std::process::Output>
     let probe = shell("true");
     if !probe.as_ref().is_ok_and(|output| output.status.success()) {
         let why = format!("no file system can be mounted here: {probe:?}");
-        hedgerow::testing::not_run("a disk of a size of its own", &why);
+        hedgerow::internals::testing::not_run("a disk of a size of its own", &why);
         return None;
     }
     Some(shell(script).unwrap())

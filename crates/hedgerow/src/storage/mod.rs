@@ -41,6 +41,7 @@ pub mod real;
 mod refused;
 #[cfg(unix)]
 mod rename;
+#[cfg(hedgerow_internals)]
 pub mod sim;
 #[cfg(unix)]
 mod size_limit;
@@ -61,6 +62,7 @@ pub use memory::{addresses_left_bytes, machine_memory_bytes};
 pub use ram::RamDisk;
 #[cfg(unix)]
 pub use real::RealDisk;
+#[cfg(hedgerow_internals)]
 pub use sim::SimDisk;
 
 use crate::error::{Error, ErrorKind, Result};

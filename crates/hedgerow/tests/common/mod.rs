@@ -7,10 +7,10 @@ pub mod lengths;
 pub mod script;
 pub mod session;
 
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::OpenHow;
-pub use hedgerow::testing::environment::{effort, is_thorough, part, seed};
-use hedgerow::testing::{history, recorded};
+use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::store::OpenHow;
+pub use hedgerow::internals::testing::environment::{effort, is_thorough, part, seed};
+use hedgerow::internals::testing::{history, recorded};
 use hedgerow::{CompactBudget, Database, Error, ErrorKind, Keyspace, Options, Result};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub fn path() -> &'static Path {
 
 /// The smallest store there is: pages of 512 bytes, as little memory as it works with, and no log.
 pub fn tiny() -> Options {
-    let limit = hedgerow::buffer::smallest_limit_without_log_bytes(512);
+    let limit = hedgerow::internals::buffer::smallest_limit_without_log_bytes(512);
     Options::new()
         .page_bytes(512)
         .memory_limit_bytes(limit)

@@ -2,9 +2,9 @@
 //! disk misbehaves (`lies_logged.rs`, `lying_syncs.rs`).
 
 use super::{Dice, Model, assert_damage, bytes, contents, key, open, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::SimState;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, Error, ErrorKind, Options, Result};
 
 pub const HOWS: [OpenHow; 2] = [OpenHow::ReadOnly, OpenHow::Existing];

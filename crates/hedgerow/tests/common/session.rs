@@ -1,10 +1,10 @@
 //! A session of random changes of a store with a log, its history, and accidents at the calls that it makes.
 
 use super::{Dice, LONG, Model, Records, contents, key, open, path};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::{Accident, Examiner, History, Outcome, Recovered, count};
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::SimState;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::{Accident, Examiner, History, Outcome, Recovered, count};
 use hedgerow::{Database, Durability, Isolation, Keyspace, Options, WriteBatch};
 
 const NAMES: [&str; 2] = ["robins", "wrens"];

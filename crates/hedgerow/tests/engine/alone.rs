@@ -4,10 +4,10 @@
 
 use crate::common::session::{Mix, Session, Tally, examiner};
 use crate::common::{Dice, Model, assert_sound, crowded, effort, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{
     Database, ErrorKind, Isolation, Keyspace, Options, Snapshot, Swap, Wait, WriteBatch,
 };

@@ -2,10 +2,10 @@
 #![allow(clippy::disallowed_methods, reason = "tests use threads")]
 
 use crate::common::{assert_sound, contents, key, open, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{Database, Durability, ErrorKind, Options, WriteBatch};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

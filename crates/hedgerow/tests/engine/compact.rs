@@ -3,9 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
 use crate::common::{Dice, Model, assert_sound, bytes, contents, crowded, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{CompactBudget, Database, Durability, ErrorKind, Keyspace, LeafLayout, LeafPolicy};
 use hedgerow::{Options, Result};
 use std::ops::ControlFlow;

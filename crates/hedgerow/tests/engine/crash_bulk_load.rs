@@ -2,10 +2,10 @@
 //! to nothing had written, pages and large values, is free again.
 
 use crate::common::{Dice, Records, assert_sound, bytes, contents, effort, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{Database, Durability, Error, ErrorKind, Options};
 
 fn options(log: bool) -> Options {

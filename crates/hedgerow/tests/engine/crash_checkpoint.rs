@@ -10,10 +10,10 @@
 use crate::common::{
     Dice, Model, Step, assert_sound, change, contents, effort, is_thorough, open, path, seed, tiny,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{Fate, SimState};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{Fate, SimState};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{Database, ErrorKind, Options};
 
 /// Pending changes of which all subsets are tried.
@@ -71,7 +71,8 @@ impl Explorer {
 
     /// For a store that is so small that all subsets can be tried at every moment.
     fn small(seed: u64) -> Explorer {
-        let limit = hedgerow::buffer::smallest_limit_without_log_bytes(SMALL_PIECE_BYTES);
+        let limit =
+            hedgerow::internals::buffer::smallest_limit_without_log_bytes(SMALL_PIECE_BYTES);
         let options = Options::new()
             .page_bytes(SMALL_PIECE_BYTES)
             .zone_bytes(SMALL_ZONE_BYTES)

@@ -6,10 +6,10 @@ use crate::common::session::{Mix, Session, Tally, examiner};
 use crate::common::{
     Dice, Model, Records, assert_sound, bytes, contents, effort, get, key, open, seed, tiny,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{ErrorKind, Options};
 
 /// Records of a leaf with pages of 512 bytes have at most so many bytes. A key has 11 of them.

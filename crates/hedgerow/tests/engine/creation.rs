@@ -4,10 +4,10 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, contents, open, path, seed, tiny};
-use hedgerow::storage::sim::{CallKind, Fault, SimState};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::{OpenHow, log_path};
-use hedgerow::testing::count;
+use hedgerow::internals::storage::sim::{CallKind, Fault, SimState};
+use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::store::{OpenHow, log_path};
+use hedgerow::internals::testing::count;
 use hedgerow::{Database, ErrorKind, Options};
 use std::path::Path;
 
@@ -266,7 +266,7 @@ fn of_those_who_create_at_once_one_wins() {
 #[cfg(unix)]
 mod on_unix {
     use super::*;
-    use hedgerow::storage::{DirectIo, IoEngine, OpenMode, RealDisk};
+    use hedgerow::internals::storage::{DirectIo, IoEngine, OpenMode, RealDisk};
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::process::{Command, Stdio};
     use std::time::Duration;

@@ -6,11 +6,11 @@ use crate::common::session::{Mix, Session, Tally, examiner};
 use crate::common::{
     Dice, Model, assert_sound, contents, effort, is_thorough, key, open, path, seed, tiny,
 };
-use hedgerow::storage::sim::{CallKind, Effect, Fate, Fault, SimState};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::superblock::POSITIONS;
-use hedgerow::store::{OpenHow, log_path};
-use hedgerow::testing::{Accident, count};
+use hedgerow::internals::storage::sim::{CallKind, Effect, Fate, Fault, SimState};
+use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::store::superblock::POSITIONS;
+use hedgerow::internals::store::{OpenHow, log_path};
+use hedgerow::internals::testing::{Accident, count};
 use hedgerow::{Durability, ErrorKind, Options};
 
 fn logged() -> Options {

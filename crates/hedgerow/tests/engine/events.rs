@@ -3,10 +3,10 @@
 #![cfg(feature = "tracing")]
 
 use crate::common::{key, open, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::events::{Seen, events_of};
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::events::{Seen, events_of};
 use hedgerow::{Database, ErrorKind, Options};
 use tracing::Level;
 

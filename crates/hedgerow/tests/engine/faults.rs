@@ -4,10 +4,10 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{Database, Error, ErrorKind, Options};
 
 fn assert_typed(error: &Error, context: &str) {

@@ -3,10 +3,10 @@
 //! change of which nobody knows is there whole or not at all.
 
 use crate::common::{Dice, Model, assert_sound, bytes, contents, get, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault, SimState};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault, SimState};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{Database, Durability, Error, ErrorKind, Options, Result, WriteBatch};
 
 /// The file may not be touched.

@@ -2,9 +2,9 @@
 //! before, finds all that was durable, and afterwards removals make room for changes again.
 
 use crate::common::{Dice, Model, assert_sound, bytes, contents, effort, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{Database, Durability, ErrorKind, Options, Result, WriteBatch};
 
 fn logged() -> Options {

@@ -3,11 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "a test that looks at the clock")]
 
 use crate::common::{Dice, bytes, contents, key, open, seed, tiny};
-use hedgerow::buffer::smallest_limit_without_log_bytes;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::buffer::smallest_limit_without_log_bytes;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options};
 use std::io::Read;
 use std::ops::ControlFlow;

@@ -12,15 +12,15 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, crowded_for, effort, is_thorough, open, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
-use hedgerow::testing::islands::{Client, ISLAND_KEYS, Place};
-use hedgerow::testing::isolation::{
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
+use hedgerow::internals::testing::islands::{Client, ISLAND_KEYS, Place};
+use hedgerow::internals::testing::isolation::{
     History, Level, Outcome, Over, Recorder, Step, Tally, Token, Transaction,
 };
-use hedgerow::testing::linear::Clock;
-use hedgerow::testing::recorded::Records;
+use hedgerow::internals::testing::linear::Clock;
+use hedgerow::internals::testing::recorded::Records;
 use hedgerow::{Database, Durability, Keyspace, LeafLayout, LeafPolicy, Options, Swap, WriteBatch};
 use std::collections::BTreeMap;
 use std::sync::Barrier;

@@ -7,9 +7,9 @@
 )]
 
 use crate::common::{assert_sound, key};
-use hedgerow::storage::sim::CallKind;
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::{OpenHow, log_path};
+use hedgerow::internals::storage::sim::CallKind;
+use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{Database, Keyspace, Options};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};

@@ -3,9 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "a test with files of its own")]
 
 use crate::common::{assert_sound, contents, open, path, seed, tiny};
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::{OpenHow, log_path};
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{Database, Durability, ErrorKind, Options};
 
 fn logged() -> Options {

@@ -3,9 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, key, open, path, seed};
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::storage::{Disk, RealDisk, SimDisk};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::storage::{Disk, RealDisk, SimDisk};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, ErrorKind, IoEngine, Keyspace, Options};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -8,9 +8,9 @@
 )]
 
 use crate::common::{assert_sound, contents, seed, tiny};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::{OpenHow, log_path};
-use hedgerow::testing::count;
+use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::store::{OpenHow, log_path};
+use hedgerow::internals::testing::count;
 use hedgerow::{Database, Durability, ErrorKind, Options};
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -4,8 +4,8 @@
 #![cfg(target_os = "linux")]
 
 use crate::common::key;
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{ErrorKind, Options, Result};
 use std::path::Path;
 use std::process::Command;

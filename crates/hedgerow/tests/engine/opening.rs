@@ -5,8 +5,8 @@
 #![allow(clippy::disallowed_methods, reason = "a test that starts processes and measures them")]
 
 use crate::common::key;
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, ErrorKind, Options};
 use std::path::Path;
 use std::process::{Command, Output};

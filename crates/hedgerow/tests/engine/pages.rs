@@ -1,8 +1,8 @@
 //! Showing pages: what is shown is the tree, every byte of every page is accounted for once, and bytes
 //! that are damaged in any way are described without a panic.
 
-use hedgerow::node::anatomy::{Anatomy, Content, Mark, Part, anatomy};
-use hedgerow::node::fingerprint::fingerprint;
+use hedgerow::internals::node::anatomy::{Anatomy, Content, Mark, Part, anatomy};
+use hedgerow::internals::node::fingerprint::fingerprint;
 use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

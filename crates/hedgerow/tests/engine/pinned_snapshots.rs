@@ -2,9 +2,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests use threads")]
 
 use crate::common::{Dice, assert_sound, effort, open, path, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{
     Database, Error, ErrorKind, Isolation, Keyspace, Options, PinKind, Snapshot, WriteBatch,
 };

@@ -4,8 +4,8 @@
 //! checkpoints: nothing depends on how threads are scheduled, and who keeps writers out meanwhile never returns.
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options};
 use std::ops::ControlFlow;
 

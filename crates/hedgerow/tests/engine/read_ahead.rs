@@ -3,9 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, open, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, ErrorKind, IoEngine, Keyspace, Options};
 use std::ops::Bound;
 

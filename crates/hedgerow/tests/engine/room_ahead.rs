@@ -4,8 +4,8 @@
 #![allow(clippy::disallowed_methods, reason = "these tests look at files from outside")]
 
 use crate::common::{Dice, assert_sound, bytes, effort, key, seed};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, IoEngine, Keyspace, Options};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,9 +1,9 @@
 //! Shrinking: whatever a store went through, its file ends no longer than it began, and near to what is left in it.
 
 use crate::common::{Dice, assert_sound, bytes, contents, effort, open, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
 use hedgerow::{Database, Keyspace, Options};
 use std::ops::ControlFlow;
 

@@ -12,10 +12,10 @@
 
 use crate::common::session::{examiner, well};
 use crate::common::{Dice, Model, Records, contents, effort, open, part, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::{Accident, Examiner, History, Outcome, count};
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::SimState;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::{Accident, Examiner, History, Outcome, count};
 use hedgerow::{Database, Durability, Keyspace, Options, WriteBatch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

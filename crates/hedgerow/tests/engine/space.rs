@@ -4,8 +4,8 @@
 //!
 //! Each test prints the seed that its keys come from.
 
-use hedgerow::storage::RamDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::RamDisk;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Keyspace, Options};
 use hedgerow_sync::primitive::random;
 use std::ops::ControlFlow;

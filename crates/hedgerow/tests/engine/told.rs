@@ -2,10 +2,10 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
 use crate::common::{assert_sound, key, open, path};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::types::Lsn;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Fault};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::types::Lsn;
 use hedgerow::{Database, ErrorKind, Options, Result};
 use std::future::Future;
 use std::pin::pin;

@@ -3,13 +3,13 @@
 
 use crate::anomalies::{BOTH, is, kind, memory};
 use crate::common::{Dice, assert_sound, crowded, effort, is_thorough, open, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
-use hedgerow::testing::isolation::{
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
+use hedgerow::internals::testing::isolation::{
     History, Level, Open, Outcome, Over, Recorder, Step, Tally, Token,
 };
-use hedgerow::testing::linear::Clock;
+use hedgerow::internals::testing::linear::Clock;
 use hedgerow::{
     CancelToken, Database, Error, ErrorKind, Isolation, Keyspace, Options, Records,
     TransactOptions, Transaction, TransactionKeyspace, Wait, WriteBatch,

@@ -5,13 +5,13 @@
 //! to `s`. What was read is compared with that when all threads have ended.
 
 use crate::check;
-use hedgerow::page::epoch::Epochs;
-use hedgerow::testing::PlainMemory;
-use hedgerow::types::{Epoch, Lsn, TreeId};
-use hedgerow::versions::{
+use hedgerow::internals::page::epoch::Epochs;
+use hedgerow::internals::testing::PlainMemory;
+use hedgerow::internals::types::{Epoch, Lsn, TreeId};
+use hedgerow::internals::versions::{
     Alone, Change, Seen, Snapshot, Surroundings, Versions, VersionsOptions, cells_of_change,
 };
-use hedgerow::wait::Waiting;
+use hedgerow::internals::wait::Waiting;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::canary::leaves_out;
 use loom::sync::atomic::{AtomicU64, Ordering::*};

@@ -5,9 +5,9 @@
 //! put.
 
 use crate::{assert_sound, check_often, image_of, options, path};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::SimState;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::spawn_named;

@@ -7,9 +7,9 @@
 
 use crate::{Changed, Clock, State, after, assert_ordered, assert_sound};
 use crate::{check, contents, join, open, options, path, start};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::SimState;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, ErrorKind, Options};
 use hedgerow_sync::primitive::thread::yield_now;
 use shuttle::rand::{Rng, thread_rng};

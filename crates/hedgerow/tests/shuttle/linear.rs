@@ -8,11 +8,11 @@
 use crate::log::logged;
 use crate::{assert_sound, check, image_of, options, path};
 use hedgerow::Database;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::linear::{Clock, History};
-use hedgerow::testing::recorded::{Client, Field, Records};
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::SimState;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::linear::{Clock, History};
+use hedgerow::internals::testing::recorded::{Client, Field, Records};
 use hedgerow_sync::primitive::linger::let_threads_linger;
 use hedgerow_sync::primitive::thread::spawn_named;
 use shuttle::rand::{Rng, RngCore, thread_rng};

@@ -6,9 +6,9 @@ use crate::{
     KEYS, State, assert_ordered, assert_sound, check, contents, key_of, open, options, path,
     value_of,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Effect, Fault};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Effect, Fault};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, Keyspace, Options, Result, WriteBatch};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::thread::{spawn_named, yield_now};

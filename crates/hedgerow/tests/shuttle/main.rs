@@ -36,12 +36,12 @@ mod pins;
 mod pool;
 mod transactions;
 
-use hedgerow::buffer::smallest_limit_without_log_bytes;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
-use hedgerow::testing::environment::{positive, seed};
+use hedgerow::internals::buffer::smallest_limit_without_log_bytes;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::SimState;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::count;
+use hedgerow::internals::testing::environment::{positive, seed};
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Result};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::buggify::{POINTS, draw_points, forced};

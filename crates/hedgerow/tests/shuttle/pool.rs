@@ -3,16 +3,16 @@
 
 use crate::{PAGE_BYTES, check_small, image_of, load, options, path};
 use hedgerow::Result;
-use hedgerow::buffer::BufferPool;
-use hedgerow::buffer::smallest_limit_without_log_bytes;
-use hedgerow::page::{
+use hedgerow::internals::buffer::BufferPool;
+use hedgerow::internals::buffer::smallest_limit_without_log_bytes;
+use hedgerow::internals::page::{
     Access, EpochStay, FrameHead, FrameId, OptimisticPage, PagePool, PageSource, PoolSession as _,
     Restart, header,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::{OpenHow, Store, StoreOptions};
-use hedgerow::types::{PART_BYTES, PART_WORDS, PageId};
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::SimState;
+use hedgerow::internals::store::{OpenHow, Store, StoreOptions};
+use hedgerow::internals::types::{PART_BYTES, PART_WORDS, PageId};
 use hedgerow_sync::optimistic::PageBytes as _;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::AtomicBool;

@@ -5,11 +5,13 @@
 
 use crate::log::logged;
 use crate::{assert_sound, check, image_of, load, options, path};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::isolation::{History, Level, Open, Outcome, Over, Recorder, Step, Token};
-use hedgerow::testing::linear::Clock;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::SimState;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::testing::isolation::{
+    History, Level, Open, Outcome, Over, Recorder, Step, Token,
+};
+use hedgerow::internals::testing::linear::Clock;
 use hedgerow::{Database, Error, ErrorKind, Isolation, Keyspace, Records, TransactionKeyspace};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::{spawn_named, yield_now};

@@ -2,7 +2,7 @@
 //!
 //! Walks the keyspace and draws one page of each kind that it has, or the one that `--page` names; with
 //! `--svg` it draws the whole tree instead. What a byte of a page is for the engine tells
-//! (`hedgerow::node::anatomy`); here it is only put into words and lines. Pages are private copies:
+//! (`hedgerow::internals::node::anatomy`); here it is only put into words and lines. Pages are private copies:
 //! nothing is latched while they are drawn. A damaged page is shown as far as it can be, with what is
 //! wrong with it, and ends with the exit code of damage.
 
@@ -15,9 +15,9 @@ use crate::failure::Failure;
 use crate::output::Out;
 use crate::store;
 use clap::Args;
-use hedgerow::node::anatomy::{Anatomy, anatomy};
-use hedgerow::page::header::PageKind;
-use hedgerow::tree::PageView;
+use hedgerow::internals::node::anatomy::{Anatomy, anatomy};
+use hedgerow::internals::page::header::PageKind;
+use hedgerow::internals::tree::PageView;
 use hedgerow::{Keyspace, PageId};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -137,7 +137,7 @@ fn examples(keyspace: &Keyspace, args: &PagesArgs) -> Result<Vec<Drawn>, Failure
     let mut of_kind: Vec<(PageKind, u32, Drawn)> = Vec::new();
     let mut damaged = Vec::new();
     let walked = keyspace.show_pages(|view| {
-        let kind = view.bytes.and_then(hedgerow::page::header::kind);
+        let kind = view.bytes.and_then(hedgerow::internals::page::header::kind);
         let drawn = Drawn::new(keyspace, &view, args.records);
         if !drawn.defects.is_empty() {
             damaged.push(drawn);
@@ -228,7 +228,7 @@ mod tests {
         assert!(sound.defects.is_empty(), "{:?}", sound.defects);
         let (len_bytes, runs) = sound.references[0].extent.clone().unwrap();
         assert_eq!((len_bytes, runs.len(), runs[0].1), (5000, 1, 5120));
-        let magic = hedgerow::space::extent::STORED_MAGIC;
+        let magic = hedgerow::internals::space::extent::STORED_MAGIC;
         let at = page.windows(8).position(|bytes| bytes == magic).unwrap();
         // Another form; a length that does not go with the units; a place behind the end of the file.
         let outside = "is outside of the file";

@@ -10,9 +10,9 @@
 
 use crate::size::{show_bytes, show_count};
 use hedgerow::PageId;
-use hedgerow::node::anatomy::kind_name;
-use hedgerow::node::{Hints, plain_leaf};
-use hedgerow::page::header::{self, PageKind};
+use hedgerow::internals::node::anatomy::kind_name;
+use hedgerow::internals::node::{Hints, plain_leaf};
+use hedgerow::internals::page::header::{self, PageKind};
 use std::fmt::Write;
 
 /// Most boxes in a row.

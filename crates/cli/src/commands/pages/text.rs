@@ -5,7 +5,7 @@ use crate::escape::escape;
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::size::show_count;
-use hedgerow::node::anatomy::{Anatomy, Content, Entry, Field, Mark, Part, kind_name};
+use hedgerow::internals::node::anatomy::{Anatomy, Content, Entry, Field, Mark, Part, kind_name};
 use serde_json::{Value as Json, json};
 
 /// Letters to a line of the map.

@@ -3,9 +3,9 @@
 
 use super::script::mix;
 use super::seed::Drawn;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Effect, Fault};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{CallKind, Effect, Fault};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Error, LeafLayout, LeafPolicy, Options};
 use std::path::Path;
 

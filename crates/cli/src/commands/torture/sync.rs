@@ -23,7 +23,7 @@ use crate::output::Out;
 use crate::size::show_count;
 use crate::{interrupt, store};
 use clap::Args;
-use hedgerow::store::log_path;
+use hedgerow::internals::store::log_path;
 use hedgerow::{Database, Durability, Keyspace};
 use serde_json::json;
 use std::fs::{self, File};

@@ -8,8 +8,8 @@
 use super::run::Run;
 use super::state::State;
 use crate::common::{Dice, assert_sound, effort, get, open};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::SimState;
 use hedgerow::{Database, Durability, ErrorKind};
 use std::sync::Arc;
 

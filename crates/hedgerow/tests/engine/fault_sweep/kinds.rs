@@ -4,7 +4,7 @@
 //! which of them fails. The names are what `HEDGEROW_ONLY` and a failure's last line use.
 
 use super::scripts::{SCRIPTS, Script};
-use hedgerow::storage::sim::{CallKind, Effect, Fault};
+use hedgerow::internals::storage::sim::{CallKind, Effect, Fault};
 use hedgerow::{Error, ErrorKind};
 use std::fmt;
 

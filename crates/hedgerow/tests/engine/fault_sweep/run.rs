@@ -12,9 +12,9 @@ use super::kinds::Case;
 use super::scripts::{SONG, Start};
 use super::state::State;
 use crate::common::{Dice, bytes, key, open, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{Fault, SimState};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::SimDisk;
+use hedgerow::internals::storage::sim::{Fault, SimState};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Error, ErrorKind, Options, Result, WriteBatch};
 use std::path::PathBuf;
 

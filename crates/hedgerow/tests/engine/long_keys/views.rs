@@ -6,7 +6,7 @@ use super::{
 };
 use crate::anomalies::BOTH;
 use crate::common::{Dice, assert_sound, effort, seed};
-use hedgerow::testing::count;
+use hedgerow::internals::testing::count;
 use hedgerow::{
     Database, ErrorKind, Isolation, Keyspace, Options, Records, Result, Snapshot, Transaction,
     Value,
