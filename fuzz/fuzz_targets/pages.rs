@@ -11,9 +11,10 @@
 use arbitrary::Arbitrary;
 use hedgerow::internals::checksum::page_checksum;
 use hedgerow::internals::page::header::{CHECKSUM, NEWEST_LSN, PAGE_ID};
-use hedgerow::internals::storage::{DirectIo, Disk, OpenMode, RamDisk};
+use hedgerow::internals::storage::{DirectIo, Disk, OpenMode};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options, PageId};
+use hedgerow_testing::RamDisk;
 use libfuzzer_sys::fuzz_target;
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -131,8 +131,6 @@ mod page;
 mod space;
 mod storage;
 mod store;
-#[cfg(hedgerow_internals)]
-mod testing;
 mod tree;
 mod types;
 mod versions;
@@ -146,8 +144,16 @@ pub mod internals {
     macro_rules! open {
         ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
     }
-    open! { buffer checksum error key node page space storage store testing tree types versions wait wal }
+    open! { buffer checksum error key node page space storage store tree types versions wait wal }
 }
+
+/// What is shared by unit tests and `crates/testing`, which names this crate as any other one does: here the types are those of the
+/// build that is tested.
+#[cfg(test)]
+extern crate self as hedgerow;
+#[cfg(test)]
+#[path = "../../testing/src/lib.rs"]
+pub mod testing;
 
 pub use buffer::PoolStats;
 pub use database::{

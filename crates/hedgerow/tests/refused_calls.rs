@@ -21,8 +21,8 @@
 mod common;
 
 use common::{Dice, Model, assert_sound, bytes, contents, effort, is_thorough, key, part, seed};
-use hedgerow::internals::testing::environment::variable;
 use hedgerow::{Database, Error, ErrorKind, Options};
+use hedgerow_testing::environment::variable;
 use libc::c_long;
 use std::ops::ControlFlow;
 use std::path::Path;

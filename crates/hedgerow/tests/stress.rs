@@ -20,11 +20,11 @@
     reason = "a test of the whole is outside of the seams"
 )]
 
-use hedgerow::internals::testing::environment::{number, positive};
 use hedgerow::{
     ContentionSplit, Database, Keyspace, LeafLayout, LeafPolicy, Options,
     smallest_memory_limit_bytes,
 };
+use hedgerow_testing::environment::{number, positive};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::ops::ControlFlow;

@@ -10,12 +10,13 @@
 #![cfg(target_os = "linux")]
 
 use hedgerow::internals::page::PagePool;
-use hedgerow::internals::storage::{DirectIo, Disk, OpenMode, RamDisk, RealDisk};
+use hedgerow::internals::storage::{DirectIo, Disk, OpenMode, RealDisk};
 use hedgerow::internals::store::{Store, StoreOptions};
 use hedgerow::internals::tree::{Swap, Tree};
 use hedgerow::internals::types::TreeId;
 use hedgerow_bench::vmcache::{VmcacheOptions, VmcachePool};
 use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_testing::RamDisk;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -4,9 +4,10 @@
 
 use hedgerow::internals::error::ErrorKind;
 use hedgerow::internals::page::{Access, ExclusivePage, PagePool, PoolSession, SharedPage};
-use hedgerow::internals::storage::{DirectIo, Disk, File, OpenMode, RamDisk};
+use hedgerow::internals::storage::{DirectIo, Disk, File, OpenMode};
 use hedgerow::internals::types::{Epoch, PageId, TreeId};
 use hedgerow_bench::vmcache::{VmcacheOptions, VmcachePool};
+use hedgerow_testing::RamDisk;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -293,7 +293,8 @@ impl<'p, P: PagePool> SharedPage<'p, P> {
 /// [`ExclusivePage::latched`], which looks.
 ///
 /// ```compile_fail,E0624
-/// # use hedgerow::internals::{page::*, testing::MemoryPool, types::PageId};
+/// # use hedgerow::internals::{page::*, types::PageId};
+/// # use hedgerow_testing::MemoryPool;
 /// # use hedgerow_sync::latch::HybridLatch;
 /// fn lent_twice(pool: &MemoryPool, frame: FrameId, id: PageId, any: &HybridLatch, other: &HybridLatch) {
 ///     let mut one = ExclusivePage::new(pool, frame, id, any.exclusive()); // private

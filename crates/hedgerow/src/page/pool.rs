@@ -63,7 +63,8 @@ pub trait FrameHead<'p>: Copy {
 /// A safe implementation does not compile:
 ///
 /// ```compile_fail,E0200
-/// # use hedgerow::internals::{error::Result, page::*, testing::MemoryPool, types::{Epoch, PageId, TreeId}};
+/// # use hedgerow::internals::{error::Result, page::*, types::{Epoch, PageId, TreeId}};
+/// # use hedgerow_testing::MemoryPool;
 /// # use hedgerow_sync::optimistic::RacingBytes;
 /// # struct MyPool(MemoryPool);
 /// # struct NoSession;

@@ -504,7 +504,7 @@ fn open_to_write(disk: &dyn Disk, path: &Path, direct: DirectIo) -> Result<Optio
 mod tests {
     use super::super::{OpenHow, Store};
     use super::*;
-    use crate::storage::RamDisk;
+    use crate::testing::RamDisk;
 
     #[test]
     fn the_log_lies_beside_the_store() {

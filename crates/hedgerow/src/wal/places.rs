@@ -224,7 +224,8 @@ impl Places {
 mod tests {
     use super::super::block::named_segment;
     use super::*;
-    use crate::storage::{DirectIo, Disk, LockOutcome, OpenMode, RamDisk, ReadRequest};
+    use crate::storage::{DirectIo, Disk, LockOutcome, OpenMode, ReadRequest};
+    use crate::testing::RamDisk;
     use hedgerow_sync::primitive::Arc;
     use std::path::Path;
 

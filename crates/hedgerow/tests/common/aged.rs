@@ -3,10 +3,10 @@
 
 use super::{Dice, Model, assert_sound, disk_with, effort, key, open, path, tiny};
 use hedgerow::internals::space::HEADER_REGION_BYTES;
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::CallKind;
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::CallKind;
 use std::collections::BTreeSet;
 use std::ops::Range;
 

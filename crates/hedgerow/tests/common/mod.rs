@@ -7,11 +7,12 @@ pub mod lengths;
 pub mod script;
 pub mod session;
 
-use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::storage::Disk;
 use hedgerow::internals::store::OpenHow;
-pub use hedgerow::internals::testing::environment::{effort, is_thorough, part, seed};
-use hedgerow::internals::testing::{history, recorded};
 use hedgerow::{CompactBudget, Database, Error, ErrorKind, Keyspace, Options, Result};
+use hedgerow_testing::SimDisk;
+pub use hedgerow_testing::environment::{effort, is_thorough, part, seed};
+use hedgerow_testing::{history, recorded};
 use std::ops::ControlFlow;
 use std::path::Path;
 

@@ -2,10 +2,10 @@
 //! disk misbehaves (`lies_logged.rs`, `lying_syncs.rs`).
 
 use super::{Dice, Model, assert_damage, bytes, contents, key, open, tiny};
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::SimState;
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, Error, ErrorKind, Options, Result};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
 
 pub const HOWS: [OpenHow; 2] = [OpenHow::ReadOnly, OpenHow::Existing];
 /// The changes at a script's end, each durable before the next.

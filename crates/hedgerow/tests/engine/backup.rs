@@ -3,11 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests use files and processes")]
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, open, path, seed, tiny};
-use hedgerow::internals::storage::sim::{CallKind, Fault, SimState};
-use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::storage::Disk;
 use hedgerow::internals::store::OpenHow;
-use hedgerow::internals::testing::count;
 use hedgerow::{BackupReport, Database, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault, SimState};
 use std::ops::ControlFlow;
 use std::path::Path;
 

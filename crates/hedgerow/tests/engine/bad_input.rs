@@ -6,9 +6,9 @@ use crate::common::{
     Dice, Model, Step, assert_sound, change, contents, disk_with, key, open, path, read_damaged,
     tiny,
 };
-use hedgerow::internals::storage::SimDisk;
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{ErrorKind, Options};
+use hedgerow_testing::SimDisk;
 use std::fs;
 
 /// The bytes of a small store, closed, and what is in it.
@@ -117,7 +117,7 @@ fn a_file_without_permission_is_an_error_of_the_system() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&file).is_ok() {
         let why = "this user may read everything";
-        return hedgerow::internals::testing::not_run("a file without permission", why);
+        return hedgerow_testing::not_run("a file without permission", why);
     }
     let error = options.open(&file).unwrap_err();
     assert_eq!((error.kind(), error.os_error()), (&ErrorKind::Io, Some(13)));

@@ -2,11 +2,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests use threads")]
 
 use crate::common::{assert_sound, contents, key, open, tiny};
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::{CallKind, Fault};
 use hedgerow::internals::store::OpenHow;
-use hedgerow::internals::testing::count;
 use hedgerow::{Database, Durability, ErrorKind, Options, WriteBatch};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;

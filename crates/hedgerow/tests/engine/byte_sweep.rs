@@ -19,14 +19,15 @@ use crate::common::{
 };
 use hedgerow::internals::buffer::smallest_limit_without_log_bytes;
 use hedgerow::internals::space::HEADER_REGION_BYTES;
-use hedgerow::internals::storage::sim::{CallKind, SimState};
-use hedgerow::internals::storage::{DirectIo, Disk, OpenMode, SimDisk};
+use hedgerow::internals::storage::{DirectIo, Disk, OpenMode};
 use hedgerow::internals::store::{OpenHow, log_path};
-use hedgerow::internals::testing::count;
 use hedgerow::{
     Database, Error, ErrorKind, Keyspace, LeafLayout, LeafPolicy, Options, WriteBatch,
     smallest_memory_limit_bytes,
 };
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, SimState};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;

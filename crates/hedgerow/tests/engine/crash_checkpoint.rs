@@ -10,11 +10,11 @@
 use crate::common::{
     Dice, Model, Step, assert_sound, change, contents, effort, is_thorough, open, path, seed, tiny,
 };
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::{Fate, SimState};
 use hedgerow::internals::store::OpenHow;
-use hedgerow::internals::testing::count;
 use hedgerow::{Database, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{Fate, SimState};
 
 /// Pending changes of which all subsets are tried.
 const EXHAUSTIVE: usize = 9;

@@ -4,11 +4,12 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, contents, open, path, seed, tiny};
-use hedgerow::internals::storage::sim::{CallKind, Fault, SimState};
-use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::storage::Disk;
 use hedgerow::internals::store::{OpenHow, log_path};
-use hedgerow::internals::testing::count;
 use hedgerow::{Database, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault, SimState};
 use std::path::Path;
 
 /// A disk on which the path has nothing, or an empty file.

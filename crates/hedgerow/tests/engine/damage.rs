@@ -12,11 +12,11 @@ use crate::common::{
     read_damaged, seed,
 };
 use hedgerow::ErrorKind;
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::{CallKind, Change, Effect, Fault, SimState};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::internals::store::superblock::{POSITIONS, SUPERBLOCK_BYTES, positions_of};
-use hedgerow::internals::testing::count;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Change, Effect, Fault, SimState};
 use std::collections::BTreeMap;
 
 fn assert_noticed(aged: &Aged, damaged: &[u8], context: &str) {

@@ -5,10 +5,10 @@ use crate::common::{
     Dice, Model, assert_sound, bytes, disk_with, effort, get, key, open, path, read_damaged, seed,
     tiny,
 };
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::{CallKind, Fault};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::ops::ControlFlow;
 use std::ops::Range;
 

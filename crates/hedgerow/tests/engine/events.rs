@@ -3,11 +3,11 @@
 #![cfg(feature = "tracing")]
 
 use crate::common::{key, open, tiny};
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::{CallKind, Fault};
 use hedgerow::internals::store::OpenHow;
-use hedgerow::internals::testing::events::{Seen, events_of};
 use hedgerow::{Database, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::events::{Seen, events_of};
+use hedgerow_testing::sim::{CallKind, Fault};
 use tracing::Level;
 
 fn of<'e>(events: &'e [Seen], target: &str) -> Vec<&'e Seen> {

@@ -4,11 +4,11 @@
 
 use crate::common::{Dice, bytes, contents, key, open, seed, tiny};
 use hedgerow::internals::buffer::smallest_limit_without_log_bytes;
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::{CallKind, Fault};
 use hedgerow::internals::store::OpenHow;
-use hedgerow::internals::testing::count;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

@@ -2,9 +2,9 @@
 //! after checkpoints, crashes, repair and from backups.
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, open, path, seed};
-use hedgerow::internals::storage::SimDisk;
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options};
+use hedgerow_testing::SimDisk;
 use std::ops::ControlFlow;
 use std::path::Path;
 

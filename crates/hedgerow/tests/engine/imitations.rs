@@ -4,9 +4,9 @@
 use crate::common::{Dice, assert_sound, contents, open, path, seed};
 use crate::images::images;
 use hedgerow::internals::checksum::page_checksum;
-use hedgerow::internals::storage::SimDisk;
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options, PageId, RepairReport};
+use hedgerow_testing::SimDisk;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -17,11 +17,11 @@ use crate::common::{
 };
 use hedgerow::Database;
 use hedgerow::internals::space::HEADER_REGION_BYTES;
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::{Age, Deceit, Lie};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::internals::store::superblock::{POSITIONS, SUPERBLOCK_BYTES};
-use hedgerow::internals::testing::count;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{Age, Deceit, Lie};
 use std::ops::ControlFlow;
 use std::ops::Range;
 

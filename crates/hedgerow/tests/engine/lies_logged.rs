@@ -21,11 +21,11 @@ use crate::common::{
 };
 use hedgerow::internals::checksum::page_checksum;
 use hedgerow::internals::space::HEADER_REGION_BYTES;
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::{Age, Deceit, Lie, SimState, Told};
 use hedgerow::internals::store::{OpenHow, log_path};
-use hedgerow::internals::testing::count;
 use hedgerow::{Database, Lsn, PageId};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{Age, Deceit, Lie, SimState, Told};
 use std::ops::ControlFlow;
 
 /// A block of the log.

@@ -17,10 +17,10 @@ use crate::common::script::{
 };
 use crate::common::{Dice, assert_damage, assert_sound, contents, effort, open, path, seed};
 use hedgerow::internals::space::HEADER_REGION_BYTES;
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::{CallKind, Change, Deceit, FileNumber, Lie, SimState};
 use hedgerow::internals::store::{OpenHow, log_path};
-use hedgerow::internals::testing::count;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Change, Deceit, FileNumber, Lie, SimState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -8,10 +8,11 @@
 )]
 
 use crate::common::{assert_sound, contents, seed, tiny};
-use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::storage::Disk;
 use hedgerow::internals::store::{OpenHow, log_path};
-use hedgerow::internals::testing::count;
 use hedgerow::{Database, Durability, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
 use std::ops::ControlFlow;
 use std::path::Path;
 

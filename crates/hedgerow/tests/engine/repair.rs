@@ -1,10 +1,11 @@
 //! Repair of damaged stores: whatever byte is damaged, what is not named as lost is in the new store.
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, open, path, seed, tiny};
-use hedgerow::internals::storage::sim::{CallKind, Fault};
-use hedgerow::internals::storage::{Disk, SimDisk};
+use hedgerow::internals::storage::Disk;
 use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{ErrorKind, Options, PageId, RepairReport, Result};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::ops::ControlFlow;
 use std::path::Path;
 

@@ -6,7 +6,6 @@
 
 use crate::check;
 use hedgerow::internals::page::epoch::Epochs;
-use hedgerow::internals::testing::PlainMemory;
 use hedgerow::internals::types::{Epoch, Lsn, TreeId};
 use hedgerow::internals::versions::{
     Alone, Change, Seen, Snapshot, Surroundings, Versions, VersionsOptions, cells_of_change,
@@ -14,6 +13,7 @@ use hedgerow::internals::versions::{
 use hedgerow::internals::wait::Waiting;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_testing::PlainMemory;
 use loom::sync::atomic::{AtomicU64, Ordering::*};
 use loom::thread;
 use std::sync::Arc;

@@ -4,7 +4,6 @@
 use crate::{PAGE_BYTES, check_often, check_small};
 use hedgerow::internals::error::{Error, ErrorKind, Result};
 use hedgerow::internals::node::Hints;
-use hedgerow::internals::testing::MemoryPool;
 use hedgerow::internals::tree::{
     AskFile, Fences, FromFile, Judge, Read, ReadSet, Stroke, Tree, Write, piece_bytes,
 };
@@ -13,6 +12,7 @@ use hedgerow::internals::wait::Waiting;
 use hedgerow::internals::wal::commit_id;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::thread::spawn_named;
+use hedgerow_testing::MemoryPool;
 use std::ops::Bound;
 
 type Heap = Tree<MemoryPool, Hints>;

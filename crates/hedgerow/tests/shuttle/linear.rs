@@ -8,13 +8,13 @@
 use crate::log::logged;
 use crate::{assert_sound, check, image_of, options, path};
 use hedgerow::Database;
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::SimState;
 use hedgerow::internals::store::OpenHow;
-use hedgerow::internals::testing::linear::{Clock, History};
-use hedgerow::internals::testing::recorded::{Client, Field, Records};
 use hedgerow_sync::primitive::linger::let_threads_linger;
 use hedgerow_sync::primitive::thread::spawn_named;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::linear::{Clock, History};
+use hedgerow_testing::recorded::{Client, Field, Records};
+use hedgerow_testing::sim::SimState;
 use shuttle::rand::{Rng, RngCore, thread_rng};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

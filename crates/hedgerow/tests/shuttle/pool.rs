@@ -9,8 +9,6 @@ use hedgerow::internals::page::{
     Access, EpochStay, FrameHead, FrameId, OptimisticPage, PagePool, PageSource, PoolSession as _,
     Restart, header,
 };
-use hedgerow::internals::storage::SimDisk;
-use hedgerow::internals::storage::sim::SimState;
 use hedgerow::internals::store::{OpenHow, Store, StoreOptions};
 use hedgerow::internals::types::{PART_BYTES, PART_WORDS, PageId};
 use hedgerow_sync::optimistic::PageBytes as _;
@@ -18,6 +16,8 @@ use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::thread::spawn_named;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::OnceLock;
 

@@ -9,8 +9,8 @@ use crate::vmcache::{VmcacheOptions, VmcachePool};
 use hedgerow::internals::buffer::BufferPool;
 use hedgerow::internals::storage::{DirectIo, Disk, OpenMode, RealDisk};
 use hedgerow::internals::store::{OpenHow, Store, StoreOptions};
-use hedgerow::internals::testing::MemoryPool;
 use hedgerow::{DEFAULT_PAGE_BYTES, IoEngine};
+use hedgerow_testing::MemoryPool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
