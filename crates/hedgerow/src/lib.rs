@@ -111,7 +111,7 @@
 //! [`Database::stats`] tells where memory goes, [`Database::hot_leaves`] which leaves threads contend for,
 //! [`Database::space_report`] accounts for every byte of the file,
 //! [`Database::verify`] reads everything and reports damage, [`Database::backup`] copies the store while it is in use,
-//! [`Keyspace::compact`] and [`Database::shrink`] make it smaller.
+//! [`Keyspace::compact`] and [`Database::shrink`] make it smaller, [`Keyspace::show_pages`] shows pages to tools that draw them.
 //!
 //! # Features
 //!
@@ -163,16 +163,17 @@ pub use database::{
     ValueWriter, WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use node::{LeafLayout, LeafPolicy};
+pub use node::{LeafLayout, LeafPolicy, anatomy};
+pub use page::header::PageKind;
 pub use page::{AdaptationStats, ContentionStats, MergingStats};
 pub use storage::IoEngine;
 pub use store::{
     BackupReport, DEFAULT_PAGE_BYTES, DamagedPage, HotLeaf, LostKeys, RepairReport, Replayed,
-    SpaceReport, VerifyFinding, VerifyReport,
+    SpaceReport, VerifyFinding, VerifyReport, log_path,
 };
 pub use tree::{
-    CompactBudget, Compacted, ContentionSplit, LayoutStats, LevelStats, Swap, TreeStats, Value,
-    ValueStats,
+    CompactBudget, Compacted, ContentionSplit, LayoutStats, LeafKeys, LevelStats, PageView, Swap,
+    TreeStats, Value, ValueStats,
 };
 pub use types::{Lsn, PageId};
 pub use wait::{CancelToken, Wait};

@@ -67,8 +67,21 @@ pub enum PageKind {
 }
 
 impl PageKind {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            PageKind::Free => "free page",
+            PageKind::Inner => "inner node",
+            PageKind::ComparisonLeaf => "comparison leaf",
+            PageKind::FingerprintLeaf => "fingerprint leaf",
+            PageKind::SemiDenseLeaf => "semi-dense leaf",
+            PageKind::FullyDenseLeaf => "fully dense leaf",
+        }
+    }
+
     /// Reads a kind byte; `None` if this build knows no such kind.
-    pub const fn from_byte(byte: u8) -> Option<PageKind> {
+    pub(crate) const fn from_byte(byte: u8) -> Option<PageKind> {
         match byte {
             0 => Some(PageKind::Free),
             1 => Some(PageKind::Inner),

@@ -95,7 +95,7 @@ pub use leaf_records::LeafRecords;
 pub use modify::{Before, Updated};
 pub use read_set::{AskFile, FromFile, Judge, Read, ReadSet};
 pub use remove_range::successor;
-pub use show::PageView;
+pub use show::{LeafKeys, PageView};
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};
 pub use value::{INLINE_BYTES, Value};
 pub use value_stats::ValueStats;

@@ -1,7 +1,7 @@
 //! Showing pages: what is shown is the tree, every byte of every page is accounted for once, and bytes
 //! that are damaged in any way are described without a panic.
 
-use hedgerow::internals::node::anatomy::{Anatomy, Content, Mark, Part, anatomy};
+use hedgerow::anatomy::{Anatomy, Content, Mark, Part, anatomy};
 use hedgerow::internals::node::fingerprint::fingerprint;
 use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ fn pages(keyspace: &Keyspace) -> Vec<(u32, Vec<u8>)> {
     let mut pages = Vec::new();
     keyspace
         .show_pages(|page| {
-            assert_eq!(page.defects, []);
+            assert_eq!(page.defects(), [""; 0]);
             pages.push((page.id.0, page.bytes.unwrap().to_vec()));
             ControlFlow::Continue(())
         })
@@ -73,11 +73,11 @@ fn references_are_found_in_every_layout() {
             assert_eq!(drawn.bytes_of(Part::Reference), 40 * drawn.references.len());
             assert_eq!(drawn.bytes_of(Part::Value), 0);
             for reference in &drawn.references {
-                let extent = reference.extent.as_ref().expect("nothing is damaged");
-                assert_eq!(extent.len_bytes, 5000 + found);
+                let len_bytes = reference.len_bytes().expect("nothing is damaged");
+                assert_eq!(len_bytes, 5000 + found);
                 // And eight bytes of a checksum, in units of 512.
-                let in_file = (extent.len_bytes + 8).next_multiple_of(512);
-                assert_eq!(keyspace.extent_places(extent).unwrap()[0].1, in_file);
+                let in_file = (len_bytes + 8).next_multiple_of(512);
+                assert_eq!(keyspace.extent_places(reference).unwrap()[0].1, in_file);
                 found += 1;
             }
         }
