@@ -119,6 +119,21 @@
 //! event holds a key or a value.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+// Each module lists what it offers, and some of that only tools use. What only they use is gated where it is defined.
+#![cfg_attr(not(hedgerow_internals), allow(unused_imports, reason = "lists of re-exports"))]
+
+/// What of a public type tools use as well as the engine: public under `hedgerow_internals`, and the engine's own otherwise.
+macro_rules! internal {
+    ($(#[$meta:meta])* $first:ident $($item:tt)*) => {
+        $(#[$meta])*
+        #[cfg(hedgerow_internals)]
+        #[doc(hidden)]
+        pub $first $($item)*
+        $(#[$meta])*
+        #[cfg(not(hedgerow_internals))]
+        pub(crate) $first $($item)*
+    };
+}
 
 mod buffer;
 mod checksum;

@@ -149,6 +149,7 @@ impl Keyspace {
     }
 
     /// For benchmarks: the same keyspace, as a handle whose insertions make room as a B*-tree does.
+    #[cfg(hedgerow_internals)]
     #[doc(hidden)]
     #[must_use]
     pub fn with_b_star(mut self, is_b_star: bool) -> Keyspace {

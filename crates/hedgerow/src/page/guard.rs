@@ -276,6 +276,7 @@ impl<'p, P: PagePool> SharedPage<'p, P> {
     }
 
     /// The frame that holds it.
+    #[cfg(hedgerow_internals)]
     pub fn frame(&self) -> FrameId {
         self.frame
     }

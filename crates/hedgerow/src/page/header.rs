@@ -27,6 +27,7 @@ pub const MIN_PAGE_BYTES: usize = 512;
 pub const MAX_PAGE_BYTES: usize = 64 << 10;
 
 /// Offset of the checksum.
+#[cfg(hedgerow_internals)]
 pub const CHECKSUM: usize = 0;
 /// Offset of the page's own id.
 pub const PAGE_ID: usize = 8;

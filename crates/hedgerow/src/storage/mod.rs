@@ -289,6 +289,7 @@ pub trait File: Send + Sync + Debug {
     fn sync_all(&self) -> Result<()>;
 
     /// Bytes that the file takes up on the disk; holes do not count.
+    #[cfg(hedgerow_internals)]
     fn allocated_bytes(&self) -> Result<u64>;
 
     /// Bytes that the file system has free for this file; `None` where nobody knows.

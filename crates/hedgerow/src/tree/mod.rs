@@ -99,7 +99,9 @@ pub use show::{LeafKeys, PageView};
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};
 pub use value::{INLINE_BYTES, Value};
 pub use value_stats::ValueStats;
-pub use verify::{Finding, TreeDefect};
+#[cfg(hedgerow_internals)]
+pub use verify::Finding;
+pub use verify::TreeDefect;
 pub use write_set::{Write, encode, fit_piece, piece_bytes};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -201,6 +203,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// How the layouts of leaves are chosen.
+    #[cfg(hedgerow_internals)]
     pub fn policy(&self) -> LeafPolicy {
         self.policy
     }

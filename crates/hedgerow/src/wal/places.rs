@@ -58,11 +58,13 @@ impl Places {
     }
 
     /// The number of the first segment that is kept.
+    #[cfg(hedgerow_internals)]
     pub fn first(&self) -> u64 {
         self.first
     }
 
     /// Segments that are kept.
+    #[cfg(hedgerow_internals)]
     pub fn live(&self) -> usize {
         self.live.len()
     }
