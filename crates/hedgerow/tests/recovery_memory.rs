@@ -117,9 +117,9 @@ fn write_once(path: &Path, shape: Shape) {
         .collect();
     let (key, value) = shape.lengths();
     let value = if shape == Shape::Extents { 48 } else { value };
-    // Notes of changes that were made follow: so many that the batch is logged by then.
-    let notes = if shape == Shape::Tiny { 10 } else { 5 };
-    let logged = BATCHES * shape.changes() * (12 + notes + key + value) as u64;
+    // All changes are logged first, in pieces and blocks whose headers take less than a fiftieth. A note of 20 bytes for each change that was
+    // made follows. So behind this much the batch is logged whole, and most of its changes are still to be made.
+    let logged = BATCHES * shape.changes() * ((12 + key + value) as u64 * 51 / 50 + 3);
     let done = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for batch in &batches {

@@ -128,17 +128,15 @@ impl<M: Memory, P> Versions<M, P> {
 
     /// Promises so many cells, if there are any. `patient`: not if little is left then.
     fn try_reserve(&self, cells: u32, patient: bool) -> Reserved {
-        let most = self.most_cells();
-        let mut table = self.table.lock();
-        let used = table.cells.all() - table.cells.free() + table.reserved;
-        if table.spare() < cells {
-            return Reserved::Full;
+        let (most, used) = (self.most_cells(), self.room.used());
+        let has_grown = used >= self.room.kept() + most / GROWTH_PART;
+        if patient && used >= most / 4 * 3 && self.room.has(cells) {
+            return Reserved::Crowded { has_grown };
         }
-        if patient && used >= most / 4 * 3 {
-            return Reserved::Crowded { has_grown: used >= table.kept + most / GROWTH_PART };
+        match self.room.promise(cells, 0) {
+            true => Reserved::Done { is_due: used >= most / 4 && has_grown },
+            false => Reserved::Full,
         }
-        table.reserved += cells;
-        Reserved::Done { is_due: used >= most / 4 && used >= table.kept + most / GROWTH_PART }
     }
 
     /// Promises so many cells; whether so much is in use that a checkpoint may help. `None`: there are too few, and nothing helps but to
@@ -260,7 +258,6 @@ impl<M: Memory, P> Admission<'_, M, P> {
         let used = table.link(change, horizon);
         let left = cells.get().checked_sub(used).expect("a change is no larger than was said");
         cells.set(left);
-        table.reserved -= used;
     }
 }
 
@@ -268,7 +265,7 @@ impl<M: Memory, P> Drop for Admission<'_, M, P> {
     #[inline]
     fn drop(&mut self) {
         if let Some(cells) = self.cells.as_ref().map(Cell::get).filter(|cells| *cells > 0) {
-            self.versions.table.lock().reserved -= cells;
+            self.versions.room.give(cells);
         }
     }
 }

@@ -51,7 +51,8 @@ struct Lent<B> {
 pub(super) struct Cells<B> {
     /// `None`: it was given back, and the number is free.
     blocks: Vec<Option<Lent<B>>>,
-    cells_each: u32,
+    /// Cells of a block, as a power of two.
+    cells_each_log2: u32,
     /// Blocks that are lent.
     lent: u32,
     open: Vec<u32>,
@@ -62,8 +63,8 @@ impl<B: Block> Cells<B> {
     /// Without a block, for blocks of so many bytes: a power of two.
     pub(super) fn new(block_bytes: usize) -> Cells<B> {
         assert!(block_bytes.is_power_of_two() && block_bytes > CELL_BYTES);
-        let cells_each = (block_bytes / CELL_BYTES) as u32;
-        Cells { blocks: Vec::new(), cells_each, lent: 0, open: Vec::new(), free: 0 }
+        let cells_each_log2 = (block_bytes / CELL_BYTES).ilog2();
+        Cells { blocks: Vec::new(), cells_each_log2, lent: 0, open: Vec::new(), free: 0 }
     }
 
     /// Cells on free lists.
@@ -73,12 +74,12 @@ impl<B: Block> Cells<B> {
 
     /// Cells of all blocks.
     pub(super) fn all(&self) -> u32 {
-        self.lent * self.cells_each
+        self.lent << self.cells_each_log2
     }
 
     /// Cells of a block.
     pub(super) fn cells_each(&self) -> u32 {
-        self.cells_each
+        1 << self.cells_each_log2
     }
 
     /// Adds a block, whose content does not matter.
@@ -99,27 +100,29 @@ impl<B: Block> Cells<B> {
             }
         };
         let mut block = Lent { bytes, first_free: CellId::NONE, used: 0, is_open: true };
-        let first = number as u32 * self.cells_each + 1;
-        for at in (0..self.cells_each).rev() {
+        let cells_each = self.cells_each();
+        let first = number as u32 * cells_each + 1;
+        for at in (0..cells_each).rev() {
             let offset = at as usize * CELL_BYTES;
             put_u32(block.bytes.as_mut(), offset, block.first_free.0);
             block.first_free = CellId(first + at);
         }
         self.blocks[number] = Some(block);
         self.open.push(number as u32);
-        self.free += self.cells_each;
+        self.free += cells_each;
         self.lent += 1;
         Ok(())
     }
 
-    /// Takes back blocks without a chain, as long as `least` free cells stay.
-    pub(super) fn give_back(&mut self, least: u32, given: &mut Vec<B>) {
+    /// Takes back blocks without a chain, as long as `may_go` says that so many free cells less are enough.
+    pub(super) fn give_back(&mut self, mut may_go: impl FnMut(u32) -> bool, given: &mut Vec<B>) {
+        let cells_each = self.cells_each();
         for number in 0..self.blocks.len() {
             let is_idle = self.blocks[number].as_ref().is_some_and(|block| block.used == 0);
-            if is_idle && self.free - self.cells_each >= least && given.len() < given.capacity() {
+            if is_idle && given.len() < given.capacity() && may_go(cells_each) {
                 self.open.retain(|open| *open != number as u32);
                 given.extend(self.blocks[number].take().map(|block| block.bytes));
-                self.free -= self.cells_each;
+                self.free -= cells_each;
                 self.lent -= 1;
             }
         }
@@ -141,8 +144,8 @@ impl<B: Block> Cells<B> {
     #[inline]
     fn place(&self, cell: CellId) -> (usize, usize) {
         let number = cell.0 - 1;
-        let at = (number % self.cells_each) as usize * CELL_BYTES;
-        ((number / self.cells_each) as usize, at)
+        let at = (number & (self.cells_each() - 1)) as usize * CELL_BYTES;
+        ((number >> self.cells_each_log2) as usize, at)
     }
 
     #[inline]
@@ -166,9 +169,10 @@ impl<B: Block> Cells<B> {
 
     fn take_cell(&mut self, next: CellId) -> CellId {
         let number = *self.open.last().expect("cells were reserved");
+        let cells_each = self.cells_each();
         let block = self.blocks[number as usize].as_mut().expect("an open block is lent");
         let taken = block.first_free;
-        let at = ((taken.0 - 1) % self.cells_each) as usize * CELL_BYTES;
+        let at = ((taken.0 - 1) & (cells_each - 1)) as usize * CELL_BYTES;
         block.first_free = CellId(get_u32(block.bytes.as_ref(), at));
         block.used += 1;
         if block.first_free.is_none() {
@@ -204,6 +208,22 @@ impl<B: Block> Cells<B> {
         }
     }
 
+    /// What a chain begins with.
+    #[inline]
+    pub(super) fn begin<const BYTES: usize>(&self, first: CellId) -> [u8; BYTES] {
+        const { assert!(BYTES <= PAYLOAD_BYTES) };
+        let mut begin = [0; BYTES];
+        begin.copy_from_slice(&self.cell(first)[LINK_BYTES..LINK_BYTES + BYTES]);
+        begin
+    }
+
+    /// Changes what a chain begins with.
+    #[inline]
+    pub(super) fn set_begin<const BYTES: usize>(&mut self, first: CellId, begin: &[u8; BYTES]) {
+        const { assert!(BYTES <= PAYLOAD_BYTES) };
+        self.cell_mut(first)[LINK_BYTES..LINK_BYTES + BYTES].copy_from_slice(begin);
+    }
+
     /// A number of four bytes in the first cell of a chain.
     #[inline]
     pub(super) fn u32_at(&self, first: CellId, at: usize) -> u32 {
@@ -220,13 +240,6 @@ impl<B: Block> Cells<B> {
     #[inline]
     pub(super) fn set_u32(&mut self, first: CellId, at: usize, number: u32) {
         put_u32(self.cell_mut(first), LINK_BYTES + at, number);
-    }
-
-    /// Changes a number of eight bytes in the first cell of a chain.
-    #[inline]
-    pub(super) fn set_u64(&mut self, first: CellId, at: usize, number: u64) {
-        self.set_u32(first, at, number as u32);
-        self.set_u32(first, at + 4, (number >> 32) as u32);
     }
 
     /// The pieces of a part of a chain, in order.

@@ -4,7 +4,7 @@
 //! checkpoint that is pinned for the snapshot. A snapshot's moment is an LSN `s`, and what it sees is the state after all changes with
 //! LSNs up to `s`. The pieces:
 //!
-//! - `cells`, `table`, `removed`: old versions in lent memory, by hash, and the removed keys in their order.
+//! - `cells`, `table`, `removed`: old versions in lent memory, by hash, and the removed keys in their order; `room`: how much of it is spare.
 //! - `slots`, `needs`: which snapshots there are, and which versions they need.
 //! - `door`: the switch that has writers keep versions, and the gate of who runs alone.
 //! - [`state`]: all of it together; collecting what nobody needs.
@@ -23,6 +23,7 @@ mod door;
 pub mod memory;
 mod needs;
 mod removed;
+mod room;
 mod slots;
 pub mod snapshots;
 pub mod state;

@@ -19,6 +19,7 @@ use crate::types::{Lsn, TreeId};
 use crate::versions::door::Door;
 use crate::versions::memory::{LEAST_BLOCKS, Memory, Surroundings};
 use crate::versions::needs::Needs;
+use crate::versions::room::Room;
 use crate::versions::slots::{Slot, Slots, State};
 use crate::versions::table::{Table, cells_of_change};
 use crate::versions::trees::Since;
@@ -105,6 +106,7 @@ pub struct Versions<M: Memory, P> {
     pub(super) door: Door,
     pub(super) slots: Slots,
     pub(super) table: Mutex<Table<M::Block>>,
+    pub(super) room: Room,
     pub(super) horizon: AtomicU64,
     /// The cut of who runs alone, or [`NOBODY`].
     pub(super) alone: AtomicU64,
@@ -147,6 +149,7 @@ impl<M: Memory, P> Versions<M, P> {
     pub fn new(memory: M, options: VersionsOptions) -> Versions<M, P> {
         let versions = Versions {
             table: Mutex::new(Table::new(memory.block_bytes())),
+            room: Room::new(),
             memory,
             options,
             door: Door::new(),
@@ -229,7 +232,9 @@ impl<M: Memory, P> Versions<M, P> {
             return Ok(false);
         }
         let Some(block) = self.memory.lend()? else { return Ok(false) };
-        self.table.lock().add(block)?;
+        let mut table = self.table.lock();
+        let cells = table.add(block)?;
+        self.room.grow(cells);
         Ok(true)
     }
 
@@ -278,16 +283,13 @@ impl<M: Memory, P> Versions<M, P> {
 
     /// Whether so much was kept since the last collection that another one may be worth it.
     pub(super) fn is_collection_due(&self) -> bool {
-        let table = self.table.lock();
-        let used = table.cells.all() - table.cells.free();
-        used >= 2 * table.kept.max(table.cells.cells_each())
+        let least = (self.memory.block_bytes() / super::cells::CELL_BYTES) as u32;
+        self.room.used() >= 2 * self.room.kept().max(least)
     }
 
     /// Whether a good part of all memory was filled since the last collection.
     fn has_grown(&self) -> bool {
-        let most = self.most_cells();
-        let table = self.table.lock();
-        table.cells.all() - table.cells.free() >= table.kept + most / GROWTH_PART
+        self.room.used() >= self.room.kept() + self.most_cells() / GROWTH_PART
     }
 
     /// Drops the versions that nobody needs. False: a snapshot is about to begin, and nothing was dropped.
@@ -328,12 +330,14 @@ impl<M: Memory, P> Versions<M, P> {
             // More may be added meanwhile, at the end.
             let end = table.buckets();
             let until = end.min(next + SWEPT_AT_ONCE);
+            let free_before = table.cells.free();
             for bucket in next..until {
                 table.sweep(bucket, needs, up_to, key);
             }
+            self.room.give(table.cells.free() - free_before);
             next = until;
             if next >= end {
-                table.kept = table.cells.all() - table.cells.free();
+                self.room.set_kept(table.cells.all() - table.cells.free());
                 return;
             }
         }
@@ -390,7 +394,8 @@ impl<M: Memory, P> Versions<M, P> {
                 // Later, when there is memory for the list.
                 return;
             }
-            self.table.lock().give_back(self.least_cells(), &mut given);
+            let may_go = |cells| self.room.shrink(cells, self.least_cells());
+            self.table.lock().give_back(may_go, &mut given);
             if given.is_empty() {
                 return;
             }

@@ -74,16 +74,13 @@ pub(super) struct Table<B> {
     removed: Removed,
     /// Heads of buckets.
     index: Vec<B>,
-    heads_each: u32,
+    /// Heads of a block of the index, as a power of two.
+    heads_each_log2: u32,
     buckets: u32,
     /// The largest power of two up to `buckets`.
     round: u32,
     seed: u64,
     pub(super) versions: u64,
-    /// Cells that are promised.
-    pub(super) reserved: u32,
-    /// Cells that were in use after the last collection.
-    pub(super) kept: u32,
 }
 
 impl<B: Block> Table<B> {
@@ -93,13 +90,11 @@ impl<B: Block> Table<B> {
             cells: Cells::new(block_bytes),
             removed: Removed::new(),
             index: Vec::new(),
-            heads_each: (block_bytes / HEAD_BYTES) as u32,
+            heads_each_log2: (block_bytes / HEAD_BYTES).ilog2(),
             buckets: 0,
             round: 0,
             seed: random::seed(),
             versions: 0,
-            reserved: 0,
-            kept: 0,
         }
     }
 
@@ -108,22 +103,22 @@ impl<B: Block> Table<B> {
         self.index.len() as u32 + self.cells.all() / self.cells.cells_each()
     }
 
-    /// Cells that nobody uses and nobody is promised.
-    pub(super) fn spare(&self) -> u32 {
-        self.cells.free() - self.reserved
+    /// Heads of all blocks of the index.
+    fn heads(&self) -> u32 {
+        (self.index.len() as u32) << self.heads_each_log2
     }
 
-    /// Adds a block: to the index if that is due, to the cells else.
+    /// Adds a block: to the index if that is due, to the cells else. Returns how many cells there are more.
     ///
     /// Errors: `MemoryLimit` if there is no memory to note it.
-    pub(super) fn add(&mut self, mut bytes: B) -> Result<()> {
+    pub(super) fn add(&mut self, mut bytes: B) -> Result<u32> {
         let wanted = (self.cells.all() + self.cells.cells_each()) / CELLS_A_BUCKET;
-        if self.index.len() as u32 * self.heads_each >= wanted.max(1) {
+        if self.heads() >= wanted.max(1) {
             self.cells.add(bytes)?;
             while self.buckets < self.cells.all() / CELLS_A_BUCKET {
                 self.split_bucket();
             }
-            return Ok(());
+            return Ok(self.cells.cells_each());
         }
         let refused =
             |_| Error::new(ErrorKind::MemoryLimit, "no memory to note a block of versions");
@@ -133,19 +128,21 @@ impl<B: Block> Table<B> {
         if self.buckets == 0 {
             (self.buckets, self.round) = (1, 1);
         }
-        Ok(())
+        Ok(0)
     }
 
-    /// Takes back blocks that are not in use, as long as `least` cells stay spare: as many as `given` has room for.
-    pub(super) fn give_back(&mut self, least: u32, given: &mut Vec<B>) {
-        self.cells.give_back(least + self.reserved, given);
+    /// Takes back blocks that are not in use, those of cells as long as `may_go` says that so many less are enough: as many as `given` has room
+    /// for.
+    pub(super) fn give_back(&mut self, may_go: impl FnMut(u32) -> bool, given: &mut Vec<B>) {
+        self.cells.give_back(may_go, given);
         if self.versions == 0 {
             // Every head is zero.
-            let needed = (self.cells.all() / CELLS_A_BUCKET).div_ceil(self.heads_each).max(1);
+            let heads_each = 1 << self.heads_each_log2;
+            let needed = (self.cells.all() / CELLS_A_BUCKET).div_ceil(heads_each).max(1);
             while self.index.len() as u32 > needed && given.len() < given.capacity() {
                 given.extend(self.index.pop());
             }
-            self.buckets = self.buckets.min(self.index.len() as u32 * self.heads_each);
+            self.buckets = self.buckets.min(self.heads());
             self.round = if self.buckets == 0 { 0 } else { 1 << self.buckets.ilog2() };
         }
     }
@@ -178,15 +175,21 @@ impl<B: Block> Table<B> {
     }
 
     #[inline]
+    fn place_of_head(&self, bucket: u32) -> (usize, usize) {
+        let at = (bucket & ((1 << self.heads_each_log2) - 1)) as usize * HEAD_BYTES;
+        ((bucket >> self.heads_each_log2) as usize, at)
+    }
+
+    #[inline]
     fn head(&self, bucket: u32) -> CellId {
-        let block = self.index[(bucket / self.heads_each) as usize].as_ref();
-        let at = (bucket % self.heads_each) as usize * HEAD_BYTES;
+        let (block, at) = self.place_of_head(bucket);
+        let block = self.index[block].as_ref();
         CellId(u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]))
     }
 
     fn set_head(&mut self, bucket: u32, to: CellId) {
-        let block = self.index[(bucket / self.heads_each) as usize].as_mut();
-        let at = (bucket % self.heads_each) as usize * HEAD_BYTES;
+        let (block, at) = self.place_of_head(bucket);
+        let block = self.index[block].as_mut();
         block[at..at + HEAD_BYTES].copy_from_slice(&to.0.to_le_bytes());
     }
 
@@ -195,6 +198,11 @@ impl<B: Block> Table<B> {
             true => self.set_head(bucket, to),
             false => self.cells.set_u32(before, BEHIND_AT, to.0),
         }
+    }
+
+    #[inline]
+    fn version(&self, version: CellId) -> Begin {
+        Begin(self.cells.begin(version))
     }
 
     #[inline]
@@ -224,9 +232,8 @@ impl<B: Block> Table<B> {
         }
     }
 
-    fn key(&self, version: CellId) -> impl Iterator<Item = &[u8]> {
-        let len_bytes = self.cells.u32_at(version, LENGTH_AT) & 0xffff;
-        self.cells.parts(version, KEY_AT, len_bytes as usize)
+    fn key(&self, version: CellId, len_bytes: usize) -> impl Iterator<Item = &[u8]> {
+        self.cells.parts(version, KEY_AT, len_bytes)
     }
 
     #[inline]
@@ -234,42 +241,44 @@ impl<B: Block> Table<B> {
         Lsn(self.cells.u64_at(version, LSN_AT))
     }
 
-    fn is_of(&self, version: CellId, hash: u32, tree: TreeId, key: &[u8]) -> bool {
-        let length = (self.cells.u32_at(version, LENGTH_AT) & 0xffff) as usize;
-        if self.cells.u32_at(version, HASH_AT) != hash
-            || self.cells.u32_at(version, TREE_AT) != tree.0
-            || length != key.len()
-        {
+    /// Whether a version that begins so is one of the key.
+    fn is_of(&self, version: CellId, begin: &Begin, hash: u32, tree: TreeId, key: &[u8]) -> bool {
+        if begin.hash() != hash || begin.tree() != tree || begin.key_len() != key.len() {
             return false;
         }
         let mut rest = key;
-        self.key(version).all(|part| {
+        self.key(version, key.len()).all(|part| {
             let (begin, behind) = rest.split_at(part.len());
             rest = behind;
             part == begin
         })
     }
 
-    /// Whether two versions are of one key.
-    fn are_of_one_key(&self, version: CellId, other: CellId) -> bool {
-        let of = |at| self.cells.u32_at(version, at) == self.cells.u32_at(other, at);
-        let lengths = self.cells.u32_at(version, LENGTH_AT) ^ self.cells.u32_at(other, LENGTH_AT);
-        // Both are cut at the same places.
-        of(HASH_AT) && of(TREE_AT) && lengths & 0xffff == 0 && self.key(version).eq(self.key(other))
-    }
-
-    /// The first version of the same key from `version` on.
-    fn older(&self, of: CellId, mut version: CellId) -> CellId {
-        while !version.is_none() && !self.are_of_one_key(of, version) {
-            version = self.behind(version);
+    /// The first version of the key of `of` from `version` on.
+    fn older(&self, of: CellId, begin: &Begin, mut version: CellId) -> CellId {
+        while !version.is_none() {
+            let other = self.version(version);
+            // Both are cut at the same places.
+            let len_bytes = begin.key_len();
+            if (other.hash(), other.tree(), other.key_len())
+                == (begin.hash(), begin.tree(), len_bytes)
+                && self.key(of, len_bytes).eq(self.key(version, len_bytes))
+            {
+                return version;
+            }
+            version = other.behind();
         }
         version
     }
 
     fn newest(&self, hash: u64, tree: TreeId, key: &[u8]) -> CellId {
         let mut version = self.head(self.bucket(hash as u32));
-        while !version.is_none() && !self.is_of(version, hash as u32, tree, key) {
-            version = self.behind(version);
+        while !version.is_none() {
+            let begin = self.version(version);
+            if self.is_of(version, &begin, hash as u32, tree, key) {
+                return version;
+            }
+            version = begin.behind();
         }
         version
     }
@@ -302,13 +311,15 @@ impl<B: Block> Table<B> {
             self.cells.set_u32(newest, LENGTH_AT, length & !LISTED);
         }
         let bucket = self.bucket(hash as u32);
-        let behind = self.head(bucket);
-        self.cells.set_u32(version, BEHIND_AT, behind.0);
-        self.cells.set_u32(version, HASH_AT, hash as u32);
-        self.cells.set_u32(version, TREE_AT, tree.0);
-        self.cells.set_u32(version, LENGTH_AT, key.len() as u32 | absent | listed);
-        self.cells.set_u32(version, VALUE_LENGTH_AT, value.len() as u32);
-        self.cells.set_u64(version, LSN_AT, lsn.0);
+        let mut begin = [0; KEY_AT];
+        let mut put = |at, number: u32| begin[at..at + 4].copy_from_slice(&number.to_le_bytes());
+        put(BEHIND_AT, self.head(bucket).0);
+        put(HASH_AT, hash as u32);
+        put(TREE_AT, tree.0);
+        put(LENGTH_AT, key.len() as u32 | absent | listed);
+        put(VALUE_LENGTH_AT, value.len() as u32);
+        begin[LSN_AT..].copy_from_slice(&lsn.0.to_le_bytes());
+        self.cells.set_begin(version, &begin);
         self.cells.write(version, KEY_AT, key);
         self.cells.write(version, KEY_AT + key.len(), value);
         self.set_head(bucket, version);
@@ -332,7 +343,8 @@ impl<B: Block> Table<B> {
         let mut version = self.newest(self.hash(tree, key), tree, key);
         while !version.is_none() && self.lsn(version) > at {
             found = version;
-            version = self.older(version, self.behind(version));
+            let begin = self.version(version);
+            version = self.older(version, &begin, begin.behind());
         }
         if found.is_none() {
             return None;
@@ -363,15 +375,15 @@ impl<B: Block> Table<B> {
     pub(super) fn sweep(&mut self, bucket: u32, needs: &Needs, up_to: Lsn, key: &mut Vec<u8>) {
         let (mut before, mut version) = (CellId::NONE, self.head(bucket));
         while !version.is_none() {
-            let behind = self.behind(version);
-            let ended = self.lsn(version);
-            let older = self.older(version, behind);
+            let begin = self.version(version);
+            let (behind, ended) = (begin.behind(), begin.lsn());
+            let older = self.older(version, &begin, behind);
             let began = if older.is_none() { Lsn(0) } else { self.lsn(older) };
             if ended > up_to || needs.any_between(began, ended) {
                 before = version;
             } else {
                 self.set_behind(bucket, before, behind);
-                self.unlist(version, older, key);
+                self.unlist(version, &begin, older, key);
                 self.cells.release(version);
                 self.versions -= 1;
             }
@@ -380,19 +392,58 @@ impl<B: Block> Table<B> {
     }
 
     /// What is noted on a version about to go is noted on the next older one, or the key is forgotten among the removed ones.
-    fn unlist(&mut self, version: CellId, older: CellId, key: &mut Vec<u8>) {
-        let mark = self.cells.u32_at(version, LENGTH_AT) & LISTED;
-        if mark == 0 {
+    fn unlist(&mut self, version: CellId, begin: &Begin, older: CellId, key: &mut Vec<u8>) {
+        if begin.length() & LISTED == 0 {
             return;
         }
         if !older.is_none() {
             let length = self.cells.u32_at(older, LENGTH_AT);
-            self.cells.set_u32(older, LENGTH_AT, length | mark);
+            self.cells.set_u32(older, LENGTH_AT, length | LISTED);
             return;
         }
         key.clear();
-        self.key(version).for_each(|part| key.extend_from_slice(part));
-        let tree = TreeId(self.cells.u32_at(version, TREE_AT));
-        self.removed.remove(&mut self.cells, tree, key);
+        self.key(version, begin.key_len()).for_each(|part| key.extend_from_slice(part));
+        self.removed.remove(&mut self.cells, begin.tree(), key);
+    }
+}
+
+/// What a version begins with, before its key.
+struct Begin([u8; KEY_AT]);
+
+impl Begin {
+    #[inline]
+    fn u32_at(&self, at: usize) -> u32 {
+        u32::from_le_bytes(std::array::from_fn(|byte| self.0[at + byte]))
+    }
+
+    #[inline]
+    fn behind(&self) -> CellId {
+        CellId(self.u32_at(BEHIND_AT))
+    }
+
+    #[inline]
+    fn hash(&self) -> u32 {
+        self.u32_at(HASH_AT)
+    }
+
+    #[inline]
+    fn tree(&self) -> TreeId {
+        TreeId(self.u32_at(TREE_AT))
+    }
+
+    /// With the marks.
+    #[inline]
+    fn length(&self) -> u32 {
+        self.u32_at(LENGTH_AT)
+    }
+
+    #[inline]
+    fn key_len(&self) -> usize {
+        (self.length() & 0xffff) as usize
+    }
+
+    #[inline]
+    fn lsn(&self) -> Lsn {
+        Lsn(u64::from_le_bytes(std::array::from_fn(|byte| self.0[LSN_AT + byte])))
     }
 }
