@@ -26,6 +26,7 @@ use hedgerow_sync::optimistic::PlainBytes;
 
 /// What a byte, or a region, is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
 pub enum Part {
     /// The header that all pages have.
     Header,
@@ -103,6 +104,7 @@ impl Part {
 
 /// A run of bytes for one purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Region {
     /// What for; never one of those that lie inside of heap or values.
     pub part: Part,
@@ -114,6 +116,7 @@ pub struct Region {
 
 /// A field at a fixed place.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Field {
     /// What it is.
     pub name: &'static str,
@@ -149,6 +152,7 @@ pub enum Content {
 
 /// What a leaf has instead of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Reference {
     /// Index of the record's slot.
     pub place: usize,
@@ -165,6 +169,7 @@ impl Reference {
 
 /// A record or a separator.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Entry {
     /// Index of its slot.
     pub place: usize,
@@ -182,6 +187,7 @@ pub struct Entry {
 
 /// See the head of the file.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Anatomy {
     /// What the page says that it is; `None` if this build knows no such kind.
     pub kind: Option<PageKind>,

@@ -19,6 +19,7 @@ use std::ops::ControlFlow;
 
 /// A page as a tool sees it: see [`Keyspace::show_pages`](crate::Keyspace::show_pages).
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct PageView<'v> {
     /// The page's id, as its parent names it.
     pub id: PageId,
@@ -30,6 +31,7 @@ pub struct PageView<'v> {
 
 /// The keys of a leaf, as far as the choice of its layout depends on them.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct LeafKeys {
     /// The layout that it has.
     pub layout: LeafLayout,

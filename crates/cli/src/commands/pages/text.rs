@@ -44,7 +44,7 @@ fn letter(part: Part) -> char {
         Part::Stem => 'S',
         Part::UpperFence => 'U',
         Part::LowerFence => 'L',
-        Part::Unknown => '?',
+        _ => '?',
     }
 }
 
