@@ -8,8 +8,8 @@ use ruzstd::decoding::StreamingDecoder;
 use std::io::{self, Read};
 
 const SAMPLES: [&[u8]; 2] = [
-    include_bytes!("../../../../../data/urls.zst"),
-    include_bytes!("../../../../../data/composite.zst"),
+    include_bytes!("../../../data/urls.zst"),
+    include_bytes!("../../../data/composite.zst"),
 ];
 
 /// Length of every value.
