@@ -135,21 +135,35 @@ macro_rules! internal {
     };
 }
 
+#[doc(hidden)]
 mod buffer;
+#[doc(hidden)]
 mod checksum;
 mod database;
+#[doc(hidden)]
 mod error;
 mod events;
+#[doc(hidden)]
 mod key;
+#[doc(hidden)]
 mod node;
+#[doc(hidden)]
 mod page;
+#[doc(hidden)]
 mod space;
+#[doc(hidden)]
 mod storage;
+#[doc(hidden)]
 mod store;
+#[doc(hidden)]
 mod tree;
+#[doc(hidden)]
 mod types;
+#[doc(hidden)]
 mod versions;
+#[doc(hidden)]
 mod wait;
+#[doc(hidden)]
 mod wal;
 
 /// The modules below the public types, for the tests and tools of this project: see `build.rs`.
@@ -167,6 +181,7 @@ pub mod internals {
 #[cfg(test)]
 extern crate self as hedgerow;
 #[cfg(test)]
+#[doc(hidden)]
 #[path = "../../testing/src/lib.rs"]
 pub mod testing;
 
