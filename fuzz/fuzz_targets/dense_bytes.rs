@@ -8,14 +8,14 @@
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use hedgerow::node::dense::{
+use hedgerow::internals::node::dense::{
     DenseLayout, DenseMut, Full, KeyShape, Remedy, Semi, check, load_check, to_comparison,
 };
-use hedgerow::node::{
+use hedgerow::internals::node::{
     self, Hints, LeafLayout, LeafPolicy, NodeMut, max_key_bytes, max_record_bytes,
     merge_leaf_space, merge_leaves,
 };
-use hedgerow::page::header::{KIND, PageKind, kind};
+use hedgerow::internals::page::header::{KIND, PageKind, kind};
 use hedgerow_sync::optimistic::Copied;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;

@@ -69,10 +69,10 @@ mod store {
 use arbitrary::Arbitrary;
 use dump_format::Section;
 use failure::Failure;
-use hedgerow::storage::RamDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options, smallest_memory_limit_bytes};
 use hedgerow_fuzz::{LARGE_VALUES_BYTES, path};
+use hedgerow_testing::RamDisk;
 use libfuzzer_sys::fuzz_target;
 use load::reader::Block;
 use std::ops::ControlFlow;

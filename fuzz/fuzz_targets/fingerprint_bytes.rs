@@ -7,11 +7,11 @@
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use hedgerow::node::fingerprint::{
+use hedgerow::internals::node::fingerprint::{
     FingerprintLeafMut, check, comparison_to_fingerprint, fingerprint_to_comparison, load_check,
     merge_space,
 };
-use hedgerow::node::{SplitHint, max_key_bytes, max_record_bytes};
+use hedgerow::internals::node::{SplitHint, max_key_bytes, max_record_bytes};
 use hedgerow_sync::optimistic::Copied;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;

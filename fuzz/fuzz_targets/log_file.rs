@@ -6,11 +6,11 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use hedgerow::storage::RamDisk;
-use hedgerow::store::{OpenHow, log_path};
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{ErrorKind, Options, WriteBatch, smallest_memory_limit_bytes};
 use hedgerow_fuzz::damage::{self, Buffer, Damage, Used};
 use hedgerow_fuzz::{LARGE_VALUES_BYTES, path};
+use hedgerow_testing::RamDisk;
 use libfuzzer_sys::fuzz_target;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;

@@ -6,12 +6,12 @@
 #![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use hedgerow::node::{
+use hedgerow::internals::node::{
     Hints, Node, NodeMut, SplitHint, check, load_check, max_key_bytes, max_record_bytes,
     merge_space,
 };
-use hedgerow::page::header::{self, PageKind};
-use hedgerow::types::PageId;
+use hedgerow::internals::page::header::{self, PageKind};
+use hedgerow::internals::types::PageId;
 use hedgerow_sync::optimistic::Copied;
 use libfuzzer_sys::fuzz_target;
 use std::hint::black_box;
@@ -95,7 +95,7 @@ fn read_everything(page: &mut [u8], key: &[u8], index: usize) {
 }
 
 fn change(page: &mut Vec<u8>, change: &Change<'_>) {
-    let inner = page[hedgerow::page::header::KIND] == PageKind::Inner as u8;
+    let inner = page[hedgerow::internals::page::header::KIND] == PageKind::Inner as u8;
     let other = page.clone();
     let mut node = NodeMut::<Hints>::new(page);
     let count = node.as_node().count();

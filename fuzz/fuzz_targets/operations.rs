@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow_fuzz::operation::{Geometry, Leaves, Operation};
 use hedgerow_fuzz::state::State;
 use libfuzzer_sys::fuzz_target;

@@ -9,11 +9,12 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use hedgerow::checksum::page_checksum;
-use hedgerow::page::header::{CHECKSUM, NEWEST_LSN, PAGE_ID};
-use hedgerow::storage::{DirectIo, Disk, OpenMode, RamDisk};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::checksum::page_checksum;
+use hedgerow::internals::page::header::{CHECKSUM, NEWEST_LSN, PAGE_ID};
+use hedgerow::internals::storage::{DirectIo, Disk, OpenMode};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options, PageId};
+use hedgerow_testing::RamDisk;
 use libfuzzer_sys::fuzz_target;
 use std::ops::ControlFlow;
 use std::path::Path;

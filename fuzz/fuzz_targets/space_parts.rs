@@ -9,7 +9,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use hedgerow::store::superblock::positions_of;
+use hedgerow::internals::store::superblock::positions_of;
 use hedgerow_fuzz::damage::Buffer;
 use hedgerow_fuzz::exercise;
 use libfuzzer_sys::fuzz_target;

@@ -8,7 +8,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use hedgerow::store::{OpenHow, log_path};
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow_fuzz::damage::{self, Damage, Used};
 use hedgerow_fuzz::operation::{Geometry, Step};
 use hedgerow_fuzz::state::State;

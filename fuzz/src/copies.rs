@@ -6,8 +6,9 @@ use crate::path;
 use crate::state::State;
 use crate::trust::Trust;
 use hedgerow::Options;
-use hedgerow::storage::{Disk, RamDisk};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::Disk;
+use hedgerow::internals::store::OpenHow;
+use hedgerow_testing::RamDisk;
 use std::ops::ControlFlow;
 use std::path::Path;
 

@@ -5,8 +5,9 @@
 //! the business of tests, which know which of them a checksum can tell apart.
 
 use arbitrary::Arbitrary;
-use hedgerow::storage::{DirectIo, Disk, File, OpenMode, RamDisk};
-use hedgerow::store::superblock::{SUPERBLOCK_BYTES, positions_of};
+use hedgerow::internals::storage::{DirectIo, Disk, File, OpenMode};
+use hedgerow::internals::store::superblock::{SUPERBLOCK_BYTES, positions_of};
+use hedgerow_testing::RamDisk;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;

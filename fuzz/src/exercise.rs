@@ -5,9 +5,9 @@
 
 use crate::damage::{self, Buffer, Used};
 use crate::{LARGE_VALUES_BYTES, path};
-use hedgerow::storage::RamDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options, Result, smallest_memory_limit_bytes};
+use hedgerow_testing::RamDisk;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 

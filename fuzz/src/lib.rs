@@ -19,7 +19,7 @@ pub mod operation;
 pub mod state;
 pub mod trust;
 
-use hedgerow::checksum;
+use hedgerow::internals::checksum;
 use std::path::Path;
 
 /// What a memory limit needs above the smallest for large values.

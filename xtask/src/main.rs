@@ -23,7 +23,7 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
 tasks:
-  tidy                check ranks, lengths, SAFETY comments, file heads, dead files, leftovers
+  tidy                check ranks, lengths, SAFETY comments, file heads, dead files, leftovers, the public surface
   matrix --keys DIR   compare the engine with a sorted map on real key sets; long
   power-cuts          cut the power under real file systems, and check what is left; Linux, as root
   torture HOW         kill a process that writes, simulate, fill a disk, sync, cut the power; and check what is left
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         args.iter().skip(1).any(|argument| argument == "--help" || argument == "-h");
     // The programs of the other tasks have help of their own.
     let help = args.first().filter(|_| asks_for_help).and_then(|task| match task.as_str() {
-        "tidy" => Some("usage: cargo xtask tidy"),
+        "tidy" => Some("usage: cargo xtask tidy [--list-surface]"),
         "torture" => Some(torture::USAGE),
         "seeded-bugs" => Some(seeded::USAGE),
         "proof" => Some(proof::USAGE),
@@ -55,6 +55,7 @@ fn main() -> ExitCode {
     }
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&workspace_root()),
+        ["tidy", "--list-surface"] => tidy::list_surface(&workspace_root()),
         ["matrix", ..] => program::run(&workspace_root(), "hedgerow-matrix", &args[1..]),
         ["power-cuts", ..] => torture::power_cuts(&workspace_root(), &args[1..]),
         ["torture", ..] => torture::run(&workspace_root(), &args[1..]),

@@ -1,5 +1,5 @@
 //! `cargo xtask torture`: all that `hedgerow torture` does, built optimised, as `xtask/torture/record/` has its figures, and
-//! power cuts under real file systems, which are a program of their own.
+//! simulated crashes and power cuts under real file systems, which are programs of their own.
 //!
 //! For its kills the tool asks where to put the store, on the disk that is to be tested; here that is an option, and by itself the
 //! directory for temporary files. Everything else is handed on as it is. The exit code is that of who has done it: 7 if the
@@ -13,8 +13,10 @@ use std::process::ExitCode;
 pub const USAGE: &str = "\
 usage: cargo xtask torture kill [--cycles N] [--seconds S] [--seed N] [--dir DIR]
        cargo xtask torture look STORE SEED   say what is wrong with a store that was kept
-       cargo xtask torture simulate|full-disk|sync ...
+       cargo xtask torture full-disk|sync ...
                                              as `hedgerow torture` does, which --help tells more about
+       cargo xtask torture simulate [--cuts N] [--seconds S] [--threads N] [--seed N] [--format json]
+                                             power cuts, kills and failing calls on a simulated disk
        cargo xtask torture power-cuts ...    as `cargo xtask power-cuts`; Linux, as root
 
   --cycles N   how often the writer is killed [default: 200, or as often as --seconds allows]
@@ -26,6 +28,9 @@ usage: cargo xtask torture kill [--cycles N] [--seconds S] [--seed N] [--dir DIR
 pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     if let Some((_, rest)) = arguments.split_first().filter(|(how, _)| *how == "power-cuts") {
         return power_cuts(root, rest);
+    }
+    if let Some((_, rest)) = arguments.split_first().filter(|(how, _)| *how == "simulate") {
+        return program::run(root, "hedgerow-torture", rest);
     }
     match translate(arguments, &std::env::temp_dir()) {
         Some(arguments) => program::run(root, "hedgerow-cli", &arguments),
@@ -62,7 +67,7 @@ fn translate(arguments: &[String], temporary: &Path) -> Option<Vec<String>> {
             }
             translated.extend(["--", directory]);
         }
-        ["simulate" | "full-disk" | "sync", ..] => translated.extend(words),
+        ["full-disk" | "sync", ..] => translated.extend(words),
         ["look", store, seed] => translated.extend(["look", "--", *store, *seed]),
         _ => return None,
     }
@@ -89,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_needs_no_translation_is_handed_on() {
-        for line in ["simulate --seed 1.7", "full-disk disk --yes", "sync --check 7 disk", "sync"] {
+        for line in ["full-disk disk --yes", "sync --check 7 disk", "sync"] {
             assert_eq!(translated(line), Some(format!("torture {line}")));
         }
     }

@@ -7,13 +7,13 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // Clocks of an example.
 
-use hedgerow::node::fingerprint::fingerprint;
-use hedgerow::testing::MemoryPool;
-use hedgerow::tree::Tree;
-use hedgerow::types::TreeId;
+use hedgerow::internals::node::fingerprint::fingerprint;
+use hedgerow::internals::tree::Tree;
+use hedgerow::internals::types::TreeId;
 use hedgerow::{LeafLayout, LeafPolicy, Result};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
+use hedgerow_testing::MemoryPool;
 use std::ops::Bound;
 use std::time::Instant;
 

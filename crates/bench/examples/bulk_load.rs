@@ -7,12 +7,12 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // Clocks of an example.
 
-use hedgerow::testing::MemoryPool;
-use hedgerow::tree::Tree;
-use hedgerow::types::TreeId;
+use hedgerow::internals::tree::Tree;
+use hedgerow::internals::types::TreeId;
 use hedgerow::{LeafLayout, LeafPolicy, Result};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
+use hedgerow_testing::MemoryPool;
 use std::time::Instant;
 
 const PAGE_BYTES: usize = 4096;

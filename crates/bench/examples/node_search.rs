@@ -17,13 +17,13 @@
 
 #![allow(clippy::disallowed_methods, reason = "a measurement, outside of the engine's seams")]
 
-use hedgerow::node::dense::{self, DenseLayout, DenseMut, DenseNode, Full, Semi};
-use hedgerow::node::fingerprint::{self, FingerprintLeaf, FingerprintLeafMut};
-use hedgerow::node::{
+use hedgerow::internals::node::dense::{self, DenseLayout, DenseMut, DenseNode, Full, Semi};
+use hedgerow::internals::node::fingerprint::{self, FingerprintLeaf, FingerprintLeafMut};
+use hedgerow::internals::node::{
     Baseline, Builder, Heads, Hints, Ladder, Node, NodeMut, Prefix, Records, load_check_as,
 };
-use hedgerow::page::header::PageKind;
-use hedgerow::types::PageId;
+use hedgerow::internals::page::header::PageKind;
+use hedgerow::internals::types::PageId;
 use hedgerow_sync::optimistic::PlainBytes;
 
 const PAGE_BYTES: usize = 4096;

@@ -7,13 +7,13 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // Files and clocks of an example.
 
-use hedgerow::node::{Baseline, Heads, Hints, Ladder, Prefix};
-use hedgerow::testing::MemoryPool;
-use hedgerow::tree::{Tree, Value};
-use hedgerow::types::TreeId;
+use hedgerow::internals::node::{Baseline, Heads, Hints, Ladder, Prefix};
+use hedgerow::internals::tree::{Tree, Value};
+use hedgerow::internals::types::TreeId;
 use hedgerow::{LeafLayout, LeafPolicy, Options};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
+use hedgerow_testing::MemoryPool;
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::time::Instant;

@@ -2,9 +2,9 @@
 
 #![cfg(target_os = "linux")]
 
-use hedgerow::storage::{DirectIo, Disk, OpenMode, RealDisk};
-use hedgerow::tree::Tree;
-use hedgerow::types::TreeId;
+use hedgerow::internals::storage::{DirectIo, Disk, OpenMode, RealDisk};
+use hedgerow::internals::tree::Tree;
+use hedgerow::internals::types::TreeId;
 use hedgerow_bench::vmcache::{VmcacheOptions, VmcachePool};
 use hedgerow_sync::primitive::random::{self, SplitMix64};
 use std::sync::Arc;

@@ -208,13 +208,6 @@ pub enum ErrorKind {
         /// The most that a transaction may have.
         max_bytes: u64,
     },
-    /// The engine's own signal for a page that was freed meanwhile. No caller gets it.
-    #[doc(hidden)]
-    PageFreed,
-    /// The engine's own signal that a change has to wait with nothing held: somebody else changes records alone, or there is no room for old versions.
-    /// No caller gets it.
-    #[doc(hidden)]
-    Gated,
 }
 
 impl ErrorKind {
@@ -275,8 +268,6 @@ impl ErrorKind {
             ErrorKind::Conflict => (41, "conflict"),
             ErrorKind::TransactionEnded => (42, "transaction_ended"),
             ErrorKind::TransactionTooLarge { .. } => (43, "transaction_too_large"),
-            ErrorKind::PageFreed => (1000, "page_freed"),
-            ErrorKind::Gated => (1001, "gated"),
         }
     }
 }
@@ -288,11 +279,21 @@ impl fmt::Display for ErrorKind {
     }
 }
 
+/// What the engine tells itself by an error. No caller gets one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// A page was freed meanwhile.
+    PageFreed,
+    /// A change has to wait with nothing held: somebody else changes records alone, or there is no room for old versions.
+    Gated,
+}
+
 struct Inner {
     kind: ErrorKind,
     message: String,
     source: Option<io::Error>,
     conflict: Option<Conflict>,
+    signal: Option<Signal>,
 }
 
 /// Where a conflict was.
@@ -313,7 +314,11 @@ impl Error {
     /// An error of `kind` with a sentence for people (lower case, no full stop).
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error(Box::new(Inner { kind, message: message.into(), source: None, conflict: None }))
+        Error::with(kind, message.into(), None)
+    }
+
+    fn with(kind: ErrorKind, message: String, source: Option<io::Error>) -> Error {
+        Error(Box::new(Inner { kind, message, source, conflict: None, signal: None }))
     }
 
     /// An error of a failed system call, with what was tried. Its kind is [`ErrorKind::DiskFull`] if `source` says that there is no
@@ -326,30 +331,45 @@ impl Error {
             | io::ErrorKind::FileTooLarge => ErrorKind::DiskFull,
             _ => ErrorKind::Io,
         };
-        Error(Box::new(Inner { kind, message: what.into(), source: Some(source), conflict: None }))
+        Error::with(kind, what.into(), Some(source))
+    }
+
+    internal! {
+        /// See [`Signal`]. To whoever does not ask for it, it is a conflict.
+        #[cold]
+        fn signalling(signal: Signal, what: impl Into<String>) -> Error {
+            let mut error = Error::new(ErrorKind::Conflict, what);
+            error.0.signal = Some(signal);
+            error
+        }
+    }
+
+    internal! {
+        /// What the engine tells itself by it.
+        #[must_use]
+        fn signal(&self) -> Option<Signal> {
+            self.0.signal
+        }
     }
 
     /// A handle of a parent process.
-    #[doc(hidden)]
     #[cold]
     #[must_use]
-    pub fn forked() -> Error {
+    pub(crate) fn forked() -> Error {
         let what =
             "the database was opened by the parent of this forked process; open it in this process";
         Error::new(ErrorKind::ForkedProcess, what)
     }
 
     /// Damage in a page.
-    #[doc(hidden)]
     #[cold]
-    pub fn corrupted_page(page: PageId, what: impl Into<String>) -> Error {
+    pub(crate) fn corrupted_page(page: PageId, what: impl Into<String>) -> Error {
         Error::new(ErrorKind::Corrupted { page: Some(page), offset_bytes: None }, what)
     }
 
     /// Damage at a place in the file.
-    #[doc(hidden)]
     #[cold]
-    pub fn corrupted_at(offset_bytes: u64, what: impl Into<String>) -> Error {
+    pub(crate) fn corrupted_at(offset_bytes: u64, what: impl Into<String>) -> Error {
         Error::new(ErrorKind::Corrupted { page: None, offset_bytes: Some(offset_bytes) }, what)
     }
 
@@ -417,7 +437,13 @@ impl Error {
             None => io::Error::new(e.kind(), e.to_string()),
         });
         let (message, conflict) = (self.0.message.clone(), self.0.conflict.clone());
-        Error(Box::new(Inner { kind: self.0.kind, message, source, conflict }))
+        Error(Box::new(Inner {
+            kind: self.0.kind,
+            message,
+            source,
+            conflict,
+            signal: self.0.signal,
+        }))
     }
 }
 
@@ -557,7 +583,6 @@ mod tests {
             assert_eq!((kind.code(), kind.name()), (at as u32 + 1, *name));
             assert_eq!(kind.to_string(), *name);
         }
-        assert_eq!(ErrorKind::PageFreed.code(), 1000, "apart from those that callers get");
         let documented: Vec<String> = include_str!("error.rs")
             .lines()
             .filter_map(|line| line.strip_prefix("/// | "))

@@ -111,48 +111,79 @@
 //! [`Database::stats`] tells where memory goes, [`Database::hot_leaves`] which leaves threads contend for,
 //! [`Database::space_report`] accounts for every byte of the file,
 //! [`Database::verify`] reads everything and reports damage, [`Database::backup`] copies the store while it is in use,
-//! [`Keyspace::compact`] and [`Database::shrink`] make it smaller.
+//! [`Keyspace::compact`] and [`Database::shrink`] make it smaller, [`Keyspace::show_pages`] shows pages to tools that draw them.
 //!
 //! # Features
 //!
 //! `tracing` (off by default) emits events of opening, recovery, checkpoints, stalls and errors through the crate `tracing`. No
 //! event holds a key or a value.
 
-// What users see; hidden modules are for the tools of this project.
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+// Each module lists what it offers, and some of that only tools use. What only they use is gated where it is defined.
+#![cfg_attr(not(hedgerow_internals), allow(unused_imports, reason = "lists of re-exports"))]
+
+/// What of a public type tools use as well as the engine: public under `hedgerow_internals`, and the engine's own otherwise.
+macro_rules! internal {
+    ($(#[$meta:meta])* $first:ident $($item:tt)*) => {
+        $(#[$meta])*
+        #[cfg(hedgerow_internals)]
+        #[doc(hidden)]
+        pub $first $($item)*
+        $(#[$meta])*
+        #[cfg(not(hedgerow_internals))]
+        pub(crate) $first $($item)*
+    };
+}
 
 #[doc(hidden)]
-pub mod buffer;
+mod buffer;
 #[doc(hidden)]
-pub mod checksum;
+mod checksum;
 mod database;
 #[doc(hidden)]
-pub mod error;
+mod error;
 mod events;
 #[doc(hidden)]
-pub mod key;
+mod key;
 #[doc(hidden)]
-pub mod node;
+mod node;
 #[doc(hidden)]
-pub mod page;
+mod page;
 #[doc(hidden)]
-pub mod space;
+mod space;
 #[doc(hidden)]
-pub mod storage;
+mod storage;
 #[doc(hidden)]
-pub mod store;
+mod store;
 #[doc(hidden)]
+mod tree;
+#[doc(hidden)]
+mod types;
+#[doc(hidden)]
+mod versions;
+#[doc(hidden)]
+mod wait;
+#[doc(hidden)]
+mod wal;
+
+/// The modules below the public types, for the tests and tools of this project: see `build.rs`.
+#[cfg(hedgerow_internals)]
+#[doc(hidden)]
+pub mod internals {
+    macro_rules! open {
+        ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
+    }
+    open! { buffer checksum error key node page space storage store tree types versions wait wal }
+}
+
+/// What is shared by unit tests and `crates/testing`, which names this crate as any other one does: here the types are those of the
+/// build that is tested.
+#[cfg(test)]
+extern crate self as hedgerow;
+#[cfg(test)]
+#[doc(hidden)]
+#[path = "../../testing/src/lib.rs"]
 pub mod testing;
-#[doc(hidden)]
-pub mod tree;
-#[doc(hidden)]
-pub mod types;
-#[doc(hidden)]
-pub mod versions;
-#[doc(hidden)]
-pub mod wait;
-#[doc(hidden)]
-pub mod wal;
 
 pub use buffer::PoolStats;
 pub use database::{
@@ -162,16 +193,17 @@ pub use database::{
     ValueWriter, WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use node::{LeafLayout, LeafPolicy};
+pub use node::{LeafLayout, LeafPolicy, anatomy};
+pub use page::header::PageKind;
 pub use page::{AdaptationStats, ContentionStats, MergingStats};
 pub use storage::IoEngine;
 pub use store::{
     BackupReport, DEFAULT_PAGE_BYTES, DamagedPage, HotLeaf, LostKeys, RepairReport, Replayed,
-    SpaceReport, VerifyFinding, VerifyReport,
+    SpaceReport, VerifyFinding, VerifyReport, log_path,
 };
 pub use tree::{
-    CompactBudget, Compacted, ContentionSplit, LayoutStats, LevelStats, Swap, TreeStats, Value,
-    ValueStats,
+    CompactBudget, Compacted, ContentionSplit, LayoutStats, LeafKeys, LevelStats, PageView, Swap,
+    TreeStats, Value, ValueStats,
 };
 pub use types::{Lsn, PageId};
 pub use wait::{CancelToken, Wait};

@@ -21,39 +21,40 @@ pub struct PageId(pub u32);
 impl PageId {
     /// No page. Zero is never given out as an id.
     pub const NONE: PageId = PageId(0);
-    /// The root of the catalogue of keyspaces: the first id that is ever given out.
-    #[doc(hidden)]
-    pub const CATALOGUE_ROOT: PageId = PageId(PART_HEADER_WORDS as u32);
+    internal! {
+        /// The root of the catalogue of keyspaces: the first id that is ever given out.
+        const CATALOGUE_ROOT: PageId = PageId(PART_HEADER_WORDS as u32);
+    }
 
     /// Index of the table and map part that holds this page's word.
-    #[doc(hidden)]
     #[inline]
-    pub const fn part(self) -> usize {
+    pub(crate) const fn part(self) -> usize {
         self.0 as usize / PART_WORDS
     }
 
     /// Index of this page's word within its part.
-    #[doc(hidden)]
     #[inline]
-    pub const fn word(self) -> usize {
+    pub(crate) const fn word(self) -> usize {
         self.0 as usize % PART_WORDS
     }
 
-    /// Whether an id of this value can ever be given out.
-    #[doc(hidden)]
-    #[inline]
-    pub const fn is_usable(self) -> bool {
-        self.word() >= PART_HEADER_WORDS
+    internal! {
+        /// Whether an id of this value can ever be given out.
+        #[inline]
+        const fn is_usable(self) -> bool {
+            self.word() >= PART_HEADER_WORDS
+        }
     }
 
-    /// The next id that may be given out, or `None` at the end of the id space.
-    #[doc(hidden)]
-    pub fn next(self) -> Option<PageId> {
-        let next = self.0.checked_add(1)?;
-        if (next as usize).is_multiple_of(PART_WORDS) {
-            Some(PageId(next.checked_add(PART_HEADER_WORDS as u32)?))
-        } else {
-            Some(PageId(next))
+    internal! {
+        /// The next id that may be given out, or `None` at the end of the id space.
+        fn next(self) -> Option<PageId> {
+            let next = self.0.checked_add(1)?;
+            if (next as usize).is_multiple_of(PART_WORDS) {
+                Some(PageId(next.checked_add(PART_HEADER_WORDS as u32)?))
+            } else {
+                Some(PageId(next))
+            }
         }
     }
 }

@@ -7,7 +7,7 @@
 #![allow(missing_docs, clippy::disallowed_methods, reason = "a test measures its process")]
 
 use hedgerow::Options;
-use hedgerow::testing::environment::positive;
+use hedgerow_testing::environment::positive;
 use std::path::PathBuf;
 
 const LIMIT_BYTES: u64 = 4 << 20;

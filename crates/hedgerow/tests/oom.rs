@@ -23,9 +23,9 @@ mod scripts;
 use common::{
     Dice, Model, assert_sound, bytes, contents, effort, get, is_thorough, key, part, seed,
 };
-use hedgerow::testing::count;
-use hedgerow::testing::environment::variable;
 use hedgerow::{Database, Durability, ErrorKind, IoEngine, Options, Result, WriteBatch};
+use hedgerow_testing::count;
+use hedgerow_testing::environment::variable;
 use scripts::{SCRIPTS, SONG, Script, Start, Step};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::ControlFlow;

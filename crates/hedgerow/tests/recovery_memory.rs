@@ -6,8 +6,8 @@
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, clippy::disallowed_methods, reason = "a test with processes of its own")]
 
-use hedgerow::testing::environment::positive;
 use hedgerow::{Database, Durability, Keyspace, Options, WriteBatch};
+use hedgerow_testing::environment::positive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -21,8 +21,8 @@
 mod common;
 
 use common::{Dice, Model, assert_sound, bytes, contents, effort, is_thorough, key, part, seed};
-use hedgerow::testing::environment::variable;
 use hedgerow::{Database, Error, ErrorKind, Options};
+use hedgerow_testing::environment::variable;
 use libc::c_long;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -350,7 +350,7 @@ fn a_refused_call_is_done_without_or_a_typed_error() {
 #[test]
 fn each_sync_of_a_file_and_of_a_directory_is_one_of_the_system() {
     use hedgerow::IoEngine;
-    use hedgerow::storage::{DirectIo, Disk, OpenMode, RealDisk};
+    use hedgerow::internals::storage::{DirectIo, Disk, OpenMode, RealDisk};
     let folder = tempfile::tempdir().unwrap();
     let disk = RealDisk::new(IoEngine::Sync).unwrap();
     let file = disk.open(&folder.path().join("f"), OpenMode::CreateNew, DirectIo::Never).unwrap();

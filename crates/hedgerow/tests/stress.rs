@@ -20,11 +20,11 @@
     reason = "a test of the whole is outside of the seams"
 )]
 
-use hedgerow::testing::environment::{number, positive};
 use hedgerow::{
     ContentionSplit, Database, Keyspace, LeafLayout, LeafPolicy, Options,
     smallest_memory_limit_bytes,
 };
+use hedgerow_testing::environment::{number, positive};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::ops::ControlFlow;
@@ -450,7 +450,7 @@ fn eight_threads_on_sixty_four_frames() {
     println!("HEDGEROW_STRESS_SEED={seed}, {leaves:?}");
     // As in any other build, whatever a fuzzer would rather have.
     #[cfg(fuzzing)]
-    hedgerow::checksum::set_covering(true);
+    hedgerow::internals::checksum::set_covering(true);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stress.hrow");
     let db = options(leaves).create(&path).unwrap();

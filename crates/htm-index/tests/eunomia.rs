@@ -6,10 +6,10 @@
 #![cfg(not(loom))]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
-use hedgerow::testing::linear::{Call, Clock, History, Recorder};
 use hedgerow_htm_index::eunomia::{Eunomia, Session, Steps};
 use hedgerow_htm_index::htm::Htm;
 use hedgerow_sync::primitive::random::SplitMix64;
+use hedgerow_testing::linear::{Call, Clock, History, Recorder};
 use std::collections::BTreeMap;
 
 /// Keys that operations meet on, in the middle of those that come and go.

@@ -5,13 +5,13 @@
 
 #![cfg(hedgerow_sim)]
 
-use hedgerow::testing::linear::{Call, Clock, History, Recorder};
 use hedgerow_htm_index::bplus::BPlusTree;
 use hedgerow_htm_index::delta::{DeltaIndex, Switches};
 use hedgerow_htm_index::htm::{Faults, Htm, Lock, RetryPolicy, RwSpin, Sim};
 use hedgerow_sim::{Machine, Record, run};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::{Arc, thread};
+use hedgerow_testing::linear::{Call, Clock, History, Recorder};
 use std::collections::BTreeMap;
 
 /// A machine whose regions abort now and then for no reason.

@@ -137,7 +137,7 @@ mod tests {
     //! that there are many leaves, and fewer frames than leaves.
 
     use super::*;
-    use hedgerow::testing::environment::is_thorough;
+    use hedgerow_testing::environment::is_thorough;
     use std::path::Path;
 
     /// Pages of the test geometry.

@@ -100,7 +100,7 @@ fn branch(numbers: &str) -> Option<((u32, u32, u32), bool)> {
 }
 
 fn is_of_tests(path: &str) -> bool {
-    path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/src/testing/")
+    path.contains("/tests/") || path.ends_with("/tests.rs") || path.contains("/testing/src/")
 }
 
 /// The lines of a file whose branches count.
@@ -163,9 +163,12 @@ mod tests {
 
     #[test]
     fn what_is_not_of_the_workspace_or_there_for_tests_is_left_out() {
-        for path in
-            ["/elsewhere/b.rs", "/w/a/src/tests.rs", "/w/a/tests/b.rs", "/w/a/src/testing/b.rs"]
-        {
+        for path in [
+            "/elsewhere/b.rs",
+            "/w/a/src/tests.rs",
+            "/w/a/tests/b.rs",
+            "/w/crates/testing/src/b.rs",
+        ] {
             let text = format!("SF:{path}\nBRDA:3,0,0,5\nend_of_record\n");
             assert!(files(&text, Path::new("/w")).unwrap().is_empty(), "{path}");
         }

@@ -1,6 +1,6 @@
 //! What suites say that they have done, and whether that is as much as a row asks for.
 //!
-//! Tests say it in lines of one form, `counted: 1008 histories` (`hedgerow::testing::count`), the tool in the one line of JSON
+//! Tests say it in lines of one form, `counted: 1008 histories` (`hedgerow_testing::count`), the tool in the one line of JSON
 //! that it prints. Both become [`Counts`], sums by name. Invariant: what cannot be read is an error and never a zero, and
 //! what nobody has counted is not there. Plain values.
 

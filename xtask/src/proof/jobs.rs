@@ -38,6 +38,7 @@ const FUZZ_SEEDS: u64 = u32::MAX as u64;
 pub struct Programs {
     tests: BTreeMap<(Build, &'static str), PathBuf>,
     tool: Option<PathBuf>,
+    simulation: Option<PathBuf>,
     power_cuts: Option<PathBuf>,
 }
 
@@ -83,14 +84,15 @@ pub fn hindrance(row: &Row) -> Option<String> {
 /// Errors: in words.
 pub fn build(root: &Path, rows: &[&Row], scale: Scale) -> Result<Programs, String> {
     let mut targets: BTreeMap<Build, BTreeSet<&'static str>> = BTreeMap::new();
-    let (mut needs_tool, mut needs_power_cuts) = (false, false);
+    let (mut needs_tool, mut needs_simulation, mut needs_power_cuts) = (false, false, false);
     for suite in rows.iter().flat_map(|row| row.suites).filter(|suite| suite.is_of(scale)) {
         match *suite {
             Suite::Test { build: Build::Shuttle, .. } | Suite::Fuzz(..) => {}
             Suite::Test { build, target, .. } => {
                 targets.entry(build).or_default().insert(target);
             }
-            Suite::Simulate(_) | Suite::Kill(_) => needs_tool = true,
+            Suite::Simulate(_) => needs_simulation = true,
+            Suite::Kill(_) => needs_tool = true,
             Suite::PowerCuts(..) => (needs_tool, needs_power_cuts) = (true, true),
         }
     }
@@ -114,6 +116,11 @@ pub fn build(root: &Path, rows: &[&Row], scale: Scale) -> Result<Programs, Strin
         println!("proof: building the tool");
         let cargo = test_programs::plain_cargo(root);
         programs.tool = Some(test_programs::build_program(cargo, "hedgerow-cli", "hedgerow")?);
+    }
+    if needs_simulation {
+        println!("proof: building the simulation");
+        let (cargo, name) = (test_programs::plain_cargo(root), "hedgerow-torture");
+        programs.simulation = Some(test_programs::build_program(cargo, name, name)?);
     }
     if needs_power_cuts {
         let (cargo, name) = (test_programs::plain_cargo(root), "hedgerow-powercut");
@@ -224,17 +231,18 @@ impl Setting<'_> {
     }
 
     fn simulation(&self, cuts: u64) -> Result<Job, String> {
-        let tool = self.tool()?;
+        let program = self.programs.simulation.clone();
+        let program = program.ok_or_else(|| "the simulation was not built".to_owned())?;
         let command = move |seed: u64, _: Duration| {
-            let mut command = Command::new(&tool);
-            command.args(["torture", "simulate", "--format", "json"]);
+            let mut command = Command::new(&program);
+            command.args(["--format", "json"]);
             command.args(["--cuts", &cuts.to_string(), "--seed", &seed.to_string()]);
             command
         };
         let mut expects = Counts::default();
         expects.add("crash states", cuts);
         Ok(Job {
-            name: "hedgerow torture simulate".into(),
+            name: "torture simulate".into(),
             command: Box::new(command),
             counted: counts::of_simulation,
             expects,
@@ -397,7 +405,8 @@ mod tests {
     fn programs() -> Programs {
         let built = |name: &str| Some(Path::new("/built").join(name));
         let (tool, power_cuts) = (built("hedgerow"), built("hedgerow-powercut"));
-        let mut programs = Programs { tool, power_cuts, ..Programs::default() };
+        let simulation = built("hedgerow-torture");
+        let mut programs = Programs { tool, simulation, power_cuts, ..Programs::default() };
         for suite in ROWS.iter().flat_map(|row| row.suites) {
             if let Suite::Test { build, target, .. } = *suite {
                 programs.tests.insert((build, target), Path::new("/built").join(target));
@@ -478,7 +487,7 @@ mod tests {
                     --cycles 5 --seed 7 --tool /built/hedgerow";
         assert_eq!(cuts, [told]);
         let states = commands_of("crash-states", Scale::Ci, Share::ALL);
-        let told = "/built/hedgerow torture simulate --format json --cuts 20000 --seed 7";
+        let told = "/built/hedgerow-torture --format json --cuts 20000 --seed 7";
         assert!(states.iter().any(|command| command == told), "{states:?}");
         // Of what `cargo test` has anyway nothing else.
         assert_eq!(states.len(), 1, "{states:?}");

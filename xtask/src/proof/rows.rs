@@ -105,7 +105,7 @@ pub enum Suite {
         /// Whether another seed makes it do something else.
         is_repeated: bool,
     },
-    /// `hedgerow torture simulate --cuts N`, by scale.
+    /// `cargo xtask torture simulate --cuts N`, by scale.
     Simulate([u64; 2]),
     /// `hedgerow torture kill --cycles N`, by scale.
     Kill([u64; 2]),
@@ -125,7 +125,7 @@ impl Suite {
     pub fn show(&self) -> String {
         match self {
             Suite::Test { target, test, .. } => format!("{target} {test}"),
-            Suite::Simulate(_) => "hedgerow torture simulate".into(),
+            Suite::Simulate(_) => "torture simulate".into(),
             Suite::Kill(_) => "hedgerow torture kill".into(),
             Suite::PowerCuts(..) => "power-cuts".into(),
             Suite::Fuzz(target, _) => format!("fuzz target {target}"),

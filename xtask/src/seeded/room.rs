@@ -13,7 +13,7 @@ pub const LINES: &[Bug] = &[
             plain("engine", "room_ahead::what_is_kept_of_an_allocation_that_failed_is_given_back"),
             plain(
                 "lib",
-                "storage::sim::tests::an_allocation_without_room_keeps_a_part_until_it_is_given_back",
+                "testing::sim::tests::an_allocation_without_room_keeps_a_part_until_it_is_given_back",
             ),
         ],
     ),

@@ -9,6 +9,7 @@ mod modules;
 mod ranks;
 mod safety;
 mod source;
+mod surface;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -116,8 +117,24 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     safety::check(tree, &mut findings);
     modules::check(tree, &mut findings);
     words::check(tree, &mut findings);
+    surface::check(tree, &mut findings);
     findings.sort();
     findings
+}
+
+/// Writes the list of the engine's public surface anew.
+pub fn list_surface(root: &Path) -> ExitCode {
+    let written = Tree::read(root).and_then(|tree| {
+        let lines: String = surface::list(&tree).iter().map(|line| format!("{line}\n")).collect();
+        fs::write(root.join(surface::PATH), lines)
+    });
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tidy: {}: {error}", surface::PATH);
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Checks the workspace at `root` and prints what is wrong.

@@ -22,7 +22,7 @@ pub const UNSAFE_FOLDERS: &[&str] = &[
     "crates/hedgerow/src/node/",
     "crates/hedgerow/src/buffer/",
     // Pools of pages for tests stand in for `buffer`.
-    "crates/hedgerow/src/testing/",
+    "crates/testing/src/",
     // The other translation is a pool of pages: the trait is unsafe.
     "crates/bench/src/vmcache/pool.rs",
     // An allocator that refuses is one: the trait is unsafe.

@@ -219,3 +219,29 @@ fn literals_and_comments_do_not_confuse_the_lexer() {
                 const E: &[u8] = b\"\\\\\";\nunsafe fn g() {}\n";
     assert_rules(NODE, body, &[(13, "safety")]);
 }
+
+#[test]
+fn what_is_public_is_listed() {
+    let listed = "Error: fn code(&self) -> u32\nError: struct\nResult: type = u8\nTree: struct\n";
+    let surface = |body: &str| -> Vec<String> {
+        let error = format!("{HEAD}pub struct Error;\npub type Result = u8;\n{body}");
+        let tree = format!("{HEAD}pub struct Tree {{\n    len: u8,\n}}\n");
+        let changes = [
+            ("crates/hedgerow/src/error.rs", error),
+            (TREE, tree),
+            (super::surface::PATH, listed.into()),
+        ];
+        check(&engine_with(&changes)).into_iter().map(|finding| finding.what).collect()
+    };
+    let sound = "impl Error {\n    pub fn code(&self) -> u32 {\n        1\n    }\n}\n";
+    assert_eq!(surface(sound), [""; 0]);
+    // What others do not get, what is not public, and what belongs to another type.
+    let gated = "#[cfg(hedgerow_internals)]\nimpl Error {\n    pub fn inside(&self) {}\n}\n";
+    let own = "impl Error {\n    fn own(&self) {}\n}\n";
+    let other = "pub struct Other;\nimpl Other {\n    pub fn f() {}\n}\n";
+    assert_eq!(surface(&format!("{sound}{gated}{own}{other}")), [""; 0]);
+    let wrong = surface("impl Clone for Error {}\n");
+    assert_eq!(wrong.len(), 2, "{wrong:?}");
+    assert!(wrong[0].starts_with("`Error: fn code(&self) -> u32` is listed, but not public"));
+    assert!(wrong[1].starts_with("`Error: impl Clone for Error` is public, but not listed"));
+}

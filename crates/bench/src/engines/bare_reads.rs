@@ -13,8 +13,8 @@ use crate::cell::{
 };
 use crate::harness::Meters;
 use crate::keys::Keys;
-use hedgerow::error::Error;
-use hedgerow::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, RealDisk};
+use hedgerow::internals::error::Error;
+use hedgerow::internals::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, RealDisk};
 use hedgerow::{DEFAULT_PAGE_BYTES, IoEngine};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};

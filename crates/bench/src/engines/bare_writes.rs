@@ -7,8 +7,8 @@
 use crate::cell::{Cell, CellError, Durability, Place};
 use crate::harness::{Engine, Session};
 use hedgerow::IoEngine;
-use hedgerow::error::Error;
-use hedgerow::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, RealDisk};
+use hedgerow::internals::error::Error;
+use hedgerow::internals::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, RealDisk};
 use std::sync::Arc;
 
 const BLOCK_BYTES: usize = 4096;

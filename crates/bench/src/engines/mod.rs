@@ -114,7 +114,7 @@ fn shape(stats: &TreeStats) -> TreeShape {
 /// Those that reach below the public API, and below what other systems than Linux have.
 #[cfg(target_os = "linux")]
 fn run_below_the_api(name: &str, cell: &Cell) -> Result<CellResult, CellError> {
-    use ::hedgerow::node::{Baseline, Heads, Hints, Prefix};
+    use ::hedgerow::internals::node::{Baseline, Heads, Hints, Prefix};
     use trees::TreeEngine;
     use trees::homes::{Frames, Heap, Vmcache};
     match name {

@@ -14,10 +14,10 @@
 
 use super::pool::{BATCH_PAGES, VmcachePool};
 use super::state::{DIRTY, RESIDENT, USED};
-use hedgerow::error::{Error, ErrorKind, Result};
-use hedgerow::page::{ExclusivePage, FrameId, SharedPage};
-use hedgerow::storage::WriteRequest;
-use hedgerow::types::PageId;
+use hedgerow::internals::error::{Error, ErrorKind, Result};
+use hedgerow::internals::page::{ExclusivePage, FrameId, SharedPage};
+use hedgerow::internals::storage::WriteRequest;
+use hedgerow::internals::types::PageId;
 use hedgerow_sync::latch::{ExclusiveGuard, Version};
 use hedgerow_sync::primitive::atomic::AtomicU32;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;

@@ -8,7 +8,7 @@
 //! like others.
 //!
 //! It has what experiments with the read path and with eviction need, and no more: no checkpoint, no
-//! checksum, nothing survives the process. The engine's own translation is `hedgerow::buffer`; both run
+//! checksum, nothing survives the process. The engine's own translation is `hedgerow::internals::buffer`; both run
 //! under the very same tree, so that a difference between them is one of translation and eviction.
 //!
 //! | file | what |

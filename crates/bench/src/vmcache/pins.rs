@@ -5,7 +5,7 @@
 //! operation that has faulted) and buckets many. A count for each page would cost memory for all of the
 //! data. `Send + Sync`.
 
-use hedgerow::types::PageId;
+use hedgerow::internals::types::PageId;
 use hedgerow_sync::primitive::atomic::AtomicU16;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
 

@@ -7,12 +7,12 @@
 
 use super::pool::{BATCH_PAGES, VmcachePool};
 use super::state::{ALLOCATED, DIRTY, RESIDENT, USED};
-use hedgerow::buffer::FRAMES_EACH;
-use hedgerow::error::{Error, ErrorKind, Result};
-use hedgerow::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession, header};
-use hedgerow::storage::ReadRequest;
-use hedgerow::types::{Epoch, PageId, TreeId};
-use hedgerow::wait::Waiting;
+use hedgerow::internals::buffer::FRAMES_EACH;
+use hedgerow::internals::error::{Error, ErrorKind, Result, Signal};
+use hedgerow::internals::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession, header};
+use hedgerow::internals::storage::ReadRequest;
+use hedgerow::internals::types::{Epoch, PageId, TreeId};
+use hedgerow::internals::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 
@@ -114,7 +114,7 @@ impl VmcachePool {
         let (id, frame) = (page.id(), page.frame());
         let checked = read.and_then(|()| match header::page_id(page.bytes()) == id {
             true => Ok(()),
-            false => Err(Error::corrupted_page(id, "another page was read in its place")),
+            false => Err(corrupted_page(id, "another page was read in its place")),
         });
         if let Err(error) = checked {
             let discarded = self.memory.discard(&mut [page.bytes_mut()]);
@@ -135,15 +135,19 @@ impl VmcachePool {
     }
 }
 
+fn corrupted_page(id: PageId, what: &str) -> Error {
+    Error::new(ErrorKind::Corrupted { page: Some(id), offset_bytes: None }, what)
+}
+
 fn freed(id: PageId) -> Error {
-    Error::new(ErrorKind::PageFreed, format!("{id} is free"))
+    Error::signalling(Signal::PageFreed, format!("{id} is free"))
 }
 
 impl<'p> PoolSession<'p, VmcachePool> for VmcacheSession<'p> {
     fn fault(&mut self, id: PageId, access: Access) -> Result<()> {
         let pool = self.pool;
         if !pool.in_range(id) {
-            return Err(Error::corrupted_page(id, "no such page was ever given out"));
+            return Err(corrupted_page(id, "no such page was ever given out"));
         }
         self.admit()?;
         for _ in 0..FAULT_ROUNDS {

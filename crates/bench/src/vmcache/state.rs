@@ -9,8 +9,8 @@
 //! under it, and cleared under it after the image was written. [`USED`] is advice.
 //! `Send + Sync`.
 
-use hedgerow::page::{FrameHead, FrameId};
-use hedgerow::types::PageId;
+use hedgerow::internals::page::{FrameHead, FrameId};
+use hedgerow::internals::types::PageId;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::atomic::AtomicU8;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed};

@@ -1,8 +1,8 @@
 //! Approximate counts beside the truth, with keys as they come: the samples that the project carries.
 
 use hedgerow::Options;
-use hedgerow::testing::environment::seed;
 use hedgerow_bench::keys::shuffle;
+use hedgerow_testing::environment::seed;
 use ruzstd::decoding::StreamingDecoder;
 use std::io::Read;
 

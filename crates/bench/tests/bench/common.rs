@@ -1,9 +1,9 @@
 //! What the tests of the program share. Each test has directories of its own.
 
-use hedgerow::testing::environment::is_thorough;
 use hedgerow_bench::experiments::{self, Size};
 use hedgerow_bench::external::Programs;
 use hedgerow_bench::run::Plan;
+use hedgerow_testing::environment::is_thorough;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;

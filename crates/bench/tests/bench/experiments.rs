@@ -1,13 +1,13 @@
 //! Every experiment in its smoke size, by the program as a user runs it: same work, whole records.
 
 use crate::common::{hedgerow_bench, pairs, plan};
-use hedgerow::testing::environment::is_thorough;
 use hedgerow_bench::cell::{CellError, Operation, Phase, Place};
 use hedgerow_bench::checksum::Values;
 use hedgerow_bench::experiments::{self, Size};
 use hedgerow_bench::record::{self, Measurement, Outcome, Sink};
 use hedgerow_bench::run::{self, Tally};
 use hedgerow_bench::{chart, report};
+use hedgerow_testing::environment::is_thorough;
 use std::path::Path;
 
 /// Runs `name` with the competitors of this program.

@@ -9,13 +9,14 @@
 
 #![cfg(target_os = "linux")]
 
-use hedgerow::page::PagePool;
-use hedgerow::storage::{DirectIo, Disk, OpenMode, RamDisk, RealDisk};
-use hedgerow::store::{Store, StoreOptions};
-use hedgerow::tree::{Swap, Tree};
-use hedgerow::types::TreeId;
+use hedgerow::internals::page::PagePool;
+use hedgerow::internals::storage::{DirectIo, Disk, OpenMode, RealDisk};
+use hedgerow::internals::store::{Store, StoreOptions};
+use hedgerow::internals::tree::{Swap, Tree};
+use hedgerow::internals::types::TreeId;
 use hedgerow_bench::vmcache::{VmcacheOptions, VmcachePool};
 use hedgerow_sync::primitive::random::{self, SplitMix64};
+use hedgerow_testing::RamDisk;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -210,7 +211,7 @@ fn stress<P: PagePool>(tree: &Tree<P>, steps: u64, seed: u64) {
 }
 
 /// 64 places for pages of 512 bytes, which take 4 KiB of address space each.
-fn tiny_vmcache(file: Arc<dyn hedgerow::storage::File>) -> Arc<VmcachePool> {
+fn tiny_vmcache(file: Arc<dyn hedgerow::internals::storage::File>) -> Arc<VmcachePool> {
     let mut options =
         VmcacheOptions { memory_limit_bytes: 1 << 30, page_bytes: PAGE_BYTES, max_pages: 1 << 14 };
     let (metadata, _) = options.divide().unwrap();
@@ -221,7 +222,11 @@ fn tiny_vmcache(file: Arc<dyn hedgerow::storage::File>) -> Arc<VmcachePool> {
     Arc::new(pool)
 }
 
-fn stress_vmcache(file: Arc<dyn hedgerow::storage::File>, steps: u64, least_faults: u64) {
+fn stress_vmcache(
+    file: Arc<dyn hedgerow::internals::storage::File>,
+    steps: u64,
+    least_faults: u64,
+) {
     let tree: Tree<VmcachePool> = Tree::create(tiny_vmcache(file), TreeId(7)).unwrap();
     stress(&tree, steps, random::seed());
     let counts = tree.pool().counts();

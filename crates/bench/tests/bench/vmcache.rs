@@ -2,11 +2,12 @@
 
 #![cfg(target_os = "linux")]
 
-use hedgerow::error::ErrorKind;
-use hedgerow::page::{Access, ExclusivePage, PagePool, PoolSession, SharedPage};
-use hedgerow::storage::{DirectIo, Disk, File, OpenMode, RamDisk};
-use hedgerow::types::{Epoch, PageId, TreeId};
+use hedgerow::internals::error::{ErrorKind, Signal};
+use hedgerow::internals::page::{Access, ExclusivePage, PagePool, PoolSession, SharedPage};
+use hedgerow::internals::storage::{DirectIo, Disk, File, OpenMode};
+use hedgerow::internals::types::{Epoch, PageId, TreeId};
 use hedgerow_bench::vmcache::{VmcacheOptions, VmcachePool};
+use hedgerow_testing::RamDisk;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -117,7 +118,7 @@ fn a_freed_page_is_not_found_and_its_id_comes_again() {
         let page = ExclusivePage::wait(&pool, id, &mut || true).expect("it is pinned");
         pool.free(page, Epoch(1));
         let error = session.fault(id, Access::Point).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::PageFreed);
+        assert_eq!(error.signal(), Some(Signal::PageFreed));
     }
     assert_eq!(pool.pages(), 0);
     let mut again: Vec<PageId> = (0..200).map(|_| fresh(&pool).unwrap()).collect();

@@ -4,7 +4,7 @@
 //! allow that to everybody, the test says loudly that it was not run, and passes.
 
 use crate::harness::{Scratch, command};
-use hedgerow::testing::not_run;
+use hedgerow_testing::not_run;
 use std::fmt::Write;
 use std::process::Command;
 

@@ -108,7 +108,7 @@ fn mounted(disk: &str, size: &str, script: &str) -> Option<std::process::Output>
     let probe = shell("true");
     if !probe.as_ref().is_ok_and(|output| output.status.success()) {
         let why = format!("no file system can be mounted here: {probe:?}");
-        hedgerow::testing::not_run("a disk of a size of its own", &why);
+        hedgerow_testing::not_run("a disk of a size of its own", &why);
         return None;
     }
     Some(shell(script).unwrap())
@@ -140,37 +140,17 @@ fn a_disk_with_much_room_is_not_filled_unasked() {
 }
 
 #[test]
-fn a_seed_brings_a_simulation_back() {
-    let with = |seed: &str| run(&["torture", "simulate", "--seed", seed]).code(0).silent();
-    let first = with("7");
-    assert!(first.text().starts_with("torture: seed 3.7\ntorture: Scenario { seed: 7, "));
-    assert!(first.text().contains("torture: 1 stores, "), "{}", first.text());
-    // Alone, or as it was printed.
-    with("3.7").stdout(first.text());
-    let args = ["torture", "simulate", "--seed", "7", "--seconds", "1", "--format", "json"];
-    let json = run(&args).code(0).silent().json();
-    assert_eq!(json["seed"], "3.7");
-    assert!(json["stores"].as_u64().unwrap() >= 1, "{json}");
-    let args = ["torture", "simulate", "--cuts", "300", "--threads", "2", "--format", "json"];
-    let json = run(&args).code(0).silent().json();
-    let number = |name: &str| json[name].as_u64().unwrap();
-    assert!(number("power_cuts") + number("kills") >= 300, "{json}");
-    assert!(number("stores") >= 2, "{json}");
-}
-
-#[test]
 fn a_seed_of_another_version_is_refused_before_anything_is_done() {
     let scratch = Scratch::new("torture-seeds");
     let disk = disk(&scratch);
     let store = format!("{disk}/none.hrow");
     for (args, what) in [
-        (&["torture", "simulate", "--seed", "999.7"][..], "version 999 of the scenarios"),
-        (&["torture", "kill", &disk, "--seed", "999.7"], "version 999 of the scripts"),
+        (&["torture", "kill", &disk, "--seed", "999.7"][..], "version 999 of the scripts"),
         (&["torture", "look", &store, "999.7"], "version 999 of the scripts"),
     ] {
         run(args).code(8).stdout("").stderr_has(what);
     }
-    run(&["torture", "simulate", "--seed", "v1"]).code(2).stderr_has("such as 1.12345");
+    run(&["torture", "kill", &disk, "--seed", "v1"]).code(2).stderr_has("such as 1.12345");
     assert!(names(&disk).is_empty(), "{:?}", names(&disk));
 }
 

@@ -53,6 +53,7 @@ pub struct Budget {
     copy_pages: usize,
     page_bytes: usize,
     delta_bytes: u64,
+    #[cfg(hedgerow_internals)]
     zone_bytes: u64,
     loan_bytes: u64,
     ring_blocks: u32,
@@ -133,6 +134,7 @@ impl Budget {
             copy_pages,
             page_bytes,
             delta_bytes,
+            #[cfg(hedgerow_internals)]
             zone_bytes,
             loan_bytes,
             ring_blocks,
@@ -195,6 +197,7 @@ impl Budget {
     }
 
     /// Share of the zone table.
+    #[cfg(hedgerow_internals)]
     pub fn zone_bytes(&self) -> u64 {
         self.zone_bytes
     }

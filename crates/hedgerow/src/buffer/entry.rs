@@ -8,7 +8,7 @@
 use crate::buffer::old_versions::{PoolMemory, PoolVersions};
 use crate::buffer::pinned::PinnedCheckpoint;
 use crate::buffer::pool::BufferPool;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::page::epoch::Stay;
 use crate::page::pool::EpochStay;
 use crate::space::SetAside;
@@ -105,7 +105,7 @@ impl Entered<'_> {
 
 #[cold]
 fn gated() -> Error {
-    Error::new(ErrorKind::Gated, "to be waited for with nothing held")
+    Error::signalling(Signal::Gated, "to be waited for with nothing held")
 }
 
 impl EpochStay for Entered<'_> {

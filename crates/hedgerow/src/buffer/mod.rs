@@ -18,6 +18,7 @@ mod lent;
 mod old_versions;
 mod page_pool;
 #[cfg(target_os = "linux")]
+#[cfg(hedgerow_internals)]
 mod paging;
 mod pieces;
 mod pinned;
@@ -42,6 +43,7 @@ pub use counters::{Counters, PoolStats};
 pub use lent::Lent;
 pub use old_versions::PoolVersions;
 #[cfg(target_os = "linux")]
+#[cfg(hedgerow_internals)]
 pub use paging::PageMemory;
 pub use pieces::PieceName;
 pub use pinned::{PinnedCheckpoint, PinnedPages};

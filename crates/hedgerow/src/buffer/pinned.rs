@@ -30,7 +30,6 @@ pub struct PinnedCheckpoint {
     slots: SlotsPin,
     map: MapView,
     cut: Lsn,
-    has_stored_forms: bool,
     page_seed: u64,
     part_seed: u64,
 }
@@ -43,14 +42,9 @@ impl fmt::Debug for PinnedCheckpoint {
 
 impl PinnedCheckpoint {
     /// The checkpoint whose slots are pinned, with its map, and what else its superblock says.
-    pub fn new(
-        slots: SlotsPin,
-        map: MapView,
-        cut: Lsn,
-        has_stored_forms: bool,
-    ) -> PinnedCheckpoint {
+    pub fn new(slots: SlotsPin, map: MapView, cut: Lsn) -> PinnedCheckpoint {
         let (page_seed, part_seed) = (random::seed(), random::seed());
-        PinnedCheckpoint { slots, map, cut, has_stored_forms, page_seed, part_seed }
+        PinnedCheckpoint { slots, map, cut, page_seed, part_seed }
     }
 
     /// Its cut: it has the changes with LSNs up to this one, and no other.
@@ -61,11 +55,6 @@ impl PinnedCheckpoint {
     /// Bytes of the file that it keeps: see [`SlotsPin::held_bytes`].
     pub fn held_bytes(&self) -> u64 {
         self.slots.held_bytes()
-    }
-
-    /// Whether a value in a leaf may be in a stored form.
-    pub fn has_stored_forms(&self) -> bool {
-        self.has_stored_forms
     }
 
     /// Its pages, as a pool of the same store reads them.

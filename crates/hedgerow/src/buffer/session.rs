@@ -11,7 +11,7 @@ use crate::buffer::admission::FRAMES_EACH;
 use crate::buffer::frame::header_line;
 use crate::buffer::pool::BufferPool;
 use crate::buffer::table::Place;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::page::header;
 use crate::page::{Access, ExclusivePage, FrameHead, FrameId, PagePool, PageSource, PoolSession};
 use crate::storage::{AlignedBuffer, ReadRequest};
@@ -329,7 +329,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
                     }
                     // Freed since the operation read its id, or the tree is damaged: the operation
                     // knows whether it reads the same id again.
-                    return Err(Error::new(ErrorKind::PageFreed, format!("{id} is free")));
+                    return Err(Error::signalling(Signal::PageFreed, format!("{id} is free")));
                 }
             }
         }

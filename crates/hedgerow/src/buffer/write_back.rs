@@ -120,6 +120,7 @@ impl BufferPool {
     ///
     /// Some pages may be dirty afterwards, or again: those that were changed meanwhile, or converted or sorted by a
     /// reader.
+    #[cfg(hedgerow_internals)]
     pub fn flush(&self) -> Result<u64> {
         self.flush_to(Epoch(u64::MAX), &mut || Ok(()))
     }

@@ -197,11 +197,12 @@ impl Options {
         Database::new(self, store, Some(disk.share()), false)
     }
 
-    /// Opens or creates a database on a disk of the caller's choice.
-    #[doc(hidden)]
-    pub fn on_disk(&self, disk: &dyn Disk, path: &Path, how: OpenHow) -> Result<Database> {
-        let store = Store::open(&self.store_options(), disk, path, how)?;
-        Database::new(self, store, Some(disk.share()), true)
+    internal! {
+        /// Opens or creates a database on a disk of the caller's choice.
+        fn on_disk(&self, disk: &dyn Disk, path: &Path, how: OpenHow) -> Result<Database> {
+            let store = Store::open(&self.store_options(), disk, path, how)?;
+            Database::new(self, store, Some(disk.share()), true)
+        }
     }
 
     /// Makes a store at `path` out of a backup. It checks all of the backup first, then copies it; so it reads the backup twice.
@@ -247,28 +248,30 @@ impl Options {
         self.repair_on_disk(&self.real_disk()?, from.as_ref(), to.as_ref(), progress)
     }
 
-    /// [`Options::repair`] on a disk of the caller's choice.
-    #[doc(hidden)]
-    pub fn repair_on_disk(
-        &self,
-        disk: &dyn Disk,
-        from: &Path,
-        to: &Path,
-        mut progress: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<RepairReport> {
-        repair(&self.store_options(), disk, from, to, &mut progress)
+    internal! {
+        /// [`Options::repair`] on a disk of the caller's choice.
+        fn repair_on_disk(
+            &self,
+            disk: &dyn Disk,
+            from: &Path,
+            to: &Path,
+            mut progress: impl FnMut(u64) -> ControlFlow<()>,
+        ) -> Result<RepairReport> {
+            repair(&self.store_options(), disk, from, to, &mut progress)
+        }
     }
 
-    /// [`Options::restore`] on a disk of the caller's choice.
-    #[doc(hidden)]
-    pub fn restore_on_disk(
-        &self,
-        disk: &dyn Disk,
-        backup: &Path,
-        path: &Path,
-        mut progress: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<BackupReport> {
-        restore(&self.store_options(), disk, backup, path, &mut progress)
+    internal! {
+        /// [`Options::restore`] on a disk of the caller's choice.
+        fn restore_on_disk(
+            &self,
+            disk: &dyn Disk,
+            backup: &Path,
+            path: &Path,
+            mut progress: impl FnMut(u64) -> ControlFlow<()>,
+        ) -> Result<BackupReport> {
+            restore(&self.store_options(), disk, backup, path, &mut progress)
+        }
     }
 
     fn real_disk(&self) -> Result<RealDisk> {

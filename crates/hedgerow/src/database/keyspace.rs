@@ -10,8 +10,9 @@ use crate::database::long::{self, is_long};
 use crate::database::options::Durability;
 use crate::database::range::Range;
 use crate::error::{Error, Result};
+use crate::node::anatomy::Reference;
 use crate::page::PagePool;
-use crate::space::extent::{Extent, is_stored_form};
+use crate::space::extent::is_stored_form;
 use crate::store::PoolTree;
 use crate::tree::{ContentionSplit, PageView, Swap, TreeStats, Value};
 use crate::wait::Wait;
@@ -148,6 +149,7 @@ impl Keyspace {
     }
 
     /// For benchmarks: the same keyspace, as a handle whose insertions make room as a B*-tree does.
+    #[cfg(hedgerow_internals)]
     #[doc(hidden)]
     #[must_use]
     pub fn with_b_star(mut self, is_b_star: bool) -> Keyspace {
@@ -593,20 +595,21 @@ impl Keyspace {
         self.tree.stats_with_values(self.inner.store.unit_bytes())
     }
 
-    /// For tools that draw pages: where the runs of an extent lie, as offsets and lengths in bytes.
+    /// Where the parts of a value lie in the file that is not in its leaf: offsets and lengths in bytes. For tools that draw pages.
     ///
     /// # Errors
-    /// `Corrupted` if it cannot be an extent of this file.
-    #[doc(hidden)]
-    pub fn extent_places(&self, extent: &Extent) -> Result<Vec<(u64, u64)>> {
-        self.inner.store.extent_places(extent)
+    /// [`Corrupted`](crate::ErrorKind::Corrupted) if there can be no such value in this file.
+    pub fn extent_places(&self, reference: &Reference) -> Result<Vec<(u64, u64)>> {
+        self.inner.store.extent_places(reference.extent.as_ref())
     }
 
-    /// For tools that draw pages: shows each of them, as [`PageView`] says, until `show` breaks off.
+    /// Shows each page of the keyspace's tree, until `show` breaks off. For tools that draw pages.
+    ///
+    /// Inner nodes come before their children, and those in the order of their keys. A page is shown once, as a private copy. Nothing is
+    /// latched meanwhile, so under writers each page is what it was at one moment. It reads the whole tree.
     ///
     /// # Errors
-    /// Those of reads; damage of any page but the root is shown instead.
-    #[doc(hidden)]
+    /// The [errors of reads](Keyspace#errors-of-reads). Damage of any page but the root is shown instead.
     pub fn show_pages(&self, mut show: impl FnMut(PageView<'_>) -> ControlFlow<()>) -> Result<()> {
         self.inner.check_open()?;
         self.tree.show_pages(&mut show)

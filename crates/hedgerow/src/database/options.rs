@@ -205,6 +205,7 @@ impl Options {
     }
 
     /// For tests that need many segments of the log, or small ones: blocks of a segment.
+    #[cfg(hedgerow_internals)]
     #[doc(hidden)]
     pub fn log_segment_blocks(mut self, blocks: u32) -> Options {
         self.log_segment_blocks = Some(blocks);
@@ -213,6 +214,7 @@ impl Options {
 
     /// For tests that do not want to wait: for how long nobody has changed anything when the store gives back by itself what
     /// only writers need.
+    #[cfg(hedgerow_internals)]
     #[doc(hidden)]
     pub fn settle_after(mut self, time: Duration) -> Options {
         self.settle_after = time;
@@ -220,6 +222,7 @@ impl Options {
     }
 
     /// For tests that take checkpoints by hand: no background checkpoints.
+    #[cfg(hedgerow_internals)]
     #[doc(hidden)]
     pub fn background_checkpoints(mut self, on: bool) -> Options {
         self.background = on;
@@ -228,6 +231,7 @@ impl Options {
 
     /// For tests that need files of many zones, or small ones: bytes of a zone of a database that is
     /// created. What is possible stands in `docs/format.md`.
+    #[cfg(hedgerow_internals)]
     #[doc(hidden)]
     pub fn zone_bytes(mut self, bytes: u32) -> Options {
         self.zone_bytes = Some(bytes);

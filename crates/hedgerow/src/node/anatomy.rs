@@ -1,6 +1,6 @@
 //! What every byte of a page is for: the fields decoded, the regions, the first records.
 //!
-//! For tools that draw pages. [`anatomy()`] is total: it takes any bytes, and of a page whose places cannot
+//! For tools that draw pages, which get them from [`Keyspace::show_pages`](crate::Keyspace::show_pages). [`anatomy()`] is total: it takes any bytes, and of a page whose places cannot
 //! be trusted ([`super::load_check`]) it tells the defects, the fields at fixed places and nothing else.
 //! The layouts describe themselves: inner nodes and comparison leaves here, the others in
 //! `fingerprint/anatomy.rs` and `dense/anatomy.rs`, all by a `Sketch`.
@@ -26,6 +26,7 @@ use hedgerow_sync::optimistic::PlainBytes;
 
 /// What a byte, or a region, is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
 pub enum Part {
     /// The header that all pages have.
     Header,
@@ -73,6 +74,7 @@ pub enum Part {
 
 impl Part {
     /// Its name in reports.
+    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Part::Header => "header",
@@ -102,6 +104,7 @@ impl Part {
 
 /// A run of bytes for one purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Region {
     /// What for; never one of those that lie inside of heap or values.
     pub part: Part,
@@ -113,6 +116,7 @@ pub struct Region {
 
 /// A field at a fixed place.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Field {
     /// What it is.
     pub name: &'static str,
@@ -148,15 +152,24 @@ pub enum Content {
 
 /// What a leaf has instead of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Reference {
     /// Index of the record's slot.
     pub place: usize,
-    /// Where the value is; `None`: the bytes are no reference.
-    pub extent: Option<Extent>,
+    pub(crate) extent: Option<Extent>,
+}
+
+impl Reference {
+    /// Length of the value in bytes; `None` if the reference is damaged. See [`Keyspace::extent_places`](crate::Keyspace::extent_places).
+    #[must_use]
+    pub fn len_bytes(&self) -> Option<u64> {
+        self.extent.as_ref().map(|extent| extent.len_bytes)
+    }
 }
 
 /// A record or a separator.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Entry {
     /// Index of its slot.
     pub place: usize,
@@ -174,6 +187,7 @@ pub struct Entry {
 
 /// See the head of the file.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Anatomy {
     /// What the page says that it is; `None` if this build knows no such kind.
     pub kind: Option<PageKind>,
@@ -193,20 +207,22 @@ pub struct Anatomy {
     pub lower: Option<Vec<u8>>,
     /// The upper fence; likewise.
     pub upper: Option<Vec<u8>>,
-    /// Everything that is wrong.
-    pub defects: Vec<Defect>,
+    /// Everything that is wrong, a sentence each.
+    pub defects: Vec<String>,
     /// Whether places and lengths can be trusted; else regions, entries and fences say next to nothing.
     pub readable: bool,
 }
 
 impl Anatomy {
     /// How many bytes of the page are for this.
+    #[must_use]
     pub fn bytes_of(&self, part: Part) -> usize {
         self.parts.iter().filter(|&&of| of == part).count()
     }
 }
 
-/// Describes a page, with its first `most` records.
+/// Describes a page, with its first `most` records. It takes any bytes, and time in proportion to their number.
+#[must_use]
 pub fn anatomy(page: &[u8], most: usize) -> Anatomy {
     let mut sketch = Sketch::new(page, most);
     if page.len() < MIN_PAGE_BYTES {
@@ -432,7 +448,7 @@ impl<'p> Sketch<'p> {
             upper_child: self.upper_child,
             lower,
             upper,
-            defects,
+            defects: defects.iter().map(ToString::to_string).collect(),
             readable,
         }
     }
@@ -441,7 +457,7 @@ impl<'p> Sketch<'p> {
 fn meaning(name: &str, value: u64, page: &[u8]) -> String {
     match name {
         "checksum" => format!("{value:016x}"),
-        "kind" => kind(page).map_or("unknown", kind_name).to_owned(),
+        "kind" => kind(page).map_or("unknown", PageKind::name).to_owned(),
         "node flags" => {
             let flags = [
                 (u64::from(LOWER_INFINITE), "no lower fence"),
@@ -453,17 +469,5 @@ fn meaning(name: &str, value: u64, page: &[u8]) -> String {
         }
         "run" => (value as u16 as i16).to_string(),
         _ => String::new(),
-    }
-}
-
-/// What a kind of page is called in reports.
-pub fn kind_name(kind: PageKind) -> &'static str {
-    match kind {
-        PageKind::Free => "free page",
-        PageKind::Inner => "inner node",
-        PageKind::ComparisonLeaf => "comparison leaf",
-        PageKind::FingerprintLeaf => "fingerprint leaf",
-        PageKind::SemiDenseLeaf => "semi-dense leaf",
-        PageKind::FullyDenseLeaf => "fully dense leaf",
     }
 }

@@ -7,6 +7,7 @@
 /// Which optimisations a node uses. A page must always be read with the rung it was written with.
 pub trait Ladder: Copy + Default + Send + Sync + 'static {
     /// The rung's name in reports.
+    #[cfg(hedgerow_internals)]
     const NAME: &'static str;
     /// Keys are stored without the common prefix of the fences (section 3.1).
     const PREFIX: bool;
@@ -19,14 +20,17 @@ pub trait Ladder: Copy + Default + Send + Sync + 'static {
 }
 
 /// A plain slotted page, searched by comparing whole keys.
+#[cfg(hedgerow_internals)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Baseline;
 
 /// Prefix truncation.
+#[cfg(hedgerow_internals)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Prefix;
 
 /// Prefix truncation and heads.
+#[cfg(hedgerow_internals)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Heads;
 
@@ -34,6 +38,7 @@ pub struct Heads;
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Hints;
 
+#[cfg(hedgerow_internals)]
 impl Ladder for Baseline {
     const NAME: &'static str = "baseline";
     const PREFIX: bool = false;
@@ -41,6 +46,7 @@ impl Ladder for Baseline {
     const HINTS: bool = false;
 }
 
+#[cfg(hedgerow_internals)]
 impl Ladder for Prefix {
     const NAME: &'static str = "prefix";
     const PREFIX: bool = true;
@@ -48,6 +54,7 @@ impl Ladder for Prefix {
     const HINTS: bool = false;
 }
 
+#[cfg(hedgerow_internals)]
 impl Ladder for Heads {
     const NAME: &'static str = "heads";
     const PREFIX: bool = true;
@@ -56,6 +63,7 @@ impl Ladder for Heads {
 }
 
 impl Ladder for Hints {
+    #[cfg(hedgerow_internals)]
     const NAME: &'static str = "hints";
     const PREFIX: bool = true;
     const HEADS: bool = true;

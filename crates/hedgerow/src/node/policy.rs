@@ -42,8 +42,7 @@ pub enum LeafPolicy {
 
 impl LeafPolicy {
     /// The dense layout that leaves get whose keys and values allow it.
-    #[doc(hidden)]
-    pub fn dense(self) -> Option<LeafLayout> {
+    pub(crate) fn dense(self) -> Option<LeafLayout> {
         match self {
             LeafPolicy::Adaptive => Some(LeafLayout::FullyDense),
             LeafPolicy::Fixed(layout) => layout.is_dense().then_some(layout),
@@ -51,8 +50,7 @@ impl LeafPolicy {
     }
 
     /// The layout of a leaf without records.
-    #[doc(hidden)]
-    pub fn empty(self) -> LeafLayout {
+    pub(crate) fn empty(self) -> LeafLayout {
         match self {
             LeafPolicy::Fixed(LeafLayout::Fingerprint) => LeafLayout::Fingerprint,
             _ => LeafLayout::Comparison,
@@ -60,8 +58,11 @@ impl LeafPolicy {
     }
 
     /// The layout for records that are in no dense leaf, whose keys are strings or not.
-    #[doc(hidden)]
-    pub fn slotted(self, strings: impl FnOnce() -> bool, scans_are_common: bool) -> LeafLayout {
+    pub(crate) fn slotted(
+        self,
+        strings: impl FnOnce() -> bool,
+        scans_are_common: bool,
+    ) -> LeafLayout {
         match self {
             LeafPolicy::Adaptive if !scans_are_common && strings() => LeafLayout::Fingerprint,
             LeafPolicy::Fixed(LeafLayout::Fingerprint) => LeafLayout::Fingerprint,
@@ -70,8 +71,7 @@ impl LeafPolicy {
     }
 
     /// Whether operations have a say.
-    #[doc(hidden)]
-    pub fn heeds_operations(self) -> bool {
+    pub(crate) fn heeds_operations(self) -> bool {
         self == LeafPolicy::Adaptive
     }
 }

@@ -38,6 +38,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     }
 
     /// What the page is; `None` if this build knows no such kind.
+    #[cfg(hedgerow_internals)]
     #[inline(always)]
     pub fn kind(&self) -> Option<PageKind> {
         PageKind::from_byte(self.bytes.field_u8::<{ KIND }>())
@@ -56,6 +57,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     }
 
     /// The tree that the page belongs to.
+    #[cfg(hedgerow_internals)]
     #[inline(always)]
     pub fn tree_id(&self) -> TreeId {
         TreeId(self.bytes.field_u32::<{ TREE_ID }>())
@@ -212,6 +214,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     }
 
     /// Compares key (or separator) `index` with a key that has the node's prefix.
+    #[cfg(hedgerow_internals)]
     #[inline]
     pub fn compare_key(&self, index: usize, key: &[u8]) -> Ordering {
         let slot = self.slot(index);

@@ -39,6 +39,7 @@ impl Records {
     }
 
     /// Whether there are none.
+    #[cfg(hedgerow_internals)]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

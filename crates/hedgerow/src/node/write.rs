@@ -95,6 +95,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     ///
     /// # Panics
     /// If there is no such record.
+    #[cfg(hedgerow_internals)]
     pub fn value(&self, index: usize) -> &[u8] {
         assert!(index < count(self.page), "no record {index} to read");
         value::<L>(self.page, index)

@@ -276,6 +276,7 @@ impl<'p, P: PagePool> SharedPage<'p, P> {
     }
 
     /// The frame that holds it.
+    #[cfg(hedgerow_internals)]
     pub fn frame(&self) -> FrameId {
         self.frame
     }
@@ -293,7 +294,8 @@ impl<'p, P: PagePool> SharedPage<'p, P> {
 /// [`ExclusivePage::latched`], which looks.
 ///
 /// ```compile_fail,E0624
-/// # use hedgerow::{page::*, testing::MemoryPool, types::PageId};
+/// # use hedgerow::internals::{page::*, types::PageId};
+/// # use hedgerow_testing::MemoryPool;
 /// # use hedgerow_sync::latch::HybridLatch;
 /// fn lent_twice(pool: &MemoryPool, frame: FrameId, id: PageId, any: &HybridLatch, other: &HybridLatch) {
 ///     let mut one = ExclusivePage::new(pool, frame, id, any.exclusive()); // private

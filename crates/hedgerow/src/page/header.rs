@@ -27,6 +27,7 @@ pub const MIN_PAGE_BYTES: usize = 512;
 pub const MAX_PAGE_BYTES: usize = 64 << 10;
 
 /// Offset of the checksum.
+#[cfg(hedgerow_internals)]
 pub const CHECKSUM: usize = 0;
 /// Offset of the page's own id.
 pub const PAGE_ID: usize = 8;
@@ -67,8 +68,21 @@ pub enum PageKind {
 }
 
 impl PageKind {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            PageKind::Free => "free page",
+            PageKind::Inner => "inner node",
+            PageKind::ComparisonLeaf => "comparison leaf",
+            PageKind::FingerprintLeaf => "fingerprint leaf",
+            PageKind::SemiDenseLeaf => "semi-dense leaf",
+            PageKind::FullyDenseLeaf => "fully dense leaf",
+        }
+    }
+
     /// Reads a kind byte; `None` if this build knows no such kind.
-    pub const fn from_byte(byte: u8) -> Option<PageKind> {
+    pub(crate) const fn from_byte(byte: u8) -> Option<PageKind> {
         match byte {
             0 => Some(PageKind::Free),
             1 => Some(PageKind::Inner),

@@ -63,7 +63,8 @@ pub trait FrameHead<'p>: Copy {
 /// A safe implementation does not compile:
 ///
 /// ```compile_fail,E0200
-/// # use hedgerow::{error::Result, page::*, testing::MemoryPool, types::{Epoch, PageId, TreeId}};
+/// # use hedgerow::internals::{error::Result, page::*, types::{Epoch, PageId, TreeId}};
+/// # use hedgerow_testing::MemoryPool;
 /// # use hedgerow_sync::optimistic::RacingBytes;
 /// # struct MyPool(MemoryPool);
 /// # struct NoSession;
@@ -84,7 +85,7 @@ pub trait FrameHead<'p>: Copy {
 ///         self.0.head(FrameId(2)) // one latch for all frames
 ///     }
 /// #     fn bytes(&self, frame: FrameId) -> RacingBytes<'_> { self.0.bytes(frame) }
-/// #     fn session_within<'p>(&'p self, _: &'p hedgerow::wait::Waiting<'p>) -> NoSession { NoSession }
+/// #     fn session_within<'p>(&'p self, _: &'p hedgerow::internals::wait::Waiting<'p>) -> NoSession { NoSession }
 /// #     fn enter(&self) -> Result<Self::EpochGuard<'_>> { self.0.enter() }
 /// #     fn mark_dirty(&self, _: FrameId, _: Epoch) {}
 /// #     fn free(&self, _: ExclusivePage<'_, Self>, _: Epoch) {}
@@ -127,8 +128,8 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
     /// What stands beside the page: latch, page id, mark of use. Only the pool changes more than the mark.
     ///
     /// ```compile_fail,E0624
-    /// # use hedgerow::page::{FrameId, PagePool};
-    /// fn back_from_the_page_table(pool: &hedgerow::buffer::BufferPool, frame: FrameId) {
+    /// # use hedgerow::internals::page::{FrameId, PagePool};
+    /// fn back_from_the_page_table(pool: &hedgerow::internals::buffer::BufferPool, frame: FrameId) {
     ///     pool.head(frame).clear() // private
     /// }
     /// ```
@@ -304,8 +305,8 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
     /// The caller holds the frame's latch exclusively: the copy is made from a slice.
     ///
     /// ```compile_fail,E0133
-    /// # use hedgerow::page::{FrameId, PagePool};
-    /// fn without_the_latch(pool: &hedgerow::buffer::BufferPool) -> bool {
+    /// # use hedgerow::internals::page::{FrameId, PagePool};
+    /// fn without_the_latch(pool: &hedgerow::internals::buffer::BufferPool) -> bool {
     ///     pool.let_change(FrameId(0)) // needs `unsafe`
     /// }
     /// ```
@@ -326,8 +327,8 @@ pub unsafe trait PagePool: Send + Sync + Sized + 'static {
     /// The caller holds the frame's latch exclusively: what stands beside the page changes as the page does.
     ///
     /// ```compile_fail,E0133
-    /// # use hedgerow::{page::{FrameId, PagePool}, types::Epoch};
-    /// fn without_the_latch(pool: &hedgerow::buffer::BufferPool) {
+    /// # use hedgerow::internals::{page::{FrameId, PagePool}, types::Epoch};
+    /// fn without_the_latch(pool: &hedgerow::internals::buffer::BufferPool) {
     ///     pool.mark_dirty(FrameId(0), Epoch(1)) // needs `unsafe`
     /// }
     /// ```

@@ -94,6 +94,7 @@ impl SlotStore {
     }
 
     /// Waits until a checkpoint is wanted; false when the store closes.
+    #[cfg(hedgerow_internals)]
     pub fn wait_until_wanted(&self) -> bool {
         loop {
             match self.wait_for_work(None) {

@@ -292,6 +292,7 @@ impl Zones {
     }
 
     /// Units that wait to be free.
+    #[cfg(hedgerow_internals)]
     pub fn left_units(&self) -> u64 {
         self.extents.left_units
     }

@@ -38,6 +38,7 @@ pub struct PageForm {
 
 impl PageForm {
     /// Of pages that have no gap.
+    #[cfg(hedgerow_internals)]
     pub const fn whole(check: PageCheck) -> PageForm {
         PageForm { check, gap: |_| 0..0, pack: |_, _| () }
     }

@@ -609,7 +609,8 @@ impl PartIo for PartFile<'_> {
 mod tests {
     use super::*;
     use crate::space::geometry::Geometry;
-    use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+    use crate::storage::{DirectIo, Disk, OpenMode};
+    use crate::testing::RamDisk;
     use hedgerow_sync::primitive::thread;
     use std::path::Path;
 

@@ -2,8 +2,8 @@
 //!
 //! Rank 1, and the only door to the file system. Everything above speaks these traits alone, so that
 //! the same engine runs on a real file ([`RealDisk`]: `pread` and `pwrite`, direct I/O where the file
-//! system has it, batches through io_uring where the kernel has it), in memory ([`RamDisk`]) and on a
-//! disk that forgets, tears and fails on demand ([`sim::SimDisk`]).
+//! system has it, batches through io_uring where the kernel has it), and, in tests, in memory and on a
+//! disk that forgets, tears and fails on demand.
 //!
 //! What holds for every implementation:
 //!
@@ -23,7 +23,7 @@
 //! leave either of them, or a mixture.
 
 pub mod aligned;
-pub(crate) mod arena;
+pub mod arena;
 #[cfg(unix)]
 mod direct;
 #[cfg(unix)]
@@ -32,7 +32,6 @@ mod directory;
 mod locks;
 mod memory;
 pub mod names;
-pub mod ram;
 #[cfg(unix)]
 mod readers;
 #[cfg(unix)]
@@ -41,10 +40,8 @@ pub mod real;
 mod refused;
 #[cfg(unix)]
 mod rename;
-pub mod sim;
 #[cfg(unix)]
 mod size_limit;
-mod sparse;
 #[cfg(unix)]
 mod stream;
 #[cfg(all(test, not(shuttle)))]
@@ -58,10 +55,8 @@ pub use aligned::AlignedBuffer;
 #[cfg(unix)]
 pub use locks::process_has_ended;
 pub use memory::{addresses_left_bytes, machine_memory_bytes};
-pub use ram::RamDisk;
 #[cfg(unix)]
 pub use real::RealDisk;
-pub use sim::SimDisk;
 
 use crate::error::{Error, ErrorKind, Result};
 use hedgerow_sync::primitive::Arc;
@@ -294,6 +289,7 @@ pub trait File: Send + Sync + Debug {
     fn sync_all(&self) -> Result<()>;
 
     /// Bytes that the file takes up on the disk; holes do not count.
+    #[cfg(hedgerow_internals)]
     fn allocated_bytes(&self) -> Result<u64>;
 
     /// Bytes that the file system has free for this file; `None` where nobody knows.
@@ -345,25 +341,26 @@ pub fn parent_directory(path: &Path) -> &Path {
 }
 
 /// The largest offset that a file can have.
-const MAX_OFFSET: u64 = i64::MAX as u64;
+pub const MAX_OFFSET: u64 = i64::MAX as u64;
 
 /// A read that wants bytes which the file does not have.
 #[cold]
-fn ends_early(file_len_bytes: u64, offset_bytes: u64, len_bytes: usize) -> Error {
+pub fn ends_early(file_len_bytes: u64, offset_bytes: u64, len_bytes: usize) -> Error {
     Error::corrupted_at(
         offset_bytes,
         format!("the file ends at byte {file_len_bytes}, before the {len_bytes} bytes wanted"),
     )
 }
 
+/// A write to a file that was opened to read.
 #[cold]
-fn opened_read_only() -> Error {
+pub fn opened_read_only() -> Error {
     Error::new(ErrorKind::ReadOnly, "the file was opened read-only")
 }
 
 /// Asserts the alignment contract of a request (see the head of this module).
 #[inline]
-fn assert_aligned(block_bytes: usize, offset_bytes: u64, buf: &[u8]) {
+pub fn assert_aligned(block_bytes: usize, offset_bytes: u64, buf: &[u8]) {
     let odd = offset_bytes | buf.len() as u64 | buf.as_ptr() as u64;
     assert!(
         odd & (block_bytes as u64 - 1) == 0,

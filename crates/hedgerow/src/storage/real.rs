@@ -72,6 +72,7 @@ impl RealDisk {
     }
 
     /// How batches are carried out: never [`IoEngine::Auto`].
+    #[cfg(hedgerow_internals)]
     pub fn engine(&self) -> IoEngine {
         #[cfg(target_os = "linux")]
         if self.rings.is_some() {
@@ -618,6 +619,7 @@ impl File for RealFile {
         retry_on_intr(|| rustix::fs::fsync(&self.fd)).map_err(|errno| self.failed("sync", errno))
     }
 
+    #[cfg(hedgerow_internals)]
     fn allocated_bytes(&self) -> Result<u64> {
         let stat = rustix::fs::fstat(&self.fd).map_err(|errno| self.failed("examine", errno))?;
         Ok(stat.st_blocks as u64 * 512)

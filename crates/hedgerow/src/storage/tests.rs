@@ -4,6 +4,7 @@
 mod real;
 
 use super::*;
+use crate::testing::{RamDisk, SimDisk};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread;
 use std::path::PathBuf;

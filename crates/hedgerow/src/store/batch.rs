@@ -460,7 +460,8 @@ mod tests {
     use super::super::catalogue::PoolTree;
     use super::super::{OpenHow, Store, StoreOptions};
     use super::*;
-    use crate::storage::{DirectIo, Disk, OpenMode, RamDisk, SimDisk};
+    use crate::storage::{DirectIo, Disk, OpenMode};
+    use crate::testing::{RamDisk, SimDisk};
     use hedgerow_sync::primitive::Arc;
     use std::ops::ControlFlow;
     use std::path::Path;

@@ -59,7 +59,10 @@ pub(super) struct Journal {
 /// Blocks of a segment: a new log of two has 508 KiB.
 const SEGMENT_BLOCKS: u32 = 62;
 
-/// The log of the store at `path`.
+/// The path of the log of the store at `path`: who removes a store that is closed removes both files.
+///
+/// The log is there while the store is open for writing, and after a crash, when the store cannot be opened without it.
+#[must_use]
 pub fn log_path(path: &Path) -> PathBuf {
     with_suffix(path, "-log")
 }
@@ -504,7 +507,7 @@ fn open_to_write(disk: &dyn Disk, path: &Path, direct: DirectIo) -> Result<Optio
 mod tests {
     use super::super::{OpenHow, Store};
     use super::*;
-    use crate::storage::RamDisk;
+    use crate::testing::RamDisk;
 
     #[test]
     fn the_log_lies_beside_the_store() {

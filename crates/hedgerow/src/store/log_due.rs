@@ -83,7 +83,8 @@ const ASK_AGAIN_BYTES: u64 = 4 << 20;
 mod tests {
     use super::super::{Store, StoreOptions};
     use super::*;
-    use crate::storage::{DirectIo, Disk, OpenMode, RamDisk};
+    use crate::storage::{DirectIo, Disk, OpenMode};
+    use crate::testing::RamDisk;
     use hedgerow_sync::primitive::thread;
     use std::path::Path;
 

@@ -546,9 +546,11 @@ impl Store {
         self.shared.slots.as_ref().map_or(0, |slots| slots.geometry().unit_bytes())
     }
 
-    /// Where the runs of an extent lie, as offsets and lengths in bytes. Errors: `Corrupted` if it cannot be one of this file.
-    pub fn extent_places(&self, extent: &Extent) -> Result<Vec<(u64, u64)>> {
-        let Some(slots) = &self.shared.slots else { return Err(unknown_form()) };
+    /// Where the runs of an extent lie, as offsets and lengths in bytes. Errors: `Corrupted` if it is none or cannot be one of this file.
+    pub fn extent_places(&self, extent: Option<&Extent>) -> Result<Vec<(u64, u64)>> {
+        let (Some(slots), Some(extent)) = (&self.shared.slots, extent) else {
+            return Err(unknown_form());
+        };
         slots.state().zones.check_extent(extent)?;
         let unit_bytes = u64::from(slots.geometry().unit_bytes());
         let place =

@@ -8,7 +8,7 @@
 //! [`Pin::view`] opens the checkpoint as a store of its own, to read, over the same file. `Send + Sync`.
 
 use super::open::StoreOptions;
-use super::superblock::{EXTENTS, Superblock};
+use super::superblock::Superblock;
 use super::{Newest, Shared, Store};
 use crate::buffer::{LARGE_VALUES_BYTES, PinnedCheckpoint, smallest_limit_without_log_bytes};
 use crate::error::{Error, ErrorKind, Result};
@@ -80,8 +80,7 @@ impl Pin {
     /// To be read beside the store.
     pub(super) fn into_readable(self) -> PinnedCheckpoint {
         let (map, log_end) = (self.map_view(), self.superblock.log_end);
-        let has_stored_forms = self.superblock.incompat & EXTENTS != 0;
-        PinnedCheckpoint::new(self.slots, map, log_end, has_stored_forms)
+        PinnedCheckpoint::new(self.slots, map, log_end)
     }
 
     /// Its page map.

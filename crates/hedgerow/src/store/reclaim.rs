@@ -15,7 +15,7 @@
 
 use super::checkpoint::Taken;
 use super::{Newest, Shared};
-use crate::error::{ErrorKind, Result};
+use crate::error::{ErrorKind, Result, Signal};
 use crate::page::{Access, ExclusivePage, PagePool, PoolSession, header};
 use crate::space::geometry::MAX_ZONE_BYTES;
 use crate::space::image::len_in;
@@ -367,7 +367,7 @@ impl Shared {
             let mut session = self.pool.session();
             match session.fault(id, Access::Scan) {
                 // Freed meanwhile: its slot is on its way.
-                Err(error) if *error.kind() == ErrorKind::PageFreed => return Ok(()),
+                Err(error) if error.signal() == Some(Signal::PageFreed) => return Ok(()),
                 other => other?,
             }
             let stay = self.pool.enter_for_upkeep()?;

@@ -101,8 +101,8 @@ impl Shared {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::super::{OpenHow, PoolTree, Store, StoreOptions};
-    use crate::storage::SimDisk;
-    use crate::storage::sim::SimState;
+    use crate::testing::SimDisk;
+    use crate::testing::sim::SimState;
     use std::ops::ControlFlow;
     use std::path::Path;
 

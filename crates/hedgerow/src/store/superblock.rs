@@ -38,8 +38,6 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 pub const FORMAT_VERSION: u32 = 4;
 /// Offsets of the four blocks: first block of pair 0, first of pair 1, second of 0, second of 1.
 pub const POSITIONS: [u64; 4] = [0, 16 << 10, 32 << 10, 48 << 10];
-/// Features that a build may ignore. None yet.
-pub const COMPAT_FEATURES: u64 = 0;
 /// Features that a build must know in order to write. None yet.
 pub const READ_ONLY_COMPAT_FEATURES: u64 = 0;
 /// Features that a build must know in order to read.
@@ -145,6 +143,7 @@ pub struct Chosen {
     /// checkpoint: its other block is torn, damaged or older.
     pub repair: Vec<u64>,
     /// Offsets of damaged blocks, for a report; each is in `repair` or is overwritten next.
+    #[cfg(hedgerow_internals)]
     pub damaged: Vec<u64>,
 }
 
@@ -448,7 +447,14 @@ pub fn choose(blocks: [Option<&SuperblockBytes>; 4]) -> Result<Chosen> {
     let repair =
         places.into_iter().filter(|&place| !is_copy(place)).map(|p| POSITIONS[p]).collect();
     let read_only = superblock.read_only_compat & !READ_ONLY_COMPAT_FEATURES != 0;
-    Ok(Chosen { superblock: *superblock, pair, read_only, repair, damaged })
+    Ok(Chosen {
+        superblock: *superblock,
+        pair,
+        read_only,
+        repair,
+        #[cfg(hedgerow_internals)]
+        damaged,
+    })
 }
 
 fn checksum_of(block: &SuperblockBytes) -> u64 {

@@ -20,9 +20,8 @@ use super::{ExtentReader, Found, OpenHow, PoolTree, Store, StoreOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::extent::{Stored, read_stored};
 use crate::space::slot_store::SlotStore;
-use crate::storage::{
-    DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, SimDisk, WriteRequest,
-};
+use crate::storage::{DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
+use crate::testing::SimDisk;
 use crate::tree::Value;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, thread};

@@ -25,7 +25,7 @@
 use super::Shared;
 use super::backup::{Progress, cancelled};
 use super::pin::Pin;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::node;
 use crate::page::PagePool;
 use crate::page::header::{self, PageKind};
@@ -234,8 +234,9 @@ impl<'p> Steps<'p> {
 
 /// Whether an error is a finding of an earlier pass.
 pub(super) fn is_damage(error: &Error) -> bool {
-    use ErrorKind::{Corrupted, KeyspaceDropped, PageFreed};
-    matches!(error.kind(), Corrupted { .. } | KeyspaceDropped | PageFreed)
+    use ErrorKind::{Corrupted, KeyspaceDropped};
+    matches!(error.kind(), Corrupted { .. } | KeyspaceDropped)
+        || error.signal() == Some(Signal::PageFreed)
 }
 
 impl Shared {

@@ -23,6 +23,7 @@ const LEFT_PART: usize = 32;
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// The same tree, of which this handle and its clones make room in leaves as a B*-tree does.
+    #[cfg(hedgerow_internals)]
     pub fn with_b_star(self, is_b_star: bool) -> Self {
         Tree { is_b_star, ..self }
     }

@@ -86,6 +86,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// A cursor over the records whose keys begin with `prefix`.
+    #[cfg(hedgerow_internals)]
     pub fn prefix(&self, prefix: &[u8]) -> Cursor<P, L> {
         let upper = match after_prefix(prefix) {
             Some(key) => Bound::Excluded(key.into_boxed_slice()),
@@ -211,6 +212,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     }
 
     /// Bytes of memory that the cursor holds.
+    #[cfg(hedgerow_internals)]
     pub fn memory_bytes(&self) -> usize {
         let keys = self.key.len() + self.fence.capacity() + self.sought.capacity();
         size_of::<Self>() + self.leaf.len() + keys

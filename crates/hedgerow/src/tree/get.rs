@@ -57,6 +57,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// Calls `f` on a validated copy of the value of `key`. Errors as for [`Tree::get`].
+    #[cfg(hedgerow_internals)]
     #[inline]
     pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         Ok(self.get(key)?.map(|value| f(&value)))

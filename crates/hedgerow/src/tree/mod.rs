@@ -95,11 +95,13 @@ pub use leaf_records::LeafRecords;
 pub use modify::{Before, Updated};
 pub use read_set::{AskFile, FromFile, Judge, Read, ReadSet};
 pub use remove_range::successor;
-pub use show::PageView;
+pub use show::{LeafKeys, PageView};
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};
 pub use value::{INLINE_BYTES, Value};
 pub use value_stats::ValueStats;
-pub use verify::{Finding, TreeDefect};
+#[cfg(hedgerow_internals)]
+pub use verify::Finding;
+pub use verify::TreeDefect;
 pub use write_set::{Write, encode, fit_piece, piece_bytes};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -201,6 +203,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// How the layouts of leaves are chosen.
+    #[cfg(hedgerow_internals)]
     pub fn policy(&self) -> LeafPolicy {
         self.policy
     }

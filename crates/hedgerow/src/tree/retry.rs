@@ -9,7 +9,7 @@
 //! Invariant: [`Retry::after`] may wait for I/O, so nothing is latched and no epoch entered when it
 //! is called. Used by one thread.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::page::{Access, PagePool, PoolSession, Restart};
 use crate::types::PageId;
 use crate::wait::Waiting;
@@ -53,8 +53,8 @@ impl From<Restart> for Stop {
 impl From<Error> for Stop {
     #[cold]
     fn from(error: Error) -> Stop {
-        match error.kind() {
-            ErrorKind::Gated => Stop::Restart(Restart::Gated),
+        match error.signal() {
+            Some(Signal::Gated) => Stop::Restart(Restart::Gated),
             _ => Stop::Error(error),
         }
     }
@@ -205,7 +205,7 @@ impl<'p, P: PagePool> Retry<'p, P> {
                 self.freed = 0;
                 Ok(())
             }
-            Err(error) if *error.kind() == ErrorKind::PageFreed => {
+            Err(error) if error.signal() == Some(Signal::PageFreed) => {
                 if id == self.root {
                     return Err(dropped());
                 }

@@ -82,6 +82,7 @@ impl TreeStats {
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Counts pages, keys and bytes by level, and no values. Reads every page. Errors: those of reading a page.
+    #[cfg(hedgerow_internals)]
     pub fn stats(&self) -> Result<TreeStats> {
         self.stats_and(&mut |_, _| {})
     }
@@ -127,6 +128,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 
     /// Counts the records. Reads every page. Errors: those of reading a page.
+    #[cfg(hedgerow_internals)]
     pub fn count(&self) -> Result<u64> {
         Ok(self.stats()?.records())
     }

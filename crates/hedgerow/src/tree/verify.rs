@@ -7,7 +7,7 @@
 
 use super::Tree;
 use super::walk::{Go, Visit};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::node::{self, Defect, Ladder};
 use crate::page::PagePool;
 use crate::page::header;
@@ -57,6 +57,7 @@ impl fmt::Display for TreeDefect {
 }
 
 /// A page of a tree, and all that is wrong with it.
+#[cfg(hedgerow_internals)]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The page.
@@ -72,6 +73,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Checks the whole tree and gives what is wrong with it; an empty list is a clean tree.
     ///
     /// Errors: the root cannot be read; `KeyspaceDropped`; `Timeout`. Damage is no error here.
+    #[cfg(hedgerow_internals)]
     pub fn verify(&self) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         self.verify_with(&mut |page, defects| {
@@ -111,8 +113,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 if sound { Go::Down } else { Go::Past }
             },
             &mut |id: PageId, error: Error| {
-                let is_damage =
-                    matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::PageFreed);
+                let is_damage = matches!(error.kind(), ErrorKind::Corrupted { .. })
+                    || error.signal() == Some(Signal::PageFreed);
                 if id == self.root || !is_damage {
                     return Err(error);
                 }

@@ -65,12 +65,6 @@ impl<M: Memory, P> Versions<M, P> {
         self.admit_with_room(around, cells(), waiting)
     }
 
-    /// Whether a writer who came now would have to wait at the gate.
-    #[inline]
-    pub fn is_gate_closed(&self) -> bool {
-        self.door.look().is_closed()
-    }
-
     /// Waits until the gate is open; if it is, for room. The caller holds nothing that who runs alone, or a frame that is to be lent, may need: he would
     /// wait for it for ever.
     ///

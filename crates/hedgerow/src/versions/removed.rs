@@ -167,6 +167,7 @@ impl Removed {
     }
 
     /// The last key of a tree at or below a bound, as [`Self::first_from`].
+    #[cfg(hedgerow_internals)]
     pub(super) fn last_up_to<B: Block>(
         &self,
         cells: &Cells<B>,

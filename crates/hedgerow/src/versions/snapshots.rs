@@ -383,6 +383,7 @@ impl<M: Memory, P> Versions<M, P> {
     ///
     /// # Errors
     /// As [`Self::removed_from`].
+    #[cfg(hedgerow_internals)]
     pub fn removed_up_to(
         &self,
         tree: TreeId,

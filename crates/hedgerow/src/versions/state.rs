@@ -194,6 +194,7 @@ impl<M: Memory, P> Versions<M, P> {
     }
 
     /// How much of the memory that may be lent is in use, in percent: from 50 on a checkpoint would help.
+    #[cfg(hedgerow_internals)]
     pub fn fill_percent(&self) -> u32 {
         let table = self.table.lock();
         let used = u64::from(table.cells.all() - table.cells.free());

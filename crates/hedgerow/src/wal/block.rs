@@ -122,6 +122,7 @@ pub fn claimed_number(block: &BlockBytes) -> u64 {
 }
 
 /// The payload of an opened block.
+#[cfg(hedgerow_internals)]
 pub fn payload<'b>(block: &'b BlockBytes, header: &BlockHeader) -> &'b [u8] {
     &block[HEADER_BYTES..HEADER_BYTES + usize::from(header.used)]
 }

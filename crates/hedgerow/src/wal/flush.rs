@@ -292,6 +292,7 @@ impl Log {
     }
 
     /// The first address that is not written, and the number of its block.
+    #[cfg(hedgerow_internals)]
     pub fn written(&self) -> (Lsn, u64) {
         let block = self.written.load(Acquire);
         (start_of(block), block)

@@ -227,6 +227,7 @@ impl Log {
     /// holds nothing, no epoch either. What is not used is given back by [`Self::take_back`].
     ///
     /// Errors: `Poisoned` after a failed write; `DiskFull`; `Closed`.
+    #[cfg(hedgerow_internals)]
     pub fn promise(&self, len: u64, how: Promised) -> Result<()> {
         self.promise_within(len, how, &Waiting::Forever)
     }
@@ -493,6 +494,7 @@ impl Log {
     }
 
     /// Bytes of memory.
+    #[cfg(hedgerow_internals)]
     pub fn memory_bytes(&self) -> u64 {
         self.ring.blocks() * super::block::BLOCK_BYTES as u64
     }

@@ -58,11 +58,13 @@ impl Places {
     }
 
     /// The number of the first segment that is kept.
+    #[cfg(hedgerow_internals)]
     pub fn first(&self) -> u64 {
         self.first
     }
 
     /// Segments that are kept.
+    #[cfg(hedgerow_internals)]
     pub fn live(&self) -> usize {
         self.live.len()
     }
@@ -224,7 +226,8 @@ impl Places {
 mod tests {
     use super::super::block::named_segment;
     use super::*;
-    use crate::storage::{DirectIo, Disk, LockOutcome, OpenMode, RamDisk, ReadRequest};
+    use crate::storage::{DirectIo, Disk, LockOutcome, OpenMode, ReadRequest};
+    use crate::testing::RamDisk;
     use hedgerow_sync::primitive::Arc;
     use std::path::Path;
 

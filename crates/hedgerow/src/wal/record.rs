@@ -270,6 +270,7 @@ impl<'a> Record<'a> {
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
 /// No record is longer than this.
+#[cfg(hedgerow_internals)]
 pub const MAX_RECORD_BYTES: usize = RECORD_HEADER_BYTES + u16::MAX as usize + MAX_VALUE_BYTES;
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ use hedgerow_sync::primitive::{hint, thread};
 /// See the head of the file. It lends no blocks itself: whoever writes them is the one [`Flusher`].
 ///
 /// ```compile_fail,E0599
-/// # use hedgerow::{types::Lsn, wal::ring::Ring};
+/// # use hedgerow::internals::{types::Lsn, wal::ring::Ring};
 /// # let ring = Ring::new(8, Lsn(0)).unwrap();
 /// let (first, second) = (ring.whole(0, 0), ring.whole(0, 0));
 /// first[0] = second[0];
@@ -77,7 +77,7 @@ unsafe impl Sync for Ring {}
 /// The right to write the ring's blocks, of which there is one at a time: see [`Ring::flusher`].
 ///
 /// ```compile_fail,E0499
-/// # use hedgerow::{types::Lsn, wal::ring::Ring};
+/// # use hedgerow::internals::{types::Lsn, wal::ring::Ring};
 /// # let ring = Ring::new(8, Lsn(0)).unwrap();
 /// # let mut flusher = ring.flusher().unwrap();
 /// let first = flusher.whole(0, 0);
@@ -86,7 +86,7 @@ unsafe impl Sync for Ring {}
 /// ```
 ///
 /// ```compile_fail,E0502
-/// # use hedgerow::{types::Lsn, wal::ring::Ring};
+/// # use hedgerow::internals::{types::Lsn, wal::ring::Ring};
 /// # let ring = Ring::new(8, Lsn(0)).unwrap();
 /// # let mut flusher = ring.flusher().unwrap();
 /// let block = flusher.block(0);

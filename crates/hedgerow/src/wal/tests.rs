@@ -4,8 +4,9 @@
 use super::block::{BLOCK_BYTES, PAYLOAD_BYTES, SegmentSize, start_of};
 use super::*;
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::sim::{CallKind, Deceit, Fault, Lie};
-use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, SimDisk};
+use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode};
+use crate::testing::SimDisk;
+use crate::testing::sim::{CallKind, Deceit, Fault, Lie};
 use crate::types::{Epoch, Lsn, TreeId};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::{Arc, thread};

@@ -2,11 +2,11 @@
 //! at rest (`damage.rs`) or as a disk that lies (`lies.rs`).
 
 use super::{Dice, Model, assert_sound, disk_with, effort, key, open, path, tiny};
-use hedgerow::space::HEADER_REGION_BYTES;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::CallKind;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::space::HEADER_REGION_BYTES;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::CallKind;
 use std::collections::BTreeSet;
 use std::ops::Range;
 

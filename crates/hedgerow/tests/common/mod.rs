@@ -7,11 +7,12 @@ pub mod lengths;
 pub mod script;
 pub mod session;
 
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::OpenHow;
-pub use hedgerow::testing::environment::{effort, is_thorough, part, seed};
-use hedgerow::testing::{history, recorded};
+use hedgerow::internals::storage::Disk;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{CompactBudget, Database, Error, ErrorKind, Keyspace, Options, Result};
+use hedgerow_testing::SimDisk;
+pub use hedgerow_testing::environment::{effort, is_thorough, part, seed};
+use hedgerow_testing::{history, recorded};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -29,7 +30,7 @@ pub fn path() -> &'static Path {
 
 /// The smallest store there is: pages of 512 bytes, as little memory as it works with, and no log.
 pub fn tiny() -> Options {
-    let limit = hedgerow::buffer::smallest_limit_without_log_bytes(512);
+    let limit = hedgerow::internals::buffer::smallest_limit_without_log_bytes(512);
     Options::new()
         .page_bytes(512)
         .memory_limit_bytes(limit)

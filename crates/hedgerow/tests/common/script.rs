@@ -2,10 +2,10 @@
 //! disk misbehaves (`lies_logged.rs`, `lying_syncs.rs`).
 
 use super::{Dice, Model, assert_damage, bytes, contents, key, open, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, Error, ErrorKind, Options, Result};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
 
 pub const HOWS: [OpenHow; 2] = [OpenHow::ReadOnly, OpenHow::Existing];
 /// The changes at a script's end, each durable before the next.

@@ -1,11 +1,11 @@
 //! A session of random changes of a store with a log, its history, and accidents at the calls that it makes.
 
 use super::{Dice, LONG, Model, Records, contents, key, open, path};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::{Accident, Examiner, History, Outcome, Recovered, count};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, Isolation, Keyspace, Options, WriteBatch};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
+use hedgerow_testing::{Accident, Examiner, History, Outcome, Recovered, count};
 
 const NAMES: [&str; 2] = ["robins", "wrens"];
 /// Bytes of values that any store takes in one transaction.

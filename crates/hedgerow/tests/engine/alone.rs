@@ -4,13 +4,13 @@
 
 use crate::common::session::{Mix, Session, Tally, examiner};
 use crate::common::{Dice, Model, assert_sound, crowded, effort, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{
     Database, ErrorKind, Isolation, Keyspace, Options, Snapshot, Swap, Wait, WriteBatch,
 };
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -3,11 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests use files and processes")]
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, open, path, seed, tiny};
-use hedgerow::storage::sim::{CallKind, Fault, SimState};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::storage::Disk;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{BackupReport, Database, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault, SimState};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ const RESTORED: &str = "/data/restored.hrow";
 
 /// As little memory as large values can be read with, and no log.
 fn options() -> Options {
-    let limit = hedgerow::buffer::smallest_limit_without_log_bytes(512) + (128 << 10);
+    let limit = hedgerow::internals::buffer::smallest_limit_without_log_bytes(512) + (128 << 10);
     tiny().memory_limit_bytes(limit)
 }
 
@@ -149,7 +150,7 @@ fn a_backup_and_its_original_refuse_each_others_logs() {
         db
     });
     let disk = disk.kill(1);
-    let log = |at: &Path| hedgerow::store::log_path(at);
+    let log = |at: &Path| hedgerow::internals::store::log_path(at);
     disk.rename(&log(path()), Path::new("/data/aside")).unwrap();
     disk.rename(&log(Path::new(BACKUP)), &log(path())).unwrap();
     disk.rename(Path::new("/data/aside"), &log(Path::new(BACKUP))).unwrap();
@@ -214,7 +215,7 @@ fn a_backup_is_restored_wholly_or_not_at_all() {
     let bytes = disk.state().contents(Path::new(BACKUP)).unwrap();
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     let (mut tried, mut named) = (0, 0);
-    for at in (hedgerow::space::HEADER_REGION_BYTES as usize + 40..end).step_by(777) {
+    for at in (hedgerow::internals::space::HEADER_REGION_BYTES as usize + 40..end).step_by(777) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 4;
         let disk = SimDisk::new(2);
@@ -254,7 +255,9 @@ fn damage_in_the_source_is_named_and_leaves_no_backup() {
     db.close().unwrap();
     let bytes = disk.state().contents(path()).unwrap();
     let mut pages = 0;
-    for at in (hedgerow::space::HEADER_REGION_BYTES as usize + 40..bytes.len()).step_by(1_301) {
+    for at in
+        (hedgerow::internals::space::HEADER_REGION_BYTES as usize + 40..bytes.len()).step_by(1_301)
+    {
         let mut damaged = bytes.clone();
         damaged[at] ^= 4;
         let disk = SimDisk::new(2);

@@ -6,9 +6,9 @@ use crate::common::{
     Dice, Model, Step, assert_sound, change, contents, disk_with, key, open, path, read_damaged,
     tiny,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{ErrorKind, Options};
+use hedgerow_testing::SimDisk;
 use std::fs;
 
 /// The bytes of a small store, closed, and what is in it.
@@ -117,7 +117,7 @@ fn a_file_without_permission_is_an_error_of_the_system() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&file).is_ok() {
         let why = "this user may read everything";
-        return hedgerow::testing::not_run("a file without permission", why);
+        return hedgerow_testing::not_run("a file without permission", why);
     }
     let error = options.open(&file).unwrap_err();
     assert_eq!((error.kind(), error.os_error()), (&ErrorKind::Io, Some(13)));
@@ -148,7 +148,7 @@ fn calls_that_cannot_be_obeyed_change_nothing() {
     db.close().unwrap();
     let error = open(&tiny().memory_limit_bytes(1000), &disk, OpenHow::Existing).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::InvalidOption);
-    let smallest = hedgerow::buffer::smallest_limit_without_log_bytes(512).to_string();
+    let smallest = hedgerow::internals::buffer::smallest_limit_without_log_bytes(512).to_string();
     assert!(error.to_string().contains(&smallest), "{error}");
     let db = open(&tiny(), &disk, OpenHow::ReadOnly).unwrap();
     let wrens = db.keyspace("wrens").unwrap();

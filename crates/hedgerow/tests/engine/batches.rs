@@ -2,11 +2,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests use threads")]
 
 use crate::common::{assert_sound, contents, key, open, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, Options, WriteBatch};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;

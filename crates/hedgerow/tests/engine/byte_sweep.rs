@@ -17,16 +17,17 @@
 use crate::common::{
     Dice, Model, Records, contents, effort, is_thorough, key, open, part, path, seed, tiny,
 };
-use hedgerow::buffer::smallest_limit_without_log_bytes;
-use hedgerow::space::HEADER_REGION_BYTES;
-use hedgerow::storage::sim::{CallKind, SimState};
-use hedgerow::storage::{DirectIo, Disk, OpenMode, SimDisk};
-use hedgerow::store::{OpenHow, log_path};
-use hedgerow::testing::count;
+use hedgerow::internals::buffer::smallest_limit_without_log_bytes;
+use hedgerow::internals::space::HEADER_REGION_BYTES;
+use hedgerow::internals::storage::{DirectIo, Disk, OpenMode};
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{
     Database, Error, ErrorKind, Keyspace, LeafLayout, LeafPolicy, Options, WriteBatch,
     smallest_memory_limit_bytes,
 };
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, SimState};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;

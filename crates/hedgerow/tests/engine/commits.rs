@@ -3,10 +3,10 @@
 
 use crate::common::session::{Mix, Session, Tally, examiner};
 use crate::common::{Dice, Model, contents, effort, is_thorough, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Keyspace, Options, Swap, WriteBatch};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
 
 /// With pages that hold a few records, and so much memory that a commit may have some pieces of 8 KiB.
 fn logged() -> Options {

@@ -3,11 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
 use crate::common::{Dice, Model, assert_sound, bytes, contents, crowded, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{CompactBudget, Database, Durability, ErrorKind, Keyspace, LeafLayout, LeafPolicy};
 use hedgerow::{Options, Result};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 

@@ -2,11 +2,11 @@
 //! to nothing had written, pages and large values, is free again.
 
 use crate::common::{Dice, Records, assert_sound, bytes, contents, effort, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, Error, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault};
 
 fn options(log: bool) -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);

@@ -10,11 +10,11 @@
 use crate::common::{
     Dice, Model, Step, assert_sound, change, contents, effort, is_thorough, open, path, seed, tiny,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{Fate, SimState};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{Fate, SimState};
 
 /// Pending changes of which all subsets are tried.
 const EXHAUSTIVE: usize = 9;
@@ -71,7 +71,8 @@ impl Explorer {
 
     /// For a store that is so small that all subsets can be tried at every moment.
     fn small(seed: u64) -> Explorer {
-        let limit = hedgerow::buffer::smallest_limit_without_log_bytes(SMALL_PIECE_BYTES);
+        let limit =
+            hedgerow::internals::buffer::smallest_limit_without_log_bytes(SMALL_PIECE_BYTES);
         let options = Options::new()
             .page_bytes(SMALL_PIECE_BYTES)
             .zone_bytes(SMALL_ZONE_BYTES)

@@ -6,11 +6,11 @@ use crate::common::session::{Mix, Session, Tally, examiner};
 use crate::common::{
     Dice, Model, Records, assert_sound, bytes, contents, effort, get, key, open, seed, tiny,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault};
 
 /// Records of a leaf with pages of 512 bytes have at most so many bytes. A key has 11 of them.
 const RECORD_BYTES: usize = 168;

@@ -4,11 +4,12 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, contents, open, path, seed, tiny};
-use hedgerow::storage::sim::{CallKind, Fault, SimState};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::{OpenHow, log_path};
-use hedgerow::testing::count;
+use hedgerow::internals::storage::Disk;
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{Database, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault, SimState};
 use std::path::Path;
 
 /// A disk on which the path has nothing, or an empty file.
@@ -266,7 +267,7 @@ fn of_those_who_create_at_once_one_wins() {
 #[cfg(unix)]
 mod on_unix {
     use super::*;
-    use hedgerow::storage::{DirectIo, IoEngine, OpenMode, RealDisk};
+    use hedgerow::internals::storage::{DirectIo, IoEngine, OpenMode, RealDisk};
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::process::{Command, Stdio};
     use std::time::Duration;

@@ -12,11 +12,11 @@ use crate::common::{
     read_damaged, seed,
 };
 use hedgerow::ErrorKind;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Change, Effect, Fault, SimState};
-use hedgerow::store::OpenHow;
-use hedgerow::store::superblock::{POSITIONS, SUPERBLOCK_BYTES, positions_of};
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::store::superblock::{POSITIONS, SUPERBLOCK_BYTES, positions_of};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Change, Effect, Fault, SimState};
 use std::collections::BTreeMap;
 
 fn assert_noticed(aged: &Aged, damaged: &[u8], context: &str) {

@@ -5,10 +5,10 @@ use crate::common::{
     Dice, Model, assert_sound, bytes, disk_with, effort, get, key, open, path, read_damaged, seed,
     tiny,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::ops::ControlFlow;
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ const SHORTER: &[u8] = b"shorter";
 
 /// As little memory as large values can be read with, and no log.
 fn options() -> Options {
-    let limit = hedgerow::buffer::smallest_limit_without_log_bytes(512) + (128 << 10);
+    let limit = hedgerow::internals::buffer::smallest_limit_without_log_bytes(512) + (128 << 10);
     tiny().memory_limit_bytes(limit).zone_bytes(CHUNK_BYTES as u32)
 }
 

@@ -5,9 +5,9 @@ use crate::common::lengths::{Lengths, content};
 use crate::common::{
     Dice, Model, Records, disk_with, effort, get, key, open, path, read_all, seed,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
 use std::ops::ControlFlow;
 use std::path::Path;
 

@@ -6,12 +6,13 @@ use crate::common::session::{Mix, Session, Tally, examiner};
 use crate::common::{
     Dice, Model, assert_sound, contents, effort, is_thorough, key, open, path, seed, tiny,
 };
-use hedgerow::storage::sim::{CallKind, Effect, Fate, Fault, SimState};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::superblock::POSITIONS;
-use hedgerow::store::{OpenHow, log_path};
-use hedgerow::testing::{Accident, count};
+use hedgerow::internals::storage::Disk;
+use hedgerow::internals::store::superblock::POSITIONS;
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{Durability, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Effect, Fate, Fault, SimState};
+use hedgerow_testing::{Accident, count};
 
 fn logged() -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(512);

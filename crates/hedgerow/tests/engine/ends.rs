@@ -2,9 +2,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests use threads")]
 
 use crate::common::{Dice, assert_sound, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Durability, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -3,11 +3,11 @@
 #![cfg(feature = "tracing")]
 
 use crate::common::{key, open, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::events::{Seen, events_of};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::events::{Seen, events_of};
+use hedgerow_testing::sim::{CallKind, Fault};
 use tracing::Level;
 
 fn of<'e>(events: &'e [Seen], target: &str) -> Vec<&'e Seen> {

@@ -4,11 +4,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Error, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault};
 
 fn assert_typed(error: &Error, context: &str) {
     let expected =

@@ -3,11 +3,11 @@
 //! change of which nobody knows is there whole or not at all.
 
 use crate::common::{Dice, Model, assert_sound, bytes, contents, get, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault, SimState};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, Error, ErrorKind, Options, Result, WriteBatch};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault, SimState};
 
 /// The file may not be touched.
 const EACCES: i32 = 13;

@@ -4,7 +4,7 @@
 //! On real files, by their lengths. No test asserts a speed; what has to happen by itself is waited for, for long.
 #![allow(clippy::disallowed_methods, reason = "a test with files of its own")]
 
-use hedgerow::store::log_path;
+use hedgerow::internals::store::log_path;
 use hedgerow::{Database, Durability, Options};
 use std::fs;
 use std::ops::ControlFlow;

@@ -2,10 +2,10 @@
 //! before, finds all that was durable, and afterwards removals make room for changes again.
 
 use crate::common::{Dice, Model, assert_sound, bytes, contents, effort, key, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, Options, Result, WriteBatch};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
 
 fn logged() -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);

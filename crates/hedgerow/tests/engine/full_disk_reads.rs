@@ -3,12 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "a test that looks at the clock")]
 
 use crate::common::{Dice, bytes, contents, key, open, seed, tiny};
-use hedgerow::buffer::smallest_limit_without_log_bytes;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::buffer::smallest_limit_without_log_bytes;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

@@ -2,16 +2,16 @@
 //! after checkpoints, crashes, repair and from backups.
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, open, path, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options};
+use hedgerow_testing::SimDisk;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 const COPY: &str = "/data/copy.hrow";
 
 fn options(page_bytes: usize) -> Options {
-    let limit = hedgerow::buffer::smallest_limit_without_log_bytes(page_bytes);
+    let limit = hedgerow::internals::buffer::smallest_limit_without_log_bytes(page_bytes);
     Options::new()
         .page_bytes(page_bytes)
         .memory_limit_bytes(limit)
@@ -104,15 +104,15 @@ fn a_crash_leaves_every_image_of_the_last_checkpoint_whole() {
 /// Bytes of the store, and where the images of its pages lie, by what is at the beginning of units.
 pub fn images(bytes: &[u8], page_bytes: usize) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
-    let mut at = hedgerow::space::HEADER_REGION_BYTES as usize;
+    let mut at = hedgerow::internals::space::HEADER_REGION_BYTES as usize;
     while at < bytes.len() {
         let end = (at + page_bytes).min(bytes.len());
-        let len = hedgerow::space::image::len_in(&bytes[at..end], page_bytes)
+        let len = hedgerow::internals::space::image::len_in(&bytes[at..end], page_bytes)
             .filter(|len| at + len <= end);
         let is_image = |len: &usize| {
             let image = &bytes[at..at + len];
             let id = u32::from_le_bytes(image[8..12].try_into().unwrap());
-            hedgerow::checksum::page_checksum(hedgerow::PageId(id), image).to_le_bytes()
+            hedgerow::internals::checksum::page_checksum(hedgerow::PageId(id), image).to_le_bytes()
                 == image[..8]
         };
         match len.filter(is_image) {
@@ -181,7 +181,7 @@ fn images_without_a_map(round: u64) {
     }
     db.close().unwrap();
     let mut bytes = disk.state().contents(path()).unwrap();
-    let first = hedgerow::space::HEADER_REGION_BYTES as usize;
+    let first = hedgerow::internals::space::HEADER_REGION_BYTES as usize;
     let mut damaged = 0;
     for at in (first..bytes.len()).step_by(512) {
         // Parts of the map, of this checkpoint and of older ones.

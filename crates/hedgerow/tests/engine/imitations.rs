@@ -3,10 +3,10 @@
 
 use crate::common::{Dice, assert_sound, contents, open, path, seed};
 use crate::images::images;
-use hedgerow::checksum::page_checksum;
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::checksum::page_checksum;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options, PageId, RepairReport};
+use hedgerow_testing::SimDisk;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -117,7 +117,7 @@ fn hide(rig: &Rig, image: &[u8]) -> (Vec<u8>, usize, usize) {
 
 /// Spoils all parts of the map.
 fn lose_the_map(bytes: &mut [u8]) {
-    for at in (hedgerow::space::HEADER_REGION_BYTES as usize..bytes.len()).step_by(512) {
+    for at in (hedgerow::internals::space::HEADER_REGION_BYTES as usize..bytes.len()).step_by(512) {
         if bytes[at + 8..at + 13] == *b"HgPt\x01" {
             bytes[at + 100] ^= 1;
         }

@@ -12,16 +12,16 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, crowded_for, effort, is_thorough, open, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
-use hedgerow::testing::islands::{Client, ISLAND_KEYS, Place};
-use hedgerow::testing::isolation::{
+use hedgerow::internals::store::OpenHow;
+use hedgerow::{Database, Durability, Keyspace, LeafLayout, LeafPolicy, Options, Swap, WriteBatch};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::islands::{Client, ISLAND_KEYS, Place};
+use hedgerow_testing::isolation::{
     History, Level, Outcome, Over, Recorder, Step, Tally, Token, Transaction,
 };
-use hedgerow::testing::linear::Clock;
-use hedgerow::testing::recorded::Records;
-use hedgerow::{Database, Durability, Keyspace, LeafLayout, LeafPolicy, Options, Swap, WriteBatch};
+use hedgerow_testing::linear::Clock;
+use hedgerow_testing::recorded::Records;
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

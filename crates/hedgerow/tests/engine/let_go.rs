@@ -7,10 +7,11 @@
 )]
 
 use crate::common::{assert_sound, key};
-use hedgerow::storage::sim::CallKind;
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::{OpenHow, log_path};
+use hedgerow::internals::storage::Disk;
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{Database, Keyspace, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::CallKind;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -16,12 +16,12 @@ use crate::common::{
     Dice, Model, assert_damage, assert_sound, contents, disk_with, open, path, read_all, seed,
 };
 use hedgerow::Database;
-use hedgerow::space::HEADER_REGION_BYTES;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{Age, Deceit, Lie};
-use hedgerow::store::OpenHow;
-use hedgerow::store::superblock::{POSITIONS, SUPERBLOCK_BYTES};
-use hedgerow::testing::count;
+use hedgerow::internals::space::HEADER_REGION_BYTES;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::store::superblock::{POSITIONS, SUPERBLOCK_BYTES};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{Age, Deceit, Lie};
 use std::ops::ControlFlow;
 use std::ops::Range;
 

@@ -19,13 +19,13 @@ use crate::common::script::{
 use crate::common::{
     Dice, Model, assert_damage, assert_sound, contents, effort, open, path, read_all, seed,
 };
-use hedgerow::checksum::page_checksum;
-use hedgerow::space::HEADER_REGION_BYTES;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{Age, Deceit, Lie, SimState, Told};
-use hedgerow::store::{OpenHow, log_path};
-use hedgerow::testing::count;
+use hedgerow::internals::checksum::page_checksum;
+use hedgerow::internals::space::HEADER_REGION_BYTES;
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{Database, Lsn, PageId};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{Age, Deceit, Lie, SimState, Told};
 use std::ops::ControlFlow;
 
 /// A block of the log.

@@ -11,12 +11,12 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, crowded_for, effort, is_thorough, open, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
-use hedgerow::testing::linear::{Clock, History, Tally};
-use hedgerow::testing::recorded::{Client, Field, Records};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::linear::{Clock, History, Tally};
+use hedgerow_testing::recorded::{Client, Field, Records};
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::thread;

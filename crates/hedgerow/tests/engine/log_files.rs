@@ -3,10 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "a test with files of its own")]
 
 use crate::common::{assert_sound, contents, open, path, seed, tiny};
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::{OpenHow, log_path};
+use hedgerow::internals::storage::Disk;
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{Database, Durability, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Fault};
 
 fn logged() -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(512);

@@ -16,11 +16,11 @@ use crate::common::script::{
     Action, HOWS, MOST_CALLS, Script, assert_not_opened, assert_refused, options,
 };
 use crate::common::{Dice, assert_damage, assert_sound, contents, effort, open, path, seed};
-use hedgerow::space::HEADER_REGION_BYTES;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Change, Deceit, FileNumber, Lie, SimState};
-use hedgerow::store::{OpenHow, log_path};
-use hedgerow::testing::count;
+use hedgerow::internals::space::HEADER_REGION_BYTES;
+use hedgerow::internals::store::{OpenHow, log_path};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::sim::{CallKind, Change, Deceit, FileNumber, Lie, SimState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

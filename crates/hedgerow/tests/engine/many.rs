@@ -3,10 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, key, open, path, seed};
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::storage::{Disk, RealDisk, SimDisk};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::{Disk, RealDisk};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, ErrorKind, IoEngine, Keyspace, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const RECORDS: u64 = 6_000;

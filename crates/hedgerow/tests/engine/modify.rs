@@ -3,10 +3,10 @@
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
 use crate::common::{Dice, assert_sound, key, open, path, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, Keyspace, Options, WriteBatch};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 

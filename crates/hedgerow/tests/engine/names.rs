@@ -8,10 +8,11 @@
 )]
 
 use crate::common::{assert_sound, contents, seed, tiny};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::{OpenHow, log_path};
-use hedgerow::testing::count;
+use hedgerow::internals::storage::Disk;
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{Database, Durability, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
 use std::ops::ControlFlow;
 use std::path::Path;
 

@@ -4,9 +4,9 @@
 #![cfg(target_os = "linux")]
 
 use crate::common::key;
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{ErrorKind, Options, Result};
+use hedgerow_testing::SimDisk;
 use std::path::Path;
 use std::process::Command;
 

@@ -5,9 +5,9 @@
 #![allow(clippy::disallowed_methods, reason = "a test that starts processes and measures them")]
 
 use crate::common::key;
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;

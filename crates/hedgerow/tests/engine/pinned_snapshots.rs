@@ -2,12 +2,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests use threads")]
 
 use crate::common::{Dice, assert_sound, effort, open, path, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{
     Database, Error, ErrorKind, Isolation, Keyspace, Options, PinKind, Snapshot, WriteBatch,
 };
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 

@@ -4,9 +4,9 @@
 //! checkpoints: nothing depends on how threads are scheduled, and who keeps writers out meanwhile never returns.
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, open, seed, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Options};
+use hedgerow_testing::SimDisk;
 use std::ops::ControlFlow;
 
 const RECORDS: u64 = 6_000;

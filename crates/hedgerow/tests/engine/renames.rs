@@ -3,9 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "tests use threads")]
 
 use crate::common::{Model, assert_sound, contents, open, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, Options};
+use hedgerow_testing::SimDisk;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 fn logged() -> Options {
@@ -170,7 +170,7 @@ fn whoever_looks_for_names_sees_all_of_an_exchange_or_none() {
                 }
             });
         }
-        for round in 0..if hedgerow::testing::environment::is_thorough() { 3_000 } else { 600 } {
+        for round in 0..if hedgerow_testing::environment::is_thorough() { 3_000 } else { 600 } {
             match round % 3 {
                 0 => db.rename_keyspace("wrens", "terns").unwrap(),
                 1 => db.rename_keyspace("terns", "wrens").unwrap(),

@@ -1,10 +1,11 @@
 //! Repair of damaged stores: whatever byte is damaged, what is not named as lost is in the new store.
 
 use crate::common::{Dice, Model, Step, assert_sound, change, contents, open, path, seed, tiny};
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::{OpenHow, log_path};
+use hedgerow::internals::storage::Disk;
+use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{ErrorKind, Options, PageId, RepairReport, Result};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -77,7 +78,7 @@ fn of_a_damaged_page_only_its_own_records_are_lost_and_named() {
     let mut dice = Dice(seed(92));
     let (bytes, model) = store(&mut dice);
     let (mut leaves, mut inner, mut maps, mut names, mut lost) = (0, 0, 0, 0, 0);
-    let first = hedgerow::space::HEADER_REGION_BYTES as usize;
+    let first = hedgerow::internals::space::HEADER_REGION_BYTES as usize;
     for page in (first..bytes.len()).step_by(512) {
         let mut damaged = bytes.clone();
         damaged[page + dice.below(512) as usize] ^= 1 << dice.below(8);
@@ -162,7 +163,7 @@ fn a_parent_and_its_children_may_be_damaged_together() {
     let (bytes, model) = store(&mut dice);
     for round in 0..40 {
         let mut damaged = bytes.clone();
-        let first = hedgerow::space::HEADER_REGION_BYTES as usize;
+        let first = hedgerow::internals::space::HEADER_REGION_BYTES as usize;
         for _ in 0..1 + round {
             let at = first + dice.below((bytes.len() - first) as u64) as usize;
             damaged[at] = !damaged[at];

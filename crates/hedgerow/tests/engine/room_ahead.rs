@@ -4,9 +4,10 @@
 #![allow(clippy::disallowed_methods, reason = "these tests look at files from outside")]
 
 use crate::common::{Dice, assert_sound, bytes, effort, key, seed};
-use hedgerow::storage::{Disk, SimDisk};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::storage::Disk;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, IoEngine, Keyspace, Options};
+use hedgerow_testing::SimDisk;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

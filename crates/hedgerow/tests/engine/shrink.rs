@@ -1,10 +1,10 @@
 //! Shrinking: whatever a store went through, its file ends no longer than it began, and near to what is left in it.
 
 use crate::common::{Dice, assert_sound, bytes, contents, effort, open, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Keyspace, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
 use std::ops::ControlFlow;
 
 /// A shrunk file has so much room for the next changes, and parts of its map and zone table; so it may be longer by that.

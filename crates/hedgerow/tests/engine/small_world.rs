@@ -12,11 +12,11 @@
 
 use crate::common::session::{examiner, well};
 use crate::common::{Dice, Model, Records, contents, effort, open, part, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::{Accident, Examiner, History, Outcome, count};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, Keyspace, Options, WriteBatch};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
+use hedgerow_testing::{Accident, Examiner, History, Outcome, count};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 

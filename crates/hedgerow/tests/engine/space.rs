@@ -4,10 +4,10 @@
 //!
 //! Each test prints the seed that its keys come from.
 
-use hedgerow::storage::RamDisk;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Keyspace, Options};
 use hedgerow_sync::primitive::random;
+use hedgerow_testing::RamDisk;
 use std::ops::ControlFlow;
 use std::ops::Range;
 use std::path::Path;

@@ -2,11 +2,11 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
 use crate::common::{assert_sound, key, open, path};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Fault};
-use hedgerow::store::OpenHow;
-use hedgerow::types::Lsn;
+use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::types::Lsn;
 use hedgerow::{Database, ErrorKind, Options, Result};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -3,17 +3,17 @@
 
 use crate::anomalies::{BOTH, is, kind, memory};
 use crate::common::{Dice, assert_sound, crowded, effort, is_thorough, open, seed};
-use hedgerow::storage::SimDisk;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::count;
-use hedgerow::testing::isolation::{
-    History, Level, Open, Outcome, Over, Recorder, Step, Tally, Token,
-};
-use hedgerow::testing::linear::Clock;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{
     CancelToken, Database, Error, ErrorKind, Isolation, Keyspace, Options, Records,
     TransactOptions, Transaction, TransactionKeyspace, Wait, WriteBatch,
 };
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::count;
+use hedgerow_testing::isolation::{
+    History, Level, Open, Outcome, Over, Recorder, Step, Tally, Token,
+};
+use hedgerow_testing::linear::Clock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -5,7 +5,7 @@ use crate::check;
 use crate::log::{append, begin, commit};
 use crate::paper::Paper;
 use hedgerow::ErrorKind;
-use hedgerow::wal::Log;
+use hedgerow::internals::wal::Log;
 use loom::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -6,14 +6,16 @@
 
 use crate::check;
 use crate::paper::Paper;
-use hedgerow::buffer::{BufferPool, PoolOptions, smallest_limit_without_log_bytes};
-use hedgerow::page::header::{self, HEADER_BYTES};
-use hedgerow::page::{EpochStay as _, OptimisticPage, PagePool as _, PoolSession as _, Restart};
-use hedgerow::space::image::PageForm;
-use hedgerow::space::map::MapRoot;
-use hedgerow::space::slot_store::{SlotStore, SpaceState};
-use hedgerow::space::{Deltas, Geometry, PageIds, Zones};
-use hedgerow::types::{Epoch, PageId, TreeId};
+use hedgerow::internals::buffer::{BufferPool, PoolOptions, smallest_limit_without_log_bytes};
+use hedgerow::internals::page::header::{self, HEADER_BYTES};
+use hedgerow::internals::page::{
+    EpochStay as _, OptimisticPage, PagePool as _, PoolSession as _, Restart,
+};
+use hedgerow::internals::space::image::PageForm;
+use hedgerow::internals::space::map::MapRoot;
+use hedgerow::internals::space::slot_store::{SlotStore, SpaceState};
+use hedgerow::internals::space::{Deltas, Geometry, PageIds, Zones};
+use hedgerow::internals::types::{Epoch, PageId, TreeId};
 use loom::thread;
 use std::sync::Arc;
 
@@ -44,7 +46,7 @@ impl Rig {
             checkpoint_bytes: 1 << 30,
             read_only: false,
             logged: false,
-            first_lsn: hedgerow::types::Lsn(0),
+            first_lsn: hedgerow::internals::types::Lsn(0),
         };
         let pool = BufferPool::new(&options, Some(slots.clone()), PageIds::create()).unwrap();
         Rig { paper, slots, pool }
@@ -75,7 +77,7 @@ impl Rig {
                 }
                 Err(Restart::Owed) => {
                     drop(stay);
-                    self.pool.wait_to_change(&hedgerow::wait::Waiting::Forever).unwrap();
+                    self.pool.wait_to_change(&hedgerow::internals::wait::Waiting::Forever).unwrap();
                 }
                 Err(_) => {
                     drop(stay);
@@ -93,7 +95,7 @@ impl Rig {
         drop(stopped);
         self.pool.settle_owed(&self.slots).unwrap();
         let delta = self.slots.take_delta(epoch);
-        let image = |(&id, slot): (&PageId, &hedgerow::types::Slot)| {
+        let image = |(&id, slot): (&PageId, &hedgerow::internals::types::Slot)| {
             let mut image = self.paper.read(slot.offset_bytes(), PAGE_BYTES);
             self.slots.unfold(id, *slot, &mut image).unwrap();
             assert!(

@@ -1,8 +1,8 @@
 //! Epochs: entering, raising, leaving.
 
 use crate::check;
-use hedgerow::page::epoch::Epochs;
-use hedgerow::types::Epoch;
+use hedgerow::internals::page::epoch::Epochs;
+use hedgerow::internals::types::Epoch;
 use hedgerow_sync::primitive::witness::Witness;
 use loom::thread;
 use std::sync::Arc;

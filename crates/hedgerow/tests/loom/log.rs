@@ -5,11 +5,11 @@
 use crate::check;
 use crate::paper::Paper;
 use hedgerow::ErrorKind;
-use hedgerow::error::Result;
-use hedgerow::types::{Epoch, Lsn, TreeId};
-use hedgerow::wal::block::{HEADER_BYTES, PAYLOAD_BYTES};
-use hedgerow::wal::ring::Ring;
-use hedgerow::wal::{
+use hedgerow::internals::error::Result;
+use hedgerow::internals::types::{Epoch, Lsn, TreeId};
+use hedgerow::internals::wal::block::{HEADER_BYTES, PAYLOAD_BYTES};
+use hedgerow::internals::wal::ring::Ring;
+use hedgerow::internals::wal::{
     Log, LogIdentity, LogOptions, Pace, Promised, RECORD_HEADER_BYTES, Record, SegmentSize,
 };
 use loom::thread;

@@ -3,8 +3,8 @@
 //! A sync gives way once, for it takes its time: what is written meanwhile is not synced. All else is no step of a model:
 //! its lock is the standard library's.
 
-use hedgerow::error::{Error, ErrorKind, Result};
-use hedgerow::storage::{File, LockOutcome, ReadRequest, WriteRequest};
+use hedgerow::internals::error::{Error, ErrorKind, Result};
+use hedgerow::internals::storage::{File, LockOutcome, ReadRequest, WriteRequest};
 use loom::thread;
 use std::path::Path;
 use std::sync::Mutex;

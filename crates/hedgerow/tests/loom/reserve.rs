@@ -5,8 +5,8 @@ use crate::check;
 use crate::log::{SEGMENT, append, append_as, begin_with, options};
 use crate::paper::Paper;
 use hedgerow::ErrorKind;
-use hedgerow::wal::block::PAYLOAD_BYTES;
-use hedgerow::wal::{LogOptions, Promised};
+use hedgerow::internals::wal::block::PAYLOAD_BYTES;
+use hedgerow::internals::wal::{LogOptions, Promised};
 use loom::thread;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn beside_a_writer(preemptions: usize, segments: u32) {
                 append(&log, b'w').unwrap();
             })
         };
-        match log.reserve(BATCH_BYTES, &hedgerow::wait::Waiting::Forever) {
+        match log.reserve(BATCH_BYTES, &hedgerow::internals::wait::Waiting::Forever) {
             Ok(reservation) => {
                 let append = |letter: u8| {
                     append_as(&log, letter, Promised::OfReserved).expect("it was reserved");

@@ -8,10 +8,10 @@
 use crate::check;
 use crate::log::{begin_with, commit, options};
 use crate::paper::Paper;
-use hedgerow::error::Error;
-use hedgerow::storage::File as _;
-use hedgerow::types::Epoch;
-use hedgerow::wal::{LogOptions, SegmentSize};
+use hedgerow::internals::error::Error;
+use hedgerow::internals::storage::File as _;
+use hedgerow::internals::types::Epoch;
+use hedgerow::internals::wal::{LogOptions, SegmentSize};
 use loom::thread;
 use std::sync::Arc;
 

@@ -3,11 +3,11 @@
 use crate::check;
 use crate::paper::Paper;
 use hedgerow::ErrorKind;
-use hedgerow::space::image::PageForm;
-use hedgerow::space::map::{self, Change, MapRoot};
-use hedgerow::space::slot_store::{PartFile, SlotStore, SpaceState};
-use hedgerow::space::{Deltas, Geometry, HEADER_REGION_BYTES, PartBytes, Zones};
-use hedgerow::types::{Epoch, PART_BYTES, PageId, Slot};
+use hedgerow::internals::space::image::PageForm;
+use hedgerow::internals::space::map::{self, Change, MapRoot};
+use hedgerow::internals::space::slot_store::{PartFile, SlotStore, SpaceState};
+use hedgerow::internals::space::{Deltas, Geometry, HEADER_REGION_BYTES, PartBytes, Zones};
+use hedgerow::internals::types::{Epoch, PART_BYTES, PageId, Slot};
 use loom::thread;
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn checkpoint(slots: &SlotStore, paper: &Paper, epoch: u64, before: &[Slot], pag
     let count = slots.state().zones.plan_table();
     let places = slots.allocate(count, PART_BYTES as u64).unwrap();
     slots.state().zones.place_table(&places);
-    let mut bytes: Box<PartBytes> = hedgerow::space::part::new_bytes();
+    let mut bytes: Box<PartBytes> = hedgerow::internals::space::part::new_bytes();
     loop {
         let offset = slots.state().zones.next_table_part(&mut bytes);
         let Some(offset) = offset else { break };

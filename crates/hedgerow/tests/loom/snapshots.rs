@@ -5,15 +5,15 @@
 //! to `s`. What was read is compared with that when all threads have ended.
 
 use crate::check;
-use hedgerow::page::epoch::Epochs;
-use hedgerow::testing::PlainMemory;
-use hedgerow::types::{Epoch, Lsn, TreeId};
-use hedgerow::versions::{
+use hedgerow::internals::page::epoch::Epochs;
+use hedgerow::internals::types::{Epoch, Lsn, TreeId};
+use hedgerow::internals::versions::{
     Alone, Change, Clock, Seen, Snapshot, Surroundings, Versions, VersionsOptions, cells_of_change,
 };
-use hedgerow::wait::Waiting;
+use hedgerow::internals::wait::Waiting;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::canary::leaves_out;
+use hedgerow_testing::PlainMemory;
 use loom::sync::atomic::{AtomicU64, Ordering::*};
 use loom::thread;
 use std::sync::Arc;

@@ -5,12 +5,12 @@
 //! put.
 
 use crate::{assert_sound, check_often, image_of, options, path};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Keyspace, LeafLayout, LeafPolicy};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::spawn_named;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
 use shuttle::rand::{RngCore, thread_rng};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

@@ -7,11 +7,11 @@
 
 use crate::{Changed, Clock, State, after, assert_ordered, assert_sound};
 use crate::{check, contents, join, open, options, path, start};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, ErrorKind, Options};
 use hedgerow_sync::primitive::thread::yield_now;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::atomic::{AtomicU64, Ordering};
 

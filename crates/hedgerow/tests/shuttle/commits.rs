@@ -2,17 +2,17 @@
 //! that have each other's leaves, and commits that have read what others write.
 
 use crate::{PAGE_BYTES, check_often, check_small};
-use hedgerow::error::{Error, ErrorKind, Result};
-use hedgerow::node::Hints;
-use hedgerow::testing::MemoryPool;
-use hedgerow::tree::{
+use hedgerow::internals::error::{Error, ErrorKind, Result};
+use hedgerow::internals::node::Hints;
+use hedgerow::internals::tree::{
     AskFile, Fences, FromFile, Judge, Read, ReadSet, Stroke, Tree, Write, piece_bytes,
 };
-use hedgerow::types::{Lsn, TreeId};
-use hedgerow::wait::Waiting;
-use hedgerow::wal::commit_id;
+use hedgerow::internals::types::{Lsn, TreeId};
+use hedgerow::internals::wait::Waiting;
+use hedgerow::internals::wal::commit_id;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::thread::spawn_named;
+use hedgerow_testing::MemoryPool;
 use std::ops::Bound;
 
 type Heap = Tree<MemoryPool, Hints>;

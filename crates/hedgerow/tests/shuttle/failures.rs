@@ -9,8 +9,8 @@ use crate::checkpoints::{Checkpoint, is_cut, survivor, take_checkpoints};
 use crate::{
     Changed, Clock, PAGE_BYTES, SPREAD, State, after, check, contents, join, open, options, start,
 };
-use hedgerow::storage::sim::{CallKind, Effect, Fault};
 use hedgerow::{ErrorKind, Options};
+use hedgerow_testing::sim::{CallKind, Effect, Fault};
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -4,16 +4,16 @@
 //! what they have found was there at one moment, and that moment has a place between the changes of all threads.
 
 use crate::{assert_sound, check, image_of, options, path};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::islands::{Client, ISLAND_KEYS, Place};
-use hedgerow::testing::isolation::{History, Level, Transaction};
-use hedgerow::testing::linear::Clock;
-use hedgerow::testing::recorded::Records;
+use hedgerow::internals::store::OpenHow;
 use hedgerow_sync::primitive::buggify::{Point, leave_alone};
 use hedgerow_sync::primitive::linger::let_threads_linger;
 use hedgerow_sync::primitive::thread::spawn_named;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::islands::{Client, ISLAND_KEYS, Place};
+use hedgerow_testing::isolation::{History, Level, Transaction};
+use hedgerow_testing::linear::Clock;
+use hedgerow_testing::recorded::Records;
+use hedgerow_testing::sim::SimState;
 use shuttle::rand::{RngCore, thread_rng};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

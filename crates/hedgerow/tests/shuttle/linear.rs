@@ -8,13 +8,13 @@
 use crate::log::logged;
 use crate::{assert_sound, check, image_of, options, path};
 use hedgerow::Database;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::linear::{Clock, History};
-use hedgerow::testing::recorded::{Client, Field, Records};
+use hedgerow::internals::store::OpenHow;
 use hedgerow_sync::primitive::linger::let_threads_linger;
 use hedgerow_sync::primitive::thread::spawn_named;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::linear::{Clock, History};
+use hedgerow_testing::recorded::{Client, Field, Records};
+use hedgerow_testing::sim::SimState;
 use shuttle::rand::{Rng, RngCore, thread_rng};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

@@ -6,12 +6,12 @@ use crate::{
     KEYS, State, assert_ordered, assert_sound, check, contents, key_of, open, options, path,
     value_of,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Effect, Fault};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, Keyspace, Options, Result, WriteBatch};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::thread::{spawn_named, yield_now};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Effect, Fault};
 use shuttle::rand::{Rng, RngCore, thread_rng};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};

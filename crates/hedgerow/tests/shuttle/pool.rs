@@ -3,21 +3,21 @@
 
 use crate::{PAGE_BYTES, check_small, image_of, load, options, path};
 use hedgerow::Result;
-use hedgerow::buffer::BufferPool;
-use hedgerow::buffer::smallest_limit_without_log_bytes;
-use hedgerow::page::{
+use hedgerow::internals::buffer::BufferPool;
+use hedgerow::internals::buffer::smallest_limit_without_log_bytes;
+use hedgerow::internals::page::{
     Access, EpochStay, FrameHead, FrameId, OptimisticPage, PagePool, PageSource, PoolSession as _,
     Restart, header,
 };
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::{OpenHow, Store, StoreOptions};
-use hedgerow::types::{PART_BYTES, PART_WORDS, PageId};
+use hedgerow::internals::store::{OpenHow, Store, StoreOptions};
+use hedgerow::internals::types::{PART_BYTES, PART_WORDS, PageId};
 use hedgerow_sync::optimistic::PageBytes as _;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::thread::spawn_named;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::OnceLock;
 

@@ -5,14 +5,14 @@
 
 use crate::log::logged;
 use crate::{assert_sound, check, image_of, load, options, path};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
-use hedgerow::testing::isolation::{History, Level, Open, Outcome, Over, Recorder, Step, Token};
-use hedgerow::testing::linear::Clock;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Error, ErrorKind, Isolation, Keyspace, Records, TransactionKeyspace};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::{spawn_named, yield_now};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::isolation::{History, Level, Open, Outcome, Over, Recorder, Step, Token};
+use hedgerow_testing::linear::Clock;
+use hedgerow_testing::sim::SimState;
 use shuttle::rand::{Rng, RngCore, thread_rng};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

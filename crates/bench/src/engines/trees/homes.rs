@@ -6,11 +6,11 @@
 use super::{Home, failed};
 use crate::cell::{Cell, CellError, LoadOrder, Place};
 use crate::vmcache::{VmcacheOptions, VmcachePool};
-use hedgerow::buffer::BufferPool;
-use hedgerow::storage::{DirectIo, Disk, OpenMode, RealDisk};
-use hedgerow::store::{OpenHow, Store, StoreOptions};
-use hedgerow::testing::MemoryPool;
+use hedgerow::internals::buffer::BufferPool;
+use hedgerow::internals::storage::{DirectIo, Disk, OpenMode, RealDisk};
+use hedgerow::internals::store::{OpenHow, Store, StoreOptions};
 use hedgerow::{DEFAULT_PAGE_BYTES, IoEngine};
+use hedgerow_testing::MemoryPool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -165,7 +165,7 @@ impl Home for Vmcache {
     }
 
     fn facts(&self) -> BTreeMap<String, String> {
-        use hedgerow::page::PagePool;
+        use hedgerow::internals::page::PagePool;
         let (metadata, counts) = (self.pool.metadata(), self.pool.counts());
         let pages = u64::from(self.pool.places()) * self.pool.page_bytes() as u64;
         let mut facts = BTreeMap::new();

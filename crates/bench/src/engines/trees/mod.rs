@@ -18,11 +18,11 @@ pub mod homes;
 use super::up_to;
 use crate::cell::{Cell, CellError, Place, TreeShape};
 use crate::harness::{Engine, Session, ValueBytes};
-use hedgerow::error::{Error, ErrorKind};
-use hedgerow::node::Ladder;
-use hedgerow::page::PagePool;
-use hedgerow::tree::{Cursor, Tree};
-use hedgerow::types::TreeId;
+use hedgerow::internals::error::{Error, ErrorKind};
+use hedgerow::internals::node::Ladder;
+use hedgerow::internals::page::PagePool;
+use hedgerow::internals::tree::{Cursor, Tree};
+use hedgerow::internals::types::TreeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! Walks the keyspace and draws one page of each kind that it has, or the one that `--page` names; with
 //! `--svg` it draws the whole tree instead. What a byte of a page is for the engine tells
-//! (`hedgerow::node::anatomy`); here it is only put into words and lines. Pages are private copies:
+//! (`hedgerow::anatomy`); here it is only put into words and lines. Pages are private copies:
 //! nothing is latched while they are drawn. A damaged page is shown as far as it can be, with what is
 //! wrong with it, and ends with the exit code of damage.
 
@@ -15,10 +15,8 @@ use crate::failure::Failure;
 use crate::output::Out;
 use crate::store;
 use clap::Args;
-use hedgerow::node::anatomy::{Anatomy, anatomy};
-use hedgerow::page::header::PageKind;
-use hedgerow::tree::PageView;
-use hedgerow::{Keyspace, PageId};
+use hedgerow::anatomy::Anatomy;
+use hedgerow::{Keyspace, PageId, PageKind, PageView};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -59,15 +57,22 @@ struct Reference {
 
 impl Drawn {
     fn new(keyspace: &Keyspace, view: &PageView<'_>, records: usize) -> Drawn {
-        let anatomy = view.bytes.map(|bytes| anatomy(bytes, records));
-        let mut defects: Vec<_> = view.defects.iter().map(ToString::to_string).collect();
+        Drawn::of(keyspace, view.id, view.anatomy(records), view.defects())
+    }
+
+    fn of(
+        keyspace: &Keyspace,
+        id: PageId,
+        anatomy: Option<Anatomy>,
+        mut defects: Vec<String>,
+    ) -> Drawn {
         let references = anatomy.iter().flat_map(|anatomy| &anatomy.references);
         let references: Vec<_> = references
             .map(|reference| {
-                let extent = match &reference.extent {
+                let extent = match reference.len_bytes() {
                     None => Err("it is in no known form".to_owned()),
-                    Some(extent) => match keyspace.extent_places(extent) {
-                        Ok(runs) => Ok((extent.len_bytes, runs)),
+                    Some(len_bytes) => match keyspace.extent_places(reference) {
+                        Ok(runs) => Ok((len_bytes, runs)),
                         Err(error) => Err(error.to_string()),
                     },
                 };
@@ -80,7 +85,7 @@ impl Drawn {
                 defects.push(format!("reference to the value of record {place}: {what}"));
             }
         }
-        Drawn { id: view.id, anatomy, defects, references }
+        Drawn { id, anatomy, defects, references }
     }
 }
 
@@ -137,7 +142,7 @@ fn examples(keyspace: &Keyspace, args: &PagesArgs) -> Result<Vec<Drawn>, Failure
     let mut of_kind: Vec<(PageKind, u32, Drawn)> = Vec::new();
     let mut damaged = Vec::new();
     let walked = keyspace.show_pages(|view| {
-        let kind = view.bytes.and_then(hedgerow::page::header::kind);
+        let kind = view.kind();
         let drawn = Drawn::new(keyspace, &view, args.records);
         if !drawn.defects.is_empty() {
             damaged.push(drawn);
@@ -167,7 +172,7 @@ fn draw_tree(
 ) -> Result<(), Failure> {
     let mut tree = svg::Picture::new(keyspace.name(), keyspace.page_bytes());
     let walked = keyspace.show_pages(|view| {
-        tree.add(view.bytes, view.id, !view.defects.is_empty());
+        tree.add(view.id, svg::Sound::of(&view));
         ControlFlow::Continue(())
     });
     walked.map_err(store::failed("read", store))?;
@@ -206,6 +211,7 @@ fn refuse_same_file(store: &Path, picture: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hedgerow::anatomy::{Content, anatomy};
 
     #[test]
     fn a_damaged_reference_says_so() {
@@ -220,16 +226,15 @@ mod tests {
                 ControlFlow::Continue(())
             })
             .unwrap();
-        let draw = |page: &[u8]| {
-            let view = PageView { id: PageId(7), bytes: Some(page), defects: &[] };
-            Drawn::new(&keyspace, &view, 10)
-        };
+        let draw =
+            |page: &[u8]| Drawn::of(&keyspace, PageId(7), Some(anatomy(page, 10)), Vec::new());
         let sound = draw(&page);
         assert!(sound.defects.is_empty(), "{:?}", sound.defects);
         let (len_bytes, runs) = sound.references[0].extent.clone().unwrap();
         assert_eq!((len_bytes, runs.len(), runs[0].1), (5000, 1, 5120));
-        let magic = hedgerow::space::extent::STORED_MAGIC;
-        let at = page.windows(8).position(|bytes| bytes == magic).unwrap();
+        let entries = &sound.anatomy.as_ref().unwrap().entries;
+        let Content::Value(stored) = &entries[1].content else { panic!("{entries:?}") };
+        let at = page.windows(stored.len()).position(|bytes| bytes == stored).unwrap();
         // Another form; a length that does not go with the units; a place behind the end of the file.
         let outside = "is outside of the file";
         for (offset, words) in [(8, "no known form"), (18, outside), (35, outside)] {

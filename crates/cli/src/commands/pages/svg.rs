@@ -9,10 +9,7 @@
 //! Invariant: nodes are added parents first, children in the order of their keys, as a walk shows them.
 
 use crate::size::{show_bytes, show_count};
-use hedgerow::PageId;
-use hedgerow::node::anatomy::kind_name;
-use hedgerow::node::{Hints, plain_leaf};
-use hedgerow::page::header::{self, PageKind};
+use hedgerow::{PageId, PageKind, PageView};
 use std::fmt::Write;
 
 /// Most boxes in a row.
@@ -53,24 +50,24 @@ impl Kind {
         Kind::Damaged,
     ];
 
-    fn of(page: &[u8]) -> Kind {
-        match header::kind(page) {
-            Some(PageKind::Inner) => Kind::Inner,
-            Some(PageKind::ComparisonLeaf) => Kind::Comparison,
-            Some(PageKind::FingerprintLeaf) => Kind::Fingerprint,
-            Some(PageKind::SemiDenseLeaf) => Kind::SemiDense,
-            Some(PageKind::FullyDenseLeaf) => Kind::FullyDense,
+    fn of(kind: PageKind) -> Kind {
+        match kind {
+            PageKind::Inner => Kind::Inner,
+            PageKind::ComparisonLeaf => Kind::Comparison,
+            PageKind::FingerprintLeaf => Kind::Fingerprint,
+            PageKind::SemiDenseLeaf => Kind::SemiDense,
+            PageKind::FullyDenseLeaf => Kind::FullyDense,
             _ => Kind::Damaged,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Kind::Inner => kind_name(PageKind::Inner),
-            Kind::Comparison => kind_name(PageKind::ComparisonLeaf),
-            Kind::Fingerprint => kind_name(PageKind::FingerprintLeaf),
-            Kind::SemiDense => kind_name(PageKind::SemiDenseLeaf),
-            Kind::FullyDense => kind_name(PageKind::FullyDenseLeaf),
+            Kind::Inner => PageKind::Inner.name(),
+            Kind::Comparison => PageKind::ComparisonLeaf.name(),
+            Kind::Fingerprint => PageKind::FingerprintLeaf.name(),
+            Kind::SemiDense => PageKind::SemiDenseLeaf.name(),
+            Kind::FullyDense => PageKind::FullyDenseLeaf.name(),
             Kind::Damaged => "damaged page",
         }
     }
@@ -85,6 +82,27 @@ impl Kind {
             Kind::FullyDense => "#009e73",
             Kind::Damaged => "#d55e00",
         }
+    }
+}
+
+/// What the picture shows of a page that is sound.
+pub struct Sound {
+    kind: Kind,
+    level: usize,
+    fill: f32,
+    keys: u32,
+}
+
+impl Sound {
+    /// `None`: the page is damaged.
+    pub fn of(view: &PageView<'_>) -> Option<Sound> {
+        let len_bytes = view.bytes.map_or(1, <[u8]>::len);
+        Some(Sound {
+            kind: Kind::of(view.kind()?),
+            level: usize::from(view.level()?),
+            fill: (view.used_bytes()? as f32 / len_bytes as f32).min(1.0),
+            keys: u32::try_from(view.count()?).ok()?,
+        })
     }
 }
 
@@ -117,10 +135,9 @@ impl Picture {
 
     /// Adds the next node. A page that cannot be read, or is not what its place asks for, stands on the
     /// level below the last inner node.
-    pub fn add(&mut self, page: Option<&[u8]>, id: PageId, damaged: bool) {
-        let page = page.filter(|_| !damaged);
-        let claimed = page.map(|page| usize::from(header::level(page)));
-        let level = claimed.unwrap_or_else(|| self.path.last().map_or(0, |&l| l.saturating_sub(1)));
+    pub fn add(&mut self, id: PageId, page: Option<Sound>) {
+        let below = || self.path.last().map_or(0, |&level| level.saturating_sub(1));
+        let level = page.as_ref().map_or_else(below, |page| page.level);
         while self.path.last().is_some_and(|&last| last <= level) {
             self.path.pop();
         }
@@ -128,24 +145,10 @@ impl Picture {
             self.levels.resize_with(level + 1, Vec::new);
         }
         let above = self.levels.get(level + 1).map_or(0, Vec::len);
+        let parent = above.saturating_sub(1);
         let node = match page {
-            Some(page) => {
-                let view = plain_leaf::<Hints>(page);
-                Node {
-                    id,
-                    kind: Kind::of(page),
-                    fill: (view.used_bytes() as f32 / page.len().max(1) as f32).min(1.0),
-                    keys: view.count() as u32,
-                    parent: above.saturating_sub(1),
-                }
-            }
-            None => Node {
-                id,
-                kind: Kind::Damaged,
-                fill: 0.0,
-                keys: 0,
-                parent: above.saturating_sub(1),
-            },
+            Some(Sound { kind, fill, keys, .. }) => Node { id, kind, fill, keys, parent },
+            None => Node { id, kind: Kind::Damaged, fill: 0.0, keys: 0, parent },
         };
         self.levels[level].push(node);
         if level > 0 {
@@ -339,26 +342,23 @@ fn escape_xml(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn page(kind: PageKind, level: u8) -> Vec<u8> {
-        let mut page = vec![0; 4096];
-        page[header::KIND] = kind as u8;
-        page[header::LEVEL] = level;
-        page
+    fn page(kind: Kind, level: usize) -> Option<Sound> {
+        Some(Sound { kind, level, fill: 0.5, keys: 7 })
     }
 
     /// A root over two inner nodes, with leaves below.
     fn tree(leaves: usize) -> Picture {
         let mut tree = Picture::new("a<b>&c", 4096);
         let leaf = |n: usize| match n % 3 {
-            0 => page(PageKind::ComparisonLeaf, 0),
-            1 => page(PageKind::FingerprintLeaf, 0),
-            _ => page(PageKind::FullyDenseLeaf, 0),
+            0 => page(Kind::Comparison, 0),
+            1 => page(Kind::Fingerprint, 0),
+            _ => page(Kind::FullyDense, 0),
         };
-        tree.add(Some(&page(PageKind::Inner, 2)), PageId(4), false);
+        tree.add(PageId(4), page(Kind::Inner, 2));
         for half in 0..2 {
-            tree.add(Some(&page(PageKind::Inner, 1)), PageId(5 + half), false);
+            tree.add(PageId(5 + half), page(Kind::Inner, 1));
             for n in 0..leaves / 2 {
-                tree.add(Some(&leaf(n)), PageId(100 + n as u32), false);
+                tree.add(PageId(100 + n as u32), leaf(n));
             }
         }
         tree
@@ -387,8 +387,8 @@ mod tests {
     #[test]
     fn damaged_pages_are_on_the_level_that_their_place_asks_for() {
         let mut tree = tree(4);
-        tree.add(None, PageId(77), true);
-        tree.add(Some(&page(PageKind::Inner, 9)), PageId(78), true);
+        tree.add(PageId(77), None);
+        tree.add(PageId(78), None);
         assert_eq!((tree.damaged(), tree.levels[0].len(), tree.levels.len()), (2, 6, 3));
         let svg = tree.draw();
         assert!(svg.contains("page 77: damaged") && svg.contains("damaged page: 2<"), "{svg}");

@@ -5,7 +5,8 @@ use crate::escape::escape;
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::size::show_count;
-use hedgerow::node::anatomy::{Anatomy, Content, Entry, Field, Mark, Part, kind_name};
+use hedgerow::PageKind;
+use hedgerow::anatomy::{Anatomy, Content, Entry, Field, Mark, Part};
 use serde_json::{Value as Json, json};
 
 /// Letters to a line of the map.
@@ -43,7 +44,7 @@ fn letter(part: Part) -> char {
         Part::Stem => 'S',
         Part::UpperFence => 'U',
         Part::LowerFence => 'L',
-        Part::Unknown => '?',
+        _ => '?',
     }
 }
 
@@ -54,7 +55,7 @@ pub fn print(out: &mut Out, page: &Drawn) -> Result<(), Failure> {
         return print_defects(out, page);
     };
     let size = show_count(drawn.parts.len() as u64);
-    let kind = drawn.kind.map_or("page of an unknown kind", kind_name);
+    let kind = drawn.kind.map_or("page of an unknown kind", PageKind::name);
     let level = drawn.fields.iter().find(|field| field.name == "level");
     let level = level.map_or(0, |field| field.value);
     out.line(&format!("page {}: {kind}, level {level}, {size} bytes", page.id.0))?;
@@ -245,7 +246,7 @@ pub fn as_json(page: &Drawn) -> Json {
     });
     json!({
         "page": page.id.0,
-        "kind": drawn.kind.map(kind_name),
+        "kind": drawn.kind.map(PageKind::name),
         "page_bytes": drawn.parts.len(),
         "defects": page.defects,
         "lower_fence": drawn.lower.as_deref().map(escape),

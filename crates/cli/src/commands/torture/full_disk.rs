@@ -12,7 +12,7 @@
 //! Single-threaded.
 
 use super::latency::show_time;
-use super::script::mix;
+use super::seed::mix;
 use super::{Place, unexpected, verify};
 use crate::args::{Common, Format};
 use crate::failure::Failure;

@@ -12,8 +12,8 @@
 use super::Place;
 use super::latency::{Latency, Where};
 use super::left::Left;
-use super::script::{Clock, SCRIPTS, mix, random_seed};
-use super::seed::Seed;
+use super::script::{Clock, SCRIPTS};
+use super::seed::{Seed, mix, random_seed};
 use crate::args::{Common, Format};
 use crate::failure::Failure;
 use crate::output::Out;
@@ -64,7 +64,8 @@ struct Known {
 
 /// Runs all cycles, and reports.
 pub fn run(common: &Common, args: &KillArgs) -> Result<(), Failure> {
-    let seed = args.seed.map_or_else(|| Ok(random_seed()), |seed| SCRIPTS.number(seed))?;
+    let seed = args.seed.map_or_else(|| Ok(random_seed()), |seed| SCRIPTS.number(seed));
+    let seed = seed.map_err(Failure::OtherVersion)?;
     let mut place = Place::new(&args.directory, "kill")?;
     let latency = Latency::measure(place.path(), Where::Same)?;
     let mut out = Out::new();

@@ -182,7 +182,7 @@ fn thread_of(key: &[u8]) -> usize {
 
 /// Says which keys of each thread differ from what its changes up to the newest one make of them.
 pub fn look(common: &Common, args: &LookArgs) -> Result<(), Failure> {
-    let seed = SCRIPTS.number(args.seed)?;
+    let seed = SCRIPTS.number(args.seed).map_err(Failure::OtherVersion)?;
     let options = options(common.memory_limit);
     let db = options.open_read_only(&args.store).map_err(unexpected("cannot open the store"))?;
     let mut out = Out::new();

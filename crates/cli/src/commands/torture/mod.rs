@@ -2,7 +2,6 @@
 //!
 //! - `kill`: a process that writes is killed, again and again.
 //! - `full-disk`: a disk is filled to the last byte.
-//! - `simulate`: power cuts, kills and failing calls on a simulated disk.
 //! - `sync`: how long the disk takes to make something durable, and whether a real power cut finds it there.
 //!
 //! What holds for all: everything random follows from a seed that is printed, and refused with exit code 8 if it is one of
@@ -14,11 +13,8 @@ mod full_disk;
 mod kill;
 mod latency;
 mod left;
-mod scenario;
 mod script;
 mod seed;
-mod simulate;
-mod states;
 mod sync;
 mod writer;
 
@@ -50,8 +46,6 @@ enum How {
     Kill(kill::KillArgs),
     /// Fill a disk, and check that no record is lost and that removals free space
     FullDisk(full_disk::FullDiskArgs),
-    /// Simulate power cuts, kills and failing system calls, and check the store after each
-    Simulate(simulate::SimulateArgs),
     /// Measure the time of an fsync, and test whether the disk keeps what it acknowledges
     Sync(sync::SyncArgs),
     /// Report what is wrong with a store that `torture kill` kept
@@ -69,7 +63,6 @@ pub fn run(common: &Common, args: &TortureArgs) -> Result<(), Failure> {
     match &args.how {
         How::Kill(args) => kill::run(common, args),
         How::FullDisk(args) => full_disk::run(common, args),
-        How::Simulate(args) => simulate::run(common, args),
         How::Sync(args) => sync::run(common, args),
         How::Look(args) => left::look(common, args),
         How::Writer(args) => writer::run(common, args),

@@ -5,10 +5,9 @@
 //! began. So what is left can be checked across threads: if a change is there, all are that were done before it
 //! began. Plain functions; no state.
 
-use super::seed::Drawn;
+use super::seed::{Drawn, mix};
 use hedgerow::Options;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// To be raised whenever a seed leads to other changes.
@@ -44,18 +43,6 @@ pub struct Change {
     pub value_bytes: Option<usize>,
     /// Whether it is durable when it is acknowledged.
     pub sync: bool,
-}
-
-/// A good mix of the bits of `n` (the finaliser of SplitMix64).
-pub fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
-
-/// A seed from the system.
-pub fn random_seed() -> u64 {
-    RandomState::new().hash_one(0) >> 32
 }
 
 /// The change number `number` (from 1) of a thread.

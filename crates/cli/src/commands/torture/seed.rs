@@ -3,12 +3,12 @@
 //! A seed brings something back only where the same is drawn from it. In a tool that draws in another order the number alone
 //! would bring back something else, and that all is well with it would be said of the wrong thing. So a seed of another
 //! version is refused; a plain number is one of this version. What is drawn has its version beside it
-//! (`scenario::SCENARIOS`, `script::SCRIPTS`), and a test that fails where somebody changes the one without the other.
+//! (`SCRIPTS`, and `SCENARIOS` of `crates/torture`, which includes this file), and a test that fails where somebody changes the one without the other.
 //!
-//! Plain values.
+//! Plain values and functions.
 
-use crate::failure::Failure;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 
 /// What is drawn from a seed, as far as it has a version.
@@ -28,14 +28,14 @@ impl Drawn {
 
     /// The number of a seed that somebody gave.
     ///
-    /// Errors: it is one of another version.
-    pub fn number(self, given: Seed) -> Result<u64, Failure> {
+    /// Errors, in words: it is one of another version.
+    pub fn number(self, given: Seed) -> Result<u64, String> {
         match given.version {
-            Some(version) if version != self.version => Err(Failure::OtherVersion(format!(
+            Some(version) if version != self.version => Err(format!(
                 "seed {given} is from version {version} of the {}, and this tool has version {}; use a tool that prints \
                  seeds {version}.N",
                 self.what, self.version
-            ))),
+            )),
             _ => Ok(given.number),
         }
     }
@@ -72,6 +72,18 @@ impl fmt::Display for Seed {
     }
 }
 
+/// A good mix of the bits of `n` (the finaliser of SplitMix64).
+pub fn mix(n: u64) -> u64 {
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}
+
+/// A seed from the system.
+pub fn random_seed() -> u64 {
+    RandomState::new().hash_one(0) >> 32
+}
+
 /// A short word for a text (FNV-1a), which stays the same with every compiler.
 #[cfg(test)]
 pub fn digest(text: &str) -> u64 {
@@ -102,9 +114,7 @@ mod tests {
         assert_eq!(number("3.7").unwrap(), 7);
         assert_eq!(number("7").unwrap(), 7);
         for text in ["2.7", "4.7"] {
-            let failure = number(text).unwrap_err();
-            assert_eq!(failure.exit_code(), 8);
-            let words = failure.words().unwrap();
+            let words = number(text).unwrap_err();
             assert!(words.starts_with(&format!("seed {text} is from version ")), "{words}");
             assert!(words.contains(" of the songs, and this tool has version 3"), "{words}");
         }

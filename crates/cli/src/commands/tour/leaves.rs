@@ -9,11 +9,7 @@ use super::report::Report;
 use crate::failure::Failure;
 use crate::layouts;
 use crate::size::show_count;
-use hedgerow::node::anatomy::anatomy;
-use hedgerow::node::dense::KeyShape;
-use hedgerow::node::{Hints, key_traits};
-use hedgerow::page::header;
-use hedgerow::{AdaptationStats, Keyspace, LeafLayout};
+use hedgerow::{AdaptationStats, Keyspace, LeafKeys, LeafLayout};
 use serde_json::{Value as Json, json};
 use std::ops::ControlFlow;
 
@@ -47,33 +43,26 @@ impl LeafTable {
     pub fn gather(keyspace: &Keyspace) -> hedgerow::Result<LeafTable> {
         let mut table = LeafTable([[Group::default(); LeafLayout::ALL.len()]; SETS.len()]);
         keyspace.show_pages(|view| {
-            if let Some(page) = view.bytes.filter(|page| header::level(page) == 0) {
-                table.add(page);
+            if let Some(keys) = view.leaf_keys() {
+                table.add(&keys);
             }
             ControlFlow::Continue(())
         })?;
         Ok(table)
     }
 
-    fn add(&mut self, page: &[u8]) {
-        let mut keys: Vec<_> =
-            anatomy(page, usize::MAX).entries.into_iter().map(|entry| entry.key).collect();
-        keys.sort_unstable();
-        let Some(first) = keys.first() else { return };
-        let group = &mut self.0[usize::from(!is_url(first))][LeafLayout::of(page) as usize];
+    fn add(&mut self, keys: &LeafKeys) {
+        let group = &mut self.0[usize::from(!is_url(&keys.first))][keys.layout as usize];
         group.leaves += 1;
-        group.records += keys.len() as u64;
-        if let Some(traits) = key_traits::<Hints>(&mut page.to_vec()) {
-            group.same_heads += traits.same_heads as u64;
-            group.suffix_bytes += traits.suffix_bytes as u64;
-            group.heads_alike += u64::from(traits.are_heads_alike());
-            group.long += u64::from(traits.are_long());
-        }
-        let shape = KeyShape::of(first).filter(|shape| keys.iter().all(|key| shape.has(key)));
-        if let (Some(shape), Some(last)) = (shape, keys.last()) {
+        group.records += keys.count;
+        group.same_heads += keys.same_heads;
+        group.suffix_bytes += keys.suffix_bytes;
+        group.heads_alike += u64::from(keys.are_heads_alike);
+        group.long += u64::from(keys.are_long);
+        if let Some(numbers) = keys.numbers {
             group.numbers += 1;
-            group.dense_records += keys.len() as u64;
-            group.span += shape.first_from(last) - shape.first_from(first) + 1;
+            group.dense_records += keys.count;
+            group.span += numbers;
         }
     }
 

@@ -65,7 +65,7 @@ impl Drop for Place {
         if self.is_temporary && self.is_made {
             // There is nobody to tell, and the system clears its temporary files.
             let _ = std::fs::remove_file(&self.path);
-            let _ = std::fs::remove_file(hedgerow::store::log_path(&self.path));
+            let _ = std::fs::remove_file(hedgerow::log_path(&self.path));
         }
     }
 }

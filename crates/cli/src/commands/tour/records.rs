@@ -7,10 +7,8 @@ use crate::failure::Failure;
 use ruzstd::decoding::StreamingDecoder;
 use std::io::{self, Read};
 
-const SAMPLES: [&[u8]; 2] = [
-    include_bytes!("../../../../../data/urls.zst"),
-    include_bytes!("../../../../../data/composite.zst"),
-];
+const SAMPLES: [&[u8]; 2] =
+    [include_bytes!("../../../data/urls.zst"), include_bytes!("../../../data/composite.zst")];
 
 /// Length of every value.
 pub const VALUE_BYTES: usize = 100;

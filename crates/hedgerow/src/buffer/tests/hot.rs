@@ -7,9 +7,8 @@ use crate::buffer::BufferPool;
 use crate::error::{ErrorKind, Result};
 use crate::page::pool::EpochStay;
 use crate::page::{ExclusivePage, FrameId, PagePool};
-use crate::storage::{
-    DirectIo, Disk, File, LockOutcome, OpenMode, RamDisk, ReadRequest, WriteRequest,
-};
+use crate::storage::{DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
+use crate::testing::RamDisk;
 use crate::types::{PART_WORDS, PageId};
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release};

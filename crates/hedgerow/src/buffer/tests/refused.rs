@@ -8,9 +8,8 @@ use crate::buffer::{BufferPool, PoolOptions, smallest_limit_without_log_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::{Access, FrameId, PagePool, PoolSession};
 use crate::space::PageIds;
-use crate::storage::{
-    DirectIo, Disk, File, LockOutcome, OpenMode, RamDisk, ReadRequest, WriteRequest,
-};
+use crate::storage::{DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
+use crate::testing::RamDisk;
 use crate::types::{Epoch, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::AtomicBool;

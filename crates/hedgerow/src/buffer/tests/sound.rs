@@ -8,8 +8,9 @@ use crate::page::{
     Access, ExclusivePage, FrameId, OptimisticPage, PagePool, PageSource, PoolSession,
 };
 use crate::storage::{
-    DirectIo, Disk, File, LockOutcome, OpenMode, RamDisk, ReadRequest, ReadSource, WriteRequest,
+    DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, ReadSource, WriteRequest,
 };
+use crate::testing::RamDisk;
 use crate::types::{Epoch, PART_WORDS, PageId};
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::optimistic::{PageBytes, WRITERS_PUBLISH};

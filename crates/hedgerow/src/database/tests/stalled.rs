@@ -3,9 +3,8 @@
 //! `Send + Sync`. A call that is held up goes on when the disk is let go.
 
 use crate::error::Result;
-use crate::storage::{
-    DirectIo, Disk, File, LockOutcome, OpenMode, RamDisk, ReadRequest, WriteRequest,
-};
+use crate::storage::{DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
+use crate::testing::RamDisk;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex};
 use std::path::{Path, PathBuf};
 

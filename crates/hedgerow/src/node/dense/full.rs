@@ -111,6 +111,7 @@ fn place(page: &[u8], slot: usize) -> usize {
 
 impl DenseLayout for Full {
     const KIND: PageKind = PageKind::FullyDenseLeaf;
+    #[cfg(hedgerow_internals)]
     const NAME: &'static str = "fully dense";
     const ONE_SIZE: bool = true;
 

@@ -49,6 +49,7 @@ pub trait DenseLayout: Copy + Default + std::fmt::Debug + Send + Sync + 'static 
     /// What the page's header says.
     const KIND: PageKind;
     /// The layout's name in reports.
+    #[cfg(hedgerow_internals)]
     const NAME: &'static str;
     /// Whether all values of a leaf have one length.
     const ONE_SIZE: bool;

@@ -261,6 +261,7 @@ impl<B: PageBytes, V: DenseLayout> DenseNode<B, V> {
     }
 
     /// Asks the memory for the lines that a look-up reads first.
+    #[cfg(hedgerow_internals)]
     #[inline(always)]
     pub fn prefetch(&self) {
         self.bytes.prefetch(0);

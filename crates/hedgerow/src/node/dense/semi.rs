@@ -184,6 +184,7 @@ fn take(taken: &mut [u64], mut at: usize, bits: usize) -> bool {
 
 impl DenseLayout for Semi {
     const KIND: PageKind = PageKind::SemiDenseLeaf;
+    #[cfg(hedgerow_internals)]
     const NAME: &'static str = "semi-dense";
     const ONE_SIZE: bool = false;
 

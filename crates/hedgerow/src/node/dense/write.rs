@@ -125,6 +125,7 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
     }
 
     /// The bytes of the page.
+    #[cfg(hedgerow_internals)]
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.page
@@ -134,6 +135,7 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
     ///
     /// # Panics
     /// If there is no record.
+    #[cfg(hedgerow_internals)]
     pub fn value(&self, place: usize) -> &[u8] {
         assert!(self.has(place), "no record {place} to read");
         self.as_node().value(place)

@@ -61,8 +61,7 @@ impl LeafLayout {
     ];
 
     /// The layout of a leaf; that of a page which is no leaf means nothing.
-    #[doc(hidden)]
-    pub fn of(page: &[u8]) -> LeafLayout {
+    pub(crate) fn of(page: &[u8]) -> LeafLayout {
         LeafLayout::of_kind(page[KIND])
     }
 
@@ -81,6 +80,7 @@ impl LeafLayout {
     }
 
     /// What a page of this layout says that it is.
+    #[cfg(hedgerow_internals)]
     #[doc(hidden)]
     pub fn kind(self) -> PageKind {
         match self {

@@ -293,6 +293,7 @@ pub(super) fn suffix(page: &[u8], place: usize) -> &[u8] {
 }
 
 /// The value at `place`.
+#[cfg(hedgerow_internals)]
 pub(super) fn value(page: &[u8], place: usize) -> &[u8] {
     &page[slot(page, place).value_range()]
 }

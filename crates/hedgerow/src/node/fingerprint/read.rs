@@ -300,6 +300,7 @@ impl<B: PageBytes> FingerprintLeaf<B> {
     }
 
     /// Compares the key at `place` with a key that has the leaf's prefix.
+    #[cfg(hedgerow_internals)]
     #[inline]
     pub fn compare_key(&self, place: usize, key: &[u8]) -> Ordering {
         let suffix = key.get(usize::from(self.bytes.field_u16::<{ PREFIX_LEN }>())..);
@@ -387,6 +388,7 @@ impl<B: PageBytes> FingerprintLeaf<B> {
 
     /// Asks the memory for the lines that a search reads first: fields, fingerprints, and the slots
     /// of a leaf of about 64 records.
+    #[cfg(hedgerow_internals)]
     #[inline(always)]
     pub fn prefetch(&self) {
         for line in 0..6 {

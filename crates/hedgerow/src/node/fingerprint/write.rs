@@ -16,7 +16,7 @@ use super::hash::{FUNCTION, fingerprint};
 use super::layout::{
     CAPACITY, FINGERPRINTS, FUNCTION_FIELD, Measure, SORTED, STEP, Slot, add_live, cut_prefix,
     is_wide, places_needed, set_slot, set_wide, slot, slot_width, slots, slots_end, slots_start,
-    sorted_count, space_needed, suffix, value,
+    sorted_count, space_needed, suffix,
 };
 use super::read::FingerprintLeaf;
 use crate::page::header::{MIN_PAGE_BYTES, PageKind};
@@ -67,12 +67,14 @@ impl<'a> FingerprintLeafMut<'a> {
     }
 
     /// The leaf as any node: see [`FingerprintLeaf::as_node`].
+    #[cfg(hedgerow_internals)]
     #[inline]
     pub fn as_node(&self) -> Node<PlainBytes<'_>> {
         Node::new(PlainBytes::new(self.page))
     }
 
     /// The bytes of the page.
+    #[cfg(hedgerow_internals)]
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.page
@@ -82,9 +84,10 @@ impl<'a> FingerprintLeafMut<'a> {
     ///
     /// # Panics
     /// If there is no such record.
+    #[cfg(hedgerow_internals)]
     pub fn value(&self, place: usize) -> &[u8] {
         assert!(place < count(self.page), "no record {place} to read");
-        value(self.page, place)
+        super::layout::value(self.page, place)
     }
 
     /// Inserts a record, whose key [`FingerprintLeaf::find`] has not found. Its place is the last

@@ -8,10 +8,9 @@ use super::slot_store::{SlotStore, SpaceState};
 use super::*;
 use crate::checksum::page_checksum;
 use crate::page::header;
-use crate::storage::sim::{CallKind, Fault};
-use crate::storage::{
-    DirectIo, Disk, File, LockOutcome, OpenMode, RamDisk, ReadRequest, SimDisk, WriteRequest,
-};
+use crate::storage::{DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
+use crate::testing::sim::{CallKind, Fault};
+use crate::testing::{RamDisk, SimDisk};
 use crate::types::{Purpose, TreeId};
 use hedgerow_sync::primitive::{Arc, Mutex, thread, time::Moment};
 use std::fmt;

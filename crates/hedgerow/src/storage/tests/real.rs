@@ -129,7 +129,7 @@ fn child_runs_out_of_descriptors() {
         }
     };
     assert_eq!(error.kind(), &ErrorKind::Io);
-    assert_eq!(error.os_error(), Some(sim::Fault::EMFILE));
+    assert_eq!(error.os_error(), Some(crate::testing::sim::Fault::EMFILE));
     assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     // What is open works on, batches from several threads included: no ring can be made for them.
     let threads: Vec<_> = (0..4_u64)

@@ -2,10 +2,11 @@
 //! damage, and what the checkpoint has already is not done again.
 
 use super::*;
-use crate::storage::{Disk, SimDisk};
+use crate::storage::Disk;
 use crate::store::open::read_superblocks;
 use crate::store::superblock::positions_of;
 use crate::store::{OpenHow, Store, StoreOptions};
+use crate::testing::SimDisk;
 use crate::wal::{Promised, commit_id};
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Checkpoints that fail: the store goes on with all that it had, or says that it cannot.
 
 use super::*;
-use crate::storage::sim::{CallKind, Fault};
 use crate::store::superblock::LAST_CHECKPOINT;
 use crate::store::{BatchChange, PoolTree};
+use crate::testing::sim::{CallKind, Fault};
 use crate::types::{Epoch, Lsn, PageId};
 
 fn key(n: usize) -> Vec<u8> {

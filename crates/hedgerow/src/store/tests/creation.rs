@@ -1,8 +1,8 @@
 //! Creations that others get in between: whatever they do at which moment, what they have made stays theirs.
 
 use super::*;
-use crate::storage::sim::Fault;
 use crate::storage::{DirectIo, File, OpenMode};
+use crate::testing::sim::Fault;
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::io;

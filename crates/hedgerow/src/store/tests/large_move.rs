@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::space::extent::{Extent, Run, Stored, read_stored};
-use crate::storage::sim::{CallKind, Fault};
 use crate::store::PoolTree;
+use crate::testing::sim::{CallKind, Fault};
 use std::ops::ControlFlow;
 
 const COUNT: usize = 40;

@@ -1,9 +1,9 @@
 //! Large values beside what ends or fails: nothing is written where somebody else's may be, or come to be.
 
 use super::*;
-use crate::storage::sim::{CallKind, Fault};
 use crate::store::batch::write_unlogged;
 use crate::store::{BatchChange, ExtentWriter};
+use crate::testing::sim::{CallKind, Fault};
 use hedgerow_sync::primitive::Arc;
 use std::time::Duration;
 

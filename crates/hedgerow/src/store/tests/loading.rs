@@ -1,9 +1,9 @@
 //! Openings after bulk loads that were cut short: notes of trees that are there, and damage in a tree that was being loaded.
 
 use super::*;
-use crate::storage::sim::{CallKind, Fault};
 use crate::storage::{DirectIo, OpenMode};
 use crate::store::catalogue::Load;
+use crate::testing::sim::{CallKind, Fault};
 use crate::tree::Tree;
 use crate::types::{PageId, TreeId};
 use std::ops::ControlFlow;

@@ -5,8 +5,8 @@ use crate::buffer::{
     BufferPool, PinnedCheckpoint, smallest_limit_bytes, smallest_limit_without_log_bytes,
 };
 use crate::node::{LeafLayout, LeafPolicy};
-use crate::storage::sim::{CallKind, Fault};
 use crate::testing::environment::{effort, fresh_seed};
+use crate::testing::sim::{CallKind, Fault};
 use crate::tree::{CompactBudget, FrozenTree, Target};
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::collections::BTreeMap;

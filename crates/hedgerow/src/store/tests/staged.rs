@@ -1,8 +1,8 @@
 //! Staged values: nobody reads their places, or gives them to somebody else, before they are written.
 
 use super::*;
-use crate::storage::sim::{CallKind, Fault};
 use crate::store::PlacedValue;
+use crate::testing::sim::{CallKind, Fault};
 
 fn value(byte: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| byte.wrapping_add(at as u8)).collect()

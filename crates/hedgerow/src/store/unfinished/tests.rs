@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::storage::{DirectIo, Disk, OpenMode, SimDisk};
+use crate::storage::{DirectIo, Disk, OpenMode};
 use crate::store::{OpenHow, Store, StoreOptions};
+use crate::testing::SimDisk;
 use crate::types::Epoch;
 use crate::wal::{Promised, ScanFrom, read_header, scan};
 use hedgerow_sync::primitive::Arc;

@@ -8,9 +8,9 @@
 use super::run::Run;
 use super::state::State;
 use crate::common::{Dice, assert_sound, effort, get, open};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
 use hedgerow::{Database, Durability, ErrorKind};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
 use std::sync::Arc;
 
 /// The keyspace in which it is tried whether a store works.

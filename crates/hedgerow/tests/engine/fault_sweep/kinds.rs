@@ -4,8 +4,8 @@
 //! which of them fails. The names are what `HEDGEROW_ONLY` and a failure's last line use.
 
 use super::scripts::{SCRIPTS, Script};
-use hedgerow::storage::sim::{CallKind, Effect, Fault};
 use hedgerow::{Error, ErrorKind};
+use hedgerow_testing::sim::{CallKind, Effect, Fault};
 use std::fmt;
 
 /// A way in which calls fail.

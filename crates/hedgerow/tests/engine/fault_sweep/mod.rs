@@ -29,8 +29,8 @@ mod state;
 mod steps;
 
 use crate::common::{Dice, effort, is_thorough, part, seed};
-use hedgerow::testing::count;
-use hedgerow::testing::environment::variable;
+use hedgerow_testing::count;
+use hedgerow_testing::environment::variable;
 use kinds::{Case, KINDS};
 use run::{Beginning, Run};
 use scripts::{SCRIPTS, Script, Start};

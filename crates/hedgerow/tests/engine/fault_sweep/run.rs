@@ -12,10 +12,10 @@ use super::kinds::Case;
 use super::scripts::{SONG, Start};
 use super::state::State;
 use crate::common::{Dice, bytes, key, open, tiny};
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{Fault, SimState};
-use hedgerow::store::OpenHow;
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Error, ErrorKind, Options, Result, WriteBatch};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{Fault, SimState};
 use std::path::PathBuf;
 
 /// A state that the store went through.

@@ -6,11 +6,11 @@ use super::{
 };
 use crate::anomalies::BOTH;
 use crate::common::{Dice, assert_sound, effort, seed};
-use hedgerow::testing::count;
 use hedgerow::{
     Database, ErrorKind, Isolation, Keyspace, Options, Records, Result, Snapshot, Transaction,
     Value,
 };
+use hedgerow_testing::count;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::Bound;

@@ -1,6 +1,6 @@
 //! Lies: calls of a simulated disk that report success and have done something else, or nothing.
 //!
-//! Rank 1. A [`Lie`] is a plain value: what is done instead ([`Deceit`]), to which calls, after how many that get the
+//! A [`Lie`] is a plain value: what is done instead ([`Deceit`]), to which calls, after how many that get the
 //! truth, once or from then on. `Lies` belongs to the disk's one world and is used under its lock. Each lie counts the
 //! calls that it concerns; of several that strike the same call the first one is told, and the others are spent as well,
 //! as with [faults](super::Fault). A call that fails tells no lie. What was told is kept ([`Told`]), so that a test can
@@ -11,14 +11,14 @@
 //! the end fails as ever); and what is read or written elsewhere lies in the same file. What would lie outside of it
 //! is lost, or zeros.
 //!
-//! **Not here:** short and interrupted calls. [`File`](crate::storage::File) has whole reads and writes or errors, by
+//! **Not here:** short and interrupted calls. [`File`](hedgerow::internals::storage::File) has whole reads and writes or errors, by
 //! design: they are continued below the trait, in `storage/transfer.rs`, whose tests cut and interrupt them.
 
+use super::super::sparse::SparseBytes;
 use super::fault::CallKind;
 use super::state::{FileNumber, SimState};
 use super::{Place, World};
-use crate::error::Result;
-use crate::storage::sparse::SparseBytes;
+use hedgerow::internals::error::Result;
 use hedgerow_sync::primitive::Arc;
 use std::ops::Range;
 use std::path::{Path, PathBuf};

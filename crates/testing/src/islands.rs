@@ -15,9 +15,9 @@
 use super::isolation::{Open, Outcome, Over, Recorder, State, Step, Token, Transaction};
 use super::linear::Clock;
 use super::recorded::Records;
-use crate::database::{Database, Keyspace, WriteBatch};
-use crate::error::{ErrorKind, Result};
-use crate::tree::{Swap, Value};
+use hedgerow::internals::error::{ErrorKind, Result};
+use hedgerow::internals::tree::{Swap, Value};
+use hedgerow::{Database, Keyspace, WriteBatch};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::yield_now;
 use std::ops::ControlFlow;

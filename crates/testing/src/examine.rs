@@ -14,10 +14,10 @@
 //! the seed. A plain value, `Send + Sync`.
 
 use super::history::{Contents, History, Records, check_equal, contents};
-use crate::database::{Database, Durability, Keyspace, Options, WriteBatch};
-use crate::error::{ErrorKind, Result};
-use crate::storage::sim::{SimDisk, SimState};
-use crate::store::OpenHow;
+use super::sim::{SimDisk, SimState};
+use hedgerow::internals::error::{ErrorKind, Result};
+use hedgerow::internals::store::OpenHow;
+use hedgerow::{Database, Durability, Keyspace, Options, WriteBatch};
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     fn options() -> Options {
-        let limit = crate::database::smallest_memory_limit_bytes(512);
+        let limit = hedgerow::smallest_memory_limit_bytes(512);
         let options = Options::new().page_bytes(512).memory_limit_bytes(limit);
         options.background_checkpoints(false).log_segment_blocks(6)
     }

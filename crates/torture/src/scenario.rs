@@ -1,15 +1,14 @@
-//! What `torture simulate` draws from a seed before it begins: the geometry of a store, its memory, how much is done to it,
+//! What is drawn from a seed before a round begins: the geometry of a store, its memory, how much is done to it,
 //! and the call to the disk that fails. And the dice for the rest. Plain values.
 
-use super::script::mix;
-use super::seed::Drawn;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::{CallKind, Effect, Fault};
-use hedgerow::store::OpenHow;
+use crate::seed::{Drawn, mix};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Error, LeafLayout, LeafPolicy, Options};
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::{CallKind, Effect, Fault};
 use std::path::Path;
 
-/// To be raised whenever a seed leads to another scenario, or the steps of `simulate.rs` roll their dice in another order.
+/// To be raised whenever a seed leads to another scenario, or the steps of `rounds.rs` roll their dice in another order.
 /// What then happens to a store is also a matter of the engine: which call to the disk is the fortieth, say. So the digests that tests
 /// have pinned are those of scenarios and steps; what is rolled in a recovery nobody notices but who changes it.
 pub const SCENARIOS: Drawn = Drawn { what: "scenarios", version: 3 };
@@ -149,8 +148,8 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seed::digest;
     use super::*;
+    use crate::seed::digest;
 
     #[test]
     fn whoever_changes_what_a_seed_leads_to_raises_the_version() {

@@ -1,6 +1,6 @@
 //! A simulated disk: it forgets what was not synced, tears it, runs full, fails and lies on demand.
 //!
-//! Rank 1. A [`SimDisk`] is a [`SimState`] (a plain value, see [`state`]) behind one lock, with the
+//! A [`SimDisk`] is a [`SimState`] (a plain value, see [`state`]) behind one lock, with the
 //! [faults](Fault) and [lies](Lie) to come, counts of calls and a log of them. Everything is a function of the seed
 //! and of the order of calls; nothing here reads a clock. `Send + Sync`; clones are the same disk.
 //!
@@ -19,10 +19,10 @@ pub use fault::{CallKind, Effect, Fault, Operation};
 pub use lies::{Age, Deceit, Lie, Told};
 pub use state::{Change, Fate, FileNumber, SimState};
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::storage::ram::{Holding, LockState};
-use crate::storage::sparse::BLOCK_BYTES;
-use crate::storage::{
+use super::ram::{Holding, LockState};
+use super::sparse::BLOCK_BYTES;
+use hedgerow::internals::error::{Error, ErrorKind, Result};
+use hedgerow::internals::storage::{
     DirectIo, Disk, File, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest, ReadSource, STREAM_DEPTH,
     WriteRequest, assert_aligned, ends_early, opened_read_only,
 };

@@ -1,6 +1,6 @@
 //! What a simulated disk can be told to do wrong, and the record of what it was asked to do.
 //!
-//! Rank 1. Plain values.
+//! Plain values.
 
 use super::state::FileNumber;
 

@@ -1,12 +1,13 @@
 //! Bytes with holes, shared on copying: what a file of [`super::RamDisk`] and of the simulated disk
 //! consists of.
 //!
-//! Rank 1. Blocks of 4 KiB, absent while nothing but zeros was put there. Invariant: every byte of a
+//! Blocks of 4 KiB, absent while nothing but zeros was put there. Invariant: every byte of a
 //! present block that lies at or beyond the length is zero, so that growing shows zeros. A clone
 //! costs one reference count; the first change after it copies the list, and each block as it is
 //! changed. A plain value: the owner locks.
 
-use crate::error::{Error, Result};
+use hedgerow::internals::error::{Error, Result};
+use hedgerow::internals::storage::MAX_OFFSET;
 use hedgerow_sync::primitive::Arc;
 use std::io;
 
@@ -145,7 +146,7 @@ fn zeros() -> Arc<Block> {
 fn end_of(offset: u64, len: u64) -> Result<u64> {
     offset
         .checked_add(len)
-        .filter(|&end| end <= super::MAX_OFFSET)
+        .filter(|&end| end <= MAX_OFFSET)
         .ok_or_else(|| Error::io("a file cannot be that long", io::ErrorKind::FileTooLarge.into()))
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariant: no more blocks are lent at a time than was said. `Send + Sync`.
 
-use crate::error::Result;
-use crate::versions::Memory;
+use hedgerow::internals::error::Result;
+use hedgerow::internals::versions::Memory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! What the simulated disk promises to the tests of everything above it.
 
 use super::*;
-use crate::storage::{parent_directory, reserve};
+use hedgerow::internals::storage::{parent_directory, reserve};
 use std::collections::BTreeSet;
 
 const PATH: &str = "dir/file";

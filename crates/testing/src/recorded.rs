@@ -12,8 +12,8 @@
 //! and [`Field`] are plain data. Everything panics at an error: no call is to fail.
 
 use super::linear::{Call, Clock, History, Recorder, State};
-use crate::database::{Database, Keyspace, WriteBatch};
-use crate::tree::{Swap, Value};
+use hedgerow::internals::tree::{Swap, Value};
+use hedgerow::{Database, Keyspace, WriteBatch};
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::ops::ControlFlow;
 
@@ -431,7 +431,7 @@ impl Client {
         let bounds = records.key(low)..=records.key(high);
         let keyspace = &self.keyspace;
         self.recorder.scan((low, high), forward, limit, || {
-            let read = |record: crate::error::Result<(Value, Value)>| {
+            let read = |record: hedgerow::internals::error::Result<(Value, Value)>| {
                 let (key, value) = record.expect(NO_CALL_FAILS);
                 let number = records.number(&key);
                 (number, records.token(number, &value))
@@ -493,7 +493,9 @@ mod tests {
         let records = Records { dense: false, one_size: false, all_forms: true };
         let numbers = [0, FIRST_LONG - 1, FIRST_LONG, FIRST_LONG + 1, 70_000];
         let keys = numbers.map(|number| records.key(number));
-        assert!(keys.is_sorted() && keys[2].len() > crate::node::max_short_key_bytes(512));
+        assert!(
+            keys.is_sorted() && keys[2].len() > hedgerow::internals::node::max_short_key_bytes(512)
+        );
         assert_eq!(keys.map(|key| records.number(&key)), numbers);
     }
 

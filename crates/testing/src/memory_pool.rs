@@ -11,18 +11,18 @@
 //!
 //! Invariants: a frame's header names its page exactly while the page is given out; an id is in the
 //! free list, in a session's reservation, or given out, never in two of these; `given_out` counts
-//! the last. Thread-safety: `Send + Sync`; bytes follow the rules of [`crate::page::guard`].
+//! the last. Thread-safety: `Send + Sync`; bytes follow the rules of [`hedgerow::internals::page::guard`].
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::page::header;
-use crate::page::{
+use hedgerow::internals::error::{Error, ErrorKind, Result, Signal};
+use hedgerow::internals::page::header;
+use hedgerow::internals::page::{
     Access, Adaptation, Contention, ContentionCounters, EpochStay, ExclusivePage, FrameHead,
     FrameId, PagePool, PoolSession, ScanTally,
 };
-use crate::storage::arena::Arena;
-use crate::types::{Epoch, Lsn, PageId, TreeId};
-use crate::wait::Waiting;
-use crate::wal::Record;
+use hedgerow::internals::storage::arena::Arena;
+use hedgerow::internals::types::{Epoch, Lsn, PageId, TreeId};
+use hedgerow::internals::wait::Waiting;
+use hedgerow::internals::wal::Record;
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::optimistic::RacingBytes;
 use hedgerow_sync::primitive::Mutex;
@@ -363,12 +363,15 @@ impl MemorySession<'_> {
 impl<'p> PoolSession<'p, MemoryPool> for MemorySession<'p> {
     fn fault(&mut self, id: PageId, _access: Access) -> Result<()> {
         if !self.pool.in_range(id) {
-            return Err(Error::corrupted_page(id, "a page id out of range"));
+            return Err(Error::new(
+                ErrorKind::Corrupted { page: Some(id), offset_bytes: None },
+                "a page id out of range",
+            ));
         }
         if self.pin(id) {
             Ok(())
         } else {
-            Err(Error::new(ErrorKind::PageFreed, "the page was freed"))
+            Err(Error::signalling(Signal::PageFreed, "the page was freed"))
         }
     }
 

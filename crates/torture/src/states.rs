@@ -1,17 +1,17 @@
-//! What `torture simulate` knows of a store's contents: the states that it went through, and how to read them.
+//! What a round knows of a store's contents: the states that it went through, and how to read them.
 //!
 //! Invariant: a history has a hash of each state that its store was in since it was opened, in their order, and the last one
 //! whole. Plain data, of one thread.
 
-use super::simulate::KEYSPACES;
+use crate::rounds::KEYSPACES;
 use hedgerow::{Database, Error};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use twox_hash::XxHash3_64;
 
 /// A keyspace's number, and a key in it.
-pub(super) type Name = (usize, Vec<u8>);
-pub(super) type Contents = BTreeMap<Name, Vec<u8>>;
+pub type Name = (usize, Vec<u8>);
+pub type Contents = BTreeMap<Name, Vec<u8>>;
 
 /// What one record adds to the hash of a state, so that a change of one record is a change of one term. Of a function in another crate, which
 /// is optimised in any build: every state is hashed whole.
@@ -26,26 +26,26 @@ fn hash_of_all(contents: &Contents) -> u64 {
 }
 
 /// The states that a store went through since it was opened.
-pub(super) struct History {
-    pub(super) now: Contents,
+pub struct History {
+    pub now: Contents,
     /// The hash of each state, the first one included.
     hashes: Vec<u64>,
     /// The last state that is known to be durable.
-    pub(super) durable: usize,
+    pub durable: usize,
 }
 
 impl History {
-    pub(super) fn new(now: Contents) -> History {
+    pub fn new(now: Contents) -> History {
         let hashes = vec![hash_of_all(&now)];
         History { now, hashes, durable: 0 }
     }
 
-    pub(super) fn newest(&self) -> usize {
+    pub fn newest(&self) -> usize {
         self.hashes.len() - 1
     }
 
     /// A change at one stroke.
-    pub(super) fn push(&mut self, changes: Vec<(Name, Option<Vec<u8>>)>) {
+    pub fn push(&mut self, changes: Vec<(Name, Option<Vec<u8>>)>) {
         let mut hash = self.hashes[self.newest()];
         for (name, value) in changes {
             if let Some(old) = self.now.remove(&name) {
@@ -60,7 +60,7 @@ impl History {
     }
 
     /// Whether a store may hold this where everything up to `least` was durable.
-    pub(super) fn check(&self, found: &Contents, least: usize) -> Result<(), String> {
+    pub fn check(&self, found: &Contents, least: usize) -> Result<(), String> {
         let hash = hash_of_all(found);
         match self.hashes.iter().rposition(|state| *state == hash) {
             Some(at) if at >= least => Ok(()),
@@ -73,7 +73,7 @@ impl History {
 }
 
 /// All records of a store, which verifies.
-pub(super) fn read(db: &Database) -> Result<Contents, String> {
+pub fn read(db: &Database) -> Result<Contents, String> {
     let found = contents(db)?;
     let report = db.verify(|_| ControlFlow::Continue(())).map_err(words("verify the store"))?;
     match report.findings.first() {
@@ -83,7 +83,7 @@ pub(super) fn read(db: &Database) -> Result<Contents, String> {
 }
 
 /// Looks all records up, one by one.
-pub(super) fn bring_in(db: &Database, contents: &Contents) -> Result<(), String> {
+pub fn bring_in(db: &Database, contents: &Contents) -> Result<(), String> {
     for ((number, key), value) in contents {
         let keyspace = db.keyspace(KEYSPACES[*number]).map_err(words("read the store"))?;
         let found = keyspace.get(key).map_err(words("read the store"))?;
@@ -94,11 +94,11 @@ pub(super) fn bring_in(db: &Database, contents: &Contents) -> Result<(), String>
     Ok(())
 }
 
-pub(super) fn words(doing: &str) -> impl Fn(Error) -> String {
+pub fn words(doing: &str) -> impl Fn(Error) -> String {
     move |error| format!("cannot {doing}: {error}")
 }
 
-pub(super) fn key(n: u64) -> Vec<u8> {
+pub fn key(n: u64) -> Vec<u8> {
     // Numbers in half of the keys: leaves of all layouts are to be had.
     match n % 2 {
         0 => n.to_be_bytes().to_vec(),

@@ -1,13 +1,13 @@
 //! A disk in memory, for temporary stores and for tests: nothing fails, and nothing survives.
 //!
-//! Rank 1. Each file has a lock of its own over its bytes, so readers run in parallel and writers of
+//! Each file has a lock of its own over its bytes, so readers run in parallel and writers of
 //! different files do. Directories are not modelled: every path may be created. A file lives as long
 //! as its path or an open handle does. The bytes are the caller's data, not cache: no memory limit
 //! counts them.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::storage::sparse::SparseBytes;
-use crate::storage::{
+use super::sparse::SparseBytes;
+use hedgerow::internals::error::{Error, ErrorKind, Result};
+use hedgerow::internals::storage::{
     DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, WriteRequest, ends_early,
     opened_read_only,
 };

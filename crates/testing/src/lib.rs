@@ -1,8 +1,9 @@
-//! What tests and measurements are made with: stand-ins for the engine's lower parts, and the judge of what a crash has
-//! left.
+//! What tests and measurements are made with: disks that are simulated, stand-ins for the engine's lower parts, and judges of
+//! histories and of what a crash has left.
 //!
-//! Nothing in the engine imports this module. Public, so that integration tests, examples and
-//! benchmarks reach it.
+//! No package has it. Integration tests, benchmarks and tools of the workspace depend on it. The engine's unit tests include these
+//! files as a module of their own crate, whose types are others than those that this crate was built with: so files name the engine
+//! as `hedgerow`, and each other by `super`.
 
 use std::io::Write as _;
 
@@ -16,12 +17,17 @@ pub mod isolation;
 pub mod linear;
 pub mod memory_pool;
 pub mod plain_memory;
+pub mod ram;
 pub mod recorded;
+pub mod sim;
+mod sparse;
 
 pub use examine::{Accident, Examiner, Recovered};
 pub use history::{Contents, History, Outcome, Records};
 pub use memory_pool::MemoryPool;
 pub use plain_memory::PlainMemory;
+pub use ram::RamDisk;
+pub use sim::SimDisk;
 
 /// Says on standard output how much of something a test has done: a line of its own, `counted: 1008 histories`.
 ///

@@ -9,8 +9,8 @@
 //! `durable` is the number of an operation that there is. A plain value, `Send + Sync`; it keeps all contents, so a
 //! history is as long as a session and not as a life.
 
-use crate::database::Database;
-use crate::error::Result;
+use hedgerow::Database;
+use hedgerow::internals::error::Result;
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `hedgerow torture simulate`: the engine on a simulated disk that loses, tears and refuses.
+//! The engine on a simulated disk that loses, tears and refuses: a round is a store from its creation to its last recovery.
 //!
 //! A seed decides on everything: geometry of the store, its memory, what is done to it, which call to the disk fails, when
 //! the power goes and what of the writes that were not synced outlives that, and when it goes again during the recovery.
@@ -10,22 +10,14 @@
 //! back, however many threads there were: they share nothing but when to end, and no seed is drawn twice. So no clock and no real file take part, there are no background checkpoints, and a store fits into its memory
 //! and is brought in by look-ups, for what the engine's threads evict and read ahead follows no seed.
 
-use super::scenario::{Dice, SCENARIOS, Scenario};
-use super::script::{mix, random_seed};
-use super::seed::Seed;
-use super::states::{Contents, History, Name, bring_in, key, read, words};
-use crate::args::{Common, Format};
 use crate::failure::Failure;
-use crate::interrupt;
-use crate::output::Out;
-use crate::progress::{self, ProgressBar};
-use crate::size::show_count;
-use clap::Args;
-use hedgerow::storage::SimDisk;
-use hedgerow::storage::sim::SimState;
-use hedgerow::store::OpenHow;
+use crate::scenario::{Dice, SCENARIOS, Scenario};
+use crate::seed::mix;
+use crate::states::{Contents, History, Name, bring_in, key, read, words};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, Error, ErrorKind, WriteBatch};
-use serde_json::json;
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
@@ -34,25 +26,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// Arguments of `torture simulate`.
-#[derive(Debug, Args)]
-pub struct SimulateArgs {
-    /// Seed of the first store, as a run printed it; without --seconds and --cuts only this store is run [default: random]
-    #[arg(long, value_name = "N")]
-    seed: Option<Seed>,
-    /// Start no further store after this many seconds [default: 10; no limit with --cuts]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: Option<u64>,
-    /// Start no further store after this many power cuts and kills; with --seconds, whichever comes first
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    cuts: Option<u64>,
-    /// Number of threads; each runs its own stores, with every N-th seed
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
-    threads: u64,
-}
-
-const SECONDS: u64 = 10;
-pub(super) const KEYSPACES: [&str; 2] = ["robins", "wrens"];
+/// The keyspaces of a store.
+pub const KEYSPACES: [&str; 2] = ["robins", "wrens"];
 /// What is done after a recovery is done here, and gone in the end.
 const WORK: &str = "work after a recovery";
 /// Of so many stores that have recovered one is worked with: that takes as long as four recoveries.
@@ -62,16 +37,21 @@ const DEPTH: u32 = 2;
 
 /// What was done.
 #[derive(Default)]
-struct Tally {
-    stores: u64,
-    changes: u64,
-    cuts: u64,
-    kills: u64,
+pub struct Tally {
+    /// Stores.
+    pub stores: u64,
+    /// Changes of records.
+    pub changes: u64,
+    /// Power cuts.
+    pub cuts: u64,
+    /// Kills.
+    pub kills: u64,
     /// Of these, during a recovery.
-    nested: u64,
+    pub nested: u64,
     /// Stores that were worked with after a recovery.
-    reused: u64,
-    failures: u64,
+    pub reused: u64,
+    /// Calls to the disk that failed.
+    pub failures: u64,
 }
 
 impl Tally {
@@ -93,7 +73,7 @@ impl Tally {
 
 /// When no further store is begun.
 #[derive(Clone, Copy, Debug)]
-enum Until {
+pub enum Until {
     /// After the first one.
     One,
     /// When the time is up, or after so many power cuts and kills, whichever comes first.
@@ -101,14 +81,6 @@ enum Until {
 }
 
 impl Until {
-    fn of(args: &SimulateArgs) -> Until {
-        match (args.seed, args.seconds, args.cuts) {
-            (Some(_), None, None) => Until::One,
-            (None, None, None) => Until::Either(Some(Duration::from_secs(SECONDS)), None),
-            (_, seconds, cuts) => Until::Either(seconds.map(Duration::from_secs), cuts),
-        }
-    }
-
     fn is_reached(self, elapsed: Duration, ends: u64) -> bool {
         match self {
             Until::One => true,
@@ -133,14 +105,14 @@ struct Shared {
 
 impl Shared {
     /// One store after the other, each with a seed that no other thread has.
-    fn run(&self, thread: u64, bar: &ProgressBar) -> Result<Tally, Failure> {
-        let outcome = self.rounds(thread, bar);
+    fn run(&self, thread: u64) -> Result<Tally, Failure> {
+        let outcome = self.rounds(thread);
         // Relaxed: the flag carries no data with it.
         self.is_over.store(true, Ordering::Relaxed);
         outcome
     }
 
-    fn rounds(&self, thread: u64, bar: &ProgressBar) -> Result<Tally, Failure> {
+    fn rounds(&self, thread: u64) -> Result<Tally, Failure> {
         let mut tally = Tally::default();
         loop {
             let number = tally.stores.wrapping_mul(self.threads).wrapping_add(thread);
@@ -151,12 +123,10 @@ impl Shared {
             if let Err(words) = round.unwrap_or_else(|panic| Err(words_of(&*panic))) {
                 let seed = SCENARIOS.seed(seed);
                 return Err(Failure::Found(format!(
-                    "seed {seed}: {words}; {scenario:?}; `hedgerow torture simulate --seed {seed}` repeats it"
+                    "seed {seed}: {words}; {scenario:?}; `cargo xtask torture simulate --seed {seed}` repeats it"
                 )));
             }
             tally.stores += 1;
-            bar.inc(1);
-            interrupt::check()?;
             let more = tally.ends() - before;
             let ends = self.ends.fetch_add(more, Ordering::Relaxed) + more;
             let is_over = self.is_over.load(Ordering::Relaxed);
@@ -167,76 +137,28 @@ impl Shared {
     }
 }
 
-/// Runs all threads until the end. The first failure counts: the others then end with the store that they are at.
-fn simulate(shared: &Shared) -> Result<Tally, Failure> {
-    let bar = progress::counter("stores");
+/// Runs rounds on so many threads until there were enough. The first failure counts: the others then end with the store that they
+/// are at.
+pub fn simulate(first: u64, threads: u64, until: Until) -> Result<Tally, Failure> {
+    let (ends, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let shared = Shared { first, threads, until, begun: Instant::now(), ends, is_over };
     let outcomes: Vec<Result<Tally, Failure>> = std::thread::scope(|scope| {
-        let bar = &bar;
-        let begin = |n| std::thread::Builder::new().spawn_scoped(scope, move || shared.run(n, bar));
+        let shared = &shared;
+        let begin = |n| std::thread::Builder::new().spawn_scoped(scope, move || shared.run(n));
         let threads: Vec<_> = (0..shared.threads).map(begin).collect();
         let join = |thread: io::Result<ScopedJoinHandle<'_, Result<Tally, Failure>>>| match thread {
             Ok(thread) => {
                 thread.join().unwrap_or_else(|panic| Err(Failure::Found(words_of(&*panic))))
             }
-            Err(error) => Err(Failure::Io("cannot start a thread".to_owned(), error)),
+            Err(error) => Err(Failure::Io("cannot start a thread", error)),
         };
         threads.into_iter().map(join).collect()
     });
-    bar.finish_and_clear();
     let mut all = Tally::default();
     for outcome in outcomes {
         all.add(&outcome?);
     }
     Ok(all)
-}
-
-/// Runs rounds until there were enough, and reports.
-pub fn run(common: &Common, args: &SimulateArgs) -> Result<(), Failure> {
-    let first = args.seed.map_or_else(|| Ok(random_seed()), |seed| SCENARIOS.number(seed))?;
-    let until = Until::of(args);
-    let is_replay = matches!(until, Until::One);
-    let mut out = Out::new();
-    if common.format == Format::Human {
-        out.line(&format!("torture: seed {}", SCENARIOS.seed(first)))?;
-        if is_replay {
-            out.line(&format!("torture: {:?}", Scenario::draw(first)))?;
-        }
-        out.flush()?;
-    }
-    let shared = Shared {
-        first,
-        // Of one store there is one, however many threads could do more.
-        threads: if is_replay { 1 } else { args.threads },
-        until,
-        begun: Instant::now(),
-        ends: AtomicU64::new(0),
-        is_over: AtomicBool::new(false),
-    };
-    let tally = simulate(&shared)?;
-    match common.format {
-        Format::Human => out.line(&format!(
-            "torture: {} stores, {} changes, {} failing calls, {} power cuts and {} kills, {} of them during a \
-             recovery; {} stores were used again: nothing was lost",
-            show_count(tally.stores),
-            show_count(tally.changes),
-            show_count(tally.failures),
-            show_count(tally.cuts),
-            show_count(tally.kills),
-            show_count(tally.nested),
-            show_count(tally.reused),
-        ))?,
-        Format::Json => out.json(&json!({
-            "seed": SCENARIOS.seed(first).to_string(),
-            "stores": tally.stores,
-            "changes": tally.changes,
-            "failing_calls": tally.failures,
-            "power_cuts": tally.cuts,
-            "kills": tally.kills,
-            "during_recovery": tally.nested,
-            "used_again": tally.reused,
-        }))?,
-    }
-    out.finish()
 }
 
 fn words_of(panic: &(dyn Any + Send)) -> String {
@@ -578,8 +500,8 @@ fn may_be_there<T>(done: &Result<T, Error>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seed::digest;
     use super::*;
+    use crate::seed::digest;
 
     #[test]
     fn a_round_is_a_function_of_its_seed() {
@@ -622,11 +544,7 @@ mod tests {
 
     #[test]
     fn threads_share_the_seeds_and_end_when_there_were_enough_power_cuts() {
-        let simulate_with = |threads: u64, until: Until| {
-            let (ends, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-            let shared = Shared { first: 3, threads, until, begun: Instant::now(), ends, is_over };
-            simulate(&shared).unwrap()
-        };
+        let simulate_with = |threads: u64, until: Until| simulate(3, threads, until).unwrap();
         let one = simulate_with(1, Until::One);
         assert_eq!(one.stores, 1);
         let many = simulate_with(3, Until::Either(None, Some(2 * one.ends() + 1)));

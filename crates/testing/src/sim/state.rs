@@ -1,13 +1,13 @@
 //! The contents of a simulated disk as a plain value: what the running system sees, what is durable,
 //! and the changes in between, each of which a crash may keep, drop or tear.
 //!
-//! Rank 1. A value without locks: cloning shares all bytes, so that a test can fork a disk at every
+//! A value without locks: cloning shares all bytes, so that a test can fork a disk at every
 //! call. Invariant: without a lost sync, the durable bytes with all pending changes applied in order
 //! are the live bytes.
 
-use crate::error::Result;
-use crate::storage::parent_directory;
-use crate::storage::sparse::{BLOCK_BYTES, SparseBytes};
+use super::super::sparse::{BLOCK_BYTES, SparseBytes};
+use hedgerow::internals::error::Result;
+use hedgerow::internals::storage::parent_directory;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::collections::BTreeMap;

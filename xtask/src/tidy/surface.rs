@@ -1,0 +1,243 @@
+//! The public surface of the engine, a line for each thing that a program can name, and whether it is as listed.
+//!
+//! [`list`] reads the source: what the crate's root re-exports, and in the files of the module that it comes from the item of that name with
+//! its public fields, variants, functions and implementations. The list is `docs/public-api.txt`; `cargo xtask tidy --list-surface`
+//! writes it anew, and whoever commits that says so in the changelog.
+//!
+//! It does not see what macros make (the fields and functions of a public type are written out), automatic traits, and which of two
+//! types of one name an implementation is of, if both are below one module. Whether paths of the list are all that can be named is for
+//! `.ci/package` to try: it builds programs against the packed crate. Plain functions.
+
+use super::{Finding, Tree};
+use quote::ToTokens;
+use std::collections::{BTreeMap, BTreeSet};
+use syn::{Attribute, Fields, ImplItem, Item, TraitItem, Type, UseTree, Visibility};
+
+/// The list.
+pub const PATH: &str = "docs/public-api.txt";
+const ENGINE: &str = "crates/hedgerow/src/";
+/// A module that is public as a whole.
+const OPEN_MODULE: &str = "anatomy";
+
+/// Reports what is public and not listed, and what is listed and not public.
+pub fn check(tree: &Tree, findings: &mut Vec<Finding>) {
+    let Some(listed) = tree.text.get(PATH) else { return };
+    let (listed, found): (BTreeSet<&str>, _) = (listed.lines().collect(), list(tree));
+    let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    for (what, lines) in [
+        ("is public, but not listed", found.difference(&listed)),
+        ("is listed, but not public", listed.difference(&found)),
+    ] {
+        for line in lines {
+            let what = format!("`{line}` {what}: cargo xtask tidy --list-surface");
+            findings.push(Finding::file(PATH, "surface", what));
+        }
+    }
+}
+
+/// The surface, in order.
+pub fn list(tree: &Tree) -> BTreeSet<String> {
+    let mut lines = BTreeSet::new();
+    let Some(root) = parsed(tree, &format!("{ENGINE}lib.rs")) else { return lines };
+    let mut exports = Vec::new();
+    for item in &root.items {
+        if let Item::Use(item) = item
+            && is_public(&item.vis)
+            && is_for_all(&item.attrs)
+        {
+            leaves(&item.tree, &mut Vec::new(), &mut exports);
+        }
+    }
+    // What is taken from each module below the root.
+    let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in exports {
+        if let (Some(first), Some(last)) = (path.first(), path.last()) {
+            wanted.entry(first.clone()).or_default().insert(last.clone());
+        }
+    }
+    for path in tree.rust.keys() {
+        let Some(inside) = path.strip_prefix(ENGINE) else { continue };
+        let module = inside.split(['/', '.']).next().unwrap_or_default();
+        let (Some(names), Some(file)) = (wanted.get(module), parsed(tree, path)) else { continue };
+        if super::is_test_path(path) {
+            continue;
+        }
+        let stem = inside.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
+        let is_open =
+            stem == OPEN_MODULE && names.contains(OPEN_MODULE) && inside.matches('/').count() == 1;
+        let of_file = match is_open {
+            true => Named { prefix: "anatomy::", names: None },
+            false => Named { prefix: "", names: Some(names) },
+        };
+        file.items.iter().for_each(|item| of_file.add(item, &mut lines));
+    }
+    lines
+}
+
+/// What of a file is public, and by which path.
+struct Named<'n> {
+    prefix: &'n str,
+    /// `None`: all that has `pub`.
+    names: Option<&'n BTreeSet<String>>,
+}
+
+impl Named<'_> {
+    fn has(&self, name: &str) -> bool {
+        self.names.is_none_or(|names| names.contains(name))
+    }
+
+    fn add(&self, item: &Item, lines: &mut BTreeSet<String>) {
+        let mut line = |name: &str, text: String| {
+            lines.insert(format!("{}{name}: {text}", self.prefix));
+        };
+        match item {
+            Item::Struct(item) if self.shows(&item.vis, &item.attrs, &item.ident) => {
+                let name = item.ident.to_string();
+                line(&name, format!("{}struct{}", marks(&item.attrs), text(&item.generics)));
+                fields(&item.fields, false, &mut |field| line(&name, field));
+            }
+            Item::Enum(item) if self.shows(&item.vis, &item.attrs, &item.ident) => {
+                let name = item.ident.to_string();
+                line(&name, format!("{}enum{}", marks(&item.attrs), text(&item.generics)));
+                for variant in item.variants.iter().filter(|variant| is_for_all(&variant.attrs)) {
+                    line(&name, format!("variant {}", variant.ident));
+                    let of = format!("{name}::{}", variant.ident);
+                    fields(&variant.fields, true, &mut |field| line(&of, field));
+                }
+            }
+            Item::Fn(item) if self.shows(&item.vis, &item.attrs, &item.sig.ident) => {
+                line(&item.sig.ident.to_string(), text(&item.sig));
+            }
+            Item::Const(item) if self.shows(&item.vis, &item.attrs, &item.ident) => {
+                line(&item.ident.to_string(), format!("const {}", text(&item.ty)));
+            }
+            Item::Type(item) if self.shows(&item.vis, &item.attrs, &item.ident) => {
+                line(
+                    &item.ident.to_string(),
+                    format!("type{} = {}", text(&item.generics), text(&item.ty)),
+                );
+            }
+            Item::Trait(item) if self.shows(&item.vis, &item.attrs, &item.ident) => {
+                let name = item.ident.to_string();
+                line(&name, "trait".to_owned());
+                for item in &item.items {
+                    if let TraitItem::Fn(item) = item {
+                        line(&name, text(&item.sig));
+                    }
+                }
+            }
+            Item::Impl(item) if is_for_all(&item.attrs) => {
+                let Some(name) = name_of(&item.self_ty).filter(|name| self.has(name)) else {
+                    return;
+                };
+                if let Some((of, _)) = &item.trait_ {
+                    line(&name, format!("impl {} for {}", text(of), text(&item.self_ty)));
+                    return;
+                }
+                for item in &item.items {
+                    match item {
+                        ImplItem::Fn(item) if is_public(&item.vis) && is_for_all(&item.attrs) => {
+                            line(&name, text(&item.sig));
+                        }
+                        ImplItem::Const(item)
+                            if is_public(&item.vis) && is_for_all(&item.attrs) =>
+                        {
+                            line(&name, format!("const {}: {}", item.ident, text(&item.ty)));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn shows(&self, vis: &Visibility, attributes: &[Attribute], name: &syn::Ident) -> bool {
+        is_public(vis) && is_for_all(attributes) && self.has(&name.to_string())
+    }
+}
+
+fn parsed(tree: &Tree, path: &str) -> Option<syn::File> {
+    syn::parse_file(tree.text.get(path)?).ok()
+}
+
+fn is_public(vis: &Visibility) -> bool {
+    matches!(vis, Visibility::Public(_))
+}
+
+/// Whether an item is there for whoever depends on the crate.
+fn is_for_all(attributes: &[Attribute]) -> bool {
+    !attributes.iter().any(|attribute| {
+        let words = text(&attribute.meta);
+        words.starts_with("cfg(")
+            && (words.contains("hedgerow_internals") || words.contains("test"))
+    })
+}
+
+/// The attributes that bind whoever uses a type.
+fn marks(attributes: &[Attribute]) -> String {
+    let words = attributes.iter().map(|attribute| text(&attribute.meta));
+    let binding = words.filter(|words| words.starts_with("derive(") || words == "non_exhaustive");
+    binding.map(|words| format!("#[{words}] ")).collect()
+}
+
+/// The public fields; those of a variant are public without saying so.
+fn fields(fields: &Fields, is_variant: bool, line: &mut dyn FnMut(String)) {
+    for (number, field) in fields.iter().enumerate() {
+        if is_for_all(&field.attrs) && (is_variant || is_public(&field.vis)) {
+            let name = field.ident.as_ref().map_or_else(|| number.to_string(), ToString::to_string);
+            line(format!("field {name}: {}", text(&field.ty)));
+        }
+    }
+}
+
+/// The paths of a `use`.
+fn leaves(tree: &UseTree, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
+    match tree {
+        UseTree::Path(inner) => {
+            path.push(inner.ident.to_string());
+            leaves(&inner.tree, path, found);
+            path.pop();
+        }
+        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, path, found)),
+        UseTree::Name(name) => {
+            found.push(path.iter().cloned().chain([name.ident.to_string()]).collect());
+        }
+        UseTree::Rename(_) | UseTree::Glob(_) => {}
+    }
+}
+
+fn name_of(of: &Type) -> Option<String> {
+    match of {
+        Type::Path(path) => Some(path.path.segments.last()?.ident.to_string()),
+        Type::Reference(reference) => name_of(&reference.elem),
+        _ => None,
+    }
+}
+
+/// Tokens as rustfmt would have them, but for lines.
+fn text(tokens: &impl ToTokens) -> String {
+    let mut text = tokens.to_token_stream().to_string();
+    for (spaced, tight) in [
+        (" :: ", "::"),
+        (":: ", "::"),
+        (" ::", "::"),
+        (" <", "<"),
+        ("< ", "<"),
+        (" >", ">"),
+        (" ,", ","),
+        (" (", "("),
+        ("( ", "("),
+        (" )", ")"),
+        ("& ", "&"),
+        (" :", ":"),
+        (" ;", ";"),
+        ("[ ", "["),
+        (" ]", "]"),
+        (",)", ")"),
+        ("->(", "-> ("),
+    ] {
+        text = text.replace(spaced, tight);
+    }
+    text
+}
