@@ -128,7 +128,7 @@ impl BufferPool {
         self.order.log.get()
     }
 
-    /// An LSN that all changes are below which no log has, and that were made before.
+    /// An LSN that no change is above which no log has, and that was made before.
     pub fn clock_moment(&self) -> Lsn {
         self.order.clock.moment()
     }

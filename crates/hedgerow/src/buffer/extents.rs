@@ -112,11 +112,16 @@ impl BufferPool {
 
     /// Frees the frames of replaced values that no snapshot sees.
     pub fn release_old_values(&self) {
-        if self.slots.is_some() || self.old_values.lock().is_empty() {
+        if self.slots.is_some() {
             return;
         }
+        let mut old = self.old_values.lock();
+        if old.is_empty() {
+            return;
+        }
+        // Asked while nothing is added: who has replaced a value behind a snapshot's moment adds it when that has its slot.
         let oldest = self.versions().and_then(PoolVersions::oldest);
-        self.old_values.lock().retain(|(changed, held)| {
+        old.retain(|(changed, held)| {
             let is_seen = oldest.is_some_and(|oldest| *changed > oldest);
             if !is_seen {
                 self.release_held(held);

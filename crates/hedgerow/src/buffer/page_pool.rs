@@ -140,7 +140,8 @@ unsafe impl PagePool for BufferPool {
     }
 
     fn note_load(&self, stay: &Entered<'_>, tree: TreeId) {
-        let lsn = self.append(stay, &Record::Load { tree });
+        // Whatever is changed in the tree from now on has this LSN or a later one.
+        let lsn = stay.append(&Record::Load { tree }).unwrap_or_else(|| self.own_lsn());
         if let Some(versions) = self.versions() {
             versions.note_load(tree, lsn);
         }

@@ -72,7 +72,8 @@ impl Snapshot {
         Ok(Snapshot { inner: inner.clone(), open })
     }
 
-    /// The moment: the log's position behind the last change that it sees. Grows from snapshot to snapshot, over restarts as well.
+    /// The moment: the log's position behind the last change that it sees. Grows from snapshot to snapshot, over restarts as well; without a log it
+    /// goes on behind the last checkpoint after a restart.
     #[must_use]
     pub fn lsn(&self) -> Lsn {
         self.open.lsn()

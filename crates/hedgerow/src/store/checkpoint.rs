@@ -39,7 +39,7 @@ struct Cut {
     /// Where replay has to start, because a batch began there that is not finished, and the end of the log: what
     /// lies before it is in the checkpoint, what lies behind it is not.
     log: Option<(Lsn, Lsn)>,
-    /// The last change that was not logged.
+    /// The moment of the clock that orders changes without a log.
     moment: Lsn,
     /// Batches that have begun.
     batches: u64,
@@ -263,7 +263,7 @@ impl Shared {
             Some(cut) => cut,
             // Of a log that is being replayed: what is behind its cut is in no checkpoint that says so.
             None if needs_log => (last.replay_start, last.log_end),
-            // What is stamped by a count must not look newer to a later session than what that does.
+            // What is stamped by a clock must not look newer to a later session than what that does.
             None => [last.log_end.max(cut.moment); 2].into(),
         };
         Superblock {

@@ -537,7 +537,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             thread::yield_now();
         }
         let lsn = if self.writes[0].tree.logged { self.append(stay) } else { Lsn(0) };
-        // What was read may change from here on: who changes it has a greater LSN.
+        // What was read may change from here on: who changes it has no smaller LSN, and no moment lies before his.
         drop(shared);
         let own = self.read_set.map_or(0, |set| set.judge.own_snapshots());
         let mut pages = exclusive.into_iter();
@@ -560,7 +560,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         lsn
     }
 
-    /// Without a log a commit is counted, once. A single change says all by itself.
+    /// Without a log a commit has no pieces. A single change says all by itself.
     fn is_in_pieces(&self) -> bool {
         self.writes.len() > 1 && self.pool.has_log()
     }

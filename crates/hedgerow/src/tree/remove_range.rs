@@ -15,6 +15,7 @@ use super::write::is_sparse;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, plain_leaf};
 use crate::page::{Access, EpochStay, PagePool};
+use crate::space::extent::is_stored_form;
 use crate::types::Purpose;
 use crate::versions::cells_of_change;
 use crate::wal::{RECORD_HEADER_BYTES, Record};
@@ -130,6 +131,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let stored_forms = self.pool.has_stored_forms();
         let mut old = Vec::new();
         let mut kept = Vec::new();
+        let mut stored = Vec::new();
         let mut removed = 0;
         let mut before = last;
         // From the end, so that the places before it stay as they are.
@@ -141,8 +143,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 old.clear();
                 leaf.append_value(place, &mut old);
             }
-            if stored_forms {
-                self.note_stored_forms(&stay, &old, &[]);
+            if stored_forms && is_stored_form(&old) {
+                stored.push(old.clone());
             }
             if keeps {
                 let mut key = Vec::new();
@@ -163,6 +165,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             for (key, old) in &kept {
                 self.keep_version(&stay, key, (Some(old), true), (lsn, 0));
             }
+        }
+        // Behind the append, as for every change: a snapshot that sees a value has begun before it is noted to be gone.
+        for old in &stored {
+            self.note_stored_forms(&stay, old, &[]);
         }
         Ok(Cleared { removed, next, is_sparse })
     }

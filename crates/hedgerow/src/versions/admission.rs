@@ -150,10 +150,16 @@ impl<M: Memory, P> Versions<M, P> {
         let most = self.most_cells();
         assert!(cells <= most, "{cells} cells of {most}: larger changes are made another way");
         let mut waits_left = CHECKPOINT_WAITS;
+        // Once: what others are promised counts as growth, and no collection takes it.
+        let mut may_collect = true;
         loop {
             match self.try_reserve(cells, waits_left > 0) {
                 Reserved::Done { is_due } => return Ok(Some(is_due)),
-                Reserved::Crowded { has_grown: true } if self.collect(around)? => continue,
+                Reserved::Crowded { has_grown: true }
+                    if std::mem::take(&mut may_collect) && self.collect(around)? =>
+                {
+                    continue;
+                }
                 Reserved::Crowded { .. } => {
                     if !self.wants_pin(Lsn(u64::MAX)) || !around.wait_for_checkpoint(waiting)? {
                         waits_left = 0;

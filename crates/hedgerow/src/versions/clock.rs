@@ -33,7 +33,8 @@ impl Clock {
         Lsn(self.0.load(Acquire))
     }
 
-    /// The LSN of a change that has one of its own: of names, which no leaf has.
+    /// The LSN of a change that has one of its own: of names, which no leaf has, and of loads, with the root latched. Later changes may have
+    /// it, too.
     pub fn own(&self) -> Lsn {
         Lsn(self.0.fetch_add(1, AcqRel) + 1)
     }

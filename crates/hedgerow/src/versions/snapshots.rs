@@ -279,8 +279,8 @@ impl<M: Memory, P> Versions<M, P> {
         let too_early = leaves_out("pin_read_before_versions").then(|| slot.state());
         let before = to.len();
         let version = self.version(snapshot.at, tree, key, to)?;
-        // What was loaded has become a version since, and was not there before.
-        let version = version.filter(|old| fate.loaded.is_none_or(|load| old.ended <= load));
+        // What was loaded has become a version since, and was not there before. A change behind a load may have its LSN, none before it has.
+        let version = version.filter(|old| fate.loaded.is_none_or(|load| old.ended < load));
         let seen = self.judge(slot, too_early, early, (stamp, fate), version);
         if !matches!(seen, Seen::Version) {
             to.truncate(before);

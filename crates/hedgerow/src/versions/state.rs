@@ -253,8 +253,7 @@ impl<M: Memory, P> Versions<M, P> {
     /// What has become of a tree behind a snapshot's moment. To be asked after the look at a leaf.
     #[inline]
     pub(super) fn fate(&self, tree: TreeId, at: Lsn) -> Fate {
-        let loaded = self.loads.of(tree).filter(|loaded| *loaded > at);
-        Fate { loaded, dropped: self.drops.of(tree) }
+        Fate { loaded: self.loads.after(tree, at), dropped: self.drops.after(tree, at) }
     }
 
     /// The oldest moment of a snapshot that is not given up; zero if one is about to begin. `None`: there is none, and whoever begins

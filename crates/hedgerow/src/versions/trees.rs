@@ -7,17 +7,18 @@
 use crate::types::{Lsn, TreeId};
 use hedgerow_sync::primitive::Mutex;
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
 
 /// Trees to which the same has happened, and when.
 pub(super) struct Since {
-    trees: Mutex<BTreeMap<TreeId, Lsn>>,
+    trees: Mutex<BTreeSet<(TreeId, Lsn)>>,
     is_any: AtomicBool,
 }
 
 impl Since {
     pub(super) fn new() -> Since {
-        Since { trees: Mutex::new(BTreeMap::new()), is_any: AtomicBool::new(false) }
+        Since { trees: Mutex::new(BTreeSet::new()), is_any: AtomicBool::new(false) }
     }
 
     /// Notes that it has happened to a tree with this LSN. `oldest` tells the oldest moment of a snapshot now; what all see, or none, is
@@ -26,17 +27,22 @@ impl Since {
         let mut trees = self.trees.lock();
         match oldest() {
             Some(oldest) => {
-                trees.retain(|_, at| *at > oldest);
-                trees.insert(tree, lsn);
+                trees.retain(|(_, at)| *at > oldest);
+                trees.insert((tree, lsn));
             }
             None => trees.clear(),
         }
         self.is_any.store(!trees.is_empty(), Release);
     }
 
-    /// When it has happened to a tree.
+    /// When it has happened to a tree for the first time behind a moment: a tree that was emptied may be loaded again.
     #[inline]
-    pub(super) fn of(&self, tree: TreeId) -> Option<Lsn> {
-        if self.is_any.load(Acquire) { self.trees.lock().get(&tree).copied() } else { None }
+    pub(super) fn after(&self, tree: TreeId, moment: Lsn) -> Option<Lsn> {
+        if !self.is_any.load(Acquire) {
+            return None;
+        }
+        let trees = self.trees.lock();
+        let first = trees.range((Excluded((tree, moment)), Unbounded)).next();
+        first.filter(|(of, _)| *of == tree).map(|(_, lsn)| *lsn)
     }
 }

@@ -373,6 +373,57 @@ fn a_snapshot_sees_its_moment_in_a_file_with_a_log() {
 }
 
 /// Money is moved between accounts, by batches; the sum is always the same, and every snapshot sees it.
+/// In memory, in a file, and in a file with a log.
+fn each_kind_of_store(test: impl Fn(Database)) {
+    let options = || Options::new().page_bytes(4096).memory_limit_bytes(16 << 20);
+    test(options().in_memory().unwrap());
+    for log in [false, true] {
+        test(open(&options().log(log), &SimDisk::new(1), OpenHow::New).unwrap());
+    }
+}
+
+#[test]
+fn a_snapshot_sees_nothing_of_a_load_that_came_after_it_nor_of_what_became_of_it() {
+    each_kind_of_store(|db| {
+        let wrens = db.keyspace("wrens").unwrap();
+        let before = db.snapshot().unwrap();
+        let seen = before.keyspace(&wrens).unwrap();
+        wrens.bulk_load([(b"changed", b"1"), (b"removed", b"1")], 90).unwrap();
+        wrens.put(b"changed", b"2").unwrap();
+        wrens.remove(b"removed").unwrap();
+        assert_eq!(seen.get(b"changed").unwrap(), None);
+        assert_eq!(seen.get(b"removed").unwrap(), None);
+        assert_eq!(seen.iter().count(), 0);
+    });
+}
+
+#[test]
+fn a_snapshot_before_two_loads_of_a_keyspace_sees_what_was_there_before_the_first() {
+    for was_there in [false, true] {
+        each_kind_of_store(|db| {
+            let wrens = db.keyspace("wrens").unwrap();
+            if was_there {
+                wrens.put(b"once", b"0").unwrap();
+            }
+            let before = db.snapshot().unwrap();
+            let seen = before.keyspace(&wrens).unwrap();
+            wrens.remove(b"once").unwrap();
+            wrens.bulk_load([(b"both", b"1"), (b"once", b"1")], 90).unwrap();
+            let between = db.snapshot().unwrap();
+            wrens.remove(b"both").unwrap();
+            wrens.remove_range::<&[u8]>(..).unwrap();
+            wrens.bulk_load([(b"both", b"2")], 90).unwrap();
+            wrens.put(b"both", b"3").unwrap();
+            assert_eq!(seen.get(b"both").unwrap(), None);
+            assert_eq!(seen.get(b"once").unwrap().is_some(), was_there);
+            assert_eq!(seen.iter().count(), usize::from(was_there));
+            let seen = between.keyspace(&wrens).unwrap();
+            assert_eq!(seen.get(b"both").unwrap().as_deref(), Some(&b"1"[..]));
+            assert_eq!(seen.iter().count(), 2);
+        });
+    }
+}
+
 #[test]
 fn the_sum_of_all_accounts_is_the_same_in_every_snapshot() {
     const ACCOUNTS: u64 = 300;
