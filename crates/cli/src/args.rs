@@ -146,7 +146,7 @@ pub enum Command {
     Restore(restore::RestoreArgs),
     /// Copy what is intact in a damaged store to a new one, and name the lost keys
     Repair(repair::RepairArgs),
-    /// Test this machine and its disk: kills, a full disk, power cuts, ignored fsyncs
+    /// Test this machine and its disk: kills, a full disk, ignored fsyncs
     Torture(torture::TortureArgs),
 }
 
