@@ -30,4 +30,10 @@ pub const LINES: &[Bug] = &[
             "tree::tests::ends::a_record_that_comes_to_an_empty_leaf_is_not_passed_over",
         )],
     ),
+    line(
+        "M04",
+        "children that the merge of two inner nodes has made neighbours are looked at, too",
+        "merged_children_stay_apart",
+        &[plain("lib", "tree::tests::height::a_tree_whose_keys_are_all_removed_is_a_single_page")],
+    ),
 ];

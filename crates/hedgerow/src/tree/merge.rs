@@ -5,7 +5,8 @@
 //! split them again; an empty one merges with whatever takes it in, unless it follows a dense leaf, which would
 //! have no slot for the next number: there it stays until that leaf is half empty, or goes to the leaf behind. The right page is freed. What that
 //! leaves of the parent is looked at next, and a root with a single child takes over the child's
-//! contents, so that its id stays.
+//! contents, so that its id stays. Two inner nodes that become one make neighbours of two of their children, which had
+//! different parents before: that pair is looked at too. So a tree whose records are all removed is a single page.
 //!
 //! Leaves that are hot, because they come from a contention split, are left alone as long as they have records: the two would
 //! undo each other in turn.
@@ -54,12 +55,26 @@ pub(super) enum Side {
     Right,
 }
 
+/// Which neighbours a node may merge with.
+#[derive(Clone, Copy)]
+enum Look {
+    /// Either, if it is sparse.
+    Sparse,
+    /// The one on that side, if it is an inner node with a single child.
+    Lonely(Side),
+    /// The right one: both have got the same parent just now.
+    Seam,
+}
+
 /// How a look at a node and its neighbours came out.
 enum Outcome {
     /// There is nothing to gain, or no longer.
     Nothing,
     /// Two nodes have become one; the parent may have become too empty in turn.
-    Merged,
+    Merged {
+        /// What was between them, if they are inner nodes: between two children that have become neighbours.
+        seam: Option<Vec<u8>>,
+    },
     /// The root has taken over its only child.
     Collapsed,
 }
@@ -86,12 +101,27 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     /// The same, from the node of `level` on the way to `key` on.
     pub(super) fn merge_from<'p>(&'p self, level: u8, key: &[u8], mut retry: Retry<'p, P>) {
-        let mut level = level;
+        // Levels that are to be looked at, a bit each; the lowest first.
+        let mut levels = 1_u64 << level;
         let mut tries = 0;
-        while level < MAX_LEVELS && tries < TRIES {
-            match self.merge_at(key, level, None) {
-                Ok(Outcome::Nothing | Outcome::Collapsed) => return,
-                Ok(Outcome::Merged) => level += 1,
+        // On the way to both this and `key` lie the nodes of the levels that are left.
+        let mut seam: Option<Vec<u8>> = None;
+        while levels != 0 && tries < TRIES {
+            let level = levels.trailing_zeros() as u8;
+            let rest = levels & (levels - 1);
+            match self.merge_at(seam.as_deref().unwrap_or(key), level, Look::Sparse) {
+                Ok(Outcome::Nothing) => levels = rest,
+                // Its child had one child, perhaps.
+                Ok(Outcome::Collapsed) => levels = 1 << (level - 1),
+                Ok(Outcome::Merged { seam: new }) => {
+                    levels = rest | 1 << (level + 1);
+                    if let Some(new) = new
+                        && !leaves_out("merged_children_stay_apart")
+                    {
+                        levels |= self.merge_seam(&new, level - 1, &mut retry);
+                        seam = Some(new);
+                    }
+                }
                 Err(stop) => {
                     tries += u32::from(is_interference(&stop));
                     if retry.after(stop).is_err() {
@@ -100,6 +130,31 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 }
             }
         }
+    }
+
+    /// Merges the nodes of `level` on both sides of `seam`, whose parents have become one, and then the same of their children.
+    /// Gives a bit for each level that has lost a node's child by that.
+    fn merge_seam<'p>(&'p self, seam: &[u8], level: u8, retry: &mut Retry<'p, P>) -> u64 {
+        let (mut level, mut tries, mut levels) = (level, 0, 0);
+        while tries < TRIES {
+            match self.merge_at(seam, level, Look::Seam) {
+                Ok(Outcome::Merged { .. }) => {
+                    levels |= 1 << (level + 1);
+                    if level == 0 {
+                        break;
+                    }
+                    level -= 1;
+                }
+                Ok(_) => break,
+                Err(stop) => {
+                    tries += u32::from(is_interference(&stop));
+                    if retry.after(stop).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        levels
     }
 
     /// A split has left a single child to the inner node for `key`: the neighbour that it was not split from, on `side`,
@@ -118,9 +173,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) {
         let (mut level, mut tries) = (level, 0);
         while level > 0 && tries < TRIES {
-            match self.merge_at(key, level, Some(side)) {
+            match self.merge_at(key, level, Look::Lonely(side)) {
                 // The child that it brought has a neighbour now.
-                Ok(Outcome::Merged) if !leaves_out("seams_are_left_as_they_are") => level -= 1,
+                Ok(Outcome::Merged { .. }) if !leaves_out("seams_are_left_as_they_are") => {
+                    level -= 1
+                }
                 Ok(_) => return,
                 Err(stop) => {
                     tries += u32::from(is_interference(&stop));
@@ -132,8 +189,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
     }
 
-    /// Looks at both sides, or of a node with a single child at one.
-    fn merge_at(&self, key: &[u8], level: u8, only: Option<Side>) -> Result<Outcome, Stop> {
+    /// Looks at the node of `level` on the way to `key`.
+    fn merge_at(&self, key: &[u8], level: u8, look: Look) -> Result<Outcome, Stop> {
         let reached = self.reach(Target::Key(key), level)?;
         if reached.level != level {
             return Ok(Outcome::Nothing);
@@ -160,8 +217,16 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         ];
         page.validate()?;
         parent.page.validate()?;
-        let is_lonely = level > 0 && record_count == 0;
-        let looks = if only.is_some() { is_lonely } else { sparse };
+        let [left, right] = sides;
+        let (looks, sides) = match look {
+            Look::Sparse => (sparse, [left, right]),
+            Look::Lonely(side) => {
+                let sides = if side == Side::Left { [left, None] } else { [None, right] };
+                (level > 0 && record_count == 0, sides)
+            }
+            // Of two that fit into one, either may be the sparse one.
+            Look::Seam => (true, [None, right]),
+        };
         // Threads contended for it a while ago, and a split keeps them apart; there is nothing to keep apart if it has no
         // records any more. Whoever sets the mark moves the version on.
         let is_kept = |page: &OptimisticPage<'_, P>| {
@@ -171,12 +236,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         if !looks || is_kept(&page) {
             return Ok(Outcome::Nothing);
         }
-        let [left, right] = sides;
-        let sides = match only {
-            None => [left, right],
-            Some(Side::Left) => [left, None],
-            Some(Side::Right) => [None, right],
-        };
         for (left_index, sibling) in sides.into_iter().flatten() {
             let sibling = match self.open_child(sibling, &parent.page, level) {
                 Ok(sibling) => sibling,
@@ -264,6 +323,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let layout = LeafLayout::of(left.bytes());
         let bytes = left.write(epoch);
         let stamp = header::newest_lsn(bytes);
+        let seam = (header::level(bytes) > 0).then(|| {
+            let mut fence = Vec::new();
+            plain::<L>(bytes).append_upper_fence(&mut fence);
+            fence
+        });
         let merged = match header::level(bytes) {
             0 => node::merge_leaves::<L>(bytes, right.bytes(), self.policy, scans),
             _ => NodeMut::<L>::new(bytes).merge(right.bytes()),
@@ -281,7 +345,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         NodeMut::<L>::new(parent.write(epoch)).remove_child(index);
         self.pool.free(right, epoch);
-        Ok(Outcome::Merged)
+        Ok(Outcome::Merged { seam })
     }
 
     /// Moves the contents of a root's only child into the root.

@@ -2,12 +2,13 @@
 
 use super::super::walk::{Go, Visit};
 use super::super::{MAX_LEVELS, Tree, descend::plain};
-use super::{TINY_PAGE, assert_clean};
-use crate::node::{Hints, LeafLayout, LeafPolicy};
+use super::{TINY_PAGE, assert_clean, random_key, tiny};
+use crate::node::{Baseline, Hints, LeafLayout, LeafPolicy};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
+use std::collections::BTreeSet;
 
 /// Orders in which groups of keys come.
 #[derive(Clone, Copy, Debug)]
@@ -110,5 +111,31 @@ fn of_two_that_became_neighbours_one_has_more_than_a_single_child() {
         for runs in [2, 20] {
             grow(Order::Runs(runs), seed, 300);
         }
+    }
+}
+
+/// Where fences are long, some neighbours get the same parent only when nodes above them have become one.
+#[test]
+fn a_tree_whose_keys_are_all_removed_is_a_single_page() {
+    // The pages that stayed were found with 2,820.
+    for seed in 0..3000 {
+        let tree = tiny::<Baseline>();
+        let mut random = SplitMix64::new(seed);
+        let mut keys = BTreeSet::new();
+        let steps = 50 + random.below(600);
+        for step in 0..steps {
+            let key = random_key(&mut random, tree.max_key_bytes());
+            if random.below(steps) > step {
+                tree.put(&key, &vec![0; random.below(25) as usize]).unwrap();
+                keys.insert(key);
+            } else {
+                assert_eq!(tree.remove(&key).unwrap(), keys.remove(&key));
+            }
+        }
+        for key in &keys {
+            assert!(tree.remove(key).unwrap());
+        }
+        let pages = tree.stats().unwrap().pages();
+        assert_eq!(pages, 1, "seed {seed}: {} keys", keys.len());
     }
 }
