@@ -50,4 +50,13 @@ pub const LINES: &[Bug] = &[
             "long_keys::views::what_has_gone_is_missed_where_another_key_has_its_label",
         )],
     ),
+    line(
+        "G07",
+        "a node is asked for the place of a key between its fences alone",
+        "searched_outside_of_fences",
+        &[plain(
+            "engine",
+            "long_keys::keys_of_any_length_agree_with_a_map_in_memory_and_without_a_log",
+        )],
+    ),
 ];

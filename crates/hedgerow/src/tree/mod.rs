@@ -65,6 +65,7 @@ mod redistribute;
 mod relieve;
 mod remove_range;
 mod retry;
+mod search_by;
 mod show;
 mod split;
 mod stats;

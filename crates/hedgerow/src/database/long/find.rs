@@ -1,6 +1,7 @@
 //! Finding the record of a long key, or where it would be.
 //!
-//! Nearly all heads have one key, and that has the middle label: one look-up. Else it is bisected: between two labels that have a record
+//! Nearly all heads have one key, and that has the middle label: one look-up. Else the records are bisected on one way down the tree
+//! ([`crate::tree::Tree::search_by`]). If others are in the way, and in a snapshot, the labels are: between two labels that have a record
 //! each, the record at or behind the middle is compared, or if there is none before the upper one, the one before the middle.
 //!
 //! What a comparison has shown of a key's label stays true as long as no record moves, whatever comes and goes: labels of what stays do not
@@ -118,7 +119,26 @@ impl Inner {
     ///
     /// Errors: those of reads.
     pub(super) fn locate(&self, tree: &PoolTree, cut: Cut<'_>) -> Result<Place> {
-        locate_in(&mut TreeBucket { inner: self, tree, cut, cursor: None }, cut)
+        let mut bucket = TreeBucket { inner: self, tree, cut, cursor: None };
+        let mut search = Search::new(cut);
+        if let Some(place) = search.first(&mut bucket)? {
+            return Ok(place);
+        }
+        let ends = (cut.tree_key(search.below), cut.tree_key(search.above));
+        let mut equal = None;
+        let found = tree.search_by((&ends.0, &ends.1), |key, raw| {
+            let Some(label) = label_of(tree, cut, key)? else { return Ok(None) };
+            let order = search.compare(&mut bucket, label, raw)?;
+            if order == Some(Ordering::Equal) {
+                equal = Some((label, raw.to_vec()));
+            }
+            Ok(order)
+        })?;
+        match (found, equal) {
+            (Some(true), Some((label, raw))) => Ok(Place::At { label, raw }),
+            (Some(false), _) => Ok(Place::Gap { below: search.below, above: search.above }),
+            _ => search.bisect(&mut bucket),
+        }
     }
 }
 
@@ -134,17 +154,15 @@ pub(super) trait Bucket {
     fn rest_of(&mut self, label: u64, raw: &[u8], rest: &mut Vec<u8>) -> Result<bool>;
 }
 
-/// Finds a long key among the records of its head.
+/// Finds a long key among the records of its head, by their labels.
 ///
 /// Errors: those of reads.
 pub(super) fn locate_in(bucket: &mut impl Bucket, cut: Cut<'_>) -> Result<Place> {
-    let mut search = Search { cut, below: 0, above: LAST_LABEL, rest: Vec::new() };
-    if let Some(raw) = bucket.get(MIDDLE_LABEL)?
-        && search.compare(bucket, MIDDLE_LABEL, &raw)? == Ordering::Equal
-    {
-        return Ok(Place::At { label: MIDDLE_LABEL, raw });
+    let mut search = Search::new(cut);
+    match search.first(bucket)? {
+        Some(place) => Ok(place),
+        None => search.bisect(bucket),
     }
-    search.bisect(bucket)
 }
 
 /// A search among the records of a head.
@@ -158,11 +176,27 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// Compares the sought key with that of a record, and notes what that says. Of a record that is gone nothing is known: the order is `Less`, no limit
-    /// moves, and the next look is at what is there by then.
-    fn compare(&mut self, bucket: &mut impl Bucket, label: u64, raw: &[u8]) -> Result<Ordering> {
+    fn new(cut: Cut<'_>) -> Search<'_> {
+        Search { cut, below: 0, above: LAST_LABEL, rest: Vec::new() }
+    }
+
+    /// Looks at the label of the first key of a head.
+    fn first(&mut self, bucket: &mut impl Bucket) -> Result<Option<Place>> {
+        let Some(raw) = bucket.get(MIDDLE_LABEL)? else { return Ok(None) };
+        let order = self.compare(bucket, MIDDLE_LABEL, &raw)?;
+        let is_it = order == Some(Ordering::Equal);
+        Ok(is_it.then_some(Place::At { label: MIDDLE_LABEL, raw }))
+    }
+
+    /// Compares the sought key with that of a record, and notes what that says. `None`: the record is gone, and nothing is known of it.
+    fn compare(
+        &mut self,
+        bucket: &mut impl Bucket,
+        label: u64,
+        raw: &[u8],
+    ) -> Result<Option<Ordering>> {
         if !bucket.rest_of(label, raw, &mut self.rest)? {
-            return Ok(Ordering::Less);
+            return Ok(None);
         }
         let order = self.cut.rest.cmp(&self.rest);
         match order {
@@ -170,7 +204,7 @@ impl Search<'_> {
             Ordering::Greater => self.below = self.below.max(label),
             Ordering::Equal => {}
         }
-        Ok(order)
+        Ok(Some(order))
     }
 
     fn bisect(&mut self, bucket: &mut impl Bucket) -> Result<Place> {
@@ -186,7 +220,7 @@ impl Search<'_> {
             let Some((label, raw)) = record else {
                 return Ok(Place::Gap { below: self.below, above: self.above });
             };
-            if self.compare(bucket, label, &raw)? == Ordering::Equal {
+            if self.compare(bucket, label, &raw)? == Some(Ordering::Equal) {
                 return Ok(Place::At { label, raw });
             }
         }
@@ -235,11 +269,16 @@ pub(super) fn read_record(
     cut: Cut<'_>,
     (key, raw): (&[u8], &[u8]),
 ) -> Result<Option<(u64, Vec<u8>)>> {
+    Ok(label_of(tree, cut, key)?.map(|label| (label, raw.to_vec())))
+}
+
+/// The label in the key of a record of a tree; `None` if it has another head.
+fn label_of(tree: &PoolTree, cut: Cut<'_>, key: &[u8]) -> Result<Option<u64>> {
     if key.len() == cut.head.len() || !key.starts_with(cut.head) {
         return Ok(None);
     }
     let (_, label) = split_label(tree.max_short_key_bytes(), key).ok_or_else(super::damaged)?;
-    Ok(Some((label, raw.to_vec())))
+    Ok(Some(label))
 }
 
 impl Inner {

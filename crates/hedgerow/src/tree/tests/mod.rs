@@ -17,6 +17,7 @@ mod layouts;
 mod longest_bounds;
 mod model;
 mod overtaken;
+mod search_by;
 mod smallest;
 mod stamps;
 mod windows;

@@ -1,0 +1,168 @@
+//! Finding a record by an order that the keys of the tree do not tell, but the records do.
+//!
+//! The records of an interval of keys are in the order of something that each of them has in its value. On the way down, the children of a
+//! node are bisected: of one in the middle the first record is compared. So a search compares about log2 of the records, whatever their keys are, where
+//! bisecting the keys takes as many steps as the keys have bits if they are spread badly.
+//!
+//! Invariants: each record that is compared was in a validated copy of its leaf; a node's children are those of one version. So a record that
+//! is there all the time, under one key, is found. Thread-safety: as for [`Tree`].
+
+use super::Tree;
+use super::retry::{Retry, Stop};
+use crate::error::Result;
+use crate::node::{Ladder, Node, plain_leaf};
+use crate::page::{Access, OptimisticPage, PagePool, Restart};
+use hedgerow_sync::primitive::canary::leaves_out;
+use std::cmp::Ordering;
+
+/// The interval that is searched, without its ends.
+struct Interval<'k> {
+    lower: &'k [u8],
+    upper: &'k [u8],
+}
+
+/// A copy of a leaf, and room for a key of it. Both have the size of a page.
+struct Copy {
+    leaf: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Searches the records between two keys, both left out, by `order`: how what is sought compares with a record, of which it gets key and value.
+    /// Whether there was an equal one, which then was compared last. `None`: nothing can be said, because `order` has said so, others have interfered
+    /// three times, somebody changes records alone, or a leaf has no records. Then what was compared holds all the same, and cursors find the rest.
+    ///
+    /// A record may be compared more than once, with another value by then.
+    ///
+    /// Errors: those of [`Tree::get`] and of `order`.
+    pub fn search_by(
+        &self,
+        (lower, upper): (&[u8], &[u8]),
+        mut order: impl FnMut(&[u8], &[u8]) -> Result<Option<Ordering>>,
+    ) -> Result<Option<bool>> {
+        let turns = self.pool.alone_turns();
+        let waiting = self.wait.begin();
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
+        let page_bytes = self.pool.page_bytes();
+        let mut copy = Copy { leaf: vec![0; page_bytes], key: vec![0; page_bytes] };
+        let found = loop {
+            match self.try_search_by(&Interval { lower, upper }, &mut copy, &mut order) {
+                Ok(found) => break found,
+                Err(stop) => retry.after(stop)?,
+            }
+            if retry.is_latched() {
+                return Ok(None);
+            }
+        };
+        Ok(found.filter(|_| self.nobody_alone_since(turns).is_ok()))
+    }
+
+    fn try_search_by(
+        &self,
+        within: &Interval<'_>,
+        copy: &mut Copy,
+        order: &mut impl FnMut(&[u8], &[u8]) -> Result<Option<Ordering>>,
+    ) -> Result<Option<bool>, Stop> {
+        let (mut page, mut level) = self.open_root()?;
+        while level > 0 {
+            page.note_use();
+            level -= 1;
+            let node = Node::<_, L>::new(page.bytes());
+            // Searches in a node are for keys between its fences.
+            let (mut low, mut high) = (0, node.count());
+            let asks_anyway = leaves_out("searched_outside_of_fences");
+            if asks_anyway || node.is_above_lower(within.lower) {
+                low = node.child_for(within.lower).index;
+            }
+            if asks_anyway || node.is_within_upper(within.upper) {
+                high = node.child_for(within.upper).index;
+            }
+            while low < high {
+                let middle = (low + high).div_ceil(2);
+                let child = self.open_child(node.child_at(middle), &page, level)?;
+                self.copy_out(&self.first_leaf(child, level)?, &mut copy.leaf)?;
+                match compare_first::<L>(within, copy, order)? {
+                    None => return Ok(None),
+                    Some(Ordering::Equal) => return Ok(Some(true)),
+                    Some(Ordering::Less) => high = middle - 1,
+                    Some(Ordering::Greater) => low = middle,
+                }
+            }
+            // With it the node is validated, which may have changed since the first of its children was looked at.
+            page = self.open_child(node.child_at(low), &page, level)?;
+        }
+        self.copy_out(&page, &mut copy.leaf)?;
+        Ok(bisect::<L>(within, copy, order)?)
+    }
+
+    /// The first leaf below a node of `level`.
+    fn first_leaf<'p>(
+        &'p self,
+        node: OptimisticPage<'p, P>,
+        level: u8,
+    ) -> Result<OptimisticPage<'p, P>, Restart> {
+        let (mut page, mut level) = (node, level);
+        while level > 0 {
+            page.note_use();
+            level -= 1;
+            let child = Node::<_, L>::new(page.bytes()).child_at(0);
+            page = self.open_child(child, &page, level)?;
+        }
+        Ok(page)
+    }
+}
+
+/// Compares with the first record of the copy of a leaf; `None` if there is none, or `order` does not say.
+fn compare_first<L: Ladder>(
+    within: &Interval<'_>,
+    copy: &mut Copy,
+    order: &mut impl FnMut(&[u8], &[u8]) -> Result<Option<Ordering>>,
+) -> Result<Option<Ordering>> {
+    let leaf = plain_leaf::<L>(&copy.leaf);
+    let place = leaf.next_place(0);
+    if place >= leaf.end() {
+        return Ok(None);
+    }
+    let prefix_len = leaf.copy_prefix(&mut copy.key);
+    let (end, value) = leaf.record(place, &mut copy.key, prefix_len);
+    match &copy.key[..end] {
+        key if key <= within.lower => Ok(Some(Ordering::Greater)),
+        key if key >= within.upper => Ok(Some(Ordering::Less)),
+        key => order(key, value),
+    }
+}
+
+/// Searches the copy of a leaf.
+fn bisect<L: Ladder>(
+    within: &Interval<'_>,
+    copy: &mut Copy,
+    order: &mut impl FnMut(&[u8], &[u8]) -> Result<Option<Ordering>>,
+) -> Result<Option<bool>> {
+    let leaf = plain_leaf::<L>(&copy.leaf);
+    let (mut low, mut high) = (0, leaf.end());
+    if leaf.as_node().is_above_lower(within.lower) {
+        let at = leaf.search(within.lower);
+        low = at.index + usize::from(at.found);
+    }
+    if leaf.as_node().is_within_upper(within.upper) {
+        high = leaf.search(within.upper).index;
+    }
+    let prefix_len = leaf.copy_prefix(&mut copy.key);
+    while low < high {
+        let middle = low.midpoint(high);
+        // Leaves that are arrays have places without a record.
+        let place = leaf.next_place(middle);
+        if place >= high {
+            high = middle;
+            continue;
+        }
+        let (end, value) = leaf.record(place, &mut copy.key, prefix_len);
+        match order(&copy.key[..end], value)? {
+            None => return Ok(None),
+            Some(Ordering::Equal) => return Ok(Some(true)),
+            Some(Ordering::Less) => high = middle,
+            Some(Ordering::Greater) => low = place + 1,
+        }
+    }
+    Ok(Some(false))
+}
