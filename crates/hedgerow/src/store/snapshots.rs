@@ -96,7 +96,7 @@ impl Store {
             let had_stored_forms = shared.pool.has_stored_forms();
             // Before its moment: what a record refers to then is kept.
             let reading = match &shared.slots {
-                Some(slots) if had_stored_forms => {
+                Some(slots) if had_stored_forms && !leaves_out("extent_freed_under_snapshot") => {
                     Some(slots.read_extents(shared.pool.epochs().current()))
                 }
                 _ => None,
