@@ -113,4 +113,22 @@ pub const LINES: &[Bug] = &[
             "transactions::own_changes_are_seen_both_ways_and_iterators_keep_theirs",
         )],
     ),
+    line(
+        "K18",
+        "a transaction's own changes are in what it reads backwards, too",
+        "own_changes_missing_backwards",
+        &[plain(
+            "engine",
+            "transactions::own_changes_are_seen_both_ways_and_iterators_keep_theirs",
+        )],
+    ),
+    line(
+        "K19",
+        "the clock of a store without a log goes on where the session before has left it",
+        "count_begins_anew",
+        &[plain(
+            "lib",
+            "store::tests::checkpoint::the_count_of_a_store_without_a_log_goes_on_in_the_next_session_with_or_without_one",
+        )],
+    ),
 ];

@@ -216,4 +216,28 @@ pub const LINES: &[Bug] = &[
         "moment_does_not_end",
         &[COLLECTION],
     ),
+    line(
+        "S37",
+        "of a new record a snapshot before it finds that there was none",
+        "new_keys_seen_below",
+        &[plain("lib", "versions::tests::snapshots_of_random_lives_see_their_moments")],
+    ),
+    line(
+        "S38",
+        "what was loaded is not there for the snapshots before the load",
+        "load_without_base",
+        &[plain(
+            "engine",
+            "snapshots::a_snapshot_sees_nothing_of_a_load_that_came_after_it_nor_of_what_became_of_it",
+        )],
+    ),
+    line(
+        "S39",
+        "the places of large values that a snapshot sees are not written again",
+        "extent_freed_under_snapshot",
+        &[plain(
+            "engine",
+            "snapshots::large_values_that_a_snapshot_sees_stay_while_their_records_get_others",
+        )],
+    ),
 ];

@@ -67,7 +67,7 @@ impl Database {
 }
 
 impl Snapshot {
-    pub(super) fn begin(inner: &Arc<Inner>, waiting: &Waiting<'_>) -> Result<Snapshot> {
+    fn begin(inner: &Arc<Inner>, waiting: &Waiting<'_>) -> Result<Snapshot> {
         let open = Arc::new(inner.store.snapshot(waiting)?);
         Ok(Snapshot { inner: inner.clone(), open })
     }
@@ -113,17 +113,6 @@ impl Snapshot {
     pub fn keyspaces(&self) -> Result<Vec<String>> {
         self.inner.check_open()?;
         self.open.keyspaces()
-    }
-
-    /// Of an ended transaction: if nobody reads with it any more, its commit is the last to need it.
-    pub(super) fn be_of_commit(&mut self) {
-        if let Some(open) = Arc::get_mut(&mut self.open) {
-            open.be_of_commit();
-        }
-    }
-
-    pub(super) fn open(&self) -> &Arc<OpenSnapshot> {
-        &self.open
     }
 
     fn see(&self, tree: PoolTree) -> SnapshotKeyspace {
@@ -193,11 +182,11 @@ impl View for SnapshotView {
 
     #[cold]
     fn spot(&self, key: &[u8]) -> Result<Spot> {
-        spot_of(&self.snapshot, &self.snapshot.inner, &self.tree, key)
+        spot_of(&self.snapshot.open, &self.snapshot.inner, &self.tree, key)
     }
 
     fn stretches(&self) -> Box<dyn Stretches> {
-        Box::new(SnapshotStretches::new(self.snapshot.clone(), self.tree.clone()))
+        Box::new(SnapshotStretches::new(self.snapshot.open.clone(), self.tree.clone()))
     }
 
     fn snapshot(&self) -> Result<Arc<OpenSnapshot>> {
@@ -211,7 +200,7 @@ impl View for SnapshotView {
 
 /// The leaves of a tree, and what of them a snapshot sees.
 pub(super) struct SnapshotStretches {
-    snapshot: Snapshot,
+    open: Arc<OpenSnapshot>,
     tree: PoolTree,
     leaf: LeafRecords,
     removed: Vec<Vec<u8>>,
@@ -219,9 +208,9 @@ pub(super) struct SnapshotStretches {
 }
 
 impl SnapshotStretches {
-    pub(super) fn new(snapshot: Snapshot, tree: PoolTree) -> SnapshotStretches {
+    pub(super) fn new(open: Arc<OpenSnapshot>, tree: PoolTree) -> SnapshotStretches {
         let leaf = tree.leaf_records();
-        SnapshotStretches { snapshot, tree, leaf, removed: Vec::new(), value: Vec::new() }
+        SnapshotStretches { open, tree, leaf, removed: Vec::new(), value: Vec::new() }
     }
 
     /// The removed keys of a stretch's range, in order.
@@ -232,7 +221,7 @@ impl SnapshotStretches {
         loop {
             let mut key = Vec::new();
             let bound = from.as_ref().map(Vec::as_slice);
-            let found = self.snapshot.open.removed_from(self.tree.id(), bound, &mut key)?;
+            let found = self.open.removed_from(self.tree.id(), bound, &mut key)?;
             if !found || stretch.upper().is_some_and(|upper| key.as_slice() > upper) {
                 return Ok(());
             }
@@ -252,7 +241,7 @@ enum Loaded {
 impl SnapshotStretches {
     /// Loads the range of the leaf in the tree, or the leaf of the pinned checkpoint that the snapshot reads instead.
     fn try_load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<Loaded> {
-        let open = self.snapshot.open.clone();
+        let open = self.open.clone();
         let tree = self.tree.id();
         let (mut stamp, dropped) = match self.tree.copy_records(at, &mut self.leaf) {
             Ok(()) => (self.leaf.stamp(), None),

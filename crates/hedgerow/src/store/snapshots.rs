@@ -96,7 +96,7 @@ impl Store {
             let had_stored_forms = shared.pool.has_stored_forms();
             // Before its moment: what a record refers to then is kept.
             let reading = match &shared.slots {
-                Some(slots) if had_stored_forms => {
+                Some(slots) if had_stored_forms && !leaves_out("extent_freed_under_snapshot") => {
                     Some(slots.read_extents(shared.pool.epochs().current()))
                 }
                 _ => None,
@@ -123,18 +123,22 @@ impl Store {
         self.shared.pool.versions().map_or_else(Vec::new, PoolVersions::kept)
     }
 
-    /// Makes the only change of a transaction that has read nothing but this record. `None`, and nothing is done, if it takes a look at
-    /// records to know whether that is unchanged: [`Self::commit`] takes it.
+    /// Makes the only change of a transaction that has read nothing, or with a `judge` nothing but this record. `None`, and nothing is done,
+    /// if it takes a look at records to know whether that is unchanged: [`Self::commit`] takes it.
     ///
     /// Errors: as for [`Self::commit`].
     #[inline]
-    pub fn commit_if_unchanged(
+    pub fn commit_one(
         &self,
         change: &BatchChange<'_>,
-        judge: &OpenSnapshot,
+        judge: Option<&OpenSnapshot>,
     ) -> Result<Option<Lsn>> {
         let BatchChange { tree, key, value } = *change;
-        let is_made = tree.change_if_unchanged(key, value, judge)?;
+        let is_made = match (judge, value) {
+            (Some(judge), _) => tree.change_if_unchanged(key, value, judge)?,
+            (None, Some(value)) => tree.put(key, value).map(|_| true)?,
+            (None, None) => tree.remove(key).map(|_| true)?,
+        };
         Ok(is_made.then(|| self.shared.pool.last_lsn()))
     }
 

@@ -20,7 +20,8 @@ pub struct Clock(AtomicU64);
 impl Clock {
     /// One whose first change has an LSN behind `last`.
     pub fn new(last: Lsn) -> Clock {
-        Clock(AtomicU64::new(last.0 + 1))
+        let last = if leaves_out("count_begins_anew") { 0 } else { last.0 };
+        Clock(AtomicU64::new(last + 1))
     }
 
     /// The LSN of a change, with its leaf latched, inside of an epoch. `beside_snapshots`: versions are kept, so a snapshot may begin meanwhile.

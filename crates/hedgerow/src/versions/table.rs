@@ -303,6 +303,9 @@ impl<B: Block> Table<B> {
             self.cells.set_u32(newest, LENGTH_AT, length | listed);
             return free_before - self.cells.free();
         }
+        if old.is_none() && leaves_out("new_keys_seen_below") {
+            return free_before - self.cells.free();
+        }
         debug_assert!(newest.is_none() || self.lsn(newest) < lsn, "changes of a key have an order");
         let value = old.unwrap_or_default();
         let version = self.cells.allocate(KEY_AT + key.len() + value.len());

@@ -397,6 +397,30 @@ fn a_snapshot_sees_nothing_of_a_load_that_came_after_it_nor_of_what_became_of_it
     });
 }
 
+/// What is replaced after the snapshot has begun is freed by checkpoints, and its room is taken by others, if nobody keeps it.
+#[test]
+fn large_values_that_a_snapshot_sees_stay_while_their_records_get_others() {
+    const LARGE: usize = 100_000;
+    each_kind_of_store(|db| {
+        let wrens = db.keyspace("wrens").unwrap();
+        let put_all = |round: u8| {
+            for n in 0..4 {
+                wrens.put(&[n], &[round; LARGE]).unwrap();
+            }
+        };
+        put_all(0);
+        let before = db.snapshot().unwrap();
+        let seen = before.keyspace(&wrens).unwrap();
+        for round in 1..6 {
+            put_all(round);
+            db.checkpoint().unwrap();
+        }
+        for n in 0..4 {
+            assert_eq!(seen.get(&[n]).unwrap().as_deref(), Some(&[0; LARGE][..]));
+        }
+    });
+}
+
 #[test]
 fn a_snapshot_before_two_loads_of_a_keyspace_sees_what_was_there_before_the_first() {
     for was_there in [false, true] {

@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const KEYS: u64 = 24;
 const THREADS: u32 = 3;
+/// Histories of each of the three tests and both isolations, and transactions of each thread in one: 204 of them, and half a million
+/// transactions that commit.
+const THOROUGH: (u64, u64) = (34, 1_040);
 
 /// `long`: what makes a long key of the store's.
 fn key(number: u64, long: usize) -> Vec<u8> {
@@ -293,7 +296,8 @@ static RUNS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0)
 fn histories(longest: u64, long: usize, database: impl Fn(&mut Dice) -> Database) {
     let mut dice = Dice(seed(hedgerow_sync::primitive::random::seed()));
     let (mut checked, mut conflicts) = (0, 0);
-    let rounds = if is_thorough() { 20 } else { 6 } * effort();
+    let (rounds, each) = if is_thorough() { THOROUGH } else { (6, 300) };
+    let rounds = rounds * effort();
     for isolation in [Isolation::Serializable, Isolation::Snapshot] {
         let (mut db, mut left) = (database(&mut dice), 0);
         for _ in 0..rounds {
@@ -302,7 +306,7 @@ fn histories(longest: u64, long: usize, database: impl Fn(&mut Dice) -> Database
                 (db, left) = (database(&mut dice), 3);
             }
             left -= 1;
-            let (tally, met, _) = run(&db, isolation, longest, long, 300, &mut dice);
+            let (tally, met, _) = run(&db, isolation, longest, long, each, &mut dice);
             checked += tally.transactions;
             conflicts += met;
         }

@@ -11,13 +11,14 @@
 use super::find::{Bucket, Place, locate_in, read_record};
 use super::{Cut, REST_LEN_BYTES, damaged, is_long, split_payload};
 use crate::database::database::Inner;
-use crate::database::snapshot::{Snapshot, SnapshotStretches};
+use crate::database::snapshot::SnapshotStretches;
 use crate::database::stretch::{Interval, StretchCursor, is_empty};
 use crate::database::view::{Seen, View};
 use crate::error::Result;
 use crate::space::extent::{Stored, read_stored};
-use crate::store::PoolTree;
+use crate::store::{OpenSnapshot, PoolTree};
 use crate::tree::Value;
+use hedgerow_sync::primitive::Arc;
 use std::ops::Bound;
 
 /// Where a long key is in what a snapshot sees.
@@ -34,7 +35,7 @@ pub(in crate::database) struct Spot {
 ///
 /// Errors: those of reads; `SnapshotTooOld`.
 pub(in crate::database) fn spot_of(
-    snapshot: &Snapshot,
+    snapshot: &Arc<OpenSnapshot>,
     inner: &Inner,
     tree: &PoolTree,
     key: &[u8],
@@ -68,7 +69,7 @@ impl Spot {
 
 /// The records of a head as a snapshot sees them.
 struct SnapshotBucket<'s> {
-    snapshot: &'s Snapshot,
+    snapshot: &'s Arc<OpenSnapshot>,
     inner: &'s Inner,
     tree: &'s PoolTree,
     cut: Cut<'s>,
@@ -77,7 +78,7 @@ struct SnapshotBucket<'s> {
 
 impl Bucket for SnapshotBucket<'_> {
     fn get(&mut self, label: u64) -> Result<Option<Vec<u8>>> {
-        let found = self.snapshot.open().get(self.tree, &self.cut.tree_key(label));
+        let found = self.snapshot.get(self.tree, &self.cut.tree_key(label));
         Ok(found?.map(Value::into_vec))
     }
 
@@ -100,13 +101,13 @@ impl Bucket for SnapshotBucket<'_> {
 ///
 /// Errors: those of reads.
 fn rest_then(
-    snapshot: &Snapshot,
+    snapshot: &Arc<OpenSnapshot>,
     inner: &Inner,
     tree: &PoolTree,
     raw: &[u8],
     rest: &mut Vec<u8>,
 ) -> Result<()> {
-    let found = || snapshot.open().resolve(raw, tree.wait()).map(Some);
+    let found = || snapshot.resolve(raw, tree.wait()).map(Some);
     inner.rest_from(raw, rest, found).map(drop)
 }
 
@@ -185,7 +186,7 @@ pub(in crate::database) fn own_rest<'k>(tree: &PoolTree, key: &'k [u8]) -> Optio
 ///
 /// Errors: those of reads; `SnapshotTooOld`.
 pub(in crate::database) fn key_at(
-    snapshot: &Snapshot,
+    snapshot: &Arc<OpenSnapshot>,
     inner: &Inner,
     tree: &PoolTree,
     place: &[u8],
@@ -197,7 +198,7 @@ pub(in crate::database) fn key_at(
     if let Some(rest) = own_rest(tree, place) {
         return Ok([head, rest].concat());
     }
-    let raw = snapshot.open().get(tree, place)?.ok_or_else(damaged)?;
+    let raw = snapshot.get(tree, place)?.ok_or_else(damaged)?;
     let mut rest = Vec::new();
     rest_then(snapshot, inner, tree, &raw, &mut rest)?;
     Ok([head, &rest].concat())

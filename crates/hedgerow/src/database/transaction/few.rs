@@ -1,8 +1,9 @@
 //! The first keys that a transaction asks for or changes, one by one: what most transactions have, and all they have.
 //!
-//! Keys and values lie one behind the other in one vector, and a short list in the order of trees and keys says where. So a transaction of one
-//! key allocates once for it, and a small one twice for all. What is no single key, or would be more than [`MOST_KEYS`] or [`MOST_BYTES`], is refused: the
-//! transaction moves all to the maps of `writes` and `reads` then, which take any number, and this stays empty.
+//! Keys and values lie one behind the other, in here as long as they are short and else in one vector, and a short list in the order of trees
+//! and keys says where. So a transaction of one key with a short value allocates nothing for it, and a small one twice for all. What is no
+//! single key, or would be more than [`MOST_KEYS`] or [`MOST_BYTES`], is refused: the transaction moves all to the maps of `writes` and
+//! `reads` then, which take any number, and this stays empty.
 //!
 //! Invariants: a key has one place; nothing is taken any more once it was emptied. Plain data.
 
@@ -16,7 +17,9 @@ use std::ops::Range;
 const MOST_KEYS: usize = 32;
 /// Bytes of keys and values, those that were replaced included.
 const MOST_BYTES: usize = 8 << 10;
-/// Room that is made at first.
+/// Bytes that are kept without an allocation.
+const NEAR_BYTES: usize = 128;
+/// Room that is made at first where that is too little.
 const FIRST_KEYS: usize = 12;
 const FIRST_BYTES: usize = 512;
 
@@ -85,11 +88,59 @@ impl Places {
     }
 }
 
+/// Keys and values, one behind the other.
+struct Bytes {
+    near: [u8; NEAR_BYTES],
+    len: usize,
+    /// All of them, once they are too many for `near`; empty until then.
+    far: Vec<u8>,
+}
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes { near: [0; NEAR_BYTES], len: 0, far: Vec::new() }
+    }
+}
+
+impl Bytes {
+    #[inline]
+    fn all(&self) -> &[u8] {
+        if self.far.is_empty() { &self.near } else { &self.far }
+    }
+
+    #[inline]
+    fn append(&mut self, part: &[u8]) -> Range<u32> {
+        let (start, end) = (self.len, self.len + part.len());
+        self.len = end;
+        if self.far.is_empty() {
+            match self.near.get_mut(start..end) {
+                Some(to) => to.copy_from_slice(part),
+                None => self.move_far(start, part),
+            }
+        } else {
+            self.far.extend_from_slice(part);
+        }
+        start as u32..end as u32
+    }
+
+    #[cold]
+    fn move_far(&mut self, len: usize, part: &[u8]) {
+        self.far.reserve(FIRST_BYTES.max(len + part.len()));
+        self.far.extend_from_slice(&self.near[..len]);
+        self.far.extend_from_slice(part);
+    }
+}
+
+#[inline]
+fn part_of<'b>(all: &'b [u8], range: &Range<u32>) -> &'b [u8] {
+    &all[range.start as usize..range.end as usize]
+}
+
 /// See the head of the file.
 #[derive(Default)]
 pub(super) struct Few {
     places: Places,
-    bytes: Vec<u8>,
+    bytes: Bytes,
     /// Of the changes, as [`bytes_of`] counts them.
     len_bytes: u64,
     changes: usize,
@@ -97,10 +148,12 @@ pub(super) struct Few {
 }
 
 impl Few {
+    #[inline]
     fn part(&self, range: &Range<u32>) -> &[u8] {
-        &self.bytes[range.start as usize..range.end as usize]
+        part_of(self.bytes.all(), range)
     }
 
+    #[inline]
     fn shown(&self, place: &Place) -> FewKey<'_> {
         FewKey {
             tree: place.tree,
@@ -112,8 +165,9 @@ impl Few {
 
     #[inline]
     fn find(&self, tree: TreeId, key: &[u8]) -> Result<usize, usize> {
+        let all = self.bytes.all();
         let compare =
-            |place: &Place| place.tree.cmp(&tree).then_with(|| self.part(&place.key).cmp(key));
+            |place: &Place| place.tree.cmp(&tree).then_with(|| part_of(all, &place.key).cmp(key));
         // Many come in their order.
         let Some((last, before)) = self.places.all().split_last() else { return Err(0) };
         match compare(last) {
@@ -123,27 +177,18 @@ impl Few {
         }
     }
 
-    fn append(&mut self, part: &[u8]) -> Range<u32> {
-        let start = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(part);
-        start..self.bytes.len() as u32
-    }
-
     /// Whether there is room for so many bytes more, of which a new key has `new` places.
     #[inline]
     fn has_room(&self, new: usize, bytes: usize) -> bool {
         !self.is_closed
             && self.places.all().len() + new <= MOST_KEYS
-            && self.bytes.len().saturating_add(bytes) <= MOST_BYTES
+            && self.bytes.len.saturating_add(bytes) <= MOST_BYTES
     }
 
     /// Gives a new key its place.
     #[inline]
     fn insert(&mut self, at: usize, tree: TreeId, key: &[u8]) {
-        if self.bytes.capacity() == 0 {
-            self.bytes = Vec::with_capacity(FIRST_BYTES);
-        }
-        let key = self.append(key);
+        let key = self.bytes.append(key);
         self.places.insert(at, Place { tree, key, value: None, was_asked: false });
     }
 
@@ -204,7 +249,7 @@ impl Few {
         };
         self.len_bytes = len_bytes;
         self.changes += usize::from(is_new);
-        let value = value.map(|value| self.append(value));
+        let value = value.map(|value| self.bytes.append(value));
         self.places.all_mut()[at].value = Some(value);
         Ok(true)
     }
@@ -235,6 +280,14 @@ impl Few {
     /// Whether there is no key, as it is from the end on.
     pub(super) fn is_empty(&self) -> bool {
         self.places.all().is_empty()
+    }
+
+    /// Lets go of everything. Nothing is asked for or changed any more.
+    pub(super) fn clear(&mut self) {
+        self.places = Places::None;
+        self.bytes.len = 0;
+        self.bytes.far = Vec::new();
+        (self.len_bytes, self.changes) = (0, 0);
     }
 
     /// Moves everything to the maps, which take any number.
@@ -276,7 +329,7 @@ mod tests {
                 let is_known = few.find(tree, &key).is_ok();
                 let bytes = if is_known { 0 } else { key.len() }
                     + value.filter(|_| is_put).map_or(0, <[u8]>::len);
-                let has_room = few.bytes.len() + bytes <= MOST_BYTES
+                let has_room = few.bytes.len + bytes <= MOST_BYTES
                     && (is_known || few.places.all().len() < MOST_KEYS);
                 let is_taken = match is_put {
                     true => {

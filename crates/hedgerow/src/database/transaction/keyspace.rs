@@ -19,6 +19,7 @@ use crate::store::{OpenSnapshot, PoolTree};
 use crate::tree::{Swap, Target, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
@@ -337,30 +338,29 @@ impl View for TransactionView {
 
     fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
         self.state.inner.check_open()?;
-        let tree = self.tree.id();
+        let tree = &self.tree;
         let (own, begun) = self.state.with_body(|body| {
-            if let Some(own) = body.change(tree, key) {
+            if let Some(own) = body.change(tree.id(), key) {
                 return Ok((Some(own.map(Value::from)), None));
             }
-            if self.state.isolation == Isolation::Serializable && !is_long(&self.tree, key) {
-                self.state.note_key(body, tree, key);
+            if self.state.isolation == Isolation::Serializable && !is_long(tree, key) {
+                self.state.note_key(body, tree.id(), key);
             }
             Ok((None, body.snapshot.clone()))
         })?;
         if let Some(own) = own {
             return Ok(own.map(|value| Seen { value, is_stored: false, before_bytes: 0 }));
         }
-        if is_long(&self.tree, key) {
+        if is_long(tree, key) {
             return self.see_long(key);
         }
         let snapshot = match begun {
             Some(snapshot) => snapshot,
-            None => self.state.begin_snapshot(self.tree.wait())?,
+            None => self.state.begin_snapshot(tree.wait())?,
         };
-        let open = snapshot.open();
-        let value = open.get(&self.tree, key);
+        let value = snapshot.get(tree, key);
         let value = value.map_err(|error| self.state.remember(error))?;
-        let may_be_stored = open.has_stored_forms();
+        let may_be_stored = snapshot.has_stored_forms();
         Ok(value.map(|value| Seen {
             is_stored: may_be_stored && is_stored_form(&value),
             value,
@@ -396,9 +396,10 @@ impl View for TransactionView {
     }
 
     fn snapshot(&self) -> Result<Arc<OpenSnapshot>> {
-        Ok(self.state.snapshot(self.tree.wait())?.open().clone())
+        self.state.snapshot(self.tree.wait())
     }
 
+    #[inline]
     fn tree(&self) -> &PoolTree {
         &self.tree
     }
@@ -433,7 +434,13 @@ impl Stretches for TransactionStretches {
         let base = self
             .base
             .get_or_insert_with(|| SnapshotStretches::new(snapshot.clone(), self.tree.clone()));
-        let loaded = match &self.writes {
+        let is_backwards = || match at {
+            Target::Key(fence) => self.below.lower() == Some(fence),
+            Target::Above(_) => false,
+            Target::Last => true,
+        };
+        let is_without = leaves_out("own_changes_missing_backwards") && is_backwards();
+        let loaded = match self.writes.as_ref().filter(|_| !is_without) {
             None => base.load(at, to),
             Some(writes) => base.load(at, &mut self.below).and_then(|()| {
                 let spot = |key: &[u8]| spot_of(&snapshot, &self.state.inner, &self.tree, key);

@@ -16,13 +16,13 @@ use crate::database::large::Prepared;
 use crate::database::long::{
     Cut, Wanted, is_long, key_at, own_rest, spot_of, tree_of, tree_writes,
 };
-use crate::database::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Hints;
-use crate::store::{BatchChange, BatchReads, PoolTree};
+use crate::store::{BatchChange, BatchReads, OpenSnapshot, PoolTree};
 use crate::tree::{AskFile, Fences, FromFile, Judge, Read};
 use crate::types::{Lsn, TreeId};
 use crate::wait::Waiting;
+use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -141,7 +141,7 @@ impl State {
     fn asked_for<'t>(
         &self,
         body: &Body,
-        snapshot: &Snapshot,
+        snapshot: &Arc<OpenSnapshot>,
         trees: &'t BTreeMap<TreeId, PoolTree>,
     ) -> Result<Vec<Asked<'t>>> {
         let mut asked = body.many.as_ref().map_or_else(Reads::default, |of| of.reads.clone());
@@ -247,7 +247,7 @@ fn parts_of<'a>(inner: &Inner, asked: &'a [Asked<'a>]) -> Result<Vec<Part<'a>>> 
 /// Compares what was read with what there is, by whole keys.
 struct LongJudge<'j> {
     inner: &'j Inner,
-    snapshot: &'j Snapshot,
+    snapshot: &'j Arc<OpenSnapshot>,
     parts: &'j [Part<'j>],
     /// The key that has changed, if one of those that were compared last has.
     changed: RefCell<Vec<u8>>,
@@ -255,11 +255,11 @@ struct LongJudge<'j> {
 
 impl Judge<BufferPool, Hints> for LongJudge<'_> {
     fn is_as_it_was(&self, tree: &PoolTree, stamp: Lsn) -> bool {
-        self.snapshot.open().is_as_it_was(tree, stamp)
+        self.snapshot.is_as_it_was(tree, stamp)
     }
 
     fn read_ahead(&self, read: &Read<'_, BufferPool>, fences: &Fences) -> Result<Option<FromFile>> {
-        self.snapshot.open().read_ahead(read, fences)
+        self.snapshot.read_ahead(read, fences)
     }
 
     fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>, file: AskFile<'_>) -> Result<bool> {
@@ -273,7 +273,7 @@ impl Judge<BufferPool, Hints> for LongJudge<'_> {
             Some(part) => self.counts(part, key, (now, then), is_latched),
             None => Ok(true),
         };
-        self.snapshot.open().compare_where(leaf, read, file, &counts)
+        self.snapshot.compare_where(leaf, read, file, &counts)
     }
 }
 
@@ -305,7 +305,7 @@ impl LongJudge<'_> {
                 (true, _) => self.inner.rest_from(raw, &mut rest, || Ok(None))?,
                 (false, true) => self.inner.rest_of(part.tree, key, raw, &mut rest)?,
                 (false, false) => {
-                    let open = self.snapshot.open();
+                    let open = self.snapshot;
                     let found = || open.resolve(raw, part.tree.wait()).map(Some);
                     self.inner.rest_from(raw, &mut rest, found)?
                 }

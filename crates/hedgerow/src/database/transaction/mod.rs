@@ -22,16 +22,15 @@ use super::keyspace::Keyspace;
 use super::large::{Prepared, is_plain};
 use super::long::is_long;
 use super::options::Durability;
-use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{BatchChange, BatchReads, PoolTree};
+use crate::store::{BatchChange, BatchReads, OpenSnapshot, PoolTree};
 use crate::tree::Read;
 use crate::types::{Lsn, TreeId};
 use crate::wait::{Wait, Waiting};
 use few::{Few, FewKey};
-use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Relaxed};
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
 use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::{Arc, Mutex, Weak};
+use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard, Weak};
 use reads::Reads;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,8 +72,6 @@ const READS_SHARE: u64 = 64;
 /// in memory, that is too large.
 pub struct Transaction {
     state: Arc<State>,
-    /// A commit was tried: there is nothing to abort.
-    is_over: AtomicBool,
 }
 
 /// What a transaction shares with its handles to keyspaces.
@@ -84,6 +81,8 @@ pub(super) struct State {
     /// How long it waits, in the place of what handles to keyspaces say.
     wait: Option<Wait>,
     body: Mutex<Body>,
+    /// Set with the body locked. Who commits keeps it locked until it is empty; whoever comes meanwhile looks at this first.
+    has_ended: AtomicBool,
     /// A read has found that the snapshot is too old.
     was_too_old: AtomicBool,
     /// A long key was changed, or bounds what was read.
@@ -93,13 +92,12 @@ pub(super) struct State {
 #[derive(Default)]
 struct Body {
     /// Begun by the first read.
-    snapshot: Option<Snapshot>,
+    snapshot: Option<Arc<OpenSnapshot>>,
     /// The first keys.
     few: Few,
     many: Option<Box<Many>>,
     trees: Trees,
     through_sync: bool,
-    has_ended: bool,
 }
 
 /// What small transactions have not. As long as there are keys in `few`, `writes` is empty, and `reads` has intervals alone.
@@ -201,6 +199,19 @@ impl Trees {
     }
 }
 
+/// A transaction that ends: its body, which nobody else gets to see any more, and which is empty when this is dropped.
+struct Ending<'s>(MutexGuard<'s, Body>);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let body = &mut *self.0;
+        body.snapshot = None;
+        body.few.clear();
+        body.many = None;
+        body.trees = Trees::default();
+    }
+}
+
 /// A moment within a transaction, to roll back to: [`Transaction::savepoint`].
 pub struct Savepoint {
     of: Weak<State>,
@@ -249,10 +260,11 @@ impl Database {
             isolation,
             wait,
             body: Mutex::new(Body::default()),
+            has_ended: AtomicBool::new(false),
             was_too_old: AtomicBool::new(false),
             has_long_keys: AtomicBool::new(false),
         };
-        Transaction { state: Arc::new(state), is_over: AtomicBool::new(false) }
+        Transaction { state: Arc::new(state) }
     }
 }
 
@@ -262,21 +274,22 @@ impl Transaction {
     /// # Errors
     /// [`ForeignKeyspace`](ErrorKind::ForeignKeyspace); [`TransactionEnded`](ErrorKind::TransactionEnded).
     pub fn keyspace(&self, of: &Keyspace) -> Result<TransactionKeyspace> {
-        self.state.inner.check_open()?;
-        if !Arc::ptr_eq(&self.state.inner, of.inner()) {
+        let state = &self.state;
+        state.inner.check_open()?;
+        if !Arc::ptr_eq(&state.inner, of.inner()) {
             let what = "the keyspace belongs to another database than the transaction";
             return Err(Error::new(ErrorKind::ForeignKeyspace, what));
         }
         let mut tree = of.tree().clone();
-        if let Some(wait) = &self.state.wait {
+        if let Some(wait) = &state.wait {
             tree = tree.with_wait(wait.clone());
         }
-        self.state.with_body(|body| {
+        state.with_body(|body| {
             body.through_sync |= of.durability() == Durability::Sync;
             body.trees.note(of, &tree);
             Ok(())
         })?;
-        Ok(TransactionKeyspace::new(self.state.clone(), tree))
+        Ok(TransactionKeyspace::new(state.clone(), tree))
     }
 
     /// Notes the present state of the transaction's changes, to roll back to. Costs nothing; the next change copies the changes that there are.
@@ -350,22 +363,23 @@ impl Transaction {
     fn commit_as(&self, durability: Option<Durability>) -> Result<Lsn> {
         let state = &*self.state;
         state.inner.check_open()?;
-        self.is_over.store(true, Relaxed);
-        let mut body = state.end()?;
+        let mut ending = state.end()?;
+        let body = &mut *ending.0;
         // It waits as the first handle does.
         let first = body.trees.first.as_ref().map(|first| first.tree.wait());
         let wait = first.map_or(Wait::Forever, Wait::for_one_call);
         body.trees.wait_as(&wait);
         let waiting = wait.begin();
-        let lsn = state.make(&mut body, &waiting);
+        let lsn = state.make(body, &waiting);
         state.inner.transactions.note(&lsn);
         let lsn = lsn.map_err(|error| {
-            error.with_keyspace(|tree| {
-                body.trees.find(tree).map_or_else(String::new, |used| used.name.to_string())
-            })
+            let name = |used: &Used| used.name.to_string();
+            error.with_keyspace(|tree| body.trees.find(tree).map_or_else(String::new, name))
         })?;
         let is_sync = durability.map_or(body.through_sync, |said| said == Durability::Sync);
-        if is_sync && !body.is_empty() {
+        let is_empty = body.is_empty();
+        drop(ending);
+        if is_sync && !is_empty {
             state.inner.store.flush_log_within(&waiting)?;
         }
         Ok(lsn)
@@ -375,7 +389,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         // Handles to keyspaces may live on. In a forked process it is the parent's. Relaxed: whoever has committed had the transaction.
-        if !self.is_over.load(Relaxed) && self.state.inner.check_process().is_ok() {
+        if !self.state.has_ended.load(Relaxed) && self.state.inner.check_process().is_ok() {
             self.state.end().ok();
         }
     }
@@ -386,23 +400,29 @@ fn ended() -> Error {
 }
 
 impl State {
-    fn with_body<R>(&self, f: impl FnOnce(&mut Body) -> Result<R>) -> Result<R> {
-        let mut body = self.body.lock();
-        if body.has_ended { Err(ended()) } else { f(&mut body) }
+    /// Errors: `TransactionEnded`.
+    #[inline]
+    fn check_not_ended(&self) -> Result<()> {
+        if self.has_ended.load(Acquire) { Err(ended()) } else { Ok(()) }
     }
 
-    /// Ends the transaction, and takes out what it is.
-    fn end(&self) -> Result<Body> {
+    fn with_body<R>(&self, f: impl FnOnce(&mut Body) -> Result<R>) -> Result<R> {
+        self.check_not_ended()?;
         let mut body = self.body.lock();
-        if body.has_ended {
-            return Err(ended());
-        }
-        body.has_ended = true;
-        Ok(std::mem::replace(&mut *body, Body { has_ended: true, ..Body::default() }))
+        self.check_not_ended()?;
+        f(&mut body)
+    }
+
+    /// Ends the transaction. What it is can be had until the value is dropped.
+    fn end(&self) -> Result<Ending<'_>> {
+        let body = self.body.lock();
+        self.check_not_ended()?;
+        self.has_ended.store(true, Release);
+        Ok(Ending(body))
     }
 
     /// The snapshot, which begins now if it has not. It ends with the transaction.
-    fn snapshot(&self, wait: &Wait) -> Result<Snapshot> {
+    fn snapshot(&self, wait: &Wait) -> Result<Arc<OpenSnapshot>> {
         if let Some(snapshot) = self.with_body(|body| Ok(body.snapshot.clone()))? {
             return Ok(snapshot);
         }
@@ -410,8 +430,8 @@ impl State {
     }
 
     /// [`Self::snapshot`] of who has just seen that there is none.
-    fn begin_snapshot(&self, wait: &Wait) -> Result<Snapshot> {
-        let begun = Snapshot::begin(&self.inner, &wait.begin())?;
+    fn begin_snapshot(&self, wait: &Wait) -> Result<Arc<OpenSnapshot>> {
+        let begun = Arc::new(self.inner.store.snapshot(&wait.begin())?);
         // Another thread may have come first.
         self.with_body(|body| Ok(body.snapshot.get_or_insert(begun).clone()))
     }
@@ -478,20 +498,21 @@ impl State {
         let store = &self.inner.store;
         if body.is_empty() {
             // What it has read was all there, at the moment of its snapshot.
-            return Ok(body.snapshot.as_ref().map_or_else(|| store.last_lsn(), Snapshot::lsn));
+            return Ok(body.snapshot.as_ref().map_or_else(|| store.last_lsn(), |of| of.lsn()));
         }
         if self.has_long_keys.load(Relaxed) {
             body.with_all();
             let trees = body.trees.all().map(|used| (used.tree.id(), used.tree.clone()));
             return self.make_long(body, &trees.collect(), waiting);
         }
-        if let Some(snapshot) = &mut body.snapshot {
+        // If nobody reads with it any more, the commit is the last to need it.
+        if let Some(snapshot) = body.snapshot.as_mut().and_then(Arc::get_mut) {
             snapshot.be_of_commit();
         }
         if body.many.as_ref().is_some_and(|many| !many.reads.is_empty()) {
             // Intervals and keys are to be put in one order.
             body.with_all();
-        } else if let Some(lsn) = self.make_one(body, waiting)? {
+        } else if let Some(lsn) = self.make_one(body)? {
             return Ok(lsn);
         }
         let body = &*body;
@@ -529,7 +550,7 @@ impl State {
                         upper: Bound::Included(of.key),
                     })
                     .collect();
-                let set = BatchReads { reads: &reads, judge: &**snapshot.open() };
+                let set = BatchReads { reads: &reads, judge: &**snapshot };
                 store.commit(&changes, Some(&set), &mut made, waiting)
             }
             Some(snapshot) => {
@@ -550,7 +571,7 @@ impl State {
                         },
                     })
                     .collect();
-                let set = BatchReads { reads: &reads, judge: &**snapshot.open() };
+                let set = BatchReads { reads: &reads, judge: &**snapshot };
                 let committed = store.commit(&changes, Some(&set), &mut made, waiting);
                 committed.map_err(|error| self.with_whole_key(body, error))
             }
@@ -570,23 +591,14 @@ impl State {
     /// Makes the change of a transaction that has to do with one key and nothing else. `None`: nothing is done, and it has to be made like any
     /// other.
     #[inline]
-    fn make_one(&self, body: &Body, waiting: &Waiting<'_>) -> Result<Option<Lsn>> {
+    fn make_one(&self, body: &Body) -> Result<Option<Lsn>> {
         let Some(one @ FewKey { tree, key, change: Some(value), .. }) = body.few.only() else {
             return Ok(None);
         };
         let store = &self.inner.store;
         let tree = body.trees.get(tree);
-        let judge = match &body.snapshot {
-            Some(snapshot) if self.is_compared(&one) => Some(&**snapshot.open()),
-            _ => None,
-        };
-        let make = |value: Option<&[u8]>| {
-            let change = BatchChange { tree, key, value };
-            match judge {
-                None => store.commit(&[change], None, &mut 0, waiting),
-                Some(judge) => store.commit_if_unchanged(&change, judge),
-            }
-        };
+        let judge = body.snapshot.as_deref().filter(|_| self.is_compared(&one));
+        let make = |value| store.commit_one(&BatchChange { tree, key, value }, judge);
         match value.filter(|value| !is_plain(tree, key, value)) {
             None => make(value),
             Some(value) => {
