@@ -28,7 +28,8 @@ pub mod arena;
 mod direct;
 #[cfg(unix)]
 mod directory;
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
+mod errno;
 mod locks;
 mod memory;
 pub mod names;
@@ -41,22 +42,27 @@ mod refused;
 #[cfg(unix)]
 mod rename;
 #[cfg(unix)]
+mod runs;
+#[cfg(unix)]
 mod size_limit;
 #[cfg(unix)]
 mod stream;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 mod transfer;
 #[cfg(target_os = "linux")]
 mod uring;
+#[cfg(windows)]
+mod windows;
 
 pub use aligned::AlignedBuffer;
-#[cfg(unix)]
 pub use locks::process_has_ended;
 pub use memory::{addresses_left_bytes, machine_memory_bytes};
 #[cfg(unix)]
 pub use real::RealDisk;
+#[cfg(windows)]
+pub use windows::RealDisk;
 
 use crate::error::{Error, ErrorKind, Result};
 use hedgerow_sync::primitive::Arc;

@@ -19,10 +19,10 @@
 //! Invariants: parent, left and right are latched in this order and all at once before anything
 //! changes, within one epoch. Thread-safety: as for [`Tree`].
 
+use super::Tree;
 use super::descend::{Target, plain};
 use super::retry::{Retry, Stop};
 use super::write::{is_sparse, record_bytes};
-use super::{MAX_LEVELS, Tree};
 use crate::error::Result;
 use crate::node::{self, Ladder, Leaf, LeafLayout, Node, NodeMut};
 use crate::page::header;

@@ -3,7 +3,7 @@
 //! once one wins.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
-use crate::common::{Dice, assert_sound, contents, open, path, seed, tiny};
+use crate::common::{assert_sound, contents, open, path, seed, tiny};
 use hedgerow::internals::storage::Disk;
 use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{Database, ErrorKind, Options};
@@ -294,7 +294,7 @@ mod on_unix {
         }
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("killed.hrow");
-        let mut dice = Dice(seed(22));
+        let mut dice = crate::common::Dice(seed(22));
         let (mut stores, mut leftovers) = (0, 0);
         let cycles = 30 * crate::common::effort();
         for cycle in 0..cycles {
