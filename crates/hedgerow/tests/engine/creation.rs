@@ -196,12 +196,11 @@ fn create_replaces_nothing() {
     let real = directory.path().join("taken");
     std::fs::write(&real, b"").unwrap();
     assert_eq!(*options().create(&real).unwrap_err().kind(), ErrorKind::FileExists);
-    let error = options().create(directory.path().join("missing/birds.hrow")).unwrap_err();
+    let missing = directory.path().join("missing").join("birds.hrow");
+    let error = options().create(&missing).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::DirectoryNotFound);
-    assert!(
-        error.to_string().contains("missing/birds.hrow: there is no such directory"),
-        "{error}"
-    );
+    let words = format!("{}: there is no such directory", missing.display());
+    assert!(error.to_string().contains(&words), "{error}");
     assert_eq!(names(directory.path()), ["taken"]);
 }
 

@@ -15,9 +15,9 @@ mod file;
 mod system;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::{DirectIo, Disk, File, IoEngine, OpenMode};
+use crate::storage::{DirectIo, Disk, File, IoEngine, OpenMode, names};
 use file::RealFile;
-use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::{Arc, random};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::windows::fs::OpenOptionsExt;
@@ -126,9 +126,7 @@ fn require_regular(path: &Path, links: Links) -> Result<()> {
             return Err(Error::new(ErrorKind::FileNotFound, what));
         }
         // A device has a name and no attributes: it is told by what was opened.
-        Err(source) if source.raw_os_error() == Some(ERROR_INVALID_FUNCTION as i32) => {
-            return Ok(());
-        }
+        Err(source) if is_refused(&source) => return Ok(()),
         Err(source) => return Err(failed_on_path("open", path, source)),
     };
     match kind {
@@ -195,6 +193,19 @@ impl Disk for RealDisk {
         std::fs::remove_file(path).map_err(|source| failed_on_path("remove", path, source))
     }
 
+    fn rename_own(
+        &self,
+        from: &Path,
+        file: &dyn File,
+        to: &Path,
+        over: Option<&dyn File>,
+    ) -> Result<bool> {
+        match (names::rename_own(self, from, file, to, over), over) {
+            (Err(error), Some(over)) if is_denied(&error) => replace_open(from, file, to, over),
+            (renamed, _) => renamed,
+        }
+    }
+
     /// Windows has no promise about the order of changes in a directory; NTFS logs them, and a flush of the directory writes its log.
     fn sync_dir(&self, path: &Path) -> Result<()> {
         let mut options = OpenOptions::new();
@@ -209,6 +220,31 @@ impl Disk for RealDisk {
             synced => synced.map_err(|source| failed_on_path("open", path, source)),
         }
     }
+}
+
+/// Lets `from` take the place of a file that is open, where the system replaces none that is: that one gets another name first. A
+/// crash in between leaves no file at `to`, and what was there under the other name. Whoever replaces a file that he has open does
+/// so with what is worth nothing: an empty file, or a log that was not finished.
+fn replace_open(from: &Path, file: &dyn File, to: &Path, over: &dyn File) -> Result<bool> {
+    let mut aside = from.as_os_str().to_owned();
+    aside.push(format!("-{:016x}", random::seed()));
+    let aside = PathBuf::from(aside);
+    if !over.is_named(to)? {
+        return Ok(false);
+    }
+    RealDisk.rename_new(to, &aside)?;
+    let renamed = names::rename_own(&RealDisk, from, file, to, None);
+    match renamed {
+        Ok(true) => RealDisk.unlink(&aside)?,
+        // What was there comes back, unless somebody has put something else there.
+        _ => RealDisk.rename_new(&aside, to)?,
+    }
+    renamed
+}
+
+/// Whether an error says that the system does not let a file be replaced.
+fn is_denied(error: &Error) -> bool {
+    error.io_error().is_some_and(|source| source.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Whether a path cannot lead to any file: a part of it is missing, or is no directory.
@@ -287,6 +323,23 @@ mod tests {
         assert_eq!(*taken.kind(), ErrorKind::FileExists);
         assert!(!RealDisk.unlink_own(&path("other"), &*file).unwrap());
         assert!(RealDisk.unlink_own(&path("other"), &*other).unwrap());
+    }
+
+    #[test]
+    fn a_file_that_is_open_gives_way_to_another_if_it_is_the_one_that_is_meant() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        let (file, empty) = (create(place.path(), "f"), create(place.path(), "empty"));
+        file.write_at(0, b"a wren").unwrap();
+        let renamed = RealDisk.rename_own(&path("f"), &*file, &path("empty"), Some(&*empty));
+        assert!(renamed.unwrap());
+        assert_eq!(std::fs::read(path("empty")).unwrap(), b"a wren");
+        drop(empty);
+        let names: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        let other = create(place.path(), "other");
+        assert!(!replace_open(&path("empty"), &*file, &path("empty"), &*other).unwrap());
+        assert!(file.is_named(&path("empty")).unwrap() && other.is_named(&path("other")).unwrap());
     }
 
     #[test]
