@@ -2,8 +2,8 @@
 //!
 //! Rank 1, and the only door to the file system. Everything above speaks these traits alone, so that
 //! the same engine runs on a real file ([`RealDisk`]: `pread` and `pwrite`, direct I/O where the file
-//! system has it, batches through io_uring where the kernel has it), and, in tests, in memory and on a
-//! disk that forgets, tears and fails on demand.
+//! system has it, batches through io_uring where the kernel has it; on Windows see `windows`), and, in tests, in
+//! memory and on a disk that forgets, tears and fails on demand.
 //!
 //! What holds for every implementation:
 //!
@@ -256,7 +256,7 @@ pub trait File: Send + Sync + Debug {
 
     /// Submits all writes together and waits for all of them; the first error (in the order of the
     /// slice) is returned. They must not overlap, and complete in any order; neighbours in the slice
-    /// that are neighbours in the file are written with one call.
+    /// that are neighbours in the file are written with one call where the system can.
     fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()>;
 
     /// [`File::write_batch`], and calls `beside` once, while the writes are under way where that is
