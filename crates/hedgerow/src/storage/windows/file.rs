@@ -77,6 +77,7 @@ impl RealFile {
     }
 
     /// Whether what `path` leads to, by a symbolic link or not, is this file.
+    #[allow(clippy::disallowed_methods, reason = "this module is the door to the file system")]
     fn is_same(&self, path: &Path, flags: u32) -> Result<bool> {
         // No access is asked for but to what the system knows of a file.
         let mut options = OpenOptions::new();
