@@ -8,6 +8,7 @@ mod bench_diff;
 mod coverage;
 mod mutants;
 mod parts;
+mod port;
 mod process;
 mod program;
 mod proof;
@@ -31,6 +32,7 @@ tasks:
   proof [ROW...]      run the suites of a row until as much was tried as is asked for, and record it
   coverage            which branches of the engine the tests take
   mutants             which small changes of format, log, map, recovery and latch the tests notice
+  port PLATFORM       build for another platform, and run the tests there as far as that is possible here
   simulate WHAT       figures of the papers on a simulated many-core machine
   bench-diff A B      run the benchmarks of two revisions in turns, and compare them";
 
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         "proof" => Some(proof::USAGE),
         "coverage" => Some(coverage::USAGE),
         "mutants" => Some(mutants::USAGE),
+        "port" => Some(port::USAGE),
         "bench-diff" => Some(bench_diff::USAGE),
         _ => None,
     });
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         ["proof", ..] => proof::run(&workspace_root(), &args[1..]),
         ["coverage", ..] => coverage::run(&workspace_root(), &args[1..]),
         ["mutants", ..] => mutants::run(&workspace_root(), &args[1..]),
+        ["port", ..] => port::run(&workspace_root(), &args[1..]),
         ["simulate", ..] => {
             program::run_simulated(&workspace_root(), "hedgerow-simulate", &args[1..])
         }

@@ -1,13 +1,18 @@
-//! Ctrl-C, `SIGTERM` and `SIGHUP` set a flag. A signal that was ignored when the program began, as by `nohup`, stays ignored.
+//! Ctrl-C, `SIGTERM` and, where there is one, `SIGHUP` set a flag. A signal that was ignored when the program began, as by `nohup`, stays ignored.
 //!
 //! The tool, the benchmarks and the program of power cuts share this file. The flag carries no data: whoever looks at it may do so
 //! with relaxed ordering. Any thread may call.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+#[cfg(unix)]
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
+#[cfg(not(unix))]
+const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
 /// What another signal does once the flag is set.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +27,7 @@ pub enum Second {
 /// Lets the signals set `flag` from now on. Errors: those of the system.
 pub fn set_on_interrupt(flag: &Arc<AtomicBool>, second: Second) -> io::Result<()> {
     let ignored = ignored_signals();
-    for signal in
-        [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0)
-    {
+    for signal in SIGNALS.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
         // Before the other: the first signal finds the flag unset.
         if let Second::Exits(code) = second {
             flag::register_conditional_shutdown(signal, code, Arc::clone(flag))?;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// A directory of one test; removed on drop.
@@ -11,7 +11,8 @@ pub struct Scratch(PathBuf);
 impl Scratch {
     /// Makes an empty directory; `name` is unique among the tests.
     pub fn new(name: &str) -> Scratch {
-        let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        // Under Wine the directory's path was another system's.
+        let root = std::path::absolute(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let dir = root.join(format!("cli-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();
@@ -125,6 +126,7 @@ pub fn command(args: &[&str]) -> Command {
 }
 
 /// The same for a test that sends it SIGINT: whoever runs the tests in the background of a shell has it ignored.
+#[cfg(unix)]
 pub fn interruptible(args: &[&str]) -> Command {
     let mut command = match cfg!(target_os = "linux") {
         true => {

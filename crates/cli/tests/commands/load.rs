@@ -1,6 +1,6 @@
 //! `load`: what a line means, threads, bad lines, and standard input.
 
-use crate::harness::{Scratch, command, run, run_with_input, wait};
+use crate::harness::{Scratch, run, run_with_input};
 use std::path::Path;
 
 #[test]
@@ -157,8 +157,11 @@ fn a_thread_that_cannot_be_started_is_an_error_and_no_panic() {
     let scratch = Scratch::new("load-no-threads");
     let (file, store) = (scratch.file("lines.txt", "robin\nwren\n"), scratch.store());
     let args = ["load", &store, &file, "--threads", "4"];
-    let child = command(&args).env("RUST_MIN_STACK", (1_u64 << 46).to_string()).spawn().unwrap();
-    wait(&args, child).code(1).stderr_has("ing thread: ");
+    let child = crate::harness::command(&args)
+        .env("RUST_MIN_STACK", (1_u64 << 46).to_string())
+        .spawn()
+        .unwrap();
+    crate::harness::wait(&args, child).code(1).stderr_has("ing thread: ");
     assert!(!std::path::Path::new(&store).exists());
     run(&args).code(0);
     run(&["count", &store]).code(0).stdout("2\n");

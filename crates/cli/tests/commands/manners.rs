@@ -1,7 +1,7 @@
 //! What all commands do alike: wrong arguments, stores that are not there or not stores, locks,
 //! pipes that close early, Ctrl-C, and that reading changes nothing.
 
-use crate::harness::{Scratch, command, interruptible, run, wait};
+use crate::harness::{Scratch, command, run, wait};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -84,7 +84,7 @@ fn a_store_that_is_not_there_is_not_made_by_reading() {
 #[test]
 fn a_store_in_a_directory_that_is_not_there_is_not_made() {
     let scratch = Scratch::new("no-directory");
-    let store = scratch.path("missing/store.hrow");
+    let store = scratch.path(&Path::new("missing").join("store.hrow").display().to_string());
     let done = run(&["put", &store, "k", "v"]).code(1).stdout("");
     let words = done.stderr();
     assert!(
@@ -158,7 +158,7 @@ fn ctrl_c_stops_a_load_and_leaves_a_valid_store() {
     let scratch = Scratch::new("interrupt");
     let store = scratch.store();
     let args = ["load", &store, "-"];
-    let mut load = interruptible(&args).stdin(Stdio::piped()).spawn().unwrap();
+    let mut load = crate::harness::interruptible(&args).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = load.stdin.take().unwrap();
     let text: String = (0..50_000).map(|n| format!("key {n:06}\n")).collect();
     stdin.write_all(text.as_bytes()).unwrap();

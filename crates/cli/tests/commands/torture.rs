@@ -1,7 +1,7 @@
 //! `torture`: each of its tests on a small scale, that nothing stays behind, that a finding has an exit code of its own
 //! and keeps what it was made on, and that a seed brings a run back.
 
-use crate::harness::{Scratch, command, interruptible, run, wait};
+use crate::harness::{Scratch, command, run};
 use std::fs;
 use std::io::{BufRead, BufReader};
 
@@ -69,7 +69,7 @@ fn ctrl_c_ends_the_kills_and_removes_the_store() {
     let scratch = Scratch::new("torture-interrupt");
     let disk = disk(&scratch);
     let args = ["torture", "kill", &disk, "--cycles", "100000"];
-    let mut torture = interruptible(&args).spawn().unwrap();
+    let mut torture = crate::harness::interruptible(&args).spawn().unwrap();
     // It has begun when it says its seed.
     let mut first = String::new();
     let mut lines = BufReader::new(torture.stdout.take().unwrap());
@@ -78,7 +78,7 @@ fn ctrl_c_ends_the_kills_and_removes_the_store() {
     let pid = torture.id().to_string();
     let killed = std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
     assert!(killed.success());
-    wait(&args, torture).code(130).stderr_has("nothing was lost");
+    crate::harness::wait(&args, torture).code(130).stderr_has("nothing was lost");
     assert!(names(&disk).is_empty(), "{:?}", names(&disk));
 }
 

@@ -143,8 +143,37 @@ mod system {
     }
 }
 
+#[cfg(all(windows, not(miri)))]
+mod system {
+    use std::ptr::NonNull;
+    use windows_sys::Win32::System::Memory::{
+        MEM_COMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_READWRITE, VirtualAlloc, VirtualFree,
+    };
+
+    /// Windows promises memory to whoever commits it, so all of it counts against what the system can promise; none is
+    /// taken before it is touched.
+    pub fn map(len: usize) -> Result<NonNull<u8>, std::io::Error> {
+        // SAFETY: new memory at an address of the system's choice overlaps nothing that exists.
+        let address = unsafe {
+            VirtualAlloc(std::ptr::null(), len, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE)
+        };
+        NonNull::new(address.cast()).ok_or_else(std::io::Error::last_os_error)
+    }
+
+    /// Those of Windows are taken at once, and by who has a privilege for it.
+    pub fn ask_for_huge_pages(_base: NonNull<u8>, _len: usize) {}
+
+    pub fn refuse_huge_pages(_base: NonNull<u8>, _len: usize) {}
+
+    pub fn unmap(mapping: NonNull<u8>, _len: usize) {
+        // SAFETY: `map` reserved it with one call, which releasing takes back whole, and its owner is being dropped.
+        let released = unsafe { VirtualFree(mapping.as_ptr().cast(), 0, MEM_RELEASE) };
+        debug_assert!(released != 0, "a whole reservation of our own can be released");
+    }
+}
+
 // Miri knows no system calls of ours.
-#[cfg(any(not(unix), miri))]
+#[cfg(any(not(any(unix, windows)), miri))]
 mod system {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::ptr::NonNull;

@@ -3,9 +3,11 @@
 //! Rank 1. For the words of an error, and for how long to try: the answers may be out of date when they
 //! are read, and are missing where the system does not tell. No state.
 
+#[cfg(unix)]
 use std::os::fd::OwnedFd;
 
 /// The process that holds a `flock` lock on the file, if the system tells.
+#[cfg(unix)]
 pub(super) fn holder_pid(fd: &OwnedFd) -> Option<u32> {
     #[cfg(target_os = "linux")]
     {

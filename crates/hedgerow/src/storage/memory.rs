@@ -2,7 +2,8 @@
 //!
 //! Rank 1; one of the doors to the file system. Linux: the machine's memory; the limits of the memory cgroups (version 2
 //! and 1) that the process is in, and of all groups above them that it can see; and what the process's own limits
-//! of addresses and of data (`RLIMIT_AS`, `RLIMIT_DATA`) leave. Elsewhere unknown, but for the last two. Plain functions
+//! of addresses and of data (`RLIMIT_AS`, `RLIMIT_DATA`) leave. Windows: the
+//! machine's memory, and what the system can still promise to this process. Elsewhere unknown, but for the process's own limits. Plain functions
 //! that ask each time.
 
 /// Bytes of memory that the machine, or the smallest cgroup around the process, has; `None` where the
@@ -12,7 +13,11 @@ pub fn machine_memory_bytes() -> Option<u64> {
     {
         linux::smallest()
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(windows)]
+    {
+        windows::memory().map(|told| told.ullTotalPhys)
+    }
+    #[cfg(not(any(target_os = "linux", windows)))]
     {
         None
     }
@@ -31,9 +36,27 @@ pub fn addresses_left_bytes() -> Option<u64> {
         let left = [left(Resource::As, addresses), left(Resource::Data, data)];
         left.into_iter().flatten().min()
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
+    {
+        windows::memory().map(|told| told.ullAvailPageFile)
+    }
+    #[cfg(not(any(unix, windows)))]
     {
         None
+    }
+}
+
+#[cfg(windows)]
+mod windows {
+    use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
+
+    /// What Windows says of memory; `None` if it says nothing.
+    pub fn memory() -> Option<MEMORYSTATUSEX> {
+        let len = size_of::<MEMORYSTATUSEX>() as u32;
+        let mut told = MEMORYSTATUSEX { dwLength: len, ..MEMORYSTATUSEX::default() };
+        // SAFETY: the call fills a value of this type that lives, and whose length is said in it.
+        let is_told = unsafe { GlobalMemoryStatusEx(&mut told) } != 0;
+        is_told.then_some(told)
     }
 }
 

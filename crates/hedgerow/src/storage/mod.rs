@@ -2,8 +2,8 @@
 //!
 //! Rank 1, and the only door to the file system. Everything above speaks these traits alone, so that
 //! the same engine runs on a real file ([`RealDisk`]: `pread` and `pwrite`, direct I/O where the file
-//! system has it, batches through io_uring where the kernel has it), and, in tests, in memory and on a
-//! disk that forgets, tears and fails on demand.
+//! system has it, batches through io_uring where the kernel has it; on Windows see `windows`), and, in tests, in
+//! memory and on a disk that forgets, tears and fails on demand.
 //!
 //! What holds for every implementation:
 //!
@@ -28,7 +28,8 @@ pub mod arena;
 mod direct;
 #[cfg(unix)]
 mod directory;
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
+mod errno;
 mod locks;
 mod memory;
 pub mod names;
@@ -41,22 +42,27 @@ mod refused;
 #[cfg(unix)]
 mod rename;
 #[cfg(unix)]
+mod runs;
+#[cfg(unix)]
 mod size_limit;
 #[cfg(unix)]
 mod stream;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 mod transfer;
 #[cfg(target_os = "linux")]
 mod uring;
+#[cfg(windows)]
+mod windows;
 
 pub use aligned::AlignedBuffer;
-#[cfg(unix)]
 pub use locks::process_has_ended;
 pub use memory::{addresses_left_bytes, machine_memory_bytes};
 #[cfg(unix)]
 pub use real::RealDisk;
+#[cfg(windows)]
+pub use windows::RealDisk;
 
 use crate::error::{Error, ErrorKind, Result};
 use hedgerow_sync::primitive::Arc;
@@ -250,7 +256,7 @@ pub trait File: Send + Sync + Debug {
 
     /// Submits all writes together and waits for all of them; the first error (in the order of the
     /// slice) is returned. They must not overlap, and complete in any order; neighbours in the slice
-    /// that are neighbours in the file are written with one call.
+    /// that are neighbours in the file are written with one call where the system can.
     fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()>;
 
     /// [`File::write_batch`], and calls `beside` once, while the writes are under way where that is

@@ -17,9 +17,10 @@ use crate::storage::directory::{self, DirectoryLock};
 use crate::storage::readers::Readers;
 use crate::storage::refused::is_refused;
 use crate::storage::rename::rename_new;
+use crate::storage::runs::{Run, runs};
 use crate::storage::size_limit;
 use crate::storage::stream::{self, BatchSource};
-use crate::storage::transfer::{self, ReadEnd, Run};
+use crate::storage::transfer::{self, ReadEnd};
 use crate::storage::{
     AlignedBuffer, DirectIo, Disk, File, IoEngine, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest,
     ReadSource, WriteRequest, assert_aligned, ends_early, locks, names, opened_read_only,
@@ -407,7 +408,7 @@ impl RealFile {
         for request in requests {
             assert_aligned(self.block_bytes(), request.offset_bytes, request.buf);
         }
-        Ok(transfer::runs(requests.iter().map(|r| (r.offset_bytes, r.buf.len()))))
+        Ok(runs(requests.iter().map(|r| (r.offset_bytes, r.buf.len()))))
     }
 
     /// Writes runs by a ring, and what was cut short or refused there by plain calls.
@@ -485,7 +486,7 @@ impl File for RealFile {
             assert_aligned(self.block_bytes(), request.offset_bytes, request.buf);
             request.result = Ok(());
         }
-        let runs = transfer::runs(requests.iter().map(|r| (r.offset_bytes, r.buf.len())));
+        let runs = runs(requests.iter().map(|r| (r.offset_bytes, r.buf.len())));
         // A child has each of them refused by the plain call.
         #[cfg(target_os = "linux")]
         if requests.len() > 1

@@ -22,7 +22,7 @@ impl Place {
         Place { disk: Box::new(disk), directory: "dir".into(), direct, _guard: None }
     }
 
-    #[cfg(unix)]
+    #[cfg(any(unix, windows))]
     fn real(engine: IoEngine, direct: DirectIo) -> Place {
         let guard = tempfile::tempdir().unwrap();
         let directory = guard.path().to_owned();
@@ -320,6 +320,8 @@ fn a_hole_reads_as_zero_and_takes_no_room(place: &Place) {
 
 fn offsets_beyond_four_gibibytes_are_kept_apart(place: &Place) {
     let file = place.create("f");
+    // On Windows a file has no holes before one is punched, and what is left out would be written.
+    file.punch_hole(0, 4096).unwrap();
     let offsets = [0, (1 << 31) - 4096, 1 << 31, (1 << 32) - 4096, 1 << 32, 1 << 33];
     for (seed, &offset) in offsets.iter().enumerate() {
         file.write_at(offset, &pattern(4096, seed as u64)).unwrap();
@@ -343,7 +345,12 @@ fn paths_come_and_go(place: &Place) {
     assert_eq!(kind(place.open("a", OpenMode::CreateNew)), ErrorKind::FileExists);
     a.write_at(0, &pattern(4096, 7)).unwrap();
     let b = place.create("b");
-    place.disk.rename(&place.path("a"), &place.path("b")).unwrap();
+    let renamed = place.disk.rename(&place.path("a"), &place.path("b"));
+    if cfg!(windows) && renamed.is_err() {
+        let why = "this Windows is older than 10, or Wine";
+        return crate::testing::not_run("a rename over a file that is open", why);
+    }
+    renamed.unwrap();
     assert!(!place.disk.exists(&place.path("a")).unwrap());
     assert_eq!(b.len_bytes().unwrap(), 0, "who had it open keeps the file that was replaced");
     let again = place.open("b", OpenMode::ReadOnly).unwrap();
@@ -382,10 +389,15 @@ fn a_second_open_finds_the_lock_taken(place: &Place) {
     let first = place.create("f");
     let second = place.open("f", OpenMode::ReadWrite).unwrap();
     let third = place.open("f", OpenMode::ReadOnly).unwrap();
-    let busy = LockOutcome::Busy { holder_pid: Some(std::process::id()) };
+    let is_busy = |outcome| match outcome {
+        LockOutcome::Busy { holder_pid: Some(pid) } => pid == std::process::id(),
+        // Linux tells who has a lock.
+        LockOutcome::Busy { holder_pid: None } => cfg!(not(target_os = "linux")),
+        LockOutcome::Held => false,
+    };
     assert_eq!(first.try_lock(true).unwrap(), LockOutcome::Held);
-    assert_eq!(second.try_lock(true).unwrap(), busy);
-    assert_eq!(third.try_lock(false).unwrap(), busy);
+    assert!(is_busy(second.try_lock(true).unwrap()));
+    assert!(is_busy(third.try_lock(false).unwrap()));
     drop(first);
     assert_eq!(second.try_lock(false).unwrap(), LockOutcome::Held);
     assert_eq!(third.try_lock(false).unwrap(), LockOutcome::Held, "readers share");
@@ -471,7 +483,7 @@ suite! {
     simulated_buffered => Place::new(SimDisk::new(43), DirectIo::Never);
 }
 
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 suite! {
     real_sync_direct => Place::real(IoEngine::Sync, DirectIo::WherePossible);
     real_sync_buffered => Place::real(IoEngine::Sync, DirectIo::Never);

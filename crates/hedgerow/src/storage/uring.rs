@@ -13,8 +13,8 @@
 
 use crate::storage::STREAM_DEPTH;
 use crate::storage::refused::is_refused;
+use crate::storage::runs::Run;
 use crate::storage::stream::{Outcome, Reader};
-use crate::storage::transfer::Run;
 use hedgerow_sync::primitive::atomic::{AtomicUsize, Ordering::Relaxed};
 use hedgerow_sync::primitive::{Mutex, thread};
 use io_uring::{IoUring, Probe, opcode, squeue, types};

@@ -3,8 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests use files and processes")]
 
 use crate::common::{
-    Dice, Model, Step, assert_sound, change, contents, disk_with, key, open, path, read_damaged,
-    tiny,
+    Dice, Model, Step, assert_sound, change, contents, disk_with, open, path, read_damaged, tiny,
 };
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{ErrorKind, Options};
@@ -177,7 +176,7 @@ fn a_process_out_of_file_descriptors_gets_an_error_and_goes_on() {
         let db = Options::new().memory_limit_bytes(1 << 20).create(&path).unwrap();
         let wrens = db.keyspace("wrens").unwrap();
         let files: Vec<_> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
-        wrens.put(&key(1), b"").unwrap();
+        wrens.put(&crate::common::key(1), b"").unwrap();
         db.checkpoint().unwrap();
         drop(files);
         return;

@@ -3,7 +3,7 @@
 //! once one wins.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use real threads")]
 
-use crate::common::{Dice, assert_sound, contents, open, path, seed, tiny};
+use crate::common::{assert_sound, contents, open, path, seed, tiny};
 use hedgerow::internals::storage::Disk;
 use hedgerow::internals::store::{OpenHow, log_path};
 use hedgerow::{Database, ErrorKind, Options};
@@ -196,12 +196,11 @@ fn create_replaces_nothing() {
     let real = directory.path().join("taken");
     std::fs::write(&real, b"").unwrap();
     assert_eq!(*options().create(&real).unwrap_err().kind(), ErrorKind::FileExists);
-    let error = options().create(directory.path().join("missing/birds.hrow")).unwrap_err();
+    let missing = directory.path().join("missing").join("birds.hrow");
+    let error = options().create(&missing).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::DirectoryNotFound);
-    assert!(
-        error.to_string().contains("missing/birds.hrow: there is no such directory"),
-        "{error}"
-    );
+    let words = format!("{}: there is no such directory", missing.display());
+    assert!(error.to_string().contains(&words), "{error}");
     assert_eq!(names(directory.path()), ["taken"]);
 }
 
@@ -294,7 +293,7 @@ mod on_unix {
         }
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("killed.hrow");
-        let mut dice = Dice(seed(22));
+        let mut dice = crate::common::Dice(seed(22));
         let (mut stores, mut leftovers) = (0, 0);
         let cycles = 30 * crate::common::effort();
         for cycle in 0..cycles {

@@ -10,7 +10,6 @@ use hedgerow_testing::count;
 use hedgerow_testing::sim::{CallKind, Fault, SimState};
 
 /// The file may not be touched.
-const EACCES: i32 = 13;
 /// No script has so many calls of a kind.
 const MOST_CALLS: u64 = 3000;
 
@@ -393,7 +392,7 @@ fn crashed() -> (SimState, Model) {
 
 /// Calls `each` with every fault that can strike `what`, until it says that one did not strike.
 fn each_call(what: &str, mut each: impl FnMut(Fault, &str) -> bool) {
-    for errno in [Fault::EIO, Fault::ENOSPC, EACCES] {
+    for errno in [Fault::EIO, Fault::ENOSPC, Fault::EACCES] {
         for sticky in [false, true] {
             for k in 0.. {
                 assert!(k < MOST_CALLS, "{what} has no end");

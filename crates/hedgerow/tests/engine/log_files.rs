@@ -165,9 +165,7 @@ fn a_file_of_somebody_else_at_the_name_of_the_log_is_left_alone() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_an_error_and_nothing_has_changed() {
-    const EACCES: i32 = 13;
-    const EROFS: i32 = 30;
-    for errno in [EACCES, EROFS] {
+    for errno in [Fault::EACCES, Fault::EROFS] {
         // A file that somebody made for the store.
         let disk = SimDisk::new(seed(4));
         disk.change_state(|state| state.set_contents(path(), b"")).unwrap();

@@ -337,6 +337,7 @@ fn child_opens_stores_beyond_the_limit() {
 
 /// The kernel sends SIGXFSZ to who writes behind the limit, which ends a process unless somebody sees to it.
 #[test]
+#[cfg_attr(windows, ignore = "Windows has no limit of the size of files")]
 fn a_limit_of_the_size_of_files_is_a_full_disk_and_no_end_of_the_process() {
     let place = tempfile::tempdir().unwrap();
     // Blocks of 512 bytes, or of 1,024 in some shells: 2 to 4 MiB, and then 16 to 32 KiB.

@@ -84,6 +84,7 @@ mod keys {
     }
 
     #[cfg(not(target_os = "linux"))]
+    #[allow(clippy::disallowed_methods, reason = "the keys that seeds are made of")]
     fn from_system() -> Option<[u64; 2]> {
         use std::hash::{BuildHasher, RandomState};
         let state = RandomState::new();

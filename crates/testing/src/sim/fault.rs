@@ -103,12 +103,18 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Input or output failed.
-    pub const EIO: i32 = 5;
+    /// Input or output failed. As the numbers below it is the system's own, which says what kind of an error it is.
+    pub const EIO: i32 = if cfg!(windows) { 1117 } else { 5 };
+    /// Permission denied.
+    pub const EACCES: i32 = if cfg!(windows) { 5 } else { 13 };
+    /// Somebody else uses it.
+    pub const EBUSY: i32 = if cfg!(windows) { 170 } else { 16 };
     /// Too many open files.
-    pub const EMFILE: i32 = 24;
+    pub const EMFILE: i32 = if cfg!(windows) { 4 } else { 24 };
     /// No room on the disk.
-    pub const ENOSPC: i32 = 28;
+    pub const ENOSPC: i32 = if cfg!(windows) { 112 } else { 28 };
+    /// The file system takes no changes.
+    pub const EROFS: i32 = if cfg!(windows) { 19 } else { 30 };
 
     /// One call of `kind` fails with `errno`, after `after` that go well.
     pub fn once(kind: CallKind, after: u64, errno: i32) -> Fault {

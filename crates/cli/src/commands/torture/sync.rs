@@ -82,7 +82,6 @@ fn measure(common: &Common, directory: &Path) -> Result<(), Failure> {
 
 /// What stays over a power cut.
 struct Files {
-    directory: PathBuf,
     plain: PathBuf,
     store: PathBuf,
 }
@@ -90,7 +89,6 @@ struct Files {
 impl Files {
     fn of(directory: &Path) -> Files {
         Files {
-            directory: directory.to_owned(),
             plain: directory.join("hedgerow-torture-cut.plain"),
             store: directory.join("hedgerow-torture-cut.hrow"),
         }
@@ -136,7 +134,9 @@ impl Files {
         file.sync_all()?;
         // A file whose name is lost is as lost as its bytes.
         #[cfg(unix)]
-        File::open(&self.directory)?.sync_all()?;
+        if let Some(directory) = self.plain.parent() {
+            File::open(directory)?.sync_all()?;
+        }
         Ok(file)
     }
 

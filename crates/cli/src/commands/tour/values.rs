@@ -12,8 +12,8 @@ const KEYSPACE: &str = "tour/values";
 /// Number of values: four megabytes in all.
 const VALUES: u64 = 256;
 const SHORTEST_BYTES: u64 = 100;
-/// The longest is so many times as long as the shortest.
-const SPREAD: f64 = 1024.0;
+/// The longest is as long as the shortest doubled so many times.
+const DOUBLINGS: u64 = 10;
 /// What a store needs above its smallest limit for values that no leaf holds.
 const LIMIT_ABOVE_SMALLEST_BYTES: u64 = 128 << 10;
 
@@ -30,7 +30,7 @@ impl Values {
         let smallest = hedgerow::smallest_memory_limit_bytes(keyspace.page_bytes());
         let longest_bytes = match limit_bytes < smallest + LIMIT_ABOVE_SMALLEST_BYTES {
             true => (keyspace.max_record_bytes() - key(0).len()) as u64,
-            false => (SHORTEST_BYTES as f64 * SPREAD) as u64,
+            false => SHORTEST_BYTES << DOUBLINGS,
         };
         Ok(Values { keyspace, longest_bytes })
     }
@@ -87,8 +87,10 @@ impl Values {
     /// Each length is a little longer than the one before; in the second version the longest comes first.
     fn len_bytes(&self, n: u64, version: u64) -> u64 {
         let at = if version == 1 { n } else { VALUES - 1 - n };
-        let len = SHORTEST_BYTES as f64 * SPREAD.powf(at as f64 / (VALUES - 1) as f64);
-        (len as u64).clamp(SHORTEST_BYTES, self.longest_bytes)
+        // In whole numbers: a power of floating point may differ from one call to the next.
+        let (doubled, rest) = (DOUBLINGS * at / (VALUES - 1), DOUBLINGS * at % (VALUES - 1));
+        let len = SHORTEST_BYTES << doubled;
+        (len + len * rest / (VALUES - 1)).min(self.longest_bytes)
     }
 
     fn value(&self, n: u64, version: u64) -> Vec<u8> {

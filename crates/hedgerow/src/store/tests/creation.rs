@@ -82,8 +82,8 @@ impl Disk for Shared {
     }
 }
 
-const EACCES: i32 = 13;
-const EBUSY: i32 = 16;
+const EACCES: i32 = Fault::EACCES;
+const EBUSY: i32 = Fault::EBUSY;
 
 fn refused(errno: i32) -> Error {
     Error::io("refused", io::Error::from_raw_os_error(errno))
