@@ -55,8 +55,8 @@ pub const LINES: &[Bug] = &[
         "a node is asked for the place of a key between its fences alone",
         "searched_outside_of_fences",
         &[plain(
-            "engine",
-            "long_keys::keys_of_any_length_agree_with_a_map_in_memory_and_without_a_log",
+            "lib",
+            "tree::tests::search_by::what_is_there_is_found_by_about_as_many_comparisons_as_bits_tell_the_records_apart",
         )],
     ),
 ];

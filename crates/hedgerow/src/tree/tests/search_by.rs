@@ -73,7 +73,7 @@ fn against_a_map(tree: &Tree<MemoryPool, Hints>, restarts: usize, random: &mut S
     for thinned in [false, true] {
         if thinned {
             // Never so many side by side that a leaf is left without any.
-            for at in (0..keys.len()).filter(|at| at % 3 != 0) {
+            for at in (0..keys.len()).filter(|at| !at.is_multiple_of(3)) {
                 tree.remove(&keys[at]).unwrap();
                 model.remove(&(2 * at as u64));
             }
@@ -94,7 +94,7 @@ fn against_a_map(tree: &Tree<MemoryPool, Hints>, restarts: usize, random: &mut S
             assert!(compared <= most * (1 + restarts), "{compared} of {count}");
             if !is_there && number > low && number < high {
                 let next = |numbers: Option<(&u64, &Vec<u8>)>| numbers.map(|(at, _)| *at);
-                assert_eq!(below, next(inside().filter(|(at, _)| **at < number).next_back()));
+                assert_eq!(below, next(inside().rfind(|(at, _)| **at < number)));
                 assert_eq!(above, next(inside().find(|(at, _)| **at > number)));
             }
         }
@@ -162,7 +162,7 @@ fn what_stays_is_found_and_what_never_is_is_not_beside_changes() {
     while found + missed < 6_000 {
         let number = random.below(ALL / 8 - 1) * 8 + 8 * random.below(2) + random.below(2);
         let (answer, ..) = search(&tree, (&key(0)[..60], &key(u64::MAX)), number);
-        match (answer, number % 8 == 0) {
+        match (answer, number.is_multiple_of(8)) {
             (Some(true), true) => found += 1,
             (Some(false), false) => missed += 1,
             (None, _) => {}
