@@ -56,7 +56,7 @@ const READS_SHARE: u64 = 64;
 
 /// Reads of one moment, and changes that are made together at the commit. See [`Database::transaction`].
 ///
-/// **Reads** see the database as it was when the first of them was made, as a [`Snapshot`] does, with the transaction's own changes in it. **Changes** are kept
+/// **Reads** see the database as it was when the first of them was made, as a [`Snapshot`](crate::Snapshot) does, with the transaction's own changes in it. **Changes** are kept
 /// by the transaction, and nobody else sees them before the commit. **The commit** makes all of them at one stroke, if what was read is unchanged, or
 /// returns [`Conflict`](ErrorKind::Conflict) and makes none. Transactions hold no locks: none waits for another one, and there are no deadlocks. Many
 /// threads commit at a time, also within one leaf, if they change different keys.
