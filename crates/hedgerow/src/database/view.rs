@@ -127,6 +127,7 @@ pub(super) fn get_many<V: View + ?Sized, K: AsRef<[u8]>>(
     view: &V,
     keys: &[K],
 ) -> Result<Vec<Option<Value>>> {
+    view.check()?;
     keys.iter().map(|key| get(view, key.as_ref())).collect()
 }
 

@@ -11,14 +11,29 @@ use super::Tree;
 use super::retry::{Retry, Stop};
 use crate::error::Result;
 use crate::node::{Ladder, Node, plain_leaf};
-use crate::page::{Access, OptimisticPage, PagePool, Restart};
+use crate::page::{Access, OptimisticPage, PagePool, PoolSession, Restart};
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::cmp::Ordering;
 
-/// The interval that is searched, without its ends.
-struct Interval<'k> {
-    lower: &'k [u8],
-    upper: &'k [u8],
+/// Pages that are read for a search at most. What one pass needs is not kept in memory, so that in a small pool it may go again before the next pass.
+const MOST_FAULTS: u32 = 64;
+
+/// The interval that is searched, without its ends. Each comparison narrows it, so that no record is compared that others have shown to lie outside.
+struct Interval {
+    lower: Vec<u8>,
+    upper: Vec<u8>,
+}
+
+impl Interval {
+    fn narrow(&mut self, key: &[u8], order: Ordering) {
+        let end = match order {
+            Ordering::Less => &mut self.upper,
+            Ordering::Greater => &mut self.lower,
+            Ordering::Equal => return,
+        };
+        end.clear();
+        end.extend_from_slice(key);
+    }
 }
 
 /// A copy of a leaf, and room for a key of it. Both have the size of a page.
@@ -30,9 +45,10 @@ struct Copy {
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Searches the records between two keys, both left out, by `order`: how what is sought compares with a record, of which it gets key and value.
     /// Whether there was an equal one, which then was compared last. `None`: nothing can be said, because `order` has said so, others have interfered
-    /// three times, somebody changes records alone, or a leaf has no records. Then what was compared holds all the same, and cursors find the rest.
+    /// three times, pages went as fast as they came, somebody changes records alone, or a leaf has no records. Then what was compared holds all the same, and
+    /// cursors find the rest.
     ///
-    /// A record may be compared more than once, with another value by then.
+    /// `order` is called with nothing held, and may read. An equal record may be compared more than once, with another value by then.
     ///
     /// Errors: those of [`Tree::get`] and of `order`.
     pub fn search_by(
@@ -45,12 +61,22 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
         let page_bytes = self.pool.page_bytes();
         let mut copy = Copy { leaf: vec![0; page_bytes], key: vec![0; page_bytes] };
+        let mut within = Interval { lower: lower.to_vec(), upper: upper.to_vec() };
+        let mut faults = 0;
         let found = loop {
-            match self.try_search_by(&Interval { lower, upper }, &mut copy, &mut order) {
+            let mut ask = |key: &[u8], value: &[u8]| {
+                // Who has a place in the pool and waits for another may wait for ever.
+                retry.session.let_go();
+                order(key, value)
+            };
+            match self.try_search_by(&mut within, &mut copy, &mut ask) {
                 Ok(found) => break found,
-                Err(stop) => retry.after(stop)?,
+                Err(stop) => {
+                    faults += u32::from(matches!(stop, Stop::Restart(Restart::Absent(_))));
+                    retry.after(stop)?;
+                }
             }
-            if retry.is_latched() {
+            if retry.is_latched() || faults > MOST_FAULTS {
                 return Ok(None);
             }
         };
@@ -59,7 +85,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     fn try_search_by(
         &self,
-        within: &Interval<'_>,
+        within: &mut Interval,
         copy: &mut Copy,
         order: &mut impl FnMut(&[u8], &[u8]) -> Result<Option<Ordering>>,
     ) -> Result<Option<bool>, Stop> {
@@ -71,16 +97,18 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             // Searches in a node are for keys between its fences.
             let (mut low, mut high) = (0, node.count());
             let asks_anyway = leaves_out("searched_outside_of_fences");
-            if asks_anyway || node.is_above_lower(within.lower) {
-                low = node.child_for(within.lower).index;
+            if asks_anyway || node.is_above_lower(&within.lower) {
+                low = node.child_for(&within.lower).index;
             }
-            if asks_anyway || node.is_within_upper(within.upper) {
-                high = node.child_for(within.upper).index;
+            if asks_anyway || node.is_within_upper(&within.upper) {
+                high = node.child_for(&within.upper).index;
             }
             while low < high {
                 let middle = (low + high).div_ceil(2);
                 let child = self.open_child(node.child_at(middle), &page, level)?;
-                self.copy_out(&self.first_leaf(child, level)?, &mut copy.leaf)?;
+                let leaf = self.first_leaf(child, level)?;
+                leaf.note_use();
+                self.copy_out(&leaf, &mut copy.leaf)?;
                 match compare_first::<L>(within, copy, order)? {
                     None => return Ok(None),
                     Some(Ordering::Equal) => return Ok(Some(true)),
@@ -91,6 +119,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             // With it the node is validated, which may have changed since the first of its children was looked at.
             page = self.open_child(node.child_at(low), &page, level)?;
         }
+        page.note_use();
         self.copy_out(&page, &mut copy.leaf)?;
         Ok(bisect::<L>(within, copy, order)?)
     }
@@ -114,7 +143,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
 /// Compares with the first record of the copy of a leaf; `None` if there is none, or `order` does not say.
 fn compare_first<L: Ladder>(
-    within: &Interval<'_>,
+    within: &mut Interval,
     copy: &mut Copy,
     order: &mut impl FnMut(&[u8], &[u8]) -> Result<Option<Ordering>>,
 ) -> Result<Option<Ordering>> {
@@ -125,27 +154,32 @@ fn compare_first<L: Ladder>(
     }
     let prefix_len = leaf.copy_prefix(&mut copy.key);
     let (end, value) = leaf.record(place, &mut copy.key, prefix_len);
-    match &copy.key[..end] {
-        key if key <= within.lower => Ok(Some(Ordering::Greater)),
-        key if key >= within.upper => Ok(Some(Ordering::Less)),
-        key => order(key, value),
+    let key = &copy.key[..end];
+    if key <= within.lower.as_slice() {
+        return Ok(Some(Ordering::Greater));
     }
+    if key >= within.upper.as_slice() {
+        return Ok(Some(Ordering::Less));
+    }
+    let answer = order(key, value)?;
+    answer.into_iter().for_each(|answer| within.narrow(key, answer));
+    Ok(answer)
 }
 
 /// Searches the copy of a leaf.
 fn bisect<L: Ladder>(
-    within: &Interval<'_>,
+    within: &mut Interval,
     copy: &mut Copy,
     order: &mut impl FnMut(&[u8], &[u8]) -> Result<Option<Ordering>>,
 ) -> Result<Option<bool>> {
     let leaf = plain_leaf::<L>(&copy.leaf);
     let (mut low, mut high) = (0, leaf.end());
-    if leaf.as_node().is_above_lower(within.lower) {
-        let at = leaf.search(within.lower);
+    if leaf.as_node().is_above_lower(&within.lower) {
+        let at = leaf.search(&within.lower);
         low = at.index + usize::from(at.found);
     }
-    if leaf.as_node().is_within_upper(within.upper) {
-        high = leaf.search(within.upper).index;
+    if leaf.as_node().is_within_upper(&within.upper) {
+        high = leaf.search(&within.upper).index;
     }
     let prefix_len = leaf.copy_prefix(&mut copy.key);
     while low < high {
@@ -157,7 +191,9 @@ fn bisect<L: Ladder>(
             continue;
         }
         let (end, value) = leaf.record(place, &mut copy.key, prefix_len);
-        match order(&copy.key[..end], value)? {
+        let answer = order(&copy.key[..end], value)?;
+        answer.into_iter().for_each(|answer| within.narrow(&copy.key[..end], answer));
+        match answer {
             None => return Ok(None),
             Some(Ordering::Equal) => return Ok(Some(true)),
             Some(Ordering::Less) => high = middle,

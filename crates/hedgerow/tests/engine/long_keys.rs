@@ -475,6 +475,41 @@ fn a_bulk_load_takes_long_keys_in_order_and_nothing_else() {
 
 /// What stays is found all the time, by gets and by scans both ways, while others come and go between, and records move; and no range
 /// removal takes more than its range.
+/// Whoever looks one up compares rests that lie in extents. To find these, it reads pages of the tree while it goes down the tree: with a place in the pool
+/// for each, threads would wait for each other.
+#[test]
+fn threads_that_look_long_keys_up_in_the_smallest_pool_do_not_wait_for_each_other() {
+    let limit = hedgerow::smallest_memory_limit_bytes(4096) + (128 << 10);
+    let db = Options::new().memory_limit_bytes(limit).direct_io(false).temporary().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let key = |bucket: u64, number: u64| {
+        let mut key = vec![bucket as u8; 5_000];
+        key.extend(number.to_be_bytes());
+        key
+    };
+    const BUCKETS: u64 = 8;
+    const KEYS: u64 = 64;
+    for number in 0..KEYS {
+        for bucket in 0..BUCKETS {
+            keyspace.put(&key(bucket, number * 7 % KEYS), &number.to_be_bytes()).unwrap();
+        }
+    }
+    std::thread::scope(|scope| {
+        for bucket in 0..BUCKETS {
+            let keyspace = &keyspace;
+            scope.spawn(move || {
+                for turn in 0..20 * effort() {
+                    let number = turn * 29 % KEYS;
+                    let found = keyspace.get(&key(bucket, number * 7 % KEYS)).unwrap().unwrap();
+                    assert_eq!(*found, number.to_be_bytes());
+                    assert_eq!(keyspace.get(&key(bucket, KEYS + number)).unwrap(), None);
+                }
+            });
+        }
+    });
+    assert_sound(&db, "after all look-ups");
+}
+
 #[test]
 fn keys_that_stay_are_there_while_others_make_records_move() {
     let seed = seed(4_408);

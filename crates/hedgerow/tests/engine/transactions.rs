@@ -525,6 +525,12 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     // After the end.
     assert_eq!(kind(handle.get(b"x")), ErrorKind::TransactionEnded);
     assert_eq!(kind(handle.put(b"x", b"")), ErrorKind::TransactionEnded);
+    // Also of what would have nothing to do.
+    assert_eq!(kind(handle.get_many::<&[u8]>(&[])), ErrorKind::TransactionEnded);
+    assert_eq!(
+        kind(handle.remove_range(b"b".as_slice()..b"a".as_slice())),
+        ErrorKind::TransactionEnded
+    );
     let next = iterator.into_iter().next().unwrap();
     assert_eq!(kind(next), ErrorKind::TransactionEnded);
     // A keyspace that was dropped meanwhile.

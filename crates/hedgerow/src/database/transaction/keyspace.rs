@@ -257,6 +257,7 @@ impl TransactionKeyspace {
     /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`]. After one, some of the records may be removed in the
     /// transaction.
     pub fn remove_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
+        self.view.check()?;
         let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let (lower, upper) = (own(bounds.start_bound()), own(bounds.end_bound()));
         if crate::database::stretch::is_empty(&lower, &upper) {
@@ -378,13 +379,12 @@ impl View for TransactionView {
 
     fn stretches(&self) -> Box<dyn Stretches> {
         let tree = self.tree.id();
-        let writes = {
-            let mut body = self.state.body.lock();
-            match body.is_empty() {
-                true => None,
-                false => body.with_all().writes.of(tree).cloned(),
-            }
-        };
+        // Of one that has ended the first step says so.
+        let writes = self.state.with_body(|body| match body.is_empty() {
+            true => Ok(None),
+            false => Ok(body.with_all().writes.of(tree).cloned()),
+        });
+        let writes = writes.unwrap_or(None);
         Box::new(TransactionStretches {
             state: self.state.clone(),
             tree: self.tree.clone(),

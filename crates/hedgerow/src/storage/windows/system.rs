@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::windows::ffi::OsStrExt;
 use std::os::windows::io::AsRawHandle;
-use std::path::Path;
+use std::path::{Component, Path};
 use std::ptr::{null, null_mut};
 use windows_sys::Win32::Foundation::{ERROR_IO_PENDING, ERROR_LOCK_VIOLATION};
 use windows_sys::Win32::Storage::FileSystem::{
@@ -151,11 +151,32 @@ pub(super) fn free_bytes(directory: &Path) -> io::Result<u64> {
     Ok(free)
 }
 
-/// The path as the system takes it. Errors: `InvalidInput` if there is a zero in it.
+/// The longest path, in characters, that the system takes as it is, for a directory; paths of files may be twelve longer.
+const MAX_PLAIN_CHARACTERS: usize = 247;
+
+/// The path as the system takes it, of any length. Errors: `InvalidInput` if there is a zero in it.
 fn wide(path: &Path) -> io::Result<Vec<u16>> {
     let mut characters: Vec<u16> = path.as_os_str().encode_wide().collect();
     if characters.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let is_verbatim = match path.components().next() {
+        Some(Component::Prefix(prefix)) => prefix.kind().is_verbatim(),
+        _ => false,
+    };
+    if is_verbatim {
+        characters.push(0);
+        return Ok(characters);
+    }
+    let whole: Vec<u16> = std::path::absolute(path)?.as_os_str().encode_wide().collect();
+    if whole.len() >= MAX_PLAIN_CHARACTERS {
+        // A path on another machine begins with two of these.
+        let separators = [u16::from(b'\\'); 2];
+        let (start, rest) = match whole.strip_prefix(&separators) {
+            Some(rest) => (r"\\?\UNC\", rest),
+            None => (r"\\?\", whole.as_slice()),
+        };
+        characters = start.encode_utf16().chain(rest.iter().copied()).collect();
     }
     characters.push(0);
     Ok(characters)
