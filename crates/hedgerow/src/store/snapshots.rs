@@ -420,7 +420,7 @@ impl OpenSnapshot {
                     let pinned = match file {
                         AskFile::Ahead(None) => return Ok(false),
                         AskFile::Ahead(Some(ahead)) => ahead,
-                        AskFile::Read => {
+                        AskFile::Read | AskFile::ReadButTree => {
                             now = self.pinned_records(&pin, read, &fences)?;
                             &now
                         }

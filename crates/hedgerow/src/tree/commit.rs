@@ -325,6 +325,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
     /// Shows of each leaf that it has what was read of it, as long as its version is the one that was looked at.
     fn check_unchanged(&mut self) -> Result<(), Stop> {
         let Some(set) = self.read_set else { return Ok(()) };
+        let file = if self.is_held { AskFile::ReadButTree } else { AskFile::Read };
         for found in &self.leaves {
             let Some(first) = set.reads[found.reads.clone()].first() else { continue };
             let stamp = Leaf::<_, L>::new(found.page.bytes()).as_node().newest_lsn();
@@ -337,7 +338,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             found.page.validate()?;
             Leaf::<_, L>::put_in_order(&mut self.scratch);
             for read in &set.reads[found.reads.clone()] {
-                let is_known = set.judge.compare(&self.scratch, read, AskFile::Read)?;
+                let is_known = set.judge.compare(&self.scratch, read, file)?;
                 assert!(is_known, "the file was read");
             }
         }

@@ -72,6 +72,8 @@ pub type FromFile = Vec<(Vec<u8>, Vec<u8>)>;
 pub enum AskFile<'a> {
     /// It is read.
     Read,
+    /// It is read, but for pages of the tree: the commit has its places in the pool, and who has some and waits for others may wait for ever.
+    ReadButTree,
     /// Latches are held, so that it is not read. This was read ahead.
     Ahead(Option<&'a FromFile>),
 }

@@ -263,14 +263,13 @@ impl Judge<BufferPool, Hints> for LongJudge<'_> {
     }
 
     fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>, file: AskFile<'_>) -> Result<bool> {
-        let is_latched = matches!(file, AskFile::Ahead(_));
         let lower = read.lower.map(<[u8]>::to_vec);
         let place = self.parts.binary_search_by(|part| {
             (part.tree.id(), beginning(&part.lower)).cmp(&(read.tree.id(), beginning(&lower)))
         });
         let part = place.ok().map(|at| &self.parts[at]);
         let counts = |key: &[u8], now: Option<&[u8]>, then: Option<&[u8]>| match part {
-            Some(part) => self.counts(part, key, (now, then), is_latched),
+            Some(part) => self.counts(part, key, (now, then), file),
             None => Ok(true),
         };
         self.snapshot.compare_where(leaf, read, file, &counts)
@@ -278,13 +277,13 @@ impl Judge<BufferPool, Hints> for LongJudge<'_> {
 }
 
 impl LongJudge<'_> {
-    /// Whether a record that is not what it was, now or then, is one that was read. What cannot be told without reading the file while leaves are latched counts.
+    /// Whether a record that is not what it was, now or then, is one that was read. What cannot be told without reading what may not be read by then counts.
     fn counts(
         &self,
         part: &Part<'_>,
         key: &[u8],
         (now, then): (Option<&[u8]>, Option<&[u8]>),
-        is_latched: bool,
+        file: AskFile<'_>,
     ) -> Result<bool> {
         let head_bytes = part.tree.max_short_key_bytes();
         let has_head = |bound: &KeyBound| {
@@ -301,10 +300,12 @@ impl LongJudge<'_> {
         let mut rest = Vec::new();
         for (raw, is_now) in [(now, true), (then, false)] {
             let Some(raw) = raw else { continue };
-            let is_known = match (is_latched, is_now) {
-                (true, _) => self.inner.rest_from(raw, &mut rest, || Ok(None))?,
-                (false, true) => self.inner.rest_of(part.tree, key, raw, &mut rest)?,
-                (false, false) => {
+            let is_known = match (file, is_now) {
+                (AskFile::Ahead(_), _) | (AskFile::ReadButTree, true) => {
+                    self.inner.rest_from(raw, &mut rest, || Ok(None))?
+                }
+                (AskFile::Read, true) => self.inner.rest_of(part.tree, key, raw, &mut rest)?,
+                (AskFile::Read | AskFile::ReadButTree, false) => {
                     let open = self.snapshot;
                     let found = || open.resolve(raw, part.tree.wait()).map(Some);
                     self.inner.rest_from(raw, &mut rest, found)?
