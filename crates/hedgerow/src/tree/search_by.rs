@@ -10,7 +10,7 @@
 use super::Tree;
 use super::retry::{Retry, Stop};
 use crate::error::Result;
-use crate::node::{Ladder, Node, plain_leaf};
+use crate::node::{Ladder, Leaf, Node, plain_leaf};
 use crate::page::{Access, OptimisticPage, PagePool, PoolSession, Restart};
 use hedgerow_sync::primitive::canary::leaves_out;
 use std::cmp::Ordering;
@@ -36,10 +36,11 @@ impl Interval {
     }
 }
 
-/// A copy of a leaf, and room for a key of it. Both have the size of a page.
+/// A copy of a leaf and room for a key of it, which have the size of a page; and a record that was copied alone.
 struct Copy {
     leaf: Vec<u8>,
     key: Vec<u8>,
+    record: (Vec<u8>, Vec<u8>),
 }
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
@@ -60,7 +61,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let waiting = self.wait.begin();
         let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
         let page_bytes = self.pool.page_bytes();
-        let mut copy = Copy { leaf: vec![0; page_bytes], key: vec![0; page_bytes] };
+        let (leaf, key) = (vec![0; page_bytes], vec![0; page_bytes]);
+        let mut copy = Copy { leaf, key, record: (Vec::new(), Vec::new()) };
         let mut within = Interval { lower: lower.to_vec(), upper: upper.to_vec() };
         let mut faults = 0;
         let found = loop {
@@ -108,8 +110,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 let child = self.open_child(node.child_at(middle), &page, level)?;
                 let leaf = self.first_leaf(child, level)?;
                 leaf.note_use();
-                self.copy_out(&leaf, &mut copy.leaf)?;
-                match compare_first::<L>(within, copy, order)? {
+                if !self.copy_first(&leaf, copy)? {
+                    return Ok(None);
+                }
+                match compare(within, &copy.record, order)? {
                     None => return Ok(None),
                     Some(Ordering::Equal) => return Ok(Some(true)),
                     Some(Ordering::Less) => high = middle - 1,
@@ -122,6 +126,31 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         page.note_use();
         self.copy_out(&page, &mut copy.leaf)?;
         Ok(bisect::<L>(within, copy, order)?)
+    }
+
+    /// Copies the first record of a leaf: alone, if the leaf is one of comparisons. False if it has none.
+    fn copy_first(&self, page: &OptimisticPage<'_, P>, copy: &mut Copy) -> Result<bool, Restart> {
+        let (key, value) = &mut copy.record;
+        key.clear();
+        value.clear();
+        if let Leaf::Comparison(leaf) = Leaf::<_, L>::new(page.bytes()) {
+            let is_there = leaf.count() > 0;
+            if is_there {
+                leaf.append_key(0, key);
+                leaf.append_value(0, value);
+            }
+            page.validate()?;
+            return Ok(is_there);
+        }
+        self.copy_out(page, &mut copy.leaf)?;
+        let leaf = plain_leaf::<L>(&copy.leaf);
+        let place = leaf.next_place(0);
+        let is_there = place < leaf.end();
+        if is_there {
+            leaf.append_key(place, key);
+            leaf.append_value(place, value);
+        }
+        Ok(is_there)
     }
 
     /// The first leaf below a node of `level`.
@@ -141,24 +170,16 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 }
 
-/// Compares with the first record of the copy of a leaf; `None` if there is none, or `order` does not say.
-fn compare_first<L: Ladder>(
+/// Compares with a record; `None` if `order` does not say.
+fn compare(
     within: &mut Interval,
-    copy: &mut Copy,
+    (key, value): &(Vec<u8>, Vec<u8>),
     order: &mut impl FnMut(&[u8], &[u8]) -> Result<Option<Ordering>>,
 ) -> Result<Option<Ordering>> {
-    let leaf = plain_leaf::<L>(&copy.leaf);
-    let place = leaf.next_place(0);
-    if place >= leaf.end() {
-        return Ok(None);
-    }
-    let prefix_len = leaf.copy_prefix(&mut copy.key);
-    let (end, value) = leaf.record(place, &mut copy.key, prefix_len);
-    let key = &copy.key[..end];
-    if key <= within.lower.as_slice() {
+    if *key <= within.lower {
         return Ok(Some(Ordering::Greater));
     }
-    if key >= within.upper.as_slice() {
+    if *key >= within.upper {
         return Ok(Some(Ordering::Less));
     }
     let answer = order(key, value)?;
