@@ -2,8 +2,8 @@
 //! every policy.
 
 use super::super::Tree;
-use super::assert_clean;
 use super::model::{Model, compare};
+use super::{POLICIES, assert_clean};
 use crate::node::{Hints, LeafLayout, LeafPolicy};
 use crate::testing::MemoryPool;
 use crate::tree::TreeStats;
@@ -12,14 +12,6 @@ use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
 
 type Loaded = Tree<MemoryPool, Hints>;
-
-const POLICIES: [LeafPolicy; 5] = [
-    LeafPolicy::Adaptive,
-    LeafPolicy::Fixed(LeafLayout::Comparison),
-    LeafPolicy::Fixed(LeafLayout::Fingerprint),
-    LeafPolicy::Fixed(LeafLayout::SemiDense),
-    LeafPolicy::Fixed(LeafLayout::FullyDense),
-];
 
 fn new_tree(page_bytes: usize, policy: LeafPolicy) -> Loaded {
     let pool = Arc::new(MemoryPool::new(page_bytes, 1 << 16));

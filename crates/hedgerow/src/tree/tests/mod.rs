@@ -23,7 +23,7 @@ mod stamps;
 mod windows;
 
 use super::Tree;
-use crate::node::Ladder;
+use crate::node::{Ladder, LeafLayout, LeafPolicy};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
@@ -31,6 +31,15 @@ use hedgerow_sync::primitive::random::SplitMix64;
 
 /// The smallest pages: a handful of records each, so that all structure changes happen all the time.
 const TINY_PAGE: usize = 512;
+
+/// Every way to choose the layout of a leaf.
+const POLICIES: [LeafPolicy; 5] = [
+    LeafPolicy::Adaptive,
+    LeafPolicy::Fixed(LeafLayout::Comparison),
+    LeafPolicy::Fixed(LeafLayout::Fingerprint),
+    LeafPolicy::Fixed(LeafLayout::SemiDense),
+    LeafPolicy::Fixed(LeafLayout::FullyDense),
+];
 
 fn tiny<L: Ladder>() -> Tree<MemoryPool, L> {
     let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));

@@ -1,8 +1,8 @@
 //! Searches by an order that only the values tell: in every layout, by how many comparisons, and beside changes.
 
 use super::super::Tree;
-use super::{absent, tiny};
-use crate::node::{Hints, LeafLayout, LeafPolicy};
+use super::{POLICIES, absent, tiny};
+use crate::node::Hints;
 use crate::testing::MemoryPool;
 use crate::testing::environment::fresh_seed;
 use hedgerow_sync::primitive::Arc;
@@ -10,14 +10,6 @@ use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::spawn_named;
 use std::collections::BTreeMap;
-
-const POLICIES: [LeafPolicy; 5] = [
-    LeafPolicy::Adaptive,
-    LeafPolicy::Fixed(LeafLayout::Comparison),
-    LeafPolicy::Fixed(LeafLayout::Fingerprint),
-    LeafPolicy::Fixed(LeafLayout::SemiDense),
-    LeafPolicy::Fixed(LeafLayout::FullyDense),
-];
 
 /// Keys of 40 bytes with distances of all sizes: halves of ever smaller intervals, as if each had come next to the one before.
 fn keys(count: usize, random: &mut SplitMix64) -> Vec<Vec<u8>> {
