@@ -40,6 +40,7 @@ mod faults_logged;
 mod footprint;
 mod full_disk_logged;
 mod full_disk_reads;
+mod history_client;
 mod idle_streams;
 mod images;
 mod imitations;
