@@ -6,6 +6,7 @@
 use crate::database::batch::WriteBatch;
 use crate::database::keyspace::Keyspace;
 use crate::database::long::LongKeys;
+use crate::database::opened::{Holds, Opened};
 use crate::database::options::{Durability, Options};
 use crate::database::stats::{Stats, TransactionCounters};
 use crate::error::{Error, ErrorKind, Result};
@@ -37,6 +38,7 @@ pub(super) struct Inner {
     /// Where the store lies; `None` in memory.
     disk: Option<Arc<dyn Disk>>,
     closed: AtomicBool,
+    pub(super) opened: Opened,
     pub(super) transactions: TransactionCounters,
     /// Whether somebody can open it again: it is neither in memory nor temporary.
     stays: bool,
@@ -119,6 +121,7 @@ impl Inner {
 #[derive(Clone)]
 pub struct Database {
     pub(super) inner: Arc<Inner>,
+    pub(super) holds: Arc<Holds>,
 }
 
 impl fmt::Debug for Database {
@@ -310,8 +313,19 @@ impl Database {
             (options.durability, AtomicBool::new(false), store.process());
         let long = LongKeys::default();
         let transactions = TransactionCounters::default();
-        let inner = Inner { store, long, disk, durability, closed, transactions, stays, process };
-        Ok(Database { inner: Arc::new(inner) })
+        let opened = Opened::new();
+        let inner = Arc::new(Inner {
+            store,
+            long,
+            disk,
+            durability,
+            closed,
+            opened,
+            transactions,
+            stays,
+            process,
+        });
+        Ok(Database { holds: Arc::new(Holds::of(&inner)), inner })
     }
 
     /// Opens the database at `path`, which must exist, with default options: [`Options::open`].
@@ -600,7 +614,7 @@ impl Database {
     /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn stats(&self) -> Result<Stats> {
         self.inner.check_open()?;
-        Ok(Stats::gather(&self.inner.store, &self.inner.transactions))
+        Ok(Stats::gather(&self.inner.store, &self.inner.transactions, &self.holds))
     }
 
     /// The leaves that threads contend for, or have contended for, the most contended first; at most `most` of them. A leaf that

@@ -3,7 +3,8 @@
 //! Rank 7. Plain data without invariants between the figures, as [`Stats`] says.
 
 use crate::buffer::PoolStats;
-use crate::error::{ErrorKind, Result};
+use crate::database::opened::Holds;
+use crate::error::{Error, ErrorKind};
 use crate::page::{AdaptationStats, ContentionStats, MergingStats};
 use crate::store::Store;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
@@ -84,27 +85,27 @@ pub struct TransactionStats {
 /// The counts of [`TransactionStats`] while they grow. `Sync`.
 #[derive(Default)]
 pub(super) struct TransactionCounters {
-    committed: Figure,
     conflicts: Figure,
     too_old: Figure,
     too_large: Figure,
 }
 
 impl TransactionCounters {
-    pub(super) fn note<T>(&self, outcome: &Result<T>) {
-        let figure = match outcome.as_ref().map_err(|error| *error.kind()) {
-            Ok(_) => &self.committed,
-            Err(ErrorKind::Conflict) => &self.conflicts,
-            Err(ErrorKind::SnapshotTooOld) => &self.too_old,
-            Err(ErrorKind::TransactionTooLarge { .. }) => &self.too_large,
-            Err(_) => return,
+    /// Those that have committed are counted by [`Hold`](super::opened::Hold).
+    #[cold]
+    pub(super) fn note(&self, error: &Error) {
+        let figure = match error.kind() {
+            ErrorKind::Conflict => &self.conflicts,
+            ErrorKind::SnapshotTooOld => &self.too_old,
+            ErrorKind::TransactionTooLarge { .. } => &self.too_large,
+            _ => return,
         };
         figure.fetch_add(1, Relaxed);
     }
 
-    fn values(&self, commits_alone: u64) -> TransactionStats {
+    fn values(&self, committed: u64, commits_alone: u64) -> TransactionStats {
         TransactionStats {
-            committed: self.committed.load(Relaxed),
+            committed,
             conflicts: self.conflicts.load(Relaxed),
             too_old: self.too_old.load(Relaxed),
             too_large: self.too_large.load(Relaxed),
@@ -152,7 +153,12 @@ impl MemoryStats {
 }
 
 impl Stats {
-    pub(super) fn gather(store: &Store, transactions: &TransactionCounters) -> Stats {
+    pub(super) fn gather(
+        store: &Store,
+        transactions: &TransactionCounters,
+        holds: &Holds,
+    ) -> Stats {
+        let committed = holds.all().map(|hold| hold.committed.load(Relaxed)).sum();
         let versions = store.version_figures();
         let pool = store.pool();
         let budget = pool.budget();
@@ -184,7 +190,7 @@ impl Stats {
                 pinned: versions.pinned,
                 given_up: versions.given_up,
             },
-            transactions: transactions.values(store.commits_alone()),
+            transactions: transactions.values(committed, store.commits_alone()),
             checkpoint: store.durable_checkpoint().0,
             file_bytes: store.file_bytes(),
             log_file_bytes: store.log().map_or(0, |log| log.file_bytes()),
