@@ -13,7 +13,6 @@
 pub mod asymmetric;
 mod brief;
 pub mod buggify;
-pub mod canary;
 pub mod linger;
 mod lock;
 pub mod process;
