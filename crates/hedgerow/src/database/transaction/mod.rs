@@ -553,11 +553,11 @@ impl State {
         let mut changes = Vec::with_capacity(body.few.changes() + more);
         let mut are_plain = true;
         let as_is = |of: &BatchChange<'_>| of.value.is_none_or(|it| is_plain(of.tree, of.key, it));
-        for (tree, key, value) in body.changes() {
+        body.changes().for_each(|(tree, key, value)| {
             let change = BatchChange { tree: body.trees.get(inner, tree), key, value };
             are_plain &= as_is(&change);
             changes.push(change);
-        }
+        });
         // Those that a leaf takes as they are, which are most, need nothing.
         let mut prepared = Vec::new();
         if !are_plain {
