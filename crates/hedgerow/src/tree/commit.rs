@@ -123,7 +123,6 @@ impl Stroke {
             write.tree.check_record(write.key, write.value.unwrap_or(&[]))?;
         }
         let pool: &P = &first.tree.pool;
-        let mut retry = Retry::new(pool, first.tree.root, Access::Point, waiting);
         let mut commit = Commit {
             stroke: self,
             writes,
@@ -139,12 +138,18 @@ impl Stroke {
             later: Vec::new(),
             version_cells: None,
         };
+        // Made when the first try has failed, so that others pay nothing for it.
+        let mut retry: Option<Retry<'c, P>> = None;
         let lsn = loop {
-            match commit.attempt(&mut retry) {
+            let tried = commit.attempt(retry.as_mut());
+            let new = || Retry::new(pool, first.tree.root, Access::Point, waiting);
+            match tried {
                 Ok(Tried::Done(lsn)) => break lsn,
                 Ok(Tried::TooMany) => return Ok(None),
-                Ok(Tried::Full { first, at }) => commit.make_room(first, at, &mut retry)?,
-                Err(stop) => commit.after(stop, &mut retry)?,
+                Ok(Tried::Full { first, at }) => {
+                    commit.make_room(first, at, retry.get_or_insert_with(new))?;
+                }
+                Err(stop) => commit.after(stop, retry.get_or_insert_with(new))?,
             }
         };
         // The pages that it holds are in nobody's way any more.
@@ -216,11 +221,11 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         retry.after_room()
     }
 
-    fn attempt(&mut self, retry: &mut Retry<'c, P>) -> Result<Tried, Stop> {
-        if !self.find(retry)? {
+    fn attempt(&mut self, mut retry: Option<&mut Retry<'c, P>>) -> Result<Tried, Stop> {
+        if !self.find(retry.as_deref_mut())? {
             return Ok(Tried::TooMany);
         }
-        if retry.is_latched() {
+        if let Some(retry) = retry.filter(|retry| retry.is_latched()) {
             return self.make_latched(retry);
         }
         self.check_unchanged()?;
@@ -252,8 +257,9 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
     }
 
     /// Finds the leaves, in the order of trees and keys. `false`: there are too many.
-    fn find(&mut self, retry: &mut Retry<'c, P>) -> Result<bool, Stop> {
+    fn find(&mut self, mut retry: Option<&mut Retry<'c, P>>) -> Result<bool, Stop> {
         self.leaves.clear();
+        let is_latched = retry.as_ref().is_some_and(|retry| retry.is_latched());
         let (writes, reads) = (self.writes, self.reads());
         let (mut write, mut read) = (0, 0);
         // The upper fence of a leaf behind which the interval goes on that is `read`.
@@ -304,17 +310,17 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 }
             }
             // What was read of a leaf goes as far as it does.
-            let ahead = (retry.is_latched() && read_end > read).then(|| {
+            let ahead = (is_latched && read_end > read).then(|| {
                 Box::new(Ahead { fences: Fences::of::<_, L>(&node), from_file: Vec::new() })
             });
             // The leaf is at hand now. Who waits for it looks at it anew.
             let at = match &writes[write..end] {
-                [one] if !retry.is_latched() => place_of(&leaf, one),
+                [one] if !is_latched => place_of(&leaf, one),
                 _ => None,
             };
             page.validate()?;
             tree.note_point(&page);
-            if self.is_held {
+            if let Some(retry) = retry.as_mut().filter(|_| self.is_held) {
                 retry.session.hold(page.id())?;
                 // It was there; it is now.
                 page.validate()?;

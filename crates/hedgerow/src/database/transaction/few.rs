@@ -187,11 +187,12 @@ impl Few {
     fn find(&self, tree: TreeId, key: &[u8]) -> Result<usize, usize> {
         let places = self.places.all();
         let mark = (tree, head_of(key));
-        // Many come in their order.
-        let mut at = match places.last() {
-            None => return Err(0),
-            Some(last) if (last.tree, last.head) < mark => return Err(places.len()),
-            Some(_) => places.partition_point(|place| (place.tree, place.head) < mark),
+        // Many come in their order, and many are asked for and changed then.
+        let Some((last, before)) = places.split_last() else { return Err(0) };
+        let mut at = match (last.tree, last.head).cmp(&mark) {
+            Ordering::Less => return Err(places.len()),
+            Ordering::Equal if self.shown(last).key == key => return Ok(before.len()),
+            _ => before.partition_point(|place| (place.tree, place.head) < mark),
         };
         // Most heads are one key's.
         while let Some(place) = places.get(at).filter(|place| (place.tree, place.head) == mark) {
