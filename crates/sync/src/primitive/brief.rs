@@ -1,6 +1,6 @@
-//! A lock for what takes well under a microsecond: taking it is one atomic exchange, and letting go of it is a plain store.
+//! A lock for what takes well under a microsecond: taking it is one atomic operation, and letting go of it is a plain store.
 //!
-//! A mutex of the standard library takes an exchange for each, since whoever lets go of it has to know whether somebody sleeps. Nobody sleeps here: who
+//! A mutex of the standard library takes one for each, since whoever lets go of it has to know whether somebody sleeps. Nobody sleeps here: who
 //! finds it taken spins for a moment, then gives way, and asks its caller each time whether it still wants to. So it is for what one thread uses
 //! mostly, and nothing is waited for while it is held unless all others have a reason to stop asking.
 //!
@@ -40,21 +40,22 @@ impl<T> Brief<T> {
     /// Takes it. `None`: somebody else has it, and `may_wait` says that it is not worth waiting any more. It is not asked if nobody has it.
     #[inline]
     pub fn lock_while(&self, may_wait: impl Fn() -> bool) -> Option<BriefGuard<'_, T>> {
-        // Acquire: what the one before has done.
-        if self.is_taken.swap(true, Acquire) && !self.wait_while(may_wait) {
+        if !self.try_take() && !self.wait_while(may_wait) {
             return None;
         }
         Some(BriefGuard(self))
+    }
+
+    #[inline]
+    fn try_take(&self) -> bool {
+        // Acquire: what the one before has done. Who fails stores nothing.
+        self.is_taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
     }
 
     #[cold]
     fn wait_while(&self, may_wait: impl Fn() -> bool) -> bool {
         let mut spins = 0;
         loop {
-            // Looked at before it is asked for: those who wait leave the line to the one who has it.
-            if !self.is_taken.load(Relaxed) && !self.is_taken.swap(true, Acquire) {
-                return true;
-            }
             if !may_wait() {
                 return false;
             }
@@ -63,6 +64,9 @@ impl<T> Brief<T> {
                 hint::spin_loop();
             } else {
                 thread::yield_now();
+            }
+            if self.try_take() {
+                return true;
             }
         }
     }
