@@ -312,16 +312,14 @@ impl Database {
         let (durability, closed, process) =
             (options.durability, AtomicBool::new(false), store.process());
         let long = LongKeys::default();
-        let transactions = TransactionCounters::default();
-        let opened = Opened::new();
         let inner = Arc::new(Inner {
             store,
             long,
             disk,
             durability,
             closed,
-            opened,
-            transactions,
+            opened: Opened::new(),
+            transactions: TransactionCounters::default(),
             stays,
             process,
         });
