@@ -123,7 +123,7 @@ impl Snapshot {
 
 /// A keyspace as it was when a [`Snapshot`] began. It keeps the snapshot open. Cloning it is cheap. `Send + Sync`.
 ///
-/// Reads are those of [`Keyspace`]; all of them, cursors and iterators as well, see the same moment.
+/// It has the reads that [`Records`](crate::Records) lists; all of them, cursors and iterators as well, see the same moment.
 #[derive(Clone)]
 pub struct SnapshotKeyspace {
     view: Arc<SnapshotView>,

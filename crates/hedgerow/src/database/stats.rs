@@ -40,7 +40,7 @@ pub struct Stats {
     pub log_file_bytes: u64,
     /// Bytes that the log holds since the last checkpoint.
     pub log_used_bytes: u64,
-    /// Times that a change was made to wait because the log is more than half full.
+    /// Times that a change was made to wait because the log was more than half full, or opening would have taken long.
     pub log_held_up: u64,
     /// Bytes of a page.
     pub page_bytes: u64,
@@ -78,7 +78,8 @@ pub struct TransactionStats {
     pub too_old: u64,
     /// They were too large.
     pub too_large: u64,
-    /// Transactions and batches that were too large for one stroke, and were made while nobody else changed records.
+    /// Transactions and batches that were too large to be made at one stroke (see [`WriteBatch`](crate::WriteBatch)), and were made alone:
+    /// while nobody else changed records.
     pub alone: u64,
 }
 

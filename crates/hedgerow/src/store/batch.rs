@@ -226,7 +226,7 @@ impl Store {
     /// (`alone.rs`). Without a log, if they are too many for one stroke, they are made one after the other.
     ///
     /// Errors: `BatchTooLarge`, `KeyspaceDropped`, those of reads and of entering: nothing has changed; `BatchUnfinished`: the
-    /// batch could not be finished, some of it can be seen, and nothing can be changed until the store is opened again,
+    /// batch could not be finished, everybody sees what was there before, and nothing can be changed until the store is opened again,
     /// which finishes it; those of `waiting`, before the last of the batch's records is logged: nothing has changed. Without a log, those
     /// of all changes, and some of them are made.
     ///

@@ -15,6 +15,7 @@
 //! Both are bits of one word, so inside there is one load. The state changes under `turn`, bits by whoever they belong to. `Send + Sync`.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::{Stall, WaitsFor};
 use crate::versions::memory::Surroundings;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{AtomicU32, Ordering::*, fence};
@@ -200,6 +201,7 @@ impl Door {
     }
 
     fn wait_while(&self, bit: u32, waiting: &Waiting<'_>) -> Result<()> {
+        let _stall = Stall::begin(WaitsFor::Commit);
         let mut gate = self.gate.lock();
         loop {
             let word = self.word.load(Acquire);

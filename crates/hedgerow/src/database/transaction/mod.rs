@@ -38,7 +38,7 @@ use std::ops::Bound;
 use writes::Writes;
 
 /// What of other transactions a transaction may be mixed with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Isolation {
     /// As if all transactions had run one after the other, in the order of their commits. What a transaction has read, gaps between records and ends of
@@ -58,7 +58,7 @@ const READS_SHARE: u64 = 64;
 ///
 /// **Reads** see the database as it was when the first of them was made, as a [`Snapshot`](crate::Snapshot) does, with the transaction's own changes in it. **Changes** are kept
 /// by the transaction, and nobody else sees them before the commit. **The commit** makes all of them at one stroke, if what was read is unchanged, or
-/// returns [`Conflict`](ErrorKind::Conflict) and makes none. Transactions hold no locks: none waits for another one, and there are no deadlocks. Many
+/// returns [`Conflict`](ErrorKind::Conflict) and makes none. Transactions hold no locks: none waits for one that has not begun to commit, and there are no deadlocks. Many
 /// threads commit at a time, also within one leaf, if they change different keys.
 ///
 /// [`Database::transact`] runs a function in a transaction, and runs it again after a conflict.
@@ -67,7 +67,7 @@ const READS_SHARE: u64 = 64;
 /// database open.
 ///
 /// **Limits.** The changes are kept in memory, beside the memory limit, and take at most an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes).
-/// Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). What is too large for one stroke, as a large [`WriteBatch`](crate::WriteBatch)
+/// Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). What is too large to be made at one stroke, as a large [`WriteBatch`](crate::WriteBatch)
 /// is, or has read more leaves than an eighth of the pool's frames, takes two checkpoints, and is made while the changes of other threads wait. Without a log, and
 /// in memory, that is too large.
 pub struct Transaction {
@@ -309,7 +309,8 @@ impl Transaction {
         Ok(TransactionKeyspace::new(state.clone(), tree))
     }
 
-    /// Notes the present state of the transaction's changes, to roll back to. Costs nothing; the next change copies the changes that there are.
+    /// Notes the present state of the transaction's changes, to roll back to. The next change copies the changes that there are. The copy lives until the
+    /// transaction ends, or an earlier savepoint is rolled back to.
     ///
     /// # Errors
     /// [`TransactionEnded`](ErrorKind::TransactionEnded).
@@ -353,7 +354,7 @@ impl Transaction {
     /// [snapshot](Database::snapshot) at or behind it has the changes.
     ///
     /// Waits for page reads, for short latches of other threads, and for room in memory and in the log; for a large commit of another thread, or if it is one
-    /// itself, for its turn and two checkpoints; with [`Durability::Sync`] for an fsync of the log.
+    /// itself, for its turn and two checkpoints, as the handle to its first keyspace waits ([`Keyspace::with_wait`](crate::Keyspace::with_wait)); with [`Durability::Sync`] for an fsync of the log.
     ///
     /// # Errors
     /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if it was too large for one stroke and could not be finished: see [`Database::write`].
