@@ -8,7 +8,7 @@ use crate::database::keyspace::Keyspace;
 use crate::database::long::LongKeys;
 use crate::database::opened::{Holds, Opened};
 use crate::database::options::{Durability, Options};
-use crate::database::stats::{Stats, TransactionCounters};
+use crate::database::stats::Stats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
 use crate::storage::{Disk, RealDisk};
@@ -39,7 +39,6 @@ pub(super) struct Inner {
     disk: Option<Arc<dyn Disk>>,
     closed: AtomicBool,
     pub(super) opened: Opened,
-    pub(super) transactions: TransactionCounters,
     /// Whether somebody can open it again: it is neither in memory nor temporary.
     stays: bool,
     /// The process that opened it.
@@ -317,17 +316,9 @@ impl Database {
         let (durability, closed, process) =
             (options.durability, AtomicBool::new(false), store.process());
         let long = LongKeys::default();
-        let inner = Arc::new(Inner {
-            store,
-            long,
-            disk,
-            durability,
-            closed,
-            opened: Opened::new(),
-            transactions: TransactionCounters::default(),
-            stays,
-            process,
-        });
+        let opened = Opened::new();
+        let inner = Inner { store, long, disk, durability, closed, opened, stays, process };
+        let inner = Arc::new(inner);
         Ok(Database { holds: Arc::new(Holds::of(&inner)), inner })
     }
 
@@ -619,7 +610,7 @@ impl Database {
     /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn stats(&self) -> Result<Stats> {
         self.inner.check_open()?;
-        Ok(Stats::gather(&self.inner.store, &self.inner.transactions, &self.holds))
+        Ok(Stats::gather(&self.inner.store, &self.holds))
     }
 
     /// The leaves that threads contend for, or have contended for, the most contended first; at most `most` of them. A leaf that

@@ -11,8 +11,8 @@
 //! Invariants: a tree in the list waits for ever, takes long keys, and splits by the default; a place that is taken never changes. `Send + Sync`.
 
 use super::database::Inner;
+use super::stats::TransactionCounters;
 use crate::store::PoolTree;
-use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::{Arc, Mutex, OnceLock, thread};
 
 /// How many holds a database has.
@@ -25,8 +25,7 @@ const LATER_PIECES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
 #[repr(align(128))]
 pub(super) struct Hold {
     pub(super) inner: Arc<Inner>,
-    /// Transactions that have committed with it.
-    pub(super) committed: Figure,
+    pub(super) transactions: TransactionCounters,
 }
 
 /// All holds of a database.
@@ -34,8 +33,11 @@ pub(super) struct Holds(Box<[Arc<Hold>]>);
 
 impl Holds {
     pub(super) fn of(inner: &Arc<Inner>) -> Holds {
-        let hold = || Arc::new(Hold { inner: inner.clone(), committed: Figure::new(0) });
-        Holds((0..HOLDS).map(|_| hold()).collect())
+        let hold = |_| {
+            let transactions = TransactionCounters::default();
+            Arc::new(Hold { inner: inner.clone(), transactions })
+        };
+        Holds((0..HOLDS).map(hold).collect())
     }
 
     /// That of this thread.

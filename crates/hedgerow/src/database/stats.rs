@@ -4,7 +4,7 @@
 
 use crate::buffer::PoolStats;
 use crate::database::opened::Holds;
-use crate::error::{Error, ErrorKind};
+use crate::error::{ErrorKind, Result};
 use crate::page::{AdaptationStats, ContentionStats, MergingStats};
 use crate::store::Store;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
@@ -86,32 +86,30 @@ pub struct TransactionStats {
 /// The counts of [`TransactionStats`] while they grow. `Sync`.
 #[derive(Default)]
 pub(super) struct TransactionCounters {
+    committed: Figure,
     conflicts: Figure,
     too_old: Figure,
     too_large: Figure,
 }
 
 impl TransactionCounters {
-    /// Those that have committed are counted by [`Hold`](super::opened::Hold).
-    #[cold]
-    pub(super) fn note(&self, error: &Error) {
-        let figure = match error.kind() {
-            ErrorKind::Conflict => &self.conflicts,
-            ErrorKind::SnapshotTooOld => &self.too_old,
-            ErrorKind::TransactionTooLarge { .. } => &self.too_large,
-            _ => return,
+    #[inline]
+    pub(super) fn note<T>(&self, outcome: &Result<T>) {
+        let figure = match outcome.as_ref().map_err(|error| *error.kind()) {
+            Ok(_) => &self.committed,
+            Err(ErrorKind::Conflict) => &self.conflicts,
+            Err(ErrorKind::SnapshotTooOld) => &self.too_old,
+            Err(ErrorKind::TransactionTooLarge { .. }) => &self.too_large,
+            Err(_) => return,
         };
         figure.fetch_add(1, Relaxed);
     }
 
-    fn values(&self, committed: u64, commits_alone: u64) -> TransactionStats {
-        TransactionStats {
-            committed,
-            conflicts: self.conflicts.load(Relaxed),
-            too_old: self.too_old.load(Relaxed),
-            too_large: self.too_large.load(Relaxed),
-            alone: commits_alone,
-        }
+    fn add_to(&self, stats: &mut TransactionStats) {
+        stats.committed += self.committed.load(Relaxed);
+        stats.conflicts += self.conflicts.load(Relaxed);
+        stats.too_old += self.too_old.load(Relaxed);
+        stats.too_large += self.too_large.load(Relaxed);
     }
 }
 
@@ -154,12 +152,10 @@ impl MemoryStats {
 }
 
 impl Stats {
-    pub(super) fn gather(
-        store: &Store,
-        transactions: &TransactionCounters,
-        holds: &Holds,
-    ) -> Stats {
-        let committed = holds.all().map(|hold| hold.committed.load(Relaxed)).sum();
+    pub(super) fn gather(store: &Store, holds: &Holds) -> Stats {
+        let mut transactions =
+            TransactionStats { alone: store.commits_alone(), ..TransactionStats::default() };
+        holds.all().for_each(|hold| hold.transactions.add_to(&mut transactions));
         let versions = store.version_figures();
         let pool = store.pool();
         let budget = pool.budget();
@@ -191,7 +187,7 @@ impl Stats {
                 pinned: versions.pinned,
                 given_up: versions.given_up,
             },
-            transactions: transactions.values(committed, store.commits_alone()),
+            transactions,
             checkpoint: store.durable_checkpoint().0,
             file_bytes: store.file_bytes(),
             log_file_bytes: store.log().map_or(0, |log| log.file_bytes()),

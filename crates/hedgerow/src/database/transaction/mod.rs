@@ -387,13 +387,12 @@ impl Transaction {
         body.trees.wait_as(state.inner(), &wait);
         let waiting = wait.begin();
         let lsn = state.make(body, &waiting);
+        state.hold.transactions.note(&lsn);
         let lsn = lsn.map_err(|error| {
             let inner = state.inner();
-            inner.transactions.note(&error);
             let name = |used: &Used| used.name.to_string();
             error.with_keyspace(|tree| body.trees.find(inner, tree).map_or_else(String::new, name))
         })?;
-        state.hold.committed.fetch_add(1, Relaxed);
         let asked = || state.through_sync.load(Relaxed);
         let is_sync = durability.map_or_else(asked, |said| said == Durability::Sync);
         let is_empty = body.is_empty();
