@@ -6,8 +6,9 @@
 use crate::database::batch::WriteBatch;
 use crate::database::keyspace::Keyspace;
 use crate::database::long::LongKeys;
+use crate::database::opened::{Holds, Opened};
 use crate::database::options::{Durability, Options};
-use crate::database::stats::{Stats, TransactionCounters};
+use crate::database::stats::Stats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
 use crate::storage::{Disk, RealDisk};
@@ -37,7 +38,7 @@ pub(super) struct Inner {
     /// Where the store lies; `None` in memory.
     disk: Option<Arc<dyn Disk>>,
     closed: AtomicBool,
-    pub(super) transactions: TransactionCounters,
+    pub(super) opened: Opened,
     /// Whether somebody can open it again: it is neither in memory nor temporary.
     stays: bool,
     /// The process that opened it.
@@ -122,6 +123,7 @@ impl Inner {
 #[derive(Clone)]
 pub struct Database {
     pub(super) inner: Arc<Inner>,
+    pub(super) holds: Arc<Holds>,
 }
 
 impl fmt::Debug for Database {
@@ -314,9 +316,10 @@ impl Database {
         let (durability, closed, process) =
             (options.durability, AtomicBool::new(false), store.process());
         let long = LongKeys::default();
-        let transactions = TransactionCounters::default();
-        let inner = Inner { store, long, disk, durability, closed, transactions, stays, process };
-        Ok(Database { inner: Arc::new(inner) })
+        let opened = Opened::new();
+        let inner = Inner { store, long, disk, durability, closed, opened, stays, process };
+        let inner = Arc::new(inner);
+        Ok(Database { holds: Arc::new(Holds::of(&inner)), inner })
     }
 
     /// Opens the database at `path`, which must exist, with default options: [`Options::open`].
@@ -607,7 +610,7 @@ impl Database {
     /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn stats(&self) -> Result<Stats> {
         self.inner.check_open()?;
-        Ok(Stats::gather(&self.inner.store, &self.inner.transactions))
+        Ok(Stats::gather(&self.inner.store, &self.holds))
     }
 
     /// The leaves that threads contend for, or have contended for, the most contended first; at most `most` of them. A leaf that

@@ -7,6 +7,7 @@ use crate::database::cursor::Cursor;
 use crate::database::database::Inner;
 use crate::database::large::{Resolved, is_too_large};
 use crate::database::long::{self, is_long};
+use crate::database::opened::{OpenedAt, Used, UsedTree};
 use crate::database::options::Durability;
 use crate::database::range::Range;
 use crate::error::{Error, Result};
@@ -57,6 +58,8 @@ pub struct Keyspace {
     pub(super) inner: Arc<Inner>,
     pub(super) tree: PoolTree,
     name: Arc<str>,
+    /// Where transactions find the tree; `None`: they have to take this one.
+    opened: Option<OpenedAt>,
     durability: Durability,
 }
 
@@ -73,8 +76,10 @@ impl Keyspace {
         name: &str,
         durability: Durability,
     ) -> Keyspace {
+        let name = Arc::from(name);
+        let opened = inner.opened.note(&tree, &name);
         let tree = tree.with_short_keys(true);
-        Keyspace { inner, tree, name: Arc::from(name), durability }
+        Keyspace { inner, tree, name, opened, durability }
     }
 
     /// The same keyspace, as a handle whose changes are durable as `durability` says. Other handles keep their own setting. For batches
@@ -115,6 +120,7 @@ impl Keyspace {
     #[must_use]
     pub fn with_contention_split(mut self, split: Option<ContentionSplit>) -> Keyspace {
         self.tree = self.tree.with_contention_split(split);
+        self.opened = None;
         self
     }
 
@@ -149,6 +155,7 @@ impl Keyspace {
     #[must_use]
     pub fn with_wait(mut self, wait: Wait) -> Keyspace {
         self.tree = self.tree.with_wait(wait);
+        self.opened = None;
         self
     }
 
@@ -158,6 +165,7 @@ impl Keyspace {
     #[must_use]
     pub fn with_b_star(mut self, is_b_star: bool) -> Keyspace {
         self.tree = self.tree.with_b_star(is_b_star);
+        self.opened = None;
         self
     }
 
@@ -217,8 +225,21 @@ impl Keyspace {
         &self.name
     }
 
-    pub(super) fn shared_name(&self) -> &Arc<str> {
-        &self.name
+    /// Its tree for a transaction, which waits as `wait` says if that says anything.
+    #[inline]
+    pub(super) fn used_tree(&self, wait: Option<&Wait>) -> UsedTree {
+        match (self.opened, wait) {
+            (Some(at), None | Some(Wait::Forever)) => UsedTree::Opened(at),
+            _ => self.own_tree(wait),
+        }
+    }
+
+    #[inline(never)]
+    fn own_tree(&self, wait: Option<&Wait>) -> UsedTree {
+        let tree = self.tree.clone().with_short_keys(false);
+        let wait = wait.unwrap_or(tree.wait()).clone();
+        let used = Used { name: self.name.clone(), tree: tree.with_wait(wait) };
+        UsedTree::Own(Arc::new(used))
     }
 
     /// The value of `key`, copied; `None` if there is no record. Up to 112 bytes are copied without an allocation. A large value is

@@ -3,6 +3,7 @@
 //! Rank 7. Plain data without invariants between the figures, as [`Stats`] says.
 
 use crate::buffer::PoolStats;
+use crate::database::opened::Holds;
 use crate::error::{ErrorKind, Result};
 use crate::page::{AdaptationStats, ContentionStats, MergingStats};
 use crate::store::Store;
@@ -92,6 +93,7 @@ pub(super) struct TransactionCounters {
 }
 
 impl TransactionCounters {
+    #[inline]
     pub(super) fn note<T>(&self, outcome: &Result<T>) {
         let figure = match outcome.as_ref().map_err(|error| *error.kind()) {
             Ok(_) => &self.committed,
@@ -103,14 +105,11 @@ impl TransactionCounters {
         figure.fetch_add(1, Relaxed);
     }
 
-    fn values(&self, commits_alone: u64) -> TransactionStats {
-        TransactionStats {
-            committed: self.committed.load(Relaxed),
-            conflicts: self.conflicts.load(Relaxed),
-            too_old: self.too_old.load(Relaxed),
-            too_large: self.too_large.load(Relaxed),
-            alone: commits_alone,
-        }
+    fn add_to(&self, stats: &mut TransactionStats) {
+        stats.committed += self.committed.load(Relaxed);
+        stats.conflicts += self.conflicts.load(Relaxed);
+        stats.too_old += self.too_old.load(Relaxed);
+        stats.too_large += self.too_large.load(Relaxed);
     }
 }
 
@@ -153,7 +152,10 @@ impl MemoryStats {
 }
 
 impl Stats {
-    pub(super) fn gather(store: &Store, transactions: &TransactionCounters) -> Stats {
+    pub(super) fn gather(store: &Store, holds: &Holds) -> Stats {
+        let mut transactions =
+            TransactionStats { alone: store.commits_alone(), ..TransactionStats::default() };
+        holds.all().for_each(|hold| hold.transactions.add_to(&mut transactions));
         let versions = store.version_figures();
         let pool = store.pool();
         let budget = pool.budget();
@@ -185,7 +187,7 @@ impl Stats {
                 pinned: versions.pinned,
                 given_up: versions.given_up,
             },
-            transactions: transactions.values(store.commits_alone()),
+            transactions,
             checkpoint: store.durable_checkpoint().0,
             file_bytes: store.file_bytes(),
             log_file_bytes: store.log().map_or(0, |log| log.file_bytes()),
