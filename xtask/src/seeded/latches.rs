@@ -47,4 +47,10 @@ pub const LINES: &[Bug] = &[
             "database::tests::waiting::a_wait_for_memory_for_large_values_ends_and_poisons_nothing",
         )],
     ),
+    line(
+        "L07",
+        "who lets go of a lock has others see what it has done",
+        "brief_lock_without_release",
+        &[latch("a_brief_lock_has_one_holder_at_a_time_who_sees_what_the_one_before_has_done")],
+    ),
 ];
