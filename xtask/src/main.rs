@@ -16,6 +16,7 @@ mod seeded;
 mod test_programs;
 mod tidy;
 mod torture;
+mod workspace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -21,7 +21,7 @@ pub fn target_directory(root: &Path) -> PathBuf {
 /// Cargo as whoever works here calls it: it builds what is there already.
 pub fn plain_cargo(root: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root).env_remove("HEDGEROW_CANARY");
+    cargo.current_dir(root).env_remove("HEDGEROW_SEEDED_BUG");
     cargo
 }
 

@@ -7,7 +7,6 @@
 use crate::types::PageId;
 #[cfg(fuzzing)]
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Relaxed};
-use hedgerow_sync::primitive::canary::leaves_out;
 use twox_hash::XxHash3_64;
 
 /// Bytes at the start of a page or of a part that hold its checksum, and are not covered by it.
@@ -33,8 +32,7 @@ pub enum PartKind {
 /// to hold a checksum counts as empty.
 #[inline]
 pub fn page_checksum(id: PageId, image: &[u8]) -> u64 {
-    let seed = if leaves_out("image_of_any_page") { 0 } else { u64::from(id.0) };
-    XxHash3_64::oneshot_with_seed(seed, covered(image))
+    XxHash3_64::oneshot_with_seed(u64::from(id.0), covered(image))
 }
 
 /// Checksum of the image of a part: XXH3-64 of `image[8..]`, seeded with its kind and index.
@@ -69,11 +67,7 @@ fn covered(image: &[u8]) -> &[u8] {
         // So that a fuzzer's damage gets past the checksum, to what lies behind it.
         return &[];
     }
-    let end = match leaves_out("last_bytes_not_covered") {
-        true => image.len().saturating_sub(CHECKSUM_BYTES),
-        false => image.len(),
-    };
-    image.get(CHECKSUM_BYTES..end).unwrap_or(&[])
+    image.get(CHECKSUM_BYTES..).unwrap_or(&[])
 }
 
 #[cfg(fuzzing)]

@@ -13,7 +13,6 @@ use hedgerow_htm_index::eunomia::Ccm;
 use hedgerow_htm_index::eunomia::ccm::mark_of;
 use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed};
-use hedgerow_sync::primitive::canary::leaves_out;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::collections::BTreeSet;
@@ -56,7 +55,7 @@ impl Tree {
             let _lock = self.ccms[way.leaf].lock(key, false);
             if !self.ccms[way.leaf].is_marked(key) {
                 let sequence = self.sequences[way.leaf].load(Acquire);
-                if sequence == way.sequence || leaves_out("htm_get_without_sequence") {
+                if sequence == way.sequence {
                     return false;
                 }
                 continue;
@@ -93,7 +92,7 @@ impl Tree {
             }
             let was_there = region.0[way.leaf].remove(&key);
             let is_shared = region.0[way.leaf].iter().any(|&other| mark_of(other) == mark_of(key));
-            if was_there && (!is_shared || leaves_out("htm_mark_cleared_without_look")) {
+            if was_there && !is_shared {
                 self.ccms[way.leaf].unmark(key);
             }
             return was_there;
@@ -116,9 +115,7 @@ impl Tree {
     fn merge(&self) {
         let mut region = self.region.lock().unwrap();
         let mut right = std::mem::take(&mut region.0[1]);
-        if !leaves_out("htm_merge_without_sequence") {
-            self.raise(0, 2);
-        }
+        self.raise(0, 2);
         self.raise(1, 1);
         region.0[0].append(&mut right);
         self.ccms[0].rebuild(region.0[0].iter().copied());

@@ -14,7 +14,6 @@
 
 use hedgerow_sync::latch::HybridLatch;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use hedgerow_sync::primitive::canary::leaves_out;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -204,7 +203,7 @@ fn an_evicted_page_is_not_taken_for_another() {
             }
             let version = frame.latch.optimistic()?;
             // The translation is a guess until the frame says what it holds.
-            if !leaves_out("no_page_id_recheck") && frame.page_id.load(Ordering::Relaxed) != 1 {
+            if frame.page_id.load(Ordering::Relaxed) != 1 {
                 return None;
             }
             let read = frame.read();

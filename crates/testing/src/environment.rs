@@ -7,7 +7,7 @@
 //!
 //! Plain functions; the environment is only read.
 
-use hedgerow_sync::primitive::{canary, random};
+use hedgerow_sync::primitive::random;
 use std::ffi::OsStr;
 use std::io::Write;
 
@@ -17,11 +17,19 @@ pub const WRONG_ARGUMENTS: i32 = 2;
 /// What a variable says, if it is set; `allowed` are the words for what it may say.
 pub fn variable<T>(name: &str, allowed: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     // Whoever asks for anything would pass with a bug that is not there to be noticed.
-    if let Some(words) = canary::refusal() {
-        refuse(&words);
+    if let Some(bug) = std::env::var_os(SEEDED_BUG).filter(|bug| !is_there(bug)) {
+        refuse(&format!("WRONG ARGUMENT: {SEEDED_BUG}={bug:?}, which this build does not have"));
     }
     let text = std::env::var_os(name)?;
     Some(read(name, &text, allowed, parse).unwrap_or_else(|words| refuse(&words)))
+}
+
+/// By which a build of `cargo xtask seeded-bugs` is told which of its bugs it has.
+const SEEDED_BUG: &str = "HEDGEROW_SEEDED_BUG";
+
+/// Whether a build has this bug. None has one; what `cargo xtask seeded-bugs` builds has another line here.
+fn is_there(bug: &OsStr) -> bool {
+    bug.is_empty()
 }
 
 /// What is said on the real standard error, which no harness keeps to itself.
@@ -135,7 +143,7 @@ mod tests {
     fn child_with(name: &str, text: &str) -> Output {
         let test = format!("{}::child_takes_all_of_it", module_path!().split_once("::").unwrap().1);
         let mut child = Command::new(std::env::current_exe().unwrap());
-        for own in ["HEDGEROW_CANARY", "HEDGEROW_EFFORT", "HEDGEROW_PART", "HEDGEROW_SEED"] {
+        for own in ["HEDGEROW_SEEDED_BUG", "HEDGEROW_EFFORT", "HEDGEROW_PART", "HEDGEROW_SEED"] {
             child.env_remove(own);
         }
         child.args(["--exact", &test, "--ignored"]).env(name, text).output().unwrap()
@@ -148,14 +156,14 @@ mod tests {
             ("HEDGEROW_SEED", ""),
             ("HEDGEROW_EFFORT", "0"),
             ("HEDGEROW_PART", "3/2"),
-            ("HEDGEROW_CANARY", "no-such-line"),
+            ("HEDGEROW_SEEDED_BUG", "no-such-line"),
         ] {
             let output = child_with(name, text);
             let words = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(WRONG_ARGUMENTS), "{name}={text}: {words}");
             assert!(words.contains(&format!("{name}={text:?}")), "{words}");
         }
-        for (name, text) in [("HEDGEROW_SEED", "7"), ("HEDGEROW_CANARY", "")] {
+        for (name, text) in [("HEDGEROW_SEED", "7"), ("HEDGEROW_SEEDED_BUG", "")] {
             let output = child_with(name, text);
             assert!(output.status.success(), "{name}={text}: {output:?}");
             assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");

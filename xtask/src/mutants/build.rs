@@ -5,7 +5,7 @@
 //! cargo, which builds below `place`; one caller at a time.
 
 use super::copy::{self, Mutants, SWITCH_PACKAGE};
-use crate::test_programs;
+use crate::{test_programs, workspace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub fn build(
     mutants: &mut Mutants,
     units_alone: bool,
 ) -> Result<Vec<Program>, String> {
-    let files = copy::files(root)?;
+    let files = workspace::files(root)?;
     let tree = place.join("tree");
     copy::copy(root, &tree, &files)?;
     let memory = place.join("unviable.txt");
@@ -65,7 +65,7 @@ pub fn build(
     }
     let lines: Vec<String> = mutants.unviable.iter().map(u32::to_string).collect();
     let text = format!("{}\n{}\n", mutants.mark(), lines.join("\n"));
-    copy::write(&memory, text.as_bytes())?;
+    workspace::write(&memory, text.as_bytes())?;
     let mut programs = Vec::new();
     for (package, kind, names) in programs_of {
         let names = names.iter().copied().filter(|name| *name == "lib" || !units_alone);
@@ -96,7 +96,7 @@ fn until_content(
     for _ in 0..TRIES {
         let rewritten = mutants.rewritten();
         for (path, file) in &rewritten {
-            copy::write(&place.join("tree").join(path), file.text.as_bytes())?;
+            workspace::write(&place.join("tree").join(path), file.text.as_bytes())?;
         }
         let output = cargo(place, kind)
             .args(options)

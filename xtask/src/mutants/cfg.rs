@@ -1,6 +1,6 @@
 //! Whether a build of the tests' library on this system has what stands under an attribute.
 //!
-//! Tests themselves and what only they use, models, sanitizers, fuzzing and canaries are not in it. What is not known is taken to be there: too many
+//! Tests themselves and what only they use, models, sanitizers and fuzzing are not in it. What is not known is taken to be there: too many
 //! mutants are found out to be reached by nothing, too few by nobody. Plain functions.
 
 use syn::{Attribute, Meta, Token, punctuated::Punctuated};
@@ -17,8 +17,9 @@ fn holds(condition: &Meta) -> bool {
     let name = condition.path().get_ident().map(ToString::to_string).unwrap_or_default();
     match condition {
         Meta::Path(_) => match name.as_str() {
-            "test" | "loom" | "shuttle" | "fuzzing" | "hedgerow_canaries" | "hedgerow_tsan"
-            | "hedgerow_internals" => false,
+            "test" | "loom" | "shuttle" | "fuzzing" | "hedgerow_tsan" | "hedgerow_internals" => {
+                false
+            }
             "windows" => cfg!(windows),
             "unix" => cfg!(unix),
             _ => true,

@@ -7,11 +7,11 @@
 use super::points::{self, Site};
 use super::rewrite::{Rewritten, rewrite};
 use crate::parts::{PARTS, Part};
+use crate::workspace;
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 /// Names the one mutant that is to be.
 pub const CHOSEN: &str = "HEDGEROW_MUTANT";
@@ -112,21 +112,6 @@ fn is_source(path: &str) -> bool {
     path.ends_with(".rs") && !path.ends_with("/tests.rs") && !path.contains("/tests/")
 }
 
-/// All files that git has of the workspace, but for those that were removed.
-///
-/// Errors: in words.
-pub fn files(root: &Path) -> Result<Vec<String>, String> {
-    let git = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]).output();
-    let output = git.map_err(|error| format!("cannot start git: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let names = said.split('\0').filter(|name| !name.is_empty() && root.join(name).is_file());
-    let files: Vec<String> = names.map(str::to_owned).collect();
-    match files.is_empty() {
-        true => Err("git has no files here".into()),
-        false => Ok(files),
-    }
-}
-
 /// Copies what is not rewritten, and adds the switch.
 ///
 /// Errors: in words.
@@ -138,25 +123,12 @@ pub fn copy(root: &Path, place: &Path, files: &[String]) -> Result<(), String> {
         if path == SWITCH_ROOT {
             let text = String::from_utf8_lossy(&bytes);
             let with = format!("{SWITCH_FEATURES}{text}\n#[doc(hidden)]\npub mod mutants;\n");
-            write(&place.join(path), with.as_bytes())?;
+            workspace::write(&place.join(path), with.as_bytes())?;
         } else if !is_rewritten {
-            write(&place.join(path), &bytes)?;
+            workspace::write(&place.join(path), &bytes)?;
         }
     }
-    write(&place.join(SWITCH_CRATE).join("src/mutants.rs"), SWITCH.as_bytes())
-}
-
-/// Writes a file, unless it is so already.
-///
-/// Errors: in words.
-pub fn write(path: &PathBuf, bytes: &[u8]) -> Result<(), String> {
-    if fs::read(path).is_ok_and(|there| there == bytes) {
-        return Ok(());
-    }
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(path, bytes))
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    workspace::write(&place.join(SWITCH_CRATE).join("src/mutants.rs"), SWITCH.as_bytes())
 }
 
 const SWITCH_CRATE: &str = "crates/sync/";

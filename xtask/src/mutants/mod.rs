@@ -19,7 +19,7 @@ mod run;
 
 use crate::parts::{PARTS, Part};
 use crate::proof::{Share, revision};
-use crate::test_programs;
+use crate::{test_programs, workspace};
 use choose::{Changed, choose};
 use copy::Mutants;
 use reach::Reach;
@@ -111,7 +111,7 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
 
 /// Makes the mutants and tries them, or lists them; whether enough were noticed.
 fn find(root: &Path, arguments: &Arguments) -> Result<bool, String> {
-    let mut mutants = Mutants::find(root, &copy::files(root)?)?;
+    let mut mutants = Mutants::find(root, &workspace::files(root)?)?;
     let changed = match &arguments.changed {
         Some(revision) => Some(Changed::since(root, revision)?),
         None => None,

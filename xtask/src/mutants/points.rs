@@ -1,9 +1,8 @@
 //! Finds what can be changed in a source file: the operators, guards, arms and bodies that a mutant has differently.
 //!
 //! What a build for tests does not have is left out (`cfg(test)`, models, fuzzing, other systems), and so are attributes, patterns,
-//! types, constants, macros (assertions among them), words for people (`fmt`), and lines that ask for a canary: those are
-//! lines that `seeded-bugs` leaves out itself. Ranges are of bytes of the file, and of two sites one lies within the other, or
-//! they are apart. Plain functions.
+//! types, constants, macros (assertions among them), and words for people (`fmt`). Ranges are of bytes of the file, and of two
+//! sites one lies within the other, or they are apart. Plain functions.
 
 use super::cfg::is_built;
 use std::ops::Range;
@@ -54,13 +53,7 @@ pub fn find(text: &str) -> Result<Vec<Site>, String> {
         let start = error.span().start();
         format!("{}:{}: {error}", start.line, start.column + 1)
     })?;
-    let mut finder = Finder {
-        text,
-        lines: text.lines().collect(),
-        names: Vec::new(),
-        body: 0..text.len(),
-        sites: Vec::new(),
-    };
+    let mut finder = Finder { text, names: Vec::new(), body: 0..text.len(), sites: Vec::new() };
     finder.visit_file(&file);
     let mut sites = finder.sites;
     // Stable: of two that are the same range, the one that was come to first is the outer one.
@@ -70,7 +63,6 @@ pub fn find(text: &str) -> Result<Vec<Site>, String> {
 
 struct Finder<'t> {
     text: &'t str,
-    lines: Vec<&'t str>,
     /// Of the types and functions that we are in.
     names: Vec<String>,
     body: Range<usize>,
@@ -79,16 +71,9 @@ struct Finder<'t> {
 
 impl Finder<'_> {
     fn add(&mut self, range: Range<usize>, kind: Kind, variants: Vec<Variant>) {
-        let lines = variants.iter().filter_map(|variant| self.lines.get(variant.at.0 - 1));
-        let asks_for_canary = |line: &&str| line.contains("leaves_out") || line.contains("canary");
-        if !variants.is_empty() && !lines.into_iter().any(asks_for_canary) {
+        if !variants.is_empty() {
             self.sites.push(Site { range, kind, variants, body: self.body.clone() });
         }
-    }
-
-    fn asks_for_canary(&self, condition: &Expr) -> bool {
-        let text = self.slice(range_of(condition));
-        text.starts_with("leaves_out") || text.starts_with("canary")
     }
 
     /// What was changed, in words, with the function that it is in.
@@ -287,14 +272,6 @@ impl<'a> Visit<'a> for Finder<'_> {
         match expression {
             Expr::Binary(binary) => self.binary(binary),
             Expr::Unary(unary) => self.unary(unary),
-            // What is there with a canary alone is not what the product does.
-            Expr::If(of) if self.asks_for_canary(&of.cond) => {
-                if let Some((_, otherwise)) = &of.else_branch {
-                    self.visit_expr(otherwise);
-                }
-                return;
-            }
-            Expr::Match(of) if self.asks_for_canary(&of.expr) => return,
             Expr::Match(of) => self.arms(&of.arms),
             _ => {}
         }

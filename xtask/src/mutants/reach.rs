@@ -7,6 +7,7 @@ use super::build::Program;
 use super::copy::{self, Mutant};
 use super::one_test::{self, AT_A_TIME, End, Test};
 use crate::process::each_on;
+use crate::workspace;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -47,7 +48,7 @@ impl Reach {
         println!("{} tests are run without a mutant", tests.len());
         let found = each_on(AT_A_TIME, &tests, |test, worker| {
             let file = place.join(format!("reached-{worker}"));
-            copy::write(&file, &[])?;
+            workspace::write(&file, &[])?;
             let folder = place.join(format!("files-{worker}"));
             let environment = (copy::REACHED, &*file);
             let (end, seconds) = one_test::run(programs, test, environment, &folder, LIMIT)?;
@@ -64,7 +65,7 @@ impl Reach {
                 End::Hung => println!("left out, because it takes too long: {}", test.name),
             }
         }
-        copy::write(&memory, write(&passed, mark).as_bytes())?;
+        workspace::write(&memory, write(&passed, mark).as_bytes())?;
         let models_of = programs.iter().map(|program| program.models_of).collect();
         Ok(Reach::of(passed, mutants.len(), models_of))
     }

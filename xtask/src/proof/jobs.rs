@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// What suites look at, and what is not set for one of them has to be away.
 const ENVIRONMENT: [&str; 12] = [
-    "HEDGEROW_CANARY",
+    "HEDGEROW_SEEDED_BUG",
     "HEDGEROW_COUNTED",
     "HEDGEROW_EFFORT",
     "HEDGEROW_FUZZ_KEEP",

@@ -1,7 +1,7 @@
 //! The bugs that are seeded, by the numbers of the list of bug classes, and which test has to notice each.
 //!
-//! A bug is a line that a build with `--cfg hedgerow_canaries` can leave out, or do wrongly, chosen at run time by its
-//! name (`primitive/canary.rs`). Plain data; `docs/testing.md` says what the numbers stand for.
+//! A bug is a line that is left out, or does something wrong, in a copy of the workspace ([`super::edits`]). Plain data;
+//! `docs/testing.md` says what the numbers stand for.
 
 /// How the tests of a suite are built.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -1,15 +1,13 @@
 //! Builds test programs that have all seeded bugs, of which the environment chooses one.
 //!
-//! A directory of its own for each kind of build, below the target directory: the compiler's wrapper gives the flag to the
-//! crates of the workspace alone, so that everything else is as it is without. Whoever has built everything with that flag
-//! already, as `.ci/run` has, says so by the same environment, and the programs of `cargo test` are taken. Starts cargo; one
-//! caller at a time.
+//! They are built of a copy of the workspace below the target directory, whose lines [`Edits`] changes, each kind of build in
+//! a directory of its own. Starts cargo; one caller at a time.
 
 use super::bugs::{Build, Suite};
-use super::joined_names;
-use crate::test_programs::{self, WRAPPER};
+use super::edits::Edits;
+use super::names;
+use crate::test_programs;
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,9 +31,6 @@ const LOOM: [&str; 15] = [
     "profile.release.package.regex-syntax.opt-level=0",
 ];
 
-/// What there is to be chosen: a program that is told to leave out something else refuses to run.
-const NAMES: &str = "HEDGEROW_CANARIES";
-
 /// A test program: the kind of its build, its package, and its name.
 pub type Program = (Build, &'static str, &'static str);
 
@@ -53,6 +48,9 @@ impl Suite {
 ///
 /// Errors: in words.
 pub fn build_all(root: &Path, wanted: &BTreeSet<Program>) -> Result<Programs, String> {
+    let edits = Edits::read(root)?;
+    edits.check_names(&names().collect())?;
+    edits.copy(root, &copy_of(root))?;
     let mut programs = Programs::new();
     let mut targets: BTreeMap<(Build, &str), BTreeSet<&'static str>> = BTreeMap::new();
     for &(build, package, target) in wanted {
@@ -61,7 +59,6 @@ pub fn build_all(root: &Path, wanted: &BTreeSet<Program>) -> Result<Programs, St
     for ((build, package), names) in targets {
         let cargo = cargo(root, build);
         let options: &[&str] = match build {
-            Build::Plain if is_built_by_the_caller(root) => &["--workspace"],
             Build::Plain => &[],
             Build::Loom => &LOOM,
             Build::Shuttle => &["--release"],
@@ -74,27 +71,18 @@ pub fn build_all(root: &Path, wanted: &BTreeSet<Program>) -> Result<Programs, St
     Ok(programs)
 }
 
-/// The compiler's wrapper, which adds the flag.
-fn wrapper(root: &Path) -> PathBuf {
-    root.join(".ci/all-bugs")
-}
-
-/// Whether whoever called this builds the workspace with all bugs by himself.
-fn is_built_by_the_caller(root: &Path) -> bool {
-    env::var_os(WRAPPER).is_some_and(|own| Path::new(&own) == wrapper(root))
-        && env::var(NAMES).is_ok_and(|own| own == joined_names())
+/// Where the copy of the workspace lies.
+pub fn copy_of(root: &Path) -> PathBuf {
+    test_programs::target_directory(root).join("seeded/source")
 }
 
 /// Cargo, with what all programs of a kind are built with.
 fn cargo(root: &Path, build: Build) -> Command {
     let flags = match build {
-        Build::Plain if is_built_by_the_caller(root) => return test_programs::plain_cargo(root),
         Build::Plain => None,
         Build::Loom => Some("--cfg loom"),
         Build::Shuttle => Some("--cfg shuttle"),
     };
     let place = test_programs::target_directory(root).join("seeded").join(build.name());
-    let mut cargo = test_programs::cargo(root, &place, flags);
-    cargo.env(WRAPPER, wrapper(root)).env(NAMES, joined_names());
-    cargo
+    test_programs::cargo(&copy_of(root), &place, flags)
 }

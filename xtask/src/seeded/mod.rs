@@ -9,6 +9,7 @@ mod bugs;
 mod build;
 mod commits;
 mod contention;
+mod edits;
 mod holes;
 mod htm;
 mod latches;
@@ -25,7 +26,7 @@ mod values;
 
 use crate::process::{self, Ended};
 use bugs::{Bug, Build, Seeded, Suite};
-use build::{Program, Programs, build_all};
+use build::{Program, Programs, build_all, copy_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
@@ -36,12 +37,11 @@ use std::time::{Duration, Instant};
 
 /// What the task is told.
 pub const USAGE: &str = "\
-usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--names] [--build] [--seconds N] [--out FILE.jsonl]
+usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--build] [--seconds N] [--out FILE.jsonl]
 
   --only IDS     these alone
   --share K/N    the K-th of N parts of them, in each of which few programs have to be built
   --list         print the list, and run nothing
-  --names        print what a build with all bugs is to have in HEDGEROW_CANARIES, and run nothing
   --build        build models and schedules, of which each share runs some, and run nothing
   --seconds N    how long a test may take with a bug before it counts as hung, if it takes less than a third
                  of that without one [default: 60]
@@ -69,7 +69,6 @@ struct Arguments {
     only: Option<BTreeSet<String>>,
     share: (usize, usize),
     list: bool,
-    names: bool,
     build: bool,
     limit: Duration,
     /// Involuntary switches in an execution of a model that is run whole, if fewer than it asks for.
@@ -81,8 +80,8 @@ impl Default for Arguments {
     fn default() -> Arguments {
         let limit = Duration::from_secs(60);
         let (only, preemptions, out) = (None, None, None);
-        let (list, names, build) = (false, false, false);
-        Arguments { only, share: (0, 1), list, names, build, limit, preemptions, out }
+        let (list, build) = (false, false);
+        Arguments { only, share: (0, 1), list, build, limit, preemptions, out }
     }
 }
 
@@ -151,11 +150,6 @@ fn names() -> impl Iterator<Item = &'static str> {
         Seeded::As(name, _) => Some(name),
         Seeded::Not(_) => None,
     })
-}
-
-/// The same in one word, as a build is told them.
-fn joined_names() -> String {
-    names().collect::<Vec<_>>().join(",")
 }
 
 /// How a test ended.
@@ -240,10 +234,6 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if arguments.names {
-        println!("{}", joined_names());
-        return ExitCode::SUCCESS;
-    }
     if arguments.list {
         list(&arguments);
         return ExitCode::SUCCESS;
@@ -279,7 +269,6 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
         let mut value = || rest.next().ok_or_else(|| format!("{argument} needs a value"));
         match argument.as_str() {
             "--list" => parsed.list = true,
-            "--names" => parsed.names = true,
             "--build" => parsed.build = true,
             "--only" => {
                 let ids: BTreeSet<String> = value()?.split(',').map(str::to_owned).collect();
@@ -458,9 +447,9 @@ impl TestRun<'_> {
         let mut command = Command::new(program);
         command
             .args(test.map(|test| ["--exact", test]).into_iter().flatten())
-            .current_dir(root.join("crates").join(directory))
+            .current_dir(copy_of(root).join("crates").join(directory))
             .env("HEDGEROW_TESTS", "all")
-            .env("HEDGEROW_CANARY", bug.unwrap_or_default())
+            .env("HEDGEROW_SEEDED_BUG", bug.unwrap_or_default())
             .env("HEDGEROW_SHUTTLE_ITERATIONS", ITERATIONS[usize::from(bug.is_none())]);
         command.env_remove("HEDGEROW_PREEMPTIONS");
         if let Some(preemptions) = preemptions {
@@ -511,25 +500,10 @@ mod tests {
     }
 
     #[test]
-    fn whatever_can_be_left_out_is_seeded_by_somebody_and_the_other_way_round() {
+    fn whatever_has_lines_is_seeded_by_somebody_and_the_other_way_round() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let mut found = BTreeSet::new();
-        let mut folders =
-            ["sync", "hedgerow", "htm-index"].map(|name| root.join("crates").join(name)).to_vec();
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let text = fs::read_to_string(path).unwrap();
-                    let calls = text.split("leaves_out(\"").skip(1);
-                    found.extend(calls.map(|rest| rest.split('"').next().unwrap().to_owned()));
-                }
-            }
-        }
-        assert_eq!(found, names().map(str::to_owned).collect());
-        // They are handed on in one word.
+        edits::Edits::read(root).unwrap().check_names(&names().collect()).unwrap();
+        // They are told to the copy in one word.
         assert!(names().all(|name| !name.is_empty() && !name.contains(',')));
     }
 
@@ -563,7 +537,6 @@ mod tests {
         assert_eq!(ids, BTreeSet::from(["B01", "P31"]));
         assert_eq!(parsed.limit, Duration::from_secs(7));
         assert!(parse("").is_ok_and(|parsed| parsed.only.is_none() && !parsed.list));
-        assert!(parse("--names").is_ok_and(|parsed| parsed.names));
         assert!(parse("--build").is_ok_and(|parsed| parsed.build));
         let cases = |line: &str| -> Vec<(&str, Suite)> {
             let chosen = parse(line).unwrap().chosen();

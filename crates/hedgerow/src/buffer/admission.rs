@@ -18,7 +18,6 @@
 
 use crate::error::Result;
 use crate::wait::Waiting;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Condvar, Mutex, thread};
 
 /// Frames that an operation may keep at a time, beside what it shares with others.
@@ -78,8 +77,7 @@ impl Admission {
         let mut outcome = Ok(());
         while outcome.is_ok()
             && state.is_full(operations(frames()), places)
-            && (state.ahead != Some(thread::id()) || leaves_out("verify_queues"))
-            && !leaves_out("admit_everybody")
+            && state.ahead != Some(thread::id())
         {
             outcome = waiting.wait_on(&self.left, &mut state);
         }

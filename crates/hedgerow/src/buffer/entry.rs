@@ -18,7 +18,6 @@ use crate::versions::{self, Change, Clock};
 use crate::wait::Waiting;
 use crate::wal::{Log, Promised, Record, Reservation};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, OnceLock};
 use std::cell::Cell;
 
@@ -260,10 +259,7 @@ impl BufferPool {
         let mut checkpoints = 0;
         loop {
             // The file may be about to be somebody else's: who closes waits for whoever makes it longer.
-            let in_file = match leaves_out("grows_after_close") {
-                false => Some(slots.enter_file()?),
-                true => None,
-            };
+            let in_file = slots.enter_file()?;
             let map_pages = self.ids.lock().next_id().map_or(u32::MAX, |id| id.0);
             let made = slots.make_room(|| self.images_to_write(), u64::from(map_pages), purpose);
             drop(in_file);

@@ -20,7 +20,6 @@ use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::buggify::{Point, buggify};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak, thread};
 use std::time::Duration;
@@ -120,11 +119,7 @@ impl Iterator for Rounds {
         let round = self.next;
         self.next += 1;
         // A model's clock hardly moves.
-        let is_long = || {
-            cfg!(any(loom, shuttle))
-                || leaves_out("rounds_without_patience")
-                || self.since.elapsed() >= self.patience
-        };
+        let is_long = || cfg!(any(loom, shuttle)) || self.since.elapsed() >= self.patience;
         (round < self.least || !is_long()).then_some(round)
     }
 }
@@ -162,9 +157,6 @@ impl BufferPool {
     #[cold]
     fn wait_for_cleaning(&self, waiting: &Waiting<'_>) -> Result<()> {
         let _stall = Stall::begin(WaitsFor::Memory);
-        if leaves_out("asks_before_it_waits") {
-            self.request_frames();
-        }
         let failures = self.evictor.shared.lock().failures;
         let mut failing = None;
         for round in Rounds::begin() {
@@ -184,9 +176,6 @@ impl BufferPool {
                 self.wait_for_frames(&mut shared, round, waiting)?;
             }
             self.check_open()?;
-            if leaves_out("asks_before_it_waits") {
-                self.request_frames();
-            }
         }
         match self.is_too_dirty() {
             true => Err(Error::new(
@@ -222,9 +211,6 @@ impl BufferPool {
         let failures = self.evictor.shared.lock().failures;
         let mut failing = None;
         for round in Rounds::begin() {
-            if leaves_out("asks_before_it_waits") {
-                self.request_frames();
-            }
             {
                 let mut shared = self.evictor.shared.lock();
                 if let Some(error) = shared.failed_since(failures) {
@@ -296,9 +282,7 @@ impl BufferPool {
         taken: Option<(FrameId, ExclusiveGuard<'p>)>,
     ) -> Option<(FrameId, ExclusiveGuard<'p>)> {
         let taken = taken.or_else(|| self.evict_some_clean())?;
-        if !leaves_out("used_frame_is_not_marked") {
-            self.used.mark(taken.0);
-        }
+        self.used.mark(taken.0);
         let is_short = || self.free.count() < self.free_target() || buggify(Point::Evict);
         if self.slots.is_some() && is_short() {
             self.request_frames();
@@ -324,7 +308,7 @@ impl BufferPool {
             return None;
         }
         let guard = header.latch.try_exclusive()?;
-        if !may_go() && !leaves_out("evict_without_second_look") {
+        if !may_go() {
             guard.release_unchanged();
             return None;
         }
@@ -438,7 +422,7 @@ impl BufferPool {
         // It sees who waits before it goes to sleep, so that nobody waits for what nobody does.
         shared.waiting += 1;
         // What it could not do a moment ago for those who wait, it cannot do now either.
-        let is_asked = leaves_out("asks_before_it_waits") || self.evictor.wanted.swap(true, AcqRel);
+        let is_asked = self.evictor.wanted.swap(true, AcqRel);
         let wakes = if shared.dozes { round == 0 } else { !is_asked };
         // If it cannot be started, whoever waits finds out in a moment.
         if self.background_runs(shared) && wakes {
@@ -523,7 +507,7 @@ impl BufferPool {
             shared.dozes = false;
             is_asked = self.evictor.wanted.load(Acquire);
         }
-        let is_awaited = shared.waiting > 0 && !leaves_out("eviction_overlooks_who_waits");
+        let is_awaited = shared.waiting > 0;
         let is_wanted = is_asked || is_awaited && shared.last_error.is_none();
         self.evictor.wanted.store(is_wanted, Release);
         self.evictor.freed.notify_all();

@@ -23,7 +23,6 @@ use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Relea
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 #[cfg(any(test, loom, shuttle))]
 use hedgerow_sync::primitive::buggify::{Point, buggify};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// The page in the frame is newer than its slot.
 const DIRTY: u16 = 1;
@@ -276,9 +275,7 @@ impl SideEntry {
     /// Another page comes into the frame, whose exclusive latch the caller holds.
     pub fn forget_use(&self) {
         self.tally.forget();
-        if !leaves_out("hot_mark_of_another_page") {
-            self.contention.forget();
-        }
+        self.contention.forget();
     }
 
     /// Takes one pin back.

@@ -20,7 +20,6 @@ use crate::storage::arena::Arena;
 use crate::types::{Epoch, PageId, Slot};
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, thread};
 use std::collections::VecDeque;
@@ -163,9 +162,7 @@ impl Slabs {
         }
         let is_full = |slab: &Slab| slab.pages.len() == slab_pages;
         if let Some(slab) = self.filling.take_if(|slab| is_full(slab)) {
-            if !leaves_out("full_slab_unqueued") {
-                self.full.push_back(slab);
-            }
+            self.full.push_back(slab);
             self.filling = self.empty_one();
         }
         self.filling.as_mut()
@@ -205,9 +202,7 @@ impl BufferPool {
         let state = slots.state();
         let is_settled = !self.handed.owed.has_pages() && self.handed.copies.load(Relaxed) == 0;
         self.handed.owed.end();
-        if !leaves_out("copies_outlive_a_failure") {
-            self.handed.copies.store(0, Relaxed);
-        }
+        self.handed.copies.store(0, Relaxed);
         drop(state);
         drop(slabs);
         self.handed.room.notify_all();
@@ -271,13 +266,9 @@ impl BufferPool {
         let at = slab.pages.len() * self.page_bytes;
         // SAFETY: `as_slice` asks that nobody writes meanwhile: the exclusive latch is held (caller).
         let page = unsafe { self.bytes(frame).as_slice() };
-        if !leaves_out("hand_over_without_copy") {
-            slab.bytes[at..at + self.page_bytes].copy_from_slice(page);
-        }
+        slab.bytes[at..at + self.page_bytes].copy_from_slice(page);
         slab.pages.push(Handed { id, frame });
-        if !leaves_out("hand_over_without_stamp") {
-            header.set_handed_over(epoch.next());
-        }
+        header.set_handed_over(epoch.next());
         self.counters.copied();
         true
     }
@@ -342,9 +333,7 @@ impl BufferPool {
                     self.give_slab_back(slab);
                     // Nothing was written, so nobody is in doubt about the file.
                     for Ready { slab, images, .. } in ready {
-                        if !leaves_out("slots_of_earlier_slabs_leak") {
-                            self.discard_slots(slots, images);
-                        }
+                        self.discard_slots(slots, images);
                         self.give_slab_back(slab);
                     }
                     return Err(error);
@@ -402,7 +391,7 @@ impl BufferPool {
         let header = self.header(page.frame);
         // A dirty page stays in its frame. If it is not there any more, something newer was recorded before.
         let is_next = || {
-            let is_there = header.page() == page.id || leaves_out("copy_of_any_page");
+            let is_there = header.page() == page.id;
             is_there && header.is_handed_over()
         };
         let latched = header.latch.exclusive_while(&mut || is_next());

@@ -50,7 +50,6 @@ use hedgerow_sync::optimistic::RacingBytes;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use hedgerow_sync::primitive::buggify::{Point, buggify};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, OnceLock};
 
 /// How a pool is made.
@@ -470,10 +469,7 @@ impl BufferPool {
         header.take_use();
         // Before the frame can be had: who takes it counts down.
         self.free.count_up();
-        match leaves_out("evict_without_version") {
-            true => guard.release_unchanged(),
-            false => drop(guard),
-        }
+        drop(guard);
         if self.side(frame).enlist() {
             self.free.push(frame);
         }

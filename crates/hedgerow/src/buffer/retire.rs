@@ -22,7 +22,6 @@ use crate::versions::LEAST_BLOCKS;
 use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::primitive::atomic::Ordering::{Relaxed, Release};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Frames that are never given up.
 const FRAMES_KEPT: u32 = 32;
@@ -201,11 +200,8 @@ impl BufferPool {
         if let Some(top) = top {
             self.top.store(top.0, Release);
         }
-        match leaves_out("retire_without_version") {
-            true => guard.release_unchanged(),
-            // Its bytes are the table's from now on, and no page's.
-            false => std::mem::forget(guard),
-        }
+        // Its bytes are the table's from now on, and no page's.
+        std::mem::forget(guard);
     }
 
     /// Gives up a frame in the place of the topmost one, which is lent for longer than anybody waits for.
@@ -222,9 +218,7 @@ impl BufferPool {
     /// Empties a frame and returns its latch; it counts as free. `None`: it holds a piece of a value that is lent.
     fn vacate(&self, frame: FrameId) -> Result<Option<ExclusiveGuard<'_>>> {
         let header = self.header(frame);
-        let may_be_lent = || {
-            header.is_piece() && self.lends_values() && !leaves_out("table_waits_for_who_was_lent")
-        };
+        let may_be_lent = || header.is_piece() && self.lends_values();
         for attempt in 0..=VACATE_ATTEMPTS {
             let mut waits = 0;
             let guard = header.latch.exclusive_while(&mut || {
@@ -243,7 +237,7 @@ impl BufferPool {
             if header.is_dirty() {
                 // Whoever closes takes the lock of `part_space` before the file is unlocked and somebody else's.
                 self.check_open()?;
-                if attempt == VACATE_ATTEMPTS && !leaves_out("vacates_only_between_changes") {
+                if attempt == VACATE_ATTEMPTS {
                     self.write_back_held(frame, &guard)?;
                 }
             }

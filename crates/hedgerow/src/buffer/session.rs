@@ -19,7 +19,6 @@ use crate::types::{Epoch, PageId, Slot, TreeId};
 use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::BTreeMap;
 
 /// Rounds of finding a page elsewhere before a fault gives up; each but the first few follows a wait.
@@ -127,9 +126,7 @@ impl<'p> Session<'p> {
                     outcome = Ok(());
                 }
                 Err(error) => {
-                    if !leaves_out("id_lost_with_its_frame") {
-                        self.pool.ids.lock().free(id);
-                    }
+                    self.pool.ids.lock().free(id);
                     outcome = Err(error);
                 }
             }
@@ -179,9 +176,7 @@ impl<'p> Session<'p> {
         };
         let Some((frame, guard)) = taken else { return Ok(None) };
         let fault = self.pool.side(frame).begin_fault();
-        if self.pool.table.exchange(id, Place::Evicted(slot), Place::Faulting(frame))
-            || leaves_out("fault_without_exchange")
-        {
+        if self.pool.table.exchange(id, Place::Evicted(slot), Place::Faulting(frame)) {
             return Ok(Some(Faulting { id, slot, frame, guard, fault }));
         }
         self.pool.release_frame(frame, guard);
@@ -196,10 +191,7 @@ impl<'p> Session<'p> {
         access: Access,
     ) -> Result<()> {
         let pool = self.pool;
-        let checked = match leaves_out("failed_read_is_shown") {
-            true => Ok(()),
-            false => read.and_then(|()| pool.unfold(&page)),
-        };
+        let checked = read.and_then(|()| pool.unfold(&page));
         let Faulting { id, slot, frame, guard, fault } = page;
         let epoch = || {
             // SAFETY: `as_slice` asks that nobody writes meanwhile: `guard` is of the frame's latch.
@@ -212,9 +204,7 @@ impl<'p> Session<'p> {
         let epoch = match checked.and_then(|()| epoch()) {
             Ok(epoch) => epoch,
             Err(error) => {
-                if !leaves_out("failed_read_is_not_told") {
-                    pool.failures.record(id, frame, fault, &error);
-                }
+                pool.failures.record(id, frame, fault, &error);
                 pool.table.set(id, Place::Evicted(slot));
                 pool.release_frame(frame, guard);
                 return Err(error);
@@ -452,9 +442,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         while self.reserved.len() < count {
             let id = self.pool.allocate_id()?;
             if let Err(error) = self.ensure_part(id) {
-                if !leaves_out("id_lost_with_its_part") {
-                    self.pool.ids.lock().free(id);
-                }
+                self.pool.ids.lock().free(id);
                 return Err(error);
             }
             self.reserve_frames(vec![id])?;
@@ -477,13 +465,10 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         let is_apart =
             |frame: FrameId| from.iter().all(|other| header_line(frame) != header_line(*other));
         let frames = self.reserved.iter().map(|reserved| reserved.frame).enumerate();
-        let (at, _) = match leaves_out("halves_share_a_line") {
-            true => frames.min_by_key(|(_, frame)| nearest(*frame))?,
-            // The farthest: the entries that sampled writes change are neighbours as well.
-            false => frames
-                .filter(|(_, frame)| is_apart(*frame))
-                .max_by_key(|(_, frame)| nearest(*frame))?,
-        };
+        // The farthest: the entries that sampled writes change are neighbours as well.
+        let (at, _) = frames
+            .filter(|(_, frame)| is_apart(*frame))
+            .max_by_key(|(_, frame)| nearest(*frame))?;
         let reserved = self.reserved.swap_remove(at);
         Some(self.make_page(reserved, tree, epoch))
     }

@@ -24,7 +24,6 @@ use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::{ExclusiveGuard, Version};
 use hedgerow_sync::primitive::atomic::AtomicUsize;
 use hedgerow_sync::primitive::atomic::Ordering::AcqRel;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// One page of a batch, between its copy and its mark.
 struct Copied {
@@ -279,17 +278,7 @@ impl BufferPool {
         }
         // Before the slots are taken: who finds none under way finds all of them recorded.
         let under_way = UnderWay::new(&self.images_under_way, copied.len());
-        let mut images = make_images(slots, &mut copied, |page| page.id, buffer)?;
-        if leaves_out("write_in_place") {
-            for (page, image) in copied.iter().zip(&mut images) {
-                let old = self.header(page.frame).clean().0;
-                // Only one of the same length: another would destroy its neighbour as well.
-                if old.len_bytes() == image.len_bytes() {
-                    let tag = u64::from(image.tag()) << 50;
-                    *image = Slot::new(old.offset_bytes(), old.len_bytes(), tag).unwrap_or(*image);
-                }
-            }
-        }
+        let images = make_images(slots, &mut copied, |page| page.id, buffer)?;
         Ok(Some(Batch { copied, images, _under_way: under_way }))
     }
 
@@ -338,9 +327,7 @@ impl BufferPool {
     /// Gives back slots into which nothing was written that anybody refers to.
     pub(super) fn discard_slots(&self, slots: &SlotStore, images: impl IntoIterator<Item = Slot>) {
         for slot in images {
-            if !leaves_out("images_not_discarded") {
-                slots.discard(slot);
-            }
+            slots.discard(slot);
         }
     }
 
@@ -359,9 +346,7 @@ impl BufferPool {
                 Manner::Evict => header.latch.try_shared(),
                 // Not for a frame that was cleaned meanwhile: it may be reserved by now, by an operation
                 // that waits for this very checkpoint.
-                Manner::Flush => header
-                    .latch
-                    .shared_while(&mut || header.is_dirty() || leaves_out("flush_waits_for_ever")),
+                Manner::Flush => header.latch.shared_while(&mut || header.is_dirty()),
                 Manner::Held => None,
             };
             if guard.is_none() && manner != Manner::Held {
@@ -394,8 +379,7 @@ impl BufferPool {
         };
         let Some(guard) = guard else { return false };
         // The version covers the page's identity as well: a frame changes its page under its latch.
-        let is_same = Some(guard.version()) == page.version
-            || leaves_out("clean_without_version") && header.page() == page.id;
+        let is_same = Some(guard.version()) == page.version;
         if !is_same || !header.is_dirty() || !self.mark_latched_clean(page, slot) {
             guard.release_unchanged();
             return false;

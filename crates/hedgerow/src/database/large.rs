@@ -13,7 +13,6 @@ use crate::space::extent::{Stored, escape, escaped_bytes, is_stored_form, read_s
 use crate::store::{ExtentReader, ExtentWriter, Found, PlacedValue, PoolTree, Store};
 use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::{Bound, RangeBounds};
@@ -436,7 +435,7 @@ impl Keyspace {
                 (None, None) => None,
             };
             // Writing takes memory of the same share.
-            if let Some(reader) = large.as_mut().filter(|_| !leaves_out("swap_keeps_its_memory")) {
+            if let Some(reader) = large.as_mut() {
                 reader.rest();
             }
             if prepared.is_none()

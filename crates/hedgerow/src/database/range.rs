@@ -13,7 +13,6 @@ use crate::space::extent::is_stored_form;
 use crate::store::PoolTree;
 use crate::tree::{Passed, Value};
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Bound;
@@ -238,9 +237,6 @@ impl Range {
         }
         let record = (Value::from(key), Value::from(value), is_stored);
         exclude(if forward { &mut self.lower } else { &mut self.upper }, key);
-        if leaves_out("cursor_for_all_records") {
-            *end = None;
-        }
         Ok(Some(record))
     }
 

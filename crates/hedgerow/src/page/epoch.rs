@@ -33,7 +33,6 @@ use crate::error::Result;
 use crate::types::Epoch;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Condvar, Mutex, asymmetric, hint, thread};
@@ -184,9 +183,8 @@ impl Epochs {
         // Relaxed: looked at again below.
         let epoch = self.current.load(Relaxed);
         // Release: a checkpoint that sees this stay has seen the end of the one before.
-        let order = if leaves_out("enter_without_release") { Relaxed } else { Release };
         own.count_stay();
-        slot.store(epoch, order);
+        slot.store(epoch, Release);
         asymmetric::light();
         let door = self.door.load(SeqCst);
         let may_stay = self.is_open_in(epoch, door);
@@ -241,7 +239,6 @@ impl Epochs {
             // SAFETY: as in `later_slot`, for each of the piece's slots.
             (0..count).map(move |at| unsafe { &*slots.add(at) })
         });
-        let later = later.filter(|_| !leaves_out("checkpoint_without_later_slots"));
         self.first.iter().chain(&self.shared).chain(later)
     }
 
@@ -294,7 +291,6 @@ impl Epochs {
     #[inline]
     fn is_open_in(&self, epoch: u64, door: u32) -> bool {
         self.current.load(SeqCst) == epoch && door & STOPPED == 0
-            || leaves_out("enter_without_second_look")
     }
 
     #[cold]
@@ -313,9 +309,7 @@ impl Epochs {
     /// caller has stored before. The caller is inside of none.
     pub fn wait_for_stays(&self) {
         // Of the caller's store before and a writer's look inside: as in `stop`.
-        if !leaves_out("wait_for_stays_without_barrier") {
-            asymmetric::heavy();
-        }
+        asymmetric::heavy();
         for slot in self.slots() {
             let count = slot.count.load(Acquire);
             let mut spins = 0u32;
@@ -401,8 +395,7 @@ impl Drop for Stay<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: whoever sees the slot empty sees the pages as this stay left them.
-        let order = if leaves_out("leave_without_release") { Relaxed } else { Release };
-        self.slot.store(EMPTY, order);
+        self.slot.store(EMPTY, Release);
     }
 }
 
@@ -422,10 +415,7 @@ impl Stopped<'_> {
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        let gate = self.epochs.gate.lock();
-        if leaves_out("open_without_gate") {
-            drop(gate);
-        }
+        let _gate = self.epochs.gate.lock();
         self.epochs.door.fetch_and(!STOPPED, SeqCst);
         self.epochs.opened.notify_all();
     }

@@ -20,7 +20,6 @@ use crate::types::{Epoch, PageId};
 use hedgerow_sync::latch::{ExclusiveGuard, SharedGuard, Version};
 use hedgerow_sync::optimistic::{self, RacingBytes};
 use hedgerow_sync::primitive::buggify::{Point, buggify};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::linger::linger;
 
 /// Why an operation has to start over. A value, never an unwinding.
@@ -96,12 +95,10 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
         let Some(version) = head.latch().optimistic() else {
             return Err(Restart::Conflict);
         };
-        if head.page_id() != id && !leaves_out("open_without_page_id") {
+        if head.page_id() != id {
             return Err(Restart::Conflict);
         }
-        if let Some(parent) = parent
-            && !leaves_out("open_without_parent")
-        {
+        if let Some(parent) = parent {
             parent.validate()?;
         }
         Ok(OptimisticPage { pool, head, bytes, frame, id, version })

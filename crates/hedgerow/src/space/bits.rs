@@ -1,8 +1,6 @@
 //! Bitmaps of units: runs of clear bits, and setting and clearing runs. Pure functions over words;
 //! bit `i` is bit `i % 64` of word `i / 64`.
 
-use hedgerow_sync::primitive::canary::leaves_out;
-
 /// The first run of at least `units` clear bits that ends behind `from`, below `end`; it may begin before `from`.
 pub(super) fn free_run(words: &[u64], end: u32, from: u32, units: u32) -> Option<u32> {
     let mut at = from;
@@ -43,7 +41,7 @@ pub(super) fn run_from(words: &[u64], end: u32, from: u32) -> Option<(u32, u32)>
     if found >= end {
         return None;
     }
-    let is_inside = found == from && !leaves_out("slot_out_of_the_middle");
+    let is_inside = found == from;
     let start = if is_inside { clear_before(words, from) } else { found };
     Some((start, next_bit(words, found, end, true)))
 }

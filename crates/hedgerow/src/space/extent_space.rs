@@ -28,7 +28,6 @@ use super::zones::{Blocks, EXTENT_STREAM, Growth, Want, Zones};
 use crate::error::{Error, Result};
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the allocator knows of extents.
@@ -255,8 +254,7 @@ impl Zones {
         for run in &extent.runs {
             let units = u64::from(run.units);
             // A replay may put a record again whose extent the checkpoint refers to, and which it has superseded just now.
-            let is_left = !leaves_out("put_again_and_left")
-                && extents.left_in_replay.remove_all(run.unit, run.units);
+            let is_left = extents.left_in_replay.remove_all(run.unit, run.units);
             match is_left {
                 true => extents.left_units -= units,
                 false => extents.writing_units = extents.writing_units.saturating_sub(units),
@@ -344,8 +342,7 @@ impl Zones {
         let durable = self.quarantine.durable();
         while let Some(&(epoch, run)) = self.extents.left.front() {
             let is_read = self.extents.readers.range(..=epoch).next().is_some();
-            let is_needed = epoch > durable && !leaves_out("extent_reused_early");
-            let is_read = is_read && !leaves_out("extent_reused_while_read");
+            let is_needed = epoch > durable;
             if is_needed || is_read || self.quarantine.is_pinned_before(epoch) {
                 return false;
             }
@@ -355,7 +352,7 @@ impl Zones {
             self.extents.left.pop_front();
             freed += u64::from(run.units);
             match self.extents.read_runs.get_mut(&run.unit) {
-                Some(read) if !leaves_out("extent_reused_while_read") => read.freed.push(run),
+                Some(read) => read.freed.push(run),
                 _ => self.free_left(run),
             }
         }

@@ -16,7 +16,6 @@ use crate::types::Epoch;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, Weak};
 use std::fmt;
 
@@ -208,7 +207,7 @@ impl SlotStore {
     /// Errors: `Closed`.
     pub fn enter_file(&self) -> Result<ExtentWrite<'_>> {
         let mut writing = self.extents.writing.lock();
-        if writing.closed && !leaves_out("extent_written_after_close") {
+        if writing.closed {
             return Err(Error::new(ErrorKind::Closed, "the database was closed"));
         }
         writing.count += 1;
@@ -219,7 +218,7 @@ impl SlotStore {
     pub fn close_file(&self) {
         let mut writing = self.extents.writing.lock();
         writing.closed = true;
-        while writing.count > 0 && !leaves_out("extent_written_after_close") {
+        while writing.count > 0 {
             self.extents.written.wait(&mut writing);
         }
     }
@@ -233,11 +232,9 @@ impl SlotStore {
     ///
     /// Errors: those of a write and a sync, after which nothing may be written any more.
     pub fn sync_extents(&self) -> Result<()> {
-        if !leaves_out("log_before_staged_chunks") {
-            self.write_staged()?;
-        }
+        self.write_staged()?;
         let is_due = self.extents.unsynced.swap(false, AcqRel);
-        if is_due && !leaves_out("extent_without_sync") {
+        if is_due {
             self.sync_data()?;
         }
         Ok(())
@@ -311,15 +308,11 @@ impl SlotStore {
             state.zones.check_extent(new)?;
         }
         if let Some(old) = old {
-            match state.zones.check_extent(old) {
-                Ok(()) => {
-                    let left_bytes = state.zones.extent_left(old, epoch);
-                    is_due = left_bytes > DUE_BYTES.max(state.zones.report().file_bytes / DUE_PART);
-                    state.deltas.record_extent(epoch, old, -1);
-                }
-                Err(error) if leaves_out("lost_reference_poisons") => return Err(error),
-                // One that cannot be in this file has nothing to give back; who tried to read it was told.
-                Err(_) => {}
+            // One that cannot be in this file has nothing to give back; who tried to read it was told.
+            if state.zones.check_extent(old).is_ok() {
+                let left_bytes = state.zones.extent_left(old, epoch);
+                is_due = left_bytes > DUE_BYTES.max(state.zones.report().file_bytes / DUE_PART);
+                state.deltas.record_extent(epoch, old, -1);
             }
         }
         if let Some(new) = new {

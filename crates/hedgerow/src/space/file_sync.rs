@@ -9,7 +9,6 @@
 use super::slot_store::SlotStore;
 use crate::error::{Error, Result};
 use hedgerow_sync::primitive::Mutex;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// See the head of the file.
 #[derive(Default)]
@@ -22,9 +21,6 @@ impl FileSync {
     ///
     /// Errors: those of `sync`, and from then on the same for everybody.
     pub(super) fn run(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
-        if leaves_out("sync_beside_a_failing_one") {
-            return sync();
-        }
         let mut failed = self.failed.lock();
         if let Some(error) = &*failed {
             return Err(error.duplicate());

@@ -14,7 +14,6 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header::{MAX_PAGE_BYTES, MIN_PAGE_BYTES};
 use crate::types::{PART_BYTES, PART_HEADER_WORDS, PART_WORDS, SLOT_UNIT_BYTES, Slot};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Bytes at the file's start that belong to no zone: superblocks, and room for later formats.
 pub const HEADER_REGION_BYTES: u64 = 64 << 10;
@@ -164,7 +163,6 @@ impl Geometry {
     /// First byte of a unit, counted through the file.
     pub fn unit_offset(self, unit: u64) -> u64 {
         let bytes = unit * u64::from(self.unit_bytes);
-        let bytes = if leaves_out("offsets_of_32_bits") { u64::from(bytes as u32) } else { bytes };
         HEADER_REGION_BYTES + bytes
     }
 

@@ -16,7 +16,6 @@ use super::zones::{Blocks, Group, Growth, UNKNOWN, WORTHWHILE, Want, Zones};
 use crate::types::PART_BYTES;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 
 /// The file grows by this part of its length.
@@ -137,7 +136,7 @@ impl Zones {
         if let Some(fill) = self.fill_ahead(growth) {
             return Want::Fill(fill);
         }
-        let pages = if leaves_out("grows_zone_by_zone") { 1 } else { pages.max(1) };
+        let pages = pages.max(1);
         let run = self.geometry.units_for(self.geometry.page_bytes()).max(1);
         let units = pages.saturating_mul(u64::from(run));
         let want = self.want_growth(units, run, growth).unwrap_or(Want::Full);

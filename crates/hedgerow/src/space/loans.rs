@@ -13,7 +13,6 @@ use crate::storage::AlignedBuffer;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::AtomicUsize;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, Weak};
 use std::collections::BTreeMap;
@@ -209,9 +208,6 @@ impl Loans {
     /// Asks borrowers for what they do not use, until so many chunks can be lent, or a half of the share is free. Twice at
     /// most: the second time nobody has used its buffer since, unless a call does so now.
     fn call_back(&self, chunk: usize, most: usize) {
-        if leaves_out("idle_streams_keep_their_loans") {
-            return;
-        }
         let mut asked = 0;
         loop {
             let next = {

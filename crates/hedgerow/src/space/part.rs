@@ -22,7 +22,6 @@ use super::geometry::PART_CONTENT_WORDS;
 use crate::checksum::{self, part_checksum};
 use crate::error::{Error, Result};
 use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, Slot};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// The bytes of one part.
 pub type PartBytes = [u8; PART_BYTES];
@@ -149,7 +148,7 @@ pub fn decode(part: &PartBytes, name: PartName, slot: Slot, newest: Epoch) -> Re
     if checksum != checksum_of(part, name) {
         return damaged("checksum mismatch");
     }
-    if !slot.tag_matches(checksum) && !leaves_out("older_image_passes") {
+    if !slot.tag_matches(checksum) {
         return damaged("an older image than its parent refers to");
     }
     if u32::from_le_bytes(get(part, MAGIC_AT)) != MAGIC

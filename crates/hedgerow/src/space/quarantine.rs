@@ -17,7 +17,6 @@
 use super::unit_set::UnitSet;
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Epoch;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::BTreeMap;
 
 /// A run of units, and the epoch of the image in it.
@@ -72,7 +71,7 @@ impl Quarantine {
     pub fn supersede(&mut self, start: u64, len: u32, born: Epoch, superseding: Epoch) -> bool {
         assert!(born <= superseding, "an image was superseded by an older one");
         assert!(superseding > self.durable, "a slot was superseded in an epoch that is closed");
-        if born == superseding || leaves_out("reuse_before_durable") {
+        if born == superseding {
             return true;
         }
         debug_assert!(start < 1 << RUN_SHIFT && len < 1 << (64 - RUN_SHIFT));
@@ -101,7 +100,7 @@ impl Quarantine {
             return true;
         }
         while let Some(mut ripe) = self.waiting.first_entry()
-            && (*ripe.key() <= self.durable || leaves_out("release_without_look"))
+            && *ripe.key() <= self.durable
         {
             let superseding = *ripe.key();
             let Some(Waiting { run, born }) = ripe.get_mut().pop() else {
@@ -111,7 +110,7 @@ impl Quarantine {
             let (start, len) = (run & ((1 << RUN_SHIFT) - 1), (run >> RUN_SHIFT) as u32);
             let mut needed = self.pins.range(born..superseding).map(|(&pin, _)| pin);
             let first = needed.next();
-            if let Some(first) = first.filter(|_| !leaves_out("release_pinned")) {
+            if let Some(first) = first {
                 let last = needed.next_back().unwrap_or(first);
                 let set = self.pinned.entry((first, last)).or_default();
                 let before = set.len();

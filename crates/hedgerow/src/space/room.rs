@@ -25,7 +25,6 @@ use crate::error::Result;
 use crate::types::{PART_BYTES, Purpose};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 
 /// Part of the file that is taken ahead at most.
@@ -77,7 +76,7 @@ impl SlotStore {
     /// Whether there is room for all dirty pages, of which there are so many.
     #[inline]
     pub fn has_room(&self, dirty: usize, purpose: Purpose) -> bool {
-        self.needed(dirty, purpose) <= self.room.solid.load(Relaxed) || leaves_out("room_for_all")
+        self.needed(dirty, purpose) <= self.room.solid.load(Relaxed)
     }
 
     /// Slots of a page that there has to be room for before somebody is let in.
@@ -175,9 +174,6 @@ impl SlotStore {
 
     /// Pages that are taken ahead at most: a part of what the store has, and of what the file system has free.
     fn pages_ahead(&self, wanted: usize) -> Result<usize> {
-        if leaves_out("room_ahead_of_any_store") {
-            return Ok(wanted);
-        }
         let page_bytes = self.page_bytes() as u64;
         let in_store = self.report().file_bytes / AHEAD_PART / page_bytes;
         let free = self.file().free_bytes()?.unwrap_or(u64::MAX) / FREE_PART / page_bytes;
@@ -193,10 +189,7 @@ impl SlotStore {
         let groups = state.zones.groups();
         let for_all_ids = map_pages.div_ceil(PART_CONTENT_WORDS as u64);
         // Each names an image at least, and each image takes a unit.
-        let there = match leaves_out("room_for_all_page_ids") {
-            true => for_all_ids,
-            false => for_all_ids.min(state.zones.held_units() + to_write as u64),
-        };
+        let there = for_all_ids.min(state.zones.held_units() + to_write as u64);
         let slots_for = |parts: u64| {
             // Of parts that lie far from each other, each may have its own above it.
             let far_apart = (PARTS_TO_THE_ROOT - 1) * parts + groups / 64 + 2;

@@ -11,7 +11,6 @@ use super::bits::{clear_bits, set_bits};
 use super::table::LoadGroup;
 use super::zones::{Blocks, CLASSES, Fill, Growth, ROOMY, UNKNOWN, WORTHWHILE, Zones};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// The last zone is written anew in parts if so large a part of it is free.
 const SHORTER_PART: u32 = 8;
@@ -132,18 +131,14 @@ impl Zones {
     pub fn fill_ahead(&mut self, growth: Growth) -> Option<Fill> {
         // A last zone that is there in part does not count as a free one.
         let last = self.count.checked_sub(1).filter(|&zone| self.is_free(zone));
-        let is_left_out = |zone| {
-            (last == Some(zone) && leaves_out("last_zone_is_never_filled"))
-                || (!self.is_free(zone) && leaves_out("held_zone_is_never_filled"))
-        };
         let unsure = |least: usize| {
             let class = |zone| self.zone(zone).map_or(0, |info| usize::from(info.class));
-            let mut unsure = self.unsure.iter().copied().filter(|&zone| !is_left_out(zone));
+            let mut unsure = self.unsure.iter().copied();
             unsure.find(|&zone| class(zone) >= least)
         };
         let least = if growth == Growth::Allowed { WORTHWHILE } else { 0 };
         let hole = || {
-            let mut empty = self.free_zones().chain(last).filter(|&zone| !is_left_out(zone));
+            let mut empty = self.free_zones().chain(last);
             empty.find(|&zone| growth == Growth::Allowed && self.is_hole(zone))
         };
         let zone = unsure(ROOMY).or_else(|| unsure(least)).or_else(hole)?;

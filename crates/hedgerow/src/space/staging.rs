@@ -32,7 +32,6 @@ use crate::storage::WriteRequest;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::AtomicUsize;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread::JoinHandle;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, Weak, thread};
 
@@ -279,9 +278,6 @@ impl SlotStore {
         while staged.written_count < target {
             staged.check_failure()?;
             if staged.is_writing {
-                if leaves_out("buffer_under_way_counts_as_written") {
-                    break;
-                }
                 staging.written.wait(&mut staged);
                 continue;
             }
@@ -333,7 +329,7 @@ impl SlotStore {
     /// their places may be somebody else's afterwards.
     pub(super) fn unstage(&self, runs: &[Run]) {
         let staging = &self.extents.staging;
-        if staging.count.load(Acquire) == 0 || leaves_out("discarded_chunk_stays_staged") {
+        if staging.count.load(Acquire) == 0 {
             return;
         }
         let ranges = self.ranges(runs);
@@ -341,7 +337,6 @@ impl SlotStore {
         let mut staged = staging.staged.lock();
         while staged.is_writing
             && staged.full.as_ref().is_some_and(|full| !full.chunks.iter().all(is_kept))
-            && !leaves_out("given_up_while_it_is_written")
         {
             staging.written.wait(&mut staged);
         }
@@ -391,7 +386,7 @@ impl SlotStore {
             }
             Err(error) => {
                 let passes = matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::MemoryLimit);
-                if !passes && !leaves_out("failed_write_of_values_is_forgotten") {
+                if !passes {
                     staged.failure = Some(error.duplicate());
                 }
                 Err(error)
@@ -423,9 +418,7 @@ impl SlotStore {
             return Ok(());
         }
         self.file().write_batch(&requests)?;
-        if !leaves_out("staged_chunks_without_sync") {
-            self.extent_written();
-        }
+        self.extent_written();
         Ok(())
     }
 

@@ -5,7 +5,6 @@
 
 use crate::error::{Error, ErrorKind, LOWER_LIMIT, Result};
 use crate::storage::arena::Arena;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -54,7 +53,6 @@ impl AlignedBuffer {
         let layout = Self::layout(len_bytes).ok_or_else(refused)?;
         // SAFETY: `alloc_zeroed` asks for a layout of non-zero size; the length is not zero.
         let block = NonNull::new(unsafe { alloc_zeroed(layout) });
-        assert!(block.is_some() || !leaves_out("no_memory_is_a_panic"));
         let block = block.ok_or_else(refused)?;
         let skipped = block.align_offset(ALIGNMENT_BYTES);
         debug_assert!(skipped < ALIGNMENT_BYTES && skipped + len_bytes <= layout.size());

@@ -66,7 +66,6 @@ pub use windows::RealDisk;
 
 use crate::error::{Error, ErrorKind, Result};
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
@@ -396,9 +395,6 @@ pub fn reserve(file: &dyn File, offset_bytes: u64, len_bytes: u64) -> Result<()>
 /// Gives back what a failed allocation has kept, and says why it failed: or why that could not be given back, unless
 /// that, too, was for want of room.
 pub fn given_back(error: Error, give_back: impl FnOnce() -> Result<()>) -> Result<()> {
-    if leaves_out("partial_allocation_stays") {
-        return Err(error);
-    }
     match give_back() {
         Err(other) if *other.kind() != ErrorKind::DiskFull => Err(other),
         _ => Err(error),

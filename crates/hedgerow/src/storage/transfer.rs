@@ -9,7 +9,6 @@
 
 use crate::storage::MAX_OFFSET;
 use crate::storage::errno::Errno;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// How [`read_fully`] ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,7 +59,6 @@ pub(super) fn write_fully(
     while done < buf.len() {
         match write(&buf[done..], offset + done as u64) {
             Ok(count) if done + count >= buf.len() => return Ok(()),
-            Ok(_) if leaves_out("short_write_is_enough") => return Ok(()),
             Ok(count) if count & !(block - 1) > 0 => done += count & !(block - 1),
             // A write that goes nowhere and says nothing would be tried for ever.
             Ok(_) => return Err(Errno::IO),

@@ -30,7 +30,6 @@ use crate::wait::Waiting;
 use crate::wal::{BatchId, Log, MADE_BYTES, Record, Reservation, commit_id};
 use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Condvar, Mutex, thread};
 use std::collections::BTreeMap;
@@ -81,9 +80,6 @@ impl Batches {
     pub(super) fn cut(&self, log: &Log) -> (Lsn, Lsn) {
         let table = self.table.lock();
         let end = log.tail();
-        if leaves_out("cut_forgets_batches") {
-            return (end, end);
-        }
         // Whoever starts later starts behind the cut.
         (table.oldest().map_or(end, |start| start.min(end)), end)
     }
@@ -108,7 +104,7 @@ impl Batches {
     pub(super) fn want_cut(&self, begun: u64, newest: &Superblock) -> bool {
         let table = self.table.lock();
         let is_pinned = newest.replay_start < newest.log_end;
-        self.begun_of(&table) != begun && !leaves_out("idle_batches_want_no_cut")
+        self.begun_of(&table) != begun
             || is_pinned && table.oldest().is_none_or(|start| start > newest.replay_start)
     }
 
@@ -186,7 +182,7 @@ impl<'s> Underway<'s> {
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
-        if self.is_logged && !leaves_out("half_a_batch_goes_on") {
+        if self.is_logged {
             let what = "a batch of changes was not finished; opening the store again finishes it";
             self.shared.pool.set_poisoned(&Error::new(ErrorKind::BatchUnfinished, what));
         }
@@ -287,18 +283,14 @@ impl Store {
 
 /// Makes the changes one after the other; see [`Store::write_batch`] for `made`.
 pub(super) fn write_unlogged(changes: &[BatchChange<'_>], made: &mut usize) -> Result<()> {
-    let written = changes.iter().try_for_each(|change| {
+    changes.iter().try_for_each(|change| {
         match change.value {
             Some(value) => change.tree.put(change.key, value)?,
             None => change.tree.remove(change.key)?,
         };
         *made += 1;
         Ok(())
-    });
-    if written.is_err() && leaves_out("half_a_batch_is_given_back") {
-        *made = 0;
-    }
-    written
+    })
 }
 
 /// Heads of pieces take less than one part in so many of the log, and of a single piece less than so many bytes.
@@ -404,10 +396,6 @@ impl Shared {
         room: &BatchRoom<'_>,
     ) -> Result<()> {
         for (at, change) in changes.iter().enumerate() {
-            if at == changes.len() / 2 && leaves_out("plain_reads_see_half") {
-                // Long enough for others to look.
-                thread::sleep(PAUSE);
-            }
             let part = Part { batch: underway.id, change: at as u32, value: change.value };
             match self.make_part(change, &part) {
                 Ok(()) => room.in_log.used(MADE_BYTES as u64),
@@ -448,9 +436,7 @@ impl Shared {
             "a batch of changes could not be finished; opening the store again finishes it: {cause}"
         );
         let error = Error::new(ErrorKind::BatchUnfinished, what);
-        if !leaves_out("half_a_batch_goes_on") {
-            self.pool.set_poisoned(&error);
-        }
+        self.pool.set_poisoned(&error);
         error
     }
 }

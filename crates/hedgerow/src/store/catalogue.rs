@@ -32,7 +32,6 @@ use crate::types::{Lsn, PageId, TreeId};
 use crate::wal::{Log, Promised, RECORD_HEADER_BYTES, Record as LogRecord};
 use hedgerow_sync::primitive::atomic::AtomicU32;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard, RwLock};
 use history::History;
 use std::collections::BTreeMap;
@@ -160,12 +159,7 @@ impl Drop for Room<'_> {
 /// trouble, and no reason to refuse the store.
 pub(super) fn unless_damaged(outcome: Result<()>) -> Result<()> {
     match outcome {
-        Err(error)
-            if matches!(error.kind(), ErrorKind::Corrupted { .. })
-                && !leaves_out("dropped_damage_hinders") =>
-        {
-            Ok(())
-        }
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => Ok(()),
         other => other,
     }
 }
@@ -356,7 +350,7 @@ impl Catalogue {
         let dropping = Record { state: State::Dropping, ..record };
         if was_live {
             let leftover = leftover_key(record.tree);
-            if record.state == State::Loading && !leaves_out("leftover_not_remembered") {
+            if record.state == State::Loading {
                 self.tree.put_to_free(&leftover, &record.encode())?;
             }
             let mut names = self.names.write();
@@ -399,10 +393,7 @@ impl Catalogue {
     /// name, and each opening sweeps of it what it can.
     fn make_way(&self, name: &str, record: Record) -> Result<()> {
         match self.handle(record).drop_pages() {
-            Err(error)
-                if matches!(error.kind(), ErrorKind::Corrupted { .. })
-                    && !leaves_out("dropped_damage_hinders") =>
-            {
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => {
                 let left = Record { state: State::Loading, ..record };
                 self.tree.put_to_free(&leftover_key(record.tree), &left.encode())?;
             }

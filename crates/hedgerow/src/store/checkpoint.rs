@@ -28,7 +28,6 @@ use crate::space::part;
 use crate::space::slot_store::{PartFile, SlotStore};
 use crate::storage::AlignedBuffer;
 use crate::types::{Epoch, Lsn, PART_BYTES, PageId, TreeId};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// What belongs to a checkpoint besides pages, taken while writers were kept out.
 struct Cut {
@@ -78,11 +77,7 @@ impl Shared {
         let is_idle = asked && taken.changed_bytes == 0;
         let trimmed = match self.pool.log().map_or(Ok(()), |log| log.trim(is_idle)) {
             // Some file systems need room to give some back.
-            Err(error)
-                if *error.kind() == ErrorKind::DiskFull && !leaves_out("trimming_needs_room") =>
-            {
-                Ok(())
-            }
+            Err(error) if *error.kind() == ErrorKind::DiskFull => Ok(()),
             other => other,
         };
         let reclaimed = self.reclaim(slots, &mut newest, taken, asked);
@@ -106,9 +101,7 @@ impl Shared {
             });
         match given_back {
             // Some file systems need room to give some back; who opens the store next may have it.
-            Err(error)
-                if *error.kind() == ErrorKind::DiskFull
-                    && !leaves_out("opening_needs_room_to_shrink") => {}
+            Err(error) if *error.kind() == ErrorKind::DiskFull => {}
             other => other?,
         }
         slots.sync_all()
@@ -169,8 +162,7 @@ impl Shared {
         if !self.has_changes(slots, newest) && newest.superblock.needs_log == needs_log {
             return Ok(Taken::default());
         }
-        if self.pool.epochs().current() > LAST_CHECKPOINT && !leaves_out("checkpoints_without_end")
-        {
+        if self.pool.epochs().current() > LAST_CHECKPOINT {
             let what = "the store has used all checkpoint numbers: dump it, and load the dump into a new store";
             let error = Error::new(ErrorKind::Poisoned, what);
             self.pool.set_poisoned(&error);
@@ -185,19 +177,16 @@ impl Shared {
         let written = self.write_parts(slots, &cut, &delta).and_then(|map| {
             // No address below the end that the superblock names is given out again, so it must be there.
             let log = self.pool.log().zip(cut.log);
-            let log = log.filter(|_| !leaves_out("checkpoint_before_log"));
             let waited = log.map_or(Ok(()), |(log, (_, end))| log.wait_durable(end));
             // Why it is not, rather than that nobody knows whether it is.
             waited.map_err(|error| self.pool.check_poison().err().unwrap_or(error))?;
             self.pool.check_poison()?;
             // What its leaves refer to was staged before its cut.
-            if !leaves_out("checkpoint_before_staged_chunks") {
-                slots.write_staged().inspect_err(|error| {
-                    if *error.kind() != ErrorKind::DiskFull {
-                        self.pool.set_poisoned(error);
-                    }
-                })?;
-            }
+            slots.write_staged().inspect_err(|error| {
+                if *error.kind() != ErrorKind::DiskFull {
+                    self.pool.set_poisoned(error);
+                }
+            })?;
             Ok(map)
         });
         let map = match written {
@@ -211,9 +200,7 @@ impl Shared {
         };
         let superblock = self.next_superblock(slots, &newest.superblock, &cut, map, needs_log);
         let publish = || {
-            let block =
-                if leaves_out("superblock_memory_late") { superblock_memory() } else { Ok(block) };
-            let published = block.and_then(|block| publish(slots, newest, superblock, block));
+            let published = publish(slots, newest, superblock, block);
             published.inspect_err(|error| self.pool.set_poisoned(error))
         };
         match self.pool.log().zip(cut.log) {
@@ -274,10 +261,7 @@ impl Shared {
             needs_log,
             map,
             table: slots.state().zones.table_root(&last.table),
-            next_page: match leaves_out("page_ids_not_in_checkpoint") {
-                true => last.next_page,
-                false => cut.next_page,
-            },
+            next_page: cut.next_page,
             free_pages: cut.free_pages,
             next_tree: cut.next_tree,
             replay_start,
@@ -396,11 +380,7 @@ fn publish(
     mut block: AlignedBuffer,
 ) -> Result<()> {
     let file = slots.file();
-    let grows = superblock.table.units > newest.superblock.table.units;
-    let early = grows && leaves_out("growth_without_sync");
-    if !early && !leaves_out("publish_without_sync") {
-        slots.sync_data()?;
-    }
+    slots.sync_data()?;
     let pair = 1 - newest.pair;
     block.copy_from_slice(&*superblock.encode(pair));
     let [first, second] = positions_of(pair);

@@ -44,7 +44,6 @@ use crate::wal::block::{BLOCK_BYTES, block_of, start_of};
 use crate::wal::log::PREPARED_SEGMENTS;
 use crate::wal::{FileHeader, Log, LogIdentity, LogOptions, SegmentSize, has_blocks, read_header};
 use hedgerow_sync::primitive::atomic::AtomicU64;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use std::path::{Path, PathBuf};
 
@@ -166,9 +165,7 @@ impl Journal {
         });
         let (log, is_named) = named.inspect_err(|_| {
             // Nothing is in it, and it would take room from whoever tries again.
-            if !leaves_out("begun_log_stays") {
-                disk.unlink_own(&new, &*file).ok();
-            }
+            disk.unlink_own(&new, &*file).ok();
         })?;
         let log = Arc::new(log);
         if !is_named {
@@ -179,18 +176,14 @@ impl Journal {
         journal.start(options.background).inspect_err(|_| {
             // Nothing is in it, and nobody needs it. If the store goes as well, whose creation this was, it would be in the
             // way of the next one's.
-            if !leaves_out("log_outlives_creation") {
-                disk.unlink_own(&journal.path, &**journal.log.file()).ok();
-            }
+            disk.unlink_own(&journal.path, &**journal.log.file()).ok();
         })?;
         Ok(Some(journal))
     }
 
     /// Makes its name durable, and starts its thread.
     fn start(&self, threaded: bool) -> Result<()> {
-        if !leaves_out("rename_without_sync") {
-            self.disk.sync_dir(parent_directory(&self.path))?;
-        }
+        self.disk.sync_dir(parent_directory(&self.path))?;
         if threaded {
             let log = self.log.clone();
             let running = thread::spawn_named("hedgerow-log", move || log.run())
@@ -283,10 +276,7 @@ impl Journal {
 }
 
 fn remove(disk: &dyn Disk, path: &Path, log: &dyn File) -> Result<()> {
-    let is_gone = match leaves_out("log_removed_by_name") {
-        true => disk.unlink(path).map(|()| true)?,
-        false => disk.unlink_own(path, log)?,
-    };
+    let is_gone = disk.unlink_own(path, log)?;
     if !is_gone {
         return Ok(());
     }
@@ -301,9 +291,6 @@ fn remove(disk: &dyn Disk, path: &Path, log: &dyn File) -> Result<()> {
 ///
 /// Errors: `Locked`, by a session of a store that was at this path before, or of another copy of this one.
 fn lock_log(file: &dyn File, path: &Path) -> Result<()> {
-    if leaves_out("log_without_lock") {
-        return Ok(());
-    }
     lock(file, true).map_err(|error| match error.kind() {
         ErrorKind::Locked { .. } => {
             let what = format!(
@@ -398,7 +385,7 @@ fn name_log(
         })? {
             return Err(taken_away(new));
         }
-        Ok(leaves_out("log_of_a_path_that_leads_elsewhere") || store_has_its_name()?)
+        store_has_its_name()
     };
     let named = name();
     if !matches!(named, Ok(true)) {
@@ -470,7 +457,7 @@ fn refuse_newer(log: &dyn File, path: &Path, superblock: &Superblock) -> Result<
     // A crash while a log is begun leaves the next one, with nothing in it.
     let is_newer = store_id == superblock.store_id
         && (incarnation > next || incarnation == next && has_blocks(log, &header)?);
-    if !is_newer || leaves_out("later_log_is_thrown_away") {
+    if !is_newer {
         return Ok(());
     }
     let what = format!(

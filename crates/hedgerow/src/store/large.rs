@@ -22,7 +22,6 @@ use crate::space::geometry::Geometry;
 use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
 use crate::wait::Wait;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, random};
 use std::fmt;
 
@@ -235,7 +234,7 @@ impl Output {
     /// and is written again when it has more.
     fn write_out(&self, buffered: &mut Buffered) -> Result<()> {
         let written = self.try_write_out(buffered);
-        buffered.has_failed |= written.is_err() && !leaves_out("failed_write_is_forgotten");
+        buffered.has_failed |= written.is_err();
         written
     }
 
@@ -290,9 +289,7 @@ impl Borrower for Output {
             return;
         }
         // If it fails the next call of the writer says so.
-        if !leaves_out("half_a_chunk_is_given_back") {
-            self.write_out(&mut buffered).ok();
-        }
+        self.write_out(&mut buffered).ok();
         buffered.loan = None;
     }
 }
@@ -317,8 +314,7 @@ pub(super) fn read_chunks(
         let place = extent.place(geometry, first + next as u64);
         (place.offset_bytes, place.stored_bytes)
     };
-    let is_staged = !leaves_out("read_before_staged_chunks")
-        && slots.read_staged(count, place_of, buffer, chunk);
+    let is_staged = slots.read_staged(count, place_of, buffer, chunk);
     if !is_staged {
         slots.file().read_at(place.offset_bytes, &mut buffer[..len])?;
     }

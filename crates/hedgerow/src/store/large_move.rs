@@ -17,7 +17,6 @@ use crate::space::extent::{Extent, MAX_RUNS, Stored, chunk_bytes, read_stored, r
 use crate::space::slot_store::SlotStore;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
@@ -75,9 +74,6 @@ impl Shared {
                 Ok(false) => {}
                 Err(error) => match error.kind() {
                     // Whoever reads it, or verifies the store, is told.
-                    ErrorKind::Corrupted { .. } if leaves_out("damage_ends_the_moves") => {
-                        return Err(error);
-                    }
                     ErrorKind::KeyspaceDropped | ErrorKind::Corrupted { .. } => {}
                     ErrorKind::DiskFull | ErrorKind::MemoryLimit | ErrorKind::Timeout => {
                         in_vain = false;
@@ -132,7 +128,7 @@ impl Shared {
         end_zone: u32,
     ) -> Result<bool> {
         // As below, before anything is copied in vain.
-        if *self.loads.lock() > 0 && !leaves_out("moves_beside_loads") {
+        if *self.loads.lock() > 0 {
             return Ok(false);
         }
         let reading = slots.read_extents(self.pool.epochs().current());
@@ -142,8 +138,7 @@ impl Shared {
             return Ok(false);
         }
         let room = far.tree.max_record_bytes().saturating_sub(far.key.len());
-        let most = if leaves_out("runs_without_end") { usize::MAX } else { MAX_RUNS };
-        let max_runs = (room.saturating_sub(reference_bytes(0)) / 8).min(most);
+        let max_runs = (room.saturating_sub(reference_bytes(0)) / 8).min(MAX_RUNS);
         let units = far.extent.runs.iter().map(|run| u64::from(run.units)).sum();
         // Where it should go to, or else anywhere further towards the start than its end is.
         let mut runs = self.pool.allocate_extent_below(slots, end_zone, units, max_runs)?;
@@ -193,7 +188,7 @@ impl Shared {
         let Some(_beside) = self.turn.try_stay_beside() else { return Ok(false) };
         // The log must have nothing of a load before the load itself is durable.
         let loads = self.loads.lock();
-        if *loads > 0 && !leaves_out("moves_beside_loads") {
+        if *loads > 0 {
             return Ok(false);
         }
         let swapped = far.tree.compare_and_swap(&far.key, Some(reference), Some(&copy.encode()))?;

@@ -79,7 +79,6 @@ use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
 use alone::Turn;
 use batch::Batches;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use journal::Journal;
@@ -491,7 +490,7 @@ impl Store {
         }
         durable.inspect_err(|error| {
             // Whoever closes takes a checkpoint himself.
-            if *error.kind() != ErrorKind::Closed && !leaves_out("load_forgets_failure") {
+            if *error.kind() != ErrorKind::Closed {
                 self.shared.pool.set_poisoned(error);
             }
         })?;
@@ -604,9 +603,7 @@ impl Store {
         let closed = if self.shared.read_only { Ok(()) } else { self.shared.settle() };
         // No checkpoint has what is in the log, which may be sound.
         let written = match self.shared.pool.log() {
-            Some(log) if closed.is_err() && !leaves_out("failed_close_keeps_records_back") => {
-                log.flush().map(|_| ())
-            }
+            Some(log) if closed.is_err() => log.flush().map(|_| ()),
             _ => Ok(()),
         };
         // A store that is removed needs neither checkpoint nor log.
@@ -618,7 +615,7 @@ impl Store {
         };
         // In any case before the file is unlocked: somebody else may make a log then.
         let is_settled = closed.is_ok() && !self.shared.batches.need_log();
-        let ended = self.end_journal(is_settled || leaves_out("log_removed_whatever_failed"));
+        let ended = self.end_journal(is_settled);
         // What failed first is told.
         let closed = closed.and(written).and(ended);
         self.shared.pool.stop();

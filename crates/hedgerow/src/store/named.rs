@@ -22,7 +22,6 @@ use crate::storage::File;
 use crate::types::Lsn;
 use crate::wal::{Appended, BatchId, FileHeader, Record, ScanEnd, scan};
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// What is held. After the checkpoint that needs no log the slots are told that the replay has ended.
 pub(super) struct Named {
@@ -123,8 +122,7 @@ impl Holder<'_> {
 
     /// Holds what changes of a batch name that were not made before the cut; no more is to be known of it.
     fn hold_batch(&mut self, batch: BatchId) -> Result<()> {
-        let is_held =
-            self.batches.has_stored_forms(batch) && !leaves_out("extent_of_batch_not_held");
+        let is_held = self.batches.has_stored_forms(batch);
         let mut from = 0;
         while is_held && let Some(change) = self.batches.next_left(batch, from) {
             if let (_, _, Some(value)) = self.batches.change(batch, change)?
@@ -151,12 +149,12 @@ fn stored_extent(slots: &SlotStore, value: &[u8], at: Lsn) -> Result<Option<Exte
 
 /// What a plain put has as its value is never in a stored form: the engine escapes what a user puts and begins like one.
 fn expect_plain(value: &[u8], at: Lsn) -> Result<()> {
-    if is_stored_form(value) && !leaves_out("plain_put_of_a_stored_form") {
+    if is_stored_form(value) {
         return Err(damage(at, "it puts a stored form without saying so"));
     }
     Ok(())
 }
 
 fn hold(slots: &Arc<SlotStore>, extent: &Extent) -> Result<()> {
-    if leaves_out("extent_not_held_in_replay") { Ok(()) } else { slots.hold_extent(extent) }
+    slots.hold_extent(extent)
 }

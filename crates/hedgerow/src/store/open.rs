@@ -33,7 +33,6 @@ use crate::storage::{
 };
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
 use crate::wal::write_tail_again;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, random, thread};
 use std::path::Path;
@@ -213,10 +212,7 @@ impl Store {
             return Ok(());
         }
         // If not even a checkpoint can be written, the log goes once the file has gone for good.
-        let early = match is_settled || leaves_out("log_goes_before_creation") {
-            true => self.end_journal(true),
-            false => Ok(()),
-        };
+        let early = if is_settled { self.end_journal(true) } else { Ok(()) };
         let unlinked =
             disk.unlink_own(path, &**file).and_then(|_| disk.sync_dir(parent_directory(path)));
         let ended = self.end_journal(unlinked.is_ok());
@@ -269,18 +265,13 @@ impl Store {
                 // What a killed process has written without a sync can be read, and be gone after the next
                 // crash; a checkpoint of the background may have some of it by then.
                 write_tail_again(&*file, &header, &expected)?;
-                if !leaves_out("replay_without_sync") {
-                    file.sync_data()?;
-                }
+                file.sync_data()?;
                 shared.pool.set_replaying(true);
                 let replayed =
                     shared.replay(&*file, &header, expected, is_loaded).and_then(|replayed| {
                         shared.pool.set_replaying(false);
                         // From here on the old log is not needed.
-                        match leaves_out("replay_without_checkpoint") {
-                            true => Ok(replayed),
-                            false => shared.settle().map(|()| replayed),
-                        }
+                        shared.settle().map(|()| replayed)
                     });
                 // If that failed it is needed again, and what it names is kept no more: nothing may be written.
                 let replayed = replayed.inspect_err(|error| shared.pool.set_poisoned(error))?;
@@ -299,10 +290,7 @@ impl Store {
             *self.journal.lock() = Some(journal);
             // Nobody may change anything before a superblock names the log.
             // All is durable by then: space that cannot be given back keeps nobody from opening the store.
-            let (_, given_back) = shared.checkpoint_and_reclaim(false)?;
-            if leaves_out("opening_needs_room_to_shrink") {
-                given_back?;
-            }
+            let (_, _given_back) = shared.checkpoint_and_reclaim(false)?;
             // A checkpoint that moves what is in the way may fail in other ways, after which nothing can be changed.
             shared.pool.check_poison()?;
         } else if let Some(log) = replayed_log.filter(|_| !shared.read_only) {
@@ -607,7 +595,6 @@ pub(super) fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
     for attempt in 0.. {
         match file.try_lock(exclusive)? {
             LockOutcome::Held => return Ok(()),
-            LockOutcome::Busy { .. } if leaves_out("busy_is_held") => return Ok(()),
             LockOutcome::Busy { holder_pid: Some(pid) }
                 if attempt < LOCK_TRIES && process_has_ended(pid) =>
             {
@@ -641,8 +628,7 @@ pub(super) fn fit_blocks(file: &dyn File, geometry: Geometry) -> Result<()> {
 /// Errors: `InvalidOption` if the pages or units of a store cannot be read and written past the page cache here.
 fn check_blocks(file: &dyn File, geometry: Geometry) -> Result<()> {
     let (blocks, units, pages) = (file.block_bytes(), geometry.unit_bytes(), geometry.page_bytes());
-    let smallest = if leaves_out("blocks_of_pages") { units } else { units.min(pages) };
-    if blocks <= smallest as usize {
+    if blocks <= units.min(pages) as usize {
         return Ok(());
     }
     let what = format!(
@@ -675,12 +661,9 @@ fn settle_superblocks(file: &dyn File, chosen: &superblock::Chosen) -> Result<()
     buffer.copy_from_slice(&*chosen.superblock.encode(chosen.pair));
     let [first, second] = superblock::positions_of(chosen.pair);
     let whole = if chosen.repair.contains(&second) { first } else { second };
-    let is_settled = !leaves_out("superblock_not_settled");
-    for offset in is_settled.then_some(whole).iter().chain(&chosen.repair) {
+    for offset in [whole].iter().chain(&chosen.repair) {
         file.write_at(*offset, &buffer)?;
-        if !leaves_out("both_blocks_at_once") {
-            file.sync_data()?;
-        }
+        file.sync_data()?;
     }
-    if leaves_out("both_blocks_at_once") { file.sync_data() } else { Ok(()) }
+    Ok(())
 }

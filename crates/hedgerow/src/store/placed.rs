@@ -14,7 +14,6 @@ use crate::space::extent::{
 use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
 use crate::wait::{Waiting, is_end_of_wait};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, random};
 use std::fmt;
 
@@ -114,7 +113,7 @@ impl Drop for PlacedValue {
 /// failure.
 fn poison(pool: &BufferPool, error: &Error) {
     let is_want = matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::MemoryLimit);
-    if !is_want && (!is_end_of_wait(error) || leaves_out("end_of_a_wait_poisons")) {
+    if !is_want && !is_end_of_wait(error) {
         pool.set_poisoned(error);
     }
 }

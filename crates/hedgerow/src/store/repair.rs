@@ -35,7 +35,6 @@ use crate::storage::{AlignedBuffer, Disk, File, OpenMode};
 use crate::types::{Epoch, PageId, Slot, TreeId};
 use crate::wal::{ScanFrom, scan};
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -518,11 +517,7 @@ fn nameless(store: &Store, tree: TreeId) -> Result<(String, PoolTree)> {
 
 /// Whether a part of the damaged store is lost, and the rest may be had.
 fn is_loss(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Corrupted { .. } => true,
-        ErrorKind::Io => !leaves_out("unreadable_ends_the_repair"),
-        _ => false,
-    }
+    matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::Io)
 }
 
 /// The keyspaces of the new store, where trees have other ids.

@@ -21,7 +21,6 @@ use crate::space::extent::is_stored_form;
 use crate::storage::File;
 use crate::types::{Lsn, PageId, TreeId};
 use crate::wal::{Appended, BatchId, FileHeader, Record, ScanEnd, ScanFrom, scan};
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -72,13 +71,13 @@ impl Shared {
             Error::corrupted_at(expected.place_bytes, what)
         };
         let found = scan(file, header, &from, &mut |record, place| {
-            if place.end > expected.end && !leaves_out("end_is_read_once") {
+            if place.end > expected.end {
                 return Err(differs());
             }
             replay.take(&record, place)
         })?;
         let end = found.end;
-        if expected != found && !leaves_out("end_is_read_once") {
+        if expected != found {
             return Err(differs());
         }
         replay.finish(end)?;
@@ -219,7 +218,7 @@ impl<'s> Replay<'s> {
     /// The next record.
     pub(super) fn take(&mut self, record: &Record<'_>, place: Appended) -> Result<()> {
         let at = place.start;
-        let is_in_checkpoint = at < self.cut && !leaves_out("replay_before_the_cut");
+        let is_in_checkpoint = at < self.cut;
         match *record {
             Record::Batch { batch, changes, records } => {
                 self.batches.note(batch, changes, records, place, &mut |_| Ok(()))?;
@@ -231,7 +230,7 @@ impl<'s> Replay<'s> {
                 // All its pieces lie behind the cut: they were appended in one stay.
                 let is_whole =
                     self.batches.note(commit, changes, records, place, &mut |_| Ok(()))?;
-                if is_whole || leaves_out("commit_made_at_first_piece") {
+                if is_whole {
                     self.make_whole(commit, at)?;
                 }
             }
@@ -284,7 +283,7 @@ impl<'s> Replay<'s> {
                 return Err(damage(at, "it belongs to a batch that the log does not have"));
             }
             // It began before the oldest that was not finished at the cut, and so was finished there itself.
-            Noted::Part if is_in_checkpoint && !leaves_out("part_before_the_cut_is_damage") => {
+            Noted::Part if is_in_checkpoint => {
                 return Ok(());
             }
             Noted::Part | Noted::Impossible => {
@@ -335,9 +334,6 @@ impl<'s> Replay<'s> {
         // One whose last record did not reach the disk had not begun to change anything.
         while let Some(batch) = self.batches.whole_after(last) {
             last = Some(batch);
-            if leaves_out("batches_left_unfinished") {
-                continue;
-            }
             self.make_whole(batch, end)?;
         }
         self.make_group()
@@ -403,9 +399,6 @@ impl Group {
     fn make(&mut self, trees: &Trees, keyspaces: &dyn Keyspaces) -> Result<u64> {
         let Group { bytes, waiting, is_loaded } = self;
         let mut count = 0;
-        if leaves_out("replay_backwards") {
-            waiting.reverse();
-        }
         // Stable: changes of one key stay in their order.
         waiting
             .sort_by(|a, b| (a.tree, &bytes[a.key.clone()]).cmp(&(b.tree, &bytes[b.key.clone()])));

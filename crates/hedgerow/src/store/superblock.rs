@@ -25,7 +25,6 @@ use crate::space::map::{MAX_MAP_LEVELS, MapRoot};
 use crate::space::part::{MAX_LEVELS, is_part_slot};
 use crate::space::table::TableRoot;
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// The largest number of a checkpoint: frames keep 32 bits of it, and epochs go on behind it. A store that has come to it
 /// can only be read; its content goes into a new one.
@@ -396,7 +395,7 @@ pub fn choose(blocks: [Option<&SuperblockBytes>; 4]) -> Result<Chosen> {
                 }
             }
             Found::Damaged(_) | Found::Foreign => damaged.push(POSITIONS[at]),
-            Found::Absent if was_there(at) && !leaves_out("zeros_are_an_empty_place") => {
+            Found::Absent if was_there(at) => {
                 damaged.push(POSITIONS[at]);
             }
             Found::Absent | Found::Newer(_) | Found::Older(_) => {}

@@ -17,7 +17,6 @@ use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::{PageId, Slot};
 use crate::wait::Waiting;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::ops::ControlFlow;
 
 /// Pages read with one submission.
@@ -86,9 +85,9 @@ impl Shared {
         let end = self.pool.ids().lock().next_id();
         let mut next = Some(PageId::CATALOGUE_ROOT);
         while let Some(id) = next.filter(|id| end.is_none_or(|end| *id < end)) {
-            let is_swept = !reached.contains(id)
-                || leaves_out("sweep_frees_what_is_reached") && id != tree.root();
-            if is_swept && let Some(slot) = self.pool.slot_of(id)? {
+            if !reached.contains(id)
+                && let Some(slot) = self.pool.slot_of(id)?
+            {
                 batch.push((id, slot));
             }
             next = id.next();

@@ -14,7 +14,6 @@ use crate::error::Result;
 use crate::storage::File;
 use crate::types::{Lsn, TreeId};
 use crate::wal::{Appended, BatchId, Decoded, FileHeader, Record, Reread};
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -149,9 +148,6 @@ impl<'f> Unfinished<'f> {
                 outcome = each(record);
             }
         });
-        if read.is_err() && leaves_out("changes_of_a_damaged_record") {
-            self.batches.entry(batch).or_insert_with(|| Batch::new(total, at)).seen += count;
-        }
         read.map_err(|what| damage(at, what))?;
         outcome?;
         let first = noted.1;
@@ -205,9 +201,6 @@ impl<'f> Unfinished<'f> {
         mut changes: std::ops::Range<u32>,
         is_gone: &mut dyn FnMut(TreeId) -> bool,
     ) -> Result<bool> {
-        if leaves_out("passed_changes_are_gone") {
-            return Ok(true);
-        }
         changes.try_fold(true, |all, change| Ok(all && is_gone(self.change(batch, change)?.0)))
     }
 
@@ -343,13 +336,7 @@ impl<'f> Unfinished<'f> {
     pub(super) fn whole_after(&self, batch: Option<BatchId>) -> Option<BatchId> {
         let from = batch.map_or(Unbounded, Excluded);
         let mut behind = self.batches.range((from, Unbounded));
-        behind
-            .find(|(_, found)| {
-                found.is_whole()
-                    || leaves_out("half_a_batch_is_made")
-                    || leaves_out("half_a_commit_counts")
-            })
-            .map(|(id, _)| *id)
+        behind.find(|(_, found)| found.is_whole()).map(|(id, _)| *id)
     }
 
     /// The first change of a batch from `from` on that was not made.

@@ -36,7 +36,6 @@ use crate::space::slot_store::{PartFile, SlotStore};
 use crate::storage::AlignedBuffer;
 use crate::tree::TreeDefect;
 use crate::types::{PART_BYTES, PageId, Slot};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread;
 use hedgerow_sync::primitive::time::Moment;
 use std::collections::BTreeSet;
@@ -117,7 +116,7 @@ impl VerifyReport {
         offset_bytes: Option<u64>,
         what: impl Into<String>,
     ) {
-        if self.findings.len() == Self::MOST_FINDINGS && !leaves_out("findings_without_end") {
+        if self.findings.len() == Self::MOST_FINDINGS {
             self.more_findings += 1;
             return;
         }
@@ -152,7 +151,7 @@ impl BitSet {
 
     /// Adds a number; false if it was there.
     fn insert(&mut self, at: u64) -> bool {
-        if at >= self.limit && !leaves_out("verify_as_large_as_names") {
+        if at >= self.limit {
             return self.beyond.insert(at);
         }
         let word = (at / 64) as usize;
@@ -186,9 +185,6 @@ impl BitSet {
 /// Up to where a bit is kept of each page id below `end`, in a file of so many units: a byte a unit at most, because `end`
 /// is what a superblock says.
 fn dense_up_to(end: u64, units: Option<u64>) -> u64 {
-    if leaves_out("verify_as_large_as_superblock") {
-        return end;
-    }
     units.map_or(end, |units| end.min(units.saturating_mul(8)))
 }
 
@@ -276,10 +272,7 @@ impl Shared {
         let newest = self.checkpointing.lock();
         // Evictions may be writing what the checkpoint has written as well, and give the slots back soon.
         let since = Moment::now();
-        let under_way = || match leaves_out("images_under_way_are_lost") {
-            true => 0,
-            false => self.pool.images_under_way(),
-        };
+        let under_way = || self.pool.images_under_way();
         while self.pool.dirty_pages() == 0 && under_way() > 0 && since.elapsed() < LONGEST_EVICTION
         {
             thread::sleep(PAUSE);
@@ -480,7 +473,7 @@ impl Shared {
             if let Err(error) = walked {
                 match error.kind() {
                     // A keyspace that is being dropped has lost its root already.
-                    ErrorKind::KeyspaceDropped if dropping || leaves_out("lost_root_passes") => {}
+                    ErrorKind::KeyspaceDropped if dropping => {}
                     ErrorKind::KeyspaceDropped => {
                         report.add(Some(tree.root()), None, "the root is not in use");
                     }

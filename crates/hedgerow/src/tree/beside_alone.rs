@@ -23,13 +23,12 @@ use crate::node::{Ladder, Leaf};
 use crate::page::{PagePool, Restart};
 use crate::types::Lsn;
 use hedgerow_sync::optimistic::PageBytes;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Whether somebody changed records alone at that turn.
     #[inline(always)]
     pub(super) fn is_alone_in(&self, turns: u64) -> bool {
-        turns & 1 == 1 && !leaves_out("plain_reads_see_half")
+        turns & 1 == 1
     }
 
     /// Whether somebody changes records alone. After the look at the leaf.
@@ -47,7 +46,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Refuses what was read since a turn, if somebody has changed records alone at any moment of it.
     #[inline(always)]
     pub(super) fn nobody_alone_since(&self, turns: u64) -> Result<(), Restart> {
-        let is_same = self.pool.alone_turns() == turns || leaves_out("plain_reads_see_half");
+        let is_same = self.pool.alone_turns() == turns;
         if is_same && !self.is_alone_in(turns) { Ok(()) } else { Err(Restart::Gated) }
     }
 

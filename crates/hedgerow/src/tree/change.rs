@@ -12,7 +12,6 @@ use crate::page::PagePool;
 use crate::types::Purpose;
 use crate::wal::{BatchId, Record};
 use hedgerow_sync::optimistic::PageBytes;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// What becomes of the record, and what the caller is told.
 pub(super) enum Decision<O> {
@@ -130,18 +129,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Swap> {
-        if leaves_out("swap_compares_in_its_leaf") {
-            let found = self.get(key)?;
-            if found.as_deref() != expected {
-                return Ok(Swap::Differs(found));
-            }
-            hedgerow_sync::primitive::thread::yield_now();
-            match new {
-                Some(new) => self.put(key, new)?,
-                None => self.remove(key)?,
-            };
-            return Ok(Swap::Swapped);
-        }
         self.write(key, &mut CompareAndSwap { expected, new })
     }
 }
@@ -223,7 +210,6 @@ impl Change for Part<'_> {
             None if at.found => Decision::Remove(()),
             // That there was none is a part of what was done: if the log were not told, a replay would remove
             // what somebody has put since.
-            None if leaves_out("absence_unlogged") => Decision::Keep(()),
             None => Decision::Note(()),
         }
     }

@@ -39,10 +39,7 @@ use crate::versions::cells_of_change;
 use crate::wait::Waiting;
 use crate::wal::{BatchId, Record};
 use hedgerow_sync::optimistic::PageBytes;
-use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::thread;
 use std::ops::Range;
-use std::time::Duration;
 
 /// Bytes of the old value of a record that is removed, as far as nobody has looked.
 const EXPECTED_BYTES: usize = 100;
@@ -226,16 +223,12 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         let mut latched = self.nothing_latched();
         for found in &self.leaves {
             let outcome = match found.writes.is_empty() {
-                true if leaves_out("reads_not_held") => found.page.validate(),
                 true => found.page.share().map(|page| latched.shared.push(page)),
                 false => found.page.upgrade().map(|page| latched.exclusive.push(page)),
             };
             if let Err(restart) = outcome {
                 latched.release();
                 return Err(restart.into());
-            }
-            if leaves_out("second_leaf_latched_after_change") {
-                break;
             }
         }
         self.change(latched, &stay)
@@ -347,9 +340,6 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
 
     /// Shows of each leaf that it takes its changes, as long as its version is the one that was looked at; or says which one does not.
     fn fit(&mut self) -> Result<Option<Tried>, Restart> {
-        if leaves_out("fit_not_shown") {
-            return Ok(None);
-        }
         for found in self.leaves.iter().filter(|found| !found.writes.is_empty()) {
             let writes = &self.writes[found.writes.clone()];
             let leaf = Leaf::<_, L>::new(found.page.bytes());
@@ -392,9 +382,6 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
     /// Waits for the leaves, in their order, and looks at them anew.
     #[cold]
     fn make_latched(&mut self, retry: &mut Retry<'c, P>) -> Result<Tried, Stop> {
-        if leaves_out("leaves_out_of_order") && thread::id() % 2 == 1 {
-            self.leaves.reverse();
-        }
         if self.has_leaf_twice() {
             return Err(Restart::Conflict.into());
         }
@@ -532,26 +519,14 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
     /// Steps 5 and 6. All leaves are latched, and take their changes.
     fn apply(&mut self, latched: Latched<'c, P>, stay: &P::EpochGuard<'c>) -> Lsn {
         let unwinding = Unwinding { pool: self.pool };
-        let Latched { exclusive, mut shared } = latched;
-        if leaves_out("reads_let_go_before_append") {
-            shared.clear();
-            thread::yield_now();
-        }
+        let Latched { exclusive, shared } = latched;
         let lsn = if self.writes[0].tree.logged { self.append(stay) } else { Lsn(0) };
         // What was read may change from here on: who changes it has no smaller LSN, and no moment lies before his.
         drop(shared);
         let own = self.read_set.map_or(0, |set| set.judge.own_snapshots());
-        let mut pages = exclusive.into_iter();
         let mut later = std::mem::take(&mut self.later);
-        for found in self.leaves.iter().filter(|found| !found.writes.is_empty()) {
-            let page = match pages.next() {
-                Some(page) => page,
-                // Not reached: all are latched.
-                None => match late(self.pool, found.page.id()) {
-                    Some(page) => page,
-                    None => continue,
-                },
-            };
+        let written = self.leaves.iter().filter(|found| !found.writes.is_empty());
+        for (found, page) in written.zip(exclusive) {
             let changed =
                 Changed { order: (lsn, own), met: self.met, writes: found.writes.clone() };
             change_leaf(self.writes, page, stay, &changed, &mut later);
@@ -585,14 +560,6 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
     }
 }
 
-/// Latches a leaf that is not latched yet, for which there is a reason only in the seeded bug.
-fn late<P: PagePool>(pool: &P, id: PageId) -> Option<ExclusivePage<'_, P>> {
-    assert!(leaves_out("second_leaf_latched_after_change"), "all leaves are latched");
-    // Long enough for others to look.
-    thread::sleep(Duration::from_micros(10));
-    ExclusivePage::wait(pool, id, &mut || true).ok()
-}
-
 /// Between the append and the last change: the log has what memory has not, so that nobody may go on.
 struct Unwinding<'p, P: PagePool> {
     pool: &'p P,
@@ -600,9 +567,7 @@ struct Unwinding<'p, P: PagePool> {
 
 impl<P: PagePool> Drop for Unwinding<'_, P> {
     fn drop(&mut self) {
-        if !leaves_out("unwinding_goes_on") {
-            let what = "a panic came between a commit's record and its changes; opening the store again makes them";
-            self.pool.poison(&Error::new(ErrorKind::BatchUnfinished, what));
-        }
+        let what = "a panic came between a commit's record and its changes; opening the store again makes them";
+        self.pool.poison(&Error::new(ErrorKind::BatchUnfinished, what));
     }
 }

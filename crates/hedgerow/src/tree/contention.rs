@@ -34,7 +34,6 @@ use crate::types::Purpose;
 use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::buggify::{Point, buggify, is_drawn};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::sample::roll;
 
 /// How often a split starts over because others interfered, before it is left to a later period.
@@ -207,8 +206,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return false;
         }
         // With this sample the last place is the one at hand.
-        let last = if leaves_out("place_is_compared_with_itself") { period } else { before };
-        if [Place::NONE, place].contains(&last.place()) {
+        if [Place::NONE, place].contains(&before.place()) {
             self.count_contended(|done| &done.refused_one_key);
             return false;
         }
@@ -222,7 +220,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             self.count_contended(|done| &done.refused_sequential);
             return false;
         }
-        contention.set(period.next().with_place(last.place()));
+        contention.set(period.next().with_place(before.place()));
         true
     }
 

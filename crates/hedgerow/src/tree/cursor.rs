@@ -25,7 +25,6 @@ use crate::key::after_prefix;
 use crate::node::{Hints, Ladder, plain_leaf};
 use crate::page::PagePool;
 use crate::wait::Wait;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::ops::Bound;
 
 /// Where a cursor goes when it is used next.
@@ -279,9 +278,6 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
             Place::Leaf => self.step_leaf(forward),
             _ => self.step_to_place(forward).map(|()| true),
         };
-        if leaves_out("cursor_ends_at_error") {
-            return Ok(stepped.unwrap_or(false));
-        }
         stepped.inspect_err(|error| self.fail(error))
     }
 

@@ -17,7 +17,6 @@ use crate::page::header::{self, PageKind};
 use crate::page::{ExclusivePage, OptimisticPage, PagePool, Restart, SharedPage};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Where a descent leads.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +117,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<OptimisticPage<'p, P>, Restart> {
         let page = OptimisticPage::open(&*self.pool, child, Some(parent))?;
         let found = page.bytes().field_u8::<{ header::LEVEL }>();
-        if found != level && !leaves_out("level_not_checked") {
+        if found != level {
             return Err(self.damaged(&page));
         }
         Ok(page)
@@ -302,7 +301,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             let page = self.lock_child(leaf, 0, patience);
             let is_it = parent.validate();
             return match (page, is_it) {
-                (Ok(page), Err(restart)) if !leaves_out("parent_not_validated_after_a_wait") => {
+                (Ok(page), Err(restart)) => {
                     page.release_unchanged();
                     Err(restart)
                 }

@@ -21,7 +21,6 @@ use crate::types::Purpose;
 use crate::wait::Waiting;
 use crate::wal::RECORD_HEADER_BYTES;
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// An end of the order of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,9 +186,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 None => end.behind(&plain_leaf::<L>(scratch), &mut fence),
             };
             if record.is_some() || behind.is_none() {
-                if !leaves_out("empty_leaves_before_the_end") {
-                    empty.iter().try_for_each(OptimisticPage::validate)?;
-                }
+                empty.iter().try_for_each(OptimisticPage::validate)?;
                 return Ok(record.map(|record| Found { page, empty, record }));
             }
             // Whatever damage says, no walk goes round in a circle.
@@ -202,9 +199,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 return Err(Restart::Corrupt(page.id()));
             }
             empty.push(page);
-            if leaves_out("empty_leaves_before_the_end") {
-                hedgerow_sync::primitive::thread::yield_now();
-            }
             target = match end {
                 End::First => Target::Above(&fence),
                 End::Last => Target::Key(&fence),
@@ -231,10 +225,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         }
         let stay = self.enter_to_take(waiting)?;
         let held: Result<Vec<SharedPage<'_, P>>, Restart> =
-            match leaves_out("empty_leaves_before_the_end") {
-                true => Ok(Vec::new()),
-                false => empty.into_iter().map(OptimisticPage::share).collect(),
-            };
+            empty.into_iter().map(OptimisticPage::share).collect();
         let held = held?;
         let has_empty = !held.is_empty();
         let mut page = page.upgrade()?;

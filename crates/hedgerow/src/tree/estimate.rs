@@ -20,7 +20,6 @@ use crate::page::{Access, PagePool, Restart};
 use crate::types::PageId;
 use crate::wait::Waiting;
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::ops::Bound;
 
 /// Leaves that are looked at beside the two at the ends; each run gets one at least, so a few more of a high tree.
@@ -164,10 +163,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 let at = run.first as f64 + (look as f64 + 0.5) * part;
                 self.go_down(Way::Along { above: run.above, at }, &mut found, &waiting)?;
                 let below = found.steps.iter().skip(run.above.len() + 1);
-                let stands_for: f64 = match leaves_out("a_look_counts_once") {
-                    true => 1.0,
-                    false => below.map(|step| step.children as f64).product(),
-                };
+                let stands_for: f64 = below.map(|step| step.children as f64).product();
                 estimate.add(sum::<L>(&mut found.bytes, ALL, measure), part * stands_for);
             }
         }

@@ -17,7 +17,6 @@ use crate::page::FrozenPages;
 use crate::page::header::{self, PageKind};
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::optimistic::PlainBytes;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// A tree of such pages. See the head of the file.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +82,7 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
             Target::Above(key) => node.is_within_upper(key) && !node.is_upper_fence(key),
             Target::Last => !node.has_upper_fence(),
         };
-        if !is_it && !leaves_out("pinned_leaf_not_checked") {
+        if !is_it {
             return Err(not_its_leaf(page));
         }
         Leaf::<PlainBytes<'_>, Hints>::put_in_order(page);
@@ -122,7 +121,7 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
             return Found::Foreign;
         }
         let is_right = match expected {
-            Some(expected) => level == expected || leaves_out("level_not_checked"),
+            Some(expected) => level == expected,
             None => level < MAX_LEVELS,
         };
         match level {

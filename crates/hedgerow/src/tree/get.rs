@@ -12,7 +12,6 @@ use crate::node::{Ladder, Leaf, plain_leaf};
 use crate::page::{Access, PagePool, Restart};
 use crate::types::Lsn;
 use hedgerow_sync::optimistic::PageBytes;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// The value of `key`, or `None`. Values of up to 112 bytes are held without an allocation.
@@ -87,9 +86,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let leaf = self.leaf_for(key)?;
         leaf.note_use();
         let found = read_in(&Leaf::<_, L>::new(leaf.bytes()), key, read);
-        if !leaves_out("read_without_validation") {
-            leaf.validate()?;
-        }
+        leaf.validate()?;
         self.note_point(&leaf);
         Ok(found)
     }

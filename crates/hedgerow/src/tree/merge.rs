@@ -30,7 +30,6 @@ use crate::page::{EpochStay, OptimisticPage, PagePool, Restart};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::buggify::{Point, is_drawn};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// How often a merge starts over because others interfered, before it is left to a later removal.
 const TRIES: u32 = 4;
@@ -115,9 +114,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 Ok(Outcome::Collapsed) => levels = 1 << (level - 1),
                 Ok(Outcome::Merged { seam: new }) => {
                     levels = rest | 1 << (level + 1);
-                    if let Some(new) = new
-                        && !leaves_out("merged_children_stay_apart")
-                    {
+                    if let Some(new) = new {
                         levels |= self.merge_seam(&new, level - 1, &mut retry);
                         seam = Some(new);
                     }
@@ -175,9 +172,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         while level > 0 && tries < TRIES {
             match self.merge_at(key, level, Look::Lonely(side)) {
                 // The child that it brought has a neighbour now.
-                Ok(Outcome::Merged { .. }) if !leaves_out("seams_are_left_as_they_are") => {
-                    level -= 1
-                }
+                Ok(Outcome::Merged { .. }) => level -= 1,
                 Ok(_) => return,
                 Err(stop) => {
                     tries += u32::from(is_interference(&stop));
@@ -231,7 +226,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         // records any more. Whoever sets the mark moves the version on.
         let is_kept = |page: &OptimisticPage<'_, P>| {
             let is_hot = level == 0 && self.pool.is_hot(page.frame());
-            is_hot && record_count > 0 && !leaves_out("hot_mark_ignored")
+            is_hot && record_count > 0
         };
         if !looks || is_kept(&page) {
             return Ok(Outcome::Nothing);
@@ -322,7 +317,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let scans = self.are_scans_common(left.frame());
         let layout = LeafLayout::of(left.bytes());
         let bytes = left.write(epoch);
-        let stamp = header::newest_lsn(bytes);
         let seam = (header::level(bytes) > 0).then(|| {
             let mut fence = Vec::new();
             plain::<L>(bytes).append_upper_fence(&mut fence);
@@ -332,9 +326,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             0 => node::merge_leaves::<L>(bytes, right.bytes(), self.policy, scans),
             _ => NodeMut::<L>::new(bytes).merge(right.bytes()),
         };
-        if leaves_out("merge_keeps_left_stamp") {
-            header::set_newest_lsn(bytes, stamp);
-        }
         if merged.is_err() {
             // The upgrades have proved that the pair is as it was when it was found to fit.
             return Err(Restart::Corrupt(right.id()).into());

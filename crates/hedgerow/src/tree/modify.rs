@@ -16,7 +16,6 @@ use crate::space::extent::is_stored_form;
 use crate::types::Purpose;
 use crate::wait::Waiting;
 use hedgerow_sync::optimistic::PageBytes;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// What a change has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,14 +53,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Adds to an integer of eight bytes, big-endian; no record is 0. Tells the integer before. Unfit: a value of another length,
     /// and a sum that looks like a stored form.
     pub fn fetch_add(&self, key: &[u8], number: i64) -> Result<Before<i64>> {
-        if leaves_out("adds_in_its_leaf") {
-            let old =
-                self.get(key)?.and_then(|old| Some(i64::from_be_bytes((*old).try_into().ok()?)));
-            hedgerow_sync::primitive::thread::yield_now();
-            let old = old.unwrap_or(0);
-            self.put(key, &old.wrapping_add(number).to_be_bytes())?;
-            return Ok(Before::Was(old));
-        }
         self.write(key, &mut Add { number, sum: [0; _] })
     }
 
@@ -85,14 +76,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let bytes = new.unwrap_or(&[]);
         if is_stored_form(bytes) || self.check_record(key, bytes).is_err() {
             return Ok(Updated::NotHere(old, made));
-        }
-        if leaves_out("updates_whatever_is_there") {
-            hedgerow_sync::primitive::thread::yield_now();
-            match new {
-                Some(new) => self.put(key, new)?,
-                None => self.remove(key)?,
-            };
-            return Ok(Updated::Made(old, made));
         }
         let mut swap = CompareAndSwap { expected: old.as_deref(), new };
         let decision = match new {

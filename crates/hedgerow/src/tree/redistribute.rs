@@ -27,7 +27,6 @@ use crate::page::{
 use crate::types::{Epoch, PageId};
 use hedgerow_sync::primitive::atomic::AtomicU64;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Most leaves of a group (the paper's K: larger ones gain little, appendix B).
 pub(super) const MOST_LEAVES: usize = 5;
@@ -202,7 +201,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     /// Whether a leaf may take part in a redistribution: not while it is hot, or the threads that it was split for would meet again.
     pub(super) fn may_move(&self, leaf: &OptimisticPage<'_, P>) -> bool {
-        !self.pool.is_hot(leaf.frame()) || leaves_out("hot_mark_ignored")
+        !self.pool.is_hot(leaf.frame())
     }
 
     /// The layout of a leaf, which all leaves of its group have.

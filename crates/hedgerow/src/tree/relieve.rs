@@ -18,7 +18,6 @@ use crate::page::{FrameId, OptimisticPage, PagePool, Restart, header};
 use crate::types::PageId;
 use crate::wait::Waiting;
 use hedgerow_sync::optimistic::PageBytes;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Part of a page that a leaf may use after a merge under pressure, in sixteenths.
 const RELIEVED_SIXTEENTHS: usize = 15;
@@ -148,7 +147,7 @@ fn choose<P: PagePool>(members: &[Member<'_, P>], own: usize) -> Option<std::ops
         let records: usize = group.iter().map(|member| member.records).sum();
         let room: usize = group[..group.len() - 1].iter().map(|member| member.room).sum();
         let clean = group.iter().filter(|member| !member.is_dirty).count();
-        (clean <= 1 || leaves_out("merges_dirty_clean_leaves")) && records <= room
+        clean <= 1 && records <= room
     };
     (2..=MOST_LEAVES.min(members.len())).find_map(|len| {
         let starts = (own + 1).saturating_sub(len)..=own.min(members.len() - len);

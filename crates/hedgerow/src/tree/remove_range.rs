@@ -20,7 +20,6 @@ use crate::types::Purpose;
 use crate::versions::cells_of_change;
 use crate::wal::{RECORD_HEADER_BYTES, Record};
 use hedgerow_sync::optimistic::PlainBytes;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::ops::Range;
 
 /// Bytes of the records of a leaf of short ones.
@@ -70,9 +69,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// A bound that lies between the same keys, no longer than a key and a byte.
     fn as_bound(&self, bound: &[u8]) -> Vec<u8> {
         match bound.get(..self.max_key_bytes()) {
-            Some(longest) if bound.len() > longest.len() || leaves_out("longest_bound_moves") => {
-                successor(longest)
-            }
+            Some(longest) if bound.len() > longest.len() => successor(longest),
             _ => bound.to_vec(),
         }
     }
@@ -159,9 +156,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         if self.logged && removed > 0 {
             let record = Record::RemoveRange { tree: self.id, from, to: &end };
             let lsn = self.pool.append(&stay, &record);
-            if !leaves_out("stamp_left_by_range_removal") {
-                LeafMut::<L>::new(page.write(stay.epoch())).stamp(lsn);
-            }
+            LeafMut::<L>::new(page.write(stay.epoch())).stamp(lsn);
             for (key, old) in &kept {
                 self.keep_version(&stay, key, (Some(old), true), (lsn, 0));
             }

@@ -13,7 +13,6 @@ use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::page::{Access, PagePool, PoolSession, Restart};
 use crate::types::PageId;
 use crate::wait::Waiting;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::hint::spin_loop;
 use hedgerow_sync::primitive::time::Moment;
 use std::time::Duration;
@@ -150,9 +149,7 @@ impl<'p, P: PagePool> Retry<'p, P> {
             }
             Stop::Restart(Restart::Gated) => {
                 // Who runs alone may need the place, and readers may.
-                if !leaves_out("waits_at_gate_with_pages") {
-                    self.session.let_go();
-                }
+                self.session.let_go();
                 self.patience = None;
                 self.pool.wait_at_gate(self.waiting)
             }

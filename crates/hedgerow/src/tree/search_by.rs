@@ -12,7 +12,6 @@ use super::retry::{Retry, Stop};
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, Node, plain_leaf};
 use crate::page::{Access, OptimisticPage, PagePool, PoolSession, Restart};
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::cmp::Ordering;
 
 /// Pages that are read for a search at most. What one pass needs is not kept in memory, so that in a small pool it may go again before the next pass.
@@ -98,11 +97,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             let node = Node::<_, L>::new(page.bytes());
             // Searches in a node are for keys between its fences.
             let (mut low, mut high) = (0, node.count());
-            let asks_anyway = leaves_out("searched_outside_of_fences");
-            if asks_anyway || node.is_above_lower(&within.lower) {
+            if node.is_above_lower(&within.lower) {
                 low = node.child_for(&within.lower).index;
             }
-            if asks_anyway || node.is_within_upper(&within.upper) {
+            if node.is_within_upper(&within.upper) {
                 high = node.child_for(&within.upper).index;
             }
             while low < high {

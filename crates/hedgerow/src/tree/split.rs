@@ -21,10 +21,9 @@ use crate::node::{
 };
 use crate::page::header::{self, PageKind};
 use crate::page::{EpochStay, ExclusivePage, FrameId, PagePool, PoolSession, Restart};
-use crate::types::{Epoch, Lsn, Purpose};
+use crate::types::{Epoch, Purpose};
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 use hedgerow_sync::primitive::buggify::{Point, is_drawn};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// What there has to be room for.
 #[derive(Clone, Copy)]
@@ -325,9 +324,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                     self.policy,
                     scans,
                 );
-                if leaves_out("stamp_lost_in_split") {
-                    header::set_newest_lsn(right.write(epoch), Lsn(0));
-                }
                 self.count_adapted(adapted.iter().filter(|side| side.changed).count());
                 self.hand_tally_on([page.frame(), right.frame()], adapted);
                 self.hand_contention_on([page.frame(), right.frame()], is_apart);
@@ -341,7 +337,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 fn lonely(counts: [usize; 2], separator: &[u8], key: &[u8]) -> Outcome {
     let goes_left = key <= separator;
     match counts {
-        _ if leaves_out("lonely_nodes_stay") => Outcome::Done,
         [0, _] if !goes_left => Outcome::Lonely(separator.to_vec(), Side::Left),
         [_, 0] if goes_left => Outcome::Lonely(successor(separator), Side::Right),
         _ => Outcome::Done,
@@ -355,7 +350,7 @@ fn has_room<L: Ladder>(page: &[u8], room: Room<'_>) -> bool {
         // They may be apart already.
         Room::Apart { low, high, .. } => {
             let node = plain::<L>(page);
-            leaves_out("carve_forgotten") || !node.covers(low) || !node.covers(high)
+            !node.covers(low) || !node.covers(high)
         }
         Room::Separator(bytes) => plain::<L>(page).free_bytes() >= bytes + SLOT_SLACK_BYTES,
     }

@@ -20,7 +20,6 @@ use crate::versions::state::{GROWTH_PART, Versions};
 use crate::versions::table::Change;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread;
 use std::cell::Cell;
 use std::time::Duration;
@@ -218,11 +217,7 @@ impl<M: Memory, P> Admission<'_, M, P> {
     pub fn is_good(&mut self) -> bool {
         let look = self.versions.door.look();
         self.links = look.keeps_versions();
-        let is_good = !look.is_closed() && (!self.links || self.cells.is_some());
-        if leaves_out("snapshots_counted_before_append") {
-            self.links &= self.versions.slots.taken() > 0;
-        }
-        is_good
+        !look.is_closed() && (!self.links || self.cells.is_some())
     }
 
     /// Whether the writer keeps versions: [`Self::keep`] does something.
@@ -251,9 +246,7 @@ impl<M: Memory, P> Admission<'_, M, P> {
     #[cold]
     fn link(&self, change: &Change<'_>) {
         // Behind the append: who begins a snapshot below the change has raised the horizon before it has read the log's end.
-        if !leaves_out("keep_without_barrier") {
-            fence(SeqCst);
-        }
+        fence(SeqCst);
         // Who begins a snapshot that is not counted yet reads the log's end later, and sees the change.
         if self.versions.slots.taken() <= change.own_snapshots {
             return;

@@ -19,7 +19,6 @@ use crate::versions::slots::State;
 use crate::versions::state::{NOBODY, Pinned, Versions};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::*;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::thread;
 
 /// The right to change records while nobody else does. See the head of the file.
@@ -75,8 +74,7 @@ impl<M: Memory, P> Alone<'_, M, P> {
         }
         {
             let mut pins = versions.pins.lock();
-            let up_to = if leaves_out("pins_up_to_cut_alone") { cut } else { self.before };
-            let users = versions.pin_slots(cut, up_to);
+            let users = versions.pin_slots(cut, self.before);
             pins.get_mut(&cut).expect("it is pinned").users += users;
             versions.alone.store(NOBODY, Release);
         }

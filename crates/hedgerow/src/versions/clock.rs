@@ -10,7 +10,6 @@
 
 use crate::types::Lsn;
 use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*, fence};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// See the head of the file. On a line of its own.
 #[repr(align(128))]
@@ -20,14 +19,13 @@ pub struct Clock(AtomicU64);
 impl Clock {
     /// One whose first change has an LSN behind `last`.
     pub fn new(last: Lsn) -> Clock {
-        let last = if leaves_out("count_begins_anew") { 0 } else { last.0 };
-        Clock(AtomicU64::new(last + 1))
+        Clock(AtomicU64::new(last.0 + 1))
     }
 
     /// The LSN of a change, with its leaf latched, inside of an epoch. `beside_snapshots`: versions are kept, so a snapshot may begin meanwhile.
     #[inline]
     pub fn now(&self, beside_snapshots: bool) -> Lsn {
-        if beside_snapshots && !leaves_out("clock_without_barrier") {
+        if beside_snapshots {
             fence(SeqCst);
         }
         // Acquire: what was done before the moment that this is behind.
@@ -42,10 +40,7 @@ impl Clock {
 
     /// Ends the present moment: changes up to this LSN were made before, others come later.
     pub fn moment(&self) -> Lsn {
-        let moment = match leaves_out("moment_does_not_end") {
-            false => self.0.fetch_add(1, AcqRel),
-            true => self.0.load(Acquire),
-        };
+        let moment = self.0.fetch_add(1, AcqRel);
         fence(SeqCst);
         Lsn(moment)
     }

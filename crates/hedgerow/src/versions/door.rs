@@ -17,7 +17,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::versions::memory::Surroundings;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{AtomicU32, Ordering::*, fence};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Condvar, Mutex};
 
 const OFF: u32 = 0;
@@ -114,10 +113,8 @@ impl Door {
             return Ok(());
         }
         prepare()?;
-        self.set_state(if leaves_out("on_at_once") { ON } else { RISING });
-        if !leaves_out("no_grace") {
-            around.wait_for_stays();
-        }
+        self.set_state(RISING);
+        around.wait_for_stays();
         self.set_state(ON);
         Ok(())
     }
@@ -128,13 +125,9 @@ impl Door {
         if !self.look().is_on() {
             return false;
         }
-        if !leaves_out("off_without_look") {
-            self.set_state(FALLING);
-            // Whoever begins has stored its slot before it looks at the door.
-            if !leaves_out("fall_without_barrier") {
-                fence(SeqCst);
-            }
-        }
+        self.set_state(FALLING);
+        // Whoever begins has stored its slot before it looks at the door.
+        fence(SeqCst);
         if is_needed() {
             self.set_state(ON);
             return false;
@@ -147,20 +140,13 @@ impl Door {
     pub(super) fn close(&self, around: &impl Surroundings) {
         let before = self.word.fetch_or(CLOSED, AcqRel);
         assert!(before & CLOSED == 0, "one runs alone at a time");
-        if !leaves_out("gate_without_wait") {
-            around.wait_for_stays();
-        }
+        around.wait_for_stays();
     }
 
     /// From now on nobody begins a snapshot: whoever does so sees it, or its slot is seen to be pending.
     pub(super) fn begin_to_end(&self) {
-        if leaves_out("no_ending") {
-            return;
-        }
         self.word.fetch_or(ENDING, AcqRel);
-        if !leaves_out("end_without_barrier") {
-            fence(SeqCst);
-        }
+        fence(SeqCst);
     }
 
     /// Opens the gate, and lets snapshots begin.

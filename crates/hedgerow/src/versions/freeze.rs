@@ -116,7 +116,7 @@ impl<M: Memory, P> Versions<M, P> {
         let Some(up_to) = self.slots.all().filter_map(cut).max() else { return Ok(None) };
         // The log's end was read before, for the cut.
         fence(SeqCst);
-        let Some(needs) = self.slots.needs(Slot::state)? else { return Ok(None) };
+        let Some(needs) = self.slots.needs()? else { return Ok(None) };
         Ok((!needs.any_unpinned_below(up_to)).then_some(Plan { needs, up_to }))
     }
 

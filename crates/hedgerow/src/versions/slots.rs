@@ -20,7 +20,6 @@ use crate::types::Lsn;
 use crate::versions::needs::{Need, Needs};
 use hedgerow_sync::primitive::OnceLock;
 use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::thread;
 
@@ -219,12 +218,11 @@ impl Slots {
     /// Who needs versions, if `view` is what each slot says. `None`: a snapshot is pending.
     ///
     /// Errors: `MemoryLimit`.
-    pub(super) fn needs(&self, view: impl Fn(&Slot) -> State) -> Result<Option<Needs>> {
+    pub(super) fn needs(&self) -> Result<Option<Needs>> {
         let mut needs = Vec::new();
         for slot in self.all() {
-            let need = match view(slot) {
+            let need = match slot.state() {
                 State::Empty | State::GivenUp => continue,
-                State::Pending if leaves_out("collect_past_pending") => continue,
                 State::Pending => return Ok(None),
                 State::At(at) => Need { at, cut: None },
                 State::Pinned(at, cut) => Need { at, cut: Some(cut) },

@@ -37,7 +37,6 @@ use crate::versions::table::Version;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
 use std::ops::Bound;
 use std::time::Duration;
@@ -119,13 +118,10 @@ impl<M: Memory, P> Versions<M, P> {
     /// `MemoryLimit`; those of `waiting`; `Poisoned` if somebody has failed who ran alone.
     pub fn begin(&self, around: &impl Surroundings, waiting: &Waiting<'_>) -> Result<Snapshot> {
         loop {
-            let early = leaves_out("lsn_before_slot").then(|| around.tail());
             let slot = self.slots.take()?;
             let pending = Pending(&self.slots, slot);
             // Behind the slot, before all that is looked at: see `slots` and `door`.
-            if !leaves_out("begin_without_barrier") {
-                fence(SeqCst);
-            }
+            fence(SeqCst);
             let door = self.door.look();
             if door.is_ending() {
                 drop(pending);
@@ -135,7 +131,7 @@ impl<M: Memory, P> Versions<M, P> {
             if !door.is_on() {
                 self.door.rise(around, || self.prepare())?;
             }
-            let at = early.unwrap_or_else(|| self.moment(around));
+            let at = self.moment(around);
             let begun_nanos = self.nanos();
             self.slots.get(slot).set_at(at, begun_nanos);
             std::mem::forget(pending);
@@ -147,19 +143,15 @@ impl<M: Memory, P> Versions<M, P> {
     /// Steps 3 and 4 of a begin.
     fn moment(&self, around: &impl Surroundings) -> Lsn {
         loop {
-            let early = leaves_out("horizon_after_lsn").then(|| around.tail());
             let tail = around.tail();
             if self.horizon.load(Acquire) < tail.0 + LEAST_AHEAD {
                 self.horizon.fetch_max(tail.0 + AHEAD, AcqRel);
             }
             // Between the horizon and the log's end: who appends above it sees the horizon.
-            if !leaves_out("moment_without_barrier") {
-                fence(SeqCst);
-            }
-            let too_early = leaves_out("alone_before_tail").then(|| self.alone.load(Acquire));
-            let tail = early.unwrap_or_else(|| around.tail());
-            let alone = too_early.unwrap_or_else(|| self.alone.load(Acquire));
-            let at = tail.min(Lsn(alone));
+            fence(SeqCst);
+            let tail = around.tail();
+            // Behind the log's end: see `alone`.
+            let at = tail.min(Lsn(self.alone.load(Acquire)));
             if at.0 <= self.horizon.load(Acquire) {
                 return at;
             }
@@ -306,14 +298,12 @@ impl<M: Memory, P> Versions<M, P> {
         look: impl FnOnce() -> Result<Lsn>,
         to: &mut Vec<u8>,
     ) -> Result<Seen<P>> {
-        let early = leaves_out("alone_before_leaf").then(|| self.alone.load(Acquire));
         let stamp = look()?;
         let fate = self.fate(tree, snapshot.at);
         if stamp <= snapshot.at && fate.is_plain() {
             return Ok(Seen::Leaf);
         }
         let slot = self.slots.get(snapshot.slot);
-        let too_early = leaves_out("pin_read_before_versions").then(|| slot.state());
         let before = to.len();
         let version = self.version(snapshot.at, tree, key, to)?;
         // Behind the look at memory: what has gone from there is in a part.
@@ -323,7 +313,7 @@ impl<M: Memory, P> Versions<M, P> {
         };
         // What was loaded has become a version since, and was not there before. A change behind a load may have its LSN, none before it has.
         let version = version.filter(|old| fate.loaded.is_none_or(|load| old.ended < load));
-        let seen = self.judge(slot, too_early, early, (stamp, fate), version);
+        let seen = self.judge(slot, (stamp, fate), version);
         if !matches!(seen, Seen::Version) {
             to.truncate(before);
         }
@@ -337,27 +327,18 @@ impl<M: Memory, P> Versions<M, P> {
         if stamp <= snapshot.at && fate.is_plain() {
             return Seen::Leaf;
         }
-        self.judge(self.slots.get(snapshot.slot), None, None, (stamp, fate), None)
+        self.judge(self.slots.get(snapshot.slot), (stamp, fate), None)
     }
 
-    /// Step 3 of a read. What the two words said is given where that was read too early.
-    fn judge(
-        &self,
-        slot: &Slot,
-        state: Option<State>,
-        alone: Option<u64>,
-        (stamp, fate): (Lsn, Fate),
-        version: Option<Version>,
-    ) -> Seen<P> {
+    /// Step 3 of a read: looks at who runs alone, and then at the slot.
+    fn judge(&self, slot: &Slot, (stamp, fate): (Lsn, Fate), version: Option<Version>) -> Seen<P> {
         let found = |version: Version| match version.len_bytes {
             Some(_) => Seen::Version,
             None => Seen::Absent,
         };
         loop {
-            let too_early = leaves_out("slot_before_alone").then(|| slot.state());
-            let state = state.or(too_early);
-            let alone = alone.unwrap_or_else(|| self.alone.load(Acquire));
-            let cut = match (state.unwrap_or_else(|| slot.state()), version) {
+            let alone = self.alone.load(Acquire);
+            let cut = match (slot.state(), version) {
                 (State::GivenUp, _) => return Seen::TooOld,
                 (State::Pinned(_, cut), Some(version)) if version.ended <= cut => {
                     return found(version);
@@ -542,16 +523,10 @@ impl<M: Memory, P> Versions<M, P> {
     /// # Errors
     /// As [`Self::collect`]; the snapshots have gone over then.
     pub fn pin(&self, around: &impl Surroundings, cut: Lsn, pin: P) -> Result<Option<Arc<P>>> {
-        if leaves_out("drop_before_pin") {
-            self.collect_as(around, |slot| match slot.state() {
-                State::At(at) if at <= cut => State::Pinned(at, cut),
-                other => other,
-            })?;
-        }
         let pin = Arc::new(pin);
         {
             let mut pins = self.pins.lock();
-            if self.alone.load(Acquire) != NOBODY && !leaves_out("cut_in_alone_takes_over") {
+            if self.alone.load(Acquire) != NOBODY {
                 return Ok(Some(pin));
             }
             let users = self.pin_slots(cut, cut);
@@ -570,7 +545,7 @@ impl<M: Memory, P> Versions<M, P> {
         let mut count = 0;
         for slot in self.slots.all() {
             if let State::At(at) = slot.state()
-                && (at <= up_to || leaves_out("pin_for_later_snapshot"))
+                && at <= up_to
                 && slot.pin(at, cut)
             {
                 count += 1;
@@ -587,7 +562,7 @@ impl<M: Memory, P> Versions<M, P> {
     /// As [`Self::collect`].
     pub(super) fn give_up_oldest(&self, around: &impl Surroundings) -> Result<bool> {
         loop {
-            let (slot, at, cut, unpinned) = {
+            let unpinned = {
                 // So that nothing is pinned meanwhile.
                 let pins = self.pins.lock();
                 let of = |slot| match Slot::state(slot) {
@@ -598,24 +573,16 @@ impl<M: Memory, P> Versions<M, P> {
                 let oldest = self.slots.all().filter_map(of);
                 let oldest = oldest.min_by_key(|&(is_pinned, at, ..)| (is_pinned, at));
                 let Some((_, at, cut, slot)) = oldest else { return Ok(false) };
-                let is_late = leaves_out("given_up_in_silence");
                 // It may have ended just now.
-                if !is_late && !slot.give_up(at, cut.is_some()) {
+                if !slot.give_up(at, cut.is_some()) {
                     continue;
                 }
                 drop(pins);
-                let unpinned = cut.and_then(|cut| self.unpin(cut));
-                (slot, at, cut, unpinned)
+                cut.and_then(|cut| self.unpin(cut))
             };
             drop(unpinned);
             self.given_up.fetch_add(1, Relaxed);
-            self.collect_as(around, |other| match std::ptr::eq(other, slot) {
-                true if leaves_out("given_up_in_silence") => State::GivenUp,
-                _ => other.state(),
-            })?;
-            if leaves_out("given_up_in_silence") {
-                slot.give_up(at, cut.is_some());
-            }
+            self.collect(around)?;
             return Ok(true);
         }
     }

@@ -21,11 +21,10 @@ use crate::versions::frozen::{Parts, Record};
 use crate::versions::memory::{LEAST_BLOCKS, Memory, Surroundings};
 use crate::versions::needs::Needs;
 use crate::versions::room::Room;
-use crate::versions::slots::{Slot, Slots, State};
+use crate::versions::slots::{Slots, State};
 use crate::versions::table::{Table, cells_of_change};
 use crate::versions::trees::Since;
 use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*, fence};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Mutex};
@@ -257,16 +256,12 @@ impl<M: Memory, P> Versions<M, P> {
 
     /// Notes that all records of a tree, which had none, were loaded with this LSN: before anybody can see them.
     pub fn note_load(&self, tree: TreeId, lsn: Lsn) {
-        if !leaves_out("load_without_base") {
-            self.loads.note(tree, lsn, || self.slots.oldest());
-        }
+        self.loads.note(tree, lsn, || self.slots.oldest());
     }
 
     /// Notes that a tree was dropped with this LSN: before any page of it goes.
     pub fn note_drop(&self, tree: TreeId, lsn: Lsn) {
-        if !leaves_out("drop_frees_under_snapshot") {
-            self.drops.note(tree, lsn, || self.slots.oldest());
-        }
+        self.drops.note(tree, lsn, || self.slots.oldest());
     }
 
     /// What has become of a tree behind a snapshot's moment. To be asked after the look at a leaf.
@@ -315,26 +310,12 @@ impl<M: Memory, P> Versions<M, P> {
     /// # Errors
     /// `MemoryLimit` if there is none to note all snapshots.
     pub fn collect(&self, around: &impl Surroundings) -> Result<bool> {
-        self.collect_as(around, Slot::state)
-    }
-
-    /// [`Self::collect`], if `view` is what each slot says.
-    pub(super) fn collect_as(
-        &self,
-        around: &impl Surroundings,
-        view: impl Fn(&Slot) -> State,
-    ) -> Result<bool> {
         let mut collector = self.collecting.lock();
         self.make_ready(&mut collector)?;
-        let slots_first = leaves_out("tail_behind_slots");
-        let early = if slots_first { self.slots.needs(&view)? } else { None };
         let up_to = around.tail();
         // Before the slots are looked at: see `slots`.
-        if !leaves_out("collect_without_barrier") {
-            fence(SeqCst);
-        }
-        let needs = if slots_first { early } else { self.slots.needs(&view)? };
-        let Some(needs) = needs else { return Ok(false) };
+        fence(SeqCst);
+        let Some(needs) = self.slots.needs()? else { return Ok(false) };
         self.sweep(&needs, up_to, &mut collector.key);
         Ok(true)
     }

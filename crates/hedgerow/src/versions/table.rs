@@ -17,7 +17,6 @@ use crate::versions::frozen::Record;
 use crate::versions::memory::Block;
 use crate::versions::needs::Needs;
 use crate::versions::removed::{self, Removed};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::random;
 use twox_hash::XxHash3_64;
 
@@ -293,7 +292,7 @@ impl<B: Block> Table<B> {
         let newest = self.newest(hash, tree, key);
         let was_listed = !newest.is_none() && self.cells.u32_at(newest, LENGTH_AT) & LISTED != 0;
         // Also if no version is linked: a snapshot below the newest one has to find the key.
-        let becomes_listed = removes && !was_listed && !leaves_out("removed_keys_forgotten");
+        let becomes_listed = removes && !was_listed;
         if becomes_listed {
             self.removed.insert(&mut self.cells, hash, tree, key);
         }
@@ -302,9 +301,6 @@ impl<B: Block> Table<B> {
         if !newest.is_none() && (self.lsn(newest) > horizon || self.lsn(newest) == lsn) {
             let length = self.cells.u32_at(newest, LENGTH_AT);
             self.cells.set_u32(newest, LENGTH_AT, length | listed);
-            return free_before - self.cells.free();
-        }
-        if old.is_none() && leaves_out("new_keys_seen_below") {
             return free_before - self.cells.free();
         }
         debug_assert!(newest.is_none() || self.lsn(newest) < lsn, "changes of a key have an order");

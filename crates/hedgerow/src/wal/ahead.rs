@@ -7,7 +7,6 @@ use super::log::Log;
 use crate::error::Result;
 use crate::types::Lsn;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// What is prepared ahead of need, as a part of what the file should have at most.
 const AHEAD_PART: u64 = 8;
@@ -21,9 +20,7 @@ impl Log {
     /// Notes that somebody who waits needs `len` bytes. A commit at one stroke may be longer than all that is prepared without
     /// being asked for. An address, so that nobody has to take it back: it is outdated when as much is promised.
     pub(super) fn want_room(&self, len: u64) {
-        if !leaves_out("long_commit_not_prepared_for") {
-            self.wanted.fetch_max(self.ring.promised().0 + len + PAYLOAD_BYTES, Relaxed);
-        }
+        self.wanted.fetch_max(self.ring.promised().0 + len + PAYLOAD_BYTES, Relaxed);
     }
 
     /// Whether the next segment should be prepared: less than half of one is left beside the spare blocks, or less than somebody

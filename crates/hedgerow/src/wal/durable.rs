@@ -13,7 +13,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::Lsn;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::task::{Context, Poll};
 
 impl Log {
@@ -27,9 +26,6 @@ impl Log {
     /// [`Self::wait_durable`], and waits as `waiting` says. Errors: `NotYetDurable`, too.
     pub fn wait_durable_within(&self, lsn: Lsn, waiting: &Waiting<'_>) -> Result<()> {
         debug_assert!(lsn <= self.tail(), "nobody knows an address that is not in the log");
-        if leaves_out("durable_at_once") {
-            return Ok(());
-        }
         // Without a thread of the log somebody has to flush.
         let leaves_flush = waiting.is_bounded() && self.threaded || waiting.is_never();
         loop {
@@ -43,7 +39,7 @@ impl Log {
             if let Some(error) = &state.failed {
                 return Err(unknown(error));
             }
-            if state.stopped && !leaves_out("commit_after_stop") {
+            if state.stopped {
                 return Err(closed());
             }
             if leaves_flush {
@@ -59,10 +55,6 @@ impl Log {
             }
             if state.flushing {
                 let sleeper = Sleeper::new();
-                if leaves_out("queue_after_look") {
-                    drop(state);
-                    state = self.state.lock();
-                }
                 state.waiters.add_thread(lsn, &sleeper);
                 drop(state);
                 sleeper.sleep();

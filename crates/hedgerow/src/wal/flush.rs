@@ -14,7 +14,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::storage::WriteRequest;
 use crate::types::{Epoch, Lsn};
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 
 impl Log {
@@ -22,9 +21,6 @@ impl Log {
     pub(super) fn flush_and_hand_over(&self, sync: bool) {
         let outcome = self.write_blocks().and_then(|()| if sync { self.sync() } else { Ok(()) });
         if let Err(error) = outcome {
-            if leaves_out("failed_after_flushing") {
-                self.state.lock().flushing = false;
-            }
             // The role goes with it: who flushes next would ask a disk that has forgotten what it lost.
             self.fail(error);
             let mut state = self.state.lock();
@@ -43,9 +39,7 @@ impl Log {
     /// now on. What was appended is written as before.
     pub fn refuse_to_wait(&self, error: &Error) {
         let mut refusal = self.refusal.lock();
-        if !leaves_out("waits_for_nobody") {
-            refusal.get_or_insert_with(|| error.duplicate());
-        }
+        refusal.get_or_insert_with(|| error.duplicate());
         drop(refusal);
         // Who is on the way to sleep looks again in a moment.
         self.room.notify_all();
@@ -61,9 +55,6 @@ impl Log {
         // Before those who wait go on: what they do next finds that nothing can be changed any more.
         (self.on_failure)(&error);
         let mut state = self.state.lock();
-        if leaves_out("failure_takes_the_role") {
-            state.flushing = false;
-        }
         if state.failed.is_none() {
             state.failed = Some(Error::new(
                 ErrorKind::Poisoned,
@@ -81,9 +72,7 @@ impl Log {
         let woken = state.waiters.take_all(self.durable(), &why);
         drop(state);
         told.wake();
-        if !leaves_out("failure_without_waking") {
-            woken.wake();
-        }
+        woken.wake();
     }
 
     /// Writes everything that was appended before. The flusher alone.
@@ -129,14 +118,7 @@ impl Log {
     fn sync(&self) -> Result<()> {
         let written = start_of(self.written.load(Acquire));
         if self.durable() < written {
-            if leaves_out("durable_before_sync") {
-                self.durable.store(written.0, Release);
-            }
-            let again = |error| match leaves_out("sync_again") {
-                true => self.file.sync_data(),
-                false => Err(error),
-            };
-            self.file.sync_data().or_else(again)?;
+            self.file.sync_data()?;
             // Release: whoever sees it sees what was written before the sync.
             self.durable.store(written.0, Release);
         }
@@ -191,7 +173,7 @@ impl Log {
                 state.flushing = true;
                 drop(state);
                 self.flush_and_hand_over(due);
-                if due || leaves_out("writes_put_off_the_sync") {
+                if due {
                     since = None;
                 }
                 continue;
@@ -274,17 +256,12 @@ impl Log {
     pub fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
-        if !leaves_out("stop_without_notice") {
-            self.work.notify_all();
-        }
+        self.work.notify_all();
         state.queue.let_first_look();
         state.queue.take_told().wake();
         self.room.notify_all();
-        while state.flushing && !leaves_out("stop_without_waiting") {
+        while state.flushing {
             self.room.wait(&mut state);
-        }
-        if leaves_out("stop_without_waking") {
-            return;
         }
         let woken = state.waiters.take_all(self.durable(), &closed());
         drop(state);

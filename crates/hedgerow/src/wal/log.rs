@@ -30,7 +30,6 @@ use crate::types::{Epoch, Lsn};
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, thread};
 use std::ops::{Deref, DerefMut};
@@ -286,8 +285,7 @@ impl Log {
     fn hold_up(&self, delay_ns: u64, waiting: &Waiting<'_>) {
         self.owed_ns.fetch_add(delay_ns, Relaxed);
         // All of it at once, so that nothing is left to be paid when there is no need any more.
-        let left = |owed: u64| if leaves_out("debts_are_left") { owed - SLEEP_NS } else { 0 };
-        let paid = |owed: u64| (owed >= SLEEP_NS).then(|| left(owed));
+        let paid = |owed: u64| (owed >= SLEEP_NS).then_some(0);
         if let Ok(owed) = self.owed_ns.fetch_update(Relaxed, Relaxed, paid) {
             self.held_up.fetch_add(1, Relaxed);
             let _stall = Stall::begin(WaitsFor::Log);
@@ -388,7 +386,7 @@ impl Log {
 
     /// A place in the queue. What a batch has reserved is its own, and queues up behind nobody.
     fn queue_up(state: &mut State, len: u64, how: Promised) -> Option<(u64, Arc<Place>)> {
-        if how == Promised::OfReserved || leaves_out("room_without_queue") {
+        if how == Promised::OfReserved {
             return None;
         }
         Some(state.queue.join(len))
@@ -438,9 +436,7 @@ impl Log {
         if how == Promised::OfReserved {
             // Under the lock, as whenever it grows.
             let _places = self.places.lock();
-            if !leaves_out("taken_back_is_not_reserved") {
-                self.reserved.fetch_add(len, AcqRel);
-            }
+            self.reserved.fetch_add(len, AcqRel);
         }
         self.ring.take_back(len);
     }
@@ -520,9 +516,6 @@ impl Log {
         cut: Lsn,
         publish: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
-        if leaves_out("log_freed_before_checkpoint") {
-            self.checkpointed(checkpoint, replay_start, cut);
-        }
         publish()?;
         self.checkpointed(checkpoint, replay_start, cut);
         Ok(())
@@ -572,10 +565,7 @@ impl Log {
         // Each record that was promised room may be followed by a flush, which skips the rest of a block.
         let prepared = start_of(prepared - self.spare_blocks());
         let bound = Lsn(self.replay_start.load(Relaxed).saturating_add(self.limit_bytes));
-        let kept = match leaves_out("reserved_not_counted") {
-            true => 0,
-            false => self.reserved.load(Acquire),
-        };
+        let kept = self.reserved.load(Acquire);
         let unreserved = Lsn(prepared.0.saturating_sub(kept));
         // Flushes skip the more, the longer a batch takes: half of what is kept for that.
         let reserved = Lsn(prepared.0 + start_of(self.spare_blocks() / 2).0);

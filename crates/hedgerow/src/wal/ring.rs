@@ -30,7 +30,6 @@ use crate::storage::AlignedBuffer;
 use crate::types::Lsn;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::witness::Witness;
 use hedgerow_sync::primitive::{hint, thread};
 
@@ -200,15 +199,10 @@ impl Ring {
     #[inline(always)]
     fn promise_up_to(&self, limit: &AtomicU64, len: u64) -> bool {
         // Acquire: whoever appends within the limit sees the end that the limit is not beyond.
-        let order = if leaves_out("limit_without_acquire") { Relaxed } else { Acquire };
-        let limit = limit.load(order);
+        let limit = limit.load(Acquire);
         let mut promised = self.promised.0.load(Relaxed);
         // One block is left for what a flusher skips.
         while promised + len + PAYLOAD_BYTES <= limit {
-            if leaves_out("promise_without_exchange") {
-                self.promised.0.store(promised + len, Relaxed);
-                return true;
-            }
             match self.promised.0.compare_exchange_weak(promised, promised + len, Relaxed, Relaxed)
             {
                 Ok(_) => return true,
@@ -241,8 +235,7 @@ impl Ring {
         let start = self.tail.0.fetch_add(len, SeqCst);
         debug_assert!(start + len <= self.promised.0.load(Relaxed));
         // Acquire: what lies before the end was released, and its count is zero.
-        let order = if leaves_out("limit_without_acquire") { Relaxed } else { Acquire };
-        let room = self.end.0.load(order).saturating_sub(start);
+        let room = self.end.0.load(Acquire).saturating_sub(start);
         assert!(len <= room, "nothing is appended that was not promised");
         let mut at = start;
         for part in [&header[..], key, value] {
@@ -280,8 +273,7 @@ impl Ring {
             let next = (at / PAYLOAD_BYTES + 1) * PAYLOAD_BYTES;
             let now = next.min(end) - at;
             // Release: the bytes come before the count.
-            let order = if leaves_out("filled_without_release") { Relaxed } else { Release };
-            self.filled(block_of(Lsn(at))).fetch_add(now as u32, order);
+            self.filled(block_of(Lsn(at))).fetch_add(now as u32, Release);
             at += now;
         }
     }
@@ -418,9 +410,7 @@ impl Flusher<'_> {
         let ring = self.ring;
         let mut spins = 0_u32;
         // Acquire: the bytes are seen as they were when they were counted.
-        while u64::from(ring.filled(block).load(Acquire)) != PAYLOAD_BYTES
-            && !leaves_out("flush_without_waiting")
-        {
+        while u64::from(ring.filled(block).load(Acquire)) != PAYLOAD_BYTES {
             spins += 1;
             if spins < 64 && !cfg!(any(loom, shuttle)) {
                 hint::spin_loop();

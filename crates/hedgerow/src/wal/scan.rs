@@ -20,7 +20,6 @@ use super::ring::Appended;
 use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, File};
 use crate::types::{Epoch, Lsn};
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::BTreeMap;
 
 /// What a checkpoint says of its log.
@@ -124,7 +123,7 @@ pub fn scan(
     let end = start_of(number);
     let vouched = durable;
     let durable = durable.max(blocks.durable_beyond(number)?);
-    if durable > end && !leaves_out("damage_is_an_end") {
+    if durable > end {
         let what = format!(
             "the log was durable up to {}, and its block of {} is missing or damaged",
             durable.0, end.0
@@ -134,7 +133,7 @@ pub fn scan(
     // It had these before any superblock named it. (Of longer files nobody knows how long they were.)
     let len = file.len_bytes()?;
     let least = header.segment.place_offset_bytes(PREPARED_SEGMENTS);
-    if len < least && !leaves_out("cut_log_passes") {
+    if len < least {
         return Err(Error::corrupted_at(len, "the log is cut short"));
     }
     let place_bytes = blocks.offset_bytes(number).unwrap_or(0);
@@ -147,7 +146,7 @@ pub fn scan(
 ///
 /// Errors: `Corrupted` if they are not there any more; `Io`.
 pub fn write_tail_again(file: &dyn File, header: &FileHeader, end: &ScanEnd) -> Result<()> {
-    if file.block_bytes() > 1 || leaves_out("tail_not_written_again") {
+    if file.block_bytes() > 1 {
         return Ok(());
     }
     let mut blocks = Blocks::open(file, header, BLOCKS_AT_ONCE)?;
@@ -248,7 +247,7 @@ impl<'f> Blocks<'f> {
 
     /// Where the block lies and what its header says; `None` if it is not there, or not that block.
     fn read(&mut self, number: u64) -> Result<Option<(u64, block::BlockHeader)>> {
-        if self.offset_bytes(number).is_none() && !leaves_out("segment_not_looked_for") {
+        if self.offset_bytes(number).is_none() {
             self.find_by_block(number)?;
         }
         let Some(offset) = self.offset_bytes(number) else { return Ok(None) };
@@ -272,7 +271,7 @@ impl<'f> Blocks<'f> {
         number: u64,
     ) -> Result<Option<(u64, block::BlockHeader)>> {
         let found = self.read(number)?;
-        if found.is_some() || leaves_out("end_is_read_once") {
+        if found.is_some() {
             return Ok(found);
         }
         self.buffered = (0, 0);

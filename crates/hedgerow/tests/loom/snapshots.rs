@@ -12,7 +12,6 @@ use hedgerow::internals::versions::{
 };
 use hedgerow::internals::wait::Waiting;
 use hedgerow_sync::latch::HybridLatch;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_testing::PlainMemory;
 use loom::sync::atomic::{AtomicU64, Ordering::*};
 use loom::thread;
@@ -181,15 +180,9 @@ impl Store {
                 removes: false,
                 own_snapshots: 0,
             };
-            let is_late = leaves_out("version_after_unlatch");
-            if !is_late {
-                admission.keep(&change);
-            }
+            admission.keep(&change);
             leaf.change(lsn);
             drop(latch);
-            if is_late {
-                admission.keep(&change);
-            }
             drop(stay);
             return;
         }

@@ -16,7 +16,6 @@ use super::{Eunomia, Layout, Way};
 use crate::arena::ArenaError;
 use crate::htm::{Htm, Site, TCell, Tx, label};
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::hint::spin_loop;
 use hedgerow_sync::primitive::random::SplitMix64;
 #[cfg(not(loom))]
@@ -177,7 +176,7 @@ impl<'t, H: Htm> Session<'t, H> {
         }
         // The mark may have gone with the key, by a split. That has raised the number first.
         let sequence = self.tree.leaves.node(way.leaf).head.sequence.load(Acquire);
-        (sequence == way.sequence || leaves_out("htm_get_without_sequence")).then_some(true)
+        (sequence == way.sequence).then_some(true)
     }
 
     /// The value of a key.
@@ -446,7 +445,7 @@ impl<H: Htm> Eunomia<H> {
             && let Some(ccm) = usage.number()
         {
             let others = self.marks_of(records.records(tx, leaf)?.all());
-            if others & bit_of(key) == 0 || leaves_out("htm_mark_cleared_without_look") {
+            if others & bit_of(key) == 0 {
                 self.ccms.node(ccm).unmark_in(tx, key)?;
             }
         }

@@ -9,7 +9,6 @@ use super::{Eunomia, Layout, Way, label_leaf};
 use crate::arena::ArenaError;
 use crate::htm::label::{self, Label};
 use crate::htm::{Htm, Site, Tx};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// Records of two neighbours that become one leaf, at most.
 const MERGED: usize = FANOUT * 3 / 4;
@@ -136,13 +135,6 @@ impl<H: Htm> Eunomia<H> {
         let leaf = self.leaves.node(number);
         label_leaf(leaf);
         let old = Use(tx.load(&leaf.head.ccm)?);
-        if leaves_out("htm_lock_words_reset")
-            && let Some(own) = old.number()
-        {
-            for lock in &self.ccms.node(own).locks {
-                tx.store(lock, 0)?;
-            }
-        }
         let is_hot = is_hot || self.steps.locks && !self.steps.adaptive;
         let usage = match old.number() {
             Some(own) => old.attached(own, is_hot),
@@ -237,10 +229,8 @@ impl<H: Htm> Eunomia<H> {
         for &(key, value) in records.records(tx, right)?.all() {
             all.insert(key, value);
         }
-        if !leaves_out("htm_merge_without_sequence") {
-            let sequence = tx.load(&left.head.sequence)?;
-            tx.store(&left.head.sequence, sequence + 2)?;
-        }
+        let sequence = tx.load(&left.head.sequence)?;
+        tx.store(&left.head.sequence, sequence + 2)?;
         self.leaves.give(tx, right_number)?;
         records.fill(tx, left, all.all())?;
         records.fill(tx, right, &[])?;

@@ -20,7 +20,6 @@ use super::{
 };
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::atomic::fence;
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::figure::Figure;
 
 /// Entries for which a log has room from the beginning.
@@ -85,7 +84,7 @@ impl<'a> NOrecTx<'a> {
         self.written = 0;
         self.sequence = self.lock.word().load(Acquire);
         let is_held = self.sequence & 1 == 1;
-        if is_held && !leaves_out("htm_no_subscription") { Err(Abort::Locked) } else { Ok(()) }
+        if is_held { Err(Abort::Locked) } else { Ok(()) }
     }
 
     /// The fault that is asked for, if it is its time.

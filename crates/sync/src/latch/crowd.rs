@@ -28,7 +28,6 @@
 use crate::primitive::asymmetric;
 use crate::primitive::atomic::AtomicU32;
 use crate::primitive::atomic::Ordering::{Relaxed, SeqCst};
-use crate::primitive::canary::leaves_out;
 
 /// Releases see the parked bit reliably.
 const HOT: u32 = 1;
@@ -57,9 +56,7 @@ impl Crowd {
     pub(super) fn enter(&self) {
         // Sequentially consistent, so that a hot crowd shows what was seen when it was made hot.
         if self.0.fetch_add(ONE, SeqCst) & HOT == 0 {
-            if !leaves_out("no_heavy_barrier") {
-                asymmetric::heavy();
-            }
+            asymmetric::heavy();
             self.0.fetch_or(HOT, SeqCst);
         }
     }

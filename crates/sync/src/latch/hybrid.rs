@@ -29,8 +29,7 @@
 //!
 //! Thread-safety: everything, from any thread. A latch is not reentrant.
 //!
-//! Each `leaves_out` names one line that this protocol rests on; `cargo xtask seeded-bugs` leaves it out and expects the
-//! models to notice.
+//! Each line that this protocol rests on is left out by `cargo xtask seeded-bugs` in turn, and the models have to notice.
 
 use super::crowd::Crowd;
 use super::guard::{ExclusiveGuard, SharedGuard};
@@ -42,7 +41,6 @@ use crate::parking::{self, Left, Parked, Waiter, Wish};
 use crate::primitive::asymmetric;
 use crate::primitive::atomic::{AtomicU64, Ordering, fence};
 use crate::primitive::buggify::{Point, buggify};
-use crate::primitive::canary::leaves_out;
 use crate::primitive::hint::spin_loop;
 use std::fmt;
 use std::time::Duration;
@@ -124,16 +122,11 @@ impl HybridLatch {
         let word = {
             // The reads of the data come before the read of the word. With the writer's fence: a
             // reader that saw a byte of a change sees the word of that writer, or a later one.
-            if !leaves_out("no_validate_fence") {
-                fence(Ordering::Acquire);
-            }
+            fence(Ordering::Acquire);
             // Relaxed suffices after the fence.
             self.word.load(Ordering::Relaxed)
         };
-        let mask = match leaves_out("version_of_one_bit") {
-            true => VERSION & VERSION.wrapping_neg() | EXCLUSIVE,
-            false => VERSION | EXCLUSIVE,
-        };
+        let mask = VERSION | EXCLUSIVE;
         word & mask == version.0 & mask
     }
 
@@ -147,10 +140,6 @@ impl HybridLatch {
         // Relaxed: a guess at the bits of those who sleep, which the exchange below checks.
         let asleep = self.word.load(Ordering::Relaxed) & (PARKED | WAKING);
         let expected = version.0 | asleep;
-        let expected = match leaves_out("upgrade_without_version") {
-            true => self.word.load(Ordering::Relaxed) & !(EXCLUSIVE | SHARED),
-            false => expected,
-        };
         self.word
             // Acquire: as the first reader of the version. The data was read before, but the
             // exchange succeeds only if no writer has released since, so those reads stand; and a
@@ -262,9 +251,7 @@ impl HybridLatch {
     fn entered_exclusively(&self) -> ExclusiveGuard<'_> {
         // Release: the exclusive bit comes before the changes. With the fence in `validate`, a
         // reader that saw a change sees the bit. Costs nothing on x86-64.
-        if !leaves_out("no_writer_fence") {
-            fence(Ordering::Release);
-        }
+        fence(Ordering::Release);
         ExclusiveGuard::new(self)
     }
 
@@ -323,8 +310,7 @@ impl HybridLatch {
         // Release: the changes come before the version that names them. The version wraps at the top of the
         // word. Who is waking may have cleared its bit since, so the bit is not stored again.
         let released = old.wrapping_add(RELEASE_CHANGED);
-        let released =
-            if leaves_out("waking_stored_again") { released } else { released & !WAKING };
+        let released = released & !WAKING;
         #[cfg(not(loom))]
         self.word.store(released, Ordering::Release);
         // Loom does not see that a store which comes after the acquisition comes after an exchange which has
@@ -335,7 +321,7 @@ impl HybridLatch {
         // the store.
         asymmetric::light();
         // A bit that was seen may be stale, and is cleared then.
-        if old & PARKED != 0 || !leaves_out("release_without_second_look") && !crowd.is_quiet() {
+        if old & PARKED != 0 || !crowd.is_quiet() {
             self.wake();
         }
     }
@@ -479,20 +465,11 @@ impl HybridLatch {
         let mut woken = false;
         loop {
             match self.park(waiter, woken, timeout) {
-                Parked::HandedOver if leaves_out("hand_over_lost") => {}
-                Parked::HandedOver
-                    if leaves_out("hand_over_lost_by_who_gives_up") && gives_up() =>
-                {
-                    return false;
-                }
                 // Also for a thread that was about to give up: who has it lets go of it as any holder does.
                 Parked::HandedOver => return true,
                 Parked::Woken => woken = true,
                 Parked::TimedOut => woken = false,
                 Parked::Refused => {}
-            }
-            if leaves_out("swallowed_wakeup") && gives_up() {
-                return false;
             }
             if self.spin(wish, woken) {
                 return true;
@@ -508,7 +485,7 @@ impl HybridLatch {
             // Only here, after a failed attempt, may a woken thread give up: whom it saw holding the
             // latch will wake the next one, or has let go since and has left that to this thread.
             if gives_up() {
-                if is_free && !leaves_out("wake_up_owed_by_who_gives_up") {
+                if is_free {
                     self.wake();
                 }
                 return false;
@@ -567,9 +544,6 @@ impl HybridLatch {
             self.address(),
             waiter,
             || {
-                if leaves_out("no_parked_recheck") {
-                    return true;
-                }
                 // Under the queue's lock. The bit may have been cleared, or the latch released,
                 // between the exchange above and here; then nobody would come to wake this thread.
                 let word = self.word.load(Ordering::Relaxed);

@@ -12,7 +12,6 @@
 
 pub mod asymmetric;
 pub mod buggify;
-pub mod canary;
 pub mod linger;
 mod lock;
 pub mod process;

@@ -15,12 +15,9 @@ use crate::store::{BatchChange, PoolTree};
 use crate::tree::{Swap, Value};
 use crate::types::{Lsn, TreeId};
 use crate::wait::Waiting;
-use hedgerow_sync::primitive::canary::leaves_out;
-use hedgerow_sync::primitive::thread;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::time::Duration;
 
 /// A key at an end gets the label of the last one, and this part of what is left behind it. So some 400,000 keys may ascend, or descend, before
 /// records have to move, and as many bits are left between two of them as a random order uses up for some 10,000.
@@ -108,10 +105,6 @@ impl Keyspace {
             let waiting = tree.wait().begin();
             let _locked = self.inner.lock_heads([(tree, key)].into_iter(), &waiting)?;
             let label = self.inner.label_to_put(tree, cut, &waiting)?;
-            if leaves_out("heads_not_locked") {
-                // Long enough for others to find the same gap.
-                thread::sleep(Duration::from_millis(1));
-            }
             change(tree, &cut.tree_key(label))
         };
         self.change_if(makes, stored)

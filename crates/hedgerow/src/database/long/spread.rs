@@ -17,7 +17,6 @@ use crate::node::LABEL_BYTES;
 use crate::space::extent::escape;
 use crate::store::{BatchChange, Found, PoolTree};
 use crate::wait::Waiting;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::ops::Bound::Included;
 
 /// The bits of the smallest range that is looked at, and of all labels.
@@ -66,9 +65,6 @@ impl Inner {
             range.labels.iter().enumerate().map(|(at, from)| (*from, target(at as u64))).collect();
         let up = moves.iter().rev().filter(|(from, to)| to > from);
         let down = moves.iter().filter(|(from, to)| to < from);
-        if leaves_out("moves_overtake") {
-            return moves.iter().try_for_each(|m| self.move_record(tree, cut, *m, waiting));
-        }
         up.chain(down).try_for_each(|m| self.move_record(tree, cut, *m, waiting))
     }
 

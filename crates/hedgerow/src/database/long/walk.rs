@@ -15,7 +15,6 @@ use crate::error::Result;
 use crate::space::extent::{Stored, is_stored_form, read_stored};
 use crate::store::PoolTree;
 use crate::tree::{self, Passed};
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::cmp::Ordering;
 
 /// The cursor was never placed by the key.
@@ -197,9 +196,7 @@ impl Walk {
 
     /// Whether records have moved since the cursor was placed, or were moving then.
     fn has_moved(&self, inner: &Inner) -> bool {
-        self.seen != BEFORE_ALL
-            && !inner.long.is_still_since(self.seen)
-            && !(leaves_out("moves_not_looked_at") && self.seen != NEVER)
+        self.seen != BEFORE_ALL && !inner.long.is_still_since(self.seen)
     }
 
     /// Whether a key lies on the side of the place to which the walk goes.

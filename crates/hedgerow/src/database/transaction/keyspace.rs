@@ -19,7 +19,6 @@ use crate::store::{OpenSnapshot, PoolTree};
 use crate::tree::{Swap, Target, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
@@ -434,13 +433,7 @@ impl Stretches for TransactionStretches {
         let base = self
             .base
             .get_or_insert_with(|| SnapshotStretches::new(snapshot.clone(), self.tree.clone()));
-        let is_backwards = || match at {
-            Target::Key(fence) => self.below.lower() == Some(fence),
-            Target::Above(_) => false,
-            Target::Last => true,
-        };
-        let is_without = leaves_out("own_changes_missing_backwards") && is_backwards();
-        let loaded = match self.writes.as_ref().filter(|_| !is_without) {
+        let loaded = match &self.writes {
             None => base.load(at, to),
             Some(writes) => base.load(at, &mut self.below).and_then(|()| {
                 let spot = |key: &[u8]| spot_of(&snapshot, &self.state.inner, &self.tree, key);

@@ -23,7 +23,6 @@ use crate::tree::{AskFile, Fences, FromFile, Judge, Read};
 use crate::types::{Lsn, TreeId};
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -212,13 +211,11 @@ fn parts_of<'a>(inner: &Inner, asked: &'a [Asked<'a>]) -> Result<Vec<Part<'a>>> 
         };
         let now_lower = inner.bound_now(tree, &keys.0, true)?;
         let now_upper = inner.bound_now(tree, &keys.1, false)?;
-        let is_now = leaves_out("bounds_as_they_are");
-        let is_then = leaves_out("bounds_as_they_were");
-        let lower = match is_now || !is_then && beginning(&now_lower) < beginning(&then_lower) {
+        let lower = match beginning(&now_lower) < beginning(&then_lower) {
             true => now_lower,
             false => then_lower,
         };
-        let upper = match is_now || !is_then && is_later_end(&now_upper, &then_upper) {
+        let upper = match is_later_end(&now_upper, &then_upper) {
             true => now_upper,
             false => then_upper,
         };

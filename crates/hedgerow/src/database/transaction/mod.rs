@@ -29,7 +29,6 @@ use crate::types::{Lsn, TreeId};
 use crate::wait::{Wait, Waiting};
 use few::{Few, FewKey};
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
-use hedgerow_sync::primitive::canary::leaves_out;
 use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard, Weak};
 use reads::Reads;
 use std::collections::BTreeMap;
@@ -325,9 +324,7 @@ impl Transaction {
                     "the savepoint is not one of this transaction, or was rolled back itself";
                 return Err(Error::new(ErrorKind::InvalidArgument, what));
             };
-            if !leaves_out("savepoint_keeps_changes") {
-                many.writes = writes.clone();
-            }
+            many.writes = writes.clone();
             many.savepoints.split_off(&(savepoint.number + 1));
             Ok(())
         })
@@ -565,10 +562,7 @@ impl State {
                     .map(|(tree, lower, upper)| Read {
                         tree: body.trees.get(*tree),
                         lower: lower.as_ref().map(Vec::as_slice),
-                        upper: match leaves_out("end_of_range_unguarded") {
-                            true => lower.as_ref().map(Vec::as_slice),
-                            false => upper.as_ref().map(Vec::as_slice),
-                        },
+                        upper: upper.as_ref().map(Vec::as_slice),
                     })
                     .collect();
                 let set = BatchReads { reads: &reads, judge: &**snapshot };
@@ -614,7 +608,7 @@ impl State {
 
     /// Whether the keys that are changed are compared with the snapshot, too.
     fn compares_changes(&self) -> bool {
-        self.isolation == Isolation::Snapshot && !leaves_out("blind_write_unchecked")
+        self.isolation == Isolation::Snapshot
     }
 
     fn is_compared(&self, of: &FewKey<'_>) -> bool {

@@ -15,7 +15,6 @@ use crate::node::policy::{LeafPolicy, holds_strings};
 use crate::node::split::{Split, SplitHint};
 use crate::node::write::NodeMut;
 use hedgerow_sync::optimistic::PlainBytes;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// A cut of a leaf that has been chosen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -200,8 +199,7 @@ impl<L: Ladder> LeafMut<'_, L> {
     ) -> [Adapted; 2] {
         match (split, self.layout()) {
             (LeafSplit::Dense(split), layout) => {
-                let is_kept =
-                    policy.dense() == Some(layout) || leaves_out("split_keeps_the_layout");
+                let is_kept = policy.dense() == Some(layout);
                 match layout {
                     LeafLayout::SemiDense => {
                         DenseMut::<Semi>::new(self.page).split_into::<L>(split, right, is_kept);
@@ -237,9 +235,6 @@ pub fn adapt<L: Ladder>(page: &mut [u8], policy: LeafPolicy, scans_are_common: b
         return Adapted::default();
     }
     if layout.is_dense() {
-        if leaves_out("split_keeps_the_layout") {
-            return Adapted::default();
-        }
         // Numbers are no strings.
         let wanted = [policy.dense(), Some(policy.slotted(|| false, scans_are_common))];
         let changed = wanted.into_iter().flatten().any(|to| convert::<L>(page, to).is_ok());

@@ -17,7 +17,6 @@ use crate::node::records::Records;
 use crate::node::separator;
 use crate::node::suffix::Suffix;
 use crate::page::header::NEWEST_LSN;
-use hedgerow_sync::primitive::canary::leaves_out;
 
 /// A cut is moved by one record in so many of a leaf at most, to where the separator is short.
 const NEAR_PART: usize = 16;
@@ -63,10 +62,6 @@ pub fn spread_leaves<L: Ladder>(
     let fences = (lower_fence(first), upper_fence(last));
     let costs = Costs::of::<L>(&records, layout, fences);
     let newest = leaves.iter().map(|leaf| newest_lsn(leaf)).max()?;
-    let newest = match leaves_out("spread_keeps_the_first_lsn") {
-        true => newest_lsn(first),
-        false => newest,
-    };
     let near = (records.len() / into / NEAR_PART).min(NEAR_MOST);
     let tries = [Some(near), Some(0).filter(|_| near > 0)];
     tries.into_iter().flatten().find_map(|near| {

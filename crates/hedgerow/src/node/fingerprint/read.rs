@@ -17,7 +17,6 @@ use super::layout::{
 };
 use crate::page::header::MIN_PAGE_BYTES;
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::cmp::Ordering;
 
 /// Bytes that a short suffix is copied as.
@@ -151,9 +150,6 @@ impl<B: PageBytes> FingerprintLeaf<B> {
                 let place = base + mask.trailing_zeros() as usize;
                 if self.has_suffix(&probe, place) {
                     return Some(place);
-                }
-                if leaves_out("first_fingerprint_decides") {
-                    return None;
                 }
                 candidates += 1;
                 if candidates == CROWD {

@@ -12,7 +12,6 @@ use super::{Catalogue, Record, Room, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::TreeId;
 use crate::wal::{Promised, RECORD_HEADER_BYTES, Record as LogRecord};
-use hedgerow_sync::primitive::canary::leaves_out;
 
 impl Catalogue {
     /// The keyspace `from` is called `to` from now on.
@@ -85,7 +84,7 @@ impl Catalogue {
     ) -> Result<()> {
         let _creating = self.creating.lock();
         let _unhindered = self.pool.slots().map(|slots| slots.suspend_waits());
-        let mut names = (!leaves_out("names_change_one_by_one")).then(|| self.names.write());
+        let mut names = self.names.write();
         let put =
             |name: &str, record: Record| self.tree.put_to_free(name.as_bytes(), &record.encode());
         self.tree.put(to.as_bytes(), &record.encode())?;
@@ -110,10 +109,8 @@ impl Catalogue {
             }
             None => self.pool.own_lsn(),
         };
-        if let Some(names) = &mut names {
-            names.note(&self.pool, lsn, from, Some(record));
-            names.note(&self.pool, lsn, to, other);
-        }
+        names.note(&self.pool, lsn, from, Some(record));
+        names.note(&self.pool, lsn, to, other);
         Ok(())
     }
 

@@ -29,7 +29,6 @@ use crate::space::part::{self, PartBytes};
 use crate::space::slot_store::PartFile;
 use crate::storage::{AlignedBuffer, File};
 use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
-use hedgerow_sync::primitive::canary::leaves_out;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often pages are looked for again, because some of those that were found are parts of values. Each look after the
@@ -184,8 +183,7 @@ impl Repair<'_> {
                     Err(error) if is_loss(&error) => continue,
                     other => other?,
                 }
-                if is_chunk(extent.seed, index, chunk) && !leaves_out("found_leaves_claim_nothing")
-                {
+                if is_chunk(extent.seed, index, chunk) {
                     known.insert(first, end);
                     is_any = true;
                 }
@@ -253,12 +251,12 @@ impl Repair<'_> {
                     continue;
                 }
                 let unit = geometry.unit_at(offset).unwrap_or(u64::MAX);
-                if is_in(known, unit) && !leaves_out("values_taken_for_pages") {
+                if is_in(known, unit) {
                     continue;
                 }
                 let referenced =
                     place(offset).and_then(|slot| self.slots.state().zones.is_referenced(slot));
-                if referenced == Some(false) && !leaves_out("images_of_no_checkpoint_pass") {
+                if referenced == Some(false) {
                     continue;
                 }
                 let len = match self.what_is_at(offset, zone_end, &mut window, &mut unreadable)? {
@@ -276,7 +274,7 @@ impl Repair<'_> {
                 let image = window.at(offset, len);
                 let (id, epoch) = (header::page_id(image), header::epoch(image));
                 let is_known = referenced.is_some();
-                let is_unsure = offset < unsure_up_to && !leaves_out("found_in_damage_is_sure");
+                let is_unsure = offset < unsure_up_to;
                 let belief = (is_known, is_known && !is_unsure, epoch);
                 let is_one = wanted(id)
                     && epoch <= self.superblock.checkpoint

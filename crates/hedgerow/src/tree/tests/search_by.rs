@@ -103,6 +103,36 @@ fn what_is_there_is_found_by_about_as_many_comparisons_as_bits_tell_the_records_
     }
 }
 
+/// The first record behind a node may have none of the bytes that all keys of the node begin with, once others are removed: it is no
+/// key to search for in that node.
+#[test]
+fn a_limit_behind_a_node_is_not_sought_in_it() {
+    const EACH: u64 = 400;
+    let key = |number: u64| {
+        let (stretch, place) = (number / EACH, number % EACH);
+        // Behind the stretch the bytes are smaller than in it.
+        let last = if stretch == 0 { 1 << 31 | place } else { place };
+        [&[b'k'; 32][..], &(stretch as u32).to_be_bytes(), &(last as u32).to_be_bytes()].concat()
+    };
+    for policy in POLICIES {
+        let tree = tiny().with_policy(policy);
+        for number in 0..2 * EACH {
+            tree.put(&key(number), &number.to_be_bytes()).unwrap();
+        }
+        let mut found = 0;
+        for removed in (EACH / 2..EACH).rev() {
+            tree.remove(&key(removed)).unwrap();
+            for number in (0..removed).step_by(7) {
+                let (answer, ..) = search(&tree, (b"a", b"z"), number);
+                // Nothing is said where a leaf is left without records.
+                assert_ne!(answer, Some(false), "{number}");
+                found += u64::from(answer.is_some());
+            }
+        }
+        assert!(found > EACH * EACH / 28, "{found}: most are found");
+    }
+}
+
 #[test]
 fn a_search_of_no_records_ends() {
     let tree = tiny();
