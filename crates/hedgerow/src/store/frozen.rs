@@ -45,6 +45,9 @@ impl Shared {
             return Ok(());
         }
         let Some(plan) = versions.plan_to_freeze()? else { return Ok(()) };
+        if !versions.is_due_to_freeze(&plan) {
+            return Ok(());
+        }
         let mut buffer = self.lend_to_freeze(slots)?;
         let block_bytes = VersionsWriter::block_bytes(&self.pool, slots);
         let output_bytes = (buffer.len() / OUTPUT_PART).next_multiple_of(block_bytes);

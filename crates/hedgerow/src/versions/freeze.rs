@@ -2,7 +2,7 @@
 //!
 //! Done at the end of a checkpoint that has taken snapshots over, if what pinned snapshots need takes a quarter of the memory for versions.
 //!
-//! 1. *The plan* ([`Versions::plan_to_freeze`]). `F` is the latest cut that a snapshot is pinned to. No snapshot is pending, and none that is not pinned has a
+//! 1. *The plan* ([`Versions::plan_to_freeze`]), if it is worth it ([`Versions::is_due_to_freeze`]). `F` is the latest cut that a snapshot is pinned to. No snapshot is pending, and none that is not pinned has a
 //!    moment below `F`; else this is not the time. So whoever begins later has a moment of `F` or above, by the argument of a collection, and whoever needs a version
 //!    that was ended up to `F` is pinned and among those that were found.
 //! 2. *Gathering*. Those of them that somebody needs are copied, a few buckets at a time with the table locked, and written in order. There is less
@@ -84,31 +84,11 @@ impl std::fmt::Debug for Plan {
 }
 
 impl<M: Memory, P> Versions<M, P> {
-    /// Step 1, if it is worth it.
+    /// Step 1. `None`: this is not the time, or nobody is pinned.
     ///
     /// # Errors
     /// `MemoryLimit` if there is none to note all snapshots.
     pub fn plan_to_freeze(&self) -> Result<Option<Plan>> {
-        let least = self.most_cells() / FROZEN_PART;
-        if self.room.used() < least {
-            return Ok(None);
-        }
-        let Some(plan) = self.plan()? else { return Ok(None) };
-        let (mut next, mut cells) = (0, 0);
-        loop {
-            let table = self.table.lock();
-            let (from, end) = (next, table.buckets());
-            next = end.min(from + LOOKED_AT_ONCE);
-            cells += (from..next)
-                .map(|bucket| table.needed_cells(bucket, &plan.needs, plan.up_to))
-                .sum::<u32>();
-            if next == end {
-                return Ok((cells >= least).then_some(plan));
-            }
-        }
-    }
-
-    pub(super) fn plan(&self) -> Result<Option<Plan>> {
         let cut = |slot: &Slot| match slot.state() {
             State::Pinned(_, cut) => Some(cut),
             State::Empty | State::Pending | State::At(_) | State::GivenUp => None,
@@ -118,6 +98,25 @@ impl<M: Memory, P> Versions<M, P> {
         fence(SeqCst);
         let Some(needs) = self.slots.needs()? else { return Ok(None) };
         Ok((!needs.any_unpinned_below(up_to)).then_some(Plan { needs, up_to }))
+    }
+
+    /// Whether what would be written takes enough memory.
+    pub fn is_due_to_freeze(&self, plan: &Plan) -> bool {
+        let least = self.most_cells() / FROZEN_PART;
+        if self.room.used() < least {
+            return false;
+        }
+        let (mut next, mut cells) = (0, 0);
+        loop {
+            let table = self.table.lock();
+            let (from, end) = (next, table.buckets());
+            next = end.min(from + LOOKED_AT_ONCE);
+            let of = |bucket| table.needed_cells(bucket, &plan.needs, plan.up_to);
+            cells += (from..next).map(of).sum::<u32>();
+            if next == end {
+                return cells >= least;
+            }
+        }
     }
 
     /// Steps 2 to 4, in this room. False: there was nothing to write.

@@ -197,10 +197,8 @@ impl<F: FrozenPart> Parts<F> {
 
     /// Drops what nobody needs any more. The caller holds nothing.
     pub(super) fn drop_unneeded(&self, slots: &Slots) {
-        if self.end.load(Acquire) == 0 {
-            return;
-        }
         let mut gone = Vec::new();
+        // Whoever lists a part looks afterwards whether it is needed, and who ends looks here afterwards: one of them finds both.
         let mut list = self.list.lock();
         list.retain(|part| {
             // A snapshot that is not pinned is above all parts: none is written while one is below.

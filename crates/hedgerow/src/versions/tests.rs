@@ -61,7 +61,7 @@ impl Life {
 
     /// What a checkpoint does, if this is the time; in so much room.
     fn freeze(&self, room: usize, freezer: PlainFreezer) -> Result<bool> {
-        let Some(plan) = self.kept.plan()? else { return Ok(false) };
+        let Some(plan) = self.kept.plan_to_freeze()? else { return Ok(false) };
         self.kept.freeze(&plan, &mut vec![0; room], freezer)
     }
 
