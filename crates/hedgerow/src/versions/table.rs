@@ -68,6 +68,9 @@ pub fn cells_of_change(key_len: usize, value_len: usize) -> u32 {
     cells_for(KEY_AT + key_len + value_len) + cells_for(removed::longest_node_bytes(key_len))
 }
 
+/// Takes the head of a [`Record`], the bytes of all of it, and what follows the head. False: it has not.
+pub(super) type Take<'t> = dyn FnMut(&[u8], usize, &mut dyn Iterator<Item = &[u8]>) -> bool + 't;
+
 /// See the head of the file.
 pub(super) struct Table<B> {
     pub(super) cells: Cells<B>,
@@ -383,14 +386,13 @@ impl<B: Block> Table<B> {
         cells
     }
 
-    /// Hands these versions to `take`, each as the head of a [`Record`], the bytes of all of it, and what follows the head. False: so did `take`, and the others
-    /// were not handed over.
+    /// Hands these versions to `take`. False: it has not taken one, and the others were not handed over.
     pub(super) fn copy_needed(
         &self,
         bucket: u32,
         needs: &Needs,
         up_to: Lsn,
-        take: &mut dyn FnMut(&[u8], usize, &mut dyn Iterator<Item = &[u8]>) -> bool,
+        take: &mut Take<'_>,
     ) -> bool {
         self.for_each_needed(bucket, needs, up_to, |version, begin| {
             // The first one that has its key.
