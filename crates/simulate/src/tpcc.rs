@@ -11,7 +11,7 @@
 use crate::figure::{Budget, Figure, Point, Sample, Series};
 use hedgerow::ContentionSplit;
 use hedgerow_bench::tpcc::engine::{Place, Store};
-use hedgerow_bench::tpcc::{Key, Scale, Table, Tables, Terminal, Work, conditions, tables};
+use hedgerow_bench::tpcc::{Key, Kind, Scale, Table, Tables, Terminal, Work, conditions, tables};
 use hedgerow_sim::{Machine, cycles, run, work, work_until};
 use hedgerow_sync::primitive::{Arc, thread};
 
@@ -44,10 +44,12 @@ fn missing(scale: Scale) -> impl Iterator<Item = Key> {
     })
 }
 
+/// `kind`: of which all transactions are; else they are those of the mix.
 fn transactions(
     machine: &Machine,
     scale: Scale,
     split: Option<ContentionSplit>,
+    kind: Option<Kind>,
     spans: &Spans,
 ) -> Sample {
     let &Spans { warm, counted } = spans;
@@ -80,7 +82,11 @@ fn transactions(
                     if now >= READY + warm + counted {
                         return done;
                     }
-                    let outcome = terminal.draw().run(&mut records);
+                    let drawn = match kind {
+                        Some(kind) => terminal.draw_kind(kind),
+                        None => terminal.draw(),
+                    };
+                    let outcome = drawn.run(&mut records);
                     outcome.expect("a transaction on a database in memory with room");
                     done += u64::from(now >= READY + warm);
                     work(THINKING);
@@ -104,17 +110,22 @@ fn transactions(
     Sample { splits, ..Sample::new(machine.seed, value, &record) }
 }
 
-/// Transactions with and without Contention Split.
+/// Transactions with and without Contention Split: those of the mix, and payments alone, of which each updates a warehouse.
 pub fn c1(budget: &Budget) -> Figure {
     let scale = Scale { warehouses: if budget.is_smoke { 10 } else { 100 }, share: 0.01 };
     let spans = if budget.is_smoke { &SMOKE } else { &SPANS };
-    let variants =
-        [("without Contention Split", None), ("with it", Some(ContentionSplit::default()))];
-    let of = |(name, split): (&str, Option<ContentionSplit>)| {
+    let (with, payment) = (Some(ContentionSplit::default()), Some(Kind::Payment));
+    let variants = [
+        ("without Contention Split", None, None),
+        ("with it", with, None),
+        ("payments alone, without it", None, payment),
+        ("payments alone, with it", with, payment),
+    ];
+    let of = |(name, split, kind): (&str, Option<ContentionSplit>, Option<Kind>)| {
         let point = |&cores: &u32| {
             let machine = Machine::ROME1S.with_contexts(cores);
             Point::measure(f64::from(cores), budget, |seed| {
-                transactions(&machine.clone().with_seed(seed), scale, split, spans)
+                transactions(&machine.clone().with_seed(seed), scale, split, kind, spans)
             })
         };
         let points = budget.cores(&[1, 8, 32, 80, 128]).iter().map(point).collect();
@@ -141,7 +152,7 @@ mod tests {
         let spans = Spans { warm: 1_000_000, counted: 500_000 };
         let digest = |split| {
             let machine = Machine::ROME1S.with_contexts(6);
-            transactions(&machine, scale, split, &spans).digest
+            transactions(&machine, scale, split, None, &spans).digest
         };
         for split in [None, Some(ContentionSplit::default())] {
             let first = digest(split);

@@ -434,10 +434,6 @@ impl Keyspace {
                 (None, Some(value)) => Some(value.to_vec()),
                 (None, None) => None,
             };
-            // Writing takes memory of the same share.
-            if let Some(reader) = large.as_mut() {
-                reader.rest();
-            }
             if prepared.is_none()
                 && let Some(new) = new
             {

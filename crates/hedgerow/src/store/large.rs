@@ -447,11 +447,6 @@ impl ExtentReader {
         self.extent.encode()
     }
 
-    /// Gives back the memory until the next read.
-    pub fn rest(&mut self) {
-        self.cache.0.lock().give_back();
-    }
-
     /// Copies bytes from `offset` on to `to`, as many as there are; returns how many that were. Fewer than `to` has
     /// room for only at the end of the value.
     ///

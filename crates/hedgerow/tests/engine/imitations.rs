@@ -89,10 +89,13 @@ fn rig(dice: &mut Dice) -> Rig {
     Rig { disk, db, wrens, image }
 }
 
-/// Puts an image into a value so that it begins with a unit of the file. Returns the file, and where the page is that has it.
-fn hide(rig: &Rig, image: &[u8]) -> (Vec<u8>, usize, usize) {
+/// Puts an image of `page` into a value so that it begins with a unit of the file: newer than the page of "wrens". Returns the file, and
+/// where the page is that has it.
+fn hide(rig: &Rig, page: u32) -> (Vec<u8>, usize, usize) {
     let mut more = 0;
     for attempt in 0..200 {
+        let newer = epoch(&newest(&file(&rig.disk), b"right").1) + 1;
+        let image = &*forged(&rig.image, page, rig.wrens.1, newer);
         let value = [image, &vec![b'.'; more]].concat();
         put(&rig.db, "hosts", "host-100x", &value);
         rig.db.checkpoint().unwrap();
@@ -100,13 +103,15 @@ fn hide(rig: &Rig, image: &[u8]) -> (Vec<u8>, usize, usize) {
         let (at, host) = newest(&bytes, image);
         let inside = host.windows(image.len()).position(|part| part == image).unwrap();
         // What is behind damage is unsure, so the page of "wrens" has to be before it.
-        let is_behind = newest(&bytes, b"right").0 < at;
-        if inside % 512 == 0 && is_behind {
+        let (wrens_at, wrens) = newest(&bytes, b"right");
+        let is_behind = wrens_at < at;
+        if inside % 512 == 0 && is_behind && epoch(&wrens) < newer {
             return (bytes, at, at + inside);
         }
         if !is_behind {
             // A checkpoint has moved it to a gap further on: it gets another place.
             put(&rig.db, "wrens", "key-00", b"right");
+            rig.db.checkpoint().unwrap();
         }
         // Whether the page was packed depends on the length of the value as well: now and then from elsewhere.
         let other = if attempt % 4 == 3 { 37 * attempt } else { inside % 512 };
@@ -153,9 +158,7 @@ fn assert_wrens(report: &RepairReport, found: &Found) {
 #[test]
 fn an_image_in_a_value_of_a_damaged_page_does_not_replace_the_page() {
     let rig = rig(&mut Dice(seed(191)));
-    // As new as it can be.
-    let image = forged(&rig.image, rig.wrens.0, rig.wrens.1, 3);
-    let (bytes, host, hidden) = hide(&rig, &image);
+    let (bytes, host, hidden) = hide(&rig, rig.wrens.0);
     for spoiled in [Some(host + 20), Some(hidden - 1), None] {
         let mut bytes = bytes.clone();
         lose_the_map(&mut bytes);
@@ -175,8 +178,7 @@ fn an_image_in_a_value_of_a_damaged_page_does_not_replace_the_page() {
 fn an_image_in_a_value_of_a_damaged_page_adds_nothing_that_is_not_reported() {
     let rig = rig(&mut Dice(seed(192)));
     // A page that the store does not have.
-    let image = forged(&rig.image, 400, rig.wrens.1, 3);
-    let (whole, host, hidden) = hide(&rig, &image);
+    let (whole, host, hidden) = hide(&rig, 400);
     let mut bytes = whole.clone();
     lose_the_map(&mut bytes);
     bytes[host + 20] ^= 1;

@@ -120,8 +120,6 @@ impl Inner {
                 let mut at = 0;
                 while at < reader.len_bytes() {
                     let count = reader.read_at(at, &mut piece)?;
-                    // Writing takes memory of the same share.
-                    reader.rest();
                     writer.write(&piece[..count])?;
                     at += count as u64;
                 }
