@@ -375,12 +375,16 @@ impl<B: Block> Table<B> {
         self.buckets
     }
 
-    /// Cells of the versions in a bucket that were ended up to `up_to` and somebody needs.
+    /// Cells of the versions in a bucket that were ended up to `up_to` and somebody needs, and of their removed keys.
     pub(super) fn needed_cells(&self, bucket: u32, needs: &Needs, up_to: Lsn) -> u32 {
         let mut cells = 0;
         self.for_each_needed(bucket, needs, up_to, |version, begin| {
             let value_len = self.cells.u32_at(version, VALUE_LENGTH_AT) as usize;
             cells += cells_for(KEY_AT + begin.key_len() + value_len);
+            if begin.length() & LISTED != 0 {
+                // Most nodes have one link.
+                cells += cells_for(removed::node_bytes(u64::MAX, begin.key_len()));
+            }
             true
         });
         cells
