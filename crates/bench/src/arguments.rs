@@ -173,6 +173,9 @@ pub struct TpccArguments {
     /// Log no changes
     #[arg(long, requires = "store")]
     pub no_log: bool,
+    /// Merge no leaves with their neighbours before they are written
+    #[arg(long, requires = "store")]
+    pub no_merges: bool,
     /// Where random numbers begin
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -192,6 +195,7 @@ impl TpccArguments {
             page_bytes: self.page_bytes,
             memory_limit_bytes: self.memory_mib.map(|mib| u64::from(mib) << 20),
             is_without_log: self.no_log,
+            is_without_merges: self.no_merges,
             fill_percent: None,
         }
     }

@@ -21,7 +21,7 @@ Exit codes:
   5 the store is open elsewhere   6 the store or dump needs a newer version of this tool
   7 torture found a fault   8 the seed is from another version of torture   130 interrupted
 
-load, put, del, compact and hot write to the store. tour and torture write to stores of their own.
+load, put, del, rename, compact and hot write to the store. tour and torture write to stores of their own.
 All other commands open the store read-only. If it was not closed, backup opens it for writing
 to replay its log. backup, restore and repair make a new file and never replace one.";
 

@@ -1,4 +1,4 @@
-//! A secondary index: birds by name, and by the place where they live, always of one mind.
+//! A secondary index: birds by name, and by the place where they live, always consistent.
 //!
 //! `cargo run --example secondary_index`
 

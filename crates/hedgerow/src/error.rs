@@ -43,8 +43,8 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 15 | `log_missing` | put the log back, or [`Options::repair`](crate::Options::repair) |
 /// | 16 | `foreign_log` | move that file away, or put back the store that it belongs to |
 /// | 17 | `not_closed` | open the store for writing and close it |
-/// | 18 | `key_too_long` | use shorter keys, or larger pages |
-/// | 19 | `record_too_large` | use a shorter key or value, or larger pages |
+/// | 18 | `key_too_long` | use shorter keys |
+/// | 19 | `record_too_large` | use a shorter key or value; in memory, larger pages help too |
 /// | 20 | `batch_too_large` | split the batch, or raise [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) |
 /// | 21 | `not_sorted` | sort the records |
 /// | 22 | `length_mismatch` | announce the length that is written |
@@ -127,9 +127,9 @@ pub enum ErrorKind {
     /// The store was not closed, and its log has changes that are in no checkpoint. The call needs them in a checkpoint, and
     /// cannot take one because the store is open for reading only.
     NotClosed,
-    /// A key is longer than any can be, or than snapshots and transactions take.
+    /// A key has more than 65,536 bytes.
     KeyTooLong {
-        /// Length of the key in bytes; of a record that a snapshot or a transaction has met, the least that it can be.
+        /// Length of the key in bytes.
         len_bytes: usize,
         /// The longest there is.
         max_bytes: usize,
@@ -173,8 +173,8 @@ pub enum ErrorKind {
     /// The log could not be written while the change waited to be durable. The change is in effect, and it is unknown whether a
     /// crash would keep it.
     DurabilityUnknown,
-    /// A batch was logged but could not be applied completely. Some of its changes may be visible. No more changes are accepted, and
-    /// the next open completes the batch.
+    /// A batch or a transaction was logged but could not be applied completely. Reads go on, and see what was there before it. No more
+    /// changes are accepted, and the next open completes it.
     BatchUnfinished,
     /// The call waited for other threads, or for room, for as long as it may, and gave up: for as long as its handle's
     /// [`Wait`](crate::Wait) says, or as the engine lets any call wait. Nothing has changed.
@@ -201,7 +201,7 @@ pub enum ErrorKind {
     /// The transaction was committed or aborted before.
     TransactionEnded,
     /// The transaction changes more than can be committed: an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes); or, without a log, has
-    /// changed more or read from more leaves than can be committed at one stroke.
+    /// changed more or read from more leaves than can be committed at one stroke (as a small [`WriteBatch`](crate::WriteBatch) is).
     TransactionTooLarge {
         /// Bytes of its changes.
         len_bytes: u64,

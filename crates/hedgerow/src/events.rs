@@ -33,6 +33,8 @@ pub enum WaitsFor {
     Memory,
     /// A checkpoint, which makes room for changes of the page map.
     Checkpoint,
+    /// A large commit of another thread, which changes records alone.
+    Commit,
 }
 
 #[cfg(feature = "tracing")]
@@ -42,6 +44,7 @@ impl WaitsFor {
             WaitsFor::Log => "log",
             WaitsFor::Memory => "memory",
             WaitsFor::Checkpoint => "checkpoint",
+            WaitsFor::Commit => "commit",
         }
     }
 }

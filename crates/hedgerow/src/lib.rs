@@ -49,7 +49,8 @@
 //! [`remove_range`](Keyspace::remove_range). Handles are owned, cheap to clone, `Send` and `Sync`. Any number of threads may use
 //! them at once, and each operation is atomic by itself.
 //!
-//! A [`WriteBatch`] holds changes of several keys and keyspaces. After a crash all of them are there, or none.
+//! A [`WriteBatch`] holds changes of several keys and keyspaces. After a crash all of them are there, or none (without a log, only if the
+//! batch is small). It is enough where nothing that is written depends on what was read.
 //!
 //! ```
 //! # fn main() -> hedgerow::Result<()> {
@@ -65,7 +66,8 @@
 //! ```
 //!
 //! Reads and changes that belong together are a transaction. [`Database::transact`] runs a function in one, and runs it again if
-//! another thread came between. [`Database::snapshot`] shows everything as it was at one moment.
+//! another thread came between. [`Database::snapshot`] shows everything as it was at one moment. The trait [`Records`] has the reads that a
+//! keyspace, a snapshot and a transaction have in common, for functions that take any of them.
 //!
 //! ```
 //! # fn main() -> hedgerow::Result<()> {
@@ -89,16 +91,19 @@
 //!
 //! # What waits
 //!
-//! A read waits for the disk if a page is not in memory. A change may also wait for room in memory or in the log; events of the feature
-//! `tracing` say so. [`Database::sync`], [`Database::checkpoint`], [`Database::close`] and changes with [`Durability::Sync`] wait for
-//! fsync. No call waits for another thread's transaction: transactions hold no locks, and one that comes too late has a conflict.
-//! [`Keyspace::with_wait`] bounds or cancels what a handle waits for ([`Wait`]). Calls block their thread; [`Database::durable`] and [`Database::on_durable`] are for async tasks.
+//! A read waits for the disk if a page is not in memory. A change may also wait for room in memory or in the log.
+//! [`Database::sync`], [`Database::checkpoint`], [`Database::close`] and changes with [`Durability::Sync`] wait for fsync. No call waits
+//! for a transaction or a batch that has not begun to commit: transactions hold no locks, and one that comes too late has a conflict. While a
+//! commit of more than 4 MiB is made (less with a memory limit below 1 GiB), all other changes wait for it; reads go on. Events of the feature
+//! `tracing` tell of waits for room and for such a commit. [`Keyspace::with_wait`] bounds or cancels what a handle waits for ([`Wait`]).
+//! Calls block their thread; [`Database::durable`] and [`Database::on_durable`] are for async tasks.
 //!
 //! # Durability
 //!
 //! With [`Durability::Buffered`], the default, a change returns at once and is durable within 100 ms. With [`Durability::Sync`]
-//! it is durable when it returns. [`Database::sync`] makes durable what was changed before. A crash may take the last buffered
-//! changes, never one from the middle.
+//! it is durable when it returns. [`Database::sync`] makes durable what was changed before. A crash of the machine, or a `kill -9` of the
+//! process, may take the last buffered changes, never one from the middle. All this is the log's doing: without one
+//! ([`Options::log`]) only a checkpoint makes changes durable, and stores in memory and temporary ones never are.
 //!
 //! # Errors
 //!
@@ -113,12 +118,20 @@
 //! [`Database::verify`] reads everything and reports damage, [`Database::backup`] copies the store while it is in use,
 //! [`Keyspace::compact`] and [`Database::shrink`] make it smaller, [`Keyspace::show_pages`] shows pages to tools that draw them.
 //!
+//! # When something is wrong
+//!
+//! [`Options::restore`] makes a store of a backup, and checks it first. [`Options::repair`] copies what is intact in a damaged store to a new
+//! one, and names what is lost. Both need no open database, so they stand with the options. Do not copy an open store with tools that copy
+//! files: file and log would be of different moments. In the repository, `docs/operations.md` says how to back up and restore, what to do at
+//! each error, how much disk a store takes, what to tune, and what differs from RocksDB and LMDB.
+//!
+//! A process that was forked cannot use the handles of its parent ([`ErrorKind::ForkedProcess`]). It may open stores of its own.
+//!
 //! # Features
 //!
 //! `tracing` (off by default) emits events of opening, recovery, checkpoints, stalls and errors through the crate `tracing`. No
 //! event holds a key or a value.
 
-#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 // Each module lists what it offers, and some of that only tools use. What only they use is gated where it is defined.
 #![cfg_attr(not(hedgerow_internals), allow(unused_imports, reason = "lists of re-exports"))]
 
@@ -135,35 +148,24 @@ macro_rules! internal {
     };
 }
 
-#[doc(hidden)]
 mod buffer;
-#[doc(hidden)]
 mod checksum;
+#[warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 mod database;
-#[doc(hidden)]
+#[warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 mod error;
 mod events;
-#[doc(hidden)]
 mod key;
-#[doc(hidden)]
 mod node;
-#[doc(hidden)]
 mod page;
-#[doc(hidden)]
 mod space;
-#[doc(hidden)]
 mod storage;
-#[doc(hidden)]
 mod store;
-#[doc(hidden)]
 mod tree;
-#[doc(hidden)]
 mod types;
-#[doc(hidden)]
 mod versions;
-#[doc(hidden)]
+#[warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 mod wait;
-#[doc(hidden)]
 mod wal;
 
 /// The modules below the public types, for the tests and tools of this project: see `build.rs`.
@@ -228,6 +230,21 @@ mod tests {
         is_shared::<WriteBatch>();
         is_shared::<Durable>();
         is_shared::<Error>();
+        is_shared::<Snapshot>();
+        is_shared::<SnapshotKeyspace>();
+        is_shared::<Transaction>();
+        is_shared::<TransactionKeyspace>();
+        is_shared::<Savepoint>();
+        is_shared::<ValueRef<'static>>();
+        is_shared::<TransactOptions>();
+        fn is_read<T: Records + Clone>() {}
+        is_read::<Keyspace>();
+        is_read::<SnapshotKeyspace>();
+        is_read::<TransactionKeyspace>();
+        // `PartialEq` without `Eq` for a share, and nothing to compare in a view of a page.
+        fn is_copied<T: Copy + Debug + Send + Sync + 'static>() {}
+        is_copied::<ContentionSplit>();
+        is_copied::<PageView<'static>>();
         is_sent::<Cursor>();
         is_sent::<Range>();
         is_sent::<Keys>();
@@ -244,6 +261,10 @@ mod tests {
         is_data::<Compacted>();
         is_data::<Shrunk>();
         is_data::<ContentionStats>();
+        is_data::<SnapshotStats>();
+        is_data::<TransactionStats>();
+        is_data::<Pin>();
+        is_data::<LeafKeys>();
         is_data::<HotLeaf>();
         is_data::<TreeStats>();
         is_data::<ValueStats>();
@@ -261,7 +282,10 @@ mod tests {
         is_data::<CancelToken>();
         is_key::<ErrorKind>();
         is_key::<Durability>();
+        is_key::<Isolation>();
         is_key::<IoEngine>();
+        is_key::<PinKind>();
+        is_key::<PageKind>();
         is_key::<LeafLayout>();
         is_key::<LeafPolicy>();
         is_key::<Lsn>();

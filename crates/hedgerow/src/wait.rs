@@ -41,7 +41,8 @@ const TOKEN_LOOK: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// As long as the engine allows. Its own bounds (10 s to 60 s, by what is waited for) end a wait that no sound program needs.
+    /// As long as the engine allows. Its own bounds (10 s to 60 s, by what is waited for) end a wait that no sound program needs. A wait
+    /// for a large commit of another thread has no bound: it ends when that commit does.
     #[default]
     Forever,
     /// Not at all: a call that would have to sleep fails with [`WouldBlock`](ErrorKind::WouldBlock).

@@ -13,7 +13,9 @@
 #![cfg(loom)]
 
 use hedgerow_sync::latch::HybridLatch;
+use hedgerow_sync::primitive::Brief;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use hedgerow_sync::primitive::witness::Witness;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -376,5 +378,23 @@ fn modes_exclude_each_other() {
         // One change, the downgraded one; and the count of readers is back to zero.
         assert_eq!(shared.0.optimistic(), HybridLatch::with_version(1).optimistic());
         assert!(shared.0.try_exclusive().is_some());
+    });
+}
+
+/// Loom notices two threads that have it at once, or one that does not see what the other has done.
+#[test]
+fn a_brief_lock_has_one_holder_at_a_time_who_sees_what_the_one_before_has_done() {
+    check(3, || {
+        let shared = Arc::new((Brief::new(0), Witness::default()));
+        let add = |shared: &(Brief<u32>, Witness)| {
+            let mut count = shared.0.lock_while(|| true).expect("it waits");
+            shared.1.touch(0);
+            *count += 1;
+        };
+        let other = shared.clone();
+        let thread = thread::spawn(move || add(&other));
+        add(&shared);
+        thread.join().unwrap();
+        assert_eq!(*shared.0.lock_while(|| true).expect("nobody has it"), 2);
     });
 }

@@ -1,7 +1,6 @@
 //! The bugs that are seeded, by the numbers of the list of bug classes, and which test has to notice each.
 //!
-//! A bug is a line that is left out, or does something wrong, in a copy of the workspace ([`super::edits`]). Plain data;
-//! `docs/testing.md` says what the numbers stand for.
+//! A bug is a line that is left out, or does something wrong, in a copy of the workspace ([`super::edits`]). Plain data.
 
 /// How the tests of a suite are built.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -82,6 +81,10 @@ const ANY_CRASH: Suite = plain(
     "engine",
     "durability::after_a_crash_at_any_call_the_first_changes_are_there_and_all_durable_ones",
 );
+const TRANSACTIONS_CUT: Suite = plain(
+    "engine",
+    "transactions::transactions_before_and_after_a_power_cut_are_kept_apart_as_their_isolation_says",
+);
 const SMALL_STORE: Suite = plain(
     "engine",
     "crash_checkpoint::in_a_small_store_all_crashes_of_first_and_second_checkpoints",
@@ -159,7 +162,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         id: "B09",
         what: "a commit is acknowledged before it is synced",
-        seeded: Seeded::As("durable_at_once", &[ANY_CRASH]),
+        seeded: Seeded::As("durable_at_once", &[ANY_CRASH, TRANSACTIONS_CUT]),
     },
     Bug {
         id: "B10",

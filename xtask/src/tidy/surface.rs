@@ -4,11 +4,15 @@
 //! its public fields, variants, functions and implementations. The list is `docs/public-api.txt`; `cargo xtask tidy --list-surface`
 //! writes it anew, and whoever commits that says so in the changelog.
 //!
-//! It does not see what macros make (the fields and functions of a public type are written out), automatic traits, and which of two
-//! types of one name an implementation is of, if both are below one module. Whether paths of the list are all that can be named is for
+//! What a macro of the engine makes is read as well, if the macro has one rule, whose parameters are a plain list or one repeated one
+//! ([`Macros`]).
+//!
+//! It does not see what other macros make, automatic traits, and which of two types of one name an implementation is of, if both are below
+//! one module. Whether paths of the list are all that can be named is for
 //! `.ci/package` to try: it builds programs against the packed crate. Plain functions.
 
 use super::{Finding, Tree};
+use proc_macro2::{Group, TokenStream, TokenTree};
 use quote::ToTokens;
 use std::collections::{BTreeMap, BTreeSet};
 use syn::{Attribute, Fields, ImplItem, Item, TraitItem, Type, UseTree, Visibility};
@@ -18,6 +22,8 @@ pub const PATH: &str = "docs/public-api.txt";
 const ENGINE: &str = "crates/hedgerow/src/";
 /// A module that is public as a whole.
 const OPEN_MODULE: &str = "anatomy";
+/// The private modules of traits that keep others from implementing a public one.
+const SEALED: &str = "sealed";
 
 /// Reports what is public and not listed, and what is listed and not public.
 pub fn check(tree: &Tree, findings: &mut Vec<Finding>) {
@@ -55,6 +61,7 @@ pub fn list(tree: &Tree) -> BTreeSet<String> {
             wanted.entry(first.clone()).or_default().insert(last.clone());
         }
     }
+    let macros = Macros::of(tree);
     for path in tree.rust.keys() {
         let Some(inside) = path.strip_prefix(ENGINE) else { continue };
         let module = inside.split(['/', '.']).next().unwrap_or_default();
@@ -69,9 +76,111 @@ pub fn list(tree: &Tree) -> BTreeSet<String> {
             true => Named { prefix: "anatomy::", names: None },
             false => Named { prefix: "", names: Some(names) },
         };
-        file.items.iter().for_each(|item| of_file.add(item, &mut lines));
+        for item in &file.items {
+            of_file.add(item, &mut lines);
+            macros.made_by(item).iter().for_each(|item| of_file.add(item, &mut lines));
+        }
     }
     lines
+}
+
+/// The macros of the engine by name: their parameters, whether these are one repeated one, and what they make.
+struct Macros(BTreeMap<String, (Vec<String>, bool, TokenStream)>);
+
+impl Macros {
+    fn of(tree: &Tree) -> Macros {
+        let engine = tree.rust.keys().filter(|path| path.starts_with(ENGINE));
+        let files = engine.filter_map(|path| parsed(tree, path));
+        let macros = files.flat_map(|file| file.items).filter_map(|item| match item {
+            Item::Macro(item) => {
+                Some((item.ident?.to_string(), Self::rule(item.mac.tokens.clone())?))
+            }
+            _ => None,
+        });
+        Macros(macros.collect())
+    }
+
+    /// `(parameters) => { body }`, once.
+    fn rule(tokens: TokenStream) -> Option<(Vec<String>, bool, TokenStream)> {
+        let groups = |tokens: TokenStream| tokens.into_iter().filter_map(group);
+        let [parameters, body] = &groups(tokens).collect::<Vec<_>>()[..] else { return None };
+        let repeated = groups(parameters.clone()).next();
+        let is_repeated = repeated.is_some();
+        let parameters = repeated.unwrap_or_else(|| parameters.clone()).into_iter().peekable();
+        let mut names = Vec::new();
+        let mut is_name = false;
+        for token in parameters {
+            if is_name {
+                names.push(token.to_string());
+            }
+            is_name = token.to_string() == "$";
+        }
+        let body = if is_repeated { groups(body.clone()).next()? } else { body.clone() };
+        Some((names, is_repeated, body))
+    }
+
+    /// The items of an invocation; none if it is of another macro.
+    fn made_by(&self, item: &Item) -> Vec<Item> {
+        let Item::Macro(invoked) = item else { return Vec::new() };
+        let Some(name) = invoked.mac.path.segments.last() else { return Vec::new() };
+        let Some((names, is_repeated, body)) = self.0.get(&name.ident.to_string()) else {
+            return Vec::new();
+        };
+        let mut values = vec![TokenStream::new()];
+        for token in invoked.mac.tokens.clone() {
+            match (token.to_string() == ",", values.last_mut()) {
+                (false, Some(last)) => last.extend([token]),
+                _ => values.push(TokenStream::new()),
+            }
+        }
+        values.retain(|value| !value.is_empty());
+        let runs = if *is_repeated { 1 } else { values.len().max(1) };
+        let made = values.chunks(runs).filter_map(|values| {
+            let values: BTreeMap<&str, &TokenStream> =
+                names.iter().map(String::as_str).zip(values).collect();
+            syn::parse2::<syn::File>(filled(body.clone(), &values)).ok()
+        });
+        made.flat_map(|file| file.items).collect()
+    }
+}
+
+fn group(token: TokenTree) -> Option<TokenStream> {
+    match token {
+        TokenTree::Group(group) => Some(group.stream()),
+        _ => None,
+    }
+}
+
+/// The body of a macro with its parameters filled in; a path in the crate is cut to what it ends in.
+fn filled(body: TokenStream, values: &BTreeMap<&str, &TokenStream>) -> TokenStream {
+    let mut filled = TokenStream::new();
+    let mut tokens = body.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match (token.to_string() == "$", tokens.peek().map(ToString::to_string)) {
+            (true, Some(name)) if name == "crate" => {
+                tokens.next();
+                // `::name` for as long as another one follows.
+                let mut last = None;
+                while tokens.next_if(|token| token.to_string() == ":").is_some() {
+                    tokens.next();
+                    last = tokens.next();
+                }
+                filled.extend(last);
+            }
+            (true, Some(name)) if values.contains_key(name.as_str()) => {
+                tokens.next();
+                filled.extend(values[name.as_str()].clone());
+            }
+            _ => filled.extend([match token {
+                TokenTree::Group(group) => {
+                    let inside = self::filled(group.stream(), values);
+                    TokenTree::Group(Group::new(group.delimiter(), inside))
+                }
+                token => token,
+            }]),
+        }
+    }
+    filled
 }
 
 /// What of a file is public, and by which path.
@@ -131,6 +240,9 @@ impl Named<'_> {
                     return;
                 };
                 if let Some((of, _)) = &item.trait_ {
+                    if of.segments.first().is_some_and(|first| first.ident == SEALED) {
+                        return;
+                    }
                     line(&name, format!("impl {} for {}", text(of), text(&item.self_ty)));
                     return;
                 }

@@ -240,6 +240,13 @@ fn what_is_public_is_listed() {
     let own = "impl Error {\n    fn own(&self) {}\n}\n";
     let other = "pub struct Other;\nimpl Other {\n    pub fn f() {}\n}\n";
     assert_eq!(surface(&format!("{sound}{gated}{own}{other}")), [""; 0]);
+    let made = "macro_rules! codes {\n    ($name:ty, $of:ty) => {\n        impl $name {\n            pub fn code(&self) -> $of {\n                \
+                1\n            }\n        }\n    };\n}\ncodes!(Error, u32);\n";
+    assert_eq!(surface(made), [""; 0]);
+    let many = "macro_rules! marked {\n    ($($name:ty),*) => {\n        $(impl $crate::types::Marked for $name {})*\n    };\n}\nmarked!(Error, Other);\n";
+    let unlisted = surface(&format!("{sound}{many}"));
+    let [unlisted] = &unlisted[..] else { panic!("of two, one is public: {unlisted:?}") };
+    assert!(unlisted.starts_with("`Error: impl Marked for Error` is public, but not listed"));
     let wrong = surface("impl Clone for Error {}\n");
     assert_eq!(wrong.len(), 2, "{wrong:?}");
     assert!(wrong[0].starts_with("`Error: fn code(&self) -> u32` is listed, but not public"));

@@ -28,6 +28,8 @@ pub struct Place {
     pub memory_limit_bytes: Option<u64>,
     /// Whether changes are not logged. In memory they never are.
     pub is_without_log: bool,
+    /// Whether leaves are not merged with their neighbours before they are written.
+    pub is_without_merges: bool,
     /// How full leaves are after the load, in percent; 90 without.
     pub fill_percent: Option<u8>,
 }
@@ -71,7 +73,9 @@ impl Store {
         is_over: &dyn Fn() -> bool,
     ) -> Result<Store, Error> {
         scale.check()?;
-        let mut options = Options::new().log(!place.is_without_log);
+        let mut options = Options::new()
+            .log(!place.is_without_log)
+            .merge_before_writing(!place.is_without_merges);
         if let Some(bytes) = place.page_bytes {
             options = options.page_bytes(bytes);
         }

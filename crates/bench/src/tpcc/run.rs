@@ -78,6 +78,10 @@ impl Setting {
     }
 }
 
+fn merged() -> bool {
+    true
+}
+
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
@@ -87,6 +91,9 @@ pub struct Measured {
     pub in_file: bool,
     /// Whether changes were logged.
     pub logged: bool,
+    /// Whether leaves were merged with their neighbours before they were written. In older records they were.
+    #[serde(default = "merged")]
+    pub merges: bool,
     /// Bytes of a page.
     pub page_bytes: usize,
     /// The most bytes of memory.
@@ -180,6 +187,7 @@ pub fn run(
         setting: *setting,
         in_file: place.path.is_some(),
         logged: place.path.is_some() && !place.is_without_log,
+        merges: !place.is_without_merges,
         page_bytes: store.page_bytes(),
         memory_limit_bytes: store.memory_limit_bytes()?,
         load_seconds: store.load_seconds,

@@ -6,8 +6,9 @@
 use crate::database::batch::WriteBatch;
 use crate::database::keyspace::Keyspace;
 use crate::database::long::LongKeys;
+use crate::database::opened::{Holds, Opened};
 use crate::database::options::{Durability, Options};
-use crate::database::stats::{Stats, TransactionCounters};
+use crate::database::stats::Stats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events;
 use crate::storage::{Disk, RealDisk};
@@ -37,7 +38,7 @@ pub(super) struct Inner {
     /// Where the store lies; `None` in memory.
     disk: Option<Arc<dyn Disk>>,
     closed: AtomicBool,
-    pub(super) transactions: TransactionCounters,
+    pub(super) opened: Opened,
     /// Whether somebody can open it again: it is neither in memory nor temporary.
     stays: bool,
     /// The process that opened it.
@@ -113,12 +114,16 @@ impl Inner {
 /// if you want to know. Without a log ([`Options::log`]), dropping a database with more dirty pages than that
 /// loses what came after the last checkpoint.
 ///
+/// **Restore and repair** need no open database: [`Options::restore`] makes a store of a backup, and [`Options::repair`] saves what is intact in a
+/// damaged one.
+///
 /// **Names.** The files of an open database may be renamed or removed, and another database may be created at its path. The
 /// open one goes on in its own files, and `close` touches no others. After a crash the log must be beside the file again, under
 /// the file's name and `-log`.
 #[derive(Clone)]
 pub struct Database {
     pub(super) inner: Arc<Inner>,
+    pub(super) holds: Arc<Holds>,
 }
 
 impl fmt::Debug for Database {
@@ -167,8 +172,10 @@ impl Options {
     /// Opens the database at `path`, which must exist, for reading only: nothing is written, not even to the file's metadata.
     /// Several processes may do so at a time, while none writes. Changes get [`ReadOnly`](ErrorKind::ReadOnly).
     ///
+    /// If the database was not closed, its log is replayed into memory. That takes as long as [`Options::open`] would, each time.
+    ///
     /// # Errors
-    /// Those of [`Options::open`].
+    /// Those of [`Options::open`]; [`MemoryLimit`](ErrorKind::MemoryLimit) if the pages that the log changes do not fit into memory.
     pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.on_disk(&self.real_disk()?, path.as_ref(), OpenHow::ReadOnly)
     }
@@ -309,9 +316,10 @@ impl Database {
         let (durability, closed, process) =
             (options.durability, AtomicBool::new(false), store.process());
         let long = LongKeys::default();
-        let transactions = TransactionCounters::default();
-        let inner = Inner { store, long, disk, durability, closed, transactions, stays, process };
-        Ok(Database { inner: Arc::new(inner) })
+        let opened = Opened::new();
+        let inner = Inner { store, long, disk, durability, closed, opened, stays, process };
+        let inner = Arc::new(inner);
+        Ok(Database { holds: Arc::new(Holds::of(&inner)), inner })
     }
 
     /// Opens the database at `path`, which must exist, with default options: [`Options::open`].
@@ -358,7 +366,7 @@ impl Database {
         Options::new()
     }
 
-    /// The keyspace `name`. It is created if there is none, which waits for one fsync of the log. [`Database::open_keyspace`] creates
+    /// The keyspace `name`. It is created if there is none, which waits as [`Database::create_keyspace`] does. [`Database::open_keyspace`] creates
     /// nothing, and [`Database::create_keyspace`] opens nothing.
     ///
     /// # Errors
@@ -381,7 +389,8 @@ impl Database {
         Ok(tree.map(|tree| Keyspace::new(self.inner.clone(), tree, name, self.inner.durability)))
     }
 
-    /// Creates the keyspace `name`, which must not exist. Waits for one fsync of the log.
+    /// Creates the keyspace `name`, which must not exist. Waits for one fsync of the log, and for a large commit of another thread
+    /// ([`WriteBatch`]) to end.
     ///
     /// # Errors
     /// [`KeyspaceExists`](ErrorKind::KeyspaceExists); [`InvalidName`](ErrorKind::InvalidName) for a name that is empty or longer than
@@ -393,8 +402,9 @@ impl Database {
     }
 
     /// Drops the keyspace `name` and all its records. Returns whether there was one. Other handles to it get
-    /// [`KeyspaceDropped`](ErrorKind::KeyspaceDropped) from then on. Waits for one fsync of the log; pages and large values are freed
-    /// before it returns, so the work grows with the keyspace.
+    /// [`KeyspaceDropped`](ErrorKind::KeyspaceDropped) from then on. Waits for one fsync of the log, and for a large commit of
+    /// another thread to end. If snapshots are open that no checkpoint has taken over, it takes a checkpoint first. Pages and large values are
+    /// freed before it returns, so the work grows with the keyspace.
     ///
     /// # Errors
     /// The [errors of changes](Keyspace#errors-of-changes).
@@ -418,7 +428,7 @@ impl Database {
     /// Returns a position in the log: once the log is durable up to there ([`Database::wait_durable`]), the batch is, and a
     /// [snapshot](Database::snapshot) at or behind it has all of it.
     ///
-    /// Other threads see all changes or none. While a batch is made that is too large for one stroke, their own changes wait. Without a log the
+    /// Other threads see all changes or none. A batch that is small enough is made at one stroke (see [`WriteBatch`]). While a larger one is made, their own changes wait. Without a log the
     /// changes of such a one are made one by one: see [`WriteBatch`].
     ///
     /// # Errors
@@ -451,7 +461,7 @@ impl Database {
     }
 
     /// Makes everything durable that was changed before this call. Blocks for one write and one fsync of the log, which are shared
-    /// with other threads that wait. Does nothing in memory or without a log.
+    /// with other threads that wait. Does nothing in memory or without a log: there only [`Database::checkpoint`] makes changes durable.
     ///
     /// # Errors
     /// [`DurabilityUnknown`](ErrorKind::DurabilityUnknown) if the log cannot be written; nothing can be changed any more then.
@@ -600,7 +610,7 @@ impl Database {
     /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn stats(&self) -> Result<Stats> {
         self.inner.check_open()?;
-        Ok(Stats::gather(&self.inner.store, &self.inner.transactions))
+        Ok(Stats::gather(&self.inner.store, &self.holds))
     }
 
     /// The leaves that threads contend for, or have contended for, the most contended first; at most `most` of them. A leaf that
@@ -656,7 +666,7 @@ impl Database {
     }
 
     /// Copies everything that was changed before this call to a new file at `path`, while other threads go on. The copy is a database
-    /// like any other, without free space between its pages; it needs no log.
+    /// like any other, without free space between its pages; it needs no log. [`Options::restore`] checks it and makes a store of it.
     ///
     /// `progress` is called now and then, on this thread, with the number of pages copied so far. `Break` ends the call with
     /// `Cancelled`. The copy is written under a temporary name: after an error or a crash there is nothing at the path, or all of it.

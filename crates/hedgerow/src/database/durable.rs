@@ -80,8 +80,8 @@ impl Drop for Durable {
 
 impl Database {
     /// [`Database::wait_durable`] as a future: it ends when the log is durable up to `position`, or cannot become so. Neither this call
-    /// nor the future blocks, and no runtime is needed. The log's thread flushes at once, for all who wait together; without it
-    /// ([`Options::background_checkpoints`]) this call does, and blocks for that.
+    /// nor the future blocks, and no runtime is needed. The log's thread flushes at once, for all who wait together. A store
+    /// without background threads flushes in this call, and blocks for that.
     ///
     /// A change itself blocks for microseconds as a rule, and for as long as a page takes to be read where memory does not hold it; the
     /// example `async_durability` leaves changes to a thread for that.

@@ -7,6 +7,7 @@ use crate::database::cursor::Cursor;
 use crate::database::database::Inner;
 use crate::database::large::{Resolved, is_too_large};
 use crate::database::long::{self, is_long};
+use crate::database::opened::{OpenedAt, Used, UsedTree};
 use crate::database::options::Durability;
 use crate::database::range::Range;
 use crate::error::{Error, Result};
@@ -32,8 +33,9 @@ use std::ops::{Bound, ControlFlow, RangeBounds};
 /// Changes that a crash must keep or lose together are a [`WriteBatch`](crate::WriteBatch).
 ///
 /// A look-up whose pages are in memory normally waits for no other thread. A call may wait for a page to be read, or for a latch that
-/// another thread holds on a page. A change may also wait for room in memory or in the log. Each of these waits is bounded, and
-/// [`Keyspace::with_wait`] bounds or cancels them. With [`Durability::Sync`] a change also waits for an fsync of the log.
+/// another thread holds on a page. A change may also wait for room in memory or in the log. Each of these waits is bounded. A change also
+/// waits for a large commit of another thread ([`WriteBatch`](crate::WriteBatch)), which ends when that commit does.
+/// [`Keyspace::with_wait`] bounds or cancels all of these. With [`Durability::Sync`] a change also waits for an fsync of the log.
 ///
 /// # Errors of reads
 ///
@@ -56,6 +58,8 @@ pub struct Keyspace {
     pub(super) inner: Arc<Inner>,
     pub(super) tree: PoolTree,
     name: Arc<str>,
+    /// Where transactions find the tree; `None`: they have to take this one.
+    opened: Option<OpenedAt>,
     durability: Durability,
 }
 
@@ -72,19 +76,24 @@ impl Keyspace {
         name: &str,
         durability: Durability,
     ) -> Keyspace {
+        let name = Arc::from(name);
+        let opened = inner.opened.note(&tree, &name);
         let tree = tree.with_short_keys(true);
-        Keyspace { inner, tree, name: Arc::from(name), durability }
+        Keyspace { inner, tree, name, opened, durability }
     }
 
     /// The same keyspace, as a handle whose changes are durable as `durability` says. Other handles keep their own setting. For batches
-    /// see [`WriteBatch::set_durability`](crate::WriteBatch::set_durability).
+    /// see [`WriteBatch::set_durability`](crate::WriteBatch::set_durability). It has no effect in a store without a log
+    /// ([`Durability::Sync`]).
     ///
     /// ```
     /// # fn main() -> hedgerow::Result<()> {
-    /// # let db = hedgerow::Options::new().temporary()?;
+    /// # let directory = tempfile::tempdir().map_err(|error| hedgerow::Error::io("no directory", error))?;
+    /// # let path = directory.path().join("shop.hrow");
+    /// let db = hedgerow::Options::new().memory_limit_bytes(16 << 20).create(path)?;
     /// let orders = db.keyspace("orders")?.with_durability(hedgerow::Durability::Sync);
     /// orders.put(b"1", b"two wrens")?; // durable when it returns
-    /// # Ok(()) }
+    /// # db.close() }
     /// ```
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Keyspace {
@@ -111,6 +120,7 @@ impl Keyspace {
     #[must_use]
     pub fn with_contention_split(mut self, split: Option<ContentionSplit>) -> Keyspace {
         self.tree = self.tree.with_contention_split(split);
+        self.opened = None;
         self
     }
 
@@ -120,7 +130,7 @@ impl Keyspace {
     ///
     /// It holds for every wait for other threads and for room: for the latch of a page, for a free frame and for admission to the
     /// pool, for changed pages to be written when too many are, for room in the log, in the page map's list of changes and in a full
-    /// file, for memory to read and write large values, and, behind the change, for the log to be durable. A wait ends within 20 ms of its
+    /// file, for memory to read and write large values, for a large commit of another thread, and, behind the change, for the log to be durable. A wait ends within 20 ms of its
     /// time, or of its token. Then nothing has changed, and the error is [`WouldBlock`](crate::ErrorKind::WouldBlock),
     /// [`Timeout`](crate::ErrorKind::Timeout) or [`Cancelled`](crate::ErrorKind::Cancelled). If the call waited for
     /// the log, the change is made: the error is [`NotYetDurable`](crate::ErrorKind::NotYetDurable).
@@ -145,6 +155,7 @@ impl Keyspace {
     #[must_use]
     pub fn with_wait(mut self, wait: Wait) -> Keyspace {
         self.tree = self.tree.with_wait(wait);
+        self.opened = None;
         self
     }
 
@@ -154,6 +165,7 @@ impl Keyspace {
     #[must_use]
     pub fn with_b_star(mut self, is_b_star: bool) -> Keyspace {
         self.tree = self.tree.with_b_star(is_b_star);
+        self.opened = None;
         self
     }
 
@@ -213,8 +225,21 @@ impl Keyspace {
         &self.name
     }
 
-    pub(super) fn shared_name(&self) -> &Arc<str> {
-        &self.name
+    /// Its tree for a transaction, which waits as `wait` says if that says anything.
+    #[inline]
+    pub(super) fn used_tree(&self, wait: Option<&Wait>) -> UsedTree {
+        match (self.opened, wait) {
+            (Some(at), None | Some(Wait::Forever)) => UsedTree::Opened(at),
+            _ => self.own_tree(wait),
+        }
+    }
+
+    #[inline(never)]
+    fn own_tree(&self, wait: Option<&Wait>) -> UsedTree {
+        let tree = self.tree.clone().with_short_keys(false);
+        let wait = wait.unwrap_or(tree.wait()).clone();
+        let used = Used { name: self.name.clone(), tree: tree.with_wait(wait) };
+        UsedTree::Own(Arc::new(used))
     }
 
     /// The value of `key`, copied; `None` if there is no record. Up to 112 bytes are copied without an allocation. A large value is
@@ -314,7 +339,8 @@ impl Keyspace {
     /// Puts a record. If there is one of the same key, its value is replaced. Returns whether there was one.
     ///
     /// A record of up to [`Keyspace::max_record_bytes`] is stored in a leaf. A longer value, up to 4 GiB, is written to a place of its
-    /// own in the file, and is durable there before its record is; the memory that this takes does not depend on its length.
+    /// own in the file, and is durable there before its record is; the memory that this takes does not depend on its length, but for a key
+    /// longer than [`Keyspace::max_short_key_bytes`]: then the value is copied once.
     /// (A value whose first eight bytes look like a reference to such a place counts nine bytes more.)
     /// [`Keyspace::value_writer`] puts one that is not in memory. A key has at most [`Keyspace::max_key_bytes`].
     ///
@@ -349,7 +375,8 @@ impl Keyspace {
         self.change_large(key, value, change, stored)
     }
 
-    /// Puts a record unless there is one of the same key. Returns whether it did.
+    /// Puts a record unless there is one of the same key. Returns whether it did. A value that is too long for a leaf is written to the file
+    /// in any case, and its place is given back if nothing was put.
     ///
     /// # Errors
     /// Those of [`Keyspace::put`].
@@ -359,7 +386,8 @@ impl Keyspace {
         self.store(key, value, inserts, |inserted| *inserted)
     }
 
-    /// Gives an existing record a new value. Returns whether there was one; if not, nothing is put.
+    /// Gives an existing record a new value. Returns whether there was one; if not, nothing is put. A value that is too long for a leaf is
+    /// written to the file in any case, as by [`Keyspace::insert_if_absent`].
     ///
     /// # Errors
     /// Those of [`Keyspace::put`].
@@ -417,7 +445,7 @@ impl Keyspace {
     }
 
     /// Removes the records whose keys lie in `bounds`, and returns their number. Its cost and its bytes in the log grow with the number of
-    /// pages, not of records. Emptied pages are never written.
+    /// pages, not of records. Pages that become empty are freed without being written.
     ///
     /// It removes leaf by leaf, in the order of the keys. Other threads may see the first part of the range gone, and a crash or an
     /// error may leave it so. To remove everything at once, drop the keyspace.
@@ -515,8 +543,9 @@ impl Keyspace {
     /// bottom up, its pages filled to `fill_percent` (10 to 100), and becomes visible as a whole at the end. Returns the number of
     /// records. Large values are written as they come, each once. Several times as fast as single puts.
     ///
-    /// With a log this returns once the records are durable, which takes a checkpoint. A crash may lose what other threads put into the
-    /// keyspace after the records became visible and before that checkpoint is durable.
+    /// With a log this returns once the records are durable, which takes a checkpoint. A crash before that loses the load, and keeps what
+    /// other threads have changed in the keyspace meanwhile as far as it was durable, also changes that were made after the
+    /// records became visible.
     ///
     /// ```
     /// # let db = hedgerow::Options::new().in_memory()?;

@@ -19,6 +19,7 @@ mod leaf_cursor;
 mod lent;
 mod long;
 mod modify;
+mod opened;
 mod options;
 mod pins;
 mod range;

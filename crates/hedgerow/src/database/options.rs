@@ -61,6 +61,9 @@ pub enum Durability {
     /// A change is durable when it returns. Threads that wait at the same time share an fsync. So is a removal that finds nothing. Any other call that
     /// changes nothing (an insertion of what is there, an update of what is not, a swap that finds something else) waits for nothing, and
     /// says nothing of whether what it has found is durable: [`Database::sync`](crate::Database::sync) waits for that.
+    ///
+    /// Without a log ([`Options::log`]) this has no effect: only [`Database::checkpoint`](crate::Database::checkpoint) makes changes durable. Stores in
+    /// memory and temporary ones have no log, and are never durable.
     Sync,
 }
 
@@ -95,7 +98,11 @@ impl Options {
     }
 
     /// The most bytes of memory that the database may keep: pages, the page table, buffers and bookkeeping. More memory means fewer
-    /// reads. What callers hold (values, cursors) is not counted.
+    /// reads.
+    ///
+    /// Not counted: what callers hold (values, cursors, iterators, batches); the changes and the reads that an open transaction has noted; for as long as they
+    /// run, the extra memory of [`Database::verify`](crate::Database::verify) and [`Options::repair`], which say how much that is, and up to 16 MiB while
+    /// opening replays a log; stacks of threads, and what the allocator adds.
     ///
     /// Default: a quarter of the memory of the machine or of the smallest cgroup around the process, or of what `RLIMIT_AS` and
     /// `RLIMIT_DATA` leave if that is less; at least 8 MiB. Smallest: [`smallest_memory_limit_bytes`]; below it opening fails with
@@ -108,10 +115,10 @@ impl Options {
         self
     }
 
-    /// Bytes of a page of a database that is created: a power of two from 2 KiB to 64 KiB. Default: 4 KiB. An existing database keeps
-    /// its own; opening it with another one is [`InvalidOption`](crate::ErrorKind::InvalidOption).
+    /// Bytes of a page of a database that is created: a power of two from 2 KiB to 64 KiB. (512 and 1,024 are accepted, too. They are for
+    /// tests of small trees.) Default: 4 KiB. An existing database keeps its own; opening it with another one is [`InvalidOption`](crate::ErrorKind::InvalidOption).
     ///
-    /// The longest key is about a quarter of a page, and a record of up to about half of a page is stored in a leaf. Larger pages make
+    /// A key of up to about a quarter of a page, and a record of up to about half of a page, are stored in a leaf whole. Larger pages make
     /// sequential reads cheaper, and random reads and writes more expensive.
     pub fn page_bytes(mut self, bytes: usize) -> Options {
         self.page_bytes = Some(bytes);
@@ -173,13 +180,14 @@ impl Options {
     /// fifths of this; from three fifths on changes are slowed down, the more the nearer the target is.
     ///
     /// A shorter time causes more checkpoints, so more bytes are written for each change, and fewer changes a second are possible if
-    /// they are spread over many pages (`docs/recovery.md` has figures).
+    /// they are spread over many pages: half a GiB within 1 GiB of memory took 1.16 million random puts a second with 10 s, and 64,500 with
+    /// 1 s (two virtual cores).
     pub fn recovery_target(mut self, time: Duration) -> Options {
         self.recovery_target = time;
         self
     }
 
-    /// The most bytes that the log may hold since the last checkpoint. Default: 1 GiB. A checkpoint is taken at half of it. From there
+    /// The most bytes that the log may hold since the last checkpoint. Default: 1 GiB. Smallest: 4 MiB; less is taken for 4 MiB. A checkpoint is taken at half of it. From there
     /// on changes are slowed down, and at the limit they wait for a checkpoint.
     ///
     /// The log keeps to less where the store is small: to as many bytes as the store has pages, at least 16 MiB. A checkpoint is due at

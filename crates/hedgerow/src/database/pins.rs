@@ -30,7 +30,7 @@ pub struct Pin {
 pub enum PinKind {
     /// A [`Snapshot`](crate::Snapshot), or that of a transaction.
     Snapshot,
-    /// A batch or a transaction that is too large for one stroke, while it is being made.
+    /// A batch or a transaction that is too large to be made at one stroke (see [`WriteBatch`](crate::WriteBatch)), while it is being made.
     Commit,
 }
 

@@ -1,4 +1,4 @@
-//! All reads of a keyspace as one trait, for functions that read a keyspace, what a snapshot sees of one, or what a transaction does.
+//! The reads that keyspaces, snapshots and transactions have in common, as one trait, for functions that read a keyspace, what a snapshot sees of one, or what a transaction does.
 //!
 //! Rank 7. The methods are those of the types themselves. No state.
 
@@ -13,7 +13,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The reads of a [`Keyspace`], a [`SnapshotKeyspace`] and a [`TransactionKeyspace`]. Nobody else implements it.
+/// The reads that a [`Keyspace`], a [`SnapshotKeyspace`] and a [`TransactionKeyspace`] have in common. Nobody else implements it. A keyspace has
+/// others besides (`first`, `get_ref`, `approximate_count`).
 ///
 /// ```
 /// use hedgerow::Records;
@@ -50,7 +51,7 @@ pub trait Records: sealed::Sealed {
     /// Those of [all reads](Records#errors).
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
 
-    /// See [`Keyspace::get_many`].
+    /// See [`Keyspace::get_many`]. In a snapshot or a transaction it costs as much as single gets.
     ///
     /// # Errors
     /// Those of [all reads](Records#errors).

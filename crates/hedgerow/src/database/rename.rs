@@ -12,7 +12,7 @@ use crate::error::Result;
 impl Database {
     /// Gives the keyspace `from` the name `to`, which no keyspace may have, in one step: whoever opens keyspaces finds it under one of
     /// the two names. Handles go on to work, and so do bulk loads; their [`Keyspace::name`] is still the old one. Waits for one
-    /// fsync of the log. It takes no more time for a large keyspace than for a small one.
+    /// fsync of the log, and for a large commit of another thread to end. It takes no more time for a large keyspace than for a small one.
     ///
     /// # Errors
     /// [`KeyspaceNotFound`](ErrorKind::KeyspaceNotFound); [`KeyspaceExists`](ErrorKind::KeyspaceExists);

@@ -45,8 +45,8 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Database {
-    /// Begins a snapshot of the whole database. Takes well under a microsecond if others were open within the last second. Otherwise it
-    /// waits until the changes that other threads are making just now are made. Reads nothing, and writes nothing.
+    /// Begins a snapshot of the whole database. Takes well under a microsecond if others were open just before, within 50 us or more. Otherwise it
+    /// waits until the changes that other threads are making just now are made, some microseconds. Reads nothing, and writes nothing.
     ///
     /// ```
     /// let db = hedgerow::Options::new().in_memory()?;
@@ -123,7 +123,7 @@ impl Snapshot {
 
 /// A keyspace as it was when a [`Snapshot`] began. It keeps the snapshot open. Cloning it is cheap. `Send + Sync`.
 ///
-/// Reads are those of [`Keyspace`]; all of them, cursors and iterators as well, see the same moment.
+/// It has the reads that [`Records`](crate::Records) lists; all of them, cursors and iterators as well, see the same moment.
 #[derive(Clone)]
 pub struct SnapshotKeyspace {
     view: Arc<SnapshotView>,

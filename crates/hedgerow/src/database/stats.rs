@@ -3,6 +3,7 @@
 //! Rank 7. Plain data without invariants between the figures, as [`Stats`] says.
 
 use crate::buffer::PoolStats;
+use crate::database::opened::Holds;
 use crate::error::{ErrorKind, Result};
 use crate::page::{AdaptationStats, ContentionStats, MergingStats};
 use crate::store::Store;
@@ -39,7 +40,7 @@ pub struct Stats {
     pub log_file_bytes: u64,
     /// Bytes that the log holds since the last checkpoint.
     pub log_used_bytes: u64,
-    /// Times that a change was made to wait because the log is more than half full.
+    /// Times that a change was made to wait because the log was more than half full, or opening would have taken long.
     pub log_held_up: u64,
     /// Bytes of a page.
     pub page_bytes: u64,
@@ -81,7 +82,8 @@ pub struct TransactionStats {
     pub too_old: u64,
     /// They were too large.
     pub too_large: u64,
-    /// Transactions and batches that were too large for one stroke, and were made while nobody else changed records.
+    /// Transactions and batches that were too large to be made at one stroke (see [`WriteBatch`](crate::WriteBatch)), and were made alone:
+    /// while nobody else changed records.
     pub alone: u64,
 }
 
@@ -95,6 +97,7 @@ pub(super) struct TransactionCounters {
 }
 
 impl TransactionCounters {
+    #[inline]
     pub(super) fn note<T>(&self, outcome: &Result<T>) {
         let figure = match outcome.as_ref().map_err(|error| *error.kind()) {
             Ok(_) => &self.committed,
@@ -106,14 +109,11 @@ impl TransactionCounters {
         figure.fetch_add(1, Relaxed);
     }
 
-    fn values(&self, commits_alone: u64) -> TransactionStats {
-        TransactionStats {
-            committed: self.committed.load(Relaxed),
-            conflicts: self.conflicts.load(Relaxed),
-            too_old: self.too_old.load(Relaxed),
-            too_large: self.too_large.load(Relaxed),
-            alone: commits_alone,
-        }
+    fn add_to(&self, stats: &mut TransactionStats) {
+        stats.committed += self.committed.load(Relaxed);
+        stats.conflicts += self.conflicts.load(Relaxed);
+        stats.too_old += self.too_old.load(Relaxed);
+        stats.too_large += self.too_large.load(Relaxed);
     }
 }
 
@@ -156,7 +156,10 @@ impl MemoryStats {
 }
 
 impl Stats {
-    pub(super) fn gather(store: &Store, transactions: &TransactionCounters) -> Stats {
+    pub(super) fn gather(store: &Store, holds: &Holds) -> Stats {
+        let mut transactions =
+            TransactionStats { alone: store.commits_alone(), ..TransactionStats::default() };
+        holds.all().for_each(|hold| hold.transactions.add_to(&mut transactions));
         let versions = store.version_figures();
         let pool = store.pool();
         let budget = pool.budget();
@@ -190,7 +193,7 @@ impl Stats {
                 frozen: versions.frozen,
                 frozen_bytes: versions.frozen_bytes,
             },
-            transactions: transactions.values(store.commits_alone()),
+            transactions,
             checkpoint: store.durable_checkpoint().0,
             file_bytes: store.file_bytes(),
             log_file_bytes: store.log().map_or(0, |log| log.file_bytes()),

@@ -250,23 +250,12 @@ fn small_fields(page: &[u8], defects: &mut Vec<Defect>) {
 
 /// Checks each slot and the sum of the records. False if some record cannot be read.
 fn slots_and_heap<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) -> bool {
-    let (heap, end) = (heap_start(page), fences_start(page));
     let longest = max_record_bytes(page.len());
     let shared = u16_at(page, PREFIX_LEN);
-    let mut places = Vec::with_capacity(count(page));
-    let mut live = 0;
-    let mut readable = true;
+    let mut records = Records::of(page);
     for index in 0..count(page) {
         let slot = slot(page, index);
-        let record = slot.record_bytes::<L>();
-        live += record;
-        let inside = if record == 0 { slot.offset == 0 } else { slot.offset >= heap };
-        if !inside || slot.offset + record > end {
-            defects.push(Defect::RecordPlace(index));
-            readable = false;
-        } else if record != 0 {
-            places.push((slot.offset, record, index));
-        }
+        records.add(index, slot.offset, slot.record_bytes::<L>(), defects);
         if shared + slot.suffix_len + slot.value_len > longest {
             defects.push(Defect::RecordLength(index));
         }
@@ -275,17 +264,59 @@ fn slots_and_heap<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) -> bool {
             defects.push(Defect::SlotBits(index));
         }
     }
-    places.sort_unstable();
-    for pair in places.windows(2) {
-        if pair[0].0 + pair[0].1 > pair[1].0 {
-            defects.push(Defect::RecordsOverlap(pair[0].2, pair[1].2));
-        }
-    }
-    if live != heap_live(page) {
-        defects.push(Defect::HeapLive { stored: heap_live(page), counted: live });
-    }
+    let (live, readable) = records.finish(page, defects);
     space(page, live, defects);
     readable
+}
+
+/// The places of a page's records, as its slots have them.
+pub(super) struct Records {
+    heap: usize,
+    end: usize,
+    /// Offset, length and slot of each that can be read and is not empty.
+    places: Vec<(usize, usize, usize)>,
+    live: usize,
+    readable: bool,
+}
+
+impl Records {
+    pub(super) fn of(page: &[u8]) -> Records {
+        Records {
+            heap: heap_start(page),
+            end: fences_start(page),
+            places: Vec::with_capacity(count(page)),
+            live: 0,
+            readable: true,
+        }
+    }
+
+    /// The record of slot `index`, which lies within the heap; an empty one is nowhere.
+    pub(super) fn add(&mut self, index: usize, at: usize, bytes: usize, defects: &mut Vec<Defect>) {
+        self.live += bytes;
+        let inside = if bytes == 0 { at == 0 } else { at >= self.heap };
+        if !inside || at + bytes > self.end {
+            defects.push(Defect::RecordPlace(index));
+            self.readable = false;
+        } else if bytes != 0 {
+            self.places.push((at, bytes, index));
+        }
+    }
+
+    /// Behind the last: no two share a byte, and together they are as long as the page says. Returns their bytes, and whether all can
+    /// be read.
+    pub(super) fn finish(mut self, page: &[u8], defects: &mut Vec<Defect>) -> (usize, bool) {
+        self.places.sort_unstable();
+        for pair in self.places.windows(2) {
+            if pair[0].0 + pair[0].1 > pair[1].0 {
+                defects.push(Defect::RecordsOverlap(pair[0].2, pair[1].2));
+            }
+        }
+        let live = self.live;
+        if live != heap_live(page) {
+            defects.push(Defect::HeapLive { stored: heap_live(page), counted: live });
+        }
+        (live, self.readable)
+    }
 }
 
 /// The space equation, counted from both ends.

@@ -118,6 +118,7 @@ pub fn epoch(page: &[u8]) -> Epoch {
 
 /// The newest LSN of a leaf: the end of the log's record of the last change of its records. After a split, a merge or another
 /// layout it may be larger than that; it only says that nothing in the leaf is newer.
+#[cfg(hedgerow_internals)]
 pub fn newest_lsn(page: &[u8]) -> Lsn {
     Lsn(u64::from_le_bytes(get(page, NEWEST_LSN)))
 }

@@ -1,8 +1,8 @@
 //! Space in the file: which slot a page's image lies in, which slots are free, and which must wait.
 //!
-//! Rank 2. Plain data structures and codecs: no latches, no threads, no I/O of their own. Whoever
-//! drives them (the store) holds one lock around a [`Zones`], a [`Deltas`] and a [`PageIds`], lets
-//! go of it to read or write, and hands the bytes in. The pieces:
+//! Rank 2. Most pieces are plain data structures and codecs without latches, threads and I/O of their own. Four are
+//! not: [`slot_store`] holds one lock around a [`Zones`] and a [`Deltas`], and lets go of it to read or write;
+//! [`extent_store`] writes and reads values, `staging` has the buffers that a thread of the store writes, and `file_sync` syncs the file. The pieces:
 //!
 //! - [`geometry`]: how the file is cut into header region, zones and units, with all the arithmetic.
 //! - [`part`]: the codec of a 4 KiB part, the block that the page map and the zone table are made of.

@@ -346,7 +346,7 @@ impl Zones {
     }
 
     /// From this offset on nothing is written while there is room below: parts of the map beyond it
-    /// are rewritten by the next checkpoint ([`super::map::parts_beyond`]). `None` while the file is
+    /// are rewritten by the next checkpoint ([`MapView::parts_beyond`](super::map::MapView::parts_beyond)). `None` while the file is
     /// not to shrink.
     pub fn ceiling_bytes(&self) -> Option<u64> {
         self.ceiling.map(|zone| self.geometry.zone_offset(zone))

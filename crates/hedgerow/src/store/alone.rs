@@ -19,6 +19,7 @@
 use super::Shared;
 use super::batch::{BatchChange, BatchReads, Underway, log_bytes};
 use crate::error::Result;
+use crate::events::{Stall, WaitsFor};
 use crate::types::Lsn;
 use crate::versions::Surroundings;
 use crate::wait::Waiting;
@@ -46,8 +47,10 @@ impl Turn {
     ///
     /// Errors: those of `waiting`.
     fn take(&self, waiting: &Waiting<'_>) -> Result<Taken<'_>> {
+        let mut stall = None;
         let mut state = self.state.lock();
         while state.is_taken {
+            stall.get_or_insert_with(|| Stall::begin(WaitsFor::Commit));
             waiting.wait_on(&self.changed, &mut state)?;
         }
         // Who comes from now on waits, or this would wait without end.
@@ -65,8 +68,10 @@ impl Turn {
 
     /// Keeps everybody from running alone until the value is dropped; waits for who does. The caller holds nothing.
     pub(super) fn stay_beside(&self) -> Beside<'_> {
+        let mut stall = None;
         let mut state = self.state.lock();
         while state.is_taken {
+            stall.get_or_insert_with(|| Stall::begin(WaitsFor::Commit));
             self.changed.wait(&mut state);
         }
         state.beside += 1;
@@ -153,5 +158,34 @@ impl Shared {
         drop(alone.end());
         turn.0.state.lock().ended += 1;
         Ok(lsn)
+    }
+}
+
+#[cfg(all(test, feature = "tracing", not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::testing::events::events_of;
+    use hedgerow_sync::primitive::thread::{sleep, spawn_named};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[test]
+    fn who_waits_long_for_a_large_commit_is_a_stall() {
+        let waits: [fn(&Turn); 2] =
+            [|turn| drop(turn.take(&Waiting::Forever)), |turn| drop(turn.stay_beside())];
+        for wait in waits {
+            let turn = Arc::new(Turn::default());
+            let commit = turn.take(&Waiting::Forever).unwrap();
+            let other = turn.clone();
+            let waits = spawn_named("waits", move || events_of(|| wait(&other))).unwrap();
+            // Until it waits, and for longer than a stall takes.
+            sleep(Duration::from_millis(300));
+            drop(commit);
+            let events = waits.join().unwrap();
+            let [stall] = &events[..] else { panic!("{events:?}") };
+            assert!(stall.number("waited_ms") >= 100, "{stall:?}");
+            assert!(stall.fields["waits_for"].contains("commit"), "{stall:?}");
+            assert!(events_of(|| wait(&turn)).is_empty(), "nobody is in the way");
+        }
     }
 }

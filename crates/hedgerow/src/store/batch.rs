@@ -46,9 +46,16 @@ pub type BatchReads<'b> = ReadSet<'b, BufferPool>;
 pub(super) struct Batches {
     table: Mutex<Table>,
     ended: Condvar,
-    /// Commits at one stroke that were numbered in this session.
-    commits: AtomicU64,
+    /// Commits at one stroke that were numbered in this session, by thread.
+    commits: [Numbered; NUMBERED],
 }
+
+/// Commits of one thread, or of several; in a line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Numbered(AtomicU64);
+
+const NUMBERED: usize = 16;
 
 #[derive(Default)]
 struct Table {
@@ -86,8 +93,10 @@ impl Batches {
 
     /// The number of a new commit at one stroke.
     fn number_commit(&self) -> BatchId {
+        let at = thread::id() % NUMBERED;
         // Relaxed: no two commits get the same number.
-        commit_id(self.commits.fetch_add(1, Relaxed))
+        let before = self.commits[at].0.fetch_add(1, Relaxed);
+        commit_id(before * NUMBERED as u64 + at as u64)
     }
 
     /// How many have begun in this session, and commits.
@@ -96,7 +105,7 @@ impl Batches {
     }
 
     fn begun_of(&self, table: &Table) -> u64 {
-        table.begun + self.commits.load(Relaxed)
+        table.begun + self.commits.iter().map(|of| of.0.load(Relaxed)).sum::<u64>()
     }
 
     /// Whether a checkpoint would shorten the log: there have been batches since the newest, whatever they have changed,
@@ -217,7 +226,7 @@ impl Store {
     /// (`alone.rs`). Without a log, if they are too many for one stroke, they are made one after the other.
     ///
     /// Errors: `BatchTooLarge`, `KeyspaceDropped`, those of reads and of entering: nothing has changed; `BatchUnfinished`: the
-    /// batch could not be finished, some of it can be seen, and nothing can be changed until the store is opened again,
+    /// batch could not be finished, everybody sees what was there before, and nothing can be changed until the store is opened again,
     /// which finishes it; those of `waiting`, before the last of the batch's records is logged: nothing has changed. Without a log, those
     /// of all changes, and some of them are made.
     ///

@@ -60,10 +60,11 @@ const SEGMENT_BLOCKS: u32 = 62;
 
 /// The path of the log of the store at `path`: who removes a store that is closed removes both files.
 ///
-/// The log is there while the store is open for writing, and after a crash, when the store cannot be opened without it.
+/// The log is there while the store is open for writing, and after a crash, when the store cannot be opened without it. Of a store that
+/// was opened by a symbolic link, the log is beside the file that the link leads to: resolve links first. Reads nothing.
 #[must_use]
-pub fn log_path(path: &Path) -> PathBuf {
-    with_suffix(path, "-log")
+pub fn log_path(path: impl AsRef<Path>) -> PathBuf {
+    with_suffix(path.as_ref(), "-log")
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

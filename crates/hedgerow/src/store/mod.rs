@@ -1,9 +1,12 @@
 //! The page store: what makes the pages of a pool durable in a file.
 //!
 //! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
-//! store; `checkpoint` writes the next one; `reclaim` gives space back to the file system; `catalogue`
-//! knows the keyspaces; `large` writes and reads large values, `large_copy` copies them, and `large_move` moves them; `batch` changes several records as one; `journal` has
-//! the log, `named` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
+//! store; `checkpoint` writes the next one; `settle` says when it is due; `reclaim`, `repack` and `large_move`
+//! give space back to the file system; `catalogue` knows the keyspaces, `sweep` frees what a load has left that a crash cut short;
+//! `large` writes and reads large values, `large_copy` copies them, `placed` puts shorter ones, and `values_ahead` reads them together; `batch` changes several records as one,
+//! `alone` while nobody else changes any, `unfinished` finds those that a crash cut short; `snapshots` is what a snapshot sees beside
+//! leaves; `relief` merges leaves before they are written, `hot` lists those that threads contend for; `labels` has the forms of long keys; `journal` has
+//! the log, `log_due` says when it wants a checkpoint, `named` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
 //! `backup` copies it; `repair` salvages what is whole in a damaged file.
 //!
 //! Invariants (no page is ever overwritten where a checkpoint needs it, so these are all there are):

@@ -516,7 +516,7 @@ impl StoreOptions {
                 Err(Error::new(
                     ErrorKind::InvalidOption,
                     format!(
-                        "a page size of {bytes} bytes; it must be a power of two from 2 to 64 KiB"
+                        "a page size of {bytes} bytes; it must be a power of two from 512 bytes to 64 KiB"
                     ),
                 ))
             }

@@ -2,8 +2,8 @@
 //!
 //! "Contention and Space Management in B-Trees" (CIDR 2021), section 5.2, compares XMerge with a B*-tree. There a full leaf first
 //! shares its records with a neighbour that has room (rotation, 2 leaves to 2). Only if both are full, the two become three. Both are
-//! [`Tree::redistribute`]. A handle does this instead of splits if it was made so ([`Tree::with_b_star`]); nobody but
-//! benchmarks does.
+//! [`Tree::redistribute`]. A handle does this instead of splits if it was made so ([`Tree::with_b_star`]). Only
+//! benchmarks do that, so users' builds are without this file.
 //!
 //! Whatever stands in the way, the leaf is split as usual. So it is where a rotation has left no room where it is wanted, which happens
 //! if the lengths of records differ much. Thread-safety: as for [`Tree`].
@@ -23,7 +23,6 @@ const LEFT_PART: usize = 32;
 
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// The same tree, of which this handle and its clones make room in leaves as a B*-tree does.
-    #[cfg(hedgerow_internals)]
     pub fn with_b_star(self, is_b_star: bool) -> Self {
         Tree { is_b_star, ..self }
     }

@@ -23,6 +23,7 @@
 
 use super::commit_leaves::{
     Changed, Fences, Latched, Later, change_leaf, first_without_room, is_leaf_of, is_shown,
+    place_of,
 };
 use super::descend::Target;
 use super::read_set::{AskFile, FromFile, Read, ReadSet};
@@ -30,7 +31,7 @@ use super::retry::{Patience, Retry, Stop};
 use super::split::Room;
 use super::write_set::{PIECE_BYTES, Write, encode, fit_piece};
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Ladder, Leaf, plain_leaf};
+use crate::node::{Ladder, Leaf, Position, plain_leaf};
 use crate::page::{
     Access, ExclusivePage, OptimisticPage, PagePool, PoolSession, Restart, SharedPage,
 };
@@ -60,8 +61,16 @@ struct Found<'c, P: PagePool> {
     page: OptimisticPage<'c, P>,
     writes: Range<usize>,
     reads: Range<usize>,
-    /// Of a leaf that will be waited for: how far it goes.
-    fences: Option<Fences>,
+    /// Of a leaf with one change that it takes: where that is, as long as its version is the one that was looked at.
+    at: Option<Position>,
+    /// Of a leaf that will be waited for, and was read.
+    ahead: Option<Box<Ahead>>,
+}
+
+/// What is known of a leaf before it is waited for.
+struct Ahead {
+    /// How far it goes.
+    fences: Fences,
     /// What the file has of the intervals, each in its place, if it was read.
     from_file: Vec<Option<FromFile>>,
 }
@@ -114,7 +123,6 @@ impl Stroke {
             write.tree.check_record(write.key, write.value.unwrap_or(&[]))?;
         }
         let pool: &P = &first.tree.pool;
-        let mut retry = Retry::new(pool, first.tree.root, Access::Point, waiting);
         let mut commit = Commit {
             stroke: self,
             writes,
@@ -130,12 +138,18 @@ impl Stroke {
             later: Vec::new(),
             version_cells: None,
         };
+        // Made when the first try has failed, so that others pay nothing for it.
+        let mut retry: Option<Retry<'c, P>> = None;
         let lsn = loop {
-            match commit.attempt(&mut retry) {
+            let tried = commit.attempt(retry.as_mut());
+            let new = || Retry::new(pool, first.tree.root, Access::Point, waiting);
+            match tried {
                 Ok(Tried::Done(lsn)) => break lsn,
                 Ok(Tried::TooMany) => return Ok(None),
-                Ok(Tried::Full { first, at }) => commit.make_room(first, at, &mut retry)?,
-                Err(stop) => commit.after(stop, &mut retry)?,
+                Ok(Tried::Full { first, at }) => {
+                    commit.make_room(first, at, retry.get_or_insert_with(new))?;
+                }
+                Err(stop) => commit.after(stop, retry.get_or_insert_with(new))?,
             }
         };
         // The pages that it holds are in nobody's way any more.
@@ -207,11 +221,11 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         retry.after_room()
     }
 
-    fn attempt(&mut self, retry: &mut Retry<'c, P>) -> Result<Tried, Stop> {
-        if !self.find(retry)? {
+    fn attempt(&mut self, mut retry: Option<&mut Retry<'c, P>>) -> Result<Tried, Stop> {
+        if !self.find(retry.as_deref_mut())? {
             return Ok(Tried::TooMany);
         }
-        if retry.is_latched() {
+        if let Some(retry) = retry.filter(|retry| retry.is_latched()) {
             return self.make_latched(retry);
         }
         self.check_unchanged()?;
@@ -243,8 +257,9 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
     }
 
     /// Finds the leaves, in the order of trees and keys. `false`: there are too many.
-    fn find(&mut self, retry: &mut Retry<'c, P>) -> Result<bool, Stop> {
+    fn find(&mut self, mut retry: Option<&mut Retry<'c, P>>) -> Result<bool, Stop> {
         self.leaves.clear();
+        let is_latched = retry.as_ref().is_some_and(|retry| retry.is_latched());
         let (writes, reads) = (self.writes, self.reads());
         let (mut write, mut read) = (0, 0);
         // The upper fence of a leaf behind which the interval goes on that is `read`.
@@ -273,7 +288,8 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 other => tree.reach(other, 0)?.page,
             };
             page.note_use();
-            let node = Leaf::<_, L>::new(page.bytes()).as_node();
+            let leaf = Leaf::<_, L>::new(page.bytes());
+            let node = leaf.as_node();
             let is_here = |next: &&Write<'c, P, L>| {
                 next.tree.id() == tree.id() && node.is_within_upper(next.key)
             };
@@ -294,21 +310,22 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 }
             }
             // What was read of a leaf goes as far as it does.
-            let fences = (retry.is_latched() && read_end > read).then(|| Fences::of::<_, L>(&node));
+            let ahead = (is_latched && read_end > read).then(|| {
+                Box::new(Ahead { fences: Fences::of::<_, L>(&node), from_file: Vec::new() })
+            });
+            // The leaf is at hand now. Who waits for it looks at it anew.
+            let at = match &writes[write..end] {
+                [one] if !is_latched => place_of(&leaf, one),
+                _ => None,
+            };
             page.validate()?;
             tree.note_point(&page);
-            if self.is_held {
+            if let Some(retry) = retry.as_mut().filter(|_| self.is_held) {
                 retry.session.hold(page.id())?;
                 // It was there; it is now.
                 page.validate()?;
             }
-            self.leaves.push(Found {
-                page,
-                writes: write..end,
-                reads: read..read_end,
-                fences,
-                from_file: Vec::new(),
-            });
+            self.leaves.push(Found { page, writes: write..end, reads: read..read_end, at, ahead });
             write = end;
             read = if goes_on.is_some() { read_end - 1 } else { read_end };
             fence = goes_on;
@@ -340,7 +357,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
 
     /// Shows of each leaf that it takes its changes, as long as its version is the one that was looked at; or says which one does not.
     fn fit(&mut self) -> Result<Option<Tried>, Restart> {
-        for found in self.leaves.iter().filter(|found| !found.writes.is_empty()) {
+        for found in self.leaves.iter().filter(|found| found.at.is_none()) {
             let writes = &self.writes[found.writes.clone()];
             let leaf = Leaf::<_, L>::new(found.page.bytes());
             if is_shown(&leaf, writes) {
@@ -418,10 +435,10 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
     fn read_file_ahead(&mut self) -> Result<()> {
         let Some(set) = self.read_set else { return Ok(()) };
         for found in &mut self.leaves {
-            let Some(fences) = &found.fences else { continue };
+            let Some(ahead) = &mut found.ahead else { continue };
             let reads = set.reads[found.reads.clone()].iter();
-            found.from_file =
-                reads.map(|read| set.judge.read_ahead(read, fences)).collect::<Result<_>>()?;
+            let from_file = reads.map(|read| set.judge.read_ahead(read, &ahead.fences));
+            ahead.from_file = from_file.collect::<Result<_>>()?;
         }
         Ok(())
     }
@@ -454,7 +471,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         let is_the_leaf = is_leaf_of(bytes, tree.id())
             && mine.first().is_none_or(covers)
             && mine.last().is_none_or(covers)
-            && found.fences.as_ref().is_none_or(|fences| *fences == Fences::of::<_, L>(&node));
+            && found.ahead.as_ref().is_none_or(|of| of.fences == Fences::of::<_, L>(&node));
         if !is_the_leaf {
             return Err(Restart::Conflict.into());
         }
@@ -463,7 +480,8 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         {
             self.scratch.copy_from_slice(bytes);
             Leaf::<_, L>::put_in_order(&mut self.scratch);
-            for (read, ahead) in set.reads[reads].iter().zip(&found.from_file) {
+            let from_file = found.ahead.iter().flat_map(|ahead| &ahead.from_file);
+            for (read, ahead) in set.reads[reads].iter().zip(from_file) {
                 if !set.judge.compare(&self.scratch, read, AskFile::Ahead(ahead.as_ref()))? {
                     return Err(Restart::Conflict.into());
                 }
@@ -527,8 +545,8 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         let mut later = std::mem::take(&mut self.later);
         let written = self.leaves.iter().filter(|found| !found.writes.is_empty());
         for (found, page) in written.zip(exclusive) {
-            let changed =
-                Changed { order: (lsn, own), met: self.met, writes: found.writes.clone() };
+            let writes = found.writes.clone();
+            let changed = Changed { order: (lsn, own), met: self.met, writes, at: found.at };
             change_leaf(self.writes, page, stay, &changed, &mut later);
         }
         self.later = later;

@@ -58,6 +58,16 @@ pub(super) enum Later {
     Split,
 }
 
+/// Where the only change of a leaf is; `None`: it may find no room.
+#[inline]
+pub(super) fn place_of<B: PageBytes, P: PagePool, L: Ladder>(
+    leaf: &Leaf<B, L>,
+    one: &Write<'_, P, L>,
+) -> Option<Position> {
+    let has_room = one.value.is_none_or(|value| leaf.has_room(one.key, value.len()));
+    has_room.then(|| leaf.find(one.key))
+}
+
 /// Whether a leaf takes its changes, without a try.
 pub(super) fn is_shown<B: PageBytes, P: PagePool, L: Ladder>(
     leaf: &Leaf<B, L>,
@@ -107,6 +117,8 @@ pub(super) struct Changed {
     pub(super) order: (Lsn, u64),
     pub(super) met: bool,
     pub(super) writes: Range<usize>,
+    /// Where the only one is, if somebody has found it in this version of the leaf.
+    pub(super) at: Option<Position>,
 }
 
 /// Makes the changes of one latched leaf, and lets go of it.
@@ -120,7 +132,8 @@ pub(super) fn change_leaf<'c, P: PagePool, L: Ladder>(
     let writes = &all[changed.writes.clone()];
     let tree = writes[0].tree;
     let is_nothing = |write: &Write<'c, P, L>| {
-        write.value.is_none() && !plain_leaf::<L>(page.bytes()).find(write.key).found
+        let find = || plain_leaf::<L>(page.bytes()).find(write.key);
+        write.value.is_none() && !changed.at.unwrap_or_else(find).found
     };
     if writes.iter().all(is_nothing) {
         return page.release_unchanged();
@@ -131,7 +144,7 @@ pub(super) fn change_leaf<'c, P: PagePool, L: Ladder>(
     let keeps = tree.logged && tree.pool.keeps_versions(stay);
     let (mut old, mut removed, mut updated) = (Vec::new(), 0, None);
     for write in writes {
-        let at = leaf.as_leaf().find(write.key);
+        let at = changed.at.unwrap_or_else(|| leaf.as_leaf().find(write.key));
         removed += usize::from(write.value.is_none() && at.found);
         updated = at.found.then_some(at.index).filter(|_| write.value.is_some());
         if stored_forms || keeps {

@@ -10,8 +10,8 @@
 //!   and children exclusively by upgrades, parent before child, left before right, and then applies:
 //!   it never waits while it holds a latch.
 //! - A restart is a value; the loop is at the top of each operation (`retry`). After three
-//!   conflicts an operation goes down with shared latches, and exclusive ones for the pages that it
-//!   changes, so that it ends. All its waits together are bounded.
+//!   conflicts an operation waits for the latch of its leaf. After six it goes down with shared latches, and
+//!   exclusive ones for the pages that it changes, so that it ends. All its waits together are bounded.
 //! - Before a page fault everything is let go of, and the operation starts over at the root.
 //!
 //! Invariants: the root's page id never changes; a child's level is its parent's less one; a child's
@@ -19,24 +19,30 @@
 //!
 //! | file | operation |
 //! |---|---|
+//! | `create` | a new tree |
 //! | `retry` | restarts, faults, the bound on waiting |
 //! | `descend` | root to leaf, optimistic and latched |
-//! | `get`, `get_many`, `value` | look-ups, single and in groups |
+//! | `get`, `get_many`, `get_many_faults`, `value` | look-ups, single and in groups |
+//! | `search_by` | a look-up by an order that the records have |
+//! | `ends` | the first and the last record: read, or taken out |
+//! | `beside_alone` | look-ups beside a large commit |
 //! | `write`, `change` | the one way to change a leaf; put, insert, update, swap, remove |
 //! | `modify` | read-modify-write of one record |
+//! | `remove_range` | all records of a range, leaf by leaf |
 //! | `commit`, `commit_leaves`, `write_set`, `read_set` | several changes at one stroke, if what was read is unchanged |
 //! | `stored` | values that stand for large ones |
-//! | `split`, `merge`, `redistribute` | structure changes |
+//! | `split`, `merge`, `redistribute` | structure changes; `b_star`: for measurements |
 //! | `contention` | splits between keys that threads contend for |
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
 //! | `estimate` | about how much lies between two keys |
-//! | `cursor`, `leaf_copy`, `leaf_records` | ordered iteration, both ways |
+//! | `cursor`, `leaf_copy`, `leaf_records`, `window`, `visit`, `read_ahead` | ordered iteration, both ways, and from within |
 //! | `frozen` | look-ups and scans of trees that do not change any more |
 //! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
-//! | `walk`, `verify`, `stats`, `show`, `drop` | whole-tree passes |
+//! | `walk`, `verify`, `stats`, `value_stats`, `show`, `drop` | whole-tree passes |
 
 mod adapt;
+#[cfg(hedgerow_internals)]
 mod b_star;
 mod beside_alone;
 mod bulk;
@@ -131,6 +137,7 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     contention: ContentionSplit,
     wait: Wait,
     logged: bool,
+    #[cfg(hedgerow_internals)]
     is_b_star: bool,
     short_keys: bool,
     max_short_key_bytes: usize,
@@ -162,6 +169,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             contention: ContentionSplit::default(),
             wait: Wait::Forever,
             logged: false,
+            #[cfg(hedgerow_internals)]
             is_b_star: false,
             short_keys: false,
             max_short_key_bytes,

@@ -175,6 +175,7 @@ impl<'p, P: PagePool> Retry<'p, P> {
     }
 
     /// Whether room was made for the record already, and was not enough, or somebody else took it.
+    #[cfg(hedgerow_internals)]
     pub(super) fn has_made_room(&self) -> bool {
         self.rooms > 0
     }

@@ -89,6 +89,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         retry: &mut Retry<'p, P>,
     ) -> Result<()> {
         // Once for each change: with records of other lengths a rotation may leave no room where it is wanted.
+        #[cfg(hedgerow_internals)]
         if self.is_b_star
             && !retry.has_made_room()
             && let Room::Record { key, value_bytes } = room

@@ -41,7 +41,7 @@ pub struct Admission<'v, M: Memory, P> {
 }
 
 impl<M: Memory, P> Versions<M, P> {
-    /// Lets a writer in whose changes need `cells` at most, as [`cells_of_change`] counts them: no more than
+    /// Lets a writer in whose changes need `cells` at most, as `cells_of_change` counts them: no more than
     /// [half](Self::most_cells_at_once) of all memory, or what any single change needs. The caller is inside of no epoch. `None`: the gate
     /// is closed, or there is no room.
     ///
@@ -226,7 +226,7 @@ impl<M: Memory, P> Admission<'_, M, P> {
         self.links
     }
 
-    /// Cells that are left of those that were asked for, as [`cells_of_change`] counts them; 0 if no versions are kept.
+    /// Cells that are left of those that were asked for, as `cells_of_change` counts them; 0 if no versions are kept.
     pub fn cells_left(&self) -> u32 {
         self.cells.as_ref().map_or(0, Cell::get)
     }

@@ -4,7 +4,8 @@
 //! switch *on*, by way of *rising*: from then on writers come in with room. Those who are inside without are waited for, and only then
 //! it is on and a snapshot may have its moment. (On at once: whoever comes second begins while they are inside.) It is turned *off* by way of
 //! *falling*, which writers take for on. Then all slots are looked at, and if one is not empty it is on again. Either who
-//! falls sees the slot, or whoever begins sees that it falls.
+//! falls sees the slot, or whoever begins sees that it falls. While it is on every change costs more; turning it on costs whoever begins a barrier of all
+//! threads. So it is turned off when nobody has had a snapshot for sixteen times as long as the last rise took.
 //!
 //! A writer looks twice: before it enters an epoch, to reserve room, and inside. What it sees inside holds for its stay.
 //!
@@ -14,10 +15,19 @@
 //! Both are bits of one word, so inside there is one load. The state changes under `turn`, bits by whoever they belong to. `Send + Sync`.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::events::{Stall, WaitsFor};
 use crate::versions::memory::Surroundings;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{AtomicU32, Ordering::*, fence};
+use hedgerow_sync::primitive::figure::Figure;
+use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Condvar, Mutex};
+use std::time::Duration;
+
+/// How many times longer than it takes to turn the switch on nobody has a snapshot before it is turned off, and bounds of that.
+const RISES: u32 = 16;
+const LEAST_IDLE: Duration = Duration::from_micros(50);
+const MOST_IDLE: Duration = Duration::from_secs(1);
 
 const OFF: u32 = 0;
 const RISING: u32 = 1;
@@ -68,6 +78,8 @@ pub(super) struct Door {
     word: AtomicU32,
     /// Held while the switch is turned.
     turn: Mutex<()>,
+    /// How long it took to turn it on last, in nanoseconds.
+    rise_nanos: Figure,
     gate: Mutex<()>,
     opened: Condvar,
 }
@@ -78,6 +90,7 @@ impl Door {
         Door {
             word: AtomicU32::new(OFF),
             turn: Mutex::new(()),
+            rise_nanos: Figure::new(0),
             gate: Mutex::new(()),
             opened: Condvar::new(),
         }
@@ -113,10 +126,18 @@ impl Door {
             return Ok(());
         }
         prepare()?;
+        let began = Moment::now();
         self.set_state(RISING);
         around.wait_for_stays();
         self.set_state(ON);
+        self.rise_nanos.store(began.elapsed().as_nanos() as u64, Relaxed);
         Ok(())
+    }
+
+    /// How long nobody has a snapshot before the switch is worth turning off: many times what it takes to turn it on.
+    pub(super) fn idle(&self) -> Duration {
+        let rise = Duration::from_nanos(self.rise_nanos.load(Relaxed));
+        (RISES * rise).clamp(LEAST_IDLE, MOST_IDLE)
     }
 
     /// Turns the switch off, if it is on, nobody is turning it, and `is_needed` is false. Returns whether it was turned off.
@@ -180,6 +201,7 @@ impl Door {
     }
 
     fn wait_while(&self, bit: u32, waiting: &Waiting<'_>) -> Result<()> {
+        let _stall = Stall::begin(WaitsFor::Commit);
         let mut gate = self.gate.lock();
         loop {
             let word = self.word.load(Acquire);

@@ -30,14 +30,11 @@ use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 /// How far the horizon is ahead of a new snapshot at least, in bytes of log.
 pub(super) const LEAST_AHEAD: u64 = 32 << 10;
 /// How far it is raised.
 pub(super) const AHEAD: u64 = 64 << 10;
-/// How long nobody has a snapshot before the switch is turned off.
-const IDLE: Duration = Duration::from_secs(1);
 /// Of all memory, what has to be filled anew before another collection or checkpoint is tried that may be of no use: so what it cannot
 /// help is no reason for one after the other.
 pub(super) const GROWTH_PART: u32 = 16;
@@ -359,7 +356,7 @@ impl<M: Memory, P> Versions<M, P> {
     }
 
     /// To be called now and then, by one thread: collects what snapshots have left, and turns the switch off when there has been
-    /// none for a second.
+    /// none for a while.
     ///
     /// # Errors
     /// As [`Self::collect`].
@@ -382,7 +379,7 @@ impl<M: Memory, P> Versions<M, P> {
             };
             collector.idle
         };
-        if since.is_some_and(|(since, _)| since.elapsed() >= IDLE) && self.turn_off() {
+        if since.is_some_and(|(since, _)| since.elapsed() >= self.door.idle()) && self.turn_off() {
             self.collecting.lock().idle = None;
         }
         // What pinned ones need stays, and is not looked through for nothing.

@@ -34,7 +34,7 @@ impl Files {
     /// Lengths of the store's file and of its log.
     fn bytes(&self) -> (u64, u64) {
         let len = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
-        (len(&self.store()), len(&log_path(&self.store())))
+        (len(&self.store()), len(&log_path(self.store())))
     }
 
     fn assert_within(&self, most_bytes: u64, when: &str) {
@@ -45,7 +45,7 @@ impl Files {
     /// What tells whether anything was written.
     fn state(&self) -> Vec<(u64, SystemTime)> {
         let of = |path: &Path| fs::metadata(path).map(|m| (m.len(), m.modified().unwrap()));
-        vec![of(&self.store()).unwrap(), of(&log_path(&self.store())).unwrap()]
+        vec![of(&self.store()).unwrap(), of(&log_path(self.store())).unwrap()]
     }
 
     fn wait_until_within(&self, most_bytes: u64) {
@@ -144,7 +144,7 @@ fn what_came_after_a_log_went_back_to_its_first_places_survives_a_crash() {
         durable.put(&key(n), &n.to_le_bytes()).unwrap();
     }
     // As if the process had been killed: what the drop does is undone.
-    let paths = [files.store(), log_path(&files.store())];
+    let paths = [files.store(), log_path(files.store())];
     let left = paths.map(|path| (fs::read(&path).unwrap(), path));
     drop((durable, db));
     for (bytes, path) in left {

@@ -41,6 +41,7 @@ mod footprint;
 mod frozen_versions;
 mod full_disk_logged;
 mod full_disk_reads;
+mod history_client;
 mod idle_streams;
 mod images;
 mod imitations;

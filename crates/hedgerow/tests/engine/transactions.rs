@@ -3,291 +3,119 @@
 
 use crate::anomalies::{BOTH, is, kind, memory};
 use crate::common::{Dice, assert_sound, crowded, effort, is_thorough, open, seed};
+use crate::history_client::{Client, SECOND, in_order, token};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{
-    CancelToken, Database, Error, ErrorKind, Isolation, Keyspace, Options, Records,
-    TransactOptions, Transaction, TransactionKeyspace, Wait, WriteBatch,
+    CancelToken, Database, Durability, Error, ErrorKind, Isolation, Keyspace, Options, Records,
+    TransactOptions, Wait,
 };
 use hedgerow_testing::SimDisk;
 use hedgerow_testing::count;
 use hedgerow_testing::isolation::{
-    History, Level, Open, Outcome, Over, Recorder, Step, Tally, Token,
+    History, Level, Outcome, Recorder, Step, Tally, Token, Transaction as Told,
 };
-use hedgerow_testing::linear::Clock;
+use hedgerow_testing::linear::{Clock, NEVER};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-const KEYS: u64 = 24;
-const THREADS: u32 = 3;
+const THREADS: usize = 3;
+/// Numbers of recorders for each run: even, so that whether a thread's number is even tells which one it was.
+const NUMBERS: u32 = 4;
 /// Histories of each of the three tests and both isolations, and transactions of each thread in one: 204 of them, and half a million
 /// transactions that commit.
 const THOROUGH: (u64, u64) = (34, 1_040);
 
-/// `long`: what makes a long key of the store's.
-fn key(number: u64, long: usize) -> Vec<u8> {
-    // Leaves of several sizes, prefixes, and long keys with one head.
-    let len = if number % 6 == 5 { long + number as usize % 4 } else { number as usize % 6 * 3 };
-    [&vec![b'k'; len][..], &number.to_be_bytes()].concat()
-}
-
-/// Keys in the order of the keyspace have numbers in another one, so ranges are drawn of neighbours in the keyspace.
-fn in_order(long: usize) -> Vec<u64> {
-    let mut numbers: Vec<u64> = (0..KEYS).collect();
-    numbers.sort_by_key(|number| key(*number, long));
-    numbers
-}
-
-fn value(token: Token, dice: &mut Dice, longest: u64) -> Vec<u8> {
-    let more = if dice.below(12) == 0 { dice.below(longest) } else { dice.below(40) };
-    let mut value = token.bits().to_be_bytes().to_vec();
-    value.resize(8 + more as usize, 7);
-    value
-}
-
-fn token(value: &[u8]) -> Token {
-    Token::from_bits(u64::from_be_bytes(value[..8].try_into().unwrap()))
-}
-
-struct Client<'w> {
-    db: &'w Database,
-    keyspaces: &'w [Keyspace; 2],
-    order: Vec<u64>,
-    recorder: Recorder,
-    dice: Dice,
+/// What threads are to do.
+#[derive(Clone, Copy)]
+struct Work {
+    isolation: Isolation,
+    /// Bytes of the longest values, and what makes a long key of the store's.
     longest: u64,
     long: usize,
-    isolation: Isolation,
-    conflicts: u64,
-    too_old: u64,
-}
-
-/// Keys of the second keyspace have numbers of their own. Places in the order are what the checker calls keys.
-const SECOND: u64 = 1000;
-
-impl Client<'_> {
-    fn pick(&mut self) -> (usize, u64) {
-        (self.dice.below(2) as usize, self.dice.below(KEYS))
-    }
-
-    /// What the checker calls the key at a place.
-    fn name(space: usize, place: u64) -> u64 {
-        place + SECOND * space as u64
-    }
-
-    fn key_at(&self, place: u64) -> Vec<u8> {
-        key(self.order[place as usize], self.long)
-    }
-
-    fn place_of(&self, found: &[u8]) -> u64 {
-        let number = u64::from_be_bytes(found[found.len() - 8..].try_into().unwrap());
-        self.order.iter().position(|of| *of == number).unwrap() as u64
-    }
-
-    /// A step of a transaction.
-    fn step(
-        &mut self,
-        open: &mut Open,
-        transaction: &Transaction,
-        handles: &[TransactionKeyspace; 2],
-    ) -> Result<(), Error> {
-        let (space, place) = self.pick();
-        let (handle, name, key) = (&handles[space], Self::name(space, place), self.key_at(place));
-        match self.dice.below(12) {
-            0..3 => {
-                let found = handle.get(&key)?.map(|value| token(&value));
-                open.step(Step::Read { key: name, found });
-            }
-            3 => {
-                let found = handle.get_for_update(&key)?.map(|value| token(&value));
-                open.step(Step::Read { key: name, found });
-            }
-            4..6 => {
-                let high = place + self.dice.below(KEYS - place);
-                let bounds = key..=self.key_at(high);
-                let backwards = self.dice.below(2) == 0;
-                let range = handle.range(bounds);
-                let records: Vec<_> = match backwards {
-                    true => range.rev().collect(),
-                    false => range.collect(),
-                };
-                let mut found = Vec::new();
-                for record in records {
-                    let (key, value) = record?;
-                    found.push((Self::name(space, self.place_of(&key)), token(&value)));
-                }
-                if backwards {
-                    found.reverse();
-                }
-                let high = Self::name(space, high);
-                open.step(Step::Range { low: name, high, found });
-            }
-            6 => {
-                // The first record from a place on: what lies between is seen to be absent.
-                let mut cursor = handle.cursor();
-                cursor.seek(&key);
-                let found = cursor.next_record()?;
-                let found = found.map(|(key, value)| (key.to_vec(), token(value)));
-                let high = found.as_ref().map_or(KEYS - 1, |(key, _)| self.place_of(key));
-                let found = found.map(|(_, token)| (Self::name(space, high), token));
-                let high = Self::name(space, high);
-                open.step(Step::Range { low: name, high, found: found.into_iter().collect() });
-            }
-            7 => {
-                let before = transaction.savepoint()?;
-                let unused = open.token();
-                handle.put(&key, &value(unused, &mut self.dice, self.longest))?;
-                handle.remove(&self.key_at(self.order.len() as u64 - 1))?;
-                transaction.roll_back_to(&before)?;
-            }
-            8 => {
-                handle.remove(&key)?;
-                open.step(Step::Remove { key: name, over: Over::Unknown });
-            }
-            _ => {
-                let token = open.token();
-                handle.put(&key, &value(token, &mut self.dice, self.longest))?;
-                open.step(Step::Put { key: name, token, over: Over::Unknown });
-            }
-        }
-        Ok(())
-    }
-
-    fn transaction(&mut self) {
-        let mut open = self.recorder.begin();
-        let transaction = self.db.transaction(self.isolation);
-        let handles = [0, 1].map(|at| transaction.keyspace(&self.keyspaces[at]).unwrap());
-        let steps = 1 + self.dice.below(12);
-        for _ in 0..steps {
-            if let Err(error) = self.step(&mut open, &transaction, &handles) {
-                assert_eq!(*error.kind(), ErrorKind::SnapshotTooOld, "{error}");
-                self.too_old += 1;
-                return self.recorder.end(open, Outcome::Aborted);
-            }
-            if self.dice.below(3) == 0 {
-                std::thread::yield_now();
-            }
-        }
-        if self.dice.below(8) == 0 {
-            transaction.abort();
-            return self.recorder.end(open, Outcome::Aborted);
-        }
-        let outcome = match transaction.commit() {
-            Ok(_) => Outcome::Committed,
-            Err(error) => {
-                match error.kind() {
-                    ErrorKind::Conflict => self.conflicts += 1,
-                    ErrorKind::SnapshotTooOld => self.too_old += 1,
-                    // In the smallest store there is no room for many leaves.
-                    ErrorKind::TransactionTooLarge { .. } => {}
-                    _ => panic!("{error}"),
-                }
-                Outcome::Aborted
-            }
-        };
-        self.recorder.end(open, outcome);
-    }
-
-    /// A change without a transaction, or a batch: each is one by itself.
-    fn plain(&mut self) {
-        let mut open = self.recorder.begin();
-        let (space, place) = self.pick();
-        let (name, key) = (Self::name(space, place), self.key_at(place));
-        let keyspace = &self.keyspaces[space];
-        match self.dice.below(4) {
-            0 => {
-                let found = keyspace.get(&key).unwrap().map(|value| token(&value));
-                open.step(Step::Read { key: name, found });
-            }
-            1 => {
-                let token = open.token();
-                keyspace.put(&key, &value(token, &mut self.dice, self.longest)).unwrap();
-                open.step(Step::Put { key: name, token, over: Over::Unknown });
-            }
-            2 => {
-                keyspace.remove(&key).unwrap();
-                open.step(Step::Remove { key: name, over: Over::Unknown });
-            }
-            _ => {
-                let mut batch = WriteBatch::new();
-                for at in 0..2 + self.dice.below(4) {
-                    let place = (place + 7 * at) % KEYS;
-                    let (name, key) = (Self::name(space, place), self.key_at(place));
-                    let token = open.token();
-                    let value = value(token, &mut self.dice, self.longest);
-                    batch.put(keyspace, &key, &value).unwrap();
-                    open.step(Step::Put { key: name, token, over: Over::Unknown });
-                }
-                self.db.write(&batch).unwrap();
-            }
-        }
-        self.recorder.end(open, Outcome::Committed);
-    }
-}
-
-/// Runs threads for a while, and checks what they were told.
-fn run(
-    db: &Database,
-    isolation: Isolation,
-    longest: u64,
-    long: usize,
+    /// Transactions of each thread.
     transactions: u64,
-    dice: &mut Dice,
-) -> (Tally, u64, u64) {
-    let keyspaces = [db.keyspace("a").unwrap(), db.keyspace("b").unwrap()];
-    let clock = Clock::default();
+}
+
+impl Work {
+    fn level(&self) -> Level {
+        match self.isolation {
+            Isolation::Serializable => Level::StrictSerializable,
+            _ => Level::StrongSnapshotIsolation,
+        }
+    }
+
+    /// Runs threads, each with handles of its own, and `beside` beside them; what they were told, and how many met conflicts.
+    fn run<R>(
+        &self,
+        (db, clock): (&Database, &Clock),
+        keyspaces: &[[Keyspace; 2]],
+        dice: &mut Dice,
+        beside: impl FnOnce() -> R,
+    ) -> (Vec<Told>, u64, R) {
+        let first = RUNS.fetch_add(NUMBERS, Relaxed);
+        let Work { isolation, longest, long, transactions } = *self;
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = (first..)
+                .zip(keyspaces)
+                .map(|(thread, keyspaces)| {
+                    let mut client = Client {
+                        db,
+                        keyspaces,
+                        order: in_order(long),
+                        recorder: Recorder::new(thread, clock),
+                        dice: Dice(dice.roll()),
+                        longest,
+                        long,
+                        isolation,
+                        conflicts: 0,
+                        too_old: 0,
+                    };
+                    scope.spawn(move || {
+                        for _ in 0..transactions {
+                            match client.dice.below(4) {
+                                0 => client.plain(),
+                                _ => client.transaction(),
+                            }
+                        }
+                        (client.recorder.take(), client.conflicts)
+                    })
+                })
+                .collect();
+            let beside = beside();
+            let (mut told, mut conflicts) = (Vec::new(), 0);
+            for client in clients {
+                let (transactions, met) = client.join().unwrap();
+                told.extend(transactions);
+                conflicts += met;
+            }
+            (told, conflicts, beside)
+        })
+    }
+
+    fn check(&self, before: BTreeMap<u64, Token>, transactions: Vec<Told>) -> Tally {
+        let history = History { before, transactions };
+        history.check(self.level()).unwrap_or_else(|violation| panic!("{violation}"))
+    }
+}
+
+fn keyspaces_of(db: &Database) -> [Keyspace; 2] {
+    [db.keyspace("a").unwrap(), db.keyspace("b").unwrap()]
+}
+
+/// The records that are there now, by what the checker calls their keys.
+fn records(keyspaces: &[Keyspace; 2], long: usize) -> BTreeMap<u64, Token> {
     let order = in_order(long);
-    let mut before = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for (space, keyspace) in keyspaces.iter().enumerate() {
         for record in keyspace {
             let (key, value) = record.unwrap();
             let number = u64::from_be_bytes(key[key.len() - 8..].try_into().unwrap());
             let place = order.iter().position(|of| *of == number).unwrap() as u64;
-            before.insert(Client::name(space, place), token(&value));
+            found.insert(Client::name(space, place), token(&value));
         }
     }
-    let first = RUNS.fetch_add(THREADS, Relaxed);
-    let (all, conflicts, too_old) = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..THREADS)
-            .map(|thread| {
-                let mut client = Client {
-                    db,
-                    keyspaces: &keyspaces,
-                    order: order.clone(),
-                    recorder: Recorder::new(first + thread, &clock),
-                    dice: Dice(dice.roll()),
-                    longest,
-                    long,
-                    isolation,
-                    conflicts: 0,
-                    too_old: 0,
-                };
-                scope.spawn(move || {
-                    for _ in 0..transactions {
-                        match client.dice.below(4) {
-                            0 => client.plain(),
-                            _ => client.transaction(),
-                        }
-                    }
-                    (client.recorder.take(), client.conflicts, client.too_old)
-                })
-            })
-            .collect();
-        let mut sum = (Vec::new(), 0, 0);
-        for client in clients {
-            let (transactions, conflicts, too_old) = client.join().unwrap();
-            sum.0.extend(transactions);
-            sum.1 += conflicts;
-            sum.2 += too_old;
-        }
-        sum
-    });
-    let level = match isolation {
-        Isolation::Serializable => Level::StrictSerializable,
-        _ => Level::StrongSnapshotIsolation,
-    };
-    let history = History { before, transactions: all };
-    let tally = history.check(level).unwrap_or_else(|violation| panic!("{violation}"));
-    (tally, conflicts, too_old)
+    found
 }
 
 /// Numbers of recorders, so that no two tokens of a store are the same.
@@ -306,8 +134,12 @@ fn histories(longest: u64, long: usize, database: impl Fn(&mut Dice) -> Database
                 (db, left) = (database(&mut dice), 3);
             }
             left -= 1;
-            let (tally, met, _) = run(&db, isolation, longest, long, each, &mut dice);
-            checked += tally.transactions;
+            let work = Work { isolation, longest, long, transactions: each };
+            let handles: [[Keyspace; 2]; THREADS] = std::array::from_fn(|_| keyspaces_of(&db));
+            let before = records(&handles[0], long);
+            let clock = Clock::default();
+            let (told, met, ()) = work.run((&db, &clock), &handles, &mut dice, || ());
+            checked += work.check(before, told).transactions;
             conflicts += met;
         }
         assert_sound(&db, "transactions");
@@ -334,6 +166,73 @@ fn transactions_with_large_values_in_a_file_are_kept_apart_as_their_isolation_sa
     histories(9000, 1_000, |dice| {
         open(&options, &SimDisk::new(dice.roll()), OpenHow::New).unwrap()
     });
+}
+
+/// The power goes while threads are at it, and they go on with what is left: all of that is one history. Of what was told before, what was durable
+/// counts; the rest may be there or not, but whole, and with all that it had read.
+fn across_a_power_cut(work: Work, dice: &mut Dice) -> u64 {
+    let options = Options::new().page_bytes(4096).memory_limit_bytes(8 << 20).log(true);
+    let disk = SimDisk::new(dice.roll());
+    let db = open(&options, &disk, OpenHow::New).unwrap();
+    let clock = Clock::default();
+    // Every second one waits until its commits are durable.
+    let handles: [[Keyspace; 2]; THREADS] = std::array::from_fn(|thread| {
+        let durability = [Durability::Sync, Durability::Buffered][thread % 2];
+        keyspaces_of(&db).map(|keyspace| keyspace.with_durability(durability))
+    });
+    let until = Duration::from_micros(dice.below(300 * work.transactions));
+    let (mut told, _, (left, cut)) = work.run((&db, &clock), &handles, dice, || {
+        std::thread::sleep(until);
+        let cut = clock.tick();
+        (disk.state(), cut)
+    });
+    drop((handles, db));
+    let durable = told.iter().filter(|of| is_durable(of, cut)).count() as u64;
+    for of in told.iter_mut().filter(|of| of.outcome == Outcome::Committed) {
+        if !is_durable(of, cut) {
+            (of.outcome, of.ended) = (Outcome::Unknown, NEVER);
+        }
+    }
+    let survivor = SimDisk::with_state(left.crash_at_random(dice.roll()), dice.roll());
+    let db = open(&options, &survivor, OpenHow::Existing).unwrap();
+    assert_sound(&db, "what a power cut has left");
+    let handles = [keyspaces_of(&db), keyspaces_of(&db)];
+    told.extend(work.run((&db, &clock), &handles, dice, || ()).0);
+    let last = records(&handles[0], work.long);
+    let mut recorder = Recorder::new(RUNS.fetch_add(NUMBERS, Relaxed), &clock);
+    let mut open = recorder.begin();
+    for space in [0, SECOND] {
+        let found = last.range(space..space + SECOND).map(|(key, token)| (*key, *token));
+        let found = found.collect();
+        open.step(Step::Range { low: space, high: space + SECOND - 1, found });
+    }
+    recorder.end(open, Outcome::Committed);
+    told.extend(recorder.take());
+    work.check(BTreeMap::new(), told);
+    durable
+}
+
+/// Whether what was told was durable at a moment: a thread that waits for that was told that it had changed something.
+fn is_durable(of: &Told, cut: u64) -> bool {
+    let changes =
+        of.steps.iter().any(|step| matches!(step, Step::Put { .. } | Step::Remove { .. }));
+    let thread = of.id >> 32;
+    thread.is_multiple_of(2) && changes && of.outcome == Outcome::Committed && of.ended < cut
+}
+
+#[test]
+fn transactions_before_and_after_a_power_cut_are_kept_apart_as_their_isolation_says() {
+    let mut dice = Dice(seed(hedgerow_sync::primitive::random::seed()));
+    let rounds = if is_thorough() { 60 } else { 6 } * effort();
+    let mut durable = 0;
+    for isolation in [Isolation::Serializable, Isolation::Snapshot] {
+        for _ in 0..rounds {
+            let work = Work { isolation, longest: 9000, long: 1_000, transactions: 60 };
+            durable += across_a_power_cut(work, &mut dice);
+        }
+    }
+    count(2 * rounds, "power cuts");
+    assert!(durable > 0, "some were durable before the power went");
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! fixed, so that a run is a function of its schedule alone.
 
 pub mod asymmetric;
+mod brief;
 pub mod buggify;
 pub mod linger;
 mod lock;
@@ -23,6 +24,7 @@ pub mod thread;
 pub mod time;
 pub mod witness;
 
+pub use brief::{Brief, BriefGuard};
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// Set once, before threads that look at it begin; so no protocol rests on it either.
 pub use std::sync::OnceLock;

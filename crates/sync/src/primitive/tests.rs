@@ -1,7 +1,7 @@
 //! The seams as they are on the machine.
 
 use super::time::Moment;
-use super::{Arc, Condvar, Mutex, RwLock, thread};
+use super::{Arc, Brief, Condvar, Mutex, RwLock, thread};
 use std::time::Duration;
 
 #[test]
@@ -109,4 +109,19 @@ fn moments_are_ordered() {
     assert!(earlier.checked_add(Duration::MAX).is_none());
     assert_eq!(earlier + Duration::MAX, earlier);
     assert!(thread::available_parallelism() >= 1);
+}
+
+#[test]
+fn who_finds_a_brief_lock_taken_waits_for_as_long_as_it_wants_to() {
+    let shared = Arc::new(Brief::new(0));
+    let guard = shared.lock_while(|| false).expect("nobody has it");
+    assert!(shared.lock_while(|| false).is_none());
+    let other = Arc::clone(&shared);
+    let thread = thread::spawn_named("waiter", move || {
+        *other.lock_while(|| true).expect("it waits") += 1;
+    })
+    .unwrap();
+    drop(guard);
+    thread.join().unwrap();
+    assert_eq!(*shared.lock_while(|| false).expect("nobody has it"), 1);
 }

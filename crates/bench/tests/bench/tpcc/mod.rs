@@ -181,7 +181,7 @@ fn the_mix_leaves_what_a_map_has_in_a_file_with_large_pages() {
         page_bytes: Some(16 << 10),
         memory_limit_bytes: Some(32 << 20),
         is_without_log: true,
-        fill_percent: None,
+        ..Place::default()
     };
     same_in_both(&place, 600, |_| None);
 }

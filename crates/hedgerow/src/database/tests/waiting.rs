@@ -337,6 +337,42 @@ fn a_wait_for_admission_ends() {
 }
 
 #[test]
+fn a_wait_for_a_large_commit_ends() {
+    let db = options().in_memory().unwrap();
+    let keyspace = db.create_keyspace("birds").unwrap();
+    put(&keyspace, Wait::Never, 0, b"there").unwrap();
+    let pool = keyspace.tree().pool().clone();
+    let commit = pool.versions().unwrap().close_gate(&*pool);
+    assert_ends("gate", None, |wait| put(&keyspace, wait, 1, b"new"));
+    assert_has(&keyspace, 1);
+    drop(commit);
+    put(&keyspace, Wait::Never, 1, b"new").unwrap();
+    assert_has(&keyspace, 2);
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn a_writer_that_waits_long_for_a_large_commit_is_a_stall() {
+    use crate::testing::events::events_of;
+    let db = options().in_memory().unwrap();
+    let keyspace = db.create_keyspace("birds").unwrap();
+    let pool = keyspace.tree().pool().clone();
+    let commit = pool.versions().unwrap().close_gate(&*pool);
+    let waits = {
+        let keyspace = keyspace.clone();
+        spawn_named("writer", move || events_of(|| put(&keyspace, Wait::Forever, 0, b"").unwrap()))
+    };
+    // Until it waits, and for longer than a stall takes.
+    sleep(Duration::from_millis(300));
+    drop(commit);
+    let events = waits.unwrap().join().unwrap();
+    let [stall] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((stall.target, stall.level), ("hedgerow::stall", tracing::Level::WARN));
+    assert!(stall.number("waited_ms") >= 100 && stall.fields["waits_for"].contains("commit"));
+    assert_has(&keyspace, 1);
+}
+
+#[test]
 fn a_wait_for_room_in_the_map_s_delta_ends() {
     let disk = StalledDisk::default();
     let db = create(&disk, &options().log(false).background_checkpoints(false));

@@ -27,11 +27,41 @@ const FIRST_BYTES: usize = 512;
 #[derive(Clone)]
 struct Place {
     tree: TreeId,
+    /// The first bytes of the key, as [`head_of`] has them.
+    head: u64,
     key: Range<u32>,
     /// `None`: it is not changed. `Some(None)`: its record goes.
     value: Option<Option<Range<u32>>>,
     /// Nobody else may have changed it by the commit.
     was_asked: bool,
+}
+
+impl Place {
+    /// What it says of the key, which lies in `all`.
+    #[inline]
+    fn shown<'f>(&self, all: &'f [u8]) -> FewKey<'f> {
+        let value = |range: &Option<Range<u32>>| range.as_ref().map(|range| part_of(all, range));
+        FewKey {
+            tree: self.tree,
+            key: part_of(all, &self.key),
+            change: self.value.as_ref().map(value),
+            was_asked: self.was_asked,
+        }
+    }
+}
+
+/// A number for the first bytes of a key. Of keys with different ones the order is that of the numbers.
+#[inline]
+fn head_of(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => {
+            // A key that ends here comes before those that go on.
+            let mut head = [0; 8];
+            head[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(head)
+        }
+    }
 }
 
 /// A key of a transaction, and what is known of it.
@@ -149,32 +179,30 @@ pub(super) struct Few {
 
 impl Few {
     #[inline]
-    fn part(&self, range: &Range<u32>) -> &[u8] {
-        part_of(self.bytes.all(), range)
-    }
-
-    #[inline]
     fn shown(&self, place: &Place) -> FewKey<'_> {
-        FewKey {
-            tree: place.tree,
-            key: self.part(&place.key),
-            change: place.value.as_ref().map(|value| value.as_ref().map(|value| self.part(value))),
-            was_asked: place.was_asked,
-        }
+        place.shown(self.bytes.all())
     }
 
     #[inline]
     fn find(&self, tree: TreeId, key: &[u8]) -> Result<usize, usize> {
-        let all = self.bytes.all();
-        let compare =
-            |place: &Place| place.tree.cmp(&tree).then_with(|| part_of(all, &place.key).cmp(key));
-        // Many come in their order.
-        let Some((last, before)) = self.places.all().split_last() else { return Err(0) };
-        match compare(last) {
-            Ordering::Less => Err(before.len() + 1),
-            Ordering::Equal => Ok(before.len()),
-            Ordering::Greater => before.binary_search_by(compare),
+        let places = self.places.all();
+        let mark = (tree, head_of(key));
+        // Many come in their order, and many are asked for and changed then.
+        let Some((last, before)) = places.split_last() else { return Err(0) };
+        let mut at = match (last.tree, last.head).cmp(&mark) {
+            Ordering::Less => return Err(places.len()),
+            Ordering::Equal if self.shown(last).key == key => return Ok(before.len()),
+            _ => before.partition_point(|place| (place.tree, place.head) < mark),
+        };
+        // Most heads are one key's.
+        while let Some(place) = places.get(at).filter(|place| (place.tree, place.head) == mark) {
+            match self.shown(place).key.cmp(key) {
+                Ordering::Less => at += 1,
+                Ordering::Equal => return Ok(at),
+                Ordering::Greater => break,
+            }
         }
+        Err(at)
     }
 
     /// Whether there is room for so many bytes more, of which a new key has `new` places.
@@ -188,8 +216,8 @@ impl Few {
     /// Gives a new key its place.
     #[inline]
     fn insert(&mut self, at: usize, tree: TreeId, key: &[u8]) {
-        let key = self.bytes.append(key);
-        self.places.insert(at, Place { tree, key, value: None, was_asked: false });
+        let (head, key) = (head_of(key), self.bytes.append(key));
+        self.places.insert(at, Place { tree, head, key, value: None, was_asked: false });
     }
 
     /// The change of a key.
@@ -230,7 +258,11 @@ impl Few {
     ) -> Result<bool, u64> {
         let value_bytes = value.map_or(0, <[u8]>::len);
         let found = self.find(tree, key);
-        let old = found.ok().and_then(|at| self.shown(&self.places.all()[at]).change);
+        // Most keys are changed once.
+        let old = match found {
+            Ok(at) => self.shown(&self.places.all()[at]).change,
+            Err(_) => None,
+        };
         let (is_new, old_bytes) = (old.is_none(), old.map_or(0, |old| bytes_of(key, old)));
         let new_bytes = if found.is_ok() { 0 } else { key.len() };
         if !self.has_room(usize::from(found.is_err()), new_bytes.saturating_add(value_bytes)) {
@@ -256,7 +288,8 @@ impl Few {
 
     /// All keys, in the order of trees and keys.
     pub(super) fn all(&self) -> impl Iterator<Item = FewKey<'_>> {
-        self.places.all().iter().map(|place| self.shown(place))
+        let all = self.bytes.all();
+        self.places.all().iter().map(move |place| place.shown(all))
     }
 
     /// The only key; `None` if there are several, or none.
@@ -322,7 +355,11 @@ mod tests {
             let longest = [8, 600][random.below(2) as usize];
             for _ in 0..random.below(100) {
                 let tree = TreeId(3 + random.below(2) as u32);
-                let key = vec![b'a'; random.below(20) as usize];
+                // Of many lengths with one head, and with different ones.
+                let mut key = vec![b'a'; random.below(20) as usize];
+                if let Some(byte) = key.get_mut(random.below(20) as usize) {
+                    *byte = [0, b'b', 255][random.below(3) as usize];
+                }
                 let value = vec![b'v'; random.below(longest) as usize];
                 let value = (random.below(4) > 0).then_some(value.as_slice());
                 let is_put = random.below(3) > 0;

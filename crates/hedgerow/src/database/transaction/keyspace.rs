@@ -10,6 +10,7 @@ use crate::database::Isolation;
 use crate::database::database::Inner;
 use crate::database::long::{Spot, bounds_of, is_long, spot_of};
 use crate::database::modify::integer;
+use crate::database::opened::UsedTree;
 use crate::database::snapshot::SnapshotStretches;
 use crate::database::stretch::{Stretch, Stretches};
 use crate::database::view::{Seen, View, reads};
@@ -48,8 +49,9 @@ reads!(
 /// [`KeyTooLong`](crate::ErrorKind::KeyTooLong); [`RecordTooLarge`](crate::ErrorKind::RecordTooLarge); [`TransactionTooLarge`](crate::ErrorKind::TransactionTooLarge).
 /// Nothing has changed then.
 impl TransactionKeyspace {
-    pub(super) fn new(state: Arc<State>, tree: PoolTree) -> TransactionKeyspace {
-        TransactionKeyspace { view: TransactionView { state, tree: tree.with_short_keys(false) } }
+    #[inline]
+    pub(super) fn new(state: Arc<State>, tree: UsedTree) -> TransactionKeyspace {
+        TransactionKeyspace { view: TransactionView { state, tree } }
     }
 
     #[inline]
@@ -67,13 +69,14 @@ impl TransactionKeyspace {
     /// # Errors
     /// Those of [`TransactionKeyspace::get`].
     pub fn get_for_update(&self, key: &[u8]) -> Result<Option<Value>> {
-        let TransactionView { state, tree } = &self.view;
+        let (state, tree) = (&self.view.state, self.view.tree());
+        let used = (tree.id(), &self.view.tree);
         if is_long(tree, key) {
             let place = self.view.spot(key)?.first;
-            state.note_long(|reads| reads.key(tree.id(), &place))?;
+            state.note_long(used, |reads| reads.key(tree.id(), &place))?;
         } else {
             state.with_body(|body| {
-                state.note_key(body, tree.id(), key);
+                state.note_key(body, used, key);
                 Ok(())
             })?;
         }
@@ -262,10 +265,10 @@ impl TransactionKeyspace {
         if crate::database::stretch::is_empty(&lower, &upper) {
             return Ok(0);
         }
-        let TransactionView { state, tree } = &self.view;
+        let (state, tree) = (&self.view.state, self.view.tree());
         let (low, high) = bounds_of(&self.view, &lower, &upper)?;
         let (low, high) = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
-        state.note_range(tree, (low, high), |reads| {
+        state.note_range(&self.view.tree, (low, high), |reads| {
             reads.interval(tree.id(), low, high);
         })?;
         let mut removed = 0;
@@ -292,8 +295,8 @@ impl TransactionKeyspace {
 
     #[inline]
     fn change(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let TransactionView { state, tree } = &self.view;
-        let inner = &state.inner;
+        let (state, tree) = (&self.view.state, self.view.tree());
+        let inner = state.inner();
         inner.check_open()?;
         inner.check_put(tree, key, value.unwrap_or(&[]))?;
         let is_long = is_long(tree, key);
@@ -302,6 +305,7 @@ impl TransactionKeyspace {
         }
         let most = inner.store.most_commit_bytes();
         state.with_body(|body| {
+            body.trees.note(tree.id(), &self.view.tree);
             let is_noted = match is_long {
                 true => Ok(false),
                 false => body.few.put(tree.id(), key, value, most),
@@ -323,28 +327,28 @@ impl TransactionKeyspace {
 #[derive(Clone)]
 struct TransactionView {
     state: Arc<State>,
-    tree: PoolTree,
+    tree: UsedTree,
 }
 
 impl View for TransactionView {
     fn inner(&self) -> &Arc<Inner> {
-        &self.state.inner
+        self.state.inner()
     }
 
     fn check(&self) -> Result<()> {
-        self.state.inner.check_open()?;
+        self.state.inner().check_open()?;
         self.state.with_body(|_| Ok(()))
     }
 
     fn see(&self, key: &[u8]) -> Result<Option<Seen>> {
-        self.state.inner.check_open()?;
-        let tree = &self.tree;
+        self.state.inner().check_open()?;
+        let tree = self.tree();
         let (own, begun) = self.state.with_body(|body| {
             if let Some(own) = body.change(tree.id(), key) {
                 return Ok((Some(own.map(Value::from)), None));
             }
             if self.state.isolation == Isolation::Serializable && !is_long(tree, key) {
-                self.state.note_key(body, tree.id(), key);
+                self.state.note_key(body, (tree.id(), &self.tree), key);
             }
             Ok((None, body.snapshot.clone()))
         })?;
@@ -371,13 +375,13 @@ impl View for TransactionView {
     #[cold]
     fn spot(&self, key: &[u8]) -> Result<Spot> {
         self.check()?;
-        let snapshot = self.state.snapshot(self.tree.wait())?;
-        let spot = spot_of(&snapshot, &self.state.inner, &self.tree, key);
+        let snapshot = self.state.snapshot(self.tree().wait())?;
+        let spot = spot_of(&snapshot, self.state.inner(), self.tree(), key);
         spot.map_err(|error| self.state.remember(error))
     }
 
     fn stretches(&self) -> Box<dyn Stretches> {
-        let tree = self.tree.id();
+        let tree = self.tree().id();
         // Of one that has ended the first step says so.
         let writes = self.state.with_body(|body| match body.is_empty() {
             true => Ok(None),
@@ -395,12 +399,12 @@ impl View for TransactionView {
     }
 
     fn snapshot(&self) -> Result<Arc<OpenSnapshot>> {
-        self.state.snapshot(self.tree.wait())
+        self.state.snapshot(self.tree().wait())
     }
 
     #[inline]
     fn tree(&self) -> &PoolTree {
-        &self.tree
+        &self.tree.of(self.state.inner()).tree
     }
 }
 
@@ -410,16 +414,17 @@ impl TransactionView {
     fn see_long(&self, key: &[u8]) -> Result<Option<Seen>> {
         let spot = self.spot(key)?;
         if self.state.isolation == Isolation::Serializable {
-            self.state.note_long(|reads| reads.key(self.tree.id(), &spot.first))?;
+            let used = (self.tree().id(), &self.tree);
+            self.state.note_long(used, |reads| reads.key(used.0, &spot.first))?;
         }
-        spot.seen(&self.tree, key)
+        spot.seen(self.tree(), key)
     }
 }
 
 /// The stretches of a transaction: those of its snapshot, which may not have begun yet, with its own changes in them.
 struct TransactionStretches {
     state: Arc<State>,
-    tree: PoolTree,
+    tree: UsedTree,
     writes: Option<Arc<TreeWrites>>,
     base: Option<SnapshotStretches>,
     below: Stretch,
@@ -429,15 +434,16 @@ struct TransactionStretches {
 
 impl Stretches for TransactionStretches {
     fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
-        let snapshot = self.state.snapshot(self.tree.wait())?;
-        let base = self
-            .base
-            .get_or_insert_with(|| SnapshotStretches::new(snapshot.clone(), self.tree.clone()));
+        let inner = self.state.inner();
+        let tree = &self.tree.of(inner).tree;
+        let snapshot = self.state.snapshot(tree.wait())?;
+        let base =
+            self.base.get_or_insert_with(|| SnapshotStretches::new(snapshot.clone(), tree.clone()));
         let loaded = match &self.writes {
             None => base.load(at, to),
             Some(writes) => base.load(at, &mut self.below).and_then(|()| {
-                let spot = |key: &[u8]| spot_of(&snapshot, &self.state.inner, &self.tree, key);
-                match placed(&self.tree, &self.below, writes, spot)? {
+                let spot = |key: &[u8]| spot_of(&snapshot, inner, tree, key);
+                match placed(tree, &self.below, writes, spot)? {
                     Some(placed) => merge(&self.below, &placed, to),
                     None => merge(&self.below, writes, to),
                 }
@@ -452,7 +458,8 @@ impl Stretches for TransactionStretches {
     }
 
     fn saw(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>, is_new: bool) {
-        let (tree, growing) = (self.tree.id(), self.growing.filter(|_| !is_new));
+        let tree = self.tree.of(self.state.inner()).tree.id();
+        let growing = self.growing.filter(|_| !is_new);
         let mut noted = None;
         let outcome = self.state.note_range(&self.tree, (from, to), |reads| {
             noted = Some(match growing {

@@ -71,7 +71,8 @@ impl State {
         trees: &BTreeMap<TreeId, PoolTree>,
         waiting: &Waiting<'_>,
     ) -> Result<Lsn> {
-        let (inner, store) = (&*self.inner, &self.inner.store);
+        let inner = &**self.inner();
+        let store = &inner.store;
         let trees: BTreeMap<TreeId, PoolTree> =
             trees.iter().map(|(id, tree)| (*id, tree_of(tree))).collect();
         let mut prepared = Vec::new();
@@ -148,7 +149,7 @@ impl State {
             for (tree, key, _) in body.changes() {
                 match is_long(&trees[&tree], key) {
                     true => {
-                        let spot = spot_of(snapshot, &self.inner, &trees[&tree], key)?;
+                        let spot = spot_of(snapshot, self.inner(), &trees[&tree], key)?;
                         asked.key(tree, &spot.first);
                     }
                     false => asked.key(tree, key),
@@ -158,7 +159,7 @@ impl State {
         let intervals = asked.all().into_iter().map(|(tree, lower, upper)| {
             let tree = &trees[&tree];
             let user_key = |bound: &KeyBound| -> Result<KeyBound> {
-                let key = |place: &Vec<u8>| key_at(snapshot, &self.inner, tree, place);
+                let key = |place: &Vec<u8>| key_at(snapshot, self.inner(), tree, place);
                 Ok(match bound {
                     Bound::Included(place) => Bound::Included(key(place)?),
                     Bound::Excluded(place) => Bound::Excluded(key(place)?),
@@ -177,12 +178,13 @@ impl State {
             return error;
         }
         error.with_conflicting_key(|tree, key| {
-            let used = body.trees.find(tree).filter(|used| is_long(&used.tree, key))?;
+            let used =
+                body.trees.find(self.inner(), tree).filter(|used| is_long(&used.tree, key))?;
             let tree = tree_of(&used.tree);
-            let then = body.snapshot.as_ref().map(|of| key_at(of, &self.inner, &tree, key));
+            let then = body.snapshot.as_ref().map(|of| key_at(of, self.inner(), &tree, key));
             let now = || {
                 let (mut rest, raw) = (Vec::new(), tree.get(key).ok()??);
-                let is_there = self.inner.rest_of(&tree, key, &raw, &mut rest).ok()?;
+                let is_there = self.inner().rest_of(&tree, key, &raw, &mut rest).ok()?;
                 is_there.then(|| [&key[..tree.max_short_key_bytes()], &rest].concat())
             };
             let whole = then.and_then(Result::ok).or_else(now);

@@ -5,7 +5,7 @@
 //! `few`, which is all that most transactions need. The commit is that of `tree/commit.rs`. `keyspace` has what can be done in a keyspace.
 //!
 //! Invariants: all reads are of one snapshot, which begins with the first of them; after the end nothing can be read or changed any more.
-//! `Send + Sync`: the parts are behind one mutex, which is held for no read.
+//! `Send + Sync`: the parts are behind one lock, which is held for no read, and by who commits for good: whoever comes then is told that it has ended.
 
 mod few;
 mod keyspace;
@@ -21,6 +21,7 @@ use super::database::{Database, Inner};
 use super::keyspace::Keyspace;
 use super::large::{Prepared, is_plain};
 use super::long::is_long;
+use super::opened::{Hold, Used, UsedTree};
 use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{BatchChange, BatchReads, OpenSnapshot, PoolTree};
@@ -29,7 +30,7 @@ use crate::types::{Lsn, TreeId};
 use crate::wait::{Wait, Waiting};
 use few::{Few, FewKey};
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
-use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard, Weak};
+use hedgerow_sync::primitive::{Arc, Brief, BriefGuard, Weak};
 use reads::Reads;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +38,7 @@ use std::ops::Bound;
 use writes::Writes;
 
 /// What of other transactions a transaction may be mixed with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Isolation {
     /// As if all transactions had run one after the other, in the order of their commits. What a transaction has read, gaps between records and ends of
@@ -57,7 +58,7 @@ const READS_SHARE: u64 = 64;
 ///
 /// **Reads** see the database as it was when the first of them was made, as a [`Snapshot`](crate::Snapshot) does, with the transaction's own changes in it. **Changes** are kept
 /// by the transaction, and nobody else sees them before the commit. **The commit** makes all of them at one stroke, if what was read is unchanged, or
-/// returns [`Conflict`](ErrorKind::Conflict) and makes none. Transactions hold no locks: none waits for another one, and there are no deadlocks. Many
+/// returns [`Conflict`](ErrorKind::Conflict) and makes none. Transactions hold no locks: none waits for one that has not begun to commit, and there are no deadlocks. Many
 /// threads commit at a time, also within one leaf, if they change different keys.
 ///
 /// [`Database::transact`] runs a function in a transaction, and runs it again after a conflict.
@@ -66,7 +67,7 @@ const READS_SHARE: u64 = 64;
 /// database open.
 ///
 /// **Limits.** The changes are kept in memory, beside the memory limit, and take at most an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes).
-/// Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). What is too large for one stroke, as a large [`WriteBatch`](crate::WriteBatch)
+/// Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). What is too large to be made at one stroke, as a large [`WriteBatch`](crate::WriteBatch)
 /// is, or has read more leaves than an eighth of the pool's frames, takes two checkpoints, and is made while the changes of other threads wait. Without a log, and
 /// in memory, that is too large.
 pub struct Transaction {
@@ -75,13 +76,17 @@ pub struct Transaction {
 
 /// What a transaction shares with its handles to keyspaces.
 pub(super) struct State {
-    inner: Arc<Inner>,
+    hold: Arc<Hold>,
     isolation: Isolation,
     /// How long it waits, in the place of what handles to keyspaces say.
     wait: Option<Wait>,
-    body: Mutex<Body>,
-    /// Set with the body locked. Who commits keeps it locked until it is empty; whoever comes meanwhile looks at this first.
+    body: Brief<Body>,
+    /// Set with the body locked. Who commits keeps it locked until it is empty; whoever comes meanwhile looks at this.
     has_ended: AtomicBool,
+    /// A handle to a keyspace was made.
+    has_handle: AtomicBool,
+    /// One of them makes changes durable.
+    through_sync: AtomicBool,
     /// A read has found that the snapshot is too old.
     was_too_old: AtomicBool,
     /// A long key was changed, or bounds what was read.
@@ -96,7 +101,8 @@ struct Body {
     few: Few,
     many: Option<Box<Many>>,
     trees: Trees,
-    through_sync: bool,
+    /// How the first handle to a keyspace waits; `None`: for ever.
+    wait: Option<Wait>,
 }
 
 /// What small transactions have not. As long as there are keys in `few`, `writes` is empty, and `reads` has intervals alone.
@@ -147,59 +153,63 @@ impl Body {
     }
 }
 
-/// A tree that was used.
-struct Used {
-    name: Arc<str>,
-    tree: PoolTree,
-}
-
-/// The trees that were used, of which there is one mostly.
+/// The trees that something was read or changed in, of which there is one mostly.
 #[derive(Default)]
 struct Trees {
-    first: Option<Used>,
-    more: Vec<Used>,
+    first: Option<(TreeId, UsedTree)>,
+    more: Vec<(TreeId, UsedTree)>,
 }
 
 impl Trees {
-    fn all(&self) -> impl Iterator<Item = &Used> {
+    fn all(&self) -> impl Iterator<Item = &(TreeId, UsedTree)> {
         self.first.iter().chain(&self.more)
     }
 
-    fn find(&self, tree: TreeId) -> Option<&Used> {
-        self.all().find(|used| used.tree.id() == tree)
+    fn find<'t>(&'t self, inner: &'t Inner, tree: TreeId) -> Option<&'t Used> {
+        self.all().find(|(id, _)| *id == tree).map(|(_, used)| used.of(inner))
     }
 
-    fn note(&mut self, of: &Keyspace, tree: &PoolTree) {
-        if self.find(tree.id()).is_some() {
-            return;
+    #[inline]
+    fn note(&mut self, id: TreeId, tree: &UsedTree) {
+        match &self.first {
+            Some((first, _)) if *first == id => {}
+            None => self.first = Some((id, tree.clone())),
+            Some(_) => self.note_more(id, tree),
         }
-        let used = Used { name: of.shared_name().clone(), tree: tree.clone() };
-        match self.first {
-            None => self.first = Some(used),
-            Some(_) => self.more.push(used),
+    }
+
+    #[inline(never)]
+    fn note_more(&mut self, id: TreeId, tree: &UsedTree) {
+        if self.more.iter().all(|(other, _)| *other != id) {
+            self.more.push((id, tree.clone()));
         }
     }
 
     #[inline]
-    fn get(&self, tree: TreeId) -> &PoolTree {
-        if let Some(first) = self.first.as_ref().filter(|first| first.tree.id() == tree) {
-            return &first.tree;
+    fn get<'t>(&'t self, inner: &'t Inner, tree: TreeId) -> &'t PoolTree {
+        if let Some((_, first)) = self.first.as_ref().filter(|(id, _)| *id == tree) {
+            return &first.of(inner).tree;
         }
-        &self.find(tree).expect("a tree that is read or changed was noted").tree
+        &self.find(inner, tree).expect("a tree that is read or changed was noted").tree
     }
 
     /// From now on all wait as one call.
-    fn wait_as(&mut self, wait: &Wait) {
-        for used in self.first.iter_mut().chain(&mut self.more) {
-            if used.tree.wait() != wait {
-                used.tree = used.tree.clone().with_wait(wait.clone());
+    fn wait_as(&mut self, inner: &Inner, wait: &Wait) {
+        for (_, used) in self.first.iter_mut().chain(&mut self.more) {
+            if matches!((&*used, wait), (UsedTree::Opened(_), Wait::Forever)) {
+                continue;
+            }
+            let Used { name, tree } = used.of(inner);
+            if tree.wait() != wait {
+                let tree = tree.clone().with_wait(wait.clone());
+                *used = UsedTree::Own(Arc::new(Used { name: name.clone(), tree }));
             }
         }
     }
 }
 
 /// A transaction that ends: its body, which nobody else gets to see any more, and which is empty when this is dropped.
-struct Ending<'s>(MutexGuard<'s, Body>);
+struct Ending<'s>(BriefGuard<'s, Body>);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
@@ -255,11 +265,13 @@ impl Database {
 
     fn transaction_that_waits(&self, isolation: Isolation, wait: Option<Wait>) -> Transaction {
         let state = State {
-            inner: self.inner.clone(),
+            hold: self.holds.own().clone(),
             isolation,
             wait,
-            body: Mutex::new(Body::default()),
+            body: Brief::new(Body::default()),
             has_ended: AtomicBool::new(false),
+            has_handle: AtomicBool::new(false),
+            through_sync: AtomicBool::new(false),
             was_too_old: AtomicBool::new(false),
             has_long_keys: AtomicBool::new(false),
         };
@@ -274,29 +286,36 @@ impl Transaction {
     /// [`ForeignKeyspace`](ErrorKind::ForeignKeyspace); [`TransactionEnded`](ErrorKind::TransactionEnded).
     pub fn keyspace(&self, of: &Keyspace) -> Result<TransactionKeyspace> {
         let state = &self.state;
-        state.inner.check_open()?;
-        if !Arc::ptr_eq(&state.inner, of.inner()) {
+        state.inner().check_open()?;
+        if !Arc::ptr_eq(state.inner(), of.inner()) {
             let what = "the keyspace belongs to another database than the transaction";
             return Err(Error::new(ErrorKind::ForeignKeyspace, what));
         }
-        let mut tree = of.tree().clone();
-        if let Some(wait) = &state.wait {
-            tree = tree.with_wait(wait.clone());
+        state.check_not_ended()?;
+        // Relaxed, here and below: whoever commits has had the transaction from who was here.
+        if of.durability() == Durability::Sync {
+            state.through_sync.store(true, Relaxed);
         }
-        state.with_body(|body| {
-            body.through_sync |= of.durability() == Durability::Sync;
-            body.trees.note(of, &tree);
-            Ok(())
-        })?;
+        if !state.has_handle.load(Relaxed) {
+            state.has_handle.store(true, Relaxed);
+            if *of.tree().wait() != Wait::Forever {
+                state.with_body(|body| {
+                    body.wait = Some(of.tree().wait().clone());
+                    Ok(())
+                })?;
+            }
+        }
+        let tree = of.used_tree(state.wait.as_ref());
         Ok(TransactionKeyspace::new(state.clone(), tree))
     }
 
-    /// Notes the present state of the transaction's changes, to roll back to. Costs nothing; the next change copies the changes that there are.
+    /// Notes the present state of the transaction's changes, to roll back to. The next change copies the changes that there are. The copy lives until the
+    /// transaction ends, or an earlier savepoint is rolled back to.
     ///
     /// # Errors
     /// [`TransactionEnded`](ErrorKind::TransactionEnded).
     pub fn savepoint(&self) -> Result<Savepoint> {
-        self.state.inner.check_open()?;
+        self.state.inner().check_open()?;
         self.state.with_body(|body| {
             // Where they are shared, and copied when they are changed.
             let many = body.with_all();
@@ -314,7 +333,7 @@ impl Transaction {
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for the savepoint of another transaction, or one behind another that was rolled back to;
     /// [`TransactionEnded`](ErrorKind::TransactionEnded). Nothing has changed then.
     pub fn roll_back_to(&self, savepoint: &Savepoint) -> Result<()> {
-        self.state.inner.check_open()?;
+        self.state.inner().check_open()?;
         self.state.with_body(|body| {
             let is_ours = std::ptr::eq(savepoint.of.as_ptr(), Arc::as_ptr(&self.state));
             let many = body.with_all();
@@ -335,7 +354,7 @@ impl Transaction {
     /// [snapshot](Database::snapshot) at or behind it has the changes.
     ///
     /// Waits for page reads, for short latches of other threads, and for room in memory and in the log; for a large commit of another thread, or if it is one
-    /// itself, for its turn and two checkpoints; with [`Durability::Sync`] for an fsync of the log.
+    /// itself, for its turn and two checkpoints, as the handle to its first keyspace waits ([`Keyspace::with_wait`](crate::Keyspace::with_wait)); with [`Durability::Sync`] for an fsync of the log.
     ///
     /// # Errors
     /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if it was too large for one stroke and could not be finished: see [`Database::write`].
@@ -359,25 +378,27 @@ impl Transaction {
 
     fn commit_as(&self, durability: Option<Durability>) -> Result<Lsn> {
         let state = &*self.state;
-        state.inner.check_open()?;
+        state.inner().check_open()?;
         let mut ending = state.end()?;
         let body = &mut *ending.0;
         // It waits as the first handle does.
-        let first = body.trees.first.as_ref().map(|first| first.tree.wait());
+        let first = state.wait.as_ref().or(body.wait.as_ref());
         let wait = first.map_or(Wait::Forever, Wait::for_one_call);
-        body.trees.wait_as(&wait);
+        body.trees.wait_as(state.inner(), &wait);
         let waiting = wait.begin();
         let lsn = state.make(body, &waiting);
-        state.inner.transactions.note(&lsn);
+        state.hold.transactions.note(&lsn);
         let lsn = lsn.map_err(|error| {
+            let inner = state.inner();
             let name = |used: &Used| used.name.to_string();
-            error.with_keyspace(|tree| body.trees.find(tree).map_or_else(String::new, name))
+            error.with_keyspace(|tree| body.trees.find(inner, tree).map_or_else(String::new, name))
         })?;
-        let is_sync = durability.map_or(body.through_sync, |said| said == Durability::Sync);
+        let asked = || state.through_sync.load(Relaxed);
+        let is_sync = durability.map_or_else(asked, |said| said == Durability::Sync);
         let is_empty = body.is_empty();
         drop(ending);
         if is_sync && !is_empty {
-            state.inner.store.flush_log_within(&waiting)?;
+            state.inner().store.flush_log_within(&waiting)?;
         }
         Ok(lsn)
     }
@@ -386,7 +407,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         // Handles to keyspaces may live on. In a forked process it is the parent's. Relaxed: whoever has committed had the transaction.
-        if !self.state.has_ended.load(Relaxed) && self.state.inner.check_process().is_ok() {
+        if !self.state.has_ended.load(Relaxed) && self.state.inner().check_process().is_ok() {
             self.state.end().ok();
         }
     }
@@ -397,23 +418,33 @@ fn ended() -> Error {
 }
 
 impl State {
+    #[inline]
+    fn inner(&self) -> &Arc<Inner> {
+        &self.hold.inner
+    }
+
     /// Errors: `TransactionEnded`.
     #[inline]
     fn check_not_ended(&self) -> Result<()> {
         if self.has_ended.load(Acquire) { Err(ended()) } else { Ok(()) }
     }
 
+    #[inline]
+    fn lock(&self) -> Result<BriefGuard<'_, Body>> {
+        // Who commits has it for long.
+        let body = self.body.lock_while(|| !self.has_ended.load(Acquire)).ok_or_else(ended)?;
+        self.check_not_ended()?;
+        Ok(body)
+    }
+
+    #[inline]
     fn with_body<R>(&self, f: impl FnOnce(&mut Body) -> Result<R>) -> Result<R> {
-        self.check_not_ended()?;
-        let mut body = self.body.lock();
-        self.check_not_ended()?;
-        f(&mut body)
+        f(&mut *self.lock()?)
     }
 
     /// Ends the transaction. What it is can be had until the value is dropped.
     fn end(&self) -> Result<Ending<'_>> {
-        let body = self.body.lock();
-        self.check_not_ended()?;
+        let body = self.lock()?;
         self.has_ended.store(true, Release);
         Ok(Ending(body))
     }
@@ -428,14 +459,15 @@ impl State {
 
     /// [`Self::snapshot`] of who has just seen that there is none.
     fn begin_snapshot(&self, wait: &Wait) -> Result<Arc<OpenSnapshot>> {
-        let begun = Arc::new(self.inner.store.snapshot(&wait.begin())?);
+        let begun = Arc::new(self.inner().store.snapshot(&wait.begin())?);
         // Another thread may have come first.
         self.with_body(|body| Ok(body.snapshot.get_or_insert(begun).clone()))
     }
 
     /// Notes an interval that was asked for, within the bound of all.
-    fn note_read(&self, note: impl FnOnce(&mut Reads)) -> Result<()> {
+    fn note_read(&self, of: (TreeId, &UsedTree), note: impl FnOnce(&mut Reads)) -> Result<()> {
         self.with_body(|body| {
+            body.trees.note(of.0, of.1);
             note(&mut body.many().reads);
             self.bound_reads(body);
             Ok(())
@@ -444,7 +476,8 @@ impl State {
 
     /// Notes a key that was asked for.
     #[inline]
-    fn note_key(&self, body: &mut Body, tree: TreeId, key: &[u8]) {
+    fn note_key(&self, body: &mut Body, (tree, used): (TreeId, &UsedTree), key: &[u8]) {
+        body.trees.note(tree, used);
         if !body.few.ask(tree, key) {
             body.with_all().reads.key(tree, key);
             self.bound_reads(body);
@@ -452,7 +485,7 @@ impl State {
     }
 
     fn bound_reads(&self, body: &mut Body) {
-        let most = self.inner.store.pool().budget().limit_bytes() / READS_SHARE;
+        let most = self.inner().store.pool().budget().limit_bytes() / READS_SHARE;
         let reads = &mut body.many().reads;
         while reads.len_bytes() > most && reads.all().len() > 1 {
             reads.halve();
@@ -460,25 +493,26 @@ impl State {
     }
 
     /// [`Self::note_read`] of what ends at a long key.
-    fn note_long(&self, note: impl FnOnce(&mut Reads)) -> Result<()> {
+    fn note_long(&self, of: (TreeId, &UsedTree), note: impl FnOnce(&mut Reads)) -> Result<()> {
         self.has_long_keys.store(true, Relaxed);
-        self.note_read(note)
+        self.note_read(of, note)
     }
 
     /// [`Self::note_read`] of an interval in the tree.
     fn note_range(
         &self,
-        tree: &PoolTree,
+        used: &UsedTree,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         note: impl FnOnce(&mut Reads),
     ) -> Result<()> {
+        let tree = &used.of(self.inner()).tree;
         let is_at_long = |bound: Bound<&[u8]>| match bound {
             Bound::Included(key) | Bound::Excluded(key) => is_long(tree, key),
             Bound::Unbounded => false,
         };
         match is_at_long(bounds.0) || is_at_long(bounds.1) {
-            true => self.note_long(note),
-            false => self.note_read(note),
+            true => self.note_long((tree.id(), used), note),
+            false => self.note_read((tree.id(), used), note),
         }
     }
 
@@ -492,14 +526,16 @@ impl State {
 
     /// Makes the changes of an ended transaction.
     fn make(&self, body: &mut Body, waiting: &Waiting<'_>) -> Result<Lsn> {
-        let store = &self.inner.store;
+        let inner = self.inner();
+        let store = &inner.store;
         if body.is_empty() {
             // What it has read was all there, at the moment of its snapshot.
             return Ok(body.snapshot.as_ref().map_or_else(|| store.last_lsn(), |of| of.lsn()));
         }
         if self.has_long_keys.load(Relaxed) {
             body.with_all();
-            let trees = body.trees.all().map(|used| (used.tree.id(), used.tree.clone()));
+            let tree_of = |(id, used): &(TreeId, UsedTree)| (*id, used.of(inner).tree.clone());
+            let trees = body.trees.all().map(tree_of);
             return self.make_long(body, &trees.collect(), waiting);
         }
         // If nobody reads with it any more, the commit is the last to need it.
@@ -517,18 +553,18 @@ impl State {
         let mut changes = Vec::with_capacity(body.few.changes() + more);
         let mut are_plain = true;
         let as_is = |of: &BatchChange<'_>| of.value.is_none_or(|it| is_plain(of.tree, of.key, it));
-        for (tree, key, value) in body.changes() {
-            let change = BatchChange { tree: body.trees.get(tree), key, value };
+        body.changes().for_each(|(tree, key, value)| {
+            let change = BatchChange { tree: body.trees.get(inner, tree), key, value };
             are_plain &= as_is(&change);
             changes.push(change);
-        }
+        });
         // Those that a leaf takes as they are, which are most, need nothing.
         let mut prepared = Vec::new();
         if !are_plain {
             for (tree, key, value) in body.changes() {
-                let tree = body.trees.get(tree);
+                let tree = body.trees.get(inner, tree);
                 if let Some(value) = value.filter(|value| !is_plain(tree, key, value)) {
-                    prepared.push(self.inner.prepare(tree, key, value)?);
+                    prepared.push(inner.prepare(tree, key, value)?);
                 }
             }
             let others = changes.iter_mut().filter(|of| !as_is(of));
@@ -542,7 +578,7 @@ impl State {
                 let asked = body.few.all().filter(|of| self.is_compared(of));
                 let reads: Vec<Read<'_, _>> = asked
                     .map(|of| Read {
-                        tree: body.trees.get(of.tree),
+                        tree: body.trees.get(inner, of.tree),
                         lower: Bound::Included(of.key),
                         upper: Bound::Included(of.key),
                     })
@@ -560,7 +596,7 @@ impl State {
                 let reads: Vec<Read<'_, _>> = intervals
                     .iter()
                     .map(|(tree, lower, upper)| Read {
-                        tree: body.trees.get(*tree),
+                        tree: body.trees.get(inner, *tree),
                         lower: lower.as_ref().map(Vec::as_slice),
                         upper: upper.as_ref().map(Vec::as_slice),
                     })
@@ -574,7 +610,7 @@ impl State {
         // A commit that could not be finished has all that it is to make in the log.
         if !prepared.is_empty() {
             let is_prepared = |(tree, key, value): &(TreeId, &[u8], Option<&[u8]>)| {
-                value.is_some_and(|value| !is_plain(body.trees.get(*tree), key, value))
+                value.is_some_and(|value| !is_plain(body.trees.get(inner, *tree), key, value))
             };
             let kept = body.changes().take(made).filter(is_prepared).count();
             prepared.into_iter().take(kept).for_each(Prepared::keep);
@@ -589,14 +625,14 @@ impl State {
         let Some(one @ FewKey { tree, key, change: Some(value), .. }) = body.few.only() else {
             return Ok(None);
         };
-        let store = &self.inner.store;
-        let tree = body.trees.get(tree);
+        let inner = self.inner();
+        let tree = body.trees.get(inner, tree);
         let judge = body.snapshot.as_deref().filter(|_| self.is_compared(&one));
-        let make = |value| store.commit_one(&BatchChange { tree, key, value }, judge);
+        let make = |value| inner.store.commit_one(&BatchChange { tree, key, value }, judge);
         match value.filter(|value| !is_plain(tree, key, value)) {
             None => make(value),
             Some(value) => {
-                let prepared = self.inner.prepare(tree, key, value)?;
+                let prepared = inner.prepare(tree, key, value)?;
                 let lsn = make(Some(prepared.bytes()))?;
                 if lsn.is_some() {
                     prepared.keep();
@@ -617,7 +653,7 @@ impl State {
 
     #[cold]
     fn too_large(&self, len_bytes: u64) -> Error {
-        let max_bytes = self.inner.store.most_commit_bytes();
+        let max_bytes = self.inner().store.most_commit_bytes();
         let words = match len_bytes > max_bytes {
             true => {
                 format!("the transaction changes {len_bytes} bytes, and at most {max_bytes} fit")

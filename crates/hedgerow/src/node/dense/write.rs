@@ -28,7 +28,7 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// There is no space left, or key and value are longer than
-    /// [`max_record_bytes`](crate::node::max_record_bytes).
+    /// [`max_record_bytes`].
     NoSpace,
     /// The key has another length than those of the leaf.
     KeyLength,

@@ -6,7 +6,9 @@
 //! panic, however wrong its keys, its order and its fingerprints are; and `check` passing implies
 //! `load_check` passing. Both are total over arbitrary bytes and change nothing.
 
-use super::super::check::{expected_prefix, flags_and_fences, is_page_size, slots_and_heap_bounds};
+use super::super::check::{
+    Records, expected_prefix, flags_and_fences, is_page_size, slots_and_heap_bounds,
+};
 use super::super::defect::Defect;
 use super::super::ladder::Hints;
 use super::super::layout::{
@@ -136,23 +138,13 @@ fn small_fields(page: &[u8], defects: &mut Vec<Defect>) {
 
 /// Checks each slot and the sum of the records. False if some record cannot be read.
 fn slots_and_heap(page: &[u8], defects: &mut Vec<Defect>) -> bool {
-    let (heap, end) = (heap_start(page), fences_start(page));
     let longest = max_record_bytes(page.len());
     let shared = u16_at(page, PREFIX_LEN);
-    let mut places = Vec::with_capacity(count(page));
-    let mut live = 0;
-    let mut readable = true;
+    let mut records = Records::of(page);
     for place in 0..count(page) {
         let slot = slot(page, place);
         let record = slot.record_bytes();
-        live += record;
-        let inside = if record == 0 { slot.offset == 0 } else { slot.offset >= heap };
-        if !inside || slot.offset + record > end {
-            defects.push(Defect::RecordPlace(place));
-            readable = false;
-        } else if record != 0 {
-            places.push((slot.offset, record, place));
-        }
+        records.add(place, slot.offset, record, defects);
         if shared + record > longest {
             defects.push(Defect::RecordLength(place));
         }
@@ -161,15 +153,7 @@ fn slots_and_heap(page: &[u8], defects: &mut Vec<Defect>) -> bool {
             defects.push(Defect::SlotBits(place));
         }
     }
-    places.sort_unstable();
-    for pair in places.windows(2) {
-        if pair[0].0 + pair[0].1 > pair[1].0 {
-            defects.push(Defect::RecordsOverlap(pair[0].2, pair[1].2));
-        }
-    }
-    if live != heap_live(page) {
-        defects.push(Defect::HeapLive { stored: heap_live(page), counted: live });
-    }
+    let (live, readable) = records.finish(page, defects);
     space(page, live, defects);
     readable
 }
