@@ -161,6 +161,12 @@ pub fn checkpoint_failed(error: &Error) {
     tracing::warn!(target: "hedgerow::error", %error, "a checkpoint failed");
 }
 
+/// Old versions could not be written to the file, and are still in memory.
+pub fn freeze_failed(error: &Error) {
+    #[cfg(feature = "tracing")]
+    tracing::warn!(target: "hedgerow::error", %error, "old versions could not be written to the file");
+}
+
 /// The last handle was dropped, and what was changed could not be made durable.
 pub fn drop_failed(error: &Error) {
     #[cfg(feature = "tracing")]

@@ -25,7 +25,7 @@ mod sparse;
 pub use examine::{Accident, Examiner, Recovered};
 pub use history::{Contents, History, Outcome, Records};
 pub use memory_pool::MemoryPool;
-pub use plain_memory::PlainMemory;
+pub use plain_memory::{PlainFreezer, PlainMemory};
 pub use ram::RamDisk;
 pub use sim::SimDisk;
 

@@ -15,6 +15,13 @@ const TAIL: Suite =
 const READ: Suite = loom("snapshots::a_read_beside_a_writer_and_a_collection_sees_its_moment");
 const PIN: Suite =
     loom("snapshots::a_read_beside_a_checkpoint_that_takes_its_snapshot_over_sees_its_moment");
+const FREEZING: Suite = loom(
+    "snapshots::a_read_beside_a_checkpoint_that_writes_its_versions_to_a_part_sees_its_moment",
+);
+const MANY: Suite = plain(
+    "engine",
+    "frozen_versions::many_snapshots_each_taken_over_by_a_checkpoint_of_its_own_see_their_moments",
+);
 const GIVEN_UP: Suite = loom("snapshots::who_is_given_up_reads_its_moment_or_that_it_is_too_old");
 const ALONE: Suite = loom("snapshots::what_is_changed_alone_is_seen_by_a_snapshot_all_at_once");
 const BESIDE: Suite =
@@ -239,5 +246,39 @@ pub const LINES: &[Bug] = &[
             "engine",
             "snapshots::large_values_that_a_snapshot_sees_stay_while_their_records_get_others",
         )],
+    ),
+    line(
+        "S40",
+        "versions that were written to the file are there as long as a snapshot needs them",
+        "frozen_dropped",
+        &[FREEZING, MANY],
+    ),
+    line(
+        "S41",
+        "a part in the file is listed before memory has its versions no longer",
+        "frozen_after_drop",
+        &[FREEZING],
+    ),
+    line("S42", "memory is looked at before parts in the file", "part_before_memory", &[FREEZING]),
+    line(
+        "S43",
+        "the units of a part are nobody else's as long as it lives",
+        "frozen_extent_freed",
+        &[MANY],
+    ),
+    line(
+        "S44",
+        "no versions are written while a snapshot below is not pinned",
+        "frozen_below_unpinned",
+        &[plain(
+            "lib",
+            "versions::tests::frozen::nothing_is_frozen_while_a_snapshot_below_is_not_pinned",
+        )],
+    ),
+    line(
+        "S45",
+        "a version in the file says that its key was removed",
+        "removed_forgotten_in_part",
+        &[MANY],
     ),
 ];

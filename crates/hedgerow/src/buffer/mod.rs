@@ -13,6 +13,7 @@ mod failures;
 mod fault_stream;
 mod frame;
 mod free_list;
+mod frozen_versions;
 mod hand_over;
 mod lent;
 mod old_versions;
@@ -40,6 +41,7 @@ pub use budget::{
     Budget, LARGE_VALUES_BYTES, smallest_limit_bytes, smallest_limit_without_log_bytes,
 };
 pub use counters::{Counters, PoolStats};
+pub use frozen_versions::VersionsWriter;
 pub use lent::Lent;
 pub use old_versions::PoolVersions;
 #[cfg(target_os = "linux")]

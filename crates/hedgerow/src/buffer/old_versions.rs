@@ -7,6 +7,7 @@
 //! What versions and snapshots are, `versions/` says. Invariant: a [`LentFrame`] lives inside of the pool's own table of versions, so its
 //! bytes outlive it. `Send + Sync`.
 
+use crate::buffer::frozen_versions::FrozenVersions;
 use crate::buffer::pinned::PinnedCheckpoint;
 use crate::buffer::pool::BufferPool;
 use crate::error::Result;
@@ -80,6 +81,7 @@ pub struct PoolMemory {
 
 impl Memory for PoolMemory {
     type Block = LentFrame;
+    type Frozen = FrozenVersions;
 
     fn block_bytes(&self) -> usize {
         self.page_bytes

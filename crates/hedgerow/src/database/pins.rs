@@ -18,8 +18,8 @@ pub struct Pin {
     pub lsn: Lsn,
     /// The position in the log of the checkpoint that is kept for it; `None` while it needs none.
     pub checkpoint: Option<Lsn>,
-    /// Bytes of the file that are not used again because of that checkpoint, without those of large values. What several pins need counts for
-    /// each of them, and what the next checkpoint finds comes to it. Zero without a checkpoint: then old versions in memory are kept
+    /// Bytes of the file that are not used again because of that checkpoint, without those of large values, and those of old versions that were
+    /// written to the file. What several pins need counts for each of them, and what the next checkpoint finds comes to it. Zero without a checkpoint: then old versions in memory are kept
     /// ([`SnapshotStats::versions_bytes`](crate::SnapshotStats::versions_bytes)).
     pub bytes_held: u64,
 }
@@ -63,7 +63,7 @@ impl Database {
                 since: kept.age.and_then(|age| now.checked_sub(age)),
                 lsn: kept.at,
                 checkpoint: kept.pin.as_ref().map(|pin| pin.cut()),
-                bytes_held: kept.pin.as_ref().map_or(0, |pin| pin.held_bytes()),
+                bytes_held: kept.pin.as_ref().map_or(0, |pin| pin.held_bytes()) + kept.frozen_bytes,
             })
             .collect();
         pins.sort_by_key(|pin| pin.lsn);

@@ -215,19 +215,9 @@ impl SnapshotStretches {
 
     /// The removed keys of a stretch's range, in order.
     fn find_removed(&mut self, stretch: &Stretch) -> Result<()> {
-        self.removed.clear();
-        let mut from =
-            stretch.lower().map_or(Bound::Unbounded, |lower| Bound::Excluded(lower.to_vec()));
-        loop {
-            let mut key = Vec::new();
-            let bound = from.as_ref().map(Vec::as_slice);
-            let found = self.open.removed_from(self.tree.id(), bound, &mut key)?;
-            if !found || stretch.upper().is_some_and(|upper| key.as_slice() > upper) {
-                return Ok(());
-            }
-            from = Bound::Excluded(key.clone());
-            self.removed.push(key);
-        }
+        let lower = stretch.lower().map_or(Bound::Unbounded, Bound::Excluded);
+        let upper = stretch.upper().map_or(Bound::Unbounded, Bound::Included);
+        self.open.removed_within(self.tree.id(), lower, upper, &mut self.removed)
     }
 }
 

@@ -64,6 +64,10 @@ pub struct SnapshotStats {
     pub pinned: u64,
     /// Snapshots that were given up because there was no memory for their versions.
     pub given_up: u64,
+    /// Versions that were written to the file because those of snapshots that live for long took much of the memory for versions.
+    pub frozen: u64,
+    /// Bytes of the file that such versions take now.
+    pub frozen_bytes: u64,
 }
 
 /// How transactions ended that were to be committed.
@@ -186,6 +190,8 @@ impl Stats {
                 lent_bytes: versions.lent_bytes,
                 pinned: versions.pinned,
                 given_up: versions.given_up,
+                frozen: versions.frozen,
+                frozen_bytes: versions.frozen_bytes,
             },
             transactions,
             checkpoint: store.durable_checkpoint().0,

@@ -137,7 +137,7 @@ impl Shared {
         let taken = self.take_silently(slots, newest, settled);
         let number = newest.superblock.checkpoint;
         if taken.is_ok() && !settled {
-            self.take_snapshots_over(newest);
+            self.tend_snapshots(newest);
         }
         match &taken {
             Ok(taken) if number > before => {

@@ -22,6 +22,7 @@ mod batch;
 mod catalogue;
 mod checkpoint;
 mod create;
+mod frozen;
 mod hot;
 mod journal;
 pub mod labels;

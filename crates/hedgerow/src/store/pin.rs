@@ -46,7 +46,7 @@ impl Shared {
     }
 
     /// Has the newest checkpoint take over the snapshots that it can, if there are any. Under the lock of checkpoints.
-    pub(super) fn take_snapshots_over(&self, newest: &Newest) {
+    fn take_snapshots_over(&self, newest: &Newest) {
         self.give_up_old();
         let cut = newest.superblock.log_end;
         let versions = self.pool.versions().filter(|versions| versions.wants_pin(cut));
@@ -55,6 +55,12 @@ impl Shared {
         // They have gone over whatever this says. What could not be dropped for want of memory the next collection drops, and what
         // is not needed after all was pinned just now, so that it holds nothing back.
         drop(versions.pin(&*self.pool, cut, pin));
+    }
+
+    /// What is done with snapshots when a checkpoint is durable. Under the lock of checkpoints.
+    pub(super) fn tend_snapshots(&self, newest: &Newest) {
+        self.take_snapshots_over(newest);
+        self.freeze_versions();
     }
 
     /// Pins the newest checkpoint, which no other one can follow meanwhile.

@@ -16,9 +16,11 @@ use crate::page::PagePool;
 use crate::space::extent::{Stored, read_stored};
 use crate::space::extent_store::Reading;
 use crate::space::held::Held;
-use crate::tree::{AskFile, Fences, FromFile, FrozenTree, Judge, LeafRecords, Read, Target, Value};
+use crate::tree::{
+    AskFile, Fences, FromFile, FrozenTree, InFile, Judge, LeafRecords, Read, Target, Value,
+};
 use crate::types::{Lsn, TreeId};
-use crate::versions::{Figures, Kept, Seen, Snapshot};
+use crate::versions::{Figures, Kept, Seen, Snapshot, Stretch};
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
 use std::collections::BTreeMap;
@@ -163,7 +165,7 @@ impl Shared {
 }
 
 impl OpenSnapshot {
-    fn versions(&self) -> &PoolVersions {
+    pub(super) fn versions(&self) -> &PoolVersions {
         self.shared.versions()
     }
 
@@ -179,7 +181,7 @@ impl OpenSnapshot {
         Err(Error::new(ErrorKind::SnapshotTooOld, what))
     }
 
-    fn ticket(&self) -> &Snapshot {
+    pub(super) fn ticket(&self) -> &Snapshot {
         self.ticket.as_ref().expect("it has not ended")
     }
 
@@ -281,17 +283,16 @@ impl OpenSnapshot {
     ///
     /// Errors: as for [`Self::get`].
     pub fn was(&self, tree: TreeId, key: &[u8], stamp: Lsn, to: &mut Vec<u8>) -> Result<Was> {
-        match self.versions().read(self.ticket(), tree, key, || Ok(stamp), to)? {
-            Seen::Leaf => Ok(Was::Leaf),
-            Seen::Absent => Ok(Was::Absent),
-            Seen::Version => Ok(Was::Version),
-            Seen::Checkpoint(_) => Ok(Was::Pinned),
-            Seen::TooOld => Err(too_old()),
-        }
+        was_of(&self.versions().read(self.ticket(), tree, key, || Ok(stamp), to)?)
+    }
+
+    /// [`Self::was`], where nothing is read from the file: of what is pinned, an old version may be there, too.
+    fn was_in_memory(&self, tree: TreeId, key: &[u8], stamp: Lsn, to: &mut Vec<u8>) -> Result<Was> {
+        was_of(&self.versions().read_in_memory(self.ticket(), tree, key, stamp, to)?)
     }
 
     /// Where the keys are that the snapshot may see in the range of a leaf with this stamp, of which there is a copy. Beside them there are
-    /// [removed ones](Self::removed_from).
+    /// [removed ones](Self::removed_within).
     ///
     /// Errors: `SnapshotTooOld`.
     pub fn source(&self, tree: TreeId, stamp: Lsn) -> Result<Source> {
@@ -302,13 +303,6 @@ impl OpenSnapshot {
             Seen::Checkpoint(pin) => Ok(Source::Checkpoint(pin)),
             Seen::TooOld => Err(too_old()),
         }
-    }
-
-    /// The first key from a bound on that was removed while snapshots were open; false: there is none.
-    ///
-    /// Errors: `MemoryLimit`.
-    pub fn removed_from(&self, tree: TreeId, from: Bound<&[u8]>, to: &mut Vec<u8>) -> Result<bool> {
-        self.versions().removed_from(tree, from, to)
     }
 
     /// What a value out of a leaf stands for.
@@ -426,6 +420,9 @@ impl OpenSnapshot {
                     if self.compare_pinned(pinned, &mut records, read, (&fences, counts))? {
                         return Ok(true);
                     }
+                    if matches!(file, AskFile::Ahead(_)) && !self.is_all(pinned) {
+                        return Ok(false);
+                    }
                 }
                 source => {
                     let sees_leaf = matches!(source, Source::Leaf);
@@ -450,7 +447,7 @@ impl OpenSnapshot {
         let mut old = Vec::new();
         let mut check = |key: &[u8], now: Option<&[u8]>| {
             old.clear();
-            let then = match self.was(tree.id(), key, stamp, &mut old)? {
+            let then = match self.was_in_memory(tree.id(), key, stamp, &mut old)? {
                 Was::Absent => None,
                 Was::Version => Some(old.as_slice()),
                 // A record of a load that came later was not there.
@@ -474,7 +471,7 @@ impl OpenSnapshot {
         });
         let mut is_kept = outcome?;
         // Those that are gone. A removed key may be back, and was compared then.
-        self.for_each_removed(read, &records.fences(), |key| {
+        self.for_each_gone(read, &records.fences(), |key| {
             let is_new = found.binary_search_by(|other| other.as_slice().cmp(key)).is_err();
             if is_kept && is_new {
                 is_kept = check(key, None)?;
@@ -486,33 +483,39 @@ impl OpenSnapshot {
         Ok(is_kept && !is_pinned)
     }
 
-    /// Calls `each` with the removed keys of an interval, as far as a leaf goes.
-    fn for_each_removed(
+    /// Calls `each` with the removed keys of an interval that memory knows of, as far as a leaf goes.
+    fn for_each_gone(
         &self,
         read: &Read<'_, BufferPool>,
         fences: &Fences,
-        mut each: impl FnMut(&[u8]) -> Result<()>,
+        each: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut from = begin(read, fences);
-        let mut key = Vec::new();
-        while self.removed_from(read.tree.id(), from.as_ref().map(Vec::as_slice), &mut key)?
-            && is_below_end(read, fences, &key)
-        {
-            each(&key)?;
-            from = Bound::Excluded(key.clone());
-        }
-        Ok(())
+        let from = begin(read, fences);
+        let from = from.as_ref().map(Vec::as_slice);
+        self.for_each_removed(read.tree.id(), from, |key| is_below_end(read, fences, key), each)
     }
 
-    /// What a pinned checkpoint has of an interval within a leaf's fences.
+    /// Whether what was read from the file is all that there is: what memory had, and has no longer, was in it.
+    fn is_all(&self, from_file: &FromFile) -> bool {
+        self.versions().parts_written() == from_file.parts_written
+    }
+
+    /// What the file has of an interval within a leaf's fences: a pinned checkpoint, and old versions.
     fn pinned_records(
         &self,
         pin: &PinnedCheckpoint,
         read: &Read<'_, BufferPool>,
         fences: &Fences,
     ) -> Result<FromFile> {
-        let mut all = FromFile::new();
+        let mut all =
+            FromFile { records: BTreeMap::new(), parts_written: self.versions().parts_written() };
         let from = begin(read, fences);
+        let (tree, lower) = (read.tree.id(), from.as_ref().map(Vec::as_slice));
+        let stretch = Stretch { tree, lower, upper: end(read, fences) };
+        self.versions().for_each_frozen(self.ticket(), stretch, &mut |record| {
+            let version = || InFile::Version(record.value.map(<[u8]>::to_vec));
+            all.records.entry(record.key.to_vec()).or_insert_with(version);
+        })?;
         let (mut leaf, mut fence) = (read.tree.leaf_records(), Vec::new());
         let mut at = match &from {
             Bound::Included(key) => Target::Key(key),
@@ -523,7 +526,8 @@ impl OpenSnapshot {
             self.copy_pinned(pin, read.tree, at, &mut leaf)?;
             leaf.for_each(|key, value| {
                 if is_in(read, fences, key) {
-                    all.push((key.to_vec(), value.to_vec()));
+                    let record = || InFile::Checkpoint(value.to_vec());
+                    all.records.entry(key.to_vec()).or_insert_with(record);
                 }
                 true
             });
@@ -536,7 +540,7 @@ impl OpenSnapshot {
     }
 
     /// Compares what a leaf has of an interval with what a pinned checkpoint, and versions before it, say that it was. False: the checkpoint
-    /// is not the one to ask any more.
+    /// is not the one to ask any more, or versions have gone to the file since that was read.
     fn compare_pinned(
         &self,
         pinned: &FromFile,
@@ -545,36 +549,42 @@ impl OpenSnapshot {
         (fences, counts): (&Fences, &Counts<'_>),
     ) -> Result<bool> {
         let tree = read.tree.id();
-        // What there is now, and what the checkpoint has.
-        let mut all: BTreeMap<Vec<u8>, [Option<Vec<u8>>; 2]> = BTreeMap::new();
+        // What there is now.
+        let mut all: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
         records.for_each(|key, value| {
             if is_in(read, fences, key) {
-                all.entry(key.to_vec()).or_default()[0] = Some(value.to_vec());
+                all.insert(key.to_vec(), Some(value.to_vec()));
             }
             true
         });
-        for (key, value) in pinned {
-            all.entry(key.clone()).or_default()[1] = Some(value.clone());
+        for key in pinned.records.keys() {
+            all.entry(key.clone()).or_default();
         }
-        self.for_each_removed(read, fences, |key| {
+        self.for_each_gone(read, fences, |key| {
             all.entry(key.to_vec()).or_default();
             Ok(())
         })?;
         let mut old = Vec::new();
-        for (key, [now, pinned]) in &all {
+        for (key, now) in &all {
             old.clear();
-            let was = match self.was(tree, key, NO_LEAF, &mut old)? {
-                Was::Absent => None,
-                Was::Version => Some(&old),
-                Was::Pinned => pinned.as_ref(),
-                Was::Leaf => return Ok(false),
+            let in_memory = self.was_in_memory(tree, key, NO_LEAF, &mut old)?;
+            let was = match (in_memory, pinned.records.get(key)) {
+                (Was::Leaf, _) => return Ok(false),
+                (_, Some(InFile::Version(version))) => version.as_ref(),
+                (Was::Absent, _) => None,
+                (Was::Version, _) => Some(&old),
+                (Was::Pinned, Some(InFile::Checkpoint(value))) => Some(value),
+                (Was::Pinned, None) => None,
             };
             let (now, was) = (now.as_deref(), was.map(Vec::as_slice));
             if now != was && counts(key, now, was)? {
-                return Err(Error::conflicting(tree, key));
+                return match self.is_all(pinned) {
+                    true => Err(Error::conflicting(tree, key)),
+                    false => Ok(false),
+                };
             }
         }
-        Ok(true)
+        Ok(self.is_all(pinned))
     }
 }
 
@@ -586,6 +596,14 @@ fn begin(read: &Read<'_, BufferPool>, fences: &Fences) -> Bound<Vec<u8>> {
         (Bound::Excluded(key), _) if begins_here(key) => Bound::Excluded(key.to_vec()),
         (_, Some(lower)) => Bound::Excluded(lower.clone()),
         (_, None) => Bound::Unbounded,
+    }
+}
+
+/// Where an interval ends in a leaf.
+fn end<'a>(read: &Read<'a, BufferPool>, fences: &'a Fences) -> Bound<&'a [u8]> {
+    match &fences.upper {
+        Some(upper) if is_below_end(read, fences, upper) => Bound::Included(upper),
+        _ => read.upper,
     }
 }
 
@@ -617,6 +635,16 @@ pub fn dropped_is_too_old(error: Error) -> Error {
             Error::new(ErrorKind::SnapshotTooOld, what)
         }
         _ => error,
+    }
+}
+
+fn was_of<P>(seen: &Seen<P>) -> Result<Was> {
+    match seen {
+        Seen::Leaf => Ok(Was::Leaf),
+        Seen::Absent => Ok(Was::Absent),
+        Seen::Version => Ok(Was::Version),
+        Seen::Checkpoint(_) => Ok(Was::Pinned),
+        Seen::TooOld => Err(too_old()),
     }
 }
 

@@ -100,7 +100,7 @@ pub use estimate::{Estimate, Measure};
 pub use frozen::FrozenTree;
 pub use leaf_records::LeafRecords;
 pub use modify::{Before, Updated};
-pub use read_set::{AskFile, FromFile, Judge, Read, ReadSet};
+pub use read_set::{AskFile, FromFile, InFile, Judge, Read, ReadSet};
 pub use remove_range::successor;
 pub use show::{LeafKeys, PageView};
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};

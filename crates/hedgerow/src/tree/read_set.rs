@@ -13,6 +13,7 @@ use crate::node::{Hints, Ladder, Node};
 use crate::page::PagePool;
 use crate::types::{Lsn, TreeId};
 use hedgerow_sync::optimistic::PageBytes;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// An interval that was read.
@@ -64,8 +65,23 @@ pub trait Judge<P: PagePool, L: Ladder> {
     fn compare(&self, leaf: &[u8], read: &Read<'_, P, L>, file: AskFile<'_>) -> Result<bool>;
 }
 
-/// What a checkpoint has of an interval within a leaf's fences: keys and values, in order.
-pub type FromFile = Vec<(Vec<u8>, Vec<u8>)>;
+/// What the file has of an interval within a leaf's fences.
+#[derive(Debug)]
+pub struct FromFile {
+    /// In the order of the keys.
+    pub records: BTreeMap<Vec<u8>, InFile>,
+    /// How many parts of old versions had been written before it was read. If one more was, there may be more.
+    pub parts_written: u64,
+}
+
+/// A record in the file.
+#[derive(Debug)]
+pub enum InFile {
+    /// A checkpoint has it. An old version in memory counts more.
+    Checkpoint(Vec<u8>),
+    /// An old version, which counts more than any other; `None`: there was no record.
+    Version(Option<Vec<u8>>),
+}
 
 /// How the file is asked.
 #[derive(Clone, Copy)]

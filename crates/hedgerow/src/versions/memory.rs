@@ -4,6 +4,7 @@
 
 use crate::error::Result;
 use crate::types::Lsn;
+use crate::versions::frozen::FrozenPart;
 use crate::wait::Waiting;
 
 /// Memory that is lent: its bytes are the borrower's alone, and dropping it gives it back.
@@ -15,6 +16,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]> + Send> Block for T {}
 pub trait Memory: Send + Sync {
     /// What it lends.
     type Block: Block;
+    /// What versions are put into that take too much of it.
+    type Frozen: FrozenPart;
 
     /// Bytes of a block: a power of two, at least 256.
     fn block_bytes(&self) -> usize;

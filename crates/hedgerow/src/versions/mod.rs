@@ -9,12 +9,13 @@
 //! - [`clock`]: the order of changes where there is no log.
 //! - `door`: the switch that has writers keep versions, and the gate of who runs alone.
 //! - [`state`]: all of it together; collecting what nobody needs.
+//! - [`frozen`], [`freeze`]: what is in the file, because it takes too much memory.
 //! - [`admission`]: how a writer comes in, and what it keeps.
 //! - [`snapshots`]: how a snapshot begins, reads, is pinned or given up, and ends.
 //! - [`alone`]: how somebody makes changes that readers see all at once, without keeping versions of them.
 //!
 //! What holds: for every snapshot that is not pinned, and every key, either the leaf's newest change is not above `s`, or the version as
-//! of `s` is here. For a pinned one this holds of changes up to its cut, which is at least `s`. A snapshot whose versions were dropped
+//! of `s` is here. For a pinned one this holds of changes up to its cut, which is at least `s`, here or in a part in the file. A snapshot whose versions were dropped
 //! says that it is too old before they are.
 
 pub mod admission;
@@ -22,6 +23,8 @@ pub mod alone;
 mod cells;
 pub mod clock;
 mod door;
+pub mod freeze;
+pub mod frozen;
 pub mod memory;
 mod needs;
 mod removed;
@@ -37,6 +40,8 @@ mod trees;
 pub use admission::Admission;
 pub use alone::Alone;
 pub use clock::Clock;
+pub use freeze::{Freezer, Plan, Sorted};
+pub use frozen::{FrozenPart, Record, Stretch};
 pub use memory::{Block, LEAST_BLOCKS, Memory, Surroundings};
 pub use snapshots::{Kept, Seen, Snapshot};
 pub use state::{Figures, Versions, VersionsOptions};

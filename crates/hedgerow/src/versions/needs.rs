@@ -23,6 +23,11 @@ impl Needs {
         Needs(needs)
     }
 
+    /// Whether a snapshot that is not pinned has a moment below `up_to`.
+    pub(super) fn any_unpinned_below(&self, up_to: Lsn) -> bool {
+        self.0.iter().any(|need| need.cut.is_none() && need.at < up_to)
+    }
+
     /// Whether anybody needs the version that began at `began` and was ended at `ended`.
     pub(super) fn any_between(&self, began: Lsn, ended: Lsn) -> bool {
         let first = self.0.partition_point(|need| need.at < began);

@@ -5,7 +5,7 @@
 //! alone is looked at, if anybody does: the moment is no later than that. If it is above the horizon, again from (3). (5) The slot has the moment.
 //!
 //! **Read.** (1) The leaf: value and stamp in one validated look. If the stamp is not above the moment, that is all. (2) The version as of
-//! the moment. (3) Only now who runs alone, and last the slot: given up, too old; pinned, then versions that were ended behind the
+//! the moment: in memory, then in the parts that are in the file ([`frozen`](super::frozen)). (3) Only now who runs alone, and last the slot: given up, too old; pinned, then versions that were ended behind the
 //! cut do not count, and without one the value is in the checkpoint; somebody alone has changed the leaf, it is in his checkpoint. Otherwise it
 //! is the version, or what the leaf has.
 //!
@@ -29,6 +29,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Lsn, TreeId};
+use crate::versions::frozen::{FrozenPart, Part, Record, Stretch};
 use crate::versions::memory::{Memory, Surroundings};
 use crate::versions::slots::{Slot, SlotId, Slots, State};
 use crate::versions::state::{AHEAD, Fate, LEAST_AHEAD, NOBODY, Pinned, Versions};
@@ -57,6 +58,8 @@ pub struct Kept<P> {
     pub age: Option<Duration>,
     /// The checkpoint that was pinned for it.
     pub pin: Option<Arc<P>>,
+    /// Bytes of the file that old versions take which it may need.
+    pub frozen_bytes: u64,
 }
 
 impl<P> fmt::Debug for Kept<P> {
@@ -168,9 +171,14 @@ impl<M: Memory, P> Versions<M, P> {
         let pinned = pins.get_mut(&cut).expect("who refers to a checkpoint is counted");
         pinned.users -= 1;
         if pinned.users > 0 {
+            drop(pins);
+            self.parts.drop_unneeded(&self.slots);
             return None;
         }
-        pins.remove(&cut).map(|pinned| pinned.pin)
+        let pinned = pins.remove(&cut).map(|pinned| pinned.pin);
+        drop(pins);
+        self.parts.drop_unneeded(&self.slots);
+        pinned
     }
 
     /// Whether everything in a leaf with this stamp is what a snapshot sees. Asked after the look at the leaf.
@@ -202,11 +210,13 @@ impl<M: Memory, P> Versions<M, P> {
             };
             let pin = cut.and_then(|cut| pins.get(&cut)).map(|pinned| pinned.pin.clone());
             let age = Duration::from_nanos(nanos.saturating_sub(slot.begun_nanos()));
-            kept.push(Kept { at, age: Some(age), pin });
+            let frozen_bytes = cut.map_or(0, |cut| self.parts.file_bytes(at, cut));
+            kept.push(Kept { at, age: Some(age), pin, frozen_bytes });
         }
         let alone = Lsn(self.alone.load(Acquire));
         if let Some(pinned) = pins.get(&alone) {
-            kept.push(Kept { at: alone, age: None, pin: Some(pinned.pin.clone()) });
+            let pin = Some(pinned.pin.clone());
+            kept.push(Kept { at: alone, age: None, pin, frozen_bytes: 0 });
         }
         kept
     }
@@ -252,9 +262,36 @@ impl<M: Memory, P> Versions<M, P> {
     /// key belongs to, and returns the leaf's stamp.
     ///
     /// # Errors
-    /// Those of `look`; `MemoryLimit` if there is none for the value.
+    /// Those of `look`, and of reading the file; `MemoryLimit` if there is none for the value.
     pub fn read(
         &self,
+        snapshot: &Snapshot,
+        tree: TreeId,
+        key: &[u8],
+        look: impl FnOnce() -> Result<Lsn>,
+        to: &mut Vec<u8>,
+    ) -> Result<Seen<P>> {
+        self.read_from(true, snapshot, tree, key, look, to)
+    }
+
+    /// [`Self::read`] that reads no file, where the stamp of the leaf is known. `Checkpoint` may be a part's version, too.
+    ///
+    /// # Errors
+    /// `MemoryLimit`.
+    pub fn read_in_memory(
+        &self,
+        snapshot: &Snapshot,
+        tree: TreeId,
+        key: &[u8],
+        stamp: Lsn,
+        to: &mut Vec<u8>,
+    ) -> Result<Seen<P>> {
+        self.read_from(false, snapshot, tree, key, || Ok(stamp), to)
+    }
+
+    fn read_from(
+        &self,
+        file: bool,
         snapshot: &Snapshot,
         tree: TreeId,
         key: &[u8],
@@ -269,6 +306,11 @@ impl<M: Memory, P> Versions<M, P> {
         let slot = self.slots.get(snapshot.slot);
         let before = to.len();
         let version = self.version(snapshot.at, tree, key, to)?;
+        // Behind the look at memory: what has gone from there is in a part.
+        let version = match file {
+            true => self.frozen_version(snapshot, tree, key, version, before, to)?,
+            false => version,
+        };
         // What was loaded has become a version since, and was not there before. A change behind a load may have its LSN, none before it has.
         let version = version.filter(|old| fate.loaded.is_none_or(|load| old.ended < load));
         let seen = self.judge(slot, (stamp, fate), version);
@@ -345,6 +387,83 @@ impl<M: Memory, P> Versions<M, P> {
                 found => return Ok(found),
             }
         }
+    }
+
+    /// The version of a key in the part that has the one which was ended first, or else the one that was found in memory; its value replaces what `to` has
+    /// behind `before`.
+    #[inline]
+    fn frozen_version(
+        &self,
+        snapshot: &Snapshot,
+        tree: TreeId,
+        key: &[u8],
+        in_memory: Option<Version>,
+        before: usize,
+        to: &mut Vec<u8>,
+    ) -> Result<Option<Version>> {
+        let mut behind = Lsn(0);
+        while let Some(part) = self.next_part(snapshot, behind) {
+            if in_memory.is_some_and(|found| found.ended < part.first) {
+                break;
+            }
+            // What was in memory may be in a part since.
+            let mut value = Vec::new();
+            if let Some(found) = part.frozen.find(tree, key, snapshot.at, &mut value)? {
+                to.truncate(before);
+                reserve(to, value.len())?;
+                to.extend_from_slice(&value);
+                return Ok(Some(found));
+            }
+            behind = part.last;
+        }
+        Ok(in_memory)
+    }
+
+    /// The next part behind an LSN that may have a version which a snapshot needs.
+    #[inline]
+    fn next_part(&self, snapshot: &Snapshot, behind: Lsn) -> Option<Arc<Part<M::Frozen>>> {
+        self.parts.next(snapshot.at, || self.cut_of(snapshot), behind)
+    }
+
+    /// How far a snapshot needs versions, as far as is known by now: once it is pinned that stays so.
+    fn cut_of(&self, snapshot: &Snapshot) -> Lsn {
+        match self.slots.get(snapshot.slot).state() {
+            State::Pinned(_, cut) => cut,
+            _ => Lsn(u64::MAX),
+        }
+    }
+
+    /// How many parts were written. See [`Self::for_each_frozen`].
+    #[inline]
+    pub fn parts_written(&self) -> u64 {
+        self.parts.count()
+    }
+
+    /// Calls `each` with the versions in the file that a snapshot sees of keys of a stretch. They come in order of the keys, once for each part that has one of
+    /// the key; the first counts. Together with what memory has afterwards they are all that the snapshot needs, if [`Self::parts_written`]
+    /// is the same before this and after that.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub fn for_each_frozen(
+        &self,
+        snapshot: &Snapshot,
+        stretch: Stretch<'_>,
+        each: &mut dyn FnMut(Record<'_>),
+    ) -> Result<()> {
+        let mut behind = Lsn(0);
+        let loaded = self.fate(stretch.tree, snapshot.at).loaded;
+        while let Some(part) = self.next_part(snapshot, behind) {
+            let cut = self.cut_of(snapshot);
+            part.frozen.for_each(stretch, snapshot.at, &mut |record| {
+                // What was ended behind the cut is in the checkpoint, and see `read_from` for loads.
+                if record.ended <= cut && loaded.is_none_or(|load| record.ended < load) {
+                    each(record);
+                }
+            })?;
+            behind = part.last;
+        }
+        Ok(())
     }
 
     /// The first key at or above a bound that was removed from a tree while snapshots were open, into `to`, which is cleared. False:

@@ -17,6 +17,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Lsn, TreeId};
 use crate::versions::door::Door;
+use crate::versions::frozen::{Parts, Record};
 use crate::versions::memory::{LEAST_BLOCKS, Memory, Surroundings};
 use crate::versions::needs::Needs;
 use crate::versions::room::Room;
@@ -70,6 +71,10 @@ pub struct Figures {
     pub pinned: u64,
     /// Snapshots that were given up: for want of memory, or because they were too old.
     pub given_up: u64,
+    /// Versions that were written to the file to have their memory.
+    pub frozen: u64,
+    /// Bytes of the file that such versions take now.
+    pub frozen_bytes: u64,
 }
 
 /// What a snapshot has to know of a tree beside its leaves.
@@ -122,6 +127,9 @@ pub struct Versions<M: Memory, P> {
     pub(super) begun: Figure,
     pub(super) pinned: Figure,
     pub(super) given_up: Figure,
+    /// Versions that were written to parts.
+    pub(super) frozen: Figure,
+    pub(super) parts: Parts<M::Frozen>,
 }
 
 #[derive(Default)]
@@ -162,6 +170,8 @@ impl<M: Memory, P> Versions<M, P> {
             begun: Figure::new(0),
             pinned: Figure::new(0),
             given_up: Figure::new(0),
+            frozen: Figure::new(0),
+            parts: Parts::new(),
         };
         let most = versions.memory.most_blocks();
         assert!(most >= LEAST_BLOCKS && versions.most_cells() >= versions.least_cells());
@@ -186,6 +196,8 @@ impl<M: Memory, P> Versions<M, P> {
             lent_bytes: u64::from(table.blocks()) * block_bytes,
             pinned: self.pinned.load(Relaxed),
             given_up: self.given_up.load(Relaxed),
+            frozen: self.frozen.load(Relaxed),
+            frozen_bytes: self.parts.file_bytes(Lsn(0), Lsn(u64::MAX)),
         }
     }
 
@@ -207,6 +219,11 @@ impl<M: Memory, P> Versions<M, P> {
     /// Cells that one change takes at most.
     pub(super) fn least_cells(&self) -> u32 {
         cells_of_change(self.options.longest_key, self.options.longest_value)
+    }
+
+    /// Bytes that a version takes at most in a part.
+    pub(super) fn longest_record(&self) -> usize {
+        Record::longest_bytes(self.options.longest_key, self.options.longest_value)
     }
 
     /// Sees to it that any single change has room when nobody else has reserved any.
@@ -291,15 +308,31 @@ impl<M: Memory, P> Versions<M, P> {
     /// `MemoryLimit` if there is none to note all snapshots.
     pub fn collect(&self, around: &impl Surroundings) -> Result<bool> {
         let mut collector = self.collecting.lock();
-        collector.key.clear();
-        let refused = |_| Error::new(ErrorKind::MemoryLimit, "no memory to collect versions");
-        collector.key.try_reserve(self.options.longest_key).map_err(refused)?;
+        self.make_ready(&mut collector)?;
         let up_to = around.tail();
         // Before the slots are looked at: see `slots`.
         fence(SeqCst);
         let Some(needs) = self.slots.needs()? else { return Ok(false) };
         self.sweep(&needs, up_to, &mut collector.key);
         Ok(true)
+    }
+
+    /// All memory that a sweep needs.
+    fn make_ready(&self, collector: &mut Collector) -> Result<()> {
+        collector.key.clear();
+        let refused = |_| Error::new(ErrorKind::MemoryLimit, "no memory to collect versions");
+        collector.key.try_reserve(self.options.longest_key).map_err(refused)
+    }
+
+    /// Drops all versions that were ended up to `up_to`. `list` is called before, if there is memory for that.
+    ///
+    /// Errors: `MemoryLimit`; nothing was called and dropped.
+    pub(super) fn drop_up_to(&self, up_to: Lsn, list: impl FnOnce()) -> Result<()> {
+        let mut collector = self.collecting.lock();
+        self.make_ready(&mut collector)?;
+        list();
+        self.sweep(&Needs::default(), up_to, &mut collector.key);
+        Ok(())
     }
 
     fn sweep(&self, needs: &Needs, up_to: Lsn, key: &mut Vec<u8>) {

@@ -13,6 +13,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Lsn, TreeId};
 use crate::versions::cells::{CellId, Cells, cells_for};
+use crate::versions::frozen::Record;
 use crate::versions::memory::Block;
 use crate::versions::needs::Needs;
 use crate::versions::removed::{self, Removed};
@@ -66,6 +67,9 @@ pub struct Version {
 pub fn cells_of_change(key_len: usize, value_len: usize) -> u32 {
     cells_for(KEY_AT + key_len + value_len) + cells_for(removed::longest_node_bytes(key_len))
 }
+
+/// Takes the head of a [`Record`], the bytes of all of it, and what follows the head. False: it has not.
+pub(super) type Take<'t> = dyn FnMut(&[u8], usize, &mut dyn Iterator<Item = &[u8]>) -> bool + 't;
 
 /// See the head of the file.
 pub(super) struct Table<B> {
@@ -369,6 +373,67 @@ impl<B: Block> Table<B> {
     /// How many buckets there are to be [swept](Self::sweep).
     pub(super) fn buckets(&self) -> u32 {
         self.buckets
+    }
+
+    /// Cells of the versions in a bucket that were ended up to `up_to` and somebody needs, and of their removed keys.
+    pub(super) fn needed_cells(&self, bucket: u32, needs: &Needs, up_to: Lsn) -> u32 {
+        let mut cells = 0;
+        self.for_each_needed(bucket, needs, up_to, |version, begin| {
+            let value_len = self.cells.u32_at(version, VALUE_LENGTH_AT) as usize;
+            cells += cells_for(KEY_AT + begin.key_len() + value_len);
+            if begin.length() & LISTED != 0 {
+                // Most nodes have one link.
+                cells += cells_for(removed::node_bytes(u64::MAX, begin.key_len()));
+            }
+            true
+        });
+        cells
+    }
+
+    /// Hands these versions to `take`. False: it has not taken one, and the others were not handed over.
+    pub(super) fn copy_needed(
+        &self,
+        bucket: u32,
+        needs: &Needs,
+        up_to: Lsn,
+        take: &mut Take<'_>,
+    ) -> bool {
+        self.for_each_needed(bucket, needs, up_to, |version, begin| {
+            // The first one that has its key.
+            let newest = self.older(version, begin, self.head(bucket));
+            let is_listed = self.cells.u32_at(newest, LENGTH_AT) & LISTED != 0;
+            let key_len = begin.key_len();
+            let value_len = (begin.length() & ABSENT == 0)
+                .then(|| self.cells.u32_at(version, VALUE_LENGTH_AT) as usize);
+            let (head, len) =
+                Record::head(begin.tree(), begin.lsn(), key_len, value_len, is_listed);
+            let len_bytes = len - head.len();
+            take(&head, len, &mut self.cells.parts(version, KEY_AT, len_bytes))
+        })
+    }
+
+    /// Calls `each` with these versions, the newest ones first, as long as it returns true. False: it did not.
+    fn for_each_needed(
+        &self,
+        bucket: u32,
+        needs: &Needs,
+        up_to: Lsn,
+        mut each: impl FnMut(CellId, &Begin) -> bool,
+    ) -> bool {
+        let mut version = self.head(bucket);
+        while !version.is_none() {
+            let begin = self.version(version);
+            let ended = begin.lsn();
+            if ended <= up_to {
+                let older = self.older(version, &begin, begin.behind());
+                let began = if older.is_none() { Lsn(0) } else { self.lsn(older) };
+                if needs.any_between(began, ended) && !each(version, &begin) {
+                    return false;
+                }
+            }
+            version = begin.behind();
+        }
+        true
     }
 
     /// Drops from a bucket what was ended up to `up_to` and nobody needs. `key` is room for a key.

@@ -3,11 +3,12 @@
 //! The tree is a sorted map of records and a stamp for each leaf; a leaf is all keys of one first letter. A pinned checkpoint is a copy of
 //! the map at its cut.
 
+mod frozen;
 mod threads;
 
 use super::*;
 use crate::error::Result;
-use crate::testing::PlainMemory;
+use crate::testing::{PlainFreezer, PlainMemory};
 use crate::types::{Lsn, TreeId};
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
@@ -41,6 +42,7 @@ struct Life {
     now: Contents,
     stamps: BTreeMap<u8, Lsn>,
     step: u64,
+    parts: std::sync::Arc<std::sync::atomic::AtomicU32>,
 }
 
 struct Held {
@@ -53,7 +55,14 @@ impl Life {
     fn new(block_bytes: usize, most_blocks: u32, step: u64) -> Life {
         let kept = Versions::new(PlainMemory::new(block_bytes, most_blocks), OPTIONS);
         let log = Log(Cell::new(1000));
-        Life { kept, log, now: Contents::new(), stamps: BTreeMap::new(), step }
+        let (now, stamps) = (Contents::new(), BTreeMap::new());
+        Life { kept, log, now, stamps, step, parts: Default::default() }
+    }
+
+    /// What a checkpoint does, if this is the time; in so much room.
+    fn freeze(&self, room: usize, freezer: PlainFreezer) -> Result<bool> {
+        let Some(plan) = self.kept.plan_to_freeze()? else { return Ok(false) };
+        self.kept.freeze(&plan, &mut vec![0; room], freezer)
     }
 
     fn change(&mut self, key: &[u8], new: Option<&[u8]>) {
@@ -132,8 +141,14 @@ impl Life {
                 Seen::TooOld => return Err(()),
                 other => panic!("{other:?} is no source"),
             };
+        let stretch =
+            Stretch { tree: TREE, lower: Bound::Included(&low), upper: Bound::Excluded(&high) };
         let mut key = Vec::new();
-        let mut bound = if upwards { Bound::Included(low) } else { Bound::Excluded(high) };
+        let mut frozen = Vec::new();
+        let mut bound = match upwards {
+            true => Bound::Included(low.clone()),
+            false => Bound::Excluded(high.clone()),
+        };
         let mut last: Option<Vec<u8>> = None;
         loop {
             let from = bound.as_ref().map(Vec::as_slice);
@@ -150,6 +165,13 @@ impl Life {
             keys.insert(key.clone());
             bound = Bound::Excluded(key.clone());
         }
+        let mut note = |record: Record<'_>| {
+            if record.is_listed {
+                frozen.push(record.key.to_vec());
+            }
+        };
+        self.kept.for_each_frozen(&held.snapshot, stretch, &mut note).unwrap();
+        keys.extend(frozen);
         let mut seen = Vec::new();
         for key in keys {
             if self.get(&held.snapshot, &key)?.is_some() {
@@ -221,6 +243,12 @@ fn random_life(seed: u64, block_bytes: usize, most_blocks: u32, steps: u32) -> F
                 life.kept.pin(&life.log, cut, then).unwrap();
             }
             88..90 => assert!(life.kept.collect(&life.log).unwrap()),
+            91..93 => {
+                let room = 1200 + rng.below(4) as usize * 3000;
+                let fails_after = if rng.below(4) == 0 { rng.below(2) as u32 } else { u32::MAX };
+                let freezer = PlainFreezer::that_fails_after(fails_after, &life.parts);
+                life.freeze(room, freezer).ok();
+            }
             90 if held.is_empty() => {
                 life.kept.turn_off();
                 life.kept.tend(&life.log).unwrap();
@@ -243,6 +271,7 @@ fn random_life(seed: u64, block_bytes: usize, most_blocks: u32, steps: u32) -> F
     let figures = life.kept.figures();
     assert_eq!((figures.versions, figures.used_bytes), (0, 0), "nobody needs anything any more");
     assert!(life.kept.pins.lock().is_empty(), "nothing is pinned for nobody");
+    assert_eq!(life.parts.load(std::sync::atomic::Ordering::Relaxed), 0, "no part is left");
     let free = life.kept.table.lock().cells.free();
     assert!(life.kept.room.has(free) && !life.kept.room.has(free + 1), "nobody is promised any");
     before
@@ -251,15 +280,17 @@ fn random_life(seed: u64, block_bytes: usize, most_blocks: u32, steps: u32) -> F
 #[test]
 fn snapshots_of_random_lives_see_their_moments() {
     let seed = crate::testing::environment::seed(random::seed());
-    let (mut pinned, mut given_up) = (0, 0);
+    let (mut pinned, mut given_up, mut frozen) = (0, 0, 0);
     for life in 0..30 {
         let (bytes, most) = [(256, 33), (512, 8), (4096, 60)][life as usize % 3];
         println!("HEDGEROW_SEED={seed}, life {life}");
         let figures = random_life(seed.wrapping_add(life), bytes, most, 1500);
         pinned += figures.pinned;
         given_up += figures.given_up;
+        frozen += figures.frozen;
     }
     assert!(pinned > 0 && given_up > 0, "{pinned} were pinned, {given_up} given up");
+    assert!(frozen > 0);
 }
 
 #[test]

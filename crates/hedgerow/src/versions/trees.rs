@@ -38,9 +38,12 @@ impl Since {
     /// When it has happened to a tree for the first time behind a moment: a tree that was emptied may be loaded again.
     #[inline]
     pub(super) fn after(&self, tree: TreeId, moment: Lsn) -> Option<Lsn> {
-        if !self.is_any.load(Acquire) {
-            return None;
-        }
+        // Every read of a snapshot asks this twice.
+        if self.is_any.load(Acquire) { self.find_after(tree, moment) } else { None }
+    }
+
+    #[cold]
+    fn find_after(&self, tree: TreeId, moment: Lsn) -> Option<Lsn> {
         let trees = self.trees.lock();
         let first = trees.range((Excluded((tree, moment)), Unbounded)).next();
         first.filter(|(of, _)| *of == tree).map(|(_, lsn)| *lsn)

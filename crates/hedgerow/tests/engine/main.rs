@@ -38,6 +38,7 @@ mod fault_sweep;
 mod faults;
 mod faults_logged;
 mod footprint;
+mod frozen_versions;
 mod full_disk_logged;
 mod full_disk_reads;
 mod history_client;

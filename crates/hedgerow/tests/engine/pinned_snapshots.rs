@@ -373,7 +373,8 @@ fn a_full_disk_is_told_to_writers_and_a_snapshot_sees_its_moment_or_is_too_old()
                 Err(error) => assert!(is_too_old(&error), "{error}"),
             }
         }
-        assert!(refused > 0, "the disk was never full");
+        let stats = db.stats().unwrap().snapshots;
+        assert!(refused > 0, "the disk was never full, log: {log}, {stats:?}");
         drop(snapshot);
         disk.set_capacity(None);
         for n in 0..KEYS {

@@ -12,7 +12,7 @@ use hedgerow::internals::versions::{
 };
 use hedgerow::internals::wait::Waiting;
 use hedgerow_sync::latch::HybridLatch;
-use hedgerow_testing::PlainMemory;
+use hedgerow_testing::{PlainFreezer, PlainMemory};
 use loom::sync::atomic::{AtomicU64, Ordering::*};
 use loom::thread;
 use std::sync::Arc;
@@ -108,6 +108,7 @@ struct Store {
     reads: std::sync::Mutex<Vec<(u64, usize, u64)>>,
     pinned: std::sync::atomic::AtomicU64,
     dropped: Arc<std::sync::atomic::AtomicU64>,
+    parts: Arc<std::sync::atomic::AtomicU32>,
 }
 
 impl Store {
@@ -126,6 +127,7 @@ impl Store {
             reads: std::sync::Mutex::default(),
             pinned: std::sync::atomic::AtomicU64::new(0),
             dropped: Arc::default(),
+            parts: Arc::default(),
         })
     }
 
@@ -229,6 +231,19 @@ impl Store {
         (self.log.tail(), Checkpoint { values, dropped: self.dropped.clone() })
     }
 
+    /// What a checkpoint does with old versions that only pinned snapshots need. Whether anything was written.
+    fn freeze(&self) -> bool {
+        let Some(plan) = self.versions.plan_to_freeze().unwrap() else { return false };
+        let freezer = PlainFreezer::new(&self.parts);
+        self.versions.freeze(&plan, &mut [0; 256], freezer).unwrap()
+    }
+
+    /// Takes over who is there, in no race.
+    fn pin_all(&self) {
+        let (cut, checkpoint) = self.checkpoint();
+        assert!(self.versions.pin(&self.log, cut, checkpoint).unwrap().is_none());
+    }
+
     /// Steps 1 and 2 of who runs alone.
     fn close_gate(&self) -> Alone<'_, PlainMemory, Checkpoint> {
         let mut alone = self.versions.close_gate(&self.log);
@@ -257,6 +272,7 @@ impl Store {
         }
         assert!(self.versions.collect(&self.log).unwrap());
         assert_eq!(self.pinned.load(SeqCst), self.dropped.load(SeqCst), "what nobody needs stays");
+        assert_eq!(self.parts.load(SeqCst), 0, "a part that nobody needs stays");
     }
 }
 
@@ -399,6 +415,86 @@ fn a_read_beside_a_checkpoint_that_takes_its_snapshot_over_sees_its_moment() {
             assert!(store.read(&second, X));
             store.end(first);
             store.end(second);
+            store.judge();
+        });
+    }
+}
+
+#[test]
+fn a_read_beside_a_checkpoint_that_writes_its_versions_to_a_part_sees_its_moment() {
+    for step in [NEAR, CLOCK] {
+        check(6, move || {
+            let store = Store::switched_on(step);
+            let first = store.begin();
+            store.put(X);
+            store.pin_all();
+            let second = store.begin();
+            store.put(X);
+            let freezing = spawn(&store, |store| assert!(store.freeze()));
+            assert!(store.read(&first, X));
+            assert!(store.read(&second, X));
+            join([freezing]);
+            assert!(store.read(&first, X));
+            assert!(store.read(&second, X));
+            store.end(first);
+            store.end(second);
+            store.judge();
+        });
+    }
+}
+
+#[test]
+fn a_part_goes_with_the_last_snapshot_that_needs_it_and_no_earlier() {
+    for step in [NEAR, CLOCK] {
+        check(5, move || {
+            let store = Store::switched_on(step);
+            let [first, second] = [store.begin(), store.begin()];
+            store.put(X);
+            store.pin_all();
+            let freezing = spawn(&store, |store| drop(store.freeze()));
+            let ending = spawn(&store, |store| store.end(first));
+            assert!(store.read(&second, X));
+            join([freezing, ending]);
+            assert!(store.read(&second, X));
+            store.end(second);
+            store.judge();
+        });
+    }
+}
+
+#[test]
+fn who_ends_while_its_versions_are_written_leaves_no_part() {
+    for step in [NEAR, CLOCK] {
+        check(6, move || {
+            let store = Store::switched_on(step);
+            let snapshot = store.begin();
+            store.put(X);
+            store.pin_all();
+            let freezing = spawn(&store, |store| drop(store.freeze()));
+            store.end(snapshot);
+            join([freezing]);
+            store.judge();
+        });
+    }
+}
+
+#[test]
+fn a_snapshot_that_begins_while_versions_are_written_sees_its_moment() {
+    for step in [NEAR, CLOCK] {
+        check(4, move || {
+            let store = Store::switched_on(step);
+            let first = store.begin();
+            store.put(X);
+            store.pin_all();
+            let freezing = spawn(&store, |store| drop(store.freeze()));
+            let later = store.begin();
+            store.put(X);
+            assert!(store.read(&later, X));
+            join([freezing]);
+            assert!(store.read(&first, X));
+            assert!(store.read(&later, X));
+            store.end(first);
+            store.end(later);
             store.judge();
         });
     }
