@@ -2,7 +2,7 @@
 //!
 //! `xtask/seeded-bugs/*.diff` has them: hunks of a file, without line numbers. A hunk says which lines it is put in the place of, and
 //! they must be there exactly once: if they are not, somebody has changed them, and nothing is built until the hunk is changed as
-//! well. Spaces at the beginning of a line do not count. A line that is added asks `leaves_out("name")` whether its bug is the
+//! well. Spaces at the beginning of a line do not count. A line that is added asks `leaves_out` whether its bug is the
 //! one that the environment names, so one build has all of them. The workspace itself has none. Plain functions; a copy is written
 //! by one caller at a time.
 
