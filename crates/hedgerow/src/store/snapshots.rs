@@ -420,7 +420,7 @@ impl OpenSnapshot {
                     if self.compare_pinned(pinned, &mut records, read, (&fences, counts))? {
                         return Ok(true);
                     }
-                    if matches!(file, AskFile::Ahead(_)) && !self.is_all(pinned) {
+                    if matches!(file, AskFile::Ahead(_)) && !self.is_all(pinned)? {
                         return Ok(false);
                     }
                 }
@@ -495,9 +495,14 @@ impl OpenSnapshot {
         self.for_each_removed(read.tree.id(), from, |key| is_below_end(read, fences, key), each)
     }
 
-    /// Whether what was read from the file is all that there is: what memory had, and has no longer, was in it.
-    fn is_all(&self, from_file: &FromFile) -> bool {
-        self.versions().parts_written() == from_file.parts_written
+    /// Whether what was read from the file is all that there is: what memory had, and has no longer, was in it. Asked at the end of a comparison.
+    ///
+    /// Errors: `SnapshotTooOld`: what it needed may be gone from memory and the file, so that there was nothing to compare.
+    fn is_all(&self, from_file: &FromFile) -> Result<bool> {
+        if self.versions().is_given_up(self.ticket()) {
+            return Err(too_old());
+        }
+        Ok(self.versions().parts_written() == from_file.parts_written)
     }
 
     /// What the file has of an interval within a leaf's fences: a pinned checkpoint, and old versions.
@@ -578,13 +583,13 @@ impl OpenSnapshot {
             };
             let (now, was) = (now.as_deref(), was.map(Vec::as_slice));
             if now != was && counts(key, now, was)? {
-                return match self.is_all(pinned) {
+                return match self.is_all(pinned)? {
                     true => Err(Error::conflicting(tree, key)),
                     false => Ok(false),
                 };
             }
         }
-        Ok(self.is_all(pinned))
+        self.is_all(pinned)
     }
 }
 

@@ -115,7 +115,7 @@ impl<M: Memory, P> Versions<M, P> {
         let cells = match look.keeps_versions() {
             true => {
                 let Some(is_due) = self.reserve(around, cells, waiting)? else { return Ok(None) };
-                if is_due && self.wants_pin(Lsn(u64::MAX)) {
+                if is_due && self.wants_checkpoint() {
                     around.request_checkpoint();
                 }
                 Some(Cell::new(cells))
@@ -160,7 +160,7 @@ impl<M: Memory, P> Versions<M, P> {
                     continue;
                 }
                 Reserved::Crowded { .. } => {
-                    if !self.wants_pin(Lsn(u64::MAX)) || !around.wait_for_checkpoint(waiting)? {
+                    if !self.wants_checkpoint() || !around.wait_for_checkpoint(waiting)? {
                         waits_left = 0;
                     }
                     waits_left = waits_left.saturating_sub(1);
@@ -186,7 +186,7 @@ impl<M: Memory, P> Versions<M, P> {
             if let Reserved::Done { is_due } = self.try_reserve(cells, false) {
                 return Ok(Some(is_due));
             }
-            if waits_left > 0 && self.wants_pin(Lsn(u64::MAX)) {
+            if waits_left > 0 && self.wants_checkpoint() {
                 waits_left -= 1;
                 if around.wait_for_checkpoint(waiting)? {
                     continue;

@@ -4,7 +4,8 @@
 //!
 //! 1. *The plan* ([`Versions::plan_to_freeze`]), if it is worth it ([`Versions::is_due_to_freeze`]). `F` is the latest cut that a snapshot is pinned to. No snapshot is pending, and none that is not pinned has a
 //!    moment below `F`; else this is not the time. So whoever begins later has a moment of `F` or above, by the argument of a collection, and whoever needs a version
-//!    that was ended up to `F` is pinned and among those that were found.
+//!    that was ended up to `F` is pinned and among those that were found. All of that holds for each moment before `F` as well: if there is more than
+//!    some passes of step 2 can do, `F` is an earlier one, and the next checkpoint does the rest.
 //! 2. *Gathering*. Those of them that somebody needs are copied, a few buckets at a time with the table locked, and written in order. There is less
 //!    room than they take: each pass through the table takes the lowest ones that have room, above those that were written.
 //! 3. *The list*. When all are written the part is listed.
@@ -16,12 +17,14 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::Lsn;
+use crate::versions::cells::CELL_BYTES;
 use crate::versions::frozen::{Part, Record};
 use crate::versions::memory::Memory;
 use crate::versions::needs::Needs;
 use crate::versions::slots::{Slot, State};
 use crate::versions::state::Versions;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
+use hedgerow_sync::primitive::thread;
 use std::cmp::Ordering;
 
 /// Of all memory, what pinned snapshots need before it is written.
@@ -30,6 +33,12 @@ const FROZEN_PART: u32 = 4;
 const LOOKED_AT_ONCE: u32 = 64;
 /// Of the longest records, how many there has to be room for.
 const LEAST_RECORDS: usize = 4;
+/// How often a snapshot that is about to begin is waited for: it is one in some microseconds.
+const PENDING_TRIES: u32 = 64;
+/// Passes through the table that a checkpoint makes at most, about; each writes half of the room at least.
+const MOST_PASSES: u64 = 8;
+/// Parts of the time up to `F` of which one is the earlier moment.
+const MOMENTS: usize = 1024;
 
 /// Takes versions in order, and makes a part of them.
 pub trait Freezer {
@@ -94,10 +103,17 @@ impl<M: Memory, P> Versions<M, P> {
             State::Empty | State::Pending | State::At(_) | State::GivenUp => None,
         };
         let Some(up_to) = self.slots.all().filter_map(cut).max() else { return Ok(None) };
+        self.freezes_later.store(false, Relaxed);
         // The log's end was read before, for the cut.
         fence(SeqCst);
-        let Some(needs) = self.slots.needs()? else { return Ok(None) };
-        Ok((!needs.any_unpinned_below(up_to)).then_some(Plan { needs, up_to }))
+        for _ in 0..PENDING_TRIES {
+            if let Some(needs) = self.slots.needs()? {
+                return Ok((!needs.any_unpinned_below(up_to)).then_some(Plan { needs, up_to }));
+            }
+            thread::yield_now();
+        }
+        self.freezes_later.store(true, Relaxed);
+        Ok(None)
     }
 
     /// Whether what would be written takes enough memory.
@@ -106,17 +122,54 @@ impl<M: Memory, P> Versions<M, P> {
         if self.room.used() < least {
             return false;
         }
-        let (mut next, mut cells) = (0, 0);
+        let mut all = 0;
+        self.for_each_needed(plan, |_, cells| all += cells);
+        all >= least
+    }
+
+    /// Calls `each` with the moment that ended a version which somebody needs, and its cells. Without an order.
+    fn for_each_needed(&self, plan: &Plan, mut each: impl FnMut(Lsn, u32)) {
+        let mut next = 0;
         loop {
             let table = self.table.lock();
-            let (from, end) = (next, table.buckets());
-            next = end.min(from + LOOKED_AT_ONCE);
-            let of = |bucket| table.needed_cells(bucket, &plan.needs, plan.up_to);
-            cells += (from..next).map(of).sum::<u32>();
-            if next == end {
-                return cells >= least;
+            let end = table.buckets();
+            let until = end.min(next + LOOKED_AT_ONCE);
+            for bucket in next..until {
+                table.needed_cells(bucket, &plan.needs, plan.up_to, &mut each);
+            }
+            next = until;
+            // The table may have become shorter meanwhile.
+            if next >= end {
+                return;
             }
         }
+    }
+
+    /// The latest moment up to which there is no more than some passes write in this room.
+    fn bound_of_passes(&self, plan: &Plan, room_bytes: usize) -> Lsn {
+        let most = MOST_PASSES * (room_bytes / 2 / CELL_BYTES) as u64;
+        let (mut all, mut first) = (0, plan.up_to);
+        self.for_each_needed(plan, |ended, cells| {
+            all += u64::from(cells);
+            first = first.min(ended);
+        });
+        if all <= most {
+            return plan.up_to;
+        }
+        let step = (plan.up_to.0 - first.0) / MOMENTS as u64 + 1;
+        let mut until = [0u64; MOMENTS];
+        self.for_each_needed(plan, |ended, cells| {
+            // Nothing older comes to it: what is kept from now on was ended later.
+            let at = (ended.0.saturating_sub(first.0) / step) as usize;
+            until[at.min(MOMENTS - 1)] += u64::from(cells);
+        });
+        let mut sum = 0;
+        let fits = |cells: &&u64| {
+            sum += **cells;
+            sum <= most
+        };
+        let moments = until.iter().take_while(fits).count().max(1) as u64;
+        Lsn(plan.up_to.0.min(first.0 + moments * step - 1))
     }
 
     /// Steps 2 to 4, in this room. False: there was nothing to write.
@@ -133,10 +186,12 @@ impl<M: Memory, P> Versions<M, P> {
         if room.len() < LEAST_RECORDS * longest {
             return Err(refused());
         }
+        let up_to = self.bound_of_passes(plan, room.len());
+        self.freezes_later.store(up_to < plan.up_to, Relaxed);
         let mut gather = Gather::new(room);
         let (mut first, mut last, mut count) = (Lsn(u64::MAX), Lsn(0), 0);
         loop {
-            self.gather(plan, &mut gather)?;
+            self.gather((plan, up_to), &mut gather)?;
             let sorted = gather.sort()?;
             for (record, _) in sorted.iter() {
                 (first, last) = (first.min(record.ended), last.max(record.ended));
@@ -154,7 +209,7 @@ impl<M: Memory, P> Versions<M, P> {
         }
         let part = Part { first, last, frozen: freezer.finish()? };
         // Never the other way round: who misses a version in memory finds it in the part.
-        self.drop_up_to(plan.up_to, || self.parts.add(part))?;
+        self.drop_up_to(up_to, || self.parts.add(part))?;
         self.frozen.fetch_add(count, Relaxed);
         // Somebody may have ended meanwhile.
         self.parts.drop_unneeded(&self.slots);
@@ -162,7 +217,7 @@ impl<M: Memory, P> Versions<M, P> {
     }
 
     /// One pass: copies what has room of what is left.
-    fn gather(&self, plan: &Plan, gather: &mut Gather<'_>) -> Result<()> {
+    fn gather(&self, (plan, up_to): (&Plan, Lsn), gather: &mut Gather<'_>) -> Result<()> {
         let mut next = 0;
         loop {
             let is_full = {
@@ -173,10 +228,11 @@ impl<M: Memory, P> Versions<M, P> {
                 let mut take = |head: &[u8], len, parts: &mut dyn Iterator<Item = &[u8]>| {
                     gather.push(head, len, parts)
                 };
-                while next < until && table.copy_needed(next, &plan.needs, plan.up_to, &mut take) {
+                while next < until && table.copy_needed(next, &plan.needs, up_to, &mut take) {
                     next += 1;
                 }
-                if next == end {
+                // Or the table has become shorter, and what is left of it was looked at.
+                if next >= end {
                     return Ok(());
                 }
                 next < until

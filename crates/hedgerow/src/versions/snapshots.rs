@@ -517,6 +517,11 @@ impl<M: Memory, P> Versions<M, P> {
         self.slots.any_unpinned(cut)
     }
 
+    /// Whether a checkpoint would make room for versions: it takes a snapshot over, or writes versions to the file that the one before could not.
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        self.wants_pin(Lsn(u64::MAX)) || self.freezes_later.load(Relaxed)
+    }
+
     /// Has a checkpoint take over the snapshots up to its cut, and drops the versions that only these needed above it. The
     /// checkpoint is durable, and `pin` keeps it. Returns `pin` if it is not needed. One caller at a time.
     ///

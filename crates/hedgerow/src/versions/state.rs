@@ -24,7 +24,7 @@ use crate::versions::room::Room;
 use crate::versions::slots::{Slots, State};
 use crate::versions::table::{Table, cells_of_change};
 use crate::versions::trees::Since;
-use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*, fence};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::time::Moment;
 use hedgerow_sync::primitive::{Arc, Mutex};
@@ -129,6 +129,8 @@ pub struct Versions<M: Memory, P> {
     pub(super) given_up: Figure,
     /// Versions that were written to parts.
     pub(super) frozen: Figure,
+    /// Versions are due to go to the file that the last checkpoint could not write.
+    pub(super) freezes_later: AtomicBool,
     pub(super) parts: Parts<M::Frozen>,
 }
 
@@ -171,6 +173,7 @@ impl<M: Memory, P> Versions<M, P> {
             pinned: Figure::new(0),
             given_up: Figure::new(0),
             frozen: Figure::new(0),
+            freezes_later: AtomicBool::new(false),
             parts: Parts::new(),
         };
         let most = versions.memory.most_blocks();

@@ -375,19 +375,24 @@ impl<B: Block> Table<B> {
         self.buckets
     }
 
-    /// Cells of the versions in a bucket that were ended up to `up_to` and somebody needs, and of their removed keys.
-    pub(super) fn needed_cells(&self, bucket: u32, needs: &Needs, up_to: Lsn) -> u32 {
-        let mut cells = 0;
+    /// Calls `each` with the LSN that ended a version in a bucket which was ended up to `up_to` and somebody needs, and its cells with those of its removed key.
+    pub(super) fn needed_cells(
+        &self,
+        bucket: u32,
+        needs: &Needs,
+        up_to: Lsn,
+        each: &mut impl FnMut(Lsn, u32),
+    ) {
         self.for_each_needed(bucket, needs, up_to, |version, begin| {
             let value_len = self.cells.u32_at(version, VALUE_LENGTH_AT) as usize;
-            cells += cells_for(KEY_AT + begin.key_len() + value_len);
+            let mut cells = cells_for(KEY_AT + begin.key_len() + value_len);
             if begin.length() & LISTED != 0 {
                 // Most nodes have one link.
                 cells += cells_for(removed::node_bytes(u64::MAX, begin.key_len()));
             }
+            each(begin.lsn(), cells);
             true
         });
-        cells
     }
 
     /// Hands these versions to `take`. False: it has not taken one, and the others were not handed over.

@@ -170,3 +170,35 @@ fn it_is_due_when_pinned_snapshots_need_a_quarter_of_all_memory() {
     assert!(number > 10);
     held.into_iter().for_each(|one| drop(life.kept.end(one.snapshot)));
 }
+
+/// More than some passes through the table can write: the rest is left to later checkpoints, and read all the same meanwhile.
+#[test]
+fn what_takes_too_many_passes_is_frozen_bit_by_bit_and_a_checkpoint_is_wanted_until_all_is() {
+    let mut life = Life::new(4096, 90, 3);
+    let mut held = hold_many(&mut life, 24, false);
+    assert_eq!(life.kept.figures().given_up, 0);
+    let before = life.kept.figures().versions;
+    let mut left = before;
+    for times in 1.. {
+        assert!(life.freeze(ROOM, PlainFreezer::new(&life.parts)).unwrap());
+        let figures = life.kept.figures();
+        assert!(figures.versions < left, "{figures:?} of {left}");
+        left = figures.versions;
+        for one in &mut held {
+            life.check(one, b'a'..b'd');
+            assert!(!one.is_too_old);
+        }
+        assert_eq!(life.kept.wants_checkpoint(), left > 0, "{left} are left");
+        if left == 0 {
+            assert!(times > 2, "{before} versions were written at once");
+            break;
+        }
+    }
+    // While one is about to begin nothing can be written, and the next checkpoint is asked for.
+    let pending = life.kept.slots.take().unwrap();
+    assert!(life.kept.plan_to_freeze().unwrap().is_none() && life.kept.wants_checkpoint());
+    life.kept.slots.end(pending);
+    assert!(life.kept.plan_to_freeze().unwrap().is_some() && !life.kept.wants_checkpoint());
+    held.into_iter().for_each(|one| drop(life.kept.end(one.snapshot)));
+    assert_eq!(parts(&life), 0);
+}
