@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// The trees of keyspaces that somebody has opened.
 pub(super) struct OpenTrees {
     pool: Weak<BufferPool>,
-    trees: Mutex<BTreeMap<TreeId, PoolTree>>,
+    trees: Mutex<BTreeMap<TreeId, Arc<PoolTree>>>,
 }
 
 impl OpenTrees {
@@ -25,11 +25,11 @@ impl OpenTrees {
 
     /// Notes that somebody has opened a tree.
     pub(super) fn note(&self, tree: &PoolTree) {
-        self.trees.lock().entry(tree.id()).or_insert_with(|| tree.clone());
+        self.trees.lock().entry(tree.id()).or_insert_with(|| Arc::new(tree.clone()));
     }
 
     /// The tree that a page says it belongs to, if that is open.
-    fn tree_of(&self, page: PageId) -> Option<PoolTree> {
+    fn tree_of(&self, page: PageId) -> Option<Arc<PoolTree>> {
         let pool = self.pool.upgrade()?;
         let page = OptimisticPage::open(&*pool, page, None).ok()?;
         let tree = TreeId(page.bytes().field_u32::<{ header::TREE_ID }>());

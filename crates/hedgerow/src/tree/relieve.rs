@@ -19,6 +19,8 @@ use crate::types::PageId;
 use crate::wait::Waiting;
 use hedgerow_sync::optimistic::PageBytes;
 
+/// Leaves of a group at most that would not be written anyway.
+const MOST_CLEAN: usize = 1;
 /// Part of a page that a leaf may use after a merge under pressure, in sixteenths.
 const RELIEVED_SIXTEENTHS: usize = 15;
 
@@ -85,17 +87,24 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Ok(false);
         }
         let layout = self.layout_of(&page);
-        let member = |index: usize| {
+        let member = |index: usize, clean: &mut usize| {
             let id = node.child_at(index);
             let page = self.open_child(id, &parent, 0)?;
-            self.member(page, layout, most_bytes, &is_dirty)
+            let is_dirty = is_dirty(page.frame());
+            *clean += usize::from(!is_dirty);
+            // No group reaches beyond a second clean one: how full it is need not be known.
+            if *clean > MOST_CLEAN {
+                return Ok(None);
+            }
+            self.member(page, layout, most_bytes, is_dirty)
         };
-        let Some(own) = member(at.index)? else { return Ok(false) };
+        let mut own_clean = 0;
+        let Some(own) = member(at.index, &mut own_clean)? else { return Ok(false) };
         // Neighbours on both sides, up to the first that does not take part.
         let neighbours = |indices: &mut dyn Iterator<Item = usize>| -> Result<Vec<_>, Restart> {
-            let mut found = Vec::new();
+            let (mut found, mut clean) = (Vec::new(), own_clean);
             for index in indices.take(MOST_LEAVES - 1) {
-                match member(index) {
+                match member(index, &mut clean) {
                     Ok(Some(member)) => found.push(member),
                     Ok(None) | Err(Restart::Absent(_) | Restart::Conflict) => break,
                     Err(restart) => return Err(restart),
@@ -122,11 +131,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         page: OptimisticPage<'p, P>,
         layout: LeafLayout,
         most_bytes: usize,
-        is_dirty: &impl Fn(FrameId) -> bool,
+        is_dirty: bool,
     ) -> Result<Option<Member<'p, P>>, Restart> {
         let fill = self.fill_of(&page, most_bytes);
         let is_alike = self.layout_of(&page) == layout && self.may_move(&page);
-        let is_dirty = is_dirty(page.frame());
         page.validate()?;
         let fill = fill.filter(|_| is_alike);
         Ok(fill.map(|(records, room)| Member { page, records, room, is_dirty }))
@@ -147,7 +155,7 @@ fn choose<P: PagePool>(members: &[Member<'_, P>], own: usize) -> Option<std::ops
         let records: usize = group.iter().map(|member| member.records).sum();
         let room: usize = group[..group.len() - 1].iter().map(|member| member.room).sum();
         let clean = group.iter().filter(|member| !member.is_dirty).count();
-        clean <= 1 && records <= room
+        clean <= MOST_CLEAN && records <= room
     };
     (2..=MOST_LEAVES.min(members.len())).find_map(|len| {
         let starts = (own + 1).saturating_sub(len)..=own.min(members.len() - len);

@@ -90,11 +90,11 @@ fn thread_numbers_are_unique_small_and_used_again() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 5);
-    // One after the other: with numbers used again, far fewer than threads.
-    let largest = (0..200)
+    // One after the other: with numbers used again, far fewer than threads, though other tests have some hundreds meanwhile.
+    let largest = (0..1000)
         .map(|_| thread::spawn_named("numbered", thread::id).unwrap().join().unwrap())
         .max();
-    assert!(largest.unwrap() < 100, "{largest:?}");
+    assert!(largest.unwrap() < 700, "{largest:?}");
 }
 
 #[test]
