@@ -227,13 +227,25 @@ fn large(rig: &Rig, seconds: u64) -> Result<Value> {
     }))
 }
 
+fn usage() -> ! {
+    eprintln!("usage: held_snapshots overwrite|hundred|large [SECONDS [LIMIT_MIB [PART]]]");
+    std::process::exit(2);
+}
+
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let what = words.first().map_or("overwrite", String::as_str);
-    let number_of = |at: usize, default: u64| {
-        words.get(at).map_or(default, |word| word.parse().expect("a number"))
+    let number_of =
+        |at: usize, default: u64| words.get(at).map_or(Some(default), |word| word.parse().ok());
+    // Before a store is made.
+    let numbers = (number_of(1, 60), number_of(2, 256), number_of(3, 50));
+    let measure: fn(&Rig, u64) -> Result<Value> = match what {
+        "overwrite" => overwrite,
+        "hundred" => hundred,
+        "large" => large,
+        _ => usage(),
     };
-    let (seconds, limit_mib, part) = (number_of(1, 60), number_of(2, 256), number_of(3, 50));
+    let (Some(seconds), Some(limit_mib), Some(part)) = numbers else { usage() };
     let path = std::env::temp_dir().join(format!("held-snapshots-{}.hrow", std::process::id()));
     let limit_bytes = limit_mib << 20;
     let db = Options::new().memory_limit_bytes(limit_bytes).create(&path)?;
@@ -246,15 +258,7 @@ fn main() -> Result<()> {
     let (machine, revision) = (machine::Machine::this(), machine::revision());
     let command = machine::command();
     println!("{}", json!({"machine": machine, "revision": revision, "command": command}));
-    let found = match what {
-        "overwrite" => overwrite(&rig, seconds)?,
-        "hundred" => hundred(&rig, seconds)?,
-        "large" => large(&rig, seconds)?,
-        other => {
-            eprintln!("held_snapshots: no `{other}`: overwrite, hundred or large");
-            std::process::exit(2);
-        }
-    };
+    let found = measure(&rig, seconds)?;
     println!(
         "{}",
         json!({"what": what, "seconds": seconds, "limit_bytes": limit_bytes, "records": records, "found": found})
