@@ -4,7 +4,8 @@
 //! record. Versions of one key lie in one bucket, the newest first, as they were linked. The table grows by one bucket at a time (linear
 //! hashing), when memory is added to it and never when a version is linked.
 //!
-//! What is found as of `s` is the version with the smallest LSN above `s`.
+//! What is found as of `s` is the version with the smallest LSN above `s`. Versions are looked for among those that have a place by their key; the *recent* ones
+//! have none yet ([`recent`](super::recent)), and are to be [indexed](Table::index_one) before.
 //!
 //! Invariants: in a bucket the versions of a key have falling LSNs; the newest one says whether the key is in [`Removed`], where it is
 //! as long as it has a version, if its last change was a removal; `reserved` cells at least are free. Linking and dropping allocate
@@ -16,18 +17,21 @@ use crate::versions::cells::{CellId, Cells, cells_for};
 use crate::versions::frozen::Record;
 use crate::versions::memory::Block;
 use crate::versions::needs::Needs;
+use crate::versions::recent::{Recent, Taken};
 use crate::versions::removed::{self, Removed};
 use hedgerow_sync::primitive::random;
 use twox_hash::XxHash3_64;
 
-const BEHIND_AT: usize = 0;
+/// The next version in the bucket, or the next later one of the recent ones.
+pub(super) const BEHIND_AT: usize = 0;
+/// Of a recent version: cells that it is promised, and the mark of a removal.
 const HASH_AT: usize = 4;
 const TREE_AT: usize = 8;
 /// Length of the key, and above it the marks.
 const LENGTH_AT: usize = 12;
 const VALUE_LENGTH_AT: usize = 16;
 const LSN_AT: usize = 20;
-const KEY_AT: usize = 28;
+pub(super) const KEY_AT: usize = 28;
 /// There was no record.
 const ABSENT: u32 = 1 << 16;
 /// The key is among the removed ones. Set on the newest version of a key alone.
@@ -83,7 +87,11 @@ pub(super) struct Table<B> {
     /// The largest power of two up to `buckets`.
     round: u32,
     seed: u64,
+    /// Versions, with the recent ones.
     pub(super) versions: u64,
+    pub(super) recent: Recent,
+    /// Room for a key.
+    key: Vec<u8>,
 }
 
 impl<B: Block> Table<B> {
@@ -98,7 +106,18 @@ impl<B: Block> Table<B> {
             round: 0,
             seed: random::seed(),
             versions: 0,
+            recent: Recent::new(),
+            key: Vec::new(),
         }
+    }
+
+    /// Has the memory that finding a recent version its place takes.
+    ///
+    /// Errors: `MemoryLimit`.
+    pub(super) fn prepare(&mut self, longest_key: usize) -> Result<()> {
+        let refused = |_| Error::new(ErrorKind::MemoryLimit, "no memory to find versions by keys");
+        self.key.clear();
+        self.key.try_reserve_exact(longest_key).map_err(refused)
     }
 
     /// Blocks that are lent.
@@ -205,7 +224,7 @@ impl<B: Block> Table<B> {
 
     #[inline]
     fn version(&self, version: CellId) -> Begin {
-        Begin(self.cells.begin(version))
+        Begin::of(&self.cells, version)
     }
 
     #[inline]
@@ -286,49 +305,46 @@ impl<B: Block> Table<B> {
         version
     }
 
-    /// Links the version that a change ends, unless nobody can need it: the key's newest version was ended above `horizon`, where no
-    /// snapshot is, or by a change with the same LSN. Returns the cells that this took, of those that were reserved.
-    pub(super) fn link(&mut self, change: &Change<'_>, horizon: Lsn) -> u32 {
-        let Change { tree, key, lsn, old, removes, .. } = *change;
+    /// Puts the oldest of the recent versions where it is found by its key, unless nobody can need it: the key's newest version was ended above
+    /// `horizon`, where no snapshot is, or by a change with the same LSN. Returns how many cells that were promised are free then.
+    pub(super) fn index_one(&mut self, horizon: Lsn) -> u32 {
         let free_before = self.cells.free();
-        let hash = self.hash(tree, key);
-        let newest = self.newest(hash, tree, key);
+        let Some(Taken { version, begin, owed, removes }) = self.recent.take(&self.cells) else {
+            return 0;
+        };
+        let (tree, lsn) = (begin.tree(), begin.lsn());
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        self.key(version, begin.key_len()).for_each(|part| key.extend_from_slice(part));
+        let hash = self.hash(tree, &key);
+        let newest = self.newest(hash, tree, &key);
         let was_listed = !newest.is_none() && self.cells.u32_at(newest, LENGTH_AT) & LISTED != 0;
         // Also if no version is linked: a snapshot below the newest one has to find the key.
         let becomes_listed = removes && !was_listed;
         if becomes_listed {
-            self.removed.insert(&mut self.cells, hash, tree, key);
+            self.removed.insert(&mut self.cells, hash, tree, &key);
         }
+        self.key = key;
         let listed = if was_listed || becomes_listed { LISTED } else { 0 };
         // With one LSN no snapshot has begun between the two changes.
         if !newest.is_none() && (self.lsn(newest) > horizon || self.lsn(newest) == lsn) {
             let length = self.cells.u32_at(newest, LENGTH_AT);
             self.cells.set_u32(newest, LENGTH_AT, length | listed);
-            return free_before - self.cells.free();
+            self.cells.release(version);
+            self.versions -= 1;
+            return owed + self.cells.free() - free_before;
         }
         debug_assert!(newest.is_none() || self.lsn(newest) < lsn, "changes of a key have an order");
-        let value = old.unwrap_or_default();
-        let version = self.cells.allocate(KEY_AT + key.len() + value.len());
-        let absent = if old.is_none() { ABSENT } else { 0 };
         if was_listed {
             let length = self.cells.u32_at(newest, LENGTH_AT);
             self.cells.set_u32(newest, LENGTH_AT, length & !LISTED);
         }
         let bucket = self.bucket(hash as u32);
-        let mut begin = [0; KEY_AT];
-        let mut put = |at, number: u32| begin[at..at + 4].copy_from_slice(&number.to_le_bytes());
-        put(BEHIND_AT, self.head(bucket).0);
-        put(HASH_AT, hash as u32);
-        put(TREE_AT, tree.0);
-        put(LENGTH_AT, key.len() as u32 | absent | listed);
-        put(VALUE_LENGTH_AT, value.len() as u32);
-        begin[LSN_AT..].copy_from_slice(&lsn.0.to_le_bytes());
-        self.cells.set_begin(version, &begin);
-        self.cells.write(version, KEY_AT, key);
-        self.cells.write(version, KEY_AT + key.len(), value);
+        self.cells.set_u32(version, BEHIND_AT, self.head(bucket).0);
+        self.cells.set_u32(version, HASH_AT, hash as u32);
+        self.cells.set_u32(version, LENGTH_AT, begin.length() | listed);
         self.set_head(bucket, version);
-        self.versions += 1;
-        free_before - self.cells.free()
+        owed + self.cells.free() - free_before
     }
 
     /// The version of a key that a snapshot at `at` sees, if it was ended since; its value is appended to `to` as far as that has room
@@ -478,26 +494,49 @@ impl<B: Block> Table<B> {
 }
 
 /// What a version begins with, before its key.
-struct Begin([u8; KEY_AT]);
+pub(super) struct Begin([u8; KEY_AT]);
 
 impl Begin {
+    /// Of a change, before it has its place.
+    pub(super) fn new(change: &Change<'_>, owed: u32) -> Begin {
+        let absent = if change.old.is_none() { ABSENT } else { 0 };
+        let value_len = change.old.map_or(0, <[u8]>::len) as u32;
+        let mut begin = [0; KEY_AT];
+        let mut put = |at, number: u32| begin[at..at + 4].copy_from_slice(&number.to_le_bytes());
+        put(HASH_AT, owed);
+        put(TREE_AT, change.tree.0);
+        put(LENGTH_AT, change.key.len() as u32 | absent);
+        put(VALUE_LENGTH_AT, value_len);
+        begin[LSN_AT..].copy_from_slice(&change.lsn.0.to_le_bytes());
+        Begin(begin)
+    }
+
+    #[inline]
+    pub(super) fn of<B: Block>(cells: &Cells<B>, version: CellId) -> Begin {
+        Begin(cells.begin(version))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; KEY_AT] {
+        &self.0
+    }
+
     #[inline]
     fn u32_at(&self, at: usize) -> u32 {
         u32::from_le_bytes(std::array::from_fn(|byte| self.0[at + byte]))
     }
 
     #[inline]
-    fn behind(&self) -> CellId {
+    pub(super) fn behind(&self) -> CellId {
         CellId(self.u32_at(BEHIND_AT))
     }
 
     #[inline]
-    fn hash(&self) -> u32 {
+    pub(super) fn hash(&self) -> u32 {
         self.u32_at(HASH_AT)
     }
 
     #[inline]
-    fn tree(&self) -> TreeId {
+    pub(super) fn tree(&self) -> TreeId {
         TreeId(self.u32_at(TREE_AT))
     }
 
@@ -512,8 +551,13 @@ impl Begin {
         (self.length() & 0xffff) as usize
     }
 
+    /// Of all of the version.
+    pub(super) fn len_bytes(&self) -> usize {
+        KEY_AT + self.key_len() + self.u32_at(VALUE_LENGTH_AT) as usize
+    }
+
     #[inline]
-    fn lsn(&self) -> Lsn {
+    pub(super) fn lsn(&self) -> Lsn {
         Lsn(u64::from_le_bytes(std::array::from_fn(|byte| self.0[LSN_AT + byte])))
     }
 }
