@@ -17,7 +17,9 @@ use super::state::{ALLOCATED, DIRTY, PageHead, PageStates, RESIDENT, USED};
 use hedgerow::internals::buffer::{Admission, PageMemory};
 use hedgerow::internals::error::{Error, ErrorKind, Result};
 use hedgerow::internals::page::header::{self, PageKind};
-use hedgerow::internals::page::{EpochStay, ExclusivePage, FrameHead, FrameId, PagePool};
+use hedgerow::internals::page::{
+    EpochStay, ExclusivePage, FrameHead, FrameId, Frames, Journal, Pages, Values,
+};
 use hedgerow::internals::storage::{AlignedBuffer, File};
 use hedgerow::internals::types::{Epoch, PageId};
 use hedgerow::internals::wait::Waiting;
@@ -264,10 +266,8 @@ impl EpochStay for OneEpoch {
 
 // SAFETY: page `i` has the latch `i` of the states and the `i`-th page of the memory, and neither moves. Bytes are
 // reached as slices through pages alone, which hold that latch; so does whoever gives memory back.
-unsafe impl PagePool for VmcachePool {
-    type Session<'p> = VmcacheSession<'p>;
+unsafe impl Frames for VmcachePool {
     type Head<'p> = PageHead<'p>;
-    type EpochGuard<'p> = OneEpoch;
 
     #[inline(always)]
     fn page_bytes(&self) -> usize {
@@ -277,11 +277,6 @@ unsafe impl PagePool for VmcachePool {
     #[inline(always)]
     fn translate(&self, id: PageId) -> Option<FrameId> {
         self.states.is_resident(id).then_some(FrameId(id.0))
-    }
-
-    #[inline(always)]
-    fn expect_frame(&self, id: PageId) -> Option<FrameId> {
-        (id.0 < self.max_id).then_some(FrameId(id.0))
     }
 
     fn in_range(&self, id: PageId) -> bool {
@@ -298,20 +293,25 @@ unsafe impl PagePool for VmcachePool {
         self.memory.page(frame.0 as usize)
     }
 
-    #[inline]
-    fn session_within<'p>(&'p self, _: &'p Waiting<'p>) -> VmcacheSession<'p> {
-        VmcacheSession::new(self)
-    }
-
-    fn enter(&self) -> Result<OneEpoch> {
-        Ok(OneEpoch)
-    }
-
     unsafe fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
         if self.states.get(frame) & DIRTY == 0 {
             self.states.set(frame, DIRTY);
         }
         self.states.head(frame).note_use();
+    }
+}
+
+impl Pages for VmcachePool {
+    type Session<'p> = VmcacheSession<'p>;
+
+    #[inline(always)]
+    fn expect_frame(&self, id: PageId) -> Option<FrameId> {
+        (id.0 < self.max_id).then_some(FrameId(id.0))
+    }
+
+    #[inline]
+    fn session_within<'p>(&'p self, _: &'p Waiting<'p>) -> VmcacheSession<'p> {
+        VmcacheSession::new(self)
     }
 
     fn free(&self, mut page: ExclusivePage<'_, Self>, _epoch: Epoch) {
@@ -325,3 +325,13 @@ unsafe impl PagePool for VmcachePool {
         self.release_ids(std::iter::once(id));
     }
 }
+
+impl Journal for VmcachePool {
+    type EpochGuard<'p> = OneEpoch;
+
+    fn enter(&self) -> Result<OneEpoch> {
+        Ok(OneEpoch)
+    }
+}
+
+impl Values for VmcachePool {}

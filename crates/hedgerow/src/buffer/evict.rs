@@ -13,7 +13,7 @@ use crate::buffer::free_list::Popped;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::events::{Stall, WaitsFor};
-use crate::page::{FrameId, Relief};
+use crate::page::{FrameId, MemoryPressure};
 use crate::types::PageId;
 use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
@@ -42,7 +42,7 @@ pub struct EvictorState {
     wake: Condvar,
     freed: Condvar,
     /// Who is offered the pages that are about to be written.
-    pub(super) relief: OnceLock<Weak<dyn Relief>>,
+    pub(super) pressure: OnceLock<Weak<dyn MemoryPressure>>,
 }
 
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl EvictorState {
             shared: Mutex::new(Shared::default()),
             wake: Condvar::new(),
             freed: Condvar::new(),
-            relief: OnceLock::new(),
+            pressure: OnceLock::new(),
         }
     }
 

@@ -67,7 +67,7 @@ impl BufferPool {
         slots.allocate_extent_below(end_zone, units, max_runs, keep)
     }
 
-    /// See [`crate::page::PagePool::stored_form_changed`]. An extent that this file cannot have is damage, after which
+    /// See [`crate::page::Values::stored_form_changed`]. An extent that this file cannot have is damage, after which
     /// nothing may be written.
     pub(super) fn note_stored_forms(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
         let Some(slots) = &self.slots else { return self.discard_held(old) };
@@ -130,7 +130,7 @@ impl BufferPool {
         });
     }
 
-    /// See [`crate::page::PagePool::discard_stored_form`].
+    /// See [`crate::page::Values::discard_stored_form`].
     pub(super) fn discard_large(&self, value: &[u8]) {
         match &self.slots {
             Some(slots) => {

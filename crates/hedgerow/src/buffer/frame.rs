@@ -35,7 +35,7 @@ const PIECE: u16 = 8;
 /// The frame is lent (`old_versions.rs`), holds no page, and its latch is held exclusively.
 const LENT: u16 = 16;
 
-/// Header of a frame. Whoever holds a pool can have one ([`PagePool::head`](crate::page::PagePool::head)), so what changes it
+/// Header of a frame. Whoever holds a pool can have one ([`Frames::head`](crate::page::Frames::head)), so what changes it
 /// is the pool's alone.
 #[repr(C)]
 pub struct FrameHeader {

@@ -18,7 +18,7 @@
 use crate::buffer::pieces::PieceName;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::PagePool;
+use crate::page::Frames;
 use crate::space::extent::{MAX_RUNS, Run, is_chunk, seal_chunk};
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;

@@ -12,7 +12,7 @@
 
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::{FrameId, PagePool};
+use crate::page::{FrameId, Frames};
 use crate::space::image_batch::{make_images, requests};
 use crate::space::owed::Owed;
 use crate::space::slot_store::SlotStore;
@@ -246,7 +246,7 @@ impl BufferPool {
         self.dirty_pages() + self.handed.copies.load(Relaxed) as usize
     }
 
-    /// See [`crate::page::PagePool::let_change`].
+    /// See [`crate::page::Frames::let_change`].
     ///
     /// # Safety
     /// The caller holds the frame's latch exclusively.

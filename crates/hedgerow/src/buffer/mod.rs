@@ -16,6 +16,7 @@ mod free_list;
 mod frozen_versions;
 mod hand_over;
 mod lent;
+mod memory_pressure;
 mod old_versions;
 mod page_pool;
 #[cfg(target_os = "linux")]
@@ -25,7 +26,6 @@ mod pieces;
 mod pinned;
 mod pool;
 mod read_ahead;
-mod relieve;
 mod resident;
 mod retire;
 mod session;

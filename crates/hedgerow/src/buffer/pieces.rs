@@ -22,7 +22,7 @@ use crate::buffer::frame::FrameHeader;
 use crate::buffer::pool::BufferPool;
 use crate::buffer::zeroed::ZeroedArray;
 use crate::error::Result;
-use crate::page::{FrameHead, FrameId, PagePool};
+use crate::page::{FrameHead, FrameId, Frames};
 use crate::space::extent::Extent;
 use crate::space::held::Held;
 use crate::types::PageId;

@@ -9,7 +9,7 @@
 //! clean frames, and so is what a thread takes at a time. `Send + Sync`.
 
 use crate::buffer::pool::BufferPool;
-use crate::page::{Access, PagePool, PoolSession};
+use crate::page::{Access, Pages, PoolSession};
 use crate::types::PageId;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, Weak, thread};
 use std::collections::VecDeque;

@@ -12,7 +12,7 @@ use crate::database::options::Durability;
 use crate::database::range::Range;
 use crate::error::{Error, Result};
 use crate::node::anatomy::Reference;
-use crate::page::PagePool;
+use crate::page::Frames;
 use crate::space::extent::is_stored_form;
 use crate::store::PoolTree;
 use crate::tree::{ContentionSplit, PageView, Swap, TreeStats, Value};

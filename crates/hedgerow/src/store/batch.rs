@@ -22,7 +22,7 @@ use super::superblock::Superblock;
 use super::{Shared, Store};
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::PagePool;
+use crate::page::{Frames, Journal};
 use crate::space::SetAside;
 use crate::tree::{Part, ReadSet, Stroke, Write, encode, fit_piece, piece_bytes};
 use crate::types::{Lsn, Purpose};

@@ -12,7 +12,7 @@
 
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::PagePool;
+use crate::page::Frames;
 use crate::space::extent::{
     CHUNK_HEADER_BYTES, Extent, MAX_RUNS, MAX_VALUE_BYTES, chunk_bytes, is_chunk, reference_bytes,
     seal_chunk, units_of_value,

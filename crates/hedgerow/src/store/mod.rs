@@ -5,7 +5,7 @@
 //! give space back to the file system; `catalogue` knows the keyspaces, `sweep` frees what a load has left that a crash cut short;
 //! `large` writes and reads large values, `large_copy` copies them, `placed` puts shorter ones, and `values_ahead` reads them together; `batch` changes several records as one,
 //! `alone` while nobody else changes any, `unfinished` finds those that a crash cut short; `snapshots` is what a snapshot sees beside
-//! leaves; `relief` merges leaves before they are written, `hot` lists those that threads contend for; `labels` has the forms of long keys; `journal` has
+//! leaves; `open_trees` merges leaves before they are written, `hot` lists those that threads contend for; `labels` has the forms of long keys; `journal` has
 //! the log, `log_due` says when it wants a checkpoint, `named` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
 //! `backup` copies it; `repair` salvages what is whole in a damaged file.
 //!
@@ -32,11 +32,11 @@ mod large_move;
 mod log_due;
 mod named;
 mod open;
+mod open_trees;
 mod pin;
 mod placed;
 mod preload;
 mod reclaim;
-mod relief;
 mod repack;
 mod repair;
 mod repair_report;
@@ -71,7 +71,7 @@ pub use crate::space::SpaceReport;
 
 use crate::buffer::{BufferPool, Lent};
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::PagePool;
+use crate::page::Values;
 use crate::space::extent::{Extent, Run, Stored, read_reference, read_stored};
 use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
@@ -184,7 +184,7 @@ impl Store {
 
     /// Bytes of a page.
     pub fn page_bytes(&self) -> usize {
-        use crate::page::PagePool;
+        use crate::page::Frames;
         self.shared.pool.page_bytes()
     }
 

@@ -19,7 +19,7 @@ use crate::buffer::{Budget, BufferPool, PoolOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, Started};
 use crate::node::{self, LeafPolicy};
-use crate::page::PagePool;
+use crate::page::Frames;
 use crate::page::header::{MAX_PAGE_BYTES, MIN_PAGE_BYTES};
 use crate::space::geometry::Geometry;
 use crate::space::image::PageForm;
@@ -441,7 +441,7 @@ impl Store {
             catalogue.merge_before_writing();
         }
         pool.start();
-        let page_bytes = PagePool::page_bytes(&*pool);
+        let page_bytes = Frames::page_bytes(&*pool);
         pool.keep_versions(node::max_key_bytes(page_bytes), node::max_record_bytes(page_bytes));
         let slots = pool.slots().cloned();
         let shared = Arc::new(Shared {

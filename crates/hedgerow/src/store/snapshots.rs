@@ -12,7 +12,7 @@ use super::{Found, PoolTree, Shared, Store, unknown_form};
 use crate::buffer::{BufferPool, PinnedCheckpoint, PinnedPages, PoolVersions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Hints;
-use crate::page::PagePool;
+use crate::page::Values;
 use crate::space::extent::{Stored, read_stored};
 use crate::space::extent_store::Reading;
 use crate::space::held::Held;

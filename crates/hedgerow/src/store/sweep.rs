@@ -12,7 +12,7 @@
 use super::Shared;
 use super::catalogue::{Load, PoolTree, unless_damaged};
 use crate::error::{ErrorKind, Result};
-use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
+use crate::page::{Access, EpochStay, ExclusivePage, Journal, Pages, PoolSession, Restart, header};
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::{PageId, Slot};

@@ -20,11 +20,11 @@ use super::get::Read;
 use super::leaf_copy::Trail;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf};
-use crate::page::{PagePool, Restart};
+use crate::page::{Pages, Restart};
 use crate::types::Lsn;
 use hedgerow_sync::optimistic::PageBytes;
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Whether somebody changed records alone at that turn.
     #[inline(always)]
     pub(super) fn is_alone_in(&self, turns: u64) -> bool {

@@ -23,7 +23,7 @@ use super::window::Window;
 use crate::error::{Error, Result};
 use crate::key::after_prefix;
 use crate::node::{Hints, Ladder, plain_leaf};
-use crate::page::PagePool;
+use crate::page::Pages;
 use crate::wait::Wait;
 use std::ops::Bound;
 
@@ -40,7 +40,7 @@ pub(super) enum Place {
 }
 
 /// A position in a tree, between bounds; see the head of this file.
-pub struct Cursor<P: PagePool, L: Ladder = Hints> {
+pub struct Cursor<P: Pages, L: Ladder = Hints> {
     pub(super) tree: Tree<P, L>,
     lower: Bound<Box<[u8]>>,
     upper: Bound<Box<[u8]>>,
@@ -72,7 +72,7 @@ pub struct Cursor<P: PagePool, L: Ladder = Hints> {
 #[derive(Clone, Copy, Debug)]
 pub struct Passed(usize);
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// A cursor over the records whose keys are in `bounds`, standing before the first. Reads
     /// nothing yet. Bounds with the start above the end hold no records.
     pub fn range(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Cursor<P, L> {
@@ -128,7 +128,7 @@ fn is_empty(lower: &Bound<Box<[u8]>>, upper: &Bound<Box<[u8]>>) -> bool {
     }
 }
 
-impl<P: PagePool, L: Ladder> Cursor<P, L> {
+impl<P: Pages, L: Ladder> Cursor<P, L> {
     /// The record behind the cursor, which moves over it; `None` at the end, and from then on.
     ///
     /// The key and the value live until the cursor is used again. Errors: those of [`Tree::get`];
@@ -398,7 +398,7 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     }
 }
 
-impl<P: PagePool, L: Ladder> std::fmt::Debug for Cursor<P, L> {
+impl<P: Pages, L: Ladder> std::fmt::Debug for Cursor<P, L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cursor").field("tree", &self.tree).finish_non_exhaustive()
     }

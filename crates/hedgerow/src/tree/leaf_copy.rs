@@ -11,7 +11,7 @@ use super::read_ahead::ReadAhead;
 use super::retry::Retry;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, Node};
-use crate::page::{Access, OptimisticPage, PageMark, PagePool, Restart};
+use crate::page::{Access, OptimisticPage, PageMark, Pages, Restart};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
 
@@ -25,7 +25,7 @@ pub(super) struct Trail {
     pub(super) index: usize,
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Copies the leaf for `target` into `to`, which has the size of a page: as it was before somebody began to change records alone, if
     /// somebody does.
     pub(super) fn copy_leaf(&self, target: Target<'_>, to: &mut [u8]) -> Result<Option<Trail>> {

@@ -113,7 +113,7 @@ pub use write_set::{Write, encode, fit_piece, piece_bytes};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Hints, Ladder, LeafPolicy};
-use crate::page::PagePool;
+use crate::page::{PagePool, Pages};
 use crate::types::{PageId, TreeId};
 use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
@@ -129,7 +129,7 @@ pub const MAX_LEVELS: u8 = 64;
 ///
 /// The ladder `L` chooses among the search variants of "B-Trees Are Back", section 3, for
 /// benchmarks. All handles of a tree must use the same one.
-pub struct Tree<P: PagePool, L: Ladder = Hints> {
+pub struct Tree<P: Pages, L: Ladder = Hints> {
     pool: Arc<P>,
     id: TreeId,
     root: PageId,
@@ -144,19 +144,19 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     ladder: PhantomData<fn() -> L>,
 }
 
-impl<P: PagePool, L: Ladder> Clone for Tree<P, L> {
+impl<P: Pages, L: Ladder> Clone for Tree<P, L> {
     fn clone(&self) -> Self {
         Tree { pool: self.pool.clone(), wait: self.wait.clone(), ..*self }
     }
 }
 
-impl<P: PagePool, L: Ladder> std::fmt::Debug for Tree<P, L> {
+impl<P: Pages, L: Ladder> std::fmt::Debug for Tree<P, L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tree").field("id", &self.id).field("root", &self.root).finish()
     }
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// A handle to the tree `id` whose root is page `root`. Nothing is read: that the page is a root
     /// of this tree is checked by each operation.
     pub fn open(pool: Arc<P>, id: TreeId, root: PageId) -> Self {
@@ -247,7 +247,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     pub fn max_record_bytes(&self) -> usize {
         node::max_record_bytes(self.pool.page_bytes())
     }
+}
 
+impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Refuses what no leaf of this page size can hold.
     #[inline]
     pub(crate) fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {

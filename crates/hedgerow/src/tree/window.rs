@@ -14,7 +14,7 @@ use super::leaf_copy::Trail;
 use super::{Cursor, Tree};
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, plain_leaf};
-use crate::page::{OptimisticPage, PageMark, PagePool, Restart};
+use crate::page::{OptimisticPage, PageMark, Pages, Restart};
 use hedgerow_sync::optimistic::PageBytes;
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub(super) struct Window {
     within: Range<usize>,
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Copies the leaf for `target` into `to`, which has the size of a page, or of a fully dense one what lies near that
     /// key, in a direction.
     pub(super) fn copy_near(
@@ -79,7 +79,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 }
 
-impl<P: PagePool, L: Ladder> Cursor<P, L> {
+impl<P: Pages, L: Ladder> Cursor<P, L> {
     /// Keeps the cursor, which has just taken up a leaf, within the part of it that was copied.
     pub(super) fn stay_within(&mut self, window: Option<Window>) {
         self.window = window.map(|window| {

@@ -6,7 +6,7 @@
 use super::catalogue::PoolTree;
 use crate::buffer::BufferPool;
 use crate::page::header;
-use crate::page::{OptimisticPage, Relief};
+use crate::page::{MemoryPressure, OptimisticPage};
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::{Arc, Mutex, Weak};
@@ -38,7 +38,7 @@ impl OpenTrees {
     }
 }
 
-impl Relief for OpenTrees {
+impl MemoryPressure for OpenTrees {
     fn offer(&self, page: PageId) {
         let Some(tree) = self.tree_of(page) else { return };
         let pool = tree.pool();
