@@ -13,11 +13,12 @@ use std::collections::BTreeMap;
 const ENGINE: &str = "crates/hedgerow/src/";
 
 /// The folders of the engine from the ground up; a folder may import its own rank and below.
-const RANKS: [(&str, u8); 20] = [
+const RANKS: [(&str, u8); 21] = [
     ("error", 1),
     ("events", 1),
     ("types", 1),
     ("key", 1),
+    ("large", 1),
     ("codec", 1),
     ("checksum", 1),
     ("wait", 1),

@@ -14,7 +14,7 @@
 //! advice: losing an update costs nothing but a worse choice. The mark stands in the header because
 //! every look-up sets it, and has the header's line at hand. `Send + Sync`.
 
-use crate::buffer::pieces::PieceName;
+use crate::buffer::large::PieceName;
 use crate::buffer::zeroed::Zeroed;
 use crate::page::{Contention, FrameHead, FrameId, ScanTally};
 use crate::types::{Epoch, PageId, Slot};

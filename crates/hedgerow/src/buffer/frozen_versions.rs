@@ -15,11 +15,12 @@
 //!
 //! Invariants: what is read was checked by its checksum; the units of a part are nobody else's as long as it lives. `Send + Sync`.
 
-use crate::buffer::pieces::PieceName;
+use crate::buffer::large::PieceName;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
+use crate::large::{MAX_RUNS, Run};
 use crate::page::Frames;
-use crate::space::extent::{MAX_RUNS, Run, is_chunk, seal_chunk};
+use crate::space::large::{is_chunk, seal_chunk};
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::{Lsn, Purpose, TreeId};

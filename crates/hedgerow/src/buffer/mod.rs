@@ -8,13 +8,13 @@ mod budget;
 mod counters;
 mod entry;
 mod evict;
-mod extents;
 mod failures;
 mod fault_stream;
 mod frame;
 mod free_list;
 mod frozen_versions;
 mod hand_over;
+mod large;
 mod lent;
 mod memory_pressure;
 mod old_versions;
@@ -22,7 +22,6 @@ mod page_pool;
 #[cfg(target_os = "linux")]
 #[cfg(hedgerow_internals)]
 mod paging;
-mod pieces;
 mod pinned;
 mod pool;
 mod read_ahead;
@@ -42,12 +41,12 @@ pub use budget::{
 };
 pub use counters::{Counters, PoolStats};
 pub use frozen_versions::VersionsWriter;
+pub use large::PieceName;
 pub use lent::Lent;
 pub use old_versions::PoolVersions;
 #[cfg(target_os = "linux")]
 #[cfg(hedgerow_internals)]
 pub use paging::PageMemory;
-pub use pieces::PieceName;
 pub use pinned::{PinnedCheckpoint, PinnedPages};
 pub use pool::{BufferPool, PoolOptions};
 pub use session::Session;

@@ -11,7 +11,7 @@
 //! slot that it refers to changes (`space/pin.rs`), and what frames have under its seeds is of these slots. `Send + Sync`. Dropping one gives
 //! slots back, in pieces, which may take long if it was pinned for long: to be done with nothing held.
 
-use crate::buffer::pieces::PieceName;
+use crate::buffer::large::PieceName;
 use crate::buffer::pool::BufferPool;
 use crate::error::Result;
 use crate::page::FrozenPages;

@@ -13,7 +13,7 @@
 //! No state; any number of threads and processes.
 
 use super::Store;
-use super::journal::check_nothing_beside;
+use super::log_file::check_nothing_beside;
 use super::open::{StoreOptions, lock};
 use crate::checksum::name_hash;
 use crate::error::{Error, ErrorKind, Result};

@@ -1,12 +1,12 @@
 //! The page store: what makes the pages of a pool durable in a file.
 //!
 //! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
-//! store; `checkpoint` writes the next one; `settle` says when it is due; `reclaim`, `repack` and `large_move`
+//! store; `checkpoint` writes the next one; `settle` says when it is due; `reclaim`, `repack` and `large/relocate`
 //! give space back to the file system; `catalogue` knows the keyspaces, `sweep` frees what a load has left that a crash cut short;
-//! `large` writes and reads large values, `large_copy` copies them, `placed` puts shorter ones, and `values_ahead` reads them together; `batch` changes several records as one,
+//! `large` writes and reads large values, copies, moves and verifies them; `batch` changes several records as one,
 //! `alone` while nobody else changes any, `unfinished` finds those that a crash cut short; `snapshots` is what a snapshot sees beside
-//! leaves; `open_trees` merges leaves before they are written, `hot` lists those that threads contend for; `labels` has the forms of long keys; `journal` has
-//! the log, `log_due` says when it wants a checkpoint, `named` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
+//! leaves; `open_trees` merges leaves before they are written, `hot` lists those that threads contend for; `labels` has the forms of long keys; `log_file` has
+//! the log, `log_due` says when it wants a checkpoint, `log_extents` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
 //! `backup` copies it; `repair` salvages what is whole in a damaged file.
 //!
 //! Invariants (no page is ever overwritten where a checkpoint needs it, so these are all there are):
@@ -24,17 +24,14 @@ mod checkpoint;
 mod create;
 mod frozen;
 mod hot;
-mod journal;
 pub mod labels;
 mod large;
-mod large_copy;
-mod large_move;
 mod log_due;
-mod named;
+mod log_extents;
+mod log_file;
 mod open;
 mod open_trees;
 mod pin;
-mod placed;
 mod preload;
 mod reclaim;
 mod repack;
@@ -48,19 +45,16 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod unfinished;
-mod values_ahead;
 mod verify;
-mod verify_extents;
 mod verify_long;
 
 pub use backup::{BackupReport, restore};
 pub use batch::{BatchChange, BatchReads};
 pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
 pub use hot::HotLeaf;
-pub use journal::log_path;
-pub use large::{ExtentReader, ExtentWriter};
+pub use large::{ExtentReader, ExtentWriter, PlacedValue};
+pub use log_file::log_path;
 pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
-pub use placed::PlacedValue;
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};
 pub use replay::Replayed;
@@ -71,9 +65,9 @@ pub use crate::space::SpaceReport;
 
 use crate::buffer::{BufferPool, Lent};
 use crate::error::{Error, ErrorKind, Result};
+use crate::large::Held;
+use crate::large::{Extent, Run, Stored, read_reference, read_stored};
 use crate::page::Values;
-use crate::space::extent::{Extent, Run, Stored, read_reference, read_stored};
-use crate::space::held::Held;
 use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
 use crate::tree::Value;
@@ -84,7 +78,7 @@ use alone::Turn;
 use batch::Batches;
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
-use journal::Journal;
+use log_file::LogFile;
 use reclaim::Reclaim;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -100,7 +94,7 @@ const QUICKLY_WRITTEN_BYTES: usize = 16 << 20;
 pub struct Store {
     shared: Arc<Shared>,
     checkpointer: Mutex<Option<thread::JoinHandle<()>>>,
-    journal: Mutex<Option<Journal>>,
+    journal: Mutex<Option<LogFile>>,
     replayed: Mutex<Replayed>,
     /// The path at which this handle has made it.
     created_at: Option<PathBuf>,

@@ -10,7 +10,7 @@
 use super::alone::Turn;
 use super::batch::Batches;
 use super::catalogue::Catalogue;
-use super::journal::Journal;
+use super::log_file::LogFile;
 use super::reclaim::Reclaim;
 use super::replay::Replayed;
 use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, SuperblockBytes};
@@ -234,7 +234,7 @@ impl Store {
             return Ok(false);
         }
         let mode = if shared.read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
-        let found = Journal::find(options, disk, path, &superblock, mode)?;
+        let found = LogFile::find(options, disk, path, &superblock, mode)?;
         let replayed_log = found.as_ref().map(|(file, _)| file.clone());
         // Before anything is written: it must not go to where the log says that a large value lies.
         let found = match found {
@@ -284,7 +284,7 @@ impl Store {
             slots.note_change();
         }
         if options.log && !shared.read_only {
-            let begun = Journal::begin(options, disk, path, shared, replayed_log)?;
+            let begun = LogFile::begin(options, disk, path, shared, replayed_log)?;
             let Some(journal) = begun else { return Ok(false) };
             shared.pool.set_log(journal.log.clone());
             *self.journal.lock() = Some(journal);
@@ -294,7 +294,7 @@ impl Store {
             // A checkpoint that moves what is in the way may fail in other ways, after which nothing can be changed.
             shared.pool.check_poison()?;
         } else if let Some(log) = replayed_log.filter(|_| !shared.read_only) {
-            Journal::remove_old(disk, path, &*log)?;
+            LogFile::remove_old(disk, path, &*log)?;
         }
         Ok(true)
     }

@@ -17,7 +17,7 @@ use super::catalogue::{Catalogue, PoolTree};
 use super::superblock::Superblock;
 use super::unfinished::{Change, Noted, Unfinished};
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::is_stored_form;
+use crate::large::is_stored_form;
 use crate::storage::File;
 use crate::types::{Lsn, PageId, TreeId};
 use crate::wal::{Appended, BatchId, FileHeader, Record, ScanEnd, ScanFrom, scan};

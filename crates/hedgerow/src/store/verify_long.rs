@@ -9,8 +9,8 @@ use super::labels::{REST_LEN_BYTES, split_label, split_payload};
 use super::large::ExtentReader;
 use super::verify::{Steps, VerifyReport, is_damage};
 use crate::error::Result;
-use crate::space::extent::{Stored, is_stored_form, read_stored};
-use crate::space::held::Held;
+use crate::large::Held;
+use crate::large::{Stored, is_stored_form, read_stored};
 use std::ops::ControlFlow;
 
 /// Most findings of a tree: of damaged order each record may be one.

@@ -30,7 +30,7 @@
 //! | `modify` | read-modify-write of one record |
 //! | `remove_range` | all records of a range, leaf by leaf |
 //! | `commit`, `commit_leaves`, `write_set`, `read_set` | several changes at one stroke, if what was read is unchanged |
-//! | `stored` | values that stand for large ones |
+//! | `large` | values that stand for large ones |
 //! | `split`, `merge`, `redistribute` | structure changes; `b_star`: for measurements |
 //! | `contention` | splits between keys that threads contend for |
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
@@ -61,6 +61,7 @@ mod frozen;
 mod get;
 mod get_many;
 mod get_many_faults;
+mod large;
 mod leaf_copy;
 mod leaf_records;
 mod merge;
@@ -75,7 +76,6 @@ mod search_by;
 mod show;
 mod split;
 mod stats;
-mod stored;
 #[cfg(test)]
 mod tests;
 mod value;

@@ -9,9 +9,9 @@
 //! space has changed nothing and starts over after a split. Thread-safety: as for [`Tree`].
 
 use super::change::{Change, Decision};
+use super::large::put_record;
 use super::retry::{Patience, Retry, Stop};
 use super::split::{LEAST_FORCED, Room};
-use super::stored::put_record;
 use super::{Tree, Value};
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};

@@ -1,7 +1,7 @@
 //! Large values that are moved so that the file can become shorter: what is in the way, and calls that fail meanwhile.
 
 use super::*;
-use crate::space::extent::{Extent, Run, Stored, read_stored};
+use crate::large::{Extent, Run, Stored, read_stored};
 use crate::store::PoolTree;
 use crate::testing::sim::{CallKind, Fault};
 use std::ops::ControlFlow;

@@ -1,14 +1,14 @@
-//! Verification of large values: pass 4 of [`super::verify`].
+//! Verification of large values: pass 4 of [`crate::store::verify`].
 //!
 //! Every record in a stored form is looked at, in every tree; what it refers to is read past the pool, chunk by
 //! chunk, and no two of them, nor one of them and a page, may share a unit. Runs while writers are kept out.
 
-use super::Shared;
-use super::large::ExtentReader;
-use super::verify::{BitSet, Steps, VerifyReport, is_damage, occupy};
+use super::extent_io::ExtentReader;
 use crate::error::Result;
-use crate::space::extent::{Extent, Stored, read_stored};
+use crate::large::{Extent, Stored, read_stored};
 use crate::space::slot_store::SlotStore;
+use crate::store::Shared;
+use crate::store::verify::{BitSet, Steps, VerifyReport, is_damage, occupy};
 use crate::types::PageId;
 use hedgerow_sync::primitive::Arc;
 
@@ -17,7 +17,7 @@ const PIECE_BYTES: usize = 256 << 10;
 
 impl Shared {
     /// See the head of the file.
-    pub(super) fn verify_extents(
+    pub(in crate::store) fn verify_extents(
         &self,
         slots: &Arc<SlotStore>,
         used: &mut BitSet,

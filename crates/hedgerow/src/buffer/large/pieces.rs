@@ -10,7 +10,7 @@
 //! replaces one. Frames of pieces have no image to write: they are clean, and go when the clock comes by, as clean pages do.
 //!
 //! In a store that lives in memory a value is in its pieces and nowhere else. The record names the frames
-//! ([`crate::space::held`]), nothing evicts them, and they are released when the record's value changes.
+//! ([`crate::large`]), nothing evicts them, and they are released when the record's value changes.
 //!
 //! Pages of pinned checkpoints (`pinned.rs`) are kept in the same way, under seeds of their own: they never change, and nothing
 //! else has them in memory.
@@ -22,9 +22,9 @@ use crate::buffer::frame::FrameHeader;
 use crate::buffer::pool::BufferPool;
 use crate::buffer::zeroed::ZeroedArray;
 use crate::error::Result;
+use crate::large::Extent;
+use crate::large::Held;
 use crate::page::{FrameHead, FrameId, Frames};
-use crate::space::extent::Extent;
-use crate::space::held::Held;
 use crate::types::PageId;
 use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
@@ -38,7 +38,7 @@ const BUCKET: usize = 8;
 /// Frames for each bucket, so that buckets are half full when all frames hold pieces.
 const FRAMES_A_BUCKET: u32 = 4;
 /// Bytes of the index for each frame.
-pub(super) const INDEX_FRAME_BYTES: u64 = (BUCKET * 8) as u64 / FRAMES_A_BUCKET as u64;
+pub(in crate::buffer) const INDEX_FRAME_BYTES: u64 = (BUCKET * 8) as u64 / FRAMES_A_BUCKET as u64;
 /// A value that is kept takes at most this part of the limit.
 const KEPT_PART: u64 = 64;
 
@@ -53,7 +53,7 @@ pub struct PieceName {
 
 impl PieceName {
     /// A hash whose halves are of use apart from each other.
-    pub(super) fn hash(self) -> u64 {
+    pub(in crate::buffer) fn hash(self) -> u64 {
         PieceName::mixed(self.seed ^ (u64::from(self.number) << 32))
     }
 
@@ -65,7 +65,7 @@ impl PieceName {
 }
 
 /// Where pieces may be.
-pub(super) struct PieceIndex {
+pub(in crate::buffer) struct PieceIndex {
     /// A word: the low half is the frame and one, the high half is of the hash. Zero: nothing.
     words: ZeroedArray<AtomicU64>,
     buckets: u64,
@@ -73,16 +73,16 @@ pub(super) struct PieceIndex {
     /// bottom up. So memory is touched as it is needed, and pages find the frames that they prefer.
     given: AtomicU32,
     /// Frames that are lent just now (`lent.rs`).
-    pub(super) lent: AtomicU32,
+    pub(in crate::buffer) lent: AtomicU32,
     /// Frames among the others that belong to the page table (`retire.rs`).
-    pub(super) retired_below: AtomicU32,
+    pub(in crate::buffer) retired_below: AtomicU32,
 }
 
 impl PieceIndex {
     /// Of a pool of so many frames.
     ///
     /// Errors: `MemoryLimit`.
-    pub(super) fn new(frames: u32) -> Result<PieceIndex> {
+    pub(in crate::buffer) fn new(frames: u32) -> Result<PieceIndex> {
         let buckets = frames.div_ceil(FRAMES_A_BUCKET);
         let words = ZeroedArray::new(buckets as usize * BUCKET)?;
         Ok(PieceIndex {
@@ -112,7 +112,7 @@ impl PieceIndex {
     }
 
     /// The frames that may hold the piece.
-    pub(super) fn find(&self, name: PieceName) -> impl Iterator<Item = FrameId> {
+    pub(in crate::buffer) fn find(&self, name: PieceName) -> impl Iterator<Item = FrameId> {
         let hash = name.hash();
         self.bucket(name).iter().filter_map(move |word| {
             let word = word.load(Acquire);
@@ -123,7 +123,7 @@ impl PieceIndex {
 
     /// Begins to load what [`Self::find`] will look at.
     #[inline]
-    pub(super) fn prefetch(&self, name: PieceName) {
+    pub(in crate::buffer) fn prefetch(&self, name: PieceName) {
         optimistic::prefetch(std::ptr::from_ref(&self.bucket(name)[0]));
     }
 
@@ -269,7 +269,7 @@ impl BufferPool {
 
     /// Lets `copy` read a piece, if the frame holds it. False: it does not, or is being emptied, and what was read is void.
     #[inline]
-    pub(super) fn copy_piece(
+    pub(in crate::buffer) fn copy_piece(
         &self,
         frame: FrameId,
         name: PieceName,
@@ -289,7 +289,7 @@ impl BufferPool {
     }
 
     /// Puts a piece into a frame without a page, whose exclusive latch is held.
-    pub(super) fn fill_piece(
+    pub(in crate::buffer) fn fill_piece(
         &self,
         frame: FrameId,
         guard: &ExclusiveGuard<'_>,
@@ -370,7 +370,7 @@ impl BufferPool {
 
     /// Frees the frames of a value that no record refers to any more, as far as nobody is using them. Readers that come late
     /// read the file. Waits for nobody, so the caller may hold a latch.
-    pub(super) fn forget_value(&self, extent: &Extent) {
+    pub(in crate::buffer) fn forget_value(&self, extent: &Extent) {
         let Some(index) = &self.pieces else { return };
         if !self.keeps_values_of(extent.len_bytes) {
             return;
@@ -398,7 +398,7 @@ impl BufferPool {
     }
 
     /// Notes that a frame, whose exclusive latch is held, is about to lose its piece.
-    pub(super) fn forget_piece(&self, frame: FrameId, name: PieceName) {
+    pub(in crate::buffer) fn forget_piece(&self, frame: FrameId, name: PieceName) {
         if let Some(index) = &self.pieces {
             index.remove(name, frame);
         }
@@ -408,7 +408,7 @@ impl BufferPool {
 impl FrameHeader {
     /// The piece of a value that the frame holds.
     #[inline]
-    pub(super) fn piece(&self) -> Option<PieceName> {
+    pub(in crate::buffer) fn piece(&self) -> Option<PieceName> {
         self.is_piece().then(|| self.piece_name())
     }
 }

@@ -1,7 +1,7 @@
 //! How a record says which frames hold its value, in a store that lives in memory.
 //!
 //! Such a store has no extents. A value that no leaf holds is cut into pieces, one to a frame, and the record has the
-//! list of the frames. It is one of the stored forms (see [`super::extent`]) and never in a file.
+//! list of the frames. It is one of the stored forms (see [`super::stored`]) and never in a file.
 //!
 //! ```text
 //! held = magic (8), kind (1): 3, zero (3), number of frames (4), length of the value (8), seed (8), frames (4 each)
@@ -9,7 +9,7 @@
 //!
 //! Pure functions and plain values.
 
-use super::extent::{STORED_MAGIC, is_stored_form};
+use super::stored::{STORED_MAGIC, is_stored_form};
 
 const KIND: u8 = 3;
 const HEAD_BYTES: usize = 32;
@@ -65,7 +65,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::space::extent::{Stored, read_stored};
+    use crate::large::{Stored, read_stored};
 
     #[test]
     fn the_form_comes_back_and_any_other_value_is_none() {

@@ -9,12 +9,13 @@
 //! Nothing is lost if that ends halfway: a copy that no record refers to is given back. Beside writers: a record that has
 //! changed meanwhile is left alone. Memory: a loan of up to 64 chunks, and some hundred bytes for each value of a pass.
 
-use super::Shared;
-use super::catalogue::PoolTree;
-use super::large::{CHUNKS_AT_ONCE, read_chunks};
+use super::extent_io::{CHUNKS_AT_ONCE, read_chunks};
 use crate::error::{ErrorKind, Result};
-use crate::space::extent::{Extent, MAX_RUNS, Stored, chunk_bytes, read_stored, reference_bytes};
+use crate::large::{Extent, MAX_RUNS, Stored, read_stored, reference_bytes};
+use crate::space::large::chunk_bytes;
 use crate::space::slot_store::SlotStore;
+use crate::store::Shared;
+use crate::store::catalogue::PoolTree;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
 use std::cmp::Reverse;
@@ -27,7 +28,7 @@ const SPARE_PART: u64 = 32;
 const SPARE_ZONES: u64 = 2;
 
 /// A value that lies too far behind.
-pub(super) struct Far {
+pub(in crate::store) struct Far {
     tree: PoolTree,
     key: Vec<u8>,
     extent: Extent,
@@ -46,7 +47,7 @@ impl Shared {
     /// Moves large values that keep the file long; true if any were moved. After a checkpoint that had nothing to do.
     ///
     /// Errors: those of reads and changes, but for want of room or memory, which end it.
-    pub(super) fn move_large_values(&self) -> Result<bool> {
+    pub(in crate::store) fn move_large_values(&self) -> Result<bool> {
         let Some(slots) = self.slots.as_ref().filter(|slots| slots.has_stored_forms()) else {
             return Ok(false);
         };
@@ -91,7 +92,11 @@ impl Shared {
     }
 
     /// Values of which a part lies at `end_zone` or behind.
-    pub(super) fn far_values(&self, slots: &SlotStore, end_zone: u32) -> Result<Vec<Far>> {
+    pub(in crate::store) fn far_values(
+        &self,
+        slots: &SlotStore,
+        end_zone: u32,
+    ) -> Result<Vec<Far>> {
         let per_zone = u64::from(slots.state().zones.geometry().units_per_zone());
         let end_unit = u64::from(end_zone) * per_zone;
         let mut all = Vec::new();
@@ -121,7 +126,7 @@ impl Shared {
     }
 
     /// Moves one value below `end_zone`, or at least away from the end; false if there is no room for it there, or it has changed.
-    pub(super) fn move_value(
+    pub(in crate::store) fn move_value(
         &self,
         slots: &Arc<SlotStore>,
         far: &Far,

@@ -19,20 +19,20 @@
 //! Invariants: `writing_units` counts the units of step 1; `left_units` those of step 3, each held. What is freed
 //! is not referred to by the newest checkpoint. Not shared: the caller's lock covers each call.
 
-use super::bits::{clear_bits, set_bits};
-use super::extent::{Extent, Run};
-use super::geometry::{Geometry, HEADER_REGION_BYTES};
-use super::table::LoadGroup;
-use super::unit_set::UnitSet;
-use super::zones::{Blocks, EXTENT_STREAM, Growth, Want, Zones};
 use crate::error::{Error, Result};
+use crate::large::{Extent, Run};
+use crate::space::bits::{clear_bits, set_bits};
+use crate::space::geometry::{Geometry, HEADER_REGION_BYTES};
+use crate::space::table::LoadGroup;
+use crate::space::unit_set::UnitSet;
+use crate::space::zones::{Blocks, EXTENT_STREAM, Growth, Want, Zones};
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the allocator knows of extents.
 #[derive(Debug, Default)]
-pub(super) struct ExtentSpace {
+pub(in crate::space) struct ExtentSpace {
     writing_units: u64,
     /// Left, by the epoch in which they were, which never falls.
     left: VecDeque<(Epoch, Run)>,
@@ -62,11 +62,11 @@ struct ReadRun {
 const READ_RUN_BYTES: usize = 64;
 
 impl ExtentSpace {
-    pub(super) fn left_units(&self) -> u64 {
+    pub(in crate::space) fn left_units(&self) -> u64 {
         self.left_units
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(in crate::space) fn memory_bytes(&self) -> usize {
         self.left.capacity() * size_of::<(Epoch, Run)>()
             + self.readers.len() * 64
             + self.read_runs.len() * READ_RUN_BYTES
@@ -264,7 +264,7 @@ impl Zones {
 
     /// The extent's record was superseded in `epoch`. The caller has seen that the extent fits. Returns how many bytes
     /// the next checkpoint will set free.
-    pub(super) fn extent_left(&mut self, extent: &Extent, epoch: Epoch) -> u64 {
+    pub(in crate::space) fn extent_left(&mut self, extent: &Extent, epoch: Epoch) -> u64 {
         // Writers of two epochs may be inside when one begins.
         let epoch = self.extents.left.back().map_or(epoch, |&(last, _)| last.max(epoch));
         let extents = &mut self.extents;
@@ -285,7 +285,7 @@ impl Zones {
     }
 
     /// A checkpoint takes what was left until now.
-    pub(super) fn left_until_now(&mut self) {
+    pub(in crate::space) fn left_until_now(&mut self) {
         self.extents.fresh_units = 0;
     }
 
@@ -299,21 +299,21 @@ impl Zones {
     /// come to read is not written before [`Self::reading_ends`] was told the same number.
     ///
     /// Who supersedes a record may still be in the epoch before, so that is what counts.
-    pub(super) fn reading_begins(&mut self, epoch: Epoch) -> Epoch {
+    pub(in crate::space) fn reading_begins(&mut self, epoch: Epoch) -> Epoch {
         let from = Epoch(epoch.0.saturating_sub(1));
         *self.extents.readers.entry(from).or_insert(0) += 1;
         from
     }
 
     /// A replay begins, before anything that it supersedes; as [`Self::reading_begins`], before every epoch.
-    pub(super) fn replay_begins(&mut self) -> Epoch {
+    pub(in crate::space) fn replay_begins(&mut self) -> Epoch {
         self.extents.is_replaying = true;
         self.reading_begins(Epoch(0))
     }
 
     /// After the checkpoint that ends a replay: what the log named, and what was superseded, is free unless something refers
     /// to it.
-    pub(super) fn replay_ends(&mut self) {
+    pub(in crate::space) fn replay_ends(&mut self) {
         let extents = &mut self.extents;
         extents.is_replaying = false;
         extents.writing_units = 0;
@@ -326,7 +326,7 @@ impl Zones {
     }
 
     /// A reader has ended; [`Self::free_extents`] may free something.
-    pub(super) fn reading_ends(&mut self, from: Epoch) {
+    pub(in crate::space) fn reading_ends(&mut self, from: Epoch) {
         if let Some(count) = self.extents.readers.get_mut(&from) {
             *count -= 1;
             if *count == 0 {
@@ -366,14 +366,14 @@ impl Zones {
 
     /// Notes that these runs of an extent are being read, whoever else needs them. While they cannot be free: the caller is
     /// between [`Self::reading_begins`] and [`Self::reading_ends`], and has looked up the record in between.
-    pub(super) fn reading_one_begins(&mut self, runs: &[Run]) {
+    pub(in crate::space) fn reading_one_begins(&mut self, runs: &[Run]) {
         for run in runs {
             self.extents.read_runs.entry(run.unit).or_default().readers += 1;
         }
     }
 
     /// A reader of these runs has ended. What nobody else needs is free.
-    pub(super) fn reading_one_ends(&mut self, runs: &[Run]) {
+    pub(in crate::space) fn reading_one_ends(&mut self, runs: &[Run]) {
         for run in runs {
             let Some(read) = self.extents.read_runs.get_mut(&run.unit) else { continue };
             read.readers -= 1;
@@ -388,7 +388,7 @@ impl Zones {
 
     /// Holds the units of an extent that the log names, so that a replay leaves them alone; whether the file has them
     /// at all the caller has seen, and loaded their groups. To be followed by [`Self::replay_ends`].
-    pub(super) fn hold_extent(&mut self, extent: &Extent) {
+    pub(in crate::space) fn hold_extent(&mut self, extent: &Extent) {
         for &run in &extent.runs {
             self.for_each_piece(run, |zones, zone, first, count| {
                 let (words, info) = zones.held_mut(zone);

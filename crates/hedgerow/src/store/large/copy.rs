@@ -6,16 +6,15 @@
 //!
 //! Not shared. Memory: a MiB from the first large value on.
 
-use super::large::read_chunks;
-use super::{PoolTree, Store};
+use super::extent_io::read_chunks;
 use crate::error::{Error, ErrorKind, Result};
+use crate::large::{Extent, Stored, is_stored_form, read_stored};
 use crate::node::{Hints, LeafMut, plain_leaf};
 use crate::page::header::{self, PageKind};
-use crate::space::extent::{
-    CHUNK_HEADER_BYTES, Extent, Stored, chunk_bytes, is_stored_form, read_stored,
-};
+use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes};
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
+use crate::store::{PoolTree, Store};
 use crate::types::PageId;
 use crate::wait::Wait;
 
@@ -24,7 +23,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// The memory for it. See the head of the file.
 #[derive(Default)]
-pub(super) struct LargeCopy {
+pub(in crate::store) struct LargeCopy {
     buffer: Option<AlignedBuffer>,
 }
 
@@ -36,7 +35,7 @@ impl LargeCopy {
     /// is. The image is whole, and is so afterwards.
     ///
     /// Errors: `Corrupted` for what is not a large value of the file; those of reading and writing.
-    pub(super) fn copy_those_of(
+    pub(in crate::store) fn copy_those_of(
         &mut self,
         from: &SlotStore,
         page: PageId,
@@ -109,7 +108,7 @@ impl LargeCopy {
     /// and not large. What is wrong with the value itself is the inner error, and then nothing was put.
     ///
     /// Errors: those of changes of the other store.
-    pub(super) fn put_into(
+    pub(in crate::store) fn put_into(
         &mut self,
         from: &SlotStore,
         value: &[u8],

@@ -12,21 +12,19 @@
 
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
+use crate::large::Held;
+use crate::large::{Extent, MAX_RUNS, MAX_VALUE_BYTES, reference_bytes};
 use crate::page::Frames;
-use crate::space::extent::{
-    CHUNK_HEADER_BYTES, Extent, MAX_RUNS, MAX_VALUE_BYTES, chunk_bytes, is_chunk, reference_bytes,
-    seal_chunk, units_of_value,
-};
-use crate::space::extent_store::{Borrower, Loan, Reading, ReadingOne};
 use crate::space::geometry::Geometry;
-use crate::space::held::Held;
+use crate::space::large::{Borrower, Loan, Reading, ReadingOne};
+use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes, is_chunk, seal_chunk, units_of_value};
 use crate::space::slot_store::SlotStore;
 use crate::wait::Wait;
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, random};
 use std::fmt;
 
 /// Chunks that are written or read with one call at most: two MiB, so that a value of one goes with one call.
-pub(super) const CHUNKS_AT_ONCE: usize = 64;
+pub(in crate::store) const CHUNKS_AT_ONCE: usize = 64;
 
 /// The extent of a value that is being written.
 pub struct ExtentWriter {
@@ -75,7 +73,7 @@ impl ExtentWriter {
     ///
     /// Errors: `RecordTooLarge` if the value is too long, the key leaves too little room, or there is no file;
     /// `DiskFull`; those of changes.
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         pool: &Arc<BufferPool>,
         len_bytes: u64,
         reference_room: usize,
@@ -298,7 +296,7 @@ impl Borrower for Output {
 /// room for one. Tells how many, and their bytes in the file.
 ///
 /// Errors: `Corrupted` for a chunk that is not what was written; `Io`.
-pub(super) fn read_chunks(
+pub(in crate::store) fn read_chunks(
     slots: &SlotStore,
     extent: &Extent,
     first: u64,
@@ -334,7 +332,7 @@ pub(super) fn read_chunks(
 /// Tells where it goes to; `None`: to frames, in a store that lives in memory.
 ///
 /// Errors: `RecordTooLarge`.
-pub(super) fn check_large(
+pub(in crate::store) fn check_large(
     pool: &BufferPool,
     len_bytes: u64,
     reference_room: usize,
@@ -417,7 +415,7 @@ impl ExtentReader {
     /// memory.
     ///
     /// Errors: `Corrupted` if it cannot be one of this file.
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         pool: Option<&Arc<BufferPool>>,
         slots: &Arc<SlotStore>,
         extent: Extent,
@@ -433,7 +431,7 @@ impl ExtentReader {
     }
 
     /// The same reader, whose calls wait for memory as `wait` says.
-    pub(super) fn with_wait(self, wait: &Wait) -> ExtentReader {
+    pub(in crate::store) fn with_wait(self, wait: &Wait) -> ExtentReader {
         ExtentReader { wait: wait.clone(), ..self }
     }
 

@@ -5,13 +5,12 @@
 //! once. Invariant: a place to which nobody came to refer is given back when the value is dropped. `Send`; used
 //! by one thread.
 
-use super::large::check_large;
+use super::extent_io::check_large;
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::{
-    CHUNK_HEADER_BYTES, Extent, MAX_RUNS, chunk_bytes, reference_bytes, seal_chunk, units_of_value,
-};
-use crate::space::held::Held;
+use crate::large::Held;
+use crate::large::{Extent, MAX_RUNS, reference_bytes};
+use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes, seal_chunk, units_of_value};
 use crate::space::slot_store::SlotStore;
 use crate::wait::{Waiting, is_end_of_wait};
 use hedgerow_sync::primitive::{Arc, random};
@@ -41,7 +40,7 @@ impl PlacedValue {
     /// this, or there is too little memory.
     ///
     /// Errors: as for [`super::ExtentWriter`].
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         pool: &Arc<BufferPool>,
         value: &[u8],
         reference_room: usize,

@@ -5,9 +5,10 @@
 //! checksum of a chunk says whether it is what was asked for, so a value that is not is left out, and nothing is an error
 //! here: whoever comes to the value reads it again and is told. Thread-safety: as for [`Store`].
 
-use super::Store;
-use crate::space::extent::{CHUNK_HEADER_BYTES, Extent, Stored, is_chunk, read_stored};
+use crate::large::{Extent, Stored, read_stored};
+use crate::space::large::{CHUNK_HEADER_BYTES, is_chunk};
 use crate::storage::ReadRequest;
+use crate::store::Store;
 use crate::wait::Waiting;
 
 /// Chunks of the buffer that values are read into at most.

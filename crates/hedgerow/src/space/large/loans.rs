@@ -35,7 +35,7 @@ pub trait Borrower: Send + Sync {
 
 /// The share, and who has borrowed of it.
 #[derive(Default)]
-pub(super) struct Loans {
+pub(in crate::space) struct Loans {
     /// Of the whole share. It is set once, before anybody asks.
     bytes: AtomicUsize,
     share: Mutex<Share>,
@@ -153,18 +153,18 @@ impl Drop for Loan {
 
 impl Loans {
     /// Sets how much memory buffers may take at a time. Before anybody borrows one.
-    pub(super) fn set_bytes(&self, bytes: usize) {
+    pub(in crate::space) fn set_bytes(&self, bytes: usize) {
         self.bytes.store(bytes, Relaxed);
         *self.share.lock() = Share { bytes, free_bytes: bytes, ..Share::default() };
     }
 
     /// How much memory buffers may take at a time. Locks nothing.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::space) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// See [`super::slot_store::SlotStore::lend`].
-    pub(super) fn lend(
+    /// See [`crate::space::slot_store::SlotStore::lend`].
+    pub(in crate::space) fn lend(
         self: &Arc<Self>,
         chunk: usize,
         most: usize,

@@ -1,4 +1,4 @@
-//! Values in a stored form ([`crate::space::extent`]): what a change of one tells the pool and the log.
+//! Values in a stored form ([`crate::large`]): what a change of one tells the pool and the log.
 //!
 //! A tree handles them like any other values; it is whoever puts and gets that knows what they stand for. But
 //! a record that goes takes its large value with it, at the very moment, so that is noted here: under the leaf's
@@ -8,10 +8,10 @@
 use super::Tree;
 use super::walk::Go;
 use crate::error::Result;
+use crate::large::is_stored_form;
 use crate::node::{Ladder, plain_leaf};
 use crate::page::header::{self, PageKind};
 use crate::page::{EpochStay, PagePool};
-use crate::space::extent::is_stored_form;
 use crate::types::{Epoch, PageId, TreeId};
 use crate::wal::Record;
 

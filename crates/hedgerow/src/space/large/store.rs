@@ -1,17 +1,18 @@
 //! Extents of the file as those who read and write large values use them.
 //!
-//! The other half of [`super::slot_store`]: finds units, extending the file and reading bitmaps as needed; notes
+//! The other half of [`crate::space::slot_store`]: finds units, extending the file and reading bitmaps as needed; notes
 //! which extents records refer to; keeps units from being written again while somebody reads them; and lends the
 //! memory that goes between a value and the file (`loans.rs`). `Send + Sync`; waits and I/O happen with nothing locked.
 //!
 //! Invariant: the delta of an epoch and what waits to be free change together.
 
-use super::extent::{Extent, Run, chunk_bytes};
 use super::loans::Loans;
-use super::slot_store::SlotStore;
 use super::staging::Staging;
-use super::zones::Growth;
 use crate::error::{Error, ErrorKind, Result};
+use crate::large::{Extent, Run};
+use crate::space::large::chunk_bytes;
+use crate::space::slot_store::SlotStore;
+use crate::space::zones::Growth;
 use crate::types::Epoch;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::AtomicBool;
@@ -32,7 +33,7 @@ const DUE_PART: u64 = 8;
 
 /// What [`SlotStore`] has for extents beside the state of the space.
 #[derive(Default)]
-pub(super) struct ExtentIo {
+pub(in crate::space) struct ExtentIo {
     /// There may be records in a stored form. Set before the first is put, and never cleared.
     stored_forms: AtomicBool,
     /// Whether keys in leaves may have labels.
@@ -42,7 +43,7 @@ pub(super) struct ExtentIo {
     writing: Mutex<Writing>,
     written: Condvar,
     loans: Arc<Loans>,
-    pub(super) staging: Staging,
+    pub(in crate::space) staging: Staging,
 }
 
 /// Who writes to the file, or makes it longer, for an extent.
@@ -149,7 +150,7 @@ impl SlotStore {
 
     /// Whether there may be a buffer for so many staged bytes beside those of `lent_bytes`: together they leave a chunk.
     /// True if there is no other one, for [`Self::most_staged_bytes`].
-    pub(super) fn may_stage(&self, len_bytes: usize, lent_bytes: usize) -> bool {
+    pub(in crate::space) fn may_stage(&self, len_bytes: usize, lent_bytes: usize) -> bool {
         let chunk = chunk_bytes(self.geometry()) as usize;
         let least = len_bytes.next_multiple_of(chunk);
         lent_bytes == 0 || lent_bytes + least + chunk <= self.extents.loans.bytes()
@@ -157,7 +158,7 @@ impl SlotStore {
 
     /// [`Self::lend`] of a buffer for at least so many staged bytes, beside others of `lent_bytes`; of `most` chunks at most,
     /// and no more than a third of the share or what these bytes need. What [`Self::may_stage`] allows.
-    pub(super) fn lend_to_stage(
+    pub(in crate::space) fn lend_to_stage(
         &self,
         len_bytes: usize,
         most: usize,
@@ -241,7 +242,7 @@ impl SlotStore {
     }
 
     /// Finds room for an extent; extends the file, and reads bitmaps, as needed. `keep_slots` as for
-    /// [`super::Zones::allocate_extent`].
+    /// [`crate::space::Zones::allocate_extent`].
     ///
     /// Errors: `DiskFull`; `Io`; `Corrupted` if a part of the zone table is damaged. Nothing is taken then.
     pub fn allocate_extent(

@@ -6,8 +6,8 @@
 use crate::buffer::old_versions::PoolVersions;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::{Run, Stored, read_stored};
-use crate::space::held::Held;
+use crate::large::Held;
+use crate::large::{Run, Stored, read_stored};
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Purpose};
 use crate::wait::Waiting;
@@ -69,7 +69,7 @@ impl BufferPool {
 
     /// See [`crate::page::Values::stored_form_changed`]. An extent that this file cannot have is damage, after which
     /// nothing may be written.
-    pub(super) fn note_stored_forms(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
+    pub(in crate::buffer) fn note_stored_forms(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
         let Some(slots) = &self.slots else { return self.discard_held(old) };
         // The same again: a replay puts what a checkpoint has already.
         if old == new {
@@ -131,7 +131,7 @@ impl BufferPool {
     }
 
     /// See [`crate::page::Values::discard_stored_form`].
-    pub(super) fn discard_large(&self, value: &[u8]) {
+    pub(in crate::buffer) fn discard_large(&self, value: &[u8]) {
         match &self.slots {
             Some(slots) => {
                 if let Stored::Extent(extent) = read_stored(value) {

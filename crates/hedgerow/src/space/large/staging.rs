@@ -24,10 +24,10 @@
 //! `Send + Sync`: one mutex, which is not held during a write. It comes after all latches, and a loan is asked for before
 //! it is taken. Whoever needs a buffer in the file that somebody else is writing waits for that write.
 
-use super::extent::Run;
-use super::extent_store::{Borrower, Loan};
-use super::slot_store::SlotStore;
+use super::store::{Borrower, Loan};
 use crate::error::{Error, ErrorKind, Result};
+use crate::large::Run;
+use crate::space::slot_store::SlotStore;
 use crate::storage::WriteRequest;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::AtomicUsize;
@@ -40,7 +40,7 @@ const CHUNKS_AT_ONCE: usize = 32;
 
 /// What is staged.
 #[derive(Default)]
-pub(super) struct Staging {
+pub(in crate::space) struct Staging {
     staged: Mutex<Staged>,
     /// Number of staged chunks: whoever looks for one need not lock if there is none.
     count: AtomicUsize,
@@ -327,7 +327,7 @@ impl SlotStore {
 
     /// Forgets chunks whose units are given back before anybody referred to them. Waits for a write of them that is under way:
     /// their places may be somebody else's afterwards.
-    pub(super) fn unstage(&self, runs: &[Run]) {
+    pub(in crate::space) fn unstage(&self, runs: &[Run]) {
         let staging = &self.extents.staging;
         if staging.count.load(Acquire) == 0 {
             return;

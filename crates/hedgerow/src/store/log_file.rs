@@ -48,7 +48,7 @@ use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use std::path::{Path, PathBuf};
 
 /// The log of a store that is open for writing.
-pub(super) struct Journal {
+pub(super) struct LogFile {
     pub(super) log: Arc<Log>,
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -73,7 +73,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-impl Journal {
+impl LogFile {
     /// The log that a crash has left and that the store needs, and what is in its first block. `None`: there is
     /// nothing to replay.
     ///
@@ -137,7 +137,7 @@ impl Journal {
         path: &Path,
         shared: &Arc<Shared>,
         old: Option<Arc<dyn File>>,
-    ) -> Result<Option<Journal>> {
+    ) -> Result<Option<LogFile>> {
         let slots = shared.slots.as_ref().expect("a store at a path has a file");
         let (store, store_path) = (slots.file(), path);
         let superblock = shared.checkpointing.lock().superblock;
@@ -160,7 +160,7 @@ impl Journal {
             Some(file) => file,
             None => claim(direct, disk, &new)?,
         };
-        let begun = Journal::write_new(options, file.clone(), &header, shared);
+        let begun = LogFile::write_new(options, file.clone(), &header, shared);
         let named = begun.and_then(|log| {
             name_log(disk, &new, &*file, &path, || store.is_named(store_path)).map(|is| (log, is))
         });
@@ -173,7 +173,7 @@ impl Journal {
             return Ok(None);
         }
         log.file().set_path(&path);
-        let journal = Journal { log, disk: disk.share(), path, running: Mutex::new(None) };
+        let journal = LogFile { log, disk: disk.share(), path, running: Mutex::new(None) };
         journal.start(options.background).inspect_err(|_| {
             // Nothing is in it, and nobody needs it. If the store goes as well, whose creation this was, it would be in the
             // way of the next one's.
