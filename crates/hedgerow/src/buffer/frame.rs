@@ -132,6 +132,12 @@ impl FrameHeader {
         PieceName { seed: self.clean_slot.load(Relaxed), number: self.epoch.load(Relaxed) }
     }
 
+    /// The piece of a value that the frame holds.
+    #[inline]
+    pub(super) fn piece(&self) -> Option<PieceName> {
+        self.is_piece().then(|| self.piece_name())
+    }
+
     /// Notes that the frame, which holds nothing, holds a piece from now on.
     pub(super) fn set_piece(&self, name: PieceName) {
         self.clean_slot.store(name.seed, Relaxed);

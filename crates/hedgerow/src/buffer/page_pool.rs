@@ -7,7 +7,6 @@ use crate::buffer::entry::Entered;
 use crate::buffer::frame::FrameHeader;
 use crate::buffer::old_versions::PoolVersions;
 use crate::buffer::pool::BufferPool;
-use crate::buffer::read_ahead::MAX_WANTED;
 use crate::buffer::session::Session;
 use crate::buffer::table::Place;
 use crate::error::{Error, Result};
@@ -105,7 +104,7 @@ impl Pages for BufferPool {
     }
 
     fn read_ahead(&self, ids: &[PageId]) -> bool {
-        self.ahead.ask(ids, self.pages_ahead(MAX_WANTED))
+        self.ask_ahead(ids)
     }
 
     fn session_within<'p>(&'p self, waiting: &'p Waiting<'p>) -> Session<'p> {

@@ -16,8 +16,10 @@
 //! Any number of backups may be taken at a time.
 
 use super::large::LargeCopy;
+use super::lock::lock;
 use super::log_file::log_path;
-use super::open::{PAGE_FORM, StoreOptions, fit_blocks, lock};
+use super::open::{PAGE_FORM, fit_blocks};
+use super::options::StoreOptions;
 use super::pin::Pin;
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, positions_of};
 use super::{OpenHow, Shared, Store, create};

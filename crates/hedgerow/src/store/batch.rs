@@ -452,7 +452,7 @@ impl Shared {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::super::catalogue::PoolTree;
+    use super::super::PoolTree;
     use super::super::{OpenHow, Store, StoreOptions};
     use super::*;
     use crate::storage::{DirectIo, Disk, OpenMode};

@@ -22,6 +22,7 @@
 mod history;
 mod rename;
 
+use super::PoolTree;
 use super::open_trees::OpenTrees;
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
@@ -35,9 +36,6 @@ use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard, RwLock};
 use history::History;
 use std::collections::BTreeMap;
-
-/// A tree in the pool of a store.
-pub type PoolTree = Tree<BufferPool>;
 
 /// Longest name of a keyspace, in bytes, where pages allow.
 pub const MAX_NAME_BYTES: usize = 255;

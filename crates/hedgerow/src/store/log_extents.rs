@@ -12,8 +12,7 @@
 //! Memory: places in the log of the batches that are not finished (`unfinished.rs`), and a bit for each unit.
 
 use super::Shared;
-use super::replay::damage;
-use super::unfinished::{Noted, Unfinished};
+use super::unfinished::{Noted, Unfinished, damage};
 use crate::error::Result;
 use crate::large::{Extent, Stored, is_stored_form, read_stored};
 use crate::space::large::Reading;

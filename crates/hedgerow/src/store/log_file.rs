@@ -33,8 +33,8 @@
 //! What is in it is replayed by `replay.rs`. A crash during that changes nothing about the next.
 //! One caller at a time, before the store is used and after it has stopped.
 
+use super::lock::lock;
 use super::log_due::{CheckpointDue, LEAST_BOUND_BYTES};
-use super::open::lock;
 use super::{Shared, StoreOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode, parent_directory};

@@ -26,11 +26,13 @@ mod frozen;
 mod hot;
 pub mod labels;
 mod large;
+mod lock;
 mod log_due;
 mod log_extents;
 mod log_file;
 mod open;
 mod open_trees;
+mod options;
 mod pin;
 mod preload;
 mod reclaim;
@@ -50,11 +52,12 @@ mod verify_long;
 
 pub use backup::{BackupReport, restore};
 pub use batch::{BatchChange, BatchReads};
-pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
+pub use catalogue::{Catalogue, MAX_NAME_BYTES};
 pub use hot::HotLeaf;
 pub use large::{ExtentReader, ExtentWriter, PlacedValue};
 pub use log_file::log_path;
-pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
+pub use open::OpenHow;
+pub use options::{DEFAULT_PAGE_BYTES, StoreOptions};
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};
 pub use replay::Replayed;
@@ -70,7 +73,7 @@ use crate::large::{Extent, Run, Stored, read_reference, read_stored};
 use crate::page::Values;
 use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
-use crate::tree::Value;
+use crate::tree::{Tree, Value};
 use crate::types::{Epoch, Lsn};
 use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
@@ -89,6 +92,9 @@ use superblock::Superblock;
 const LOAD_RETRIES: usize = 3;
 /// Bytes of dirty pages that a disk of 100 MB/s writes within a fraction of a second.
 const QUICKLY_WRITTEN_BYTES: usize = 16 << 20;
+
+/// A tree in the pool of a store.
+pub type PoolTree = Tree<BufferPool>;
 
 /// A store: file, pool, catalogue, and the thread that takes checkpoints.
 pub struct Store {

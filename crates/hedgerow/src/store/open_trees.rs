@@ -3,7 +3,7 @@
 //! Rank 6. Invariant: each tree is one of the store's, under its id. A keyspace that was dropped is forgotten when one of its
 //! pages is offered next. `Send + Sync`; the lock is held for a look at the map alone.
 
-use super::catalogue::PoolTree;
+use super::PoolTree;
 use crate::buffer::BufferPool;
 use crate::page::header;
 use crate::page::{MemoryPressure, OptimisticPage};

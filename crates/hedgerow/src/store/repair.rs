@@ -13,11 +13,14 @@
 
 mod search;
 
+use super::PoolTree;
 use super::backup::{Progress, cancelled, refuse_what_is_there};
-use super::catalogue::{self, PoolTree, decode_entry, is_leftover};
+use super::catalogue::{self, decode_entry, is_leftover};
 use super::large::LargeCopy;
+use super::lock::lock;
 use super::log_file::LogFile;
-use super::open::{PAGE_FORM, StoreOptions, fit_blocks, lock, read_superblocks};
+use super::open::{PAGE_FORM, fit_blocks, read_superblocks};
+use super::options::StoreOptions;
 use super::repair_report::{DamagedPage, LostKeys, RepairReport};
 use super::replay::{Home, Keyspaces, Replay, Trees};
 use super::superblock::Superblock;

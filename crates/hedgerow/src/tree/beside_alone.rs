@@ -13,11 +13,11 @@
 //! Without anybody alone this costs a load for each look. Thread-safety: as for [`Tree`].
 
 use super::Tree;
+use super::descend::Trail;
 use super::descend::{Target, plain};
 use super::ends::{End, Raw};
 use super::frozen::FrozenTree;
 use super::get::Read;
-use super::leaf_copy::Trail;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf};
 use crate::page::{Pages, Restart};

@@ -16,8 +16,8 @@
 //! `Send`, and used by one thread at a time.
 
 use super::Tree;
+use super::descend::Trail;
 use super::descend::{Target, plain};
-use super::leaf_copy::Trail;
 use super::read_ahead::ReadAhead;
 use super::window::Window;
 use crate::error::{Error, Result};
@@ -395,6 +395,47 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
         self.end = self.end.max(self.first);
         self.gap = gap.clamp(self.first, self.end);
         self.place = Place::Leaf;
+    }
+}
+
+impl<P: Pages, L: Ladder> Cursor<P, L> {
+    /// Keeps the cursor, which has just taken up a leaf, within the part of it that was copied.
+    pub(super) fn stay_within(&mut self, window: Option<Window>) {
+        self.window = window.map(|window| {
+            let within = self.first..self.end;
+            // The gap is before the slot of the key that was sought, or behind it.
+            debug_assert!(window.slots.start <= self.gap && self.gap <= window.slots.end);
+            self.first = self.first.max(window.slots.start).min(self.gap);
+            self.end = self.end.min(window.slots.end).max(self.gap);
+            Window { within, ..window }
+        });
+    }
+
+    /// If a part of the leaf was copied alone, and there is more in this direction: takes up all of the leaf. False
+    /// if there is not.
+    pub(super) fn widen(&mut self, forward: bool) -> Result<bool> {
+        let has_more = |window: &Window| match forward {
+            true => self.end < window.within.end,
+            false => self.first > window.within.start,
+        };
+        let Some(window) = self.window.take_if(|window| has_more(window)) else {
+            return Ok(false);
+        };
+        // Before the buffer is written to: what the leaf has become may not be what the place was in.
+        let (leaf, place) =
+            (plain_leaf::<L>(&self.leaf), if forward { self.end } else { self.first });
+        debug_assert!(place < leaf.end(), "a window has a slot at its edge");
+        let (end, _) = leaf.record(place, &mut self.key, self.prefix_len);
+        self.sought.clear();
+        self.sought.extend_from_slice(&self.key[..end]);
+        let copied = self.tree.copy_rest(window.leaf, &mut self.leaf);
+        if copied.is_ok() {
+            (self.first, self.end) = (window.within.start, window.within.end);
+        } else {
+            self.go(Place::Sought);
+            self.step_to_place(forward)?;
+        }
+        Ok(true)
     }
 }
 

@@ -14,7 +14,7 @@ use super::retry::Patience;
 use super::{MAX_LEVELS, Tree};
 use crate::node::{ChildPosition, Ladder, Node};
 use crate::page::header::{self, PageKind};
-use crate::page::{ExclusivePage, OptimisticPage, Pages, Restart, SharedPage};
+use crate::page::{ExclusivePage, OptimisticPage, PageMark, Pages, Restart, SharedPage};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 
@@ -73,6 +73,13 @@ impl<'p, P: Pages> Reached<'p, P> {
 /// A parent, and the index in it of the child that was taken.
 pub(super) struct Parent<'p, P: Pages> {
     pub(super) page: OptimisticPage<'p, P>,
+    pub(super) index: usize,
+}
+
+/// Where a leaf was found: its parent, and the index in it.
+#[derive(Clone, Copy)]
+pub(super) struct Trail {
+    pub(super) parent: PageMark,
     pub(super) index: usize,
 }
 

@@ -31,7 +31,7 @@
 //! | `remove_range` | all records of a range, leaf by leaf |
 //! | `commit`, `commit_leaves`, `write_set`, `read_set` | several changes at one stroke, if what was read is unchanged |
 //! | `large` | values that stand for large ones |
-//! | `split`, `merge`, `redistribute` | structure changes; `b_star`: for measurements |
+//! | `split`, `merge`, `redistribute`, `sparse` | structure changes; `b_star`: for measurements |
 //! | `contention` | splits between keys that threads contend for |
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
 //! | `estimate` | about how much lies between two keys |
@@ -74,6 +74,7 @@ mod remove_range;
 mod retry;
 mod search_by;
 mod show;
+mod sparse;
 mod split;
 mod stats;
 #[cfg(test)]

@@ -12,7 +12,7 @@
 
 use super::Tree;
 use super::descend::Target;
-use super::leaf_copy::Trail;
+use super::descend::Trail;
 use crate::error::Result;
 use crate::node::{Ladder, Node};
 use crate::page::{Access, OptimisticPage, PageMark, Pages, PoolSession, Restart};

@@ -11,7 +11,7 @@
 
 use super::Tree;
 use super::retry::{Retry, Stop};
-use super::write::is_sparse;
+use super::sparse::is_sparse;
 use crate::error::Result;
 use crate::large::is_stored_form;
 use crate::node::{Ladder, Leaf, LeafMut, plain_leaf};

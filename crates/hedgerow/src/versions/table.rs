@@ -13,7 +13,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Lsn, TreeId};
 use crate::versions::cells::{CellId, Cells, cells_for};
-use crate::versions::frozen::Record;
+use crate::versions::frozen::{Record, Version};
 use crate::versions::memory::Block;
 use crate::versions::needs::Needs;
 use crate::versions::removed::{self, Removed};
@@ -51,15 +51,6 @@ pub struct Change<'a> {
     pub removes: bool,
     /// How many of the open snapshots are the change's own: a commit's, with which nobody reads any more. They need no version of it.
     pub own_snapshots: u64,
-}
-
-/// A version that was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Version {
-    /// LSN of the change that ended it.
-    pub ended: Lsn,
-    /// Length of its value. `None`: there was no record.
-    pub len_bytes: Option<usize>,
 }
 
 /// Cells of memory, of 64 bytes, that the change of a record may take: of a key of this length and an old value of at most `value_len`
