@@ -1,9 +1,11 @@
 //! What long snapshots and large transactions cost everybody else, by the clock.
 //!
-//! `held_snapshots overwrite|hundred|large [SECONDS [LIMIT_MIB [PART]]]` prints a line of JSON for the machine and one for what was measured:
+//! `held_snapshots overwrite|long|hundred|large [SECONDS [LIMIT_MIB [PART]]]` prints a line of JSON for the machine and one for what was measured:
 //!
 //! - `overwrite`: one thread overwrites records at random, for `SECONDS` without a snapshot and for as long with one that is held throughout, in
 //!   turns of a tenth of that. Rates, the longest file and the most bytes of versions of both, and whether the snapshot still reads what it did.
+//! - `long`: the same of two pairs of stores, in memory and of four times the memory (`PART` is not looked at). Of each pair one holds a snapshot for
+//!   `SECONDS`, and the other none. One thread overwrites in all four, a tenth of a second each in turns, so what else the machine does meets all.
 //! - `hundred`: a hundred snapshots begin a second apart (`SECONDS / 100`), and all are held while a thread overwrites. Each is read at random
 //!   whenever another one begins: a wrong value is an error. How many were given up, and the longest pause of the writer.
 //! - `large`: a reader gets records at random while transactions of a quarter of the limit are committed, for `SECONDS`. Quantiles of the
@@ -18,6 +20,7 @@ use hedgerow::{Database, Error, ErrorKind, Isolation, Keyspace, Options, Result,
 use hedgerow_bench::machine;
 use hedgerow_sync::primitive::random::SplitMix64;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -32,6 +35,30 @@ struct Rig {
     keyspace: Keyspace,
     records: u64,
     limit_bytes: u64,
+    path: PathBuf,
+}
+
+impl Rig {
+    /// With as many records as take a part of the limit, in percent.
+    fn new(limit_bytes: u64, part: u64, name: &str) -> Result<Rig> {
+        let file = format!("held-snapshots-{}{name}.hrow", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let db = Options::new().memory_limit_bytes(limit_bytes).create(&path)?;
+        let keyspace = db.keyspace("k")?;
+        let records = limit_bytes * part / 100 / RECORD_BYTES;
+        for number in 0..records {
+            keyspace.put(&number.to_be_bytes(), &value(0))?;
+        }
+        Ok(Rig { db, keyspace, records, limit_bytes, path })
+    }
+
+    fn close(self) -> Result<()> {
+        let Rig { db, keyspace, path, .. } = self;
+        drop(keyspace);
+        db.close()?;
+        std::fs::remove_file(&path).ok();
+        Ok(())
+    }
 }
 
 fn value(round: u64) -> [u8; VALUE_BYTES] {
@@ -147,6 +174,58 @@ fn overwrite(rig: &Rig, seconds: u64) -> Result<Value> {
     )
 }
 
+fn long(limit_bytes: u64, seconds: u64) -> Result<Value> {
+    let mut random = SplitMix64::new(11);
+    let slice = Duration::from_millis(100);
+    let mut sides = Vec::new();
+    for (number, part) in [50, 50, 400, 400].into_iter().enumerate() {
+        let rig = Rig::new(limit_bytes, part, &format!("-{number}"))?;
+        let mut writer = Writer::new(rig.records);
+        // What the store comes to after every record was overwritten once.
+        while writer.changes < 2 * rig.records {
+            writer.until(&rig, Instant::now())?;
+        }
+        let at_first = writer.last.clone();
+        let held = if number % 2 == 1 { Some(rig.db.snapshot()?) } else { None };
+        writer.changes = 0;
+        sides.push((rig, writer, held, at_first, 0.0, (0, 0)));
+    }
+    let ends = Instant::now() + Duration::from_secs(seconds);
+    let mut is_right = true;
+    for turn in 0_u32.. {
+        for (rig, writer, held, at_first, spent, most) in &mut sides {
+            let begun = Instant::now();
+            let now = writer.until(rig, begun + slice)?;
+            *spent += begun.elapsed().as_secs_f64();
+            *most = (most.0.max(now.0), most.1.max(now.1));
+            if let Some(snapshot) = held.as_ref().filter(|_| turn.is_multiple_of(50)) {
+                is_right &= reads_right(rig, snapshot, at_first, &mut random)?;
+            }
+        }
+        if Instant::now() >= ends {
+            break;
+        }
+    }
+    let mut found = Vec::new();
+    for (pair, name) in sides.chunks(2).zip(["in memory", "four times the memory"]) {
+        let rate = |of: usize| pair[of].1.changes as f64 / pair[of].4;
+        let file = |of: usize| pair[of].5.0 as f64;
+        found.push(json!({
+            "what": name,
+            "puts_per_second": [rate(0) as u64, rate(1) as u64],
+            "rate_ratio": rate(1) / rate(0),
+            "file_ratio": file(1) / file(0),
+            "versions_bytes": pair[1].5.1,
+            "records": pair[1].0.records,
+        }));
+    }
+    for (rig, _, held, ..) in sides {
+        drop(held);
+        rig.close()?;
+    }
+    Ok(json!({"pairs": found, "snapshots_read_right": is_right}))
+}
+
 fn hundred(rig: &Rig, seconds: u64) -> Result<Value> {
     let mut writer = Writer::new(rig.records);
     let mut random = SplitMix64::new(13);
@@ -228,7 +307,7 @@ fn large(rig: &Rig, seconds: u64) -> Result<Value> {
 }
 
 fn usage() -> ! {
-    eprintln!("usage: held_snapshots overwrite|hundred|large [SECONDS [LIMIT_MIB [PART]]]");
+    eprintln!("usage: held_snapshots overwrite|long|hundred|large [SECONDS [LIMIT_MIB [PART]]]");
     std::process::exit(2);
 }
 
@@ -241,31 +320,21 @@ fn main() -> Result<()> {
     let numbers = (number_of(1, 60), number_of(2, 256), number_of(3, 50));
     let measure: fn(&Rig, u64) -> Result<Value> = match what {
         "overwrite" => overwrite,
+        "long" => |rig, seconds| long(rig.limit_bytes, seconds),
         "hundred" => hundred,
         "large" => large,
         _ => usage(),
     };
     let (Some(seconds), Some(limit_mib), Some(part)) = numbers else { usage() };
-    let path = std::env::temp_dir().join(format!("held-snapshots-{}.hrow", std::process::id()));
     let limit_bytes = limit_mib << 20;
-    let db = Options::new().memory_limit_bytes(limit_bytes).create(&path)?;
-    let keyspace = db.keyspace("k")?;
-    let records = limit_bytes * part / 100 / RECORD_BYTES;
-    for number in 0..records {
-        keyspace.put(&number.to_be_bytes(), &value(0))?;
-    }
-    let rig = Rig { db, keyspace, records, limit_bytes };
+    let rig = Rig::new(limit_bytes, part, "")?;
     let (machine, revision) = (machine::Machine::this(), machine::revision());
     let command = machine::command();
     println!("{}", json!({"machine": machine, "revision": revision, "command": command}));
     let found = measure(&rig, seconds)?;
     println!(
         "{}",
-        json!({"what": what, "seconds": seconds, "limit_bytes": limit_bytes, "records": records, "found": found})
+        json!({"what": what, "seconds": seconds, "limit_bytes": limit_bytes, "records": rig.records, "found": found})
     );
-    let Rig { db, keyspace, .. } = rig;
-    drop(keyspace);
-    db.close()?;
-    std::fs::remove_file(&path).ok();
-    Ok(())
+    rig.close()
 }

@@ -12,6 +12,7 @@ const HORIZON: Suite =
 const COLLECTION: Suite = loom("snapshots::a_collection_drops_nothing_that_a_new_snapshot_needs");
 const TAIL: Suite =
     loom("snapshots::a_collection_that_has_seen_no_slot_has_read_the_end_of_the_log_before");
+const RANDOM: Suite = plain("lib", "versions::tests::snapshots_of_random_lives_see_their_moments");
 const READ: Suite = loom("snapshots::a_read_beside_a_writer_and_a_collection_sees_its_moment");
 const PIN: Suite =
     loom("snapshots::a_read_beside_a_checkpoint_that_takes_its_snapshot_over_sees_its_moment");
@@ -227,7 +228,7 @@ pub const LINES: &[Bug] = &[
         "S37",
         "of a new record a snapshot before it finds that there was none",
         "new_keys_seen_below",
-        &[plain("lib", "versions::tests::snapshots_of_random_lives_see_their_moments")],
+        &[RANDOM],
     ),
     line(
         "S38",
@@ -280,5 +281,23 @@ pub const LINES: &[Bug] = &[
         "a version in the file says that its key was removed",
         "removed_forgotten_in_part",
         &[MANY],
+    ),
+    line(
+        "S46",
+        "who looks for a version has the recent ones indexed first",
+        "recent_not_indexed",
+        &[RANDOM],
+    ),
+    line(
+        "S47",
+        "no recent version is dropped that somebody needs",
+        "trimmed_past_needs",
+        &[RANDOM],
+    ),
+    line(
+        "S48",
+        "what a removal was promised is free when it has its place",
+        "promise_forgotten",
+        &[RANDOM],
     ),
 ];

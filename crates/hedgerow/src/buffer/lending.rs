@@ -48,6 +48,10 @@ impl Surroundings for BufferPool {
         }
     }
 
+    fn reached(&self) -> Lsn {
+        self.last_lsn()
+    }
+
     fn wait_for_stays(&self) {
         self.epochs().wait_for_stays();
     }

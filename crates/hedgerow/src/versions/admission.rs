@@ -14,10 +14,9 @@
 //! while operations have places in the pool.
 
 use crate::error::Result;
-use crate::types::Lsn;
+use crate::versions::begin::Change;
 use crate::versions::memory::{Memory, Surroundings};
 use crate::versions::state::{GROWTH_PART, Versions};
-use crate::versions::table::Change;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
 use hedgerow_sync::primitive::thread;
@@ -251,10 +250,11 @@ impl<M: Memory, P> Admission<'_, M, P> {
         if self.versions.slots.taken() <= change.own_snapshots {
             return;
         }
-        let horizon = Lsn(self.versions.horizon.load(Acquire));
         let cells = self.cells.as_ref().expect("who keeps versions has room");
         let mut table = self.versions.table.lock();
-        let used = table.link(change, horizon);
+        let used = table.keep(change);
+        self.versions.room.set_recent(table.recent.cells());
+        drop(table);
         let left = cells.get().checked_sub(used).expect("a change is no larger than was said");
         cells.set(left);
     }

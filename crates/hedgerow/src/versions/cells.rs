@@ -217,13 +217,6 @@ impl<B: Block> Cells<B> {
         begin
     }
 
-    /// Changes what a chain begins with.
-    #[inline]
-    pub(super) fn set_begin<const BYTES: usize>(&mut self, first: CellId, begin: &[u8; BYTES]) {
-        const { assert!(BYTES <= PAYLOAD_BYTES) };
-        self.cell_mut(first)[LINK_BYTES..LINK_BYTES + BYTES].copy_from_slice(begin);
-    }
-
     /// A number of four bytes in the first cell of a chain.
     #[inline]
     pub(super) fn u32_at(&self, first: CellId, at: usize) -> u32 {
@@ -252,19 +245,30 @@ impl<B: Block> Cells<B> {
         Parts { cells: self, cell, at, left: len_bytes }
     }
 
-    /// Writes a part of a chain.
-    pub(super) fn write(&mut self, first: CellId, at: usize, bytes: &[u8]) {
-        let (mut cell, mut at, mut rest) = (first, at, bytes);
-        while !rest.is_empty() {
-            if at >= PAYLOAD_BYTES {
+    /// Writes a part of a chain, all of which is there: pieces one behind the other.
+    #[inline]
+    pub(super) fn write<const PIECES: usize>(
+        &mut self,
+        first: CellId,
+        at: usize,
+        pieces: [&[u8]; PIECES],
+    ) {
+        let (mut cell, mut at) = (first, at);
+        while at >= PAYLOAD_BYTES {
+            cell = self.next(cell);
+            at -= PAYLOAD_BYTES;
+        }
+        let mut to = &mut self.cell_mut(cell)[LINK_BYTES + at..];
+        for mut rest in pieces {
+            while rest.len() > to.len() {
+                let (begin, behind) = rest.split_at(to.len());
+                to.copy_from_slice(begin);
+                rest = behind;
                 cell = self.next(cell);
-                at -= PAYLOAD_BYTES;
-                continue;
+                to = &mut self.cell_mut(cell)[LINK_BYTES..];
             }
-            let count = rest.len().min(PAYLOAD_BYTES - at);
-            let to = LINK_BYTES + at;
-            self.cell_mut(cell)[to..to + count].copy_from_slice(&rest[..count]);
-            (at, rest) = (at + count, &rest[count..]);
+            to[..rest.len()].copy_from_slice(rest);
+            to = &mut to[rest.len()..];
         }
     }
 }

@@ -122,6 +122,8 @@ impl<M: Memory, P> Versions<M, P> {
         if self.room.used() < least {
             return false;
         }
+        // What is needed up to `F` was kept before.
+        drop(self.indexed());
         let mut all = 0;
         self.for_each_needed(plan, |_, cells| all += cells);
         all >= least
@@ -186,6 +188,7 @@ impl<M: Memory, P> Versions<M, P> {
         if room.len() < LEAST_RECORDS * longest {
             return Err(refused());
         }
+        drop(self.indexed());
         let up_to = self.bound_of_passes(plan, room.len());
         self.freezes_later.store(up_to < plan.up_to, Relaxed);
         let mut gather = Gather::new(room);

@@ -43,6 +43,11 @@ pub trait Surroundings {
     /// under the latch of his leaf. Without one it is [`Clock::moment`](super::Clock::moment).
     fn tail(&self) -> Lsn;
 
+    /// An LSN that no later moment is below. Unlike [`Self::tail`] it ends no moment.
+    fn reached(&self) -> Lsn {
+        self.tail()
+    }
+
     /// Waits until each stay that somebody is inside of now has ended. Who enters later sees what the caller stored before. The caller
     /// is inside of none.
     fn wait_for_stays(&self);

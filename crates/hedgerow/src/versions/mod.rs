@@ -4,7 +4,8 @@
 //! checkpoint that is pinned for the snapshot. A snapshot's moment is an LSN `s`, and what it sees is the state after all changes with
 //! LSNs up to `s`. The pieces:
 //!
-//! - `cells`, `table`, `removed`: old versions in lent memory, by hash, and the removed keys in their order; `room`: how much of it is spare.
+//! - `cells`, `table`, `recent`, `removed`: old versions in lent memory, by hash, those that have no place there yet, and the removed keys in their order; `room`: how
+//!   much of it is spare.
 //! - `slots`, `needs`: which snapshots there are, and which versions they need.
 //! - [`clock`]: the order of changes where there is no log.
 //! - `door`: the switch that has writers keep versions, and the gate of who runs alone.
@@ -20,6 +21,7 @@
 
 pub mod admission;
 pub mod alone;
+mod begin;
 mod cells;
 pub mod clock;
 mod door;
@@ -27,6 +29,7 @@ pub mod freeze;
 pub mod frozen;
 pub mod memory;
 mod needs;
+mod recent;
 mod removed;
 mod room;
 mod slots;
@@ -39,10 +42,11 @@ mod trees;
 
 pub use admission::Admission;
 pub use alone::Alone;
+pub use begin::Change;
 pub use clock::Clock;
 pub use freeze::{Freezer, Plan, Sorted};
 pub use frozen::{FrozenPart, Record, Stretch, Version};
 pub use memory::{Block, LEAST_BLOCKS, Memory, Surroundings};
 pub use snapshots::{Kept, Seen, Snapshot};
 pub use state::{Figures, Versions, VersionsOptions};
-pub use table::{Change, cells_of_change};
+pub use table::cells_of_change;

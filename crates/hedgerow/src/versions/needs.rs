@@ -28,10 +28,41 @@ impl Needs {
         self.0.iter().any(|need| need.cut.is_none() && need.at < up_to)
     }
 
+    /// What tells at one look that nobody needs a version.
+    pub(super) fn bounds(&self) -> Bounds {
+        let mut bounds =
+            Bounds { unpinned: Lsn(u64::MAX), pinned: Lsn(u64::MAX), last_cut: Lsn(0) };
+        for need in &self.0 {
+            match need.cut {
+                None => bounds.unpinned = bounds.unpinned.min(need.at),
+                Some(cut) => {
+                    bounds.pinned = bounds.pinned.min(need.at);
+                    bounds.last_cut = bounds.last_cut.max(cut);
+                }
+            }
+        }
+        bounds
+    }
+
     /// Whether anybody needs the version that began at `began` and was ended at `ended`.
     pub(super) fn any_between(&self, began: Lsn, ended: Lsn) -> bool {
         let first = self.0.partition_point(|need| need.at < began);
         let mut inside = self.0[first..].iter().take_while(|need| need.at < ended);
         inside.any(|need| need.cut.is_none_or(|cut| ended <= cut))
+    }
+}
+
+/// The oldest moments of [`Needs`], and the latest cut.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    unpinned: Lsn,
+    pinned: Lsn,
+    last_cut: Lsn,
+}
+
+impl Bounds {
+    /// Whether somebody may need a version that was ended at `ended`, whenever it began.
+    pub(super) fn may_need(&self, ended: Lsn) -> bool {
+        ended > self.unpinned || ended > self.pinned && ended <= self.last_cut
     }
 }

@@ -126,7 +126,7 @@ impl Removed {
         let node = cells.allocate(node_bytes(hash, key.len()));
         cells.set_u32(node, TREE_AT, tree.0);
         cells.set_u32(node, LENGTH_AT, key.len() as u32 | (levels as u32) << 16);
-        cells.write(node, LINKS_AT + 4 * levels, key);
+        cells.write(node, LINKS_AT + 4 * levels, [key]);
         for (level, before) in path.into_iter().enumerate().take(levels) {
             let behind = self.link(cells, before, level);
             cells.set_u32(node, LINKS_AT + 4 * level, behind.0);

@@ -15,12 +15,17 @@ pub(super) struct Room {
     all: AtomicU32,
     /// Cells that were in use after the last collection.
     kept: AtomicU32,
+    /// Of these, cells of versions that were found by their keys.
+    kept_indexed: AtomicU32,
+    /// Cells of versions that have no place by their keys yet.
+    recent: AtomicU32,
 }
 
 impl Room {
     /// None.
     pub(super) fn new() -> Room {
-        Room { spare: AtomicU32::new(0), all: AtomicU32::new(0), kept: AtomicU32::new(0) }
+        let none = || AtomicU32::new(0);
+        Room { spare: none(), all: none(), kept: none(), kept_indexed: none(), recent: none() }
     }
 
     /// Cells that are in use or promised. Beside others it is an estimate.
@@ -32,6 +37,21 @@ impl Room {
     /// Cells that were in use after the last collection.
     pub(super) fn kept(&self) -> u32 {
         self.kept.load(Relaxed)
+    }
+
+    /// Of these, cells of versions that were found by their keys.
+    pub(super) fn kept_indexed(&self) -> u32 {
+        self.kept_indexed.load(Relaxed)
+    }
+
+    /// Cells of versions that have no place by their keys yet, as they were when that was said last.
+    pub(super) fn recent(&self) -> u32 {
+        self.recent.load(Relaxed)
+    }
+
+    /// Says that. The table is locked.
+    pub(super) fn set_recent(&self, cells: u32) {
+        self.recent.store(cells, Relaxed);
     }
 
     /// Whether so many cells are spare.
@@ -65,8 +85,9 @@ impl Room {
         may_go
     }
 
-    /// So many cells are in use after a collection.
-    pub(super) fn set_kept(&self, cells: u32) {
+    /// So many cells are in use after a collection, so many of them by recent versions.
+    pub(super) fn set_kept(&self, cells: u32, recent: u32) {
         self.kept.store(cells, Relaxed);
+        self.kept_indexed.store(cells.saturating_sub(recent), Relaxed);
     }
 }

@@ -143,9 +143,9 @@ impl<M: Memory, P> Versions<M, P> {
     /// Steps 3 and 4 of a begin.
     fn moment(&self, around: &impl Surroundings) -> Lsn {
         loop {
-            let tail = around.tail();
-            if self.horizon.load(Acquire) < tail.0 + LEAST_AHEAD {
-                self.horizon.fetch_max(tail.0 + AHEAD, AcqRel);
+            let reached = around.reached();
+            if self.horizon.load(Acquire) < reached.0 + LEAST_AHEAD {
+                self.horizon.fetch_max(reached.0 + AHEAD, AcqRel);
             }
             // Between the horizon and the log's end: who appends above it sees the horizon.
             fence(SeqCst);
@@ -376,7 +376,7 @@ impl<M: Memory, P> Versions<M, P> {
     ) -> Result<Option<Version>> {
         let before = to.len();
         loop {
-            let found = self.table.lock().find(tree, key, at, to);
+            let found = self.indexed().find(tree, key, at, to);
             match found {
                 // Memory is asked for without the lock.
                 Some(Version { len_bytes: Some(len_bytes), .. })
@@ -473,7 +473,7 @@ impl<M: Memory, P> Versions<M, P> {
     /// `MemoryLimit` if there is none for the key.
     pub fn removed_from(&self, tree: TreeId, from: Bound<&[u8]>, to: &mut Vec<u8>) -> Result<bool> {
         self.removed_key(to, |versions, to| {
-            let table = versions.table.lock();
+            let table = versions.indexed();
             let (removed, cells) = table.removed();
             removed.first_from(cells, tree, from, to)
         })
@@ -491,7 +491,7 @@ impl<M: Memory, P> Versions<M, P> {
         to: &mut Vec<u8>,
     ) -> Result<bool> {
         self.removed_key(to, |versions, to| {
-            let table = versions.table.lock();
+            let table = versions.indexed();
             let (removed, cells) = table.removed();
             removed.last_up_to(cells, tree, up_to, to)
         })

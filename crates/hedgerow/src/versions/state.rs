@@ -3,7 +3,7 @@
 //! **Collection.** First the log's end `h` is read, then all slots. If one is pending, its moment is not known, and nothing is dropped
 //! now. A snapshot that begins later reads the log's end later, so its moment is `h` or above, and it needs no version that was ended by
 //! then. Of these versions only those stay that one of the snapshots found needs. One collects at a time; the table is locked for a few
-//! buckets at a time.
+//! buckets at a time. The recent ones ([`recent`](super::recent)) are looked at first, from the oldest on.
 //!
 //! **Horizon.** An LSN that no snapshot's moment is above. It is raised ahead of the log, so few snapshots have to raise it. A
 //! key that was last changed above it, and has a version of that change, needs no further one.
@@ -27,7 +27,7 @@ use crate::versions::trees::Since;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering::*, fence};
 use hedgerow_sync::primitive::figure::Figure;
 use hedgerow_sync::primitive::time::Moment;
-use hedgerow_sync::primitive::{Arc, Mutex};
+use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -40,6 +40,12 @@ pub(super) const AHEAD: u64 = 64 << 10;
 pub(super) const GROWTH_PART: u32 = 16;
 /// Buckets that are swept with the table locked.
 const SWEPT_AT_ONCE: u32 = 64;
+/// Recent versions that are dropped, and indexed, with the table locked.
+const TRIMMED_AT_ONCE: u32 = 256;
+const INDEXED_AT_ONCE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+/// Of all memory, what recent versions take before they are dropped or indexed, and so many cells at most: they fit into a cache.
+const RECENT_PART: u32 = 8;
+const MOST_RECENT: u32 = 32 << 10;
 /// Blocks that are given back with the table locked.
 const GIVEN_AT_ONCE: usize = 64;
 /// No transaction runs alone.
@@ -61,7 +67,7 @@ pub struct Figures {
     pub begun: u64,
     /// Of these, snapshots that have not ended.
     pub open: u64,
-    /// Versions that are kept now.
+    /// Versions that are kept now, those included that nobody needs and that were not dropped yet.
     pub versions: u64,
     /// Bytes of memory that they take.
     pub used_bytes: u64,
@@ -233,6 +239,7 @@ impl<M: Memory, P> Versions<M, P> {
     ///
     /// Errors: `MemoryLimit`; those of the memory.
     pub(super) fn prepare(&self) -> Result<()> {
+        self.table.lock().prepare(self.options.longest_key)?;
         while self.table.lock().cells.all() < self.least_cells() {
             if !self.lend()? {
                 let what = "no memory can be spared for the old versions of records";
@@ -297,7 +304,34 @@ impl<M: Memory, P> Versions<M, P> {
     /// Whether so much was kept since the last collection that another one may be worth it.
     pub(super) fn is_collection_due(&self) -> bool {
         let least = (self.memory.block_bytes() / super::cells::CELL_BYTES) as u32;
-        self.room.used() >= 2 * self.room.kept().max(least)
+        self.room.used().saturating_sub(self.room.recent())
+            >= 2 * self.room.kept_indexed().max(least)
+    }
+
+    /// Whether recent versions take so much that it is time to see who needs them.
+    fn are_many_recent(&self) -> bool {
+        self.room.recent() >= MOST_RECENT.min(self.most_cells() / RECENT_PART)
+    }
+
+    /// The table, when all versions can be found that were kept before this was called. For whoever keeps more meanwhile it is locked for a short while at a time.
+    pub(super) fn indexed(&self) -> MutexGuard<'_, Table<M::Block>> {
+        let mut table = self.table.lock();
+        let until = table.recent.added();
+        loop {
+            if table.recent.taken() < until {
+                // Whoever kept them has passed a full barrier behind the append: who raises the horizon later reads the log's end later, too.
+                let horizon = Lsn(self.horizon.load(Acquire));
+                let count = (until - table.recent.taken()).min(u64::from(INDEXED_AT_ONCE));
+                let free = (0..count).map(|_| table.index_one(horizon)).sum();
+                self.room.give(free);
+                self.room.set_recent(table.recent.cells());
+            }
+            if table.recent.taken() >= until {
+                return table;
+            }
+            drop(table);
+            table = self.table.lock();
+        }
     }
 
     /// Whether a good part of all memory was filled since the last collection.
@@ -310,14 +344,54 @@ impl<M: Memory, P> Versions<M, P> {
     /// # Errors
     /// `MemoryLimit` if there is none to note all snapshots.
     pub fn collect(&self, around: &impl Surroundings) -> Result<bool> {
+        self.collect_some(around, true)
+    }
+
+    /// [`Self::collect`], of the recent ones perhaps up to the first one that is needed only.
+    fn collect_some(&self, around: &impl Surroundings, all: bool) -> Result<bool> {
         let mut collector = self.collecting.lock();
         self.make_ready(&mut collector)?;
-        let up_to = around.tail();
-        // Before the slots are looked at: see `slots`.
-        fence(SeqCst);
-        let Some(needs) = self.slots.needs()? else { return Ok(false) };
+        let Some((needs, up_to)) = self.needs(around)? else { return Ok(false) };
+        self.trim(&needs, up_to);
+        if all {
+            drop(self.indexed());
+        }
         self.sweep(&needs, up_to, &mut collector.key);
         Ok(true)
+    }
+
+    /// Who needs versions that were ended up to an LSN. `None`: a snapshot is about to begin.
+    fn needs(&self, around: &impl Surroundings) -> Result<Option<(Needs, Lsn)>> {
+        let up_to = around.reached();
+        // Before the slots are looked at: see `slots`.
+        fence(SeqCst);
+        Ok(self.slots.needs()?.map(|needs| (needs, up_to)))
+    }
+
+    /// Drops the oldest of the recent versions, up to the first that somebody may need.
+    fn trim(&self, needs: &Needs, up_to: Lsn) {
+        let bounds = needs.bounds();
+        loop {
+            let mut table = self.table.lock();
+            let (free, may_be_more) = table.trim(&bounds, up_to, TRIMMED_AT_ONCE);
+            self.room.give(free);
+            self.room.set_recent(table.recent.cells());
+            if !may_be_more {
+                return;
+            }
+        }
+    }
+
+    /// Sees to it that recent versions do not become ever more: drops those that nobody needs, and indexes the others if they are most of them.
+    fn thin_recent(&self, around: &impl Surroundings) -> Result<()> {
+        let before = self.room.recent();
+        if let Some((needs, up_to)) = self.needs(around)? {
+            self.trim(&needs, up_to);
+        }
+        if self.room.recent() > before / 2 {
+            drop(self.indexed());
+        }
+        Ok(())
     }
 
     /// All memory that a sweep needs.
@@ -334,6 +408,7 @@ impl<M: Memory, P> Versions<M, P> {
         let mut collector = self.collecting.lock();
         self.make_ready(&mut collector)?;
         list();
+        self.trim(&Needs::default(), up_to);
         self.sweep(&Needs::default(), up_to, &mut collector.key);
         Ok(())
     }
@@ -352,7 +427,8 @@ impl<M: Memory, P> Versions<M, P> {
             self.room.give(table.cells.free() - free_before);
             next = until;
             if next >= end {
-                self.room.set_kept(table.cells.all() - table.cells.free());
+                let used = table.cells.all() - table.cells.free();
+                self.room.set_kept(used, table.recent.cells());
                 return;
             }
         }
@@ -388,7 +464,9 @@ impl<M: Memory, P> Versions<M, P> {
         // What pinned ones need stays, and is not looked through for nothing.
         let is_at_end = is_idle && is_in_use && (!self.slots.any_pinned() || self.has_grown());
         if self.is_collection_due() || is_at_end {
-            self.collect(around)?;
+            self.collect_some(around, false)?;
+        } else if self.are_many_recent() {
+            self.thin_recent(around)?;
         }
         if !self.door.look().keeps_versions() {
             self.give_back();

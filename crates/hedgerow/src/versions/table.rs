@@ -4,7 +4,8 @@
 //! record. Versions of one key lie in one bucket, the newest first, as they were linked. The table grows by one bucket at a time (linear
 //! hashing), when memory is added to it and never when a version is linked.
 //!
-//! What is found as of `s` is the version with the smallest LSN above `s`.
+//! What is found as of `s` is the version with the smallest LSN above `s`. Versions are looked for among those that have a place by their key; the *recent* ones
+//! have none yet ([`recent`](super::recent)), and are to be [indexed](Table::index_one) before.
 //!
 //! Invariants: in a bucket the versions of a key have falling LSNs; the newest one says whether the key is in [`Removed`], where it is
 //! as long as it has a version, if its last change was a removal; `reserved` cells at least are free. Linking and dropping allocate
@@ -12,46 +13,21 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Lsn, TreeId};
+use crate::versions::begin::{
+    ABSENT, BEHIND_AT, Begin, Change, HASH_AT, KEY_AT, LENGTH_AT, LISTED, LSN_AT, VALUE_LENGTH_AT,
+};
 use crate::versions::cells::{CellId, Cells, cells_for};
 use crate::versions::frozen::{Record, Version};
 use crate::versions::memory::Block;
-use crate::versions::needs::Needs;
+use crate::versions::needs::{Bounds, Needs};
+use crate::versions::recent::{REMOVES, Recent, Taken};
 use crate::versions::removed::{self, Removed};
 use hedgerow_sync::primitive::random;
 use twox_hash::XxHash3_64;
 
-const BEHIND_AT: usize = 0;
-const HASH_AT: usize = 4;
-const TREE_AT: usize = 8;
-/// Length of the key, and above it the marks.
-const LENGTH_AT: usize = 12;
-const VALUE_LENGTH_AT: usize = 16;
-const LSN_AT: usize = 20;
-const KEY_AT: usize = 28;
-/// There was no record.
-const ABSENT: u32 = 1 << 16;
-/// The key is among the removed ones. Set on the newest version of a key alone.
-const LISTED: u32 = 1 << 17;
 /// Cells of data for each bucket.
 const CELLS_A_BUCKET: u32 = 2;
 const HEAD_BYTES: usize = 4;
-
-/// A change of a record, as the old version sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Change<'a> {
-    /// The keyspace's tree.
-    pub tree: TreeId,
-    /// The record's key.
-    pub key: &'a [u8],
-    /// The end of the change's record in the log.
-    pub lsn: Lsn,
-    /// The value before. `None`: there was no record.
-    pub old: Option<&'a [u8]>,
-    /// Whether there is no record any more.
-    pub removes: bool,
-    /// How many of the open snapshots are the change's own: a commit's, with which nobody reads any more. They need no version of it.
-    pub own_snapshots: u64,
-}
 
 /// Cells of memory, of 64 bytes, that the change of a record may take: of a key of this length and an old value of at most `value_len`
 /// bytes.
@@ -74,7 +50,11 @@ pub(super) struct Table<B> {
     /// The largest power of two up to `buckets`.
     round: u32,
     seed: u64,
+    /// Versions, with the recent ones.
     pub(super) versions: u64,
+    pub(super) recent: Recent,
+    /// Room for a key.
+    key: Vec<u8>,
 }
 
 impl<B: Block> Table<B> {
@@ -89,7 +69,18 @@ impl<B: Block> Table<B> {
             round: 0,
             seed: random::seed(),
             versions: 0,
+            recent: Recent::new(),
+            key: Vec::new(),
         }
+    }
+
+    /// Has the memory that finding a recent version its place takes.
+    ///
+    /// Errors: `MemoryLimit`.
+    pub(super) fn prepare(&mut self, longest_key: usize) -> Result<()> {
+        let refused = |_| Error::new(ErrorKind::MemoryLimit, "no memory to find versions by keys");
+        self.key.clear();
+        self.key.try_reserve_exact(longest_key).map_err(refused)
     }
 
     /// Blocks that are lent.
@@ -196,7 +187,7 @@ impl<B: Block> Table<B> {
 
     #[inline]
     fn version(&self, version: CellId) -> Begin {
-        Begin(self.cells.begin(version))
+        Begin::of(&self.cells, version)
     }
 
     #[inline]
@@ -277,49 +268,46 @@ impl<B: Block> Table<B> {
         version
     }
 
-    /// Links the version that a change ends, unless nobody can need it: the key's newest version was ended above `horizon`, where no
-    /// snapshot is, or by a change with the same LSN. Returns the cells that this took, of those that were reserved.
-    pub(super) fn link(&mut self, change: &Change<'_>, horizon: Lsn) -> u32 {
-        let Change { tree, key, lsn, old, removes, .. } = *change;
+    /// Puts the oldest of the recent versions where it is found by its key, unless nobody can need it: the key's newest version was ended above
+    /// `horizon`, where no snapshot is, or by a change with the same LSN. Returns how many cells that were promised are free then.
+    pub(super) fn index_one(&mut self, horizon: Lsn) -> u32 {
         let free_before = self.cells.free();
-        let hash = self.hash(tree, key);
-        let newest = self.newest(hash, tree, key);
+        let Some(Taken { version, begin, owed, removes }) = self.recent.take(&self.cells) else {
+            return 0;
+        };
+        let (tree, lsn) = (begin.tree(), begin.lsn());
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        self.key(version, begin.key_len()).for_each(|part| key.extend_from_slice(part));
+        let hash = self.hash(tree, &key);
+        let newest = self.newest(hash, tree, &key);
         let was_listed = !newest.is_none() && self.cells.u32_at(newest, LENGTH_AT) & LISTED != 0;
         // Also if no version is linked: a snapshot below the newest one has to find the key.
         let becomes_listed = removes && !was_listed;
         if becomes_listed {
-            self.removed.insert(&mut self.cells, hash, tree, key);
+            self.removed.insert(&mut self.cells, hash, tree, &key);
         }
+        self.key = key;
         let listed = if was_listed || becomes_listed { LISTED } else { 0 };
         // With one LSN no snapshot has begun between the two changes.
         if !newest.is_none() && (self.lsn(newest) > horizon || self.lsn(newest) == lsn) {
             let length = self.cells.u32_at(newest, LENGTH_AT);
             self.cells.set_u32(newest, LENGTH_AT, length | listed);
-            return free_before - self.cells.free();
+            self.cells.release(version);
+            self.versions -= 1;
+            return owed + self.cells.free() - free_before;
         }
         debug_assert!(newest.is_none() || self.lsn(newest) < lsn, "changes of a key have an order");
-        let value = old.unwrap_or_default();
-        let version = self.cells.allocate(KEY_AT + key.len() + value.len());
-        let absent = if old.is_none() { ABSENT } else { 0 };
         if was_listed {
             let length = self.cells.u32_at(newest, LENGTH_AT);
             self.cells.set_u32(newest, LENGTH_AT, length & !LISTED);
         }
         let bucket = self.bucket(hash as u32);
-        let mut begin = [0; KEY_AT];
-        let mut put = |at, number: u32| begin[at..at + 4].copy_from_slice(&number.to_le_bytes());
-        put(BEHIND_AT, self.head(bucket).0);
-        put(HASH_AT, hash as u32);
-        put(TREE_AT, tree.0);
-        put(LENGTH_AT, key.len() as u32 | absent | listed);
-        put(VALUE_LENGTH_AT, value.len() as u32);
-        begin[LSN_AT..].copy_from_slice(&lsn.0.to_le_bytes());
-        self.cells.set_begin(version, &begin);
-        self.cells.write(version, KEY_AT, key);
-        self.cells.write(version, KEY_AT + key.len(), value);
+        self.cells.set_u32(version, BEHIND_AT, self.head(bucket).0);
+        self.cells.set_u32(version, HASH_AT, hash as u32);
+        self.cells.set_u32(version, LENGTH_AT, begin.length() | listed);
         self.set_head(bucket, version);
-        self.versions += 1;
-        free_before - self.cells.free()
+        owed + self.cells.free() - free_before
     }
 
     /// The version of a key that a snapshot at `at` sees, if it was ended since; its value is appended to `to` as far as that has room
@@ -468,43 +456,45 @@ impl<B: Block> Table<B> {
     }
 }
 
-/// What a version begins with, before its key.
-struct Begin([u8; KEY_AT]);
-
-impl Begin {
-    #[inline]
-    fn u32_at(&self, at: usize) -> u32 {
-        u32::from_le_bytes(std::array::from_fn(|byte| self.0[at + byte]))
+/// What is done with recent versions.
+impl<B: Block> Table<B> {
+    /// Keeps the version that a change ends. Returns the cells that this took of those that were reserved: all that it may ever take.
+    pub(super) fn keep(&mut self, change: &Change<'_>) -> u32 {
+        let Change { key, old, removes, .. } = *change;
+        let value = old.unwrap_or_default();
+        let (owed, mark) = match removes {
+            true => (cells_for(removed::longest_node_bytes(key.len())), REMOVES),
+            false => (0, 0),
+        };
+        let len_bytes = KEY_AT + key.len() + value.len();
+        let begin = Begin::new(change, owed | mark);
+        let version = self.cells.allocate(len_bytes);
+        self.cells.write(version, 0, [begin.bytes(), key, value]);
+        let takes = cells_for(len_bytes) + owed;
+        self.recent.add(&mut self.cells, version, takes);
+        self.versions += 1;
+        takes
     }
 
-    #[inline]
-    fn behind(&self) -> CellId {
-        CellId(self.u32_at(BEHIND_AT))
-    }
-
-    #[inline]
-    fn hash(&self) -> u32 {
-        self.u32_at(HASH_AT)
-    }
-
-    #[inline]
-    fn tree(&self) -> TreeId {
-        TreeId(self.u32_at(TREE_AT))
-    }
-
-    /// With the marks.
-    #[inline]
-    fn length(&self) -> u32 {
-        self.u32_at(LENGTH_AT)
-    }
-
-    #[inline]
-    fn key_len(&self) -> usize {
-        (self.length() & 0xffff) as usize
-    }
-
-    #[inline]
-    fn lsn(&self) -> Lsn {
-        Lsn(u64::from_le_bytes(std::array::from_fn(|byte| self.0[LSN_AT + byte])))
+    /// Drops recent versions from the front as long as they were ended up to `up_to` and nobody needs them, `most` at most. Returns how many cells are free
+    /// then that were not, and whether there may be more of them.
+    pub(super) fn trim(&mut self, bounds: &Bounds, up_to: Lsn, most: u32) -> (u32, bool) {
+        let free_before = self.cells.free();
+        let mut owed = 0;
+        for _ in 0..most {
+            let first = self.recent.first;
+            if first.is_none() {
+                return (owed + self.cells.free() - free_before, false);
+            }
+            let ended = Begin::of(&self.cells, first).lsn();
+            if ended > up_to || bounds.may_need(ended) {
+                return (owed + self.cells.free() - free_before, false);
+            }
+            let taken = self.recent.take(&self.cells).expect("it is the first one");
+            owed += taken.owed;
+            self.cells.release(taken.version);
+            self.versions -= 1;
+        }
+        (owed + self.cells.free() - free_before, true)
     }
 }

@@ -59,6 +59,12 @@ impl Life {
         Life { kept, log, now, stamps, step, parts: Default::default() }
     }
 
+    /// When all versions were looked at that nobody can need.
+    fn figures(&self) -> Figures {
+        drop(self.kept.indexed());
+        self.kept.figures()
+    }
+
     /// What a checkpoint does, if this is the time; in so much room.
     fn freeze(&self, room: usize, freezer: PlainFreezer) -> Result<bool> {
         let Some(plan) = self.kept.plan_to_freeze()? else { return Ok(false) };
@@ -263,12 +269,12 @@ fn random_life(seed: u64, block_bytes: usize, most_blocks: u32, steps: u32) -> F
     for one in &mut held {
         life.check(one, b'a'..b'a' + LETTERS);
     }
-    let before = life.kept.figures();
+    let before = life.figures();
     for one in held {
         life.kept.end(one.snapshot);
     }
     assert!(life.kept.collect(&life.log).unwrap());
-    let figures = life.kept.figures();
+    let figures = life.figures();
     assert_eq!((figures.versions, figures.used_bytes), (0, 0), "nobody needs anything any more");
     assert!(life.kept.pins.lock().is_empty(), "nothing is pinned for nobody");
     assert_eq!(life.parts.load(std::sync::atomic::Ordering::Relaxed), 0, "no part is left");
@@ -301,7 +307,7 @@ fn a_key_that_came_after_a_snapshot_and_went_is_found_by_a_scan_at_neither_end()
     let mut held = life.begin();
     life.change(b"a1", Some(b"two"));
     life.change(b"a1", None);
-    assert_eq!(life.kept.figures().versions, 1);
+    assert_eq!(life.figures().versions, 1);
     life.check(&mut held, b'a'..b'b');
     assert!(!held.is_too_old);
     life.change(b"a2", Some(b"new"));
@@ -371,19 +377,19 @@ fn a_full_memory_takes_the_oldest_snapshot_and_never_a_writer() {
     }
     let mut newest = life.begin();
     let mut number = 0u32;
-    while life.kept.figures().given_up == 0 {
+    while life.figures().given_up == 0 {
         number += 1;
         let key = [&b"b"[..], &number.to_le_bytes()].concat();
         life.change(&key, Some(&[b'v'; 100]));
         life.change(&key, None);
         assert!(number < 10_000);
     }
-    assert_eq!(life.kept.figures().given_up, 1);
+    assert_eq!(life.figures().given_up, 1);
     life.check(&mut oldest, b'a'..b'c');
     assert!(oldest.is_too_old);
     life.check(&mut newest, b'a'..b'c');
     assert!(!newest.is_too_old);
-    while life.kept.figures().given_up == 1 {
+    while life.figures().given_up == 1 {
         number += 1;
         let key = [&b"c"[..], &number.to_le_bytes()].concat();
         life.change(&key, Some(&[b'v'; 100]));
@@ -404,17 +410,17 @@ fn a_pinned_snapshot_costs_nothing_more_and_is_never_given_up() {
     for number in 0..20u8 {
         life.change(&[b'a', number], Some(b"newer"));
     }
-    let before = life.kept.figures().versions;
+    let before = life.figures().versions;
     assert!(life.kept.pin(&life.log, life.log.tail(), life.now.clone()).unwrap().is_none());
-    assert_eq!(life.kept.figures().versions, before, "those up to the cut are needed");
+    assert_eq!(life.figures().versions, before, "those up to the cut are needed");
     for round in 0..2000u32 {
         let key = [b'a', (round % 50) as u8];
         life.change(&key, (round % 3 > 0).then_some(&b"newest"[..]));
     }
     life.check(&mut held, b'a'..b'b');
-    assert!(!held.is_too_old && life.kept.figures().given_up == 0);
+    assert!(!held.is_too_old && life.figures().given_up == 0);
     assert!(life.kept.collect(&life.log).unwrap());
-    assert_eq!(life.kept.figures().versions, before);
+    assert_eq!(life.figures().versions, before);
     let pin = life.kept.end(held.snapshot).expect("nobody else has it");
     assert_eq!(Arc::strong_count(&pin), 1);
 }
@@ -428,12 +434,12 @@ fn versions_of_many_sizes_come_and_go_and_their_memory_goes_back() {
         life.change(&key, Some(&vec![b'v'; number as usize % 200]));
         life.change(&key, (number % 2 == 0).then_some(&b"w"[..]));
     }
-    let figures = life.kept.figures();
+    let figures = life.figures();
     assert!(figures.versions >= 400 && figures.used_bytes <= figures.lent_bytes);
     life.kept.end(held.snapshot);
     assert!(life.kept.turn_off());
     life.kept.tend(&life.log).unwrap();
-    let figures = life.kept.figures();
+    let figures = life.figures();
     assert_eq!((figures.versions, figures.used_bytes), (0, 0));
     assert!(figures.lent_bytes <= 3 * 512, "{figures:?}");
     // And it is borrowed again.
@@ -505,7 +511,7 @@ fn behind_who_failed_alone_everybody_gets_an_error_and_who_gave_up_in_time_lets_
 #[test]
 fn nothing_is_kept_while_no_snapshot_is_open_but_the_commits_own() {
     let mut life = Life::new(1024, 16, 100);
-    let versions = |life: &Life| life.kept.figures().versions;
+    let versions = |life: &Life| life.figures().versions;
     life.change(b"a", Some(b"1"));
     let first = life.begin();
     life.kept.end(first.snapshot);

@@ -93,6 +93,13 @@ impl Surroundings for Log {
         }
     }
 
+    fn reached(&self) -> Lsn {
+        match &self.clock {
+            Some(clock) => clock.last(),
+            None => Lsn(self.tail.load(Acquire)),
+        }
+    }
+
     fn wait_for_stays(&self) {
         self.epochs.wait_for_stays();
     }

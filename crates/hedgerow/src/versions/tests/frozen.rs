@@ -35,7 +35,7 @@ fn snapshots_taken_over_one_by_one_are_given_up_only_if_nothing_is_frozen() {
     for freeze in [false, true] {
         let mut life = Life::new(512, 40, 3);
         let mut held = hold_many(&mut life, 12, freeze);
-        let given_up = life.kept.figures().given_up;
+        let given_up = life.figures().given_up;
         assert_eq!(given_up == 0, freeze, "{given_up} were given up, frozen: {freeze}");
         for one in &mut held {
             life.check(one, b'a'..b'd');
@@ -43,7 +43,7 @@ fn snapshots_taken_over_one_by_one_are_given_up_only_if_nothing_is_frozen() {
         let too_old = held.iter().filter(|one| one.is_too_old).count() as u64;
         assert_eq!(too_old, given_up);
         if freeze {
-            let figures = life.kept.figures();
+            let figures = life.figures();
             assert!(figures.frozen >= 12 * 20 - 20 && figures.versions == 0, "{figures:?}");
             assert_eq!(parts(&life), 12);
         }
@@ -54,7 +54,7 @@ fn snapshots_taken_over_one_by_one_are_given_up_only_if_nothing_is_frozen() {
             left -= 1;
             assert!(!freeze || parts(&life) == left, "{} parts, {left} snapshots", parts(&life));
         }
-        assert_eq!(life.kept.figures().frozen_bytes, 0);
+        assert_eq!(life.figures().frozen_bytes, 0);
     }
 }
 
@@ -74,7 +74,7 @@ fn what_is_frozen_counts_for_those_who_need_it_and_memory_for_all_others() {
     life.change(b"a", Some(b"3"));
     life.change(b"b", Some(b"3"));
     assert!(life.freeze(ROOM, PlainFreezer::new(&life.parts)).unwrap());
-    let figures = life.kept.figures();
+    let figures = life.figures();
     assert_eq!((figures.frozen, figures.versions), (3, 2));
     for held in [&mut first, &mut second, &mut third] {
         life.check(held, b'a'..b'c');
@@ -127,12 +127,12 @@ fn nothing_is_frozen_while_a_snapshot_below_is_not_pinned() {
 fn a_write_that_fails_leaves_all_versions_in_memory_and_no_part() {
     let mut life = Life::new(512, 60, 3);
     let mut held = hold_many(&mut life, 4, false);
-    let before = life.kept.figures();
+    let before = life.figures();
     for writes in 0..4 {
         let freezer = PlainFreezer::that_fails_after(writes, &life.parts);
         let error = life.freeze(ROOM, freezer).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::DiskFull);
-        assert_eq!((life.kept.figures(), parts(&life)), (before, 0));
+        assert_eq!((life.figures(), parts(&life)), (before, 0));
     }
     let error = life.freeze(900, PlainFreezer::new(&life.parts)).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "no room for four records");
@@ -176,12 +176,12 @@ fn it_is_due_when_pinned_snapshots_need_a_quarter_of_all_memory() {
 fn what_takes_too_many_passes_is_frozen_bit_by_bit_and_a_checkpoint_is_wanted_until_all_is() {
     let mut life = Life::new(4096, 90, 3);
     let mut held = hold_many(&mut life, 24, false);
-    assert_eq!(life.kept.figures().given_up, 0);
-    let before = life.kept.figures().versions;
+    assert_eq!(life.figures().given_up, 0);
+    let before = life.figures().versions;
     let mut left = before;
     for times in 1.. {
         assert!(life.freeze(ROOM, PlainFreezer::new(&life.parts)).unwrap());
-        let figures = life.kept.figures();
+        let figures = life.figures();
         assert!(figures.versions < left, "{figures:?} of {left}");
         left = figures.versions;
         for one in &mut held {
