@@ -22,7 +22,7 @@ pub const PARTS: &[Part] = &[
     },
     Part {
         name: "log",
-        paths: &["crates/hedgerow/src/wal/", "crates/hedgerow/src/store/journal.rs"],
+        paths: &["crates/hedgerow/src/wal/", "crates/hedgerow/src/store/log_file.rs"],
     },
     Part { name: "map", paths: &["crates/hedgerow/src/space/"] },
     Part {
@@ -32,7 +32,7 @@ pub const PARTS: &[Part] = &[
             "crates/hedgerow/src/store/create.rs",
             "crates/hedgerow/src/store/replay.rs",
             "crates/hedgerow/src/store/preload.rs",
-            "crates/hedgerow/src/store/named.rs",
+            "crates/hedgerow/src/store/log_extents.rs",
             "crates/hedgerow/src/store/reclaim.rs",
             "crates/hedgerow/src/store/checkpoint.rs",
             "crates/hedgerow/src/store/sweep.rs",

@@ -6,7 +6,8 @@ use hedgerow_bench::key_files::KeyFiles;
 use hedgerow_bench::latches::figures::{self, Figure};
 use hedgerow_bench::tpcc::Scale;
 use hedgerow_bench::tpcc::engine::Place;
-use hedgerow_bench::tpcc::run::{Isolation, Length, Setting};
+use hedgerow_bench::tpcc::isolated::Isolation;
+use hedgerow_bench::tpcc::run::{Length, Setting};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -6,8 +6,8 @@
 
 use crate::calls::Curve;
 use crate::experiments::Figure;
+use crate::numbers::show_number;
 use crate::record::Records;
-use crate::report::show_number;
 use crate::summary::{self, Entry, Table};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;

@@ -17,7 +17,7 @@
 //! | [`run`], [`record`] | runs them in turns, and keeps what they gave as JSON lines |
 //! | [`instructions`] | counts instructions instead of seconds |
 //! | [`summary`], [`calls`] | medians and spread of rates, and of what single calls took |
-//! | [`report`], [`chart`] | tables and pictures of records |
+//! | [`report`], [`chart`], [`numbers`] | tables and pictures of records |
 //! | [`latches`] | latches behind one trait, and what they cost |
 //! | [`tpcc`] | TPC-C as index operations, over a trait of a store |
 //! | `vmcache` | another buffer pool under the engine's tree: page id = address |
@@ -46,6 +46,7 @@ pub mod keys;
 pub mod latches;
 pub mod machine;
 pub mod memory_group;
+pub mod numbers;
 pub mod record;
 pub mod recovery;
 pub mod report;

@@ -19,6 +19,7 @@ use hedgerow_bench::compaction;
 use hedgerow_bench::experiments::{self, Case, Size};
 use hedgerow_bench::external::{Programs, process};
 use hedgerow_bench::latches::figures;
+use hedgerow_bench::numbers;
 use hedgerow_bench::record::{self, Line, Sink};
 use hedgerow_bench::recovery;
 use hedgerow_bench::report::{self, Over};
@@ -157,7 +158,7 @@ fn recover(arguments: &RecoveryArguments) -> Result<ExitCode, String> {
             sink.write(&Line::Recovered(found))?;
             let (mib, target) = (found.store_bytes >> 20, setting.target_ms);
             let (puts, open) = (found.puts as f64 / found.put_seconds, found.open_seconds);
-            let rate = report::show_number(puts);
+            let rate = numbers::show_number(puts);
             eprintln!(
                 "{round:>3}. {mib} MiB, target {target} ms: {rate} puts/s, opened in {open:.2} s"
             );
@@ -181,7 +182,7 @@ fn run_tpcc(arguments: &TpccArguments) -> Result<ExitCode, String> {
     };
     let size = if arguments.smoke { Size::Smoke } else { Size::Full };
     sink.write(&Line::Run(run::header(size)?))?;
-    let rate = report::show_number(measured.per_second);
+    let rate = numbers::show_number(measured.per_second);
     eprintln!("{rate} transactions/s; the twelve consistency conditions hold");
     sink.write(&Line::Tpcc(Box::new(measured)))?;
     Ok(ExitCode::SUCCESS)

@@ -288,11 +288,11 @@ pub fn table(all: &[Recovered]) -> String {
             setting.memory_limit_bytes >> 20,
             setting.target_ms as f64 / 1e3,
             of.len(),
-            crate::report::show_number(median(&|one| one.puts as f64 / one.put_seconds)),
+            crate::numbers::show_number(median(&|one| one.puts as f64 / one.put_seconds)),
             median(&written),
             median(&|one| one.open_seconds),
             median(&|one| one.replayed_bytes as f64) / f64::from(1 << 20),
-            crate::report::show_number(median(&|one| one.replayed_records as f64)),
+            crate::numbers::show_number(median(&|one| one.replayed_records as f64)),
         );
     }
     text

@@ -6,6 +6,7 @@
 //! one command makes are in [`store`].
 
 mod args;
+mod command_line;
 mod commands;
 mod dump_format;
 mod escape;
@@ -19,8 +20,8 @@ mod signals;
 mod size;
 mod store;
 
-use args::{Cli, Command};
 use clap::Parser;
+use command_line::{Cli, Command};
 use failure::Failure;
 use std::process::ExitCode;
 

@@ -156,6 +156,7 @@ mod database;
 mod error;
 mod events;
 mod key;
+mod large;
 mod node;
 mod page;
 mod space;
@@ -175,7 +176,7 @@ pub mod internals {
     macro_rules! open {
         ($($module:ident)*) => { $(pub mod $module { pub use crate::$module::*; })* };
     }
-    open! { buffer checksum error key node page space storage store tree types versions wait wal }
+    open! { buffer checksum error key large node page space storage store tree types versions wait wal }
 }
 
 /// What is shared by unit tests and `crates/testing`, which names this crate as any other one does: here the types are those of the

@@ -1,4 +1,4 @@
-//! A heap of pages: the simplest [`PagePool`], without files and without eviction.
+//! A heap of pages: the simplest [`PagePool`](hedgerow::internals::page::PagePool), without files and without eviction.
 //!
 //! It serves the tree's tests, and measurements as a yardstick: whatever a buffer pool costs is the
 //! difference to this, but for huge pages, for which a large buffer pool asks and this does not. Page
@@ -17,7 +17,7 @@ use hedgerow::internals::error::{Error, ErrorKind, Result, Signal};
 use hedgerow::internals::page::header;
 use hedgerow::internals::page::{
     Access, Adaptation, Contention, ContentionCounters, EpochStay, ExclusivePage, FrameHead,
-    FrameId, PagePool, PoolSession, ScanTally,
+    FrameId, Frames, Journal, Pages, PoolSession, ScanTally, Values,
 };
 use hedgerow::internals::storage::arena::Arena;
 use hedgerow::internals::types::{Epoch, Lsn, PageId, TreeId};
@@ -240,10 +240,8 @@ impl<'p> FrameHead<'p> for &'p Frame {
 
 // SAFETY: frame `i` has the latch `frames[i]`, and the `i`-th page of the reservation, which does not move; bytes are
 // reached as slices through pages alone, which hold that latch.
-unsafe impl PagePool for MemoryPool {
-    type Session<'p> = MemorySession<'p>;
+unsafe impl Frames for MemoryPool {
     type Head<'p> = &'p Frame;
-    type EpochGuard<'p> = MemoryEpoch;
 
     fn page_bytes(&self) -> usize {
         self.page_bytes
@@ -287,21 +285,22 @@ unsafe impl PagePool for MemoryPool {
         }
     }
 
+    unsafe fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
+        debug_assert!(self.head(frame).latch.is_exclusive());
+        if self.panics_in.load(Ordering::Relaxed) > 0
+            && self.panics_in.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            std::panic::resume_unwind(Box::new("a test's panic"));
+        }
+    }
+}
+
+impl Pages for MemoryPool {
+    type Session<'p> = MemorySession<'p>;
+
     #[inline]
     fn session_within<'p>(&'p self, _: &'p Waiting<'p>) -> MemorySession<'p> {
         MemorySession { pool: self, reserved: Vec::new(), pinned: Vec::new() }
-    }
-
-    fn enter(&self) -> Result<MemoryEpoch> {
-        Ok(MemoryEpoch)
-    }
-
-    fn poison(&self, _: &Error) {
-        self.poisoned.store(true, Ordering::Relaxed);
-    }
-
-    fn append(&self, _: &MemoryEpoch, _: &Record<'_>) -> Lsn {
-        Lsn(self.appended.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     fn scan_tally(&self, frame: FrameId) -> Option<&ScanTally> {
@@ -321,15 +320,6 @@ unsafe impl PagePool for MemoryPool {
         Some(&self.adaptation)
     }
 
-    unsafe fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
-        debug_assert!(self.head(frame).latch.is_exclusive());
-        if self.panics_in.load(Ordering::Relaxed) > 0
-            && self.panics_in.fetch_sub(1, Ordering::Relaxed) == 1
-        {
-            std::panic::resume_unwind(Box::new("a test's panic"));
-        }
-    }
-
     fn free(&self, mut page: ExclusivePage<'_, Self>, epoch: Epoch) {
         let id = page.id();
         header::initialise(page.write(epoch), id, TreeId(0));
@@ -340,6 +330,24 @@ unsafe impl PagePool for MemoryPool {
         self.ids.lock().free.push(id);
     }
 }
+
+impl Journal for MemoryPool {
+    type EpochGuard<'p> = MemoryEpoch;
+
+    fn enter(&self) -> Result<MemoryEpoch> {
+        Ok(MemoryEpoch)
+    }
+
+    fn poison(&self, _: &Error) {
+        self.poisoned.store(true, Ordering::Relaxed);
+    }
+
+    fn append(&self, _: &MemoryEpoch, _: &Record<'_>) -> Lsn {
+        Lsn(self.appended.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+impl Values for MemoryPool {}
 
 impl MemorySession<'_> {
     /// Ends a pretended absence for the life of the session. `false` if there is no such page.

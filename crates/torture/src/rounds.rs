@@ -13,7 +13,7 @@
 use crate::failure::Failure;
 use crate::scenario::{Dice, SCENARIOS, Scenario};
 use crate::seed::mix;
-use crate::states::{Contents, History, Name, bring_in, key, read, words};
+use crate::states::{Contents, History, KEYSPACES, Name, bring_in, key, read, words};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, Error, ErrorKind, WriteBatch};
 use hedgerow_testing::SimDisk;
@@ -26,8 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// The keyspaces of a store.
-pub const KEYSPACES: [&str; 2] = ["robins", "wrens"];
 /// What is done after a recovery is done here, and gone in the end.
 const WORK: &str = "work after a recovery";
 /// Of so many stores that have recovered one is worked with: that takes as long as four recoveries.

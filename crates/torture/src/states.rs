@@ -3,11 +3,13 @@
 //! Invariant: a history has a hash of each state that its store was in since it was opened, in their order, and the last one
 //! whole. Plain data, of one thread.
 
-use crate::rounds::KEYSPACES;
 use hedgerow::{Database, Error};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use twox_hash::XxHash3_64;
+
+/// The keyspaces of a store.
+pub const KEYSPACES: [&str; 2] = ["robins", "wrens"];
 
 /// A keyspace's number, and a key in it.
 pub type Name = (usize, Vec<u8>);

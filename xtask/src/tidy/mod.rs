@@ -4,6 +4,7 @@
 //! feed it small trees written in place. Rules look at what stands in the working directory, tracked
 //! or not. Single-threaded; reads files, writes nothing.
 
+mod circles;
 mod lengths;
 mod modules;
 mod ranks;
@@ -38,6 +39,8 @@ pub struct Tree {
     pub text: BTreeMap<String, String>,
     /// Earlier committed versions of the ratchet, which the present one may not exceed.
     pub older_ratchets: Vec<String>,
+    /// The same of the list of circles.
+    pub older_circles: Vec<String>,
 }
 
 /// One broken rule.
@@ -56,8 +59,12 @@ pub struct Finding {
 impl Tree {
     /// A tree of files given by path and text.
     pub fn from_files<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Tree {
-        let mut tree =
-            Tree { rust: BTreeMap::new(), text: BTreeMap::new(), older_ratchets: Vec::new() };
+        let mut tree = Tree {
+            rust: BTreeMap::new(),
+            text: BTreeMap::new(),
+            older_ratchets: Vec::new(),
+            older_circles: Vec::new(),
+        };
         for (path, text) in files {
             tree.add(path, text.to_owned());
         }
@@ -74,8 +81,12 @@ impl Tree {
     fn read(root: &Path) -> io::Result<Tree> {
         let mut tree = Tree::from_files([]);
         tree.read_dir(root, "")?;
-        tree.older_ratchets =
-            ["HEAD", "HEAD~1"].iter().filter_map(|rev| ratchet_at(root, rev)).collect();
+        let older = |path| {
+            let found = ["HEAD", "HEAD~1"].map(|revision| file_at(root, revision, path));
+            found.into_iter().flatten().collect()
+        };
+        tree.older_ratchets = older(RATCHET_PATH);
+        tree.older_circles = older(circles::LIST_PATH);
         Ok(tree)
     }
 
@@ -113,6 +124,7 @@ impl Finding {
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     ranks::check(tree, &mut findings);
+    circles::check(tree, &mut findings);
     lengths::check(tree, &mut findings);
     safety::check(tree, &mut findings);
     modules::check(tree, &mut findings);
@@ -159,6 +171,11 @@ pub fn run(root: &Path) -> ExitCode {
         eprintln!("tidy: no Rust files under {}", root.display());
         return ExitCode::FAILURE;
     }
+    for (what, lines, most) in lengths::budgets(&tree) {
+        println!("tidy: {what}: {lines} lines of at most {most}");
+    }
+    let (circles, in_circles) = circles::listed(&tree);
+    println!("tidy: {circles} circles of {in_circles} files are left");
     println!("tidy: {files} Rust files, {lines} lines, {} findings", findings.len());
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -177,8 +194,9 @@ fn is_test_path(path: &str) -> bool {
         || path.starts_with("fuzz/")
 }
 
-fn ratchet_at(root: &Path, revision: &str) -> Option<String> {
-    let spec = format!("{revision}:{RATCHET_PATH}");
+/// A file as a commit has it.
+fn file_at(root: &Path, revision: &str, path: &str) -> Option<String> {
+    let spec = format!("{revision}:{path}");
     let output = Command::new("git").arg("-C").arg(root).args(["show", &spec]).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -13,11 +13,12 @@ use std::collections::BTreeMap;
 const ENGINE: &str = "crates/hedgerow/src/";
 
 /// The folders of the engine from the ground up; a folder may import its own rank and below.
-const RANKS: [(&str, u8); 20] = [
+const RANKS: [(&str, u8); 21] = [
     ("error", 1),
     ("events", 1),
     ("types", 1),
     ("key", 1),
+    ("large", 1),
     ("codec", 1),
     ("checksum", 1),
     ("wait", 1),
@@ -42,6 +43,18 @@ const TESTING: &str = "testing";
 /// Folders of one rank that know nothing of each other: `node` is bytes without latch or I/O,
 /// `buffer` is frames without layout.
 const STRANGERS: [(&str, &str); 1] = [("node", "buffer")];
+
+/// What a folder may import only in these files: pages and frames are read and understood without the log and without large values.
+const ONLY_IN: [(&str, &str, &[&str]); 8] = [
+    ("node", "wal", &[]),
+    ("node", "versions", &[]),
+    ("node", "space", &[]),
+    ("node", "large", &["anatomy.rs"]),
+    ("page", "wal", &["journal.rs"]),
+    ("page", "space", &[]),
+    ("page", "large", &[]),
+    ("buffer", "wal", &["budget.rs", "entry.rs", "order.rs", "page_pool.rs"]),
+];
 
 /// Parts of the standard library that only the seams may touch.
 const SEAMED: [&str; 4] = ["sync", "thread", "time", "fs"];
@@ -112,10 +125,20 @@ fn check_file(
             Some(_) if STRANGERS.iter().any(is_stranger) => {
                 format!("`{own}` and `{folder}` may not know each other")
             }
+            Some(_) if is_foreign(path, own, folder) && !source.in_test[import.line] => {
+                format!("this file of `{own}` may not import `{folder}`; see `ONLY_IN` in tidy")
+            }
             Some(_) => continue,
         };
         findings.push(Finding::at(path, import.line, "rank", what));
     }
+}
+
+/// Whether a folder is one that only other files of this one may import.
+fn is_foreign(path: &str, own: &str, folder: &str) -> bool {
+    let inside = path.strip_prefix(ENGINE).and_then(|path| path.strip_prefix(own));
+    let file = inside.map_or("", |file| file.trim_start_matches('/'));
+    ONLY_IN.iter().any(|(a, b, files)| *a == own && *b == folder && !files.contains(&file))
 }
 
 fn check_seams(path: &str, source: &Source, findings: &mut Vec<Finding>) {
@@ -135,13 +158,15 @@ fn check_seams(path: &str, source: &Source, findings: &mut Vec<Finding>) {
 }
 
 /// A path that starts at the crate's root.
-struct Import {
-    line: usize,
-    path: Vec<String>,
+pub struct Import {
+    /// Where it begins, from 0.
+    pub line: usize,
+    /// Its segments, without `crate`.
+    pub path: Vec<String>,
 }
 
 /// Every path through `crate` or `super`, resolved from the crate's root.
-fn imports(source: &Source, module: &[String]) -> Vec<Import> {
+pub fn imports(source: &Source, module: &[String]) -> Vec<Import> {
     let inline = inline_modules(source);
     let mut found = Vec::new();
     for (line, rest) in word_positions(source, "crate") {
@@ -189,7 +214,7 @@ fn word_positions<'a>(source: &'a Source, word: &str) -> Vec<(usize, String)> {
 }
 
 /// The paths that the text begins with: `a::b::{c, d::e}` gives `a b c` and `a b d e`.
-fn use_paths(text: String) -> Vec<Vec<String>> {
+pub fn use_paths(text: String) -> Vec<Vec<String>> {
     let chars: Vec<char> = text.chars().collect();
     let mut paths = Vec::new();
     let mut at = 0;
@@ -265,10 +290,10 @@ fn is_word(c: char) -> bool {
 }
 
 /// `tree/scan.rs` is `tree::scan`, `tree/mod.rs` is `tree`, `lib.rs` is the root.
-fn module_path(inside: &str) -> Vec<String> {
+pub fn module_path(inside: &str) -> Vec<String> {
     let mut path: Vec<String> =
         inside.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
-    if path.last().is_some_and(|last| matches!(last.as_str(), "mod" | "lib")) {
+    if path.last().is_some_and(|last| matches!(last.as_str(), "mod" | "lib" | "main")) {
         path.pop();
     }
     path

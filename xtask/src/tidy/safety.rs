@@ -24,7 +24,7 @@ pub const UNSAFE_FOLDERS: &[&str] = &[
     // Pools of pages for tests stand in for `buffer`.
     "crates/testing/src/",
     // The other translation is a pool of pages: the trait is unsafe.
-    "crates/bench/src/vmcache/pool.rs",
+    "crates/bench/src/vmcache/page_pool.rs",
     // An allocator that refuses is one: the trait is unsafe.
     "crates/hedgerow/tests/oom.rs",
     // The heap of the simulated figures is one as well.

@@ -50,6 +50,13 @@ fn a_tidy_tree_has_no_findings() {
 }
 
 #[test]
+fn nodes_know_no_log_and_a_few_files_of_the_buffer_do() {
+    assert_rules(NODE, "use crate::wal::Record;\n", &[(2, "rank")]);
+    assert_rules(NODE, "#[cfg(test)]\nmod tests {\n    use crate::wal::Record;\n}\n", &[]);
+    assert_rules(BUFFER, "use crate::wal::Record;\n", &[(2, "rank")]);
+}
+
+#[test]
 fn imports_that_point_up_are_found_in_every_spelling() {
     assert_rules(NODE, "use crate::tree::Tree;\n", &[(2, "rank")]);
     assert_rules(NODE, "use crate::{\n    error,\n    tree::Tree,\n};\n", &[(2, "rank")]);
@@ -251,4 +258,52 @@ fn what_is_public_is_listed() {
     assert_eq!(wrong.len(), 2, "{wrong:?}");
     assert!(wrong[0].starts_with("`Error: fn code(&self) -> u32` is listed, but not public"));
     assert!(wrong[1].starts_with("`Error: impl Clone for Error` is public, but not listed"));
+}
+
+/// A tidy engine with a folder of four files, of which one has more code, and a list of circles.
+fn circles_of(file: &str, body: &str, list: &str, older: Option<&str>) -> Vec<(String, usize)> {
+    let code = |own: &str, code: &str| {
+        let more = if file == own { body } else { "" };
+        format!("{HEAD}{code}{more}")
+    };
+    let mut tree = engine_with(&[
+        (TREE, format!("{HEAD}mod a;\nmod b;\nmod c;\npub use b::Thing;\npub struct Tree;\n")),
+        ("crates/hedgerow/src/tree/a.rs", code("a", "use super::Thing;\nuse super::Tree;\n")),
+        ("crates/hedgerow/src/tree/b.rs", code("b", "use super::c::Other;\npub struct Thing;\n")),
+        ("crates/hedgerow/src/tree/c.rs", code("c", "pub struct Other;\n")),
+        ("xtask/circles.txt", list.to_owned()),
+    ]);
+    tree.older_circles.extend(older.map(str::to_owned));
+    let found = check(&tree).into_iter();
+    let found = found.inspect(|finding| assert_eq!(finding.path, "xtask/circles.txt"));
+    found.map(|finding| (finding.what, finding.line)).collect()
+}
+
+#[test]
+fn files_that_import_each_other_in_a_circle_are_found_through_re_exports() {
+    assert_eq!(circles_of("c", "", "", None), []);
+    let (a_to_c, listed) =
+        ("use super::a::X;\n", "crates/hedgerow/src: tree/a.rs tree/b.rs tree/c.rs\n");
+    let found = circles_of("c", a_to_c, "# None.\n", None);
+    assert_eq!(found.len(), 1);
+    let imports = "tree/a.rs -> tree/b.rs, tree/b.rs -> tree/c.rs, tree/c.rs -> tree/a.rs";
+    assert!(found[0].0.starts_with(&format!("`{}`", listed.trim())), "{found:?}");
+    assert!(found[0].0.contains(imports), "{found:?}");
+    assert_eq!(circles_of("c", a_to_c, listed, None), []);
+    assert_eq!(circles_of("c", a_to_c, listed, Some(listed)), []);
+    // A parent and its children are no circle, and tests may import what they like.
+    assert_eq!(
+        circles_of("c", "#[cfg(test)]\nmod tests {\n    use super::super::a::X;\n}\n", "", None),
+        []
+    );
+}
+
+#[test]
+fn the_list_of_circles_follows_the_code_and_only_shrinks() {
+    let listed = "crates/hedgerow/src: tree/a.rs tree/b.rs tree/c.rs\n";
+    let gone = circles_of("c", "", &format!("# Left.\n{listed}"), None);
+    assert!(gone.len() == 1 && gone[0].1 == 2 && gone[0].0.contains("remove the line"), "{gone:?}");
+    let older = "crates/hedgerow/src: tree/a.rs tree/b.rs\n";
+    let grown = circles_of("c", "use super::a::X;\n", listed, Some(older));
+    assert!(grown.len() == 1 && grown[0].0.contains("may only shrink"), "{grown:?}");
 }

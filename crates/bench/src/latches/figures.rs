@@ -223,7 +223,7 @@ fn table(text: &mut String, figure: Figure, of: &[&Measured]) -> std::fmt::Resul
                 Figure::Figure8 => one.per_second() / 1e6,
             });
             match median(figures.collect()) {
-                Some(median) => write!(text, " {} |", crate::report::show_number(median))?,
+                Some(median) => write!(text, " {} |", crate::numbers::show_number(median))?,
                 None => write!(text, " |")?,
             }
         }

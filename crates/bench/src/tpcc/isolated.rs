@@ -4,10 +4,23 @@
 //! [`Within`] belongs to one transaction of one terminal.
 
 use super::engine::Handles;
-use super::run::Isolation;
 use super::store::{Step, Tables, Work};
 use super::{Error, Outcome, Table, Transaction};
 use hedgerow::{Keyspace, TransactOptions, TransactionKeyspace};
+use serde::{Deserialize, Serialize};
+
+/// What a transaction may be mixed with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// With anything: each of its steps is atomic alone
+    #[default]
+    Steps,
+    /// With what began before its end and writes something else: it reads one moment
+    Snapshot,
+    /// With nothing
+    Serializable,
+}
 
 /// A transaction that meets so many others one after the other is given up, and with it the run.
 const MOST_RETRIES: u32 = 1_000;

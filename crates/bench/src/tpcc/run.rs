@@ -4,10 +4,11 @@
 //! that the consistency conditions can be checked afterwards.
 
 use super::engine::{Handles, Place, Store};
+use super::isolated::Isolation;
 use super::{DISTRICTS, Error, Kind, Outcome, Scale, Terminal, Work, conditions, isolated};
 use crate::cell::Latency;
 use crate::harness::latency;
-use crate::report::show_number;
+use crate::numbers::show_number;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::sync::Barrier;
@@ -27,19 +28,6 @@ pub enum Length {
     Seconds(f64),
     /// After so many transactions.
     Transactions(u64),
-}
-
-/// What a transaction may be mixed with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Isolation {
-    /// With anything: each of its steps is atomic alone
-    #[default]
-    Steps,
-    /// With what began before its end and writes something else: it reads one moment
-    Snapshot,
-    /// With nothing
-    Serializable,
 }
 
 /// What is to be run.

@@ -14,12 +14,14 @@
 //! | file | what |
 //! |---|---|
 //! | `state` | latch and flags of each page |
-//! | `pool` | the pool: memory, limits, what the tree sees |
+//! | `pool` | the pool: memory, limits |
+//! | `page_pool` | what the tree sees |
 //! | `session` | faults, prefetches, fresh pages |
 //! | `evict` | the clock, write-back, giving memory back |
 //! | `pins` | what running operations still need |
 
 mod evict;
+mod page_pool;
 mod pins;
 mod pool;
 mod session;

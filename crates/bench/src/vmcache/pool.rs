@@ -1,4 +1,4 @@
-//! The pool: its memory, what the limit is divided into, and what the tree sees of it.
+//! The pool: its memory, and what the limit is divided into.
 //!
 //! A *place* is the right to have one page in memory: there are as many as the limit has room for. The
 //! clock's array has an entry for each place, with the page that took it. A page that becomes resident has
@@ -12,16 +12,11 @@
 //! is latched for it. `Send + Sync`.
 
 use super::pins::Pins;
-use super::session::VmcacheSession;
-use super::state::{ALLOCATED, DIRTY, PageHead, PageStates, RESIDENT, USED};
+use super::state::PageStates;
 use hedgerow::internals::buffer::{Admission, PageMemory};
 use hedgerow::internals::error::{Error, ErrorKind, Result};
-use hedgerow::internals::page::header::{self, PageKind};
-use hedgerow::internals::page::{EpochStay, ExclusivePage, FrameHead, FrameId, PagePool};
 use hedgerow::internals::storage::{AlignedBuffer, File};
-use hedgerow::internals::types::{Epoch, PageId};
-use hedgerow::internals::wait::Waiting;
-use hedgerow_sync::optimistic::RacingBytes;
+use hedgerow::internals::types::PageId;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::atomic::{AtomicU32, AtomicU64};
 use hedgerow_sync::primitive::{Arc, Mutex};
@@ -138,9 +133,9 @@ pub struct VmcachePool {
     pub(super) admission: Admission,
     ids: Mutex<Ids>,
     /// Ids below this one were given out at some time.
-    next_id: AtomicU32,
-    max_id: u32,
-    pages: AtomicU64,
+    pub(super) next_id: AtomicU32,
+    pub(super) max_id: u32,
+    pub(super) pages: AtomicU64,
     pub(super) counters: Counters,
     pub(super) write_buffer: Mutex<AlignedBuffer>,
     pub(super) file: Arc<dyn File>,
@@ -249,79 +244,5 @@ impl std::fmt::Debug for VmcachePool {
             .field("pages", &self.pages())
             .field("counts", &self.counts())
             .finish_non_exhaustive()
-    }
-}
-
-/// The one epoch of a pool that takes no checkpoints.
-#[derive(Debug)]
-pub struct OneEpoch;
-
-impl EpochStay for OneEpoch {
-    fn epoch(&self) -> Epoch {
-        Epoch(1)
-    }
-}
-
-// SAFETY: page `i` has the latch `i` of the states and the `i`-th page of the memory, and neither moves. Bytes are
-// reached as slices through pages alone, which hold that latch; so does whoever gives memory back.
-unsafe impl PagePool for VmcachePool {
-    type Session<'p> = VmcacheSession<'p>;
-    type Head<'p> = PageHead<'p>;
-    type EpochGuard<'p> = OneEpoch;
-
-    #[inline(always)]
-    fn page_bytes(&self) -> usize {
-        self.page_bytes
-    }
-
-    #[inline(always)]
-    fn translate(&self, id: PageId) -> Option<FrameId> {
-        self.states.is_resident(id).then_some(FrameId(id.0))
-    }
-
-    #[inline(always)]
-    fn expect_frame(&self, id: PageId) -> Option<FrameId> {
-        (id.0 < self.max_id).then_some(FrameId(id.0))
-    }
-
-    fn in_range(&self, id: PageId) -> bool {
-        id.is_usable() && id.0 < self.next_id.load(Relaxed)
-    }
-
-    #[inline(always)]
-    fn head(&self, frame: FrameId) -> PageHead<'_> {
-        self.states.head(frame)
-    }
-
-    #[inline(always)]
-    fn bytes(&self, frame: FrameId) -> RacingBytes<'_> {
-        self.memory.page(frame.0 as usize)
-    }
-
-    #[inline]
-    fn session_within<'p>(&'p self, _: &'p Waiting<'p>) -> VmcacheSession<'p> {
-        VmcacheSession::new(self)
-    }
-
-    fn enter(&self) -> Result<OneEpoch> {
-        Ok(OneEpoch)
-    }
-
-    unsafe fn mark_dirty(&self, frame: FrameId, _epoch: Epoch) {
-        if self.states.get(frame) & DIRTY == 0 {
-            self.states.set(frame, DIRTY);
-        }
-        self.states.head(frame).note_use();
-    }
-
-    fn free(&self, mut page: ExclusivePage<'_, Self>, _epoch: Epoch) {
-        page.bytes_mut()[header::KIND] = PageKind::Free as u8;
-        let (frame, id, guard) = page.into_guard();
-        // The place stays taken, and the memory with it, until the clock comes by.
-        self.states.clear(frame, ALLOCATED | RESIDENT | DIRTY | USED);
-        drop(guard);
-        self.pages.fetch_sub(1, Relaxed);
-        // Last of all: from here on the id may name another page.
-        self.release_ids(std::iter::once(id));
     }
 }

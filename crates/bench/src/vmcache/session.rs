@@ -9,7 +9,7 @@ use super::pool::{BATCH_PAGES, VmcachePool};
 use super::state::{ALLOCATED, DIRTY, RESIDENT, USED};
 use hedgerow::internals::buffer::FRAMES_EACH;
 use hedgerow::internals::error::{Error, ErrorKind, Result, Signal};
-use hedgerow::internals::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession, header};
+use hedgerow::internals::page::{Access, ExclusivePage, FrameId, Frames, PoolSession, header};
 use hedgerow::internals::storage::ReadRequest;
 use hedgerow::internals::types::{Epoch, PageId, TreeId};
 use hedgerow::internals::wait::Waiting;

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use hedgerow::internals::error::{ErrorKind, Signal};
-use hedgerow::internals::page::{Access, ExclusivePage, PagePool, PoolSession, SharedPage};
+use hedgerow::internals::page::{Access, ExclusivePage, Frames, Pages, PoolSession, SharedPage};
 use hedgerow::internals::storage::{DirectIo, Disk, File, OpenMode};
 use hedgerow::internals::types::{Epoch, PageId, TreeId};
 use hedgerow_bench::vmcache::{VmcacheOptions, VmcachePool};

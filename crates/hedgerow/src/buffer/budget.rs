@@ -13,7 +13,7 @@
 //! The page table takes frames away one by one as its parts are loaded (`retire.rs`), so it needs no
 //! share. What callers hold (copies of values, cursors' leaf copies) is theirs.
 
-use crate::buffer::pieces::INDEX_FRAME_BYTES;
+use crate::buffer::large::INDEX_FRAME_BYTES;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::wal::block::BLOCK_BYTES;
 use crate::wal::ring::ring_blocks;

@@ -6,32 +6,21 @@
 //! waits; the promise is given back then. `Send + Sync`.
 
 use crate::buffer::old_versions::{PoolMemory, PoolVersions};
+use crate::buffer::order::Order;
 use crate::buffer::pinned::PinnedCheckpoint;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result, Signal};
+use crate::page::EpochStay;
 use crate::page::epoch::Stay;
-use crate::page::pool::EpochStay;
 use crate::space::SetAside;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Lsn, Purpose};
-use crate::versions::{self, Change, Clock};
+use crate::versions::{self, Change};
 use crate::wait::Waiting;
 use crate::wal::{Log, Promised, Record, Reservation};
+use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::{Arc, OnceLock};
 use std::cell::Cell;
-
-/// What orders changes: the addresses of a log, or else a clock.
-pub struct Order {
-    log: OnceLock<Arc<Log>>,
-    clock: Clock,
-}
-
-impl Order {
-    pub(super) fn new(first: Lsn) -> Order {
-        Order { log: OnceLock::new(), clock: Clock::new(first) }
-    }
-}
 
 /// A writer's stay in an epoch, and what it may append to the log meanwhile.
 pub struct Entered<'p> {

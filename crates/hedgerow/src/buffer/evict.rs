@@ -9,19 +9,19 @@
 //! Invariants: eviction only try-latches; a pinned page is passed over; a frame is handed out latched
 //! exclusively, without a page, and not retired. `Send + Sync`.
 
+use crate::buffer::evictor::Shared;
 use crate::buffer::free_list::Popped;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::events::{Stall, WaitsFor};
-use crate::page::{FrameId, Relief};
+use crate::page::FrameId;
 use crate::types::PageId;
 use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
-use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use hedgerow_sync::primitive::buggify::{Point, buggify};
 use hedgerow_sync::primitive::time::Moment;
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak, thread};
+use hedgerow_sync::primitive::{Arc, MutexGuard, thread};
 use std::time::Duration;
 
 /// Waits of [`WAIT`] each before an operation gives up on getting a frame: ten seconds, if nobody wakes it.
@@ -34,62 +34,6 @@ const FAILED_WAITS: usize = 100;
 const FAILED_PATIENCE: Duration = Duration::from_secs(1);
 /// Frames that a foreground thread looks at before it waits for the background.
 const FOREGROUND_SWEEP: u32 = 256;
-
-/// The background thread's side of things.
-pub struct EvictorState {
-    wanted: AtomicBool,
-    shared: Mutex<Shared>,
-    wake: Condvar,
-    freed: Condvar,
-    /// Who is offered the pages that are about to be written.
-    pub(super) relief: OnceLock<Weak<dyn Relief>>,
-}
-
-#[derive(Default)]
-struct Shared {
-    /// Whose frames they are, from when the thread may be started.
-    pool: Weak<BufferPool>,
-    shutdown: bool,
-    /// The background thread found nothing to do, and looks again in a moment.
-    dozes: bool,
-    waiting: usize,
-    failures: u64,
-    last_error: Option<Error>,
-    running: Option<thread::JoinHandle<()>>,
-}
-
-impl Shared {
-    fn failed(&mut self, error: Error) {
-        self.failures += 1;
-        self.last_error = Some(error);
-    }
-
-    /// Why the last attempt to make room failed, if there was one since `failures` were counted.
-    fn failed_since(&self, failures: u64) -> Option<Error> {
-        self.last_error.as_ref().filter(|_| self.failures != failures).map(Error::duplicate)
-    }
-}
-
-impl EvictorState {
-    pub(super) fn new() -> EvictorState {
-        EvictorState {
-            wanted: AtomicBool::new(false),
-            shared: Mutex::new(Shared::default()),
-            wake: Condvar::new(),
-            freed: Condvar::new(),
-            relief: OnceLock::new(),
-        }
-    }
-
-    /// Tells whoever waits for a frame that there is one.
-    pub(super) fn frames_freed(&self) {
-        // Nobody waits as long as the background keeps up, so a look at the flag is enough: whoever begins to wait
-        // sets it, and is told by the background after its next turn if this one misses him.
-        if self.wanted.load(Relaxed) {
-            self.freed.notify_one();
-        }
-    }
-}
 
 /// How often to wait, counted from 0, before an operation gives up.
 struct Rounds {
@@ -384,7 +328,7 @@ impl BufferPool {
             return true;
         }
         // Whoever asks before `start`, or behind the end, asks nobody.
-        let Some(pool) = shared.pool.upgrade() else { return true };
+        let Some(pool) = self.started() else { return true };
         match thread::spawn_named("hedgerow-evict", move || pool.evict_until_shutdown()) {
             Ok(running) => {
                 shared.running = Some(running);
@@ -442,8 +386,7 @@ impl BufferPool {
         if self.slots.is_some() {
             // Whoever asked before has asked nobody.
             self.evictor.wanted.store(false, Release);
-            self.evictor.shared.lock().pool = Arc::downgrade(self);
-            self.ahead.start(self);
+            self.set_started(self);
         }
     }
 
@@ -604,6 +547,7 @@ impl BufferPool {
 mod tests {
     use super::*;
     use crate::buffer::tests::pool;
+    use hedgerow_sync::primitive::atomic::AtomicBool;
 
     /// The background looks whether anybody waits before it goes to sleep. Who had asked before he took the lock, and
     /// began to wait after that look, waited for what nobody did.

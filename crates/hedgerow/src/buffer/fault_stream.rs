@@ -7,7 +7,7 @@
 
 use crate::buffer::session::{Faulting, Session};
 use crate::buffer::table::Place;
-use crate::page::{Access, PagePool, PageSource, PoolSession};
+use crate::page::{Access, Frames, PageSource, PoolSession};
 use crate::storage::{ReadRequest, ReadSource, STREAM_DEPTH};
 use crate::types::PageId;
 

@@ -14,7 +14,7 @@
 //! advice: losing an update costs nothing but a worse choice. The mark stands in the header because
 //! every look-up sets it, and has the header's line at hand. `Send + Sync`.
 
-use crate::buffer::pieces::PieceName;
+use crate::buffer::large::PieceName;
 use crate::buffer::zeroed::Zeroed;
 use crate::page::{Contention, FrameHead, FrameId, ScanTally};
 use crate::types::{Epoch, PageId, Slot};
@@ -35,7 +35,7 @@ const PIECE: u16 = 8;
 /// The frame is lent (`old_versions.rs`), holds no page, and its latch is held exclusively.
 const LENT: u16 = 16;
 
-/// Header of a frame. Whoever holds a pool can have one ([`PagePool::head`](crate::page::PagePool::head)), so what changes it
+/// Header of a frame. Whoever holds a pool can have one ([`Frames::head`](crate::page::Frames::head)), so what changes it
 /// is the pool's alone.
 #[repr(C)]
 pub struct FrameHeader {
@@ -130,6 +130,12 @@ impl FrameHeader {
     #[inline]
     pub(super) fn piece_name(&self) -> PieceName {
         PieceName { seed: self.clean_slot.load(Relaxed), number: self.epoch.load(Relaxed) }
+    }
+
+    /// The piece of a value that the frame holds.
+    #[inline]
+    pub(super) fn piece(&self) -> Option<PieceName> {
+        self.is_piece().then(|| self.piece_name())
     }
 
     /// Notes that the frame, which holds nothing, holds a piece from now on.

@@ -1,4 +1,4 @@
-//! Old versions of records in the file: where a part of them lies, and how it is written and read.
+//! Old versions of records in the file: where a part of them lies, and how it is read.
 //!
 //! A part is one run of *blocks* after the other, each with records in the order of tree, key and LSN. They lie in extents that no record refers to, so a
 //! crash frees them, and so does the end of the part. What is in them, and who reads them when, is the matter of `versions/`.
@@ -11,43 +11,55 @@
 //! of another extent, or of an earlier use of the units fails. Blocks that were read are kept in frames as pieces of large values are, under the seeds of the
 //! extents: they never change. So a part takes no memory but that, and a key is found by a binary search of the blocks.
 //!
-//! A failed write leaves the versions in memory, and what was written is given back: nobody refers to it, so it makes nobody else's change doubtful.
-//!
 //! Invariants: what is read was checked by its checksum; the units of a part are nobody else's as long as it lives. `Send + Sync`.
 
-use crate::buffer::pieces::PieceName;
-use crate::buffer::pool::BufferPool;
+use crate::buffer::large::PieceName;
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::PagePool;
-use crate::space::extent::{MAX_RUNS, Run, is_chunk, seal_chunk};
+use crate::large::Run;
+use crate::space::large::is_chunk;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
-use crate::types::{Lsn, Purpose, TreeId};
-use crate::versions::{Freezer, FrozenPart, Record, Sorted, Stretch, Version};
+use crate::types::{Lsn, TreeId};
+use crate::versions::{FrozenPart, Record, Stretch, Version};
 use hedgerow_sync::primitive::process::Process;
-use hedgerow_sync::primitive::{Arc, Weak, random};
+use hedgerow_sync::primitive::{Arc, Weak};
 use std::ops::Bound;
 
-const USED_AT: usize = 8;
-const COUNT_AT: usize = 12;
-const HEAD_BYTES: usize = 16;
+pub(super) const USED_AT: usize = 8;
+pub(super) const COUNT_AT: usize = 12;
+pub(super) const HEAD_BYTES: usize = 16;
+
+/// Where blocks that were read are kept: the pool.
+pub(super) trait Kept: Send + Sync {
+    /// Errors: `Closed`.
+    fn check(&self) -> Result<()>;
+
+    /// The longest block that is kept.
+    fn most_bytes(&self) -> usize;
+
+    /// Hands a block to `look`, once. False: it is not kept, and nothing is handed over.
+    fn look(&self, name: PieceName, look: &mut dyn FnMut(&[u8])) -> bool;
+
+    /// Keeps a block, as far as there is memory for it at once.
+    fn keep(&self, name: PieceName, block: &[u8]);
+}
 
 /// A part. See the head of the file.
 pub struct FrozenVersions {
-    pool: Weak<BufferPool>,
-    slots: Arc<SlotStore>,
-    process: Process,
-    block_bytes: usize,
-    extents: Vec<Blocks>,
-    blocks: u32,
+    pub(super) kept: Weak<dyn Kept>,
+    pub(super) slots: Arc<SlotStore>,
+    pub(super) process: Process,
+    pub(super) block_bytes: usize,
+    pub(super) extents: Vec<Blocks>,
+    pub(super) blocks: u32,
 }
 
 /// Blocks in an extent.
-struct Blocks {
-    runs: Vec<Run>,
-    seed: u64,
+pub(super) struct Blocks {
+    pub(super) runs: Vec<Run>,
+    pub(super) seed: u64,
     /// Number of the first one in the part.
-    first: u32,
+    pub(super) first: u32,
 }
 
 impl Drop for FrozenVersions {
@@ -65,7 +77,7 @@ impl Drop for FrozenVersions {
 }
 
 impl FrozenVersions {
-    fn units_each(&self) -> u32 {
+    pub(super) fn units_each(&self) -> u32 {
         (self.block_bytes / self.slots.geometry().unit_bytes() as usize) as u32
     }
 
@@ -76,7 +88,7 @@ impl FrozenVersions {
     }
 
     /// Where a block of an extent lies, and how many follow directly behind it.
-    fn place(&self, extent: &Blocks, number: u32) -> (u64, u32) {
+    pub(super) fn place(&self, extent: &Blocks, number: u32) -> (u64, u32) {
         let each = self.units_each();
         let mut unit = number * each;
         for run in &extent.runs {
@@ -92,27 +104,27 @@ impl FrozenVersions {
     /// Hands a block to `look` that was checked.
     ///
     /// Errors: `Corrupted`; those of the file; `Closed`; `MemoryLimit`.
-    fn read<R>(&self, block: u32, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    fn read<R>(&self, block: u32, mut look: impl FnMut(&[u8]) -> R) -> Result<R> {
         let gone = || Error::new(ErrorKind::Closed, "the database was closed");
-        let pool = self.pool.upgrade().ok_or_else(gone)?;
-        pool.check_open()?;
+        let pool = self.kept.upgrade().ok_or_else(gone)?;
+        pool.check()?;
         let extent = self.extent_of(block);
         let number = block - extent.first;
         // What is longer than a page is not kept.
         let name = PieceName { seed: extent.seed, number };
-        let is_kept = self.block_bytes == pool.page_bytes();
-        let look = match is_kept {
-            true => match pool.look_at_piece(name, look) {
-                Ok(seen) => return Ok(seen),
-                Err(look) => look,
-            },
-            false => look,
-        };
+        let is_kept = self.block_bytes == pool.most_bytes();
+        let mut seen = None;
+        if is_kept
+            && pool.look(name, &mut |bytes| seen = Some(look(bytes)))
+            && let Some(seen) = seen
+        {
+            return Ok(seen);
+        }
         let (offset, _) = self.place(extent, number);
         let mut bytes = AlignedBuffer::zeroed(self.block_bytes)?;
         let read = self.slots.file().read_at(offset, &mut bytes);
         // After the read, too: whoever closes unlocks the file, and somebody else may have written to it meanwhile.
-        pool.check_open()?;
+        pool.check()?;
         read?;
         if !is_chunk(extent.seed, u64::from(number), &bytes) {
             return Err(Error::corrupted_at(
@@ -121,7 +133,7 @@ impl FrozenVersions {
             ));
         }
         if is_kept {
-            pool.keep_piece(name, &bytes);
+            pool.keep(name, &bytes);
         }
         Ok(look(&bytes))
     }
@@ -234,121 +246,5 @@ impl FrozenPart for FrozenVersions {
 
     fn file_bytes(&self) -> u64 {
         u64::from(self.blocks) * self.block_bytes as u64
-    }
-}
-
-/// Writes a part, with a buffer of whole blocks. What it has written goes with it, unless it comes to its end.
-pub struct VersionsWriter<'w> {
-    pool: &'w BufferPool,
-    part: FrozenVersions,
-    buffer: &'w mut [u8],
-}
-
-impl<'w> VersionsWriter<'w> {
-    /// Bytes of a block of a store.
-    pub fn block_bytes(pool: &BufferPool, slots: &SlotStore) -> usize {
-        pool.page_bytes().max(slots.geometry().unit_bytes() as usize)
-    }
-
-    /// Into the file of `slots`. The buffer is aligned, and holds at least one block.
-    pub fn new(
-        pool: &'w Arc<BufferPool>,
-        slots: &Arc<SlotStore>,
-        process: Process,
-        buffer: &'w mut [u8],
-    ) -> VersionsWriter<'w> {
-        let block_bytes = Self::block_bytes(pool, slots);
-        let part = FrozenVersions {
-            pool: Arc::downgrade(pool),
-            slots: slots.clone(),
-            process,
-            block_bytes,
-            extents: Vec::new(),
-            blocks: 0,
-        };
-        VersionsWriter { pool, part, buffer }
-    }
-
-    /// Writes the first blocks of the buffer, from block `number` of the newest extent on.
-    fn write_out(&mut self, number: u32, count: u32) -> Result<()> {
-        let (block_bytes, mut done) = (self.part.block_bytes, 0);
-        let extent = self.part.extents.last().expect("there is one to write to");
-        let _writing = self.part.slots.enter_file()?;
-        self.pool.check_poison()?;
-        while done < count {
-            let (offset, follow) = self.part.place(extent, number + done);
-            let together = (count - done).min(follow + 1);
-            let from = done as usize * block_bytes;
-            let bytes = &mut self.buffer[from..from + together as usize * block_bytes];
-            for (next, block) in (number + done..).zip(bytes.chunks_mut(block_bytes)) {
-                seal_chunk(extent.seed, u64::from(next), block);
-            }
-            self.part.slots.file().write_at(offset, bytes)?;
-            done += together;
-        }
-        Ok(())
-    }
-}
-
-/// How many records come into the next block.
-fn fill<'s>(
-    block_bytes: usize,
-    records: &mut std::iter::Peekable<impl Iterator<Item = &'s [u8]>>,
-    mut take: impl FnMut(usize, &[u8]),
-) -> (usize, u32) {
-    let (mut used, mut count) = (HEAD_BYTES, 0);
-    while let Some(record) = records.next_if(|record| used + record.len() <= block_bytes) {
-        take(used, record);
-        used += record.len();
-        count += 1;
-    }
-    (used, count)
-}
-
-impl Freezer for VersionsWriter<'_> {
-    type Part = FrozenVersions;
-
-    fn write(&mut self, versions: &Sorted<'_>) -> Result<()> {
-        let block_bytes = self.part.block_bytes;
-        let bytes = || versions.iter().map(|(_, bytes)| bytes).peekable();
-        let (mut records, mut blocks) = (bytes(), 0);
-        while records.peek().is_some() {
-            fill(block_bytes, &mut records, |_, _| {});
-            blocks += 1;
-        }
-        let first = self.part.blocks;
-        let end = first.checked_add(blocks).ok_or_else(|| {
-            Error::new(ErrorKind::MemoryLimit, "more old versions than a part can have")
-        })?;
-        let refused = |_| Error::new(ErrorKind::MemoryLimit, "no memory to note an extent");
-        self.part.extents.try_reserve(1).map_err(refused)?;
-        let slots = &self.part.slots;
-        let units = u64::from(blocks) * u64::from(self.part.units_each());
-        let keep = || slots.needed(self.pool.images_to_write(), Purpose::Take);
-        let runs = slots.allocate_extent(units, MAX_RUNS, keep)?;
-        self.part.extents.push(Blocks { runs, seed: random::seed(), first });
-        let mut records = bytes();
-        let (mut number, mut count) = (0, 0);
-        while records.peek().is_some() {
-            let from = count as usize * block_bytes;
-            let block = &mut self.buffer[from..from + block_bytes];
-            let (used, held) = fill(block_bytes, &mut records, |at, record| {
-                block[at..at + record.len()].copy_from_slice(record);
-            });
-            block[USED_AT..COUNT_AT].copy_from_slice(&(used as u32).to_le_bytes());
-            block[COUNT_AT..HEAD_BYTES].copy_from_slice(&held.to_le_bytes());
-            block[used..].fill(0);
-            count += 1;
-            if (count as usize + 1) * block_bytes > self.buffer.len() || records.peek().is_none() {
-                self.write_out(number, count)?;
-                (number, count) = (number + count, 0);
-            }
-        }
-        self.part.blocks = end;
-        Ok(())
-    }
-
-    fn finish(self) -> Result<FrozenVersions> {
-        Ok(self.part)
     }
 }

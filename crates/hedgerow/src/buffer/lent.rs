@@ -12,7 +12,7 @@
 //! Lending itself waits for nothing: a piece that is being emptied, or that somebody waits for, is not lent. Invariant: the slices are
 //! of frames whose shared latches lie beside them. `Send + Sync`, as the latches are.
 
-use crate::buffer::pieces::PieceName;
+use crate::buffer::large::PieceName;
 use crate::buffer::pool::BufferPool;
 use crate::page::{FrameHead, FrameId};
 use crate::types::PART_BYTES;

@@ -19,27 +19,26 @@
 //! it is wanted, keeps frames free ahead of demand; others read for scans (`read_ahead.rs`).
 
 use crate::buffer::admission::{Admission, Ahead};
+use crate::buffer::ahead_queue::AheadQueue;
 use crate::buffer::budget::Budget;
 use crate::buffer::counters::Counters;
-use crate::buffer::entry::Order;
-use crate::buffer::evict::EvictorState;
+use crate::buffer::evictor::EvictorState;
 use crate::buffer::failures::Failures;
 use crate::buffer::frame::{FrameHeader, SideEntry};
 use crate::buffer::free_list::FreeList;
-use crate::buffer::hand_over::HandOver;
+use crate::buffer::large::PieceIndex;
 use crate::buffer::old_versions::PoolVersions;
-use crate::buffer::pieces::PieceIndex;
-use crate::buffer::read_ahead::ReadAhead;
-use crate::buffer::retire::PartSpace;
-use crate::buffer::table::{Place, Table};
+use crate::buffer::order::Order;
+use crate::buffer::slabs::HandOver;
+use crate::buffer::table::{PartSpace, Place, Table};
 use crate::buffer::used::Used;
 use crate::buffer::zeroed::ZeroedArray;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::events;
+use crate::large::Held;
 use crate::page::epoch::Epochs;
 use crate::page::header::{self};
 use crate::page::{Adaptation, AdaptationStats, FrameId};
-use crate::space::held::Held;
 use crate::space::page_ids::PageIds;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
@@ -50,7 +49,7 @@ use hedgerow_sync::optimistic::RacingBytes;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use hedgerow_sync::primitive::buggify::{Point, buggify};
-use hedgerow_sync::primitive::{Arc, Mutex, OnceLock};
+use hedgerow_sync::primitive::{Arc, Mutex, OnceLock, Weak};
 
 /// How a pool is made.
 pub struct PoolOptions {
@@ -90,7 +89,7 @@ pub struct BufferPool {
     pub(super) images_under_way: AtomicUsize,
     pub(super) clock_hand: AtomicU32,
     pub(super) evictor: EvictorState,
-    pub(super) ahead: ReadAhead,
+    pub(super) ahead: AheadQueue,
     pub(super) failures: Failures,
     pub(super) admission: Admission,
     pub(super) counters: Counters,
@@ -126,6 +125,8 @@ pub struct BufferPool {
     pub(super) old_values: Mutex<Vec<(Lsn, Held)>>,
     /// Frames that are lent for that.
     pub(super) lent_frames: AtomicU32,
+    /// The pool itself, from when its threads may be started.
+    started: OnceLock<Weak<BufferPool>>,
 }
 
 /// Side entries within which neighbours are kept apart.
@@ -177,7 +178,7 @@ impl BufferPool {
             images_under_way: AtomicUsize::new(0),
             clock_hand: AtomicU32::new(0),
             evictor: EvictorState::new(),
-            ahead: ReadAhead::new(),
+            ahead: AheadQueue::new(),
             failures: Failures::new(),
             admission: Admission::new(),
             counters: Counters::default(),
@@ -205,12 +206,24 @@ impl BufferPool {
             versions: OnceLock::new(),
             old_values: Mutex::new(Vec::new()),
             lent_frames: AtomicU32::new(0),
+            started: OnceLock::new(),
         };
         match &pool.slots {
             Some(slots) => slots.set_loan_bytes(pool.budget.loan_bytes()),
             None => pool.set_aside_for_memory_store()?,
         }
         Ok(pool)
+    }
+
+    /// From now on threads may be started for the pool. Once.
+    pub(super) fn set_started(&self, this: &Arc<BufferPool>) {
+        let is_first = self.started.set(Arc::downgrade(this)).is_ok();
+        assert!(is_first, "a pool is started once");
+    }
+
+    /// The pool, to start a thread for it. `None`: before that, and behind the end.
+    pub(super) fn started(&self) -> Option<Arc<BufferPool>> {
+        self.started.get().and_then(Weak::upgrade)
     }
 
     /// Header of a frame.

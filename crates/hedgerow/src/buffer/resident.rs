@@ -4,7 +4,7 @@
 //! goes meanwhile is seen or not. Nothing is latched while the visitor runs. Any number of threads.
 
 use crate::buffer::pool::BufferPool;
-use crate::page::{PagePool, Period, SharedPage};
+use crate::page::{Frames, Period, SharedPage};
 use crate::types::PageId;
 use std::cmp::Reverse;
 

@@ -15,6 +15,7 @@
 //! the page that lies there if that is changed all the time, and whose waits are bounded. `Send + Sync`.
 
 use crate::buffer::pool::BufferPool;
+use crate::buffer::table::PartSpace;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::page::FrameId;
 use crate::types::{PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId};
@@ -29,22 +30,6 @@ const FRAMES_KEPT: u32 = 32;
 const LENT_WAITS: usize = 3;
 /// How often a page that keeps being changed is written before nobody may change it meanwhile.
 const VACATE_ATTEMPTS: usize = 4;
-
-/// The rest of the frames that were given up last.
-pub struct PartSpace {
-    next: *mut u8,
-    left_bytes: usize,
-    parts: usize,
-}
-
-// SAFETY: the pointer leads into the pool's arena; it is used under the mutex that holds this value.
-unsafe impl Send for PartSpace {}
-
-impl Default for PartSpace {
-    fn default() -> Self {
-        PartSpace { next: std::ptr::null_mut(), left_bytes: 0, parts: 0 }
-    }
-}
 
 impl BufferPool {
     /// Makes sure that the table part of `id` is loaded. Waits for I/O; the caller holds nothing.

@@ -13,7 +13,7 @@ use crate::buffer::pool::BufferPool;
 use crate::buffer::table::Place;
 use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::page::header;
-use crate::page::{Access, ExclusivePage, FrameHead, FrameId, PagePool, PageSource, PoolSession};
+use crate::page::{Access, ExclusivePage, FrameHead, FrameId, Frames, PageSource, PoolSession};
 use crate::storage::{AlignedBuffer, ReadRequest};
 use crate::types::{Epoch, PageId, Slot, TreeId};
 use crate::wait::Waiting;

@@ -45,6 +45,22 @@ const MAX_PARTS: usize =
 /// One part: the words of 512 page ids.
 pub type Part = [AtomicU64; PART_WORDS];
 
+/// Memory for parts: the rest of the frames that were given up last (`retire.rs`).
+pub struct PartSpace {
+    pub(super) next: *mut u8,
+    pub(super) left_bytes: usize,
+    pub(super) parts: usize,
+}
+
+// SAFETY: the pointer leads into the pool's arena; it is used under the mutex that holds this value.
+unsafe impl Send for PartSpace {}
+
+impl Default for PartSpace {
+    fn default() -> Self {
+        PartSpace { next: std::ptr::null_mut(), left_bytes: 0, parts: 0 }
+    }
+}
+
 /// What a word says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {

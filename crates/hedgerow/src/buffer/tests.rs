@@ -9,8 +9,8 @@ mod sound;
 
 use super::{BufferPool, PoolOptions, smallest_limit_bytes};
 use crate::error::ErrorKind;
-use crate::page::pool::EpochStay;
-use crate::page::{Access, ExclusivePage, FrameId, PagePool, PoolSession};
+use crate::page::EpochStay;
+use crate::page::{Access, ExclusivePage, FrameId, Journal, Pages, PoolSession};
 use crate::space::geometry::Geometry;
 use crate::space::image::PageForm;
 use crate::space::map::MapRoot;

@@ -16,7 +16,7 @@
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
-use crate::page::{FrameId, PagePool};
+use crate::page::{FrameId, Frames};
 use crate::space::image_batch::{make_images, requests};
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;

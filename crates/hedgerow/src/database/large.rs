@@ -9,7 +9,7 @@ use crate::database::database::Inner;
 use crate::database::keyspace::{Keyspace, is_change};
 use crate::database::long::{Cut, check_key, is_long, tree_of};
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::{Stored, escape, escaped_bytes, is_stored_form, read_stored};
+use crate::large::{Stored, escape, escaped_bytes, is_stored_form, read_stored};
 use crate::store::{ExtentReader, ExtentWriter, Found, PlacedValue, PoolTree, Store};
 use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;

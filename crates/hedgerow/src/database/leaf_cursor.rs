@@ -8,7 +8,7 @@ use crate::database::database::Inner;
 use crate::database::large::Resolved;
 use crate::database::long::{Seen, Walk, is_long};
 use crate::error::Result;
-use crate::space::extent::{Stored, is_stored_form, read_stored};
+use crate::large::{Stored, is_stored_form, read_stored};
 use crate::store::PoolTree;
 use crate::tree::{self, Passed};
 use hedgerow_sync::primitive::Arc;

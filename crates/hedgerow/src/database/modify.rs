@@ -9,7 +9,7 @@ use crate::database::keyspace::Keyspace;
 use crate::database::large::is_too_large;
 use crate::database::long::is_long;
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::is_stored_form;
+use crate::large::is_stored_form;
 use crate::tree::{Before, Swap, Updated, Value};
 
 /// Bytes of an integer in a record.

@@ -9,7 +9,7 @@ use crate::database::long::{EDGES, Seen, Walk, is_long, take_whole, widened};
 use crate::database::stretch::StretchCursor;
 use crate::database::view::{self, View};
 use crate::error::Result;
-use crate::space::extent::is_stored_form;
+use crate::large::is_stored_form;
 use crate::store::PoolTree;
 use crate::tree::{Passed, Value};
 use hedgerow_sync::primitive::Arc;

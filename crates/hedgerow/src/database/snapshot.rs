@@ -9,7 +9,7 @@ use crate::database::long::{Spot, is_long, spot_of};
 use crate::database::stretch::{Stretch, Stretches};
 use crate::database::view::{Seen, View, reads};
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::is_stored_form;
+use crate::large::is_stored_form;
 use crate::store::{NO_LEAF, OpenSnapshot, PoolTree, Source, Was, dropped_is_too_old};
 use crate::tree::{LeafRecords, Target};
 use crate::types::Lsn;

@@ -9,7 +9,7 @@ use crate::database::long::{Spot, bounds_of};
 use crate::database::range::Range;
 use crate::database::stretch::{StretchCursor, Stretches};
 use crate::error::Result;
-use crate::space::extent::{Stored, read_stored};
+use crate::large::{Stored, read_stored};
 use crate::store::{Found, OpenSnapshot, PoolTree};
 use crate::tree::Value;
 use hedgerow_sync::primitive::Arc;

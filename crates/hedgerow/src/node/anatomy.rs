@@ -19,8 +19,8 @@ use super::layout::{
 };
 use super::read::Node;
 use super::{dense, fingerprint};
+use crate::large::{Extent, Stored, read_stored};
 use crate::page::header::{HEADER_BYTES, MIN_PAGE_BYTES, PageKind, kind};
-use crate::space::extent::{Extent, Stored, read_stored};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PlainBytes;
 

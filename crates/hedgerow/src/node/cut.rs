@@ -11,9 +11,34 @@ use super::layout::{
     common_prefix, is_inner, lower_fence, max_key_bytes, prefix, u16_at, upper_fence,
 };
 use super::separator;
-use super::split::{Split, SplitHint};
 use super::suffix::Suffix;
 use std::ops::Range;
+
+/// What a split is for.
+#[derive(Clone, Copy, Debug)]
+pub enum SplitHint<'k> {
+    /// Nothing is known of what comes: cut in the middle.
+    Middle,
+    /// A key (in an inner node: a separator) is to be inserted at `index`, and there was no space.
+    Insert {
+        /// Where it goes.
+        index: usize,
+        /// The key, prefix included.
+        key: &'k [u8],
+        /// Bytes of its value; in an inner node zero.
+        value_bytes: usize,
+    },
+}
+
+/// A cut that has been chosen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Split {
+    /// A leaf's records (an inner node's separators) below this index stay in the left node. In an
+    /// inner node the separator *at* this index moves up, and its child becomes the left upper child.
+    pub index: usize,
+    /// Upper fence of the left node, lower fence of the right one, and what the parent gets.
+    pub separator: Vec<u8>,
+}
 
 /// Insertions in one direction from which on a node counts as filled in that direction.
 pub(super) const SEQUENTIAL_RUN: usize = 8;

@@ -40,6 +40,7 @@ mod tests;
 
 pub use build::Builder;
 pub use check::{check, check_as, load_check, load_check_as};
+pub use cut::{Split, SplitHint};
 pub use defect::Defect;
 pub(crate) use dispatch::SLOT_SLACK_BYTES;
 pub use dispatch::{
@@ -56,5 +57,4 @@ pub use policy::{KeyTraits, LeafPolicy, holds_strings, key_traits};
 pub use read::Node;
 pub use records::Records;
 pub use search::{ChildPosition, Position};
-pub use split::{Split, SplitHint};
 pub use write::{NoSpace, NodeMut};

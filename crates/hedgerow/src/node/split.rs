@@ -1,7 +1,7 @@
 //! Splits of inner nodes and comparison leaves. Where to cut is chosen by [`super::cut`]. Same
 //! conditions as [`super::write`].
 
-use super::cut::{Cut, Divisible, Incoming};
+use super::cut::{Cut, Divisible, Incoming, Split, SplitHint};
 use super::ladder::Ladder;
 use super::layout::{
     UPPER_CHILD, count, is_inner, level, lower_fence, rest_len, set_u32, slot, slot_bytes, slots,
@@ -12,32 +12,6 @@ use super::write::NodeMut;
 use crate::page::header::{NEWEST_LSN, PageKind};
 use std::marker::PhantomData;
 use std::ops::Range;
-
-/// What a split is for.
-#[derive(Clone, Copy, Debug)]
-pub enum SplitHint<'k> {
-    /// Nothing is known of what comes: cut in the middle.
-    Middle,
-    /// A key (in an inner node: a separator) is to be inserted at `index`, and there was no space.
-    Insert {
-        /// Where it goes.
-        index: usize,
-        /// The key, prefix included.
-        key: &'k [u8],
-        /// Bytes of its value; in an inner node zero.
-        value_bytes: usize,
-    },
-}
-
-/// A cut that has been chosen.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Split {
-    /// A leaf's records (an inner node's separators) below this index stay in the left node. In an
-    /// inner node the separator *at* this index moves up, and its child becomes the left upper child.
-    pub index: usize,
-    /// Upper fence of the left node, lower fence of the right one, and what the parent gets.
-    pub separator: Vec<u8>,
-}
 
 /// An inner node or a comparison leaf under the knife.
 struct Slotted<'p, L> {

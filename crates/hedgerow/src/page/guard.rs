@@ -1,4 +1,4 @@
-//! The three ways of holding a page, over any [`PagePool`].
+//! The three ways of holding a page, over any [`Frames`].
 //!
 //! - [`OptimisticPage`]: a frame and the version that its latch had; nothing is held. What was read
 //!   through it may be used only after [`OptimisticPage::validate`].
@@ -7,7 +7,7 @@
 //!   [`ExclusivePage::release_unchanged`] without.
 //!
 //! Invariants: the bytes of a frame are reached as `&[u8]` or `&mut [u8]` only through the latter two; frame and
-//! latch of these are of one another, which their constructors see to, and [`PagePool`] promises that the latch
+//! latch of these are of one another, which their constructors see to, and [`Frames`] promises that the latch
 //! protects the frame's bytes.
 //! Optimistic readers race with the writer by design; they read through
 //! [`hedgerow_sync::optimistic`], in which every load is one that the compiler may not assume to be
@@ -15,7 +15,7 @@
 //! than x86-64, and ThreadSanitizer), the writer changes a private copy and publishes it with atomic
 //! stores, so that no plain store races with an atomic load.
 
-use crate::page::pool::{FrameHead, FrameId, PagePool};
+use crate::page::frames::{FrameHead, FrameId, Frames};
 use crate::types::{Epoch, PageId};
 use hedgerow_sync::latch::{ExclusiveGuard, SharedGuard, Version};
 use hedgerow_sync::optimistic::{self, RacingBytes};
@@ -33,9 +33,9 @@ pub enum Restart {
     Corrupt(PageId),
     /// A validated read found the page in other hands: freed, or given to another tree.
     Foreign(PageId),
-    /// A checkpoint has to have the page as it is, and there is no room for a copy: [`PagePool::wait_to_change`].
+    /// A checkpoint has to have the page as it is, and there is no room for a copy: [`Pages::wait_to_change`](crate::page::Pages::wait_to_change).
     Owed,
-    /// Somebody else changes records alone, or there is no room for old versions: [`PagePool::wait_at_gate`].
+    /// Somebody else changes records alone, or there is no room for old versions: [`Pages::wait_at_gate`](crate::page::Pages::wait_at_gate).
     Gated,
 }
 
@@ -58,7 +58,7 @@ const PUBLISH: bool = optimistic::WRITERS_PUBLISH;
 ///
 /// Head and bytes of the frame are looked up once: an acquiring load in between would make the
 /// compiler fetch the pool's tables anew for each use.
-pub struct OptimisticPage<'p, P: PagePool> {
+pub struct OptimisticPage<'p, P: Frames> {
     pool: &'p P,
     head: P::Head<'p>,
     bytes: RacingBytes<'p>,
@@ -67,15 +67,15 @@ pub struct OptimisticPage<'p, P: PagePool> {
     version: Version,
 }
 
-impl<P: PagePool> Clone for OptimisticPage<'_, P> {
+impl<P: Frames> Clone for OptimisticPage<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: PagePool> Copy for OptimisticPage<'_, P> {}
+impl<P: Frames> Copy for OptimisticPage<'_, P> {}
 
-impl<'p, P: PagePool> OptimisticPage<'p, P> {
+impl<'p, P: Frames> OptimisticPage<'p, P> {
     /// Begins to read page `id`, whose id was read in `parent` (none for a root).
     ///
     /// The order is what makes it right: the frame's version first, then that the frame holds the
@@ -229,7 +229,7 @@ impl<'p, P: PagePool> OptimisticPage<'p, P> {
 /// # Safety
 /// The guard is of the frame's latch.
 #[inline(always)]
-unsafe fn let_change<'p, P: PagePool>(
+unsafe fn let_change<'p, P: Frames>(
     pool: &P,
     frame: FrameId,
     guard: ExclusiveGuard<'p>,
@@ -243,14 +243,14 @@ unsafe fn let_change<'p, P: PagePool>(
 }
 
 /// A page under a shared latch.
-pub struct SharedPage<'p, P: PagePool> {
+pub struct SharedPage<'p, P: Frames> {
     pool: &'p P,
     frame: FrameId,
     id: PageId,
     _guard: SharedGuard<'p>,
 }
 
-impl<'p, P: PagePool> SharedPage<'p, P> {
+impl<'p, P: Frames> SharedPage<'p, P> {
     /// Latches page `id` shared, waiting (bounded by `keep_waiting`) for a writer to leave. Gives up
     /// when the frame no longer holds the page: who holds its latch then may do so for long.
     pub fn wait(
@@ -300,7 +300,7 @@ impl<'p, P: PagePool> SharedPage<'p, P> {
 ///     one.bytes_mut()[0] = two.bytes_mut()[0];
 /// }
 /// ```
-pub struct ExclusivePage<'p, P: PagePool> {
+pub struct ExclusivePage<'p, P: Frames> {
     pool: &'p P,
     frame: FrameId,
     id: PageId,
@@ -308,7 +308,7 @@ pub struct ExclusivePage<'p, P: PagePool> {
     copy: Option<Box<[u8]>>,
 }
 
-impl<'p, P: PagePool> ExclusivePage<'p, P> {
+impl<'p, P: Frames> ExclusivePage<'p, P> {
     /// Wraps a latch that was taken on the frame that holds `id`.
     ///
     /// # Safety
@@ -418,7 +418,7 @@ impl<'p, P: PagePool> ExclusivePage<'p, P> {
     }
 }
 
-impl<P: PagePool> Drop for ExclusivePage<'_, P> {
+impl<P: Frames> Drop for ExclusivePage<'_, P> {
     #[inline(always)]
     fn drop(&mut self) {
         self.publish();

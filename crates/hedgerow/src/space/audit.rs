@@ -2,9 +2,9 @@
 //!
 //! The other half of [`super::zones`]. Reads nothing. Not shared: the caller's lock covers each call.
 
-use super::checkpoint::Staged;
 use super::geometry::HEADER_REGION_BYTES;
 use super::table::TablePart;
+use super::table_checkpoint::Staged;
 use super::zones::{Group, Zone, Zones};
 use crate::error::{Error, ErrorKind, Result};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;

@@ -8,7 +8,7 @@
 //! held. A record itself never fails, because the image that it is for is written by then; so the
 //! budget is what the pool checks *before* it writes a batch. Not shared: under its owner's lock.
 
-use super::extent::Extent;
+use crate::large::Extent;
 use crate::types::{Epoch, PageId, Slot};
 use std::collections::BTreeMap;
 
@@ -202,7 +202,7 @@ mod tests {
         let extent = |unit| Extent {
             len_bytes: 5000,
             seed: unit,
-            runs: Box::new([super::super::extent::Run { unit, units: 2 }]),
+            runs: Box::new([crate::large::Run { unit, units: 2 }]),
         };
         let mut deltas = Deltas::new(1 << 20);
         deltas.record_extent(Epoch(1), &extent(4), 1);

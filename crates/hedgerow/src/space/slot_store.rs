@@ -9,7 +9,7 @@
 //! delta of an epoch, the quarantine and the bitmaps change together.
 
 use super::image::{self, PageForm};
-use super::{due::Due, extent_store::ExtentIo, file_sync::FileSync, owed::Owed, room::Room};
+use super::{due::Due, file_sync::FileSync, large::ExtentIo, owed::Owed, room::Room};
 use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{Stall, WaitsFor};

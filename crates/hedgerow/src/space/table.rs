@@ -11,7 +11,7 @@
 //! is all free. And not the table's own parts: those are found by the table itself, so that writing
 //! a bitmap never changes one, and rewriting one group never drags another along.
 //!
-//! Writing it is in [`super::checkpoint`]. Not shared: the caller's lock covers each call, and nothing
+//! Writing it is in [`super::table_checkpoint`]. Not shared: the caller's lock covers each call, and nothing
 //! here reads by itself but through the closure that `open` is given.
 
 use super::bits::set_bits;

@@ -6,7 +6,7 @@
 //! growing the file, that before the last gaps. While the file is to shrink, nothing is written beyond
 //! its ceiling as long as there is any gap below. Parts go to a stream of their own where they differ
 //! in length from pages, so that they do not cut up the runs that pages need, and so do extents
-//! ([`super::extent_space`]).
+//! (`space/large/units.rs`).
 //!
 //! Two bitmaps a zone, both in units: *held* is what must not be written (referred to, or in
 //! quarantine, or handed out since), *referenced* is what the newest complete checkpoint refers to,
@@ -24,12 +24,12 @@
 //! caller keeps one lock around all of it, which comes last in the latch order.
 
 use super::bits::{clear_before, clear_bits, clear_up_to, free_run, longest_run, set_bits};
-use super::checkpoint::Staged;
-use super::extent_space::ExtentSpace;
 use super::geometry::Geometry;
 use super::image_slots::Runs;
+use super::large::ExtentSpace;
 use super::quarantine::Quarantine;
 use super::table::{LoadGroup, TablePart};
+use super::table_checkpoint::Staged;
 use crate::error::{Error, Result};
 use crate::types::{Epoch, Slot};
 use hedgerow_sync::primitive::Arc;

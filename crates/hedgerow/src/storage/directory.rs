@@ -2,8 +2,8 @@
 //!
 //! Rank 1. See `names.rs` for the rules. No state but the lock; any number of threads and processes.
 
+use super::failed::failed;
 use super::parent_directory;
-use super::real::failed;
 use crate::error::{Error, ErrorKind, Result};
 use hedgerow_sync::primitive::thread;
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat};

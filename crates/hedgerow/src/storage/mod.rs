@@ -30,6 +30,8 @@ mod direct;
 mod directory;
 #[cfg(any(unix, windows))]
 mod errno;
+#[cfg(unix)]
+mod failed;
 mod locks;
 mod memory;
 pub mod names;

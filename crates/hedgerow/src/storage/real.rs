@@ -14,6 +14,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::direct::{self, DIRECT, block_bytes, status_flags};
 use crate::storage::directory::{self, DirectoryLock};
+use crate::storage::failed::{failed, failed_on_path};
 use crate::storage::readers::Readers;
 use crate::storage::refused::is_refused;
 use crate::storage::rename::rename_new;
@@ -166,28 +167,6 @@ fn check_here(process: Process) -> Result<()> {
 
 fn no_uring(why: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidOption, format!("io_uring cannot be used: {why}"))
-}
-
-/// A failed call on a path or a file of that path.
-#[cold]
-pub(super) fn failed(what: &str, path: &Path, errno: Errno) -> Error {
-    Error::io(format!("cannot {what} {}", path.display()), errno.into())
-}
-
-#[cold]
-pub(super) fn failed_on_path(what: &str, path: &Path, errno: Errno) -> Error {
-    let kind = match errno {
-        Errno::NOENT => ErrorKind::FileNotFound,
-        Errno::EXIST => ErrorKind::FileExists,
-        Errno::ISDIR => ErrorKind::NotAStore,
-        _ => return failed(what, path, errno),
-    };
-    let why = match kind {
-        ErrorKind::FileNotFound => "there is no such file",
-        ErrorKind::FileExists => "it exists already",
-        _ => "it is a directory",
-    };
-    Error::new(kind, format!("cannot {what} {}: {why}", path.display()))
 }
 
 fn require_regular(path: &Path, file_type: FileType) -> Result<()> {

@@ -5,7 +5,7 @@
 //! meanwhile (file systems without links). Only in the third can a crash leave something else than
 //! before or after: an empty file, which is no store and may become one.
 
-use super::real::{failed, failed_on_path};
+use super::failed::{failed, failed_on_path};
 use super::refused::is_refused;
 use crate::error::Result;
 use rustix::fs::{FlockOperation, Mode, OFlags};

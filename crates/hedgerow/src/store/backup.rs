@@ -15,9 +15,11 @@
 //! of the store: 128 pages, a MiB if there are large values, and the bitmaps of the copy, three bits for each of its units.
 //! Any number of backups may be taken at a time.
 
-use super::journal::log_path;
-use super::large_copy::LargeCopy;
-use super::open::{PAGE_FORM, StoreOptions, fit_blocks, lock};
+use super::large::LargeCopy;
+use super::lock::lock;
+use super::log_file::log_path;
+use super::open::{PAGE_FORM, fit_blocks};
+use super::options::StoreOptions;
 use super::pin::Pin;
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, positions_of};
 use super::{OpenHow, Shared, Store, create};

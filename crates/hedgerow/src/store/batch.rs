@@ -22,7 +22,7 @@ use super::superblock::Superblock;
 use super::{Shared, Store};
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::PagePool;
+use crate::page::{Frames, Journal};
 use crate::space::SetAside;
 use crate::tree::{Part, ReadSet, Stroke, Write, encode, fit_piece, piece_bytes};
 use crate::types::{Lsn, Purpose};
@@ -452,7 +452,7 @@ impl Shared {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::super::catalogue::PoolTree;
+    use super::super::PoolTree;
     use super::super::{OpenHow, Store, StoreOptions};
     use super::*;
     use crate::storage::{DirectIo, Disk, OpenMode};

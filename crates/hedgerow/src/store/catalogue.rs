@@ -22,11 +22,12 @@
 mod history;
 mod rename;
 
-use super::relief::OpenTrees;
+use super::PoolTree;
+use super::open_trees::OpenTrees;
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::LeafPolicy;
-use crate::page::Relief;
+use crate::page::MemoryPressure;
 use crate::tree::Tree;
 use crate::types::{Lsn, PageId, TreeId};
 use crate::wal::{Log, Promised, RECORD_HEADER_BYTES, Record as LogRecord};
@@ -35,9 +36,6 @@ use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard, RwLock};
 use history::History;
 use std::collections::BTreeMap;
-
-/// A tree in the pool of a store.
-pub type PoolTree = Tree<BufferPool>;
 
 /// Longest name of a keyspace, in bytes, where pages allow.
 pub const MAX_NAME_BYTES: usize = 255;
@@ -199,8 +197,8 @@ impl Catalogue {
 
     /// From now on leaves of open keyspaces are merged, where they fit into fewer, before they are written to make room.
     pub fn merge_before_writing(&self) {
-        let open: Arc<dyn Relief> = self.open.clone();
-        self.pool.set_relief(Arc::downgrade(&open));
+        let open: Arc<dyn MemoryPressure> = self.open.clone();
+        self.pool.set_memory_pressure(Arc::downgrade(&open));
     }
 
     /// Makes the catalogue of a new store.

@@ -13,8 +13,9 @@
 //! No state; any number of threads and processes.
 
 use super::Store;
-use super::journal::check_nothing_beside;
-use super::open::{StoreOptions, lock};
+use super::lock::lock;
+use super::log_file::check_nothing_beside;
+use super::options::StoreOptions;
 use crate::checksum::name_hash;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{DirectIo, Disk, File, OpenMode, parent_directory};

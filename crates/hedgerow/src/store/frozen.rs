@@ -1,6 +1,6 @@
 //! Old versions that take too much memory go to the file, at the end of a checkpoint; and keys that were removed, of which memory or the file knows.
 //!
-//! Rank 6. `versions/freeze.rs` has the steps, and what a snapshot reads; `buffer/frozen_versions.rs` has the file. The memory to sort in is lent by the share of large values. A
+//! Rank 6. `versions/freeze.rs` has the steps, and what a snapshot reads; `buffer/versions_writer.rs` has the file. The memory to sort in is lent by the share of large values. A
 //! store without such a share, or in memory, keeps its versions where they are.
 
 use super::Shared;
@@ -8,8 +8,8 @@ use super::snapshots::OpenSnapshot;
 use crate::buffer::VersionsWriter;
 use crate::error::{ErrorKind, Result};
 use crate::events;
-use crate::space::extent::chunk_bytes;
-use crate::space::extent_store::Loan;
+use crate::space::large::Loan;
+use crate::space::large::chunk_bytes;
 use crate::space::slot_store::SlotStore;
 use crate::types::TreeId;
 use crate::versions::Stretch;

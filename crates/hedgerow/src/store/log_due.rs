@@ -3,9 +3,9 @@
 //! Rank 6. Three bounds: the time that opening would take, what the store has, and the limit that was chosen. The log asks
 //! while it grows (`Log::look`). `Send + Sync`; whoever looks holds nothing.
 
-use super::preload::Pages;
+use super::preload::StorePages;
 use crate::buffer::BufferPool;
-use crate::page::PagePool;
+use crate::page::Frames;
 use crate::space::slot_store::SlotStore;
 use crate::wal::{Growth, Pace};
 use hedgerow_sync::primitive::atomic::AtomicU64;
@@ -36,7 +36,7 @@ impl CheckpointDue {
         let bound_bytes = self.bound_bytes(&pool);
         let pace = |pressure| Pace { pressure, bound_bytes };
         let part_of_bound = |bytes: u64| bytes as f64 / bound_bytes as f64;
-        let pages = Pages::of(&pool);
+        let pages = StorePages::of(&pool);
         let dirty = pool.dirty_pages() as u64;
         let fresh = pages.replay(growth.fresh_bytes, dirty + slots.images_for_next());
         if growth.fresh_bytes > self.log_limit_bytes / 2
@@ -64,7 +64,7 @@ impl CheckpointDue {
 
     /// What the log is to keep to beside batches: as many bytes as the store has pages, or what a small one may have.
     fn bound_bytes(&self, pool: &BufferPool) -> u64 {
-        let pages_bytes = Pages::of(pool).in_use() * PagePool::page_bytes(pool) as u64;
+        let pages_bytes = StorePages::of(pool).in_use() * Frames::page_bytes(pool) as u64;
         pages_bytes.max(self.least_bound_bytes)
     }
 }

@@ -1,12 +1,12 @@
 //! The page store: what makes the pages of a pool durable in a file.
 //!
 //! Rank 6. The pieces: [`superblock`] is where a checkpoint begins; `open` finds it; `create` makes a new
-//! store; `checkpoint` writes the next one; `settle` says when it is due; `reclaim`, `repack` and `large_move`
+//! store; `checkpoint` writes the next one; `settle` says when it is due; `reclaim`, `repack` and `large/relocate`
 //! give space back to the file system; `catalogue` knows the keyspaces, `sweep` frees what a load has left that a crash cut short;
-//! `large` writes and reads large values, `large_copy` copies them, `placed` puts shorter ones, and `values_ahead` reads them together; `batch` changes several records as one,
+//! `large` writes and reads large values, copies, moves and verifies them; `batch` changes several records as one,
 //! `alone` while nobody else changes any, `unfinished` finds those that a crash cut short; `snapshots` is what a snapshot sees beside
-//! leaves; `relief` merges leaves before they are written, `hot` lists those that threads contend for; `labels` has the forms of long keys; `journal` has
-//! the log, `log_due` says when it wants a checkpoint, `named` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
+//! leaves; `open_trees` merges leaves before they are written, `hot` lists those that threads contend for; `labels` has the forms of long keys; `log_file` has
+//! the log, `log_due` says when it wants a checkpoint, `log_extents` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
 //! `backup` copies it; `repair` salvages what is whole in a damaged file.
 //!
 //! Invariants (no page is ever overwritten where a checkpoint needs it, so these are all there are):
@@ -24,19 +24,18 @@ mod checkpoint;
 mod create;
 mod frozen;
 mod hot;
-mod journal;
 pub mod labels;
 mod large;
-mod large_copy;
-mod large_move;
+mod lock;
 mod log_due;
-mod named;
+mod log_extents;
+mod log_file;
 mod open;
+mod open_trees;
+mod options;
 mod pin;
-mod placed;
 mod preload;
 mod reclaim;
-mod relief;
 mod repack;
 mod repair;
 mod repair_report;
@@ -48,19 +47,17 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod unfinished;
-mod values_ahead;
 mod verify;
-mod verify_extents;
 mod verify_long;
 
 pub use backup::{BackupReport, restore};
 pub use batch::{BatchChange, BatchReads};
-pub use catalogue::{Catalogue, MAX_NAME_BYTES, PoolTree};
+pub use catalogue::{Catalogue, MAX_NAME_BYTES};
 pub use hot::HotLeaf;
-pub use journal::log_path;
-pub use large::{ExtentReader, ExtentWriter};
-pub use open::{DEFAULT_PAGE_BYTES, OpenHow, StoreOptions};
-pub use placed::PlacedValue;
+pub use large::{ExtentReader, ExtentWriter, PlacedValue};
+pub use log_file::log_path;
+pub use open::OpenHow;
+pub use options::{DEFAULT_PAGE_BYTES, StoreOptions};
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};
 pub use replay::Replayed;
@@ -71,12 +68,12 @@ pub use crate::space::SpaceReport;
 
 use crate::buffer::{BufferPool, Lent};
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::PagePool;
-use crate::space::extent::{Extent, Run, Stored, read_reference, read_stored};
-use crate::space::held::Held;
+use crate::large::Held;
+use crate::large::{Extent, Run, Stored, read_reference, read_stored};
+use crate::page::Values;
 use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
-use crate::tree::Value;
+use crate::tree::{Tree, Value};
 use crate::types::{Epoch, Lsn};
 use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
@@ -84,7 +81,7 @@ use alone::Turn;
 use batch::Batches;
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
-use journal::Journal;
+use log_file::LogFile;
 use reclaim::Reclaim;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -96,11 +93,14 @@ const LOAD_RETRIES: usize = 3;
 /// Bytes of dirty pages that a disk of 100 MB/s writes within a fraction of a second.
 const QUICKLY_WRITTEN_BYTES: usize = 16 << 20;
 
+/// A tree in the pool of a store.
+pub type PoolTree = Tree<BufferPool>;
+
 /// A store: file, pool, catalogue, and the thread that takes checkpoints.
 pub struct Store {
     shared: Arc<Shared>,
     checkpointer: Mutex<Option<thread::JoinHandle<()>>>,
-    journal: Mutex<Option<Journal>>,
+    journal: Mutex<Option<LogFile>>,
     replayed: Mutex<Replayed>,
     /// The path at which this handle has made it.
     created_at: Option<PathBuf>,
@@ -184,7 +184,7 @@ impl Store {
 
     /// Bytes of a page.
     pub fn page_bytes(&self) -> usize {
-        use crate::page::PagePool;
+        use crate::page::Frames;
         self.shared.pool.page_bytes()
     }
 

@@ -10,33 +10,31 @@
 use super::alone::Turn;
 use super::batch::Batches;
 use super::catalogue::Catalogue;
-use super::journal::Journal;
+use super::lock::lock;
+use super::log_file::LogFile;
+use super::options::StoreOptions;
 use super::reclaim::Reclaim;
 use super::replay::Replayed;
 use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, SuperblockBytes};
 use super::{Newest, Shared, Store, create};
-use crate::buffer::{Budget, BufferPool, PoolOptions};
+use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, Started};
-use crate::node::{self, LeafPolicy};
-use crate::page::PagePool;
-use crate::page::header::{MAX_PAGE_BYTES, MIN_PAGE_BYTES};
+use crate::node;
+use crate::page::Frames;
 use crate::space::geometry::Geometry;
 use crate::space::image::PageForm;
 use crate::space::map::MapRoot;
 use crate::space::part::{self, PartBytes};
 use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::table::TableRoot;
-use crate::space::{Deltas, PageIds, Zones};
-use crate::storage::{
-    AlignedBuffer, DirectIo, Disk, File, LockOutcome, OpenMode, parent_directory, process_has_ended,
-};
+use crate::space::{PageIds, Zones};
+use crate::storage::{AlignedBuffer, Disk, File, OpenMode, parent_directory};
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
 use crate::wal::write_tail_again;
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, random, thread};
 use std::path::Path;
-use std::time::Duration;
 
 /// Which stores may be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,46 +48,6 @@ pub enum OpenHow {
     /// One that exists, to read.
     ReadOnly,
 }
-
-/// How a store is opened.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// The memory limit.
-    pub memory_limit_bytes: u64,
-    /// Bytes of a page: of a new store, or expected of an old one.
-    pub page_bytes: Option<usize>,
-    /// Bytes of changed pages that make a checkpoint due.
-    pub checkpoint_bytes: Option<u64>,
-    /// Past the system's page cache where that is possible.
-    pub direct_io: bool,
-    /// Take checkpoints in the background.
-    pub background: bool,
-    /// Bytes of a zone of a new store, where they are not to follow from the page.
-    pub zone_bytes: Option<u32>,
-    /// How the layouts of leaves are chosen.
-    pub leaves: LeafPolicy,
-    /// Merge leaves that fit into fewer before they are written to make room.
-    pub merge_before_writing: bool,
-    /// Whether changes are logged.
-    pub log: bool,
-    /// Within what time what was logged is durable.
-    pub log_interval: Duration,
-    /// The most that the log may hold since the last checkpoint.
-    pub log_limit_bytes: u64,
-    /// How long opening may take after a crash.
-    pub recovery_target: Duration,
-    /// Blocks of a segment of the log, for tests.
-    pub log_segment_blocks: Option<u32>,
-    /// For how long nobody has changed anything when the store is settled.
-    pub settle_after: Duration,
-    /// Snapshots that are older are given up.
-    pub max_snapshot_age: Option<Duration>,
-}
-
-/// Bytes of a page unless [`Options::page_bytes`](crate::Options::page_bytes) says otherwise: 4,096.
-pub const DEFAULT_PAGE_BYTES: usize = 4096;
-/// Checkpoints are not due before so much was changed, unless asked for.
-const MIN_CHECKPOINT_BYTES: u64 = 16 << 20;
 
 /// Threads that read a store which a replay needs most of.
 const PRELOAD_THREADS: usize = 4;
@@ -234,7 +192,7 @@ impl Store {
             return Ok(false);
         }
         let mode = if shared.read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
-        let found = Journal::find(options, disk, path, &superblock, mode)?;
+        let found = LogFile::find(options, disk, path, &superblock, mode)?;
         let replayed_log = found.as_ref().map(|(file, _)| file.clone());
         // Before anything is written: it must not go to where the log says that a large value lies.
         let found = match found {
@@ -284,7 +242,7 @@ impl Store {
             slots.note_change();
         }
         if options.log && !shared.read_only {
-            let begun = Journal::begin(options, disk, path, shared, replayed_log)?;
+            let begun = LogFile::begin(options, disk, path, shared, replayed_log)?;
             let Some(journal) = begun else { return Ok(false) };
             shared.pool.set_log(journal.log.clone());
             *self.journal.lock() = Some(journal);
@@ -294,7 +252,7 @@ impl Store {
             // A checkpoint that moves what is in the way may fail in other ways, after which nothing can be changed.
             shared.pool.check_poison()?;
         } else if let Some(log) = replayed_log.filter(|_| !shared.read_only) {
-            Journal::remove_old(disk, path, &*log)?;
+            LogFile::remove_old(disk, path, &*log)?;
         }
         Ok(true)
     }
@@ -441,7 +399,7 @@ impl Store {
             catalogue.merge_before_writing();
         }
         pool.start();
-        let page_bytes = PagePool::page_bytes(&*pool);
+        let page_bytes = Frames::page_bytes(&*pool);
         pool.keep_versions(node::max_key_bytes(page_bytes), node::max_record_bytes(page_bytes));
         let slots = pool.slots().cloned();
         let shared = Arc::new(Shared {
@@ -477,78 +435,6 @@ impl Store {
     }
 }
 
-impl StoreOptions {
-    /// The defaults, but for the log, which there is none of.
-    pub fn without_log(memory_limit_bytes: u64) -> StoreOptions {
-        StoreOptions {
-            memory_limit_bytes,
-            page_bytes: None,
-            checkpoint_bytes: None,
-            direct_io: true,
-            background: true,
-            zone_bytes: None,
-            leaves: LeafPolicy::default(),
-            merge_before_writing: true,
-            log: false,
-            log_interval: Duration::ZERO,
-            log_limit_bytes: u64::MAX,
-            recovery_target: Duration::MAX,
-            log_segment_blocks: None,
-            settle_after: super::settle::SETTLE_AFTER,
-            max_snapshot_age: None,
-        }
-    }
-
-    fn new_page_bytes(&self) -> usize {
-        self.page_bytes.unwrap_or(DEFAULT_PAGE_BYTES)
-    }
-
-    pub(super) fn direct(&self) -> DirectIo {
-        if self.direct_io { DirectIo::WherePossible } else { DirectIo::Never }
-    }
-
-    fn check(&self) -> Result<()> {
-        match self.page_bytes {
-            Some(bytes)
-                if !bytes.is_power_of_two()
-                    || !(MIN_PAGE_BYTES..=MAX_PAGE_BYTES).contains(&bytes) =>
-            {
-                Err(Error::new(
-                    ErrorKind::InvalidOption,
-                    format!(
-                        "a page size of {bytes} bytes; it must be a power of two from 512 bytes to 64 KiB"
-                    ),
-                ))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn deltas(&self, page_bytes: usize) -> Result<Deltas> {
-        let budget = Budget::divide(self.memory_limit_bytes, page_bytes, true, self.log)?;
-        Ok(Deltas::new(budget.delta_bytes() as usize))
-    }
-
-    pub(super) fn pool(
-        &self,
-        page_bytes: usize,
-        first_epoch: Epoch,
-        first_lsn: Lsn,
-        read_only: bool,
-    ) -> PoolOptions {
-        let default = (self.memory_limit_bytes / 2).max(MIN_CHECKPOINT_BYTES);
-        PoolOptions {
-            memory_limit_bytes: self.memory_limit_bytes,
-            page_bytes,
-            first_epoch,
-            checkpoint_bytes: self.checkpoint_bytes.unwrap_or(default),
-            read_only,
-            logged: self.log && !read_only,
-            first_lsn,
-        }
-    }
-}
-
 impl Superblock {
     /// An id for a store, which no other has.
     pub(super) fn new_store_id() -> [u8; 16] {
@@ -580,38 +466,6 @@ impl Superblock {
             user_version: 0,
         }
     }
-}
-
-/// Tries for the lock of a process that has ended, [`LOCK_WAIT`] apart: five seconds.
-const LOCK_TRIES: usize = 500;
-const LOCK_WAIT: Duration = Duration::from_millis(10);
-/// Tries for a lock whose holder the system does not name, because it has let go meanwhile or is out of
-/// sight, or has ended and is known by no number any more: a second.
-const UNNAMED_TRIES: usize = 100;
-
-/// Locks the file, or says who has. A process that was killed may hold its lock for a moment longer, until
-/// the kernel has taken down what it had under way: that moment is waited for.
-pub(super) fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
-    for attempt in 0.. {
-        match file.try_lock(exclusive)? {
-            LockOutcome::Held => return Ok(()),
-            LockOutcome::Busy { holder_pid: Some(pid) }
-                if attempt < LOCK_TRIES && process_has_ended(pid) =>
-            {
-                thread::sleep(LOCK_WAIT);
-            }
-            LockOutcome::Busy { holder_pid: None } if attempt < UNNAMED_TRIES => {
-                thread::sleep(LOCK_WAIT);
-            }
-            LockOutcome::Busy { holder_pid } => {
-                return Err(Error::new(
-                    ErrorKind::Locked { holder_pid },
-                    "the store is open elsewhere, in this process or in another",
-                ));
-            }
-        }
-    }
-    unreachable!("the attempts end with a lock or an error")
 }
 
 /// Lets a file go through the page cache if the pages or units of its store cannot be read and written past it here: the store

@@ -7,7 +7,7 @@
 //!
 //! [`Pin::view`] opens the checkpoint as a store of its own, to read, over the same file. `Send + Sync`.
 
-use super::open::StoreOptions;
+use super::options::StoreOptions;
 use super::superblock::Superblock;
 use super::{Newest, Shared, Store};
 use crate::buffer::{LARGE_VALUES_BYTES, PinnedCheckpoint, smallest_limit_without_log_bytes};

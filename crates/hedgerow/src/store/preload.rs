@@ -4,12 +4,12 @@
 //! time; are they many, and does all of the store fit into memory, then reading everything from the file's
 //! beginning to its end is faster than reading half of it in any other order.
 //!
-//! One caller, before anybody else uses the store; [`Pages`] is a value. Memory, while it reads: a MiB for the places of pages.
+//! One caller, before anybody else uses the store; [`StorePages`] is a value. Memory, while it reads: a MiB for the places of pages.
 
 use super::Shared;
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::{Access, PagePool, PoolSession};
+use crate::page::{Access, Pages, PoolSession};
 use crate::types::PageId;
 use hedgerow_sync::primitive::atomic::AtomicUsize;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
@@ -38,20 +38,20 @@ const SORTED: usize = 64 << 10;
 
 /// How large a store is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pages {
+pub(super) struct StorePages {
     in_use: u64,
     /// Ids that were ever given out: each has a word in the page map.
     given: u64,
     frames: u64,
 }
 
-impl Pages {
+impl StorePages {
     /// As it is now.
-    pub(super) fn of(pool: &BufferPool) -> Pages {
+    pub(super) fn of(pool: &BufferPool) -> StorePages {
         let ids = pool.ids().lock();
         let given = ids.next_id().map_or(u64::from(u32::MAX), |id| u64::from(id.0));
         let in_use = given.saturating_sub(ids.free_count());
-        Pages { in_use, given, frames: u64::from(pool.frames()) }
+        StorePages { in_use, given, frames: u64::from(pool.frames()) }
     }
 
     /// Pages that hold something.
@@ -93,7 +93,7 @@ impl Shared {
     ///
     /// Errors: those of reading the map; `Poisoned`.
     pub(super) fn preload(&self, changes: u64, threads: usize) -> Result<bool> {
-        let pages = Pages::of(&self.pool);
+        let pages = StorePages::of(&self.pool);
         if !pages.read(pages.touched_by(changes)).1 {
             return Ok(false);
         }
@@ -172,28 +172,28 @@ mod tests {
 
     #[test]
     fn a_store_that_fits_is_read_whole_if_many_of_its_pages_are_needed() {
-        let small = Pages { in_use: 10_000, given: 10_000, frames: 20_000 };
+        let small = StorePages { in_use: 10_000, given: 10_000, frames: 20_000 };
         assert!(!small.read(small.touched_by(1_000)).1);
         assert!(small.read(small.touched_by(10_000)).1);
-        let large = Pages { in_use: 10_000, given: 10_000, frames: 12_000 };
+        let large = StorePages { in_use: 10_000, given: 10_000, frames: 12_000 };
         assert!(!large.read(large.touched_by(1_000_000)).1);
-        let emptied = Pages { in_use: 10_000, given: 1_000_000, frames: 20_000 };
+        let emptied = StorePages { in_use: 10_000, given: 1_000_000, frames: 20_000 };
         assert!(!emptied.read(emptied.touched_by(1_000_000)).1);
-        let empty = Pages { in_use: 0, given: 0, frames: 100 };
+        let empty = StorePages { in_use: 0, given: 0, frames: 100 };
         assert!(!empty.read(empty.touched_by(5)).1);
         assert_eq!(empty.replay(0, 5), Duration::from_secs_f64(LEAST_SECONDS));
     }
 
     #[test]
     fn a_store_fits_up_to_three_quarters_of_the_frames_and_a_quarter_of_its_ids() {
-        let fits = |in_use, given, frames| Pages { in_use, given, frames }.fit();
+        let fits = |in_use, given, frames| StorePages { in_use, given, frames }.fit();
         assert!(fits(1200, 4800, 1600) && !fits(1201, 4800, 1600) && !fits(1200, 4801, 1600));
         assert!(fits(768, 768, 1024) && !fits(760, 760, 1023));
     }
 
     #[test]
     fn times_are_those_of_what_is_read_replayed_and_written() {
-        let pages = Pages { in_use: 110_000, given: 110_000, frames: 200_000 };
+        let pages = StorePages { in_use: 110_000, given: 110_000, frames: 200_000 };
         assert_eq!(pages.read(45_000), (1.0, false), "as fast as all of them in their order");
         assert_eq!(pages.read(45_001), (1.0, true));
         assert_eq!(pages.read(22_500), (0.5, false));
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn more_log_and_more_pages_take_longer_until_all_are_needed() {
-        let pages = Pages { in_use: 100_000, given: 100_000, frames: 200_000 };
+        let pages = StorePages { in_use: 100_000, given: 100_000, frames: 200_000 };
         let mut last = Duration::ZERO;
         for n in 1..100 {
             let now = pages.replay(n << 20, n * 1_000);

@@ -16,7 +16,7 @@
 use super::checkpoint::Taken;
 use super::{Newest, Shared};
 use crate::error::{ErrorKind, Result, Signal};
-use crate::page::{Access, ExclusivePage, PagePool, PoolSession, header};
+use crate::page::{Access, ExclusivePage, Frames, Pages, PoolSession, header};
 use crate::space::geometry::MAX_ZONE_BYTES;
 use crate::space::image::len_in;
 use crate::space::shrink::TailZone;

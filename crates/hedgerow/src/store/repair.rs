@@ -13,20 +13,23 @@
 
 mod search;
 
+use super::PoolTree;
 use super::backup::{Progress, cancelled, refuse_what_is_there};
-use super::catalogue::{self, PoolTree, decode_entry, is_leftover};
-use super::journal::Journal;
-use super::large_copy::LargeCopy;
-use super::open::{PAGE_FORM, StoreOptions, fit_blocks, lock, read_superblocks};
+use super::catalogue::{self, decode_entry, is_leftover};
+use super::large::LargeCopy;
+use super::lock::lock;
+use super::log_file::LogFile;
+use super::open::{PAGE_FORM, fit_blocks, read_superblocks};
+use super::options::StoreOptions;
 use super::repair_report::{DamagedPage, LostKeys, RepairReport};
 use super::replay::{Home, Keyspaces, Replay, Trees};
 use super::superblock::Superblock;
 use super::unfinished::Unfinished;
 use super::{Store, create};
 use crate::error::{Error, ErrorKind, Result};
+use crate::large::is_stored_form;
 use crate::node::{self, Hints, plain_leaf};
 use crate::page::header::{self, PageKind};
-use crate::space::extent::is_stored_form;
 use crate::space::map::MapRoot;
 use crate::space::part;
 use crate::space::slot_store::{SlotStore, SpaceState};
@@ -444,7 +447,7 @@ impl<'p> Repair<'p> {
         let Superblock { replay_start, log_end, checkpoint, .. } = self.superblock;
         let from = ScanFrom { replay_start, log_end, checkpoint };
         let path = disk.resolve(path)?;
-        let found = Journal::find(options, disk, &path, &self.superblock, OpenMode::ReadOnly);
+        let found = LogFile::find(options, disk, &path, &self.superblock, OpenMode::ReadOnly);
         let keyspaces = Salvaged {
             store,
             slots: &self.slots,

@@ -12,12 +12,13 @@
 //! Idempotent: writes nothing but to slots that the checkpoint does not need. Memory: a group, places in the log of
 //! the batches that are not finished, and twelve bytes a keyspace. One caller, before anybody else uses the store.
 
+use super::PoolTree;
 use super::Shared;
-use super::catalogue::{Catalogue, PoolTree};
+use super::catalogue::Catalogue;
 use super::superblock::Superblock;
-use super::unfinished::{Change, Noted, Unfinished};
+use super::unfinished::{Change, Noted, Unfinished, damage};
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::is_stored_form;
+use crate::large::is_stored_form;
 use crate::storage::File;
 use crate::types::{Lsn, PageId, TreeId};
 use crate::wal::{Appended, BatchId, FileHeader, Record, ScanEnd, ScanFrom, scan};
@@ -426,11 +427,6 @@ impl Group {
         bytes.clear();
         Ok(count)
     }
-}
-
-pub(super) fn damage(at: Lsn, what: &str) -> Error {
-    let what = format!("the log's record at {} cannot be one of this store: {what}", at.0);
-    Error::new(ErrorKind::Corrupted { page: None, offset_bytes: None }, what)
 }
 
 /// A record that the engine would never have written is damage.

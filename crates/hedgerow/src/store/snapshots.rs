@@ -2,7 +2,7 @@
 //!
 //! Old versions, and what a snapshot sees, are the matter of `versions/`. A snapshot also keeps the places of large values from
 //! being written again: it is noted as a reader of all of them, before its moment is read. In a store that lives in memory, frames of a
-//! replaced value are kept until no snapshot sees it (`buffer/extents.rs`).
+//! replaced value are kept until no snapshot sees it (`buffer/large/extents.rs`).
 //!
 //! `Send + Sync`. Nothing is latched here.
 
@@ -11,11 +11,11 @@ use super::large::ExtentReader;
 use super::{Found, PoolTree, Shared, Store, unknown_form};
 use crate::buffer::{BufferPool, PinnedCheckpoint, PinnedPages, PoolVersions};
 use crate::error::{Error, ErrorKind, Result};
+use crate::large::Held;
+use crate::large::{Stored, read_stored};
 use crate::node::Hints;
-use crate::page::PagePool;
-use crate::space::extent::{Stored, read_stored};
-use crate::space::extent_store::Reading;
-use crate::space::held::Held;
+use crate::page::Values;
+use crate::space::large::Reading;
 use crate::tree::{
     AskFile, Fences, FromFile, FrozenTree, InFile, Judge, LeafRecords, Read, Target, Value,
 };

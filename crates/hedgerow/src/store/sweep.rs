@@ -9,10 +9,11 @@
 //! This costs a read of the whole file, after a crash in a bulk load only. Memory: a bit for each page id
 //! up to the last one of the tree.
 
+use super::PoolTree;
 use super::Shared;
-use super::catalogue::{Load, PoolTree, unless_damaged};
+use super::catalogue::{Load, unless_damaged};
 use crate::error::{ErrorKind, Result};
-use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
+use crate::page::{Access, EpochStay, ExclusivePage, Journal, Pages, PoolSession, Restart, header};
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::{PageId, Slot};

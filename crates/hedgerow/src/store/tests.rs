@@ -18,7 +18,7 @@ use super::open::read_superblocks;
 use super::superblock::{self, Superblock};
 use super::{ExtentReader, Found, OpenHow, PoolTree, Store, StoreOptions};
 use crate::error::{Error, ErrorKind, Result};
-use crate::space::extent::{Stored, read_stored};
+use crate::large::{Stored, read_stored};
 use crate::space::slot_store::SlotStore;
 use crate::storage::{DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
 use crate::testing::SimDisk;

@@ -9,13 +9,18 @@
 //! [`CACHE_BYTES`] of changes for all of them; a bit a change only for batches that were not made in order.
 //! Not shared.
 
-use super::replay::damage;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::storage::File;
 use crate::types::{Lsn, TreeId};
 use crate::wal::{Appended, BatchId, Decoded, FileHeader, Record, Reread};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
+
+/// A record of the log that is none of this store.
+pub(super) fn damage(at: Lsn, what: &str) -> Error {
+    let what = format!("the log's record at {} cannot be one of this store: {what}", at.0);
+    Error::new(ErrorKind::Corrupted { page: None, offset_bytes: None }, what)
+}
 
 /// A change: tree, key and value; without a value it removes the record.
 pub(super) type Change<'r> = (TreeId, &'r [u8], Option<&'r [u8]>);

@@ -27,7 +27,7 @@ use super::backup::{Progress, cancelled};
 use super::pin::Pin;
 use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::node;
-use crate::page::PagePool;
+use crate::page::Values;
 use crate::page::header::{self, PageKind};
 use crate::space::geometry::Geometry;
 use crate::space::map::PartIo;

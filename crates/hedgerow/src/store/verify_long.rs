@@ -3,14 +3,14 @@
 //! Every record whose tree key is longer than a short key is looked at, in every tree: the forms of its key and of its value, and that
 //! the rests within a head ascend with the labels. Of a large value only the rest of the key is read. Runs while writers are kept out.
 
+use super::PoolTree;
 use super::Shared;
-use super::catalogue::PoolTree;
 use super::labels::{REST_LEN_BYTES, split_label, split_payload};
 use super::large::ExtentReader;
 use super::verify::{Steps, VerifyReport, is_damage};
 use crate::error::Result;
-use crate::space::extent::{Stored, is_stored_form, read_stored};
-use crate::space::held::Held;
+use crate::large::Held;
+use crate::large::{Stored, is_stored_form, read_stored};
 use std::ops::ControlFlow;
 
 /// Most findings of a tree: of damaged order each record may be one.

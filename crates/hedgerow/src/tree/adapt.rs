@@ -13,7 +13,7 @@
 use super::Tree;
 use crate::node::{Adapted, Ladder, Leaf, LeafLayout, convert, holds_strings};
 use crate::page::header::KIND;
-use crate::page::{FrameId, OptimisticPage, PagePool, Tally};
+use crate::page::{FrameId, OptimisticPage, Pages, Tally};
 use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::buggify::{Point, buggify};
@@ -34,7 +34,7 @@ enum Converted {
     Full,
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Notes a look-up or a change in a leaf, of which this is the version that was read.
     #[inline(always)]
     pub(super) fn note_point(&self, leaf: &OptimisticPage<'_, P>) {

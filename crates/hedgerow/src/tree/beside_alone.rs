@@ -13,18 +13,18 @@
 //! Without anybody alone this costs a load for each look. Thread-safety: as for [`Tree`].
 
 use super::Tree;
+use super::descend::Trail;
 use super::descend::{Target, plain};
 use super::ends::{End, Raw};
 use super::frozen::FrozenTree;
 use super::get::Read;
-use super::leaf_copy::Trail;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf};
-use crate::page::{PagePool, Restart};
+use crate::page::{Pages, Restart};
 use crate::types::Lsn;
 use hedgerow_sync::optimistic::PageBytes;
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Whether somebody changed records alone at that turn.
     #[inline(always)]
     pub(super) fn is_alone_in(&self, turns: u64) -> bool {

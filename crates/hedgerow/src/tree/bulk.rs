@@ -15,13 +15,13 @@
 
 use super::create::no_page;
 use super::descend::plain;
+use super::large::for_each_stored_form;
 use super::retry::{Patience, Retry, Stop, dropped};
-use super::stored::for_each_stored_form;
 use super::{MAX_LEVELS, Tree};
 use crate::error::{Error, ErrorKind, Result};
+use crate::large::is_stored_form;
 use crate::node::{self, Builder, Hints, Ladder, LeafBuilder};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
-use crate::space::extent::is_stored_form;
 use crate::types::{PageId, Purpose};
 use crate::wait::Waiting;
 use crate::wal::Record;

@@ -2,7 +2,7 @@
 //!
 //! Plain data beside latches; thread-safety: used by one thread.
 
-use super::write::{is_sparse, is_turn};
+use super::sparse::{is_sparse, is_turn};
 use super::write_set::Write;
 use crate::node::{Ladder, Leaf, LeafMut, Node, Position, plain_leaf};
 use crate::page::{EpochStay, ExclusivePage, PagePool, SharedPage, header};

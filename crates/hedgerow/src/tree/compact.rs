@@ -10,7 +10,7 @@
 //! Invariants: nothing is latched and no epoch entered while the walk waits. Thread-safety: as for [`Tree`].
 
 use super::descend::Target;
-use super::leaf_copy::Trail;
+use super::descend::Trail;
 use super::read_ahead::ReadAhead;
 use super::redistribute::{Group, MOST_LEAVES, Outcome};
 use super::retry::{Retry, Stop};

@@ -16,14 +16,14 @@
 //! `Send`, and used by one thread at a time.
 
 use super::Tree;
+use super::descend::Trail;
 use super::descend::{Target, plain};
-use super::leaf_copy::Trail;
 use super::read_ahead::ReadAhead;
 use super::window::Window;
 use crate::error::{Error, Result};
 use crate::key::after_prefix;
 use crate::node::{Hints, Ladder, plain_leaf};
-use crate::page::PagePool;
+use crate::page::Pages;
 use crate::wait::Wait;
 use std::ops::Bound;
 
@@ -40,7 +40,7 @@ pub(super) enum Place {
 }
 
 /// A position in a tree, between bounds; see the head of this file.
-pub struct Cursor<P: PagePool, L: Ladder = Hints> {
+pub struct Cursor<P: Pages, L: Ladder = Hints> {
     pub(super) tree: Tree<P, L>,
     lower: Bound<Box<[u8]>>,
     upper: Bound<Box<[u8]>>,
@@ -72,7 +72,7 @@ pub struct Cursor<P: PagePool, L: Ladder = Hints> {
 #[derive(Clone, Copy, Debug)]
 pub struct Passed(usize);
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// A cursor over the records whose keys are in `bounds`, standing before the first. Reads
     /// nothing yet. Bounds with the start above the end hold no records.
     pub fn range(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Cursor<P, L> {
@@ -128,7 +128,7 @@ fn is_empty(lower: &Bound<Box<[u8]>>, upper: &Bound<Box<[u8]>>) -> bool {
     }
 }
 
-impl<P: PagePool, L: Ladder> Cursor<P, L> {
+impl<P: Pages, L: Ladder> Cursor<P, L> {
     /// The record behind the cursor, which moves over it; `None` at the end, and from then on.
     ///
     /// The key and the value live until the cursor is used again. Errors: those of [`Tree::get`];
@@ -398,7 +398,48 @@ impl<P: PagePool, L: Ladder> Cursor<P, L> {
     }
 }
 
-impl<P: PagePool, L: Ladder> std::fmt::Debug for Cursor<P, L> {
+impl<P: Pages, L: Ladder> Cursor<P, L> {
+    /// Keeps the cursor, which has just taken up a leaf, within the part of it that was copied.
+    pub(super) fn stay_within(&mut self, window: Option<Window>) {
+        self.window = window.map(|window| {
+            let within = self.first..self.end;
+            // The gap is before the slot of the key that was sought, or behind it.
+            debug_assert!(window.slots.start <= self.gap && self.gap <= window.slots.end);
+            self.first = self.first.max(window.slots.start).min(self.gap);
+            self.end = self.end.min(window.slots.end).max(self.gap);
+            Window { within, ..window }
+        });
+    }
+
+    /// If a part of the leaf was copied alone, and there is more in this direction: takes up all of the leaf. False
+    /// if there is not.
+    pub(super) fn widen(&mut self, forward: bool) -> Result<bool> {
+        let has_more = |window: &Window| match forward {
+            true => self.end < window.within.end,
+            false => self.first > window.within.start,
+        };
+        let Some(window) = self.window.take_if(|window| has_more(window)) else {
+            return Ok(false);
+        };
+        // Before the buffer is written to: what the leaf has become may not be what the place was in.
+        let (leaf, place) =
+            (plain_leaf::<L>(&self.leaf), if forward { self.end } else { self.first });
+        debug_assert!(place < leaf.end(), "a window has a slot at its edge");
+        let (end, _) = leaf.record(place, &mut self.key, self.prefix_len);
+        self.sought.clear();
+        self.sought.extend_from_slice(&self.key[..end]);
+        let copied = self.tree.copy_rest(window.leaf, &mut self.leaf);
+        if copied.is_ok() {
+            (self.first, self.end) = (window.within.start, window.within.end);
+        } else {
+            self.go(Place::Sought);
+            self.step_to_place(forward)?;
+        }
+        Ok(true)
+    }
+}
+
+impl<P: Pages, L: Ladder> std::fmt::Debug for Cursor<P, L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cursor").field("tree", &self.tree).finish_non_exhaustive()
     }

@@ -14,7 +14,7 @@ use super::retry::Patience;
 use super::{MAX_LEVELS, Tree};
 use crate::node::{ChildPosition, Ladder, Node};
 use crate::page::header::{self, PageKind};
-use crate::page::{ExclusivePage, OptimisticPage, PagePool, Restart, SharedPage};
+use crate::page::{ExclusivePage, OptimisticPage, PageMark, Pages, Restart, SharedPage};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 
@@ -44,13 +44,13 @@ impl Target<'_> {
 }
 
 /// A node, and the parent in which its id was read (none for the root).
-pub(super) struct Reached<'p, P: PagePool> {
+pub(super) struct Reached<'p, P: Pages> {
     pub(super) page: OptimisticPage<'p, P>,
     pub(super) level: u8,
     pub(super) parent: Option<Parent<'p, P>>,
 }
 
-impl<'p, P: PagePool> Reached<'p, P> {
+impl<'p, P: Pages> Reached<'p, P> {
     /// Latches the parent, if there is one, and the node exclusively, if they have not changed since; never waits. The caller
     /// is inside of an epoch.
     pub(super) fn latch(self) -> Result<LockedPair<'p, P>, Restart> {
@@ -71,8 +71,15 @@ impl<'p, P: PagePool> Reached<'p, P> {
 }
 
 /// A parent, and the index in it of the child that was taken.
-pub(super) struct Parent<'p, P: PagePool> {
+pub(super) struct Parent<'p, P: Pages> {
     pub(super) page: OptimisticPage<'p, P>,
+    pub(super) index: usize,
+}
+
+/// Where a leaf was found: its parent, and the index in it.
+#[derive(Clone, Copy)]
+pub(super) struct Trail {
+    pub(super) parent: PageMark,
     pub(super) index: usize,
 }
 
@@ -83,7 +90,7 @@ fn check_root<B: PageBytes>(bytes: B, tree: u32) -> Option<u8> {
     ours.then(|| bytes.field_u8::<{ header::LEVEL }>())
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Opens the root; gives its level too.
     #[inline(always)]
     pub(super) fn open_root(&self) -> Result<(OptimisticPage<'_, P>, u8), Restart> {
@@ -360,12 +367,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
 /// A node that is latched exclusively, and before it its parent, with the index in the parent; none
 /// if the node is the root.
-pub(super) struct LockedPair<'p, P: PagePool> {
+pub(super) struct LockedPair<'p, P: Pages> {
     pub(super) parent: Option<(ExclusivePage<'p, P>, usize)>,
     pub(super) page: ExclusivePage<'p, P>,
 }
 
-impl<P: PagePool> LockedPair<'_, P> {
+impl<P: Pages> LockedPair<'_, P> {
     /// Unlatches both, the parent without a new version: the node alone was changed.
     pub(super) fn release_changed(self) {
         drop(self.page);

@@ -16,7 +16,7 @@ use super::retry::{Retry, Stop};
 use super::write::Written;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, plain_leaf};
-use crate::page::{Access, ExclusivePage, OptimisticPage, PagePool, Restart, SharedPage};
+use crate::page::{Access, ExclusivePage, OptimisticPage, PagePool, Pages, Restart, SharedPage};
 use crate::types::Purpose;
 use crate::wait::Waiting;
 use crate::wal::RECORD_HEADER_BYTES;
@@ -46,7 +46,7 @@ pub enum Taken {
 }
 
 /// An end that was read and validated: its leaf, the leaves before it, which have no records, and its record.
-struct Found<'p, P: PagePool> {
+struct Found<'p, P: Pages> {
     page: OptimisticPage<'p, P>,
     empty: Vec<OptimisticPage<'p, P>>,
     record: Raw,
@@ -92,7 +92,7 @@ impl End {
 }
 
 /// Errors of all: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout`.
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// The record at an end. Linearizable.
     pub fn end(&self, end: End) -> Result<Option<Raw>> {
         loop {
@@ -127,42 +127,6 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             match self.look(end, &mut scratch) {
                 Ok(found) => return Ok(found.map(|found| found.record)),
                 Err(restart) => retry.after(restart)?,
-            }
-        }
-    }
-
-    /// Takes the record at an end out, if `accept` says so of its key and its value as the leaf has it. `accept` is asked again if the
-    /// record is another one by then. Linearizable. Errors, too: as for a removal.
-    pub fn take_end(
-        &self,
-        end: End,
-        mut accept: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<Taken> {
-        let waiting = self.wait.begin();
-        let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
-        let mut scratch = Vec::new();
-        let mut met = false;
-        loop {
-            let latched = match retry.is_latched() {
-                true => self.take_latched(end, &mut accept, &mut scratch, &mut retry),
-                false => Ok(None),
-            };
-            let tried = match latched {
-                Ok(None) => self.try_take(end, &mut accept, &mut scratch, (met, &waiting)),
-                Ok(Some(done)) => Ok(done),
-                Err(stop) => Err(stop),
-            };
-            match tried {
-                Ok((taken, is_sparse)) => {
-                    if let (Taken::Record((key, _)), true) = (&taken, is_sparse) {
-                        self.merge_around(key, retry);
-                    }
-                    return Ok(taken);
-                }
-                Err(stop) => {
-                    met |= matches!(stop, Stop::Restart(Restart::Conflict));
-                    retry.after(stop)?;
-                }
             }
         }
     }
@@ -203,6 +167,45 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 End::First => Target::Above(&fence),
                 End::Last => Target::Key(&fence),
             };
+        }
+    }
+}
+
+/// Errors of all: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout`.
+impl<P: PagePool, L: Ladder> Tree<P, L> {
+    /// Takes the record at an end out, if `accept` says so of its key and its value as the leaf has it. `accept` is asked again if the
+    /// record is another one by then. Linearizable. Errors, too: as for a removal.
+    pub fn take_end(
+        &self,
+        end: End,
+        mut accept: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<Taken> {
+        let waiting = self.wait.begin();
+        let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
+        let mut scratch = Vec::new();
+        let mut met = false;
+        loop {
+            let latched = match retry.is_latched() {
+                true => self.take_latched(end, &mut accept, &mut scratch, &mut retry),
+                false => Ok(None),
+            };
+            let tried = match latched {
+                Ok(None) => self.try_take(end, &mut accept, &mut scratch, (met, &waiting)),
+                Ok(Some(done)) => Ok(done),
+                Err(stop) => Err(stop),
+            };
+            match tried {
+                Ok((taken, is_sparse)) => {
+                    if let (Taken::Record((key, _)), true) = (&taken, is_sparse) {
+                        self.merge_around(key, retry);
+                    }
+                    return Ok(taken);
+                }
+                Err(stop) => {
+                    met |= matches!(stop, Stop::Restart(Restart::Conflict));
+                    retry.after(stop)?;
+                }
+            }
         }
     }
 

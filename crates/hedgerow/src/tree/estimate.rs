@@ -16,7 +16,7 @@ use super::retry::{Retry, Stop};
 use super::value_stats::ValueStats;
 use crate::error::Result;
 use crate::node::{ChildPosition, Ladder, Leaf, Node, plain_leaf};
-use crate::page::{Access, PagePool, Restart};
+use crate::page::{Access, Pages, Restart};
 use crate::types::PageId;
 use crate::wait::Waiting;
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
@@ -109,7 +109,7 @@ impl Way<'_> {
 }
 
 /// Errors: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout`.
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// About how much lies between two keys. Exact where no more than [`LOOKS`] leaves lie between those at the ends, all below the same
     /// node, and nobody changes them meanwhile.
     pub fn estimate(

@@ -9,11 +9,11 @@ use super::retry::Retry;
 use super::{Tree, Value};
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, plain_leaf};
-use crate::page::{Access, PagePool, Restart};
+use crate::page::{Access, Pages, Restart};
 use crate::types::Lsn;
 use hedgerow_sync::optimistic::PageBytes;
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// The value of `key`, or `None`. Values of up to 112 bytes are held without an allocation.
     ///
     /// Errors: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout` if others held a

@@ -14,14 +14,14 @@ use super::get::CopyOut;
 use super::{Tree, Value};
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, Node};
-use crate::page::{OptimisticPage, PagePool, Restart};
+use crate::page::{OptimisticPage, Pages, Restart};
 use crate::types::PageId;
 
 /// Keys in a group: enough to cover a memory latency, few enough to stay in the first-level cache.
 const GROUP_KEYS: usize = 16;
 
 /// One key of a group on its way down.
-enum Lane<'p, P: PagePool> {
+enum Lane<'p, P: Pages> {
     /// At an open node of this level.
     At(OptimisticPage<'p, P>, u8),
     /// About to open the child of an open node; the child is of this level.
@@ -38,7 +38,7 @@ enum Lane<'p, P: PagePool> {
     Alone(Restart),
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// The values of many keys, in the order of `keys`; `None` where there is no record.
     ///
     /// Faster than as many [`Tree::get`]s when the tree is larger than the processor's caches, and
@@ -140,17 +140,17 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 }
 
-impl<P: PagePool> Clone for Lane<'_, P> {
+impl<P: Pages> Clone for Lane<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: PagePool> Copy for Lane<'_, P> {}
+impl<P: Pages> Copy for Lane<'_, P> {}
 
 /// Copies a record's value to its place, and validates the leaf that it was found in.
 #[inline(always)]
-fn copy_record<'p, P: PagePool, L: Ladder>(
+fn copy_record<'p, P: Pages, L: Ladder>(
     leaf: OptimisticPage<'p, P>,
     place: usize,
     value: &mut Option<Value>,
@@ -166,7 +166,7 @@ fn copy_record<'p, P: PagePool, L: Ladder>(
 }
 
 /// Looks for a key in a leaf and copies its value.
-fn find_record<'p, P: PagePool, L: Ladder>(
+fn find_record<'p, P: Pages, L: Ladder>(
     leaf: OptimisticPage<'p, P>,
     key: &[u8],
     value: &mut Option<Value>,
@@ -179,7 +179,7 @@ fn find_record<'p, P: PagePool, L: Ladder>(
     Ok(Lane::Done)
 }
 
-fn stopped<'p, P: PagePool>(restart: Restart) -> Lane<'p, P> {
+fn stopped<'p, P: Pages>(restart: Restart) -> Lane<'p, P> {
     match restart {
         Restart::Absent(_) => Lane::Absent,
         other => Lane::Alone(other),

@@ -13,7 +13,7 @@ use super::get::CopyOut;
 use super::{Tree, Value};
 use crate::error::Result;
 use crate::node::Ladder;
-use crate::page::{Access, PagePool, PageSource, PoolSession, Restart};
+use crate::page::{Access, PageSource, Pages, PoolSession, Restart};
 use crate::types::PageId;
 use std::collections::VecDeque;
 
@@ -44,7 +44,7 @@ struct Asked {
 }
 
 /// The state of a window.
-struct Window<'w, P: PagePool, L: Ladder> {
+struct Window<'w, P: Pages, L: Ladder> {
     tree: &'w Tree<P, L>,
     keys: Vec<&'w [u8]>,
     values: &'w mut [Option<Value>],
@@ -56,7 +56,7 @@ struct Window<'w, P: PagePool, L: Ladder> {
     wanted: VecDeque<PageId>,
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Looks up the first keys of `keys`, and puts what it finds into the first of `values`. Returns
     /// how many keys that were. Errors as for [`Tree::get_many`].
     pub(super) fn get_window<K: AsRef<[u8]>>(
@@ -85,7 +85,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     }
 }
 
-impl<P: PagePool, L: Ladder> Window<'_, P, L> {
+impl<P: Pages, L: Ladder> Window<'_, P, L> {
     /// Takes a key as far as it gets.
     fn go(&mut self, lane: usize) -> Lane {
         // Filled where the caller will find it: a value is larger than what a move is free for.
@@ -115,7 +115,7 @@ impl<P: PagePool, L: Ladder> Window<'_, P, L> {
     }
 }
 
-impl<P: PagePool, L: Ladder> PageSource for Window<'_, P, L> {
+impl<P: Pages, L: Ladder> PageSource for Window<'_, P, L> {
     fn next_page(&mut self) -> Option<PageId> {
         while self.wanted.is_empty() && self.lanes.len() < self.keys.len() {
             let lane = self.go(self.lanes.len());

@@ -6,26 +6,19 @@
 //! Thread-safety: as for [`Tree`].
 
 use super::Tree;
-use super::descend::Target;
+use super::descend::{Target, Trail};
 use super::read_ahead::ReadAhead;
 use super::retry::Retry;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, Node};
-use crate::page::{Access, OptimisticPage, PageMark, PagePool, Restart};
+use crate::page::{Access, OptimisticPage, Pages, Restart};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
 
 /// Lines of a leaf that are asked for ahead.
 const PREFETCHED_LINES: usize = 4;
 
-/// Where a leaf was found: its parent, and the index in it.
-#[derive(Clone, Copy)]
-pub(super) struct Trail {
-    pub(super) parent: PageMark,
-    pub(super) index: usize,
-}
-
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Copies the leaf for `target` into `to`, which has the size of a page: as it was before somebody began to change records alone, if
     /// somebody does.
     pub(super) fn copy_leaf(&self, target: Target<'_>, to: &mut [u8]) -> Result<Option<Trail>> {

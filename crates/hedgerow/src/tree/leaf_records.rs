@@ -7,7 +7,7 @@ use super::commit_leaves::Fences;
 use super::descend::{Target, plain};
 use crate::error::Result;
 use crate::node::{Hints, Ladder, plain_leaf};
-use crate::page::PagePool;
+use crate::page::Pages;
 use crate::types::Lsn;
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,7 +26,7 @@ impl<L: Ladder> fmt::Debug for LeafRecords<L> {
     }
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Room for a copy of a leaf of this tree.
     pub fn leaf_records(&self) -> LeafRecords<L> {
         let room = || vec![0; self.pool.page_bytes()].into_boxed_slice();

@@ -22,7 +22,7 @@
 use super::Tree;
 use super::descend::{Target, plain};
 use super::retry::{Retry, Stop};
-use super::write::{is_sparse, record_bytes};
+use super::sparse::{is_sparse, record_bytes};
 use crate::error::Result;
 use crate::node::{self, Ladder, Leaf, LeafLayout, Node, NodeMut};
 use crate::page::header;

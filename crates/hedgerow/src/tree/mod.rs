@@ -30,8 +30,8 @@
 //! | `modify` | read-modify-write of one record |
 //! | `remove_range` | all records of a range, leaf by leaf |
 //! | `commit`, `commit_leaves`, `write_set`, `read_set` | several changes at one stroke, if what was read is unchanged |
-//! | `stored` | values that stand for large ones |
-//! | `split`, `merge`, `redistribute` | structure changes; `b_star`: for measurements |
+//! | `large` | values that stand for large ones |
+//! | `split`, `merge`, `redistribute`, `sparse` | structure changes; `b_star`: for measurements |
 //! | `contention` | splits between keys that threads contend for |
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
 //! | `estimate` | about how much lies between two keys |
@@ -61,6 +61,7 @@ mod frozen;
 mod get;
 mod get_many;
 mod get_many_faults;
+mod large;
 mod leaf_copy;
 mod leaf_records;
 mod merge;
@@ -73,9 +74,9 @@ mod remove_range;
 mod retry;
 mod search_by;
 mod show;
+mod sparse;
 mod split;
 mod stats;
-mod stored;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -113,7 +114,7 @@ pub use write_set::{Write, encode, fit_piece, piece_bytes};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, Hints, Ladder, LeafPolicy};
-use crate::page::PagePool;
+use crate::page::{PagePool, Pages};
 use crate::types::{PageId, TreeId};
 use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
@@ -129,7 +130,7 @@ pub const MAX_LEVELS: u8 = 64;
 ///
 /// The ladder `L` chooses among the search variants of "B-Trees Are Back", section 3, for
 /// benchmarks. All handles of a tree must use the same one.
-pub struct Tree<P: PagePool, L: Ladder = Hints> {
+pub struct Tree<P: Pages, L: Ladder = Hints> {
     pool: Arc<P>,
     id: TreeId,
     root: PageId,
@@ -144,19 +145,19 @@ pub struct Tree<P: PagePool, L: Ladder = Hints> {
     ladder: PhantomData<fn() -> L>,
 }
 
-impl<P: PagePool, L: Ladder> Clone for Tree<P, L> {
+impl<P: Pages, L: Ladder> Clone for Tree<P, L> {
     fn clone(&self) -> Self {
         Tree { pool: self.pool.clone(), wait: self.wait.clone(), ..*self }
     }
 }
 
-impl<P: PagePool, L: Ladder> std::fmt::Debug for Tree<P, L> {
+impl<P: Pages, L: Ladder> std::fmt::Debug for Tree<P, L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tree").field("id", &self.id).field("root", &self.root).finish()
     }
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// A handle to the tree `id` whose root is page `root`. Nothing is read: that the page is a root
     /// of this tree is checked by each operation.
     pub fn open(pool: Arc<P>, id: TreeId, root: PageId) -> Self {
@@ -247,7 +248,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     pub fn max_record_bytes(&self) -> usize {
         node::max_record_bytes(self.pool.page_bytes())
     }
+}
 
+impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Refuses what no leaf of this page size can hold.
     #[inline]
     pub(crate) fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {

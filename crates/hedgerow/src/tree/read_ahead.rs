@@ -12,10 +12,10 @@
 
 use super::Tree;
 use super::descend::Target;
-use super::leaf_copy::Trail;
+use super::descend::Trail;
 use crate::error::Result;
 use crate::node::{Ladder, Node};
-use crate::page::{Access, OptimisticPage, PageMark, PagePool, PoolSession, Restart};
+use crate::page::{Access, OptimisticPage, PageMark, Pages, PoolSession, Restart};
 use crate::types::PageId;
 
 /// Most leaves that are asked for together.
@@ -64,7 +64,7 @@ impl ReadAhead {
     }
 
     /// Brings the absent neighbour of the leaf at `trail` into memory. `bound` is where the scan ends.
-    pub(super) fn fetch<P: PagePool, L: Ladder>(
+    pub(super) fn fetch<P: Pages, L: Ladder>(
         &mut self,
         tree: &Tree<P, L>,
         id: PageId,
@@ -87,11 +87,7 @@ impl ReadAhead {
     }
 
     /// Notes that the scan has come to another leaf, and asks for more if it is time to.
-    pub(super) fn advance<P: PagePool, L: Ladder>(
-        &mut self,
-        tree: &Tree<P, L>,
-        bound: Option<&[u8]>,
-    ) {
+    pub(super) fn advance<P: Pages, L: Ladder>(&mut self, tree: &Tree<P, L>, bound: Option<&[u8]>) {
         self.behind = (self.behind + 1).min(BEHIND_MAX);
         self.ahead = self.ahead.saturating_sub(1);
         // Early enough that they are there when the scan comes, late enough for one that ends soon.
@@ -110,7 +106,7 @@ impl ReadAhead {
     }
 
     /// The absent ones among the next `wanted` leaves, and a parent if it has to be read first.
-    fn collect<P: PagePool, L: Ladder>(
+    fn collect<P: Pages, L: Ladder>(
         &mut self,
         tree: &Tree<P, L>,
         bound: Option<&[u8]>,
@@ -150,7 +146,7 @@ impl ReadAhead {
 
     /// Adds the absent ones of up to `most` children of a parent, from `child` on. Gives how many it
     /// looked at, and where to go on.
-    fn children<P: PagePool, L: Ladder>(
+    fn children<P: Pages, L: Ladder>(
         &self,
         tree: &Tree<P, L>,
         parent: PageMark,
@@ -188,7 +184,7 @@ impl ReadAhead {
     }
 
     /// Goes on to the parent beside one whose children are all asked for.
-    fn next_parent<P: PagePool, L: Ladder>(
+    fn next_parent<P: Pages, L: Ladder>(
         &self,
         tree: &Tree<P, L>,
         parent: PageMark,

@@ -10,7 +10,7 @@ use super::commit_leaves::Fences;
 use super::descend::{Target, plain};
 use crate::error::Result;
 use crate::node::{Hints, Ladder, Node};
-use crate::page::PagePool;
+use crate::page::Pages;
 use crate::types::{Lsn, TreeId};
 use hedgerow_sync::optimistic::PageBytes;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::ops::Bound;
 
 /// An interval that was read.
 #[derive(Debug)]
-pub struct Read<'c, P: PagePool, L: Ladder = Hints> {
+pub struct Read<'c, P: Pages, L: Ladder = Hints> {
     /// The tree.
     pub tree: &'c Tree<P, L>,
     /// Where it begins.
@@ -27,16 +27,16 @@ pub struct Read<'c, P: PagePool, L: Ladder = Hints> {
     pub upper: Bound<&'c [u8]>,
 }
 
-impl<P: PagePool, L: Ladder> Clone for Read<'_, P, L> {
+impl<P: Pages, L: Ladder> Clone for Read<'_, P, L> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: PagePool, L: Ladder> Copy for Read<'_, P, L> {}
+impl<P: Pages, L: Ladder> Copy for Read<'_, P, L> {}
 
 /// Everything that a commit has read, and who knows what that was.
-pub struct ReadSet<'c, P: PagePool, L: Ladder = Hints> {
+pub struct ReadSet<'c, P: Pages, L: Ladder = Hints> {
     /// The intervals, in the order of trees and keys; no two have a key in common.
     pub reads: &'c [Read<'c, P, L>],
     /// Says whether they are unchanged.
@@ -44,7 +44,7 @@ pub struct ReadSet<'c, P: PagePool, L: Ladder = Hints> {
 }
 
 /// Knows what a snapshot has seen.
-pub trait Judge<P: PagePool, L: Ladder> {
+pub trait Judge<P: Pages, L: Ladder> {
     /// Whether nothing in a leaf with this stamp is newer than the snapshot.
     fn is_as_it_was(&self, tree: &Tree<P, L>, stamp: Lsn) -> bool;
 
@@ -94,7 +94,7 @@ pub enum AskFile<'a> {
     Ahead(Option<&'a FromFile>),
 }
 
-impl<P: PagePool, L: Ladder> ReadSet<'_, P, L> {
+impl<P: Pages, L: Ladder> ReadSet<'_, P, L> {
     /// Shows that all of it is unchanged, leaf by leaf, while nobody changes records.
     ///
     /// Errors: `Conflict`; those of reads, and of reading old versions.
@@ -126,7 +126,7 @@ impl<P: PagePool, L: Ladder> ReadSet<'_, P, L> {
     }
 }
 
-impl<'c, P: PagePool, L: Ladder> Read<'c, P, L> {
+impl<'c, P: Pages, L: Ladder> Read<'c, P, L> {
     /// A key at or below all keys of the interval, to go down to.
     pub(super) fn first_key(&self) -> &'c [u8] {
         match self.lower {

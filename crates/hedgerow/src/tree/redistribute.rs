@@ -18,7 +18,7 @@
 use super::Tree;
 use super::descend::plain;
 use super::retry::Stop;
-use super::write::{is_sparse, record_bytes};
+use super::sparse::{is_sparse, record_bytes};
 use crate::error::Result;
 use crate::node::{self, Ladder, Leaf, LeafLayout, NodeMut, plain_leaf};
 use crate::page::{

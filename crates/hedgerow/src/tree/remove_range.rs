@@ -11,11 +11,11 @@
 
 use super::Tree;
 use super::retry::{Retry, Stop};
-use super::write::is_sparse;
+use super::sparse::is_sparse;
 use crate::error::Result;
+use crate::large::is_stored_form;
 use crate::node::{Ladder, Leaf, LeafMut, plain_leaf};
 use crate::page::{Access, EpochStay, PagePool};
-use crate::space::extent::is_stored_form;
 use crate::types::Purpose;
 use crate::versions::cells_of_change;
 use crate::wal::{RECORD_HEADER_BYTES, Record};

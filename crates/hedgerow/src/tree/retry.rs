@@ -10,7 +10,7 @@
 //! is called. Used by one thread.
 
 use crate::error::{Error, ErrorKind, Result, Signal};
-use crate::page::{Access, PagePool, PoolSession, Restart};
+use crate::page::{Access, Pages, PoolSession, Restart};
 use crate::types::PageId;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::hint::spin_loop;
@@ -84,7 +84,7 @@ impl<'p> Patience<'p> {
 }
 
 /// The state of an operation that has to start over; see the head of this file.
-pub(super) struct Retry<'p, P: PagePool> {
+pub(super) struct Retry<'p, P: Pages> {
     pool: &'p P,
     pub(super) session: P::Session<'p>,
     access: Access,
@@ -96,7 +96,7 @@ pub(super) struct Retry<'p, P: PagePool> {
     rooms: u32,
 }
 
-impl<'p, P: PagePool> Retry<'p, P> {
+impl<'p, P: Pages> Retry<'p, P> {
     #[cold]
     pub(super) fn new(pool: &'p P, root: PageId, access: Access, waiting: &'p Waiting<'p>) -> Self {
         Retry {

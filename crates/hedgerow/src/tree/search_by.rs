@@ -11,7 +11,7 @@ use super::Tree;
 use super::retry::{Retry, Stop};
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, Node, plain_leaf};
-use crate::page::{Access, OptimisticPage, PagePool, PoolSession, Restart};
+use crate::page::{Access, OptimisticPage, Pages, PoolSession, Restart};
 use std::cmp::Ordering;
 
 /// Pages that are read for a search at most. What one pass needs is not kept in memory, so that in a small pool it may go again before the next pass.
@@ -42,7 +42,7 @@ struct Copy {
     record: (Vec<u8>, Vec<u8>),
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Searches the records between two keys, both left out, by `order`: how what is sought compares with a record, of which it gets key and value.
     /// Whether there was an equal one, which then was compared last. `None`: nothing can be said, because `order` has said so, others have interfered
     /// three times, pages went as fast as they came, somebody changes records alone, or a leaf has no records. Then what was compared holds all the same, and

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::node::anatomy::{Anatomy, anatomy};
 use crate::node::dense::KeyShape;
 use crate::node::{Hints, Ladder, LeafLayout, key_traits, plain_leaf};
-use crate::page::PagePool;
+use crate::page::Pages;
 use crate::page::header::{self, PageKind};
 use crate::types::PageId;
 use std::cell::RefCell;
@@ -115,7 +115,7 @@ impl PageView<'_> {
     }
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Shows every page, until `show` breaks off. Reads every page on the way.
     ///
     /// Errors: the root cannot be read; `KeyspaceDropped`; `Timeout`. Damage is no error here.

@@ -8,7 +8,7 @@ use super::value_stats::ValueStats;
 use super::walk::Go;
 use crate::error::Result;
 use crate::node::{Ladder, LeafLayout, plain_leaf};
-use crate::page::PagePool;
+use crate::page::Pages;
 use crate::page::header;
 
 /// Number of classes of [`LevelStats::fill`].
@@ -80,7 +80,7 @@ impl TreeStats {
     }
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Counts pages, keys and bytes by level, and no values. Reads every page. Errors: those of reading a page.
     #[cfg(hedgerow_internals)]
     pub fn stats(&self) -> Result<TreeStats> {

@@ -2,10 +2,10 @@
 //!
 //! Invariant: each record is counted once, under one form. Plain values; counting is total over any bytes; used by one thread.
 
-use super::stored::for_each_value;
+use super::large::for_each_value;
+use crate::large::Held;
+use crate::large::{Stored, read_stored};
 use crate::node::Ladder;
-use crate::space::extent::{Stored, read_stored};
-use crate::space::held::Held;
 
 /// The values of a keyspace by the place that they are stored in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::Tree;
 use super::walk::{Go, Visit};
 use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::node::{self, Defect, Ladder};
-use crate::page::PagePool;
+use crate::page::Pages;
 use crate::page::header;
 use crate::types::{PageId, TreeId};
 use std::fmt;
@@ -69,7 +69,7 @@ pub struct Finding {
 /// Called once for each page with what is wrong with it; says whether to go on.
 pub type Report<'r> = &'r mut dyn FnMut(PageId, &[TreeDefect]) -> ControlFlow<()>;
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Checks the whole tree and gives what is wrong with it; an empty list is a clean tree.
     ///
     /// Errors: the root cannot be read; `KeyspaceDropped`; `Timeout`. Damage is no error here.

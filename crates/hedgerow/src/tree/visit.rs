@@ -6,14 +6,14 @@
 use super::Cursor;
 use crate::error::Result;
 use crate::node::{Ladder, Leaf, plain_leaf};
-use crate::page::PagePool;
+use crate::page::Pages;
 use std::ops::ControlFlow;
 
 /// How many records ahead a value is shown first, and for the second time.
 const FAR: usize = 8;
 const NEAR: usize = 3;
 
-impl<P: PagePool, L: Ladder> Cursor<P, L> {
+impl<P: Pages, L: Ladder> Cursor<P, L> {
     /// Hands the records behind the cursor to `each`, in order, and moves over them, until `each` breaks or
     /// there are no more. Tells which. Key and value live as long as the call of `each`.
     ///

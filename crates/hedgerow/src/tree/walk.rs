@@ -14,7 +14,7 @@ use super::{MAX_LEVELS, Tree};
 use crate::error::{Error, Result};
 use crate::node::Ladder;
 use crate::page::header::{self, PageKind};
-use crate::page::{Access, OptimisticPage, PageMark, PagePool, PoolSession, Restart};
+use crate::page::{Access, OptimisticPage, PageMark, Pages, PoolSession, Restart};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,7 +81,7 @@ impl Done {
 /// Most pages that a walk asks for together.
 const AHEAD_MAX: usize = 32;
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Shows every page to `visit`. A page that cannot be read is given to `unreadable` with the error,
     /// which ends the walk by returning one, or lets it pass over the page.
     pub(super) fn walk(

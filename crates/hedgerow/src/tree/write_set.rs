@@ -5,9 +5,9 @@
 //! longer. Plain data and pure functions.
 
 use super::Tree;
+use crate::large::is_stored_form;
 use crate::node::{Hints, Ladder};
 use crate::page::PagePool;
-use crate::space::extent::is_stored_form;
 use crate::wal::{BatchId, RECORD_HEADER_BYTES, Record};
 
 /// Bytes of changes in one record, unless a single one is longer.

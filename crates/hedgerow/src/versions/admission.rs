@@ -14,9 +14,9 @@
 //! while operations have places in the pool.
 
 use crate::error::Result;
+use crate::versions::begin::Change;
 use crate::versions::memory::{Memory, Surroundings};
 use crate::versions::state::{GROWTH_PART, Versions};
-use crate::versions::table::Change;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
 use hedgerow_sync::primitive::thread;

@@ -18,11 +18,19 @@
 use crate::error::Result;
 use crate::types::{Lsn, TreeId};
 use crate::versions::slots::{Slots, State};
-use crate::versions::table::Version;
 use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering::*};
 use hedgerow_sync::primitive::{Arc, Mutex};
 use std::cmp::Ordering;
 use std::ops::Bound;
+
+/// A version that was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Version {
+    /// LSN of the change that ended it.
+    pub ended: Lsn,
+    /// Length of its value. `None`: there was no record.
+    pub len_bytes: Option<usize>,
+}
 
 /// Bytes of a record in front of its key.
 const RECORD_BYTES: usize = 20;

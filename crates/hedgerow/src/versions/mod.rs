@@ -21,6 +21,7 @@
 
 pub mod admission;
 pub mod alone;
+mod begin;
 mod cells;
 pub mod clock;
 mod door;
@@ -41,10 +42,11 @@ mod trees;
 
 pub use admission::Admission;
 pub use alone::Alone;
+pub use begin::Change;
 pub use clock::Clock;
 pub use freeze::{Freezer, Plan, Sorted};
-pub use frozen::{FrozenPart, Record, Stretch};
+pub use frozen::{FrozenPart, Record, Stretch, Version};
 pub use memory::{Block, LEAST_BLOCKS, Memory, Surroundings};
 pub use snapshots::{Kept, Seen, Snapshot};
 pub use state::{Figures, Versions, VersionsOptions};
-pub use table::{Change, Version, cells_of_change};
+pub use table::cells_of_change;

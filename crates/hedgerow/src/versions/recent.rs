@@ -2,27 +2,24 @@
 //!
 //! Most versions are kept for snapshots that end soon and never ask for them. So who keeps one copies it into cells and adds it to this queue, and that is
 //! all that happens with a leaf latched. What nobody needs goes from the front, unseen. Whoever looks for a version has all that are in
-//! the queue by then [indexed](Table::index_one) first, and so has a writer if the queue gets long: both a few at a time, with the table locked.
+//! the queue by then indexed first, and so has a writer if the queue gets long: both a few at a time, with the table locked.
 //!
 //! A version in the queue may be one that nobody can need, because its key has one of a change with the same LSN, or above the horizon. That
 //! is found out when it is indexed. The horizon may have been raised since, so one more version may be linked, and never one fewer.
 //!
 //! Invariants: versions of a key come in the order of their LSNs, and before them are only those that are indexed; a removal in the queue has the
-//! cells promised that its key takes among the removed ones. A plain value, a part of [`Table`].
+//! cells promised that its key takes among the removed ones. A plain value, a part of the table (`table.rs`).
 
-use crate::types::Lsn;
+use crate::versions::begin::{BEHIND_AT, Begin};
 use crate::versions::cells::{CellId, Cells, cells_for};
 use crate::versions::memory::Block;
-use crate::versions::needs::Bounds;
-use crate::versions::removed;
-use crate::versions::table::{BEHIND_AT, Begin, Change, KEY_AT, Table};
 
 /// The version is of a removal. Beside the count of cells that it is promised.
-const REMOVES: u32 = 1 << 31;
+pub(super) const REMOVES: u32 = 1 << 31;
 
 /// See the head of the file.
 pub(super) struct Recent {
-    first: CellId,
+    pub(super) first: CellId,
     last: CellId,
     /// How many were added, and taken, since the table was made.
     added: u64,
@@ -61,7 +58,7 @@ impl Recent {
         self.cells
     }
 
-    fn add<B: Block>(&mut self, cells: &mut Cells<B>, version: CellId, takes: u32) {
+    pub(super) fn add<B: Block>(&mut self, cells: &mut Cells<B>, version: CellId, takes: u32) {
         match self.last.is_none() {
             true => self.first = version,
             false => cells.set_u32(self.last, BEHIND_AT, version.0),
@@ -87,47 +84,5 @@ impl Recent {
         let owed = promise & !REMOVES;
         self.cells -= cells_for(begin.len_bytes()) + owed;
         Some(Taken { version, owed, removes: promise & REMOVES != 0, begin })
-    }
-}
-
-impl<B: Block> Table<B> {
-    /// Keeps the version that a change ends. Returns the cells that this took of those that were reserved: all that it may ever take.
-    pub(super) fn keep(&mut self, change: &Change<'_>) -> u32 {
-        let Change { key, old, removes, .. } = *change;
-        let value = old.unwrap_or_default();
-        let (owed, mark) = match removes {
-            true => (cells_for(removed::longest_node_bytes(key.len())), REMOVES),
-            false => (0, 0),
-        };
-        let len_bytes = KEY_AT + key.len() + value.len();
-        let begin = Begin::new(change, owed | mark);
-        let version = self.cells.allocate(len_bytes);
-        self.cells.write(version, 0, [begin.bytes(), key, value]);
-        let takes = cells_for(len_bytes) + owed;
-        self.recent.add(&mut self.cells, version, takes);
-        self.versions += 1;
-        takes
-    }
-
-    /// Drops recent versions from the front as long as they were ended up to `up_to` and nobody needs them, `most` at most. Returns how many cells are free
-    /// then that were not, and whether there may be more of them.
-    pub(super) fn trim(&mut self, bounds: &Bounds, up_to: Lsn, most: u32) -> (u32, bool) {
-        let free_before = self.cells.free();
-        let mut owed = 0;
-        for _ in 0..most {
-            let first = self.recent.first;
-            if first.is_none() {
-                return (owed + self.cells.free() - free_before, false);
-            }
-            let ended = Begin::of(&self.cells, first).lsn();
-            if ended > up_to || bounds.may_need(ended) {
-                return (owed + self.cells.free() - free_before, false);
-            }
-            let taken = self.recent.take(&self.cells).expect("it is the first one");
-            owed += taken.owed;
-            self.cells.release(taken.version);
-            self.versions -= 1;
-        }
-        (owed + self.cells.free() - free_before, true)
     }
 }

@@ -29,11 +29,11 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Lsn, TreeId};
+use crate::versions::frozen::Version;
 use crate::versions::frozen::{FrozenPart, Part, Record, Stretch};
 use crate::versions::memory::{Memory, Surroundings};
 use crate::versions::slots::{Slot, SlotId, Slots, State};
 use crate::versions::state::{AHEAD, Fate, LEAST_AHEAD, NOBODY, Pinned, Versions};
-use crate::versions::table::Version;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};

@@ -13,58 +13,21 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::types::{Lsn, TreeId};
+use crate::versions::begin::{
+    ABSENT, BEHIND_AT, Begin, Change, HASH_AT, KEY_AT, LENGTH_AT, LISTED, LSN_AT, VALUE_LENGTH_AT,
+};
 use crate::versions::cells::{CellId, Cells, cells_for};
-use crate::versions::frozen::Record;
+use crate::versions::frozen::{Record, Version};
 use crate::versions::memory::Block;
-use crate::versions::needs::Needs;
-use crate::versions::recent::{Recent, Taken};
+use crate::versions::needs::{Bounds, Needs};
+use crate::versions::recent::{REMOVES, Recent, Taken};
 use crate::versions::removed::{self, Removed};
 use hedgerow_sync::primitive::random;
 use twox_hash::XxHash3_64;
 
-/// The next version in the bucket, or the next later one of the recent ones.
-pub(super) const BEHIND_AT: usize = 0;
-/// Of a recent version: cells that it is promised, and the mark of a removal.
-const HASH_AT: usize = 4;
-const TREE_AT: usize = 8;
-/// Length of the key, and above it the marks.
-const LENGTH_AT: usize = 12;
-const VALUE_LENGTH_AT: usize = 16;
-const LSN_AT: usize = 20;
-pub(super) const KEY_AT: usize = 28;
-/// There was no record.
-const ABSENT: u32 = 1 << 16;
-/// The key is among the removed ones. Set on the newest version of a key alone.
-const LISTED: u32 = 1 << 17;
 /// Cells of data for each bucket.
 const CELLS_A_BUCKET: u32 = 2;
 const HEAD_BYTES: usize = 4;
-
-/// A change of a record, as the old version sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Change<'a> {
-    /// The keyspace's tree.
-    pub tree: TreeId,
-    /// The record's key.
-    pub key: &'a [u8],
-    /// The end of the change's record in the log.
-    pub lsn: Lsn,
-    /// The value before. `None`: there was no record.
-    pub old: Option<&'a [u8]>,
-    /// Whether there is no record any more.
-    pub removes: bool,
-    /// How many of the open snapshots are the change's own: a commit's, with which nobody reads any more. They need no version of it.
-    pub own_snapshots: u64,
-}
-
-/// A version that was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Version {
-    /// LSN of the change that ended it.
-    pub ended: Lsn,
-    /// Length of its value. `None`: there was no record.
-    pub len_bytes: Option<usize>,
-}
 
 /// Cells of memory, of 64 bytes, that the change of a record may take: of a key of this length and an old value of at most `value_len`
 /// bytes.
@@ -493,71 +456,45 @@ impl<B: Block> Table<B> {
     }
 }
 
-/// What a version begins with, before its key.
-pub(super) struct Begin([u8; KEY_AT]);
-
-impl Begin {
-    /// Of a change, before it has its place.
-    pub(super) fn new(change: &Change<'_>, owed: u32) -> Begin {
-        let absent = if change.old.is_none() { ABSENT } else { 0 };
-        let value_len = change.old.map_or(0, <[u8]>::len) as u32;
-        let mut begin = [0; KEY_AT];
-        let mut put = |at, number: u32| begin[at..at + 4].copy_from_slice(&number.to_le_bytes());
-        put(HASH_AT, owed);
-        put(TREE_AT, change.tree.0);
-        put(LENGTH_AT, change.key.len() as u32 | absent);
-        put(VALUE_LENGTH_AT, value_len);
-        begin[LSN_AT..].copy_from_slice(&change.lsn.0.to_le_bytes());
-        Begin(begin)
+/// What is done with recent versions.
+impl<B: Block> Table<B> {
+    /// Keeps the version that a change ends. Returns the cells that this took of those that were reserved: all that it may ever take.
+    pub(super) fn keep(&mut self, change: &Change<'_>) -> u32 {
+        let Change { key, old, removes, .. } = *change;
+        let value = old.unwrap_or_default();
+        let (owed, mark) = match removes {
+            true => (cells_for(removed::longest_node_bytes(key.len())), REMOVES),
+            false => (0, 0),
+        };
+        let len_bytes = KEY_AT + key.len() + value.len();
+        let begin = Begin::new(change, owed | mark);
+        let version = self.cells.allocate(len_bytes);
+        self.cells.write(version, 0, [begin.bytes(), key, value]);
+        let takes = cells_for(len_bytes) + owed;
+        self.recent.add(&mut self.cells, version, takes);
+        self.versions += 1;
+        takes
     }
 
-    #[inline]
-    pub(super) fn of<B: Block>(cells: &Cells<B>, version: CellId) -> Begin {
-        Begin(cells.begin(version))
-    }
-
-    pub(super) fn bytes(&self) -> &[u8; KEY_AT] {
-        &self.0
-    }
-
-    #[inline]
-    fn u32_at(&self, at: usize) -> u32 {
-        u32::from_le_bytes(std::array::from_fn(|byte| self.0[at + byte]))
-    }
-
-    #[inline]
-    pub(super) fn behind(&self) -> CellId {
-        CellId(self.u32_at(BEHIND_AT))
-    }
-
-    #[inline]
-    pub(super) fn hash(&self) -> u32 {
-        self.u32_at(HASH_AT)
-    }
-
-    #[inline]
-    pub(super) fn tree(&self) -> TreeId {
-        TreeId(self.u32_at(TREE_AT))
-    }
-
-    /// With the marks.
-    #[inline]
-    fn length(&self) -> u32 {
-        self.u32_at(LENGTH_AT)
-    }
-
-    #[inline]
-    fn key_len(&self) -> usize {
-        (self.length() & 0xffff) as usize
-    }
-
-    /// Of all of the version.
-    pub(super) fn len_bytes(&self) -> usize {
-        KEY_AT + self.key_len() + self.u32_at(VALUE_LENGTH_AT) as usize
-    }
-
-    #[inline]
-    pub(super) fn lsn(&self) -> Lsn {
-        Lsn(u64::from_le_bytes(std::array::from_fn(|byte| self.0[LSN_AT + byte])))
+    /// Drops recent versions from the front as long as they were ended up to `up_to` and nobody needs them, `most` at most. Returns how many cells are free
+    /// then that were not, and whether there may be more of them.
+    pub(super) fn trim(&mut self, bounds: &Bounds, up_to: Lsn, most: u32) -> (u32, bool) {
+        let free_before = self.cells.free();
+        let mut owed = 0;
+        for _ in 0..most {
+            let first = self.recent.first;
+            if first.is_none() {
+                return (owed + self.cells.free() - free_before, false);
+            }
+            let ended = Begin::of(&self.cells, first).lsn();
+            if ended > up_to || bounds.may_need(ended) {
+                return (owed + self.cells.free() - free_before, false);
+            }
+            let taken = self.recent.take(&self.cells).expect("it is the first one");
+            owed += taken.owed;
+            self.cells.release(taken.version);
+            self.versions -= 1;
+        }
+        (owed + self.cells.free() - free_before, true)
     }
 }

@@ -73,7 +73,7 @@ pub enum Record<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// The record of this key has a value in a stored form ([`crate::space::extent`]), a reference to an extent that
+    /// The record of this key has a value in a stored form ([`crate::large`]), a reference to an extent that
     /// was written before the record was appended, and is synced before the record's block is written.
     Extent {
         /// The keyspace.

@@ -9,7 +9,7 @@ use crate::paper::Paper;
 use hedgerow::internals::buffer::{BufferPool, PoolOptions, smallest_limit_without_log_bytes};
 use hedgerow::internals::page::header::{self, HEADER_BYTES};
 use hedgerow::internals::page::{
-    EpochStay as _, OptimisticPage, PagePool as _, PoolSession as _, Restart,
+    EpochStay as _, Journal as _, OptimisticPage, Pages as _, PoolSession as _, Restart,
 };
 use hedgerow::internals::space::image::PageForm;
 use hedgerow::internals::space::map::MapRoot;

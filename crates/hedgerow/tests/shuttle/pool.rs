@@ -6,8 +6,8 @@ use hedgerow::Result;
 use hedgerow::internals::buffer::BufferPool;
 use hedgerow::internals::buffer::smallest_limit_without_log_bytes;
 use hedgerow::internals::page::{
-    Access, EpochStay, FrameHead, FrameId, OptimisticPage, PagePool, PageSource, PoolSession as _,
-    Restart, header,
+    Access, EpochStay, FrameHead, FrameId, Frames as _, Journal as _, OptimisticPage, PageSource,
+    Pages as _, PoolSession as _, Restart, header,
 };
 use hedgerow::internals::store::{OpenHow, Store, StoreOptions};
 use hedgerow::internals::types::{PART_BYTES, PART_WORDS, PageId};

@@ -165,7 +165,7 @@ impl Home for Vmcache {
     }
 
     fn facts(&self) -> BTreeMap<String, String> {
-        use hedgerow::internals::page::PagePool;
+        use hedgerow::internals::page::Frames;
         let (metadata, counts) = (self.pool.metadata(), self.pool.counts());
         let pages = u64::from(self.pool.places()) * self.pool.page_bytes() as u64;
         let mut facts = BTreeMap::new();

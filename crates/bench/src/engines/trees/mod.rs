@@ -20,7 +20,7 @@ use crate::cell::{Cell, CellError, Place, TreeShape};
 use crate::harness::{Engine, Session, ValueBytes};
 use hedgerow::internals::error::{Error, ErrorKind};
 use hedgerow::internals::node::Ladder;
-use hedgerow::internals::page::PagePool;
+use hedgerow::internals::page::{Frames, PagePool};
 use hedgerow::internals::tree::{Cursor, Tree};
 use hedgerow::internals::types::TreeId;
 use std::collections::BTreeMap;

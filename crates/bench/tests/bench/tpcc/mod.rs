@@ -6,12 +6,13 @@ mod program;
 use hedgerow_bench::tpcc::conditions;
 use hedgerow_bench::tpcc::engine::{Place, Store};
 use hedgerow_bench::tpcc::isolated;
+use hedgerow_bench::tpcc::isolated::Isolation;
 use hedgerow_bench::tpcc::load::load;
 use hedgerow_bench::tpcc::random::is_original;
 use hedgerow_bench::tpcc::records::{
     Customer, District, History, Order, OrderLine, Record, Warehouse,
 };
-use hedgerow_bench::tpcc::run::{self, Isolation, Length, Setting};
+use hedgerow_bench::tpcc::run::{self, Length, Setting};
 use hedgerow_bench::tpcc::tables::{self, last_number};
 use hedgerow_bench::tpcc::{Error, Kind, Outcome, Scale, Step, Table, Tables, Terminal, Work};
 use judge::Judge;

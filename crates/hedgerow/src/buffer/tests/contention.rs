@@ -2,8 +2,8 @@
 
 use super::{fresh, pool};
 use crate::buffer::frame::header_line;
-use crate::page::pool::EpochStay;
-use crate::page::{Access, ExclusivePage, PagePool, Period, Place, PoolSession};
+use crate::page::EpochStay;
+use crate::page::{Access, ExclusivePage, Frames, Journal, Pages, Period, Place, PoolSession};
 use crate::types::TreeId;
 use std::collections::BTreeSet;
 

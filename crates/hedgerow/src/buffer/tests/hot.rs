@@ -5,8 +5,8 @@
 use super::{fresh, joined, pool_over};
 use crate::buffer::BufferPool;
 use crate::error::{ErrorKind, Result};
-use crate::page::pool::EpochStay;
-use crate::page::{ExclusivePage, FrameId, PagePool};
+use crate::page::EpochStay;
+use crate::page::{ExclusivePage, FrameId, Journal};
 use crate::storage::{DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
 use crate::testing::RamDisk;
 use crate::types::{PART_WORDS, PageId};

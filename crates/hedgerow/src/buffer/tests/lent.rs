@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::buffer::Lent;
-use crate::buffer::pieces::PieceName;
-use crate::space::extent::Extent;
+use crate::buffer::large::PieceName;
+use crate::large::Extent;
 
 /// Parts of the page table take one frame each.
 const PAGE: usize = 4096;

@@ -1,9 +1,9 @@
 //! Pieces of values in frames: what is found is what was kept, whoever takes the frames meanwhile.
 
 use super::*;
-use crate::buffer::pieces::PieceName;
-use crate::space::extent::Extent;
-use crate::space::held::Held;
+use crate::buffer::large::PieceName;
+use crate::large::Extent;
+use crate::large::Held;
 use hedgerow_sync::optimistic::PageBytes;
 
 fn value(seed: u64, len: usize) -> Vec<u8> {

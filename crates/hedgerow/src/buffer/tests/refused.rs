@@ -6,7 +6,7 @@ use super::{begin_checkpoint, change, fresh, joined, pool, pool_over};
 use crate::buffer::table::Place;
 use crate::buffer::{BufferPool, PoolOptions, smallest_limit_without_log_bytes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::{Access, FrameId, PagePool, PoolSession};
+use crate::page::{Access, FrameId, Pages, PoolSession};
 use crate::space::PageIds;
 use crate::storage::{DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
 use crate::testing::RamDisk;

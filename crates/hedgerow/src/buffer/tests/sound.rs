@@ -2,10 +2,10 @@
 
 use super::{PAGE_BYTES, fresh, pool, pool_over};
 use crate::error::Result;
+use crate::page::EpochStay;
 use crate::page::header::PAGE_ID;
-use crate::page::pool::EpochStay;
 use crate::page::{
-    Access, ExclusivePage, FrameId, OptimisticPage, PagePool, PageSource, PoolSession,
+    Access, ExclusivePage, FrameId, Frames, Journal, OptimisticPage, PageSource, Pages, PoolSession,
 };
 use crate::storage::{
     DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, ReadSource, WriteRequest,

@@ -13,7 +13,7 @@ use crate::buffer::BufferPool;
 use crate::database::database::Inner;
 use crate::database::keyspace::Keyspace;
 use crate::error::Result;
-use crate::space::extent::{Stored, is_stored_form, read_stored};
+use crate::large::{Stored, is_stored_form, read_stored};
 use crate::store::labels::split_label;
 use crate::store::{Found, PoolTree};
 use crate::tree::{Cursor, Value, successor};

@@ -15,7 +15,7 @@ use crate::database::snapshot::SnapshotStretches;
 use crate::database::stretch::{Interval, StretchCursor, is_empty};
 use crate::database::view::{Seen, View};
 use crate::error::Result;
-use crate::space::extent::{Stored, read_stored};
+use crate::large::{Stored, read_stored};
 use crate::store::{OpenSnapshot, PoolTree};
 use crate::tree::Value;
 use hedgerow_sync::primitive::Arc;

@@ -12,7 +12,7 @@ use crate::buffer::BufferPool;
 use crate::database::database::Inner;
 use crate::database::large::Resolved;
 use crate::error::Result;
-use crate::space::extent::{Stored, is_stored_form, read_stored};
+use crate::large::{Stored, is_stored_form, read_stored};
 use crate::store::PoolTree;
 use crate::tree::{self, Passed};
 use std::cmp::Ordering;

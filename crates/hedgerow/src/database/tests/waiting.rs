@@ -5,7 +5,7 @@
 
 use super::stalled::{Of, StalledDisk};
 use crate::buffer::Session;
-use crate::page::{Access, FrameHead, FrameId, PagePool, PoolSession, header};
+use crate::page::{Access, FrameHead, FrameId, Frames, Pages, PoolSession, header};
 use crate::store::OpenHow;
 use crate::wait::Waiting;
 use crate::{

@@ -15,7 +15,7 @@ use crate::database::snapshot::SnapshotStretches;
 use crate::database::stretch::{Stretch, Stretches};
 use crate::database::view::{Seen, View, reads};
 use crate::error::Result;
-use crate::space::extent::is_stored_form;
+use crate::large::is_stored_form;
 use crate::store::{OpenSnapshot, PoolTree};
 use crate::tree::{Swap, Target, Value};
 use hedgerow_sync::primitive::Arc;

@@ -4,11 +4,12 @@
 //! changed nothing. Same conditions as [`super::write`].
 
 use super::criterion::{self, growth_of};
+use super::layout::Refused;
 use super::layout::{Contents, DenseLayout, Frame, Growth};
 use super::read::DenseNode;
 use super::records::shape_of;
 use super::shape::{KeyShape, numeric};
-use super::write::{DenseMut, Refused, copy_lsn, room};
+use super::write::{DenseMut, copy_lsn, room};
 use crate::node::ladder::Ladder;
 use crate::node::layout::{
     LAST_INSERT, RUN, common_prefix, lower_fence, rest_len, set_u16, u16_at, upper_fence,

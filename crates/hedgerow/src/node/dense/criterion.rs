@@ -18,17 +18,18 @@
 //!   come, each leaf is full: random insertions end with leaves as full as ascending ones leave
 //!   them, where cuts in the middle leave them between half full and full.
 
+use super::layout::Refused;
 use super::layout::{Contents, DenseLayout};
 use super::semi;
 use super::shape::{KeyShape, numeric};
-use super::write::{Refused, room};
+use super::write::room;
+use crate::node::cut::Split;
 use crate::node::cut::sequential_run;
 use crate::node::ladder::Ladder;
 use crate::node::layout::{
     RUN, count, lower_fence, prefix, rest_len, slot, slots, u16_at, upper_fence,
 };
 use crate::node::separator;
-use crate::node::split::Split;
 use crate::node::suffix::Suffix;
 use crate::node::write::NodeMut;
 use crate::page::header::{KIND, PageKind};

@@ -8,10 +8,9 @@ use super::fields::{
     CAPACITY, HEAP_LIVE, HEAP_START, VALUE_LEN, array_start, capacity, key_len, slots_in,
     stored_stem_len, tail_room, tail_start,
 };
-use super::layout::{Contents, DenseLayout, Frame, Growth, base_for};
+use super::layout::{Contents, DenseLayout, Frame, Growth, Refused, base_for};
 use super::read::{DenseNode, write_number};
 use super::shape::NUMERIC_BYTES;
-use super::write::Refused;
 use crate::node::defect::Defect;
 use crate::node::layout::{LOWER_LEN, PREFIX_LEN, UPPER_LEN, max_record_bytes, u16_at};
 use crate::page::header::PageKind;

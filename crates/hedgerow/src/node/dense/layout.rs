@@ -3,11 +3,32 @@
 //! All else is written once, for any [`DenseLayout`]. The functions over [`PageBytes`] are total;
 //! those over a page ask that it has passed [`super::load_check`], and leave it so.
 
-use super::write::Refused;
 use crate::node::defect::Defect;
 use crate::page::header::PageKind;
 use hedgerow_sync::optimistic::PageBytes;
 use std::ops::Range;
+
+/// Why a dense leaf does not take a record. Nothing has been changed.
+///
+/// [`DenseMut::choose_remedy`] says what helps: a split, or another layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// There is no space left, or key and value are longer than
+    /// [`max_record_bytes`].
+    NoSpace,
+    /// The key has another length than those of the leaf.
+    KeyLength,
+    /// The key differs from those of the leaf before its last four bytes.
+    Stem,
+    /// The key is below that of the first slot.
+    Below,
+    /// The key is above that of the last slot.
+    Beyond,
+    /// The value has another length than those of the leaf.
+    ValueLength,
+    /// So few of the numbers have records that the layout would not pay.
+    Sparse,
+}
 
 /// Which numbers a leaf has slots for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

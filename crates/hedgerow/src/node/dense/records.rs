@@ -4,11 +4,11 @@
 //! What they look at has passed the check of its kind at page-in, and may be in any order all the
 //! same. Reads only.
 
+use super::layout::Refused;
 use super::layout::{Contents, DenseLayout};
 use super::read::DenseNode;
 use super::semi;
 use super::shape::{KeyShape, numeric};
-use super::write::Refused;
 use crate::node::ladder::Ladder;
 use crate::node::layout::{
     LEAF_SLOT_BYTES, count, lower_fence, prefix, rest_len, space_needed, upper_fence,

@@ -13,9 +13,8 @@ use super::fields::{
     HEAP_LIVE, HEAP_START, VALUE_LEN, WORD_BYTES, WORD_SLOTS, array_start, base, capacity, key_len,
     numbers_end, slots_in, tail_start,
 };
-use super::layout::{Contents, DenseLayout, Frame, Growth, base_for};
+use super::layout::{Contents, DenseLayout, Frame, Growth, Refused, base_for};
 use super::presence::{self, Slots};
-use super::write::Refused;
 use crate::node::defect::Defect;
 use crate::node::layout::{max_record_bytes, set_u16, u16_at};
 use crate::page::header::PageKind;

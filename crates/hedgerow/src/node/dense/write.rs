@@ -9,7 +9,7 @@ use super::fields::{
     BASE, CAPACITY, HEAP_LIVE, HEAP_START, KEY_LEN, PRESENCE, RUN, VALUE_LEN, array_start, base,
     capacity, fences, key_len, shape, stored_stem_len, tail_room,
 };
-use super::layout::{Contents, DenseLayout, Frame, Growth};
+use super::layout::{Contents, DenseLayout, Frame, Growth, Refused};
 use super::presence;
 use super::read::DenseNode;
 use super::shape::{KeyShape, numeric};
@@ -21,28 +21,6 @@ use crate::node::write::{note_insertion, write_fences, write_frame};
 use crate::page::header::NEWEST_LSN;
 use hedgerow_sync::optimistic::PlainBytes;
 use std::marker::PhantomData;
-
-/// Why a dense leaf does not take a record. Nothing has been changed.
-///
-/// [`DenseMut::choose_remedy`] says what helps: a split, or another layout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
-    /// There is no space left, or key and value are longer than
-    /// [`max_record_bytes`].
-    NoSpace,
-    /// The key has another length than those of the leaf.
-    KeyLength,
-    /// The key differs from those of the leaf before its last four bytes.
-    Stem,
-    /// The key is below that of the first slot.
-    Below,
-    /// The key is above that of the last slot.
-    Beyond,
-    /// The value has another length than those of the leaf.
-    ValueLength,
-    /// So few of the numbers have records that the layout would not pay.
-    Sparse,
-}
 
 /// A dense leaf to change.
 #[derive(Debug)]

@@ -8,11 +8,11 @@
 
 use super::convert::{convert, convert_for};
 use super::{LeafLayout, LeafMut, plain_leaf};
+use crate::node::cut::{Split, SplitHint};
 use crate::node::dense::{self, DenseLayout, DenseMut, DenseSplit, Full, Semi};
 use crate::node::fingerprint::{FingerprintLeaf, FingerprintLeafMut};
 use crate::node::ladder::Ladder;
 use crate::node::policy::{LeafPolicy, holds_strings};
-use crate::node::split::{Split, SplitHint};
 use crate::node::write::NodeMut;
 use hedgerow_sync::optimistic::PlainBytes;
 

@@ -2,8 +2,8 @@
 //! prefixes. Where to cut is chosen by [`super::super::cut`]. Same conditions as [`super::write`].
 
 use super::super::cut::{Cut, Divisible, Incoming};
+use super::super::cut::{Split, SplitHint};
 use super::super::layout::{count, lower_fence, prefix, upper_fence};
-use super::super::split::{Split, SplitHint};
 use super::super::suffix::Suffix;
 use super::layout::{Measure, is_wide, slot_width, slots, suffix};
 use super::write::FingerprintLeafMut;

@@ -1,9 +1,10 @@
 //! What the allocator refuses, and that a refusal, or a report of what never was, changes nothing.
 
-use super::extent::{Extent, Run, units_of_value};
 use super::extremes::{Reader, table_checkpoint, three_full_groups};
 use super::forged::{Parts, assert_damage, load_all, open, sparse_table};
 use super::*;
+use crate::large::{Extent, Run};
+use crate::space::large::units_of_value;
 
 /// Zones of sixteen units, all free and solid.
 fn free_zones(count: u32) -> Zones {

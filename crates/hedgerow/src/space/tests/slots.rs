@@ -1,13 +1,14 @@
 //! The slot store on a disk that fails or is full, with images and extents that lie, and beside checkpoints that end at
 //! the wrong moment.
 
-use super::extent::{Extent, Run, units_of_value};
 use super::forged::{assert_damage, open};
 use super::image::PageForm;
 use super::slot_store::{SlotStore, SpaceState};
 use super::*;
 use crate::checksum::page_checksum;
+use crate::large::{Extent, Run};
 use crate::page::header;
+use crate::space::large::units_of_value;
 use crate::storage::{DirectIo, Disk, File, LockOutcome, OpenMode, ReadRequest, WriteRequest};
 use crate::testing::sim::{CallKind, Fault};
 use crate::testing::{RamDisk, SimDisk};

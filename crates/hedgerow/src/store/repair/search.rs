@@ -20,10 +20,11 @@
 use super::{Repair, checksum_in, for_each_record, is_loss};
 use crate::checksum::page_checksum;
 use crate::error::Result;
+use crate::large::{Extent, Run, Stored, read_stored};
 use crate::page::header::{self, PageKind};
-use crate::space::extent::{Extent, Run, Stored, chunk_bytes, is_chunk, read_stored};
 use crate::space::geometry::PART_CONTENT_WORDS;
 use crate::space::image;
+use crate::space::large::{chunk_bytes, is_chunk};
 use crate::space::map::MapView;
 use crate::space::part::{self, PartBytes};
 use crate::space::slot_store::PartFile;

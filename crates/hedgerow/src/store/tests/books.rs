@@ -2,7 +2,7 @@
 //! checked for.
 
 use super::*;
-use crate::page::PagePool;
+use crate::page::Values;
 use crate::space::shrink::TailZone;
 use crate::storage::{DirectIo, OpenMode};
 use crate::store::checkpoint::Taken;

@@ -1,7 +1,7 @@
 //! Large values that are moved so that the file can become shorter: what is in the way, and calls that fail meanwhile.
 
 use super::*;
-use crate::space::extent::{Extent, Run, Stored, read_stored};
+use crate::large::{Extent, Run, Stored, read_stored};
 use crate::store::PoolTree;
 use crate::testing::sim::{CallKind, Fault};
 use crate::types::Epoch;
@@ -143,7 +143,7 @@ fn the_log_says_of_a_move_that_the_value_is_the_one_of_before() {
     // The same bytes once more are another value.
     put(&store, &wrens, COUNT - 1);
     store.flush_log().unwrap();
-    let name = crate::store::journal::log_path(path());
+    let name = crate::store::log_file::log_path(path());
     let file = disk.crash(1).open(&name, OpenMode::ReadOnly, DirectIo::Never).unwrap();
     let from = ScanFrom { replay_start: start, log_end: start, checkpoint: Epoch(u64::MAX) };
     let (mut puts, mut moves) = (0, 0);

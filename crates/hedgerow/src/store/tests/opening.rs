@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::storage::{File, LockOutcome, ReadRequest, WriteRequest};
-use crate::store::open::lock;
+use crate::store::lock::lock;
 use crate::store::superblock;
 use hedgerow_sync::primitive::Mutex;
 use std::ops::ControlFlow;

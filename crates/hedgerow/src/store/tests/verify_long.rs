@@ -1,8 +1,8 @@
 //! Long keys that are not what they should be: verification finds each, and the feature that a file with any of them has.
 
 use super::*;
+use crate::large::escape;
 use crate::node::max_short_key_bytes;
-use crate::space::extent::escape;
 use crate::store::labels::{payload_start, with_label};
 
 const HEAD: [u8; max_short_key_bytes(512)] = [b'k'; max_short_key_bytes(512)];

@@ -49,7 +49,7 @@ impl Written {
         let start = store.log().unwrap().tail();
         write(&store);
         store.flush_log().unwrap();
-        let name = crate::store::journal::log_path(path);
+        let name = crate::store::log_file::log_path(path);
         let file = disk.crash(1).open(&name, OpenMode::ReadOnly, DirectIo::Never).unwrap();
         let header = read_header(&*file).unwrap();
         let from = ScanFrom { replay_start: start, log_end: start, checkpoint: Epoch(u64::MAX) };

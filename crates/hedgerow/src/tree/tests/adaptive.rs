@@ -7,7 +7,7 @@
 use super::super::Tree;
 use super::assert_clean;
 use crate::node::{Hints, LeafLayout, LeafPolicy};
-use crate::page::{AdaptationStats, PagePool};
+use crate::page::{AdaptationStats, Pages};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;

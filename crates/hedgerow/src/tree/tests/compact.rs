@@ -6,7 +6,7 @@ use super::model::{Model, compare, random_value, run};
 use super::{TINY_PAGE, absent, assert_clean, random_key};
 use crate::error::ErrorKind;
 use crate::node::{Hints, Ladder, LeafLayout, LeafPolicy};
-use crate::page::{FrameId, PagePool};
+use crate::page::{FrameId, Journal};
 use crate::testing::MemoryPool;
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::Arc;

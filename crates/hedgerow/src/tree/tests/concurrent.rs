@@ -4,7 +4,7 @@
 use super::super::{ContentionSplit, Swap, Tree};
 use super::{absent, assert_clean, tiny};
 use crate::node::Hints;
-use crate::page::{FrameHead, PagePool};
+use crate::page::{FrameHead, Frames};
 use crate::testing::MemoryPool;
 use crate::types::PageId;
 use hedgerow_sync::primitive::Arc;

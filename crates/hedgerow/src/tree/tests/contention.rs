@@ -6,7 +6,7 @@ use super::super::descend::Target;
 use super::super::{ContentionSplit, Tree};
 use super::assert_clean;
 use crate::node::{Hints, LeafLayout, LeafPolicy, plain_leaf};
-use crate::page::{ContentionStats, FrameId, PagePool};
+use crate::page::{ContentionStats, FrameId, Pages};
 use crate::testing::MemoryPool;
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::Arc;

@@ -5,7 +5,7 @@ use super::super::{Tree, TreeDefect};
 use super::{TINY_PAGE, assert_clean, random_key, tiny};
 use crate::error::ErrorKind;
 use crate::node::{self, Hints, LeafLayout, LeafPolicy, NodeMut};
-use crate::page::PagePool;
+use crate::page::Frames;
 use crate::page::header;
 use crate::testing::MemoryPool;
 use crate::types::{PageId, TreeId};

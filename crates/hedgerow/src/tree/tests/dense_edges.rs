@@ -3,7 +3,7 @@
 use super::super::Tree;
 use super::assert_clean;
 use crate::node::{Hints, LeafLayout, LeafPolicy, plain_leaf};
-use crate::page::PagePool;
+use crate::page::Pages;
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::optimistic::PageBytes;

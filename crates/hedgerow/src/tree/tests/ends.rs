@@ -3,7 +3,7 @@
 use super::super::{End, Taken, Tree};
 use super::{TINY_PAGE, absent, assert_clean, random_key, tiny};
 use crate::node::{Hints, LeafLayout, LeafPolicy};
-use crate::page::{FrameHead, PagePool};
+use crate::page::{FrameHead, Frames};
 use crate::testing::MemoryPool;
 use crate::testing::environment::fresh_seed;
 use crate::types::TreeId;

@@ -4,7 +4,7 @@ use super::super::Tree;
 use super::model::{Model, compare, random_value, run};
 use super::{TINY_PAGE, absent, assert_clean, random_key, tiny};
 use crate::node::{Hints, LeafLayout, LeafPolicy};
-use crate::page::PagePool;
+use crate::page::Pages;
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;

@@ -2,7 +2,7 @@
 //! while nobody writes, and true ones whenever the page validates.
 
 use super::*;
-use crate::page::{ExclusivePage, OptimisticPage, PagePool, PoolSession};
+use crate::page::{ExclusivePage, OptimisticPage, Pages, PoolSession};
 use crate::testing::MemoryPool;
 use crate::types::Epoch;
 use hedgerow_sync::primitive::thread;

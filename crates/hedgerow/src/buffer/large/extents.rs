@@ -1,0 +1,148 @@
+//! Large values and the pool: room on the disk for them, and the record of which leaves refer to them.
+//!
+//! Memory for reading and writing them is a share of the limit of its own (`budget.rs`): they do not go through
+//! frames. `Send + Sync`.
+
+use crate::buffer::old_versions::PoolVersions;
+use crate::buffer::pool::BufferPool;
+use crate::error::{Error, ErrorKind, Result};
+use crate::large::Held;
+use crate::large::{Run, Stored, read_stored};
+use crate::space::slot_store::SlotStore;
+use crate::types::{Epoch, Purpose};
+use crate::wait::Waiting;
+
+/// Of so many replaced values that snapshots may see one looks whether they still do.
+const OLD_VALUES_EACH: usize = 16;
+
+impl BufferPool {
+    /// Finds `units` units in at most `max_runs` runs. What others free a checkpoint gives back; one is waited for
+    /// where the file cannot grow. The caller holds nothing.
+    ///
+    /// Errors: `DiskFull`; `ReadOnly`; `Poisoned`; `Closed`; those of reading bitmaps; those of `waiting`.
+    pub fn allocate_extent(
+        &self,
+        slots: &SlotStore,
+        units: u64,
+        max_runs: usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<Vec<Run>> {
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
+        }
+        let mut checkpoints = 0;
+        loop {
+            self.check_poison()?;
+            self.check_open()?;
+            // How much is kept for the map is known from then on.
+            drop(self.enter_with(0, Purpose::Take, waiting)?);
+            let keep = || slots.needed(self.images_to_write(), Purpose::Take);
+            match slots.allocate_extent(units, max_runs, keep) {
+                Err(error) if *error.kind() == ErrorKind::DiskFull => {
+                    // One may be under way that has begun too early.
+                    if checkpoints == 2 || !slots.wait_for_next_checkpoint(waiting)? {
+                        return Err(error);
+                    }
+                    checkpoints += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Finds units below zone `end_zone`; `None` if there is no room there. The caller holds nothing.
+    ///
+    /// Errors: as for [`Self::allocate_extent`].
+    pub fn allocate_extent_below(
+        &self,
+        slots: &SlotStore,
+        end_zone: u32,
+        units: u64,
+        max_runs: usize,
+    ) -> Result<Option<Vec<Run>>> {
+        self.check_poison()?;
+        self.check_open()?;
+        drop(self.enter_with(0, Purpose::Take, &Waiting::Forever)?);
+        let keep = || slots.needed(self.images_to_write(), Purpose::Take);
+        slots.allocate_extent_below(end_zone, units, max_runs, keep)
+    }
+
+    /// See [`crate::page::Values::stored_form_changed`]. An extent that this file cannot have is damage, after which
+    /// nothing may be written.
+    pub(in crate::buffer) fn note_stored_forms(&self, epoch: Epoch, old: &[u8], new: &[u8]) {
+        let Some(slots) = &self.slots else { return self.discard_held(old) };
+        // The same again: a replay puts what a checkpoint has already.
+        if old == new {
+            return;
+        }
+        let extent = |value| match read_stored(value) {
+            Stored::Extent(extent) => Some(extent),
+            Stored::Plain(_) | Stored::Damaged => None,
+        };
+        let (old, new) = (extent(old), extent(new));
+        if old.is_some() || new.is_some() {
+            let noted = slots.extent_changed(epoch, old.as_ref(), new.as_ref());
+            if let Err(error) = noted {
+                self.set_poisoned(&error);
+            }
+        }
+        if let Some(old) = &old {
+            self.forget_value(old);
+        }
+    }
+
+    /// Frees the frames of a value in a store that lives in memory which no record has any more. If there may be a snapshot that sees it, it
+    /// waits for that.
+    fn discard_held(&self, value: &[u8]) {
+        let Some(held) = Held::decode(value) else { return };
+        match self.versions().is_some_and(PoolVersions::are_kept) {
+            false => self.release_held(&held),
+            true => {
+                // The change was made before.
+                let changed = self.last_lsn();
+                let mut old = self.old_values.lock();
+                old.push((changed, held));
+                if old.len().is_multiple_of(OLD_VALUES_EACH) {
+                    drop(old);
+                    self.release_old_values();
+                }
+            }
+        }
+    }
+
+    /// Frees the frames of replaced values that no snapshot sees.
+    pub fn release_old_values(&self) {
+        if self.slots.is_some() {
+            return;
+        }
+        let mut old = self.old_values.lock();
+        if old.is_empty() {
+            return;
+        }
+        // Asked while nothing is added: who has replaced a value behind a snapshot's moment adds it when that has its slot.
+        let oldest = self.versions().and_then(PoolVersions::oldest);
+        old.retain(|(changed, held)| {
+            let is_seen = oldest.is_some_and(|oldest| *changed > oldest);
+            if !is_seen {
+                self.release_held(held);
+            }
+            is_seen
+        });
+    }
+
+    /// See [`crate::page::Values::discard_stored_form`].
+    pub(in crate::buffer) fn discard_large(&self, value: &[u8]) {
+        match &self.slots {
+            Some(slots) => {
+                if let Stored::Extent(extent) = read_stored(value) {
+                    slots.discard_extent(&extent.runs);
+                }
+            }
+            None => {
+                if let Some(held) = Held::decode(value) {
+                    self.release_held(&held);
+                }
+            }
+        }
+    }
+}

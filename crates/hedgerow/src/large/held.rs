@@ -1,0 +1,86 @@
+//! How a record says which frames hold its value, in a store that lives in memory.
+//!
+//! Such a store has no extents. A value that no leaf holds is cut into pieces, one to a frame, and the record has the
+//! list of the frames. It is one of the stored forms (see [`super::stored`]) and never in a file.
+//!
+//! ```text
+//! held = magic (8), kind (1): 3, zero (3), number of frames (4), length of the value (8), seed (8), frames (4 each)
+//! ```
+//!
+//! Pure functions and plain values.
+
+use super::stored::{STORED_MAGIC, is_stored_form};
+
+const KIND: u8 = 3;
+const HEAD_BYTES: usize = 32;
+const FRAME_BYTES: usize = 4;
+
+/// The frames of a value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// Length of the value.
+    pub len_bytes: u64,
+    /// What its pieces are named by.
+    pub seed: u64,
+    /// One for each piece, in order.
+    pub frames: Vec<u32>,
+}
+
+impl Held {
+    /// The most frames of a value whose record has `reference_room` bytes for this form.
+    pub fn most_frames(reference_room: usize) -> usize {
+        reference_room.saturating_sub(HEAD_BYTES) / FRAME_BYTES
+    }
+
+    /// The stored form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + FRAME_BYTES * self.frames.len());
+        bytes.extend_from_slice(&STORED_MAGIC);
+        bytes.extend_from_slice(&[KIND, 0, 0, 0]);
+        bytes.extend_from_slice(&(self.frames.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.len_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.seed.to_le_bytes());
+        self.frames.iter().for_each(|frame| bytes.extend_from_slice(&frame.to_le_bytes()));
+        bytes
+    }
+
+    /// Reads the stored form; `None` for any other value.
+    pub fn decode(value: &[u8]) -> Option<Held> {
+        let (head, frames) = value.split_at_checked(HEAD_BYTES)?;
+        let word =
+            |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+        let count = u32::from_le_bytes(head[12..16].try_into().expect("four bytes")) as usize;
+        let is_held = is_stored_form(value)
+            && head[8..12] == [KIND, 0, 0, 0]
+            && frames.len() == count * FRAME_BYTES;
+        let number = |frame: &[u8]| u32::from_le_bytes(frame.try_into().expect("four bytes"));
+        is_held.then(|| Held {
+            len_bytes: word(16),
+            seed: word(24),
+            frames: frames.chunks_exact(FRAME_BYTES).map(number).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::large::{Stored, read_stored};
+
+    #[test]
+    fn the_form_comes_back_and_any_other_value_is_none() {
+        for count in [1, 2, 300] {
+            let held =
+                Held { len_bytes: 99, seed: u64::MAX - 5, frames: (0..count).rev().collect() };
+            let bytes = held.encode();
+            assert_eq!(Held::most_frames(bytes.len()), count as usize);
+            assert_eq!(Held::most_frames(bytes.len() - 1), count as usize - 1);
+            assert_eq!(Held::decode(&bytes), Some(held));
+            assert_eq!(Held::decode(&bytes[..bytes.len() - 1]), None);
+            assert_eq!(Held::decode(&bytes[1..]), None);
+            assert_eq!(read_stored(&bytes), Stored::Damaged, "it is in no file");
+        }
+        assert_eq!(Held::decode(b"wren"), None);
+        assert_eq!(Held::most_frames(5), 0);
+    }
+}

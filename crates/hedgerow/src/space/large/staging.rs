@@ -1,0 +1,499 @@
+//! Values on their way to the file: chunks of short extents, written many at a time.
+//!
+//! Writing each value of a few kilobytes by a call of its own would cost more than everything else that a change does.
+//! So the chunks of short extents are *staged*: they lie in a buffer, at a place in the file that is theirs already,
+//! until the buffer is full, or somebody needs them in the file. These are:
+//!
+//! - the log, before it writes a block with a record that may refer to them ([`SlotStore::sync_extents`]);
+//! - a checkpoint, before it syncs the file;
+//! - somebody who needs the buffer's memory (it is a loan).
+//!
+//! There are two buffers: one is filled while the other one, which is full, is written. A full one is written by a thread
+//! in a store that has threads, else by whoever filled it. The thread begins when it is first wanted. Where two would take
+//! all memory for large values there is one: on a full disk neither can be written, and others have to read meanwhile.
+//!
+//! Whoever reads a chunk that is staged gets it from its buffer ([`SlotStore::read_staged`]): reads write nothing.
+//!
+//! Invariants: what is staged belongs to an extent that is allocated and not discarded, so its place is nobody else's;
+//! a chunk is staged before a record that refers to it is put; no two staged chunks overlap. All buffers together leave a
+//! chunk of the share for readers. Buffers are written one after the
+//! other, in the order in which they were filled. A chunk is staged until its buffer is written. A write that fails leaves
+//! everything staged. It is tried again by the next one who needs it if it failed for want of room or memory, else nothing is
+//! written any more, and everybody who comes is told.
+//!
+//! `Send + Sync`: one mutex, which is not held during a write. It comes after all latches, and a loan is asked for before
+//! it is taken. Whoever needs a buffer in the file that somebody else is writing waits for that write.
+
+use super::store::{Borrower, Loan};
+use crate::error::{Error, ErrorKind, Result};
+use crate::large::Run;
+use crate::space::slot_store::SlotStore;
+use crate::storage::WriteRequest;
+use crate::wait::Waiting;
+use hedgerow_sync::primitive::atomic::AtomicUsize;
+use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
+use hedgerow_sync::primitive::thread::JoinHandle;
+use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, Weak, thread};
+
+/// Chunks that a buffer has room for at most: one MiB.
+const CHUNKS_AT_ONCE: usize = 32;
+
+/// What is staged.
+#[derive(Default)]
+pub(in crate::space) struct Staging {
+    staged: Mutex<Staged>,
+    /// Number of staged chunks: whoever looks for one need not lock if there is none.
+    count: AtomicUsize,
+    /// A full buffer was written, or could not be.
+    written: Condvar,
+    /// For the thread: there is a full buffer, or it is to end.
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Staged {
+    /// To be filled.
+    loan: Option<Loan>,
+    used_bytes: usize,
+    chunks: Vec<Chunk>,
+    /// To be written next, or being written.
+    full: Option<Arc<Full>>,
+    /// Somebody writes the full one.
+    is_writing: bool,
+    /// For when the full one is not written yet and the next one is begun.
+    spare: Option<Loan>,
+    /// Somebody asks for a loan. One at a time, so that all of them together are within their bound.
+    is_borrowing: bool,
+    /// Buffers that became full, and of these, those that are written.
+    filled_count: u64,
+    written_count: u64,
+    /// Why the full one could not be written, unless that may pass.
+    failure: Option<Error>,
+    /// It was used since the loan was asked for last.
+    was_used: bool,
+    /// The thread that writes full buffers, once there was one.
+    thread: Option<JoinHandle<()>>,
+    /// It is asked to write.
+    is_wanted: bool,
+    /// It is to end, and no other one begins.
+    is_ending: bool,
+}
+
+/// A buffer that nobody fills any more.
+struct Full {
+    loan: Loan,
+    chunks: Vec<Chunk>,
+}
+
+/// A chunk in a buffer.
+#[derive(Clone, Copy)]
+struct Chunk {
+    offset_bytes: u64,
+    at: usize,
+    len_bytes: usize,
+}
+
+impl Chunk {
+    fn overlaps(&self, offset_bytes: u64, len_bytes: u64) -> bool {
+        self.offset_bytes < offset_bytes + len_bytes
+            && offset_bytes < self.offset_bytes + self.len_bytes as u64
+    }
+}
+
+impl Staged {
+    /// What is staged, and the buffer in which it is.
+    fn chunks(&self) -> impl Iterator<Item = (&Chunk, &Loan)> {
+        let full = self.full.iter().flat_map(|full| full.chunks.iter().map(|c| (c, &full.loan)));
+        let filling = self.loan.iter().flat_map(|loan| self.chunks.iter().map(move |c| (c, loan)));
+        filling.chain(full)
+    }
+
+    /// Bytes of all loans.
+    fn lent_bytes(&self) -> usize {
+        let full = self.full.as_ref().map(|full| &full.loan);
+        [self.loan.as_ref(), self.spare.as_ref(), full]
+            .iter()
+            .flatten()
+            .map(|loan| loan.len())
+            .sum()
+    }
+
+    /// Ends filling. There is no other full one.
+    fn fill_up(&mut self) {
+        let chunks = std::mem::take(&mut self.chunks);
+        self.used_bytes = 0;
+        if let Some(loan) = self.loan.take() {
+            self.full = Some(Arc::new(Full { loan, chunks }));
+            self.filled_count += 1;
+        }
+    }
+
+    /// Gives the memory back that holds nothing.
+    fn give_back_loans(&mut self) {
+        self.spare = None;
+        if self.chunks.is_empty() {
+            (self.loan, self.used_bytes) = (None, 0);
+        }
+    }
+
+    fn check_failure(&self) -> Result<()> {
+        self.failure.as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
+    }
+}
+
+impl SlotStore {
+    /// Takes the chunks of an extent that nobody refers to yet: places in the file, and their bytes, which `fill` puts
+    /// there.
+    ///
+    /// Errors: those of writing what was staged before; `Closed`; `MemoryLimit` if there is no buffer to be had; those of `waiting`.
+    /// Nothing of the extent is staged then.
+    pub fn stage(
+        self: &Arc<Self>,
+        places: &[(u64, usize)],
+        mut fill: impl FnMut(usize, &mut [u8]),
+        waiting: &Waiting<'_>,
+    ) -> Result<()> {
+        let len_bytes: usize = places.iter().map(|place| place.1).sum();
+        let mut staged = self.room_to_stage(len_bytes, waiting)?;
+        let Staged { loan, used_bytes, chunks, was_used, .. } = &mut *staged;
+        let loan = loan.as_mut().expect("there is a buffer");
+        for (index, &(offset_bytes, len_bytes)) in places.iter().enumerate() {
+            let at = *used_bytes;
+            fill(index, &mut loan[at..at + len_bytes]);
+            chunks.push(Chunk { offset_bytes, at, len_bytes });
+            *used_bytes += len_bytes;
+        }
+        *was_used = true;
+        let is_wanted = loan.is_wanted();
+        self.note_count(&staged);
+        drop(staged);
+        if is_wanted
+            && let Ok(_writing) = self.enter_file()
+            // It stays staged if this fails; whoever needs it in the file is told.
+            && self.write_staged().is_ok()
+        {
+            self.extents.staging.staged.lock().give_back_loans();
+        }
+        Ok(())
+    }
+
+    /// Waits until the buffer that is filled has room for so many bytes.
+    ///
+    /// Errors: as of [`Self::stage`].
+    fn room_to_stage(
+        self: &Arc<Self>,
+        len_bytes: usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<MutexGuard<'_, Staged>> {
+        let staging = &self.extents.staging;
+        let mut staged = staging.staged.lock();
+        loop {
+            staged.check_failure()?;
+            if staged.loan.is_none() {
+                staged.loan = staged.spare.take();
+            }
+            let free = staged.loan.as_ref().map_or(0, |loan| loan.len() - staged.used_bytes);
+            if free >= len_bytes {
+                return Ok(staged);
+            }
+            if staged.chunks.is_empty() {
+                // There is none, or the share was small when it was lent.
+                (staged.loan, staged.used_bytes) = (None, 0);
+                if staged.is_borrowing {
+                    waiting.wait_on(&staging.written, &mut staged)?;
+                } else if self.may_stage(len_bytes, staged.lent_bytes()) {
+                    staged = self.borrow_to_stage(staged, len_bytes, waiting)?;
+                } else {
+                    // The memory of the full one is the only one.
+                    staged = self.write_full_or_wait(staged, waiting)?;
+                }
+            } else if staged.is_writing || staged.full.is_some() {
+                staged = self.write_full_or_wait(staged, waiting)?;
+            } else {
+                staged.fill_up();
+                if !self.wake_staging_thread(&mut staged) {
+                    staged = self.write_full_or_wait(staged, waiting)?;
+                }
+            }
+        }
+    }
+
+    /// Borrows a buffer for at least so many bytes, and begins it unless there is one by then.
+    fn borrow_to_stage<'s>(
+        self: &'s Arc<Self>,
+        mut staged: MutexGuard<'s, Staged>,
+        len_bytes: usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<MutexGuard<'s, Staged>> {
+        let lent_bytes = staged.lent_bytes();
+        staged.is_borrowing = true;
+        drop(staged);
+        // With nothing locked: whoever lends may have to wait, and asks this one, too.
+        let weak: Weak<SlotStore> = Arc::downgrade(self);
+        let lent = self.lend_to_stage(len_bytes, CHUNKS_AT_ONCE, lent_bytes, weak, waiting);
+        let staging = &self.extents.staging;
+        let mut staged = staging.staged.lock();
+        staged.is_borrowing = false;
+        staging.written.notify_all();
+        let fresh = lent?;
+        if staged.loan.is_none() {
+            staged.loan = Some(fresh);
+        } else if staged.spare.is_none() {
+            staged.spare = Some(fresh);
+        }
+        Ok(staged)
+    }
+
+    /// Writes the full buffer if the thread has not come to it, else waits for whoever writes it.
+    ///
+    /// Errors: `Closed`; those of writing and of `waiting`.
+    fn write_full_or_wait<'s>(
+        self: &'s Arc<Self>,
+        mut staged: MutexGuard<'s, Staged>,
+        waiting: &Waiting<'_>,
+    ) -> Result<MutexGuard<'s, Staged>> {
+        // What the disk holds up cannot be broken off, so a call that is bounded leaves it to the thread.
+        let thread_writes = |staged: &mut MutexGuard<'s, Staged>| {
+            staged.full.is_some() && waiting.is_bounded() && self.wake_staging_thread(staged)
+        };
+        if staged.is_writing || thread_writes(&mut staged) {
+            waiting.wait_on(&self.extents.staging.written, &mut staged)?;
+            return Ok(staged);
+        }
+        let _writing = self.enter_file()?;
+        self.write_full(staged)
+    }
+
+    /// Writes everything that is staged when this is called. Whoever closes the file does this last, so [`Self::enter_file`] is not asked.
+    ///
+    /// Errors: those of writing, also of an earlier one.
+    pub fn write_staged(&self) -> Result<()> {
+        let staging = &self.extents.staging;
+        if staging.count.load(Acquire) == 0 {
+            return Ok(());
+        }
+        let mut staged = staging.staged.lock();
+        // What comes later is in later buffers.
+        let target = staged.filled_count + u64::from(!staged.chunks.is_empty());
+        while staged.written_count < target {
+            staged.check_failure()?;
+            if staged.is_writing {
+                staging.written.wait(&mut staged);
+                continue;
+            }
+            if staged.full.is_none() {
+                if staged.chunks.is_empty() {
+                    // It was given up meanwhile.
+                    break;
+                }
+                staged.fill_up();
+            }
+            staged = self.write_full(staged)?;
+        }
+        Ok(())
+    }
+
+    /// Reads `count` chunks that are staged, the k-th of which lies at `place_of(k)`, to `buffer` at `k * stride`. False: not all
+    /// of them are staged, so they are in the file; `buffer` has anything then.
+    pub fn read_staged(
+        &self,
+        count: usize,
+        place_of: impl Fn(usize) -> (u64, usize),
+        buffer: &mut [u8],
+        stride: usize,
+    ) -> bool {
+        if self.extents.staging.count.load(Acquire) == 0 {
+            return false;
+        }
+        let staged = self.extents.staging.staged.lock();
+        (0..count).all(|index| {
+            let place = place_of(index);
+            let mut chunks = staged.chunks();
+            let found = chunks.find(|(chunk, _)| (chunk.offset_bytes, chunk.len_bytes) == place);
+            found.is_some_and(|(chunk, loan)| {
+                let from = &loan[chunk.at..chunk.at + chunk.len_bytes];
+                buffer[index * stride..index * stride + from.len()].copy_from_slice(from);
+                true
+            })
+        })
+    }
+
+    /// Whether a chunk is staged that lies there.
+    pub fn is_staged(&self, offset_bytes: u64) -> bool {
+        let staging = &self.extents.staging;
+        staging.count.load(Acquire) > 0
+            && staging.staged.lock().chunks().any(|(chunk, _)| chunk.offset_bytes == offset_bytes)
+    }
+
+    /// Forgets chunks whose units are given back before anybody referred to them. Waits for a write of them that is under way:
+    /// their places may be somebody else's afterwards.
+    pub(in crate::space) fn unstage(&self, runs: &[Run]) {
+        let staging = &self.extents.staging;
+        if staging.count.load(Acquire) == 0 {
+            return;
+        }
+        let ranges = self.ranges(runs);
+        let is_kept = |chunk: &Chunk| !ranges.iter().any(|&(at, len)| chunk.overlaps(at, len));
+        let mut staged = staging.staged.lock();
+        while staged.is_writing
+            && staged.full.as_ref().is_some_and(|full| !full.chunks.iter().all(is_kept))
+        {
+            staging.written.wait(&mut staged);
+        }
+        staged.chunks.retain(is_kept);
+        // Nobody else has it unless it is being written, and then nothing of it goes.
+        if let Some(full) = staged.full.as_mut().and_then(Arc::get_mut) {
+            full.chunks.retain(is_kept);
+        }
+        self.note_count(&staged);
+    }
+
+    /// Offset and length in bytes of runs.
+    fn ranges(&self, runs: &[Run]) -> Vec<(u64, u64)> {
+        let geometry = self.geometry();
+        let unit_bytes = u64::from(geometry.unit_bytes());
+        let range = |run: &Run| (geometry.unit_offset(run.unit), u64::from(run.units) * unit_bytes);
+        runs.iter().map(range).collect()
+    }
+
+    fn note_count(&self, staged: &Staged) {
+        let in_full = staged.full.as_ref().map_or(0, |full| full.chunks.len());
+        self.extents.staging.count.store(staged.chunks.len() + in_full, Release);
+    }
+
+    /// Writes the full buffer, which nobody is writing, and forgets what is in it.
+    ///
+    /// Errors: those of writing. Everything stays staged then.
+    fn write_full<'s>(
+        &'s self,
+        mut staged: MutexGuard<'s, Staged>,
+    ) -> Result<MutexGuard<'s, Staged>> {
+        let Some(full) = staged.full.clone() else { return Ok(staged) };
+        staged.is_writing = true;
+        drop(staged);
+        let outcome = self.write_chunks(&full);
+        drop(full);
+        let staging = &self.extents.staging;
+        let mut staged = staging.staged.lock();
+        staged.is_writing = false;
+        staging.written.notify_all();
+        match outcome {
+            Ok(()) => {
+                staged.spare = staged.full.take().and_then(Arc::into_inner).map(|full| full.loan);
+                staged.written_count += 1;
+                self.note_count(&staged);
+                Ok(staged)
+            }
+            Err(error) => {
+                let passes = matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::MemoryLimit);
+                if !passes {
+                    staged.failure = Some(error.duplicate());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes the chunks of a buffer. Then a sync is due.
+    fn write_chunks(&self, full: &Full) -> Result<()> {
+        let Full { loan, chunks } = full;
+        let mut requests: Vec<WriteRequest<'_>> = Vec::with_capacity(chunks.len());
+        let mut at = 0;
+        while at < chunks.len() {
+            let first = chunks[at];
+            let mut end = first;
+            // Neighbours in the buffer that are neighbours in the file go as one.
+            while let Some(&next) = chunks.get(at + 1)
+                && next.at == end.at + end.len_bytes
+                && next.offset_bytes == end.offset_bytes + end.len_bytes as u64
+            {
+                end = next;
+                at += 1;
+            }
+            at += 1;
+            let buf = &loan[first.at..end.at + end.len_bytes];
+            requests.push(WriteRequest { offset_bytes: first.offset_bytes, buf });
+        }
+        if requests.is_empty() {
+            return Ok(());
+        }
+        self.file().write_batch(&requests)?;
+        self.extent_written();
+        Ok(())
+    }
+
+    /// Asks the thread to write the full buffer. False: there is no thread, and there will be none.
+    fn wake_staging_thread(self: &Arc<Self>, staged: &mut Staged) -> bool {
+        if !self.is_attended.load(Acquire) || staged.is_ending {
+            return false;
+        }
+        if staged.thread.is_none() {
+            let slots = self.clone();
+            let run = move || slots.write_full_buffers();
+            // Where there can be none, whoever fills a buffer writes it.
+            let Ok(thread) = thread::spawn_named("hedgerow-values", run) else { return false };
+            staged.thread = Some(thread);
+        }
+        staged.is_wanted = true;
+        self.extents.staging.wake.notify_one();
+        true
+    }
+
+    /// What the thread does, until it is to end or the file is being closed.
+    fn write_full_buffers(&self) {
+        let staging = &self.extents.staging;
+        let mut staged = staging.staged.lock();
+        loop {
+            while !staged.is_wanted && !staged.is_ending {
+                staging.wake.wait(&mut staged);
+            }
+            if staged.is_ending {
+                return;
+            }
+            staged.is_wanted = false;
+            if staged.is_writing || staged.check_failure().is_err() {
+                continue;
+            }
+            // Whoever closes the file writes what is left.
+            let Ok(_writing) = self.enter_file() else { return };
+            staged = match self.write_full(staged) {
+                Ok(staged) => staged,
+                // The next one who needs it is told, or tries it again.
+                Err(_) => staging.staged.lock(),
+            };
+        }
+    }
+
+    /// Ends the thread; from then on whoever fills a buffer writes it. Waits for a write that is under way.
+    pub fn end_staging_thread(&self) {
+        let staging = &self.extents.staging;
+        let thread = {
+            let mut staged = staging.staged.lock();
+            staged.is_ending = true;
+            staging.wake.notify_all();
+            staged.thread.take()
+        };
+        if let Some(thread) = thread {
+            let ended = thread.join();
+            assert!(ended.is_ok(), "the thread that writes values does not panic");
+        }
+    }
+}
+
+impl Borrower for SlotStore {
+    fn give_back(&self) {
+        {
+            // Whoever holds it is using it.
+            let Some(mut staged) = self.extents.staging.staged.try_lock() else { return };
+            let has_any = staged.loan.is_some() || staged.full.is_some() || staged.spare.is_some();
+            if std::mem::take(&mut staged.was_used) || !has_any {
+                return;
+            }
+        }
+        let Ok(_writing) = self.enter_file() else { return };
+        // If it fails the memory is still needed.
+        if self.write_staged().is_ok() {
+            self.extents.staging.staged.lock().give_back_loans();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Putting a value that no leaf holds and that is not long: its units are found, its chunks staged, its pieces kept in
+//! memory. In a store that lives in memory it is put into frames.
+//!
+//! Rank 6. What is longer than a few chunks goes through [`super::ExtentWriter`], piece by piece, and to the file at
+//! once. Invariant: a place to which nobody came to refer is given back when the value is dropped. `Send`; used
+//! by one thread.
+
+use super::extent_io::check_large;
+use crate::buffer::BufferPool;
+use crate::error::{Error, ErrorKind, Result};
+use crate::large::Held;
+use crate::large::{Extent, MAX_RUNS, reference_bytes};
+use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes, seal_chunk, units_of_value};
+use crate::space::slot_store::SlotStore;
+use crate::wait::{Waiting, is_end_of_wait};
+use hedgerow_sync::primitive::{Arc, random};
+use std::fmt;
+
+/// A value that is in the file, or will be before any record that refers to it; or in memory for good.
+pub struct PlacedValue {
+    place: Place,
+    reference: Vec<u8>,
+    /// Somebody refers to it: it is not given back.
+    in_place: bool,
+}
+
+enum Place {
+    Extent(Arc<SlotStore>, Extent),
+    Frames(Arc<BufferPool>, Held),
+}
+
+impl fmt::Debug for PlacedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlacedValue").finish_non_exhaustive()
+    }
+}
+
+impl PlacedValue {
+    /// Places `value`, to which a record refers that has `reference_room` bytes for that. `None`: it is too long for
+    /// this, or there is too little memory.
+    ///
+    /// Errors: as for [`super::ExtentWriter`].
+    pub(in crate::store) fn new(
+        pool: &Arc<BufferPool>,
+        value: &[u8],
+        reference_room: usize,
+        waiting: &Waiting<'_>,
+    ) -> Result<Option<PlacedValue>> {
+        let Some(slots) = check_large(pool, value.len() as u64, reference_room)? else {
+            let held = pool.hold_value(value)?;
+            let reference = held.encode();
+            let place = Place::Frames(pool.clone(), held);
+            return Ok(Some(PlacedValue { place, reference, in_place: false }));
+        };
+        assert!(!value.is_empty(), "an empty value is short");
+        let geometry = slots.geometry();
+        let units = units_of_value(geometry, value.len() as u64);
+        if units * u64::from(geometry.unit_bytes()) > slots.most_staged_bytes() as u64 {
+            return Ok(None);
+        }
+        let max_runs = ((reference_room - reference_bytes(0)) / 8).min(MAX_RUNS);
+        let runs = pool.allocate_extent(slots, units, max_runs, waiting)?;
+        let extent =
+            Extent { len_bytes: value.len() as u64, seed: random::seed(), runs: runs.into() };
+        let reference = extent.encode();
+        // From here on it is given back if anything fails.
+        let place = Place::Extent(slots.clone(), extent.clone());
+        let placed = PlacedValue { place, reference, in_place: false };
+        let places: Vec<(u64, usize)> = (0..extent.chunks(geometry))
+            .map(|index| extent.place(geometry, index))
+            .map(|place| (place.offset_bytes, place.stored_bytes))
+            .collect();
+        let payload = chunk_bytes(geometry) as usize - CHUNK_HEADER_BYTES;
+        let fill = |index: usize, to: &mut [u8]| {
+            let bytes = &value[index * payload..value.len().min((index + 1) * payload)];
+            let end = CHUNK_HEADER_BYTES + bytes.len();
+            to[CHUNK_HEADER_BYTES..end].copy_from_slice(bytes);
+            to[end..].fill(0);
+            seal_chunk(extent.seed, index as u64, to);
+        };
+        pool.check_poison()?;
+        slots.stage(&places, fill, waiting).inspect_err(|error| poison(pool, error))?;
+        slots.expect_stored_forms();
+        pool.keep_value(extent.seed, value, true);
+        Ok(Some(placed))
+    }
+
+    /// The value in its stored form.
+    pub fn stored_form(&self) -> &[u8] {
+        &self.reference
+    }
+
+    /// A record has been put that refers to it.
+    pub fn keep(mut self) {
+        self.in_place = true;
+    }
+}
+
+impl Drop for PlacedValue {
+    fn drop(&mut self) {
+        if self.in_place {
+            return;
+        }
+        match &self.place {
+            Place::Extent(slots, extent) => slots.discard_extent(&extent.runs),
+            Place::Frames(pool, held) => pool.release_held(held),
+        }
+    }
+}
+
+/// After a write of others' values has failed nothing may be written any more, unless it was for want of room. The end of a wait is no
+/// failure.
+fn poison(pool: &BufferPool, error: &Error) {
+    let is_want = matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::MemoryLimit);
+    if !is_want && !is_end_of_wait(error) {
+        pool.set_poisoned(error);
+    }
+}

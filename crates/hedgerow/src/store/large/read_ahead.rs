@@ -1,0 +1,81 @@
+//! Values that a scan will come to, read together.
+//!
+//! Rank 6. What is read here is kept in memory, as far as there is memory for it, and found there by whoever comes to it. The
+//! references come from a copy of a leaf, which may be out of date: their units may be somebody else's by now. The
+//! checksum of a chunk says whether it is what was asked for, so a value that is not is left out, and nothing is an error
+//! here: whoever comes to the value reads it again and is told. Thread-safety: as for [`Store`].
+
+use crate::large::{Extent, Stored, read_stored};
+use crate::space::large::{CHUNK_HEADER_BYTES, is_chunk};
+use crate::storage::ReadRequest;
+use crate::store::Store;
+use crate::wait::Waiting;
+
+/// Chunks of the buffer that values are read into at most.
+const CHUNKS_AT_ONCE: usize = 32;
+
+impl Store {
+    /// Reads values that are not in memory, by their references, with one submission.
+    pub fn read_values_ahead(&self, references: &[Vec<u8>], waiting: &Waiting<'_>) {
+        let Some(slots) = &self.shared.slots else { return };
+        let pool = &self.shared.pool;
+        let geometry = slots.geometry();
+        let is_wanted = |extent: &Extent| {
+            pool.keeps_values_of(extent.len_bytes)
+                && !pool.has_kept(extent.seed, extent.len_bytes)
+                && slots.state().zones.check_extent(extent).is_ok()
+        };
+        let extents: Vec<Extent> = references
+            .iter()
+            .filter_map(|reference| match read_stored(reference) {
+                Stored::Extent(extent) => Some(extent),
+                Stored::Plain(_) | Stored::Damaged => None,
+            })
+            .filter(is_wanted)
+            .collect();
+        if extents.is_empty() {
+            return;
+        }
+        let Ok(mut loan) = slots.lend(CHUNKS_AT_ONCE, None, waiting) else { return };
+        let mut rest = &mut loan[..];
+        let mut requests: Vec<ReadRequest<'_>> = Vec::new();
+        // Of each extent that has room in the buffer: how many of the requests are its chunks.
+        let mut read: Vec<(&Extent, usize)> = Vec::new();
+        for extent in &extents {
+            let chunks = extent.chunks(geometry);
+            let places: Vec<_> = (0..chunks).map(|index| extent.place(geometry, index)).collect();
+            let stored_bytes: usize = places.iter().map(|place| place.stored_bytes).sum();
+            if stored_bytes > rest.len() {
+                break;
+            }
+            // It was put a moment ago.
+            if slots.is_staged(places[0].offset_bytes) {
+                continue;
+            }
+            for place in &places {
+                let (buf, left) = rest.split_at_mut(place.stored_bytes);
+                rest = left;
+                requests.push(ReadRequest::new(place.offset_bytes, buf));
+            }
+            read.push((extent, places.len()));
+        }
+        slots.file().read_batch(&mut requests);
+        let mut done = requests.into_iter();
+        for (extent, count) in read {
+            let chunks: Vec<ReadRequest<'_>> = done.by_ref().take(count).collect();
+            let is_sound = (0..).zip(&chunks).all(|(index, chunk)| {
+                chunk.result.is_ok() && is_chunk(extent.seed, index, chunk.buf)
+            });
+            if !is_sound {
+                continue;
+            }
+            let mut value: Vec<u8> = Vec::new();
+            chunks
+                .iter()
+                .for_each(|chunk| value.extend_from_slice(&chunk.buf[CHUNK_HEADER_BYTES..]));
+            value.truncate(extent.len_bytes as usize);
+            // A scan is likely not to come again.
+            pool.keep_value(extent.seed, &value, false);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Moving large values towards the start of the file, so that it can become shorter.
+//!
+//! Rank 6. Pages are moved by writing them again (`reclaim.rs`); who refers to an extent only its record says. So after a
+//! checkpoint that was asked for and found nothing to do, if the file is longer than what is in it, all trees are
+//! walked for extents beyond where the file should end. Each is copied to a gap below, chunk by chunk, as it is: checksums
+//! do not depend on the place. Then its record is swapped, like by any writer: the log has it, and the old units
+//! are free when a checkpoint is durable that has it, and nobody reads them any more.
+//!
+//! Nothing is lost if that ends halfway: a copy that no record refers to is given back. Beside writers: a record that has
+//! changed meanwhile is left alone. Memory: a loan of up to 64 chunks, and some hundred bytes for each value of a pass.
+
+use super::extent_io::{CHUNKS_AT_ONCE, read_chunks};
+use crate::error::{ErrorKind, Result};
+use crate::large::{Extent, MAX_RUNS, Stored, read_stored, reference_bytes};
+use crate::space::large::chunk_bytes;
+use crate::space::slot_store::SlotStore;
+use crate::store::PoolTree;
+use crate::store::Shared;
+use crate::wait::Waiting;
+use hedgerow_sync::primitive::Arc;
+use std::cmp::Reverse;
+use std::ops::ControlFlow;
+
+/// Values of a pass.
+const PASS_VALUES: usize = 1024;
+/// Part of the file, and zones, by which it may be longer than what is in it.
+const SPARE_PART: u64 = 32;
+const SPARE_ZONES: u64 = 2;
+
+/// A value that lies too far behind.
+pub(in crate::store) struct Far {
+    tree: PoolTree,
+    key: Vec<u8>,
+    extent: Extent,
+}
+
+impl Far {
+    /// The zone that it ends in.
+    fn last_zone(&self, slots: &SlotStore) -> u32 {
+        let geometry = slots.state().zones.geometry();
+        let last = self.extent.runs.iter().map(|run| run.unit + u64::from(run.units) - 1).max();
+        last.map_or(0, |unit| geometry.split_unit(unit).0)
+    }
+}
+
+impl Shared {
+    /// Moves large values that keep the file long; true if any were moved. After a checkpoint that had nothing to do.
+    ///
+    /// Errors: those of reads and changes, but for want of room or memory, which end it.
+    pub(in crate::store) fn move_large_values(&self) -> Result<bool> {
+        let Some(slots) = self.slots.as_ref().filter(|slots| slots.has_stored_forms()) else {
+            return Ok(false);
+        };
+        let Some(end_zone) = wanted_end(slots) else { return Ok(false) };
+        // A load that was not finished has no log; one that begins later is met by each value (`copy_and_swap`).
+        if !self.catalogue.loading()?.is_empty() {
+            return Ok(false);
+        }
+        let state = (slots.state().checkpoint, end_zone);
+        if *self.large_in_vain.lock() == Some(state) {
+            return Ok(false);
+        }
+        let (mut moved, mut in_vain) = (false, true);
+        let mut budget_bytes = self.pool.budget().limit_bytes();
+        for far in self.far_values(slots, end_zone)? {
+            match self.move_value(slots, &far, end_zone) {
+                Ok(true) => {
+                    moved = true;
+                    budget_bytes = budget_bytes.saturating_sub(far.extent.len_bytes);
+                    if budget_bytes == 0 {
+                        break;
+                    }
+                }
+                // The gaps are too short for this one, or it has changed.
+                Ok(false) => {}
+                Err(error) => match error.kind() {
+                    // Whoever reads it, or verifies the store, is told.
+                    ErrorKind::KeyspaceDropped | ErrorKind::Corrupted { .. } => {}
+                    ErrorKind::DiskFull | ErrorKind::MemoryLimit | ErrorKind::Timeout => {
+                        in_vain = false;
+                        break;
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        if !moved && in_vain {
+            // A walk through everything, which would find the same.
+            *self.large_in_vain.lock() = Some(state);
+        }
+        Ok(moved)
+    }
+
+    /// Values of which a part lies at `end_zone` or behind.
+    pub(in crate::store) fn far_values(
+        &self,
+        slots: &SlotStore,
+        end_zone: u32,
+    ) -> Result<Vec<Far>> {
+        let per_zone = u64::from(slots.state().zones.geometry().units_per_zone());
+        let end_unit = u64::from(end_zone) * per_zone;
+        let mut all = Vec::new();
+        for (_, tree, is_dropping) in self.catalogue.trees()? {
+            if is_dropping {
+                continue;
+            }
+            let walked = tree.scan().visit(|key, value| {
+                if let Stored::Extent(extent) = read_stored(value)
+                    && extent.runs.iter().any(|run| run.unit + u64::from(run.units) > end_unit)
+                    && slots.state().zones.check_extent(&extent).is_ok()
+                {
+                    all.push(Far { tree: tree.clone(), key: key.to_vec(), extent });
+                    if all.len() == 2 * PASS_VALUES {
+                        keep_farthest(&mut all, slots);
+                    }
+                }
+                ControlFlow::<()>::Continue(())
+            });
+            match walked {
+                Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {}
+                other => drop(other?),
+            }
+        }
+        keep_farthest(&mut all, slots);
+        Ok(all)
+    }
+
+    /// Moves one value below `end_zone`, or at least away from the end; false if there is no room for it there, or it has changed.
+    pub(in crate::store) fn move_value(
+        &self,
+        slots: &Arc<SlotStore>,
+        far: &Far,
+        end_zone: u32,
+    ) -> Result<bool> {
+        // As below, before anything is copied in vain.
+        if *self.loads.lock() > 0 {
+            return Ok(false);
+        }
+        let reading = slots.read_extents(self.pool.epochs().current());
+        let reference = far.extent.encode();
+        let is_there = far.tree.get(&far.key)?.is_some_and(|value| value.as_bytes() == reference);
+        if !is_there {
+            return Ok(false);
+        }
+        let room = far.tree.max_record_bytes().saturating_sub(far.key.len());
+        let max_runs = (room.saturating_sub(reference_bytes(0)) / 8).min(MAX_RUNS);
+        let units = far.extent.runs.iter().map(|run| u64::from(run.units)).sum();
+        // Where it should go to, or else anywhere further towards the start than its end is.
+        let mut runs = self.pool.allocate_extent_below(slots, end_zone, units, max_runs)?;
+        let last_zone = far.last_zone(slots);
+        if runs.is_none() && last_zone > end_zone {
+            runs = self.pool.allocate_extent_below(slots, last_zone, units, max_runs)?;
+        }
+        let Some(runs) = runs else { return Ok(false) };
+        let copy = Extent { runs: runs.into(), ..far.extent.clone() };
+        let swapped = self.copy_and_swap(slots, far, &reference, &copy);
+        drop(reading);
+        if !matches!(swapped, Ok(true)) {
+            slots.discard_extent(&copy.runs);
+        }
+        swapped
+    }
+
+    fn copy_and_swap(
+        &self,
+        slots: &SlotStore,
+        far: &Far,
+        reference: &[u8],
+        copy: &Extent,
+    ) -> Result<bool> {
+        let geometry = slots.state().zones.geometry();
+        let mut loan = slots.lend(CHUNKS_AT_ONCE, None, &Waiting::Forever)?;
+        let chunk = chunk_bytes(geometry) as usize;
+        let (mut next, chunks) = (0, copy.chunks(geometry));
+        while next < chunks {
+            // The copy's runs are cut elsewhere.
+            let follow = copy.place(geometry, next).follow as usize + 1;
+            let most = loan.len().min(follow * chunk);
+            let (count, len) = read_chunks(slots, &far.extent, next, &mut loan[..most])?;
+            let _writing = slots.enter_file()?;
+            self.pool.check_poison()?;
+            let written =
+                slots.file().write_at(copy.place(geometry, next).offset_bytes, &loan[..len]);
+            written.inspect_err(|error| {
+                if *error.kind() != ErrorKind::DiskFull {
+                    self.pool.set_poisoned(error);
+                }
+            })?;
+            next += count as u64;
+        }
+        slots.extent_written();
+        // Not at the gate of who runs alone: he may wait for checkpoints, and who moves values takes them.
+        let Some(_beside) = self.turn.try_stay_beside() else { return Ok(false) };
+        // The log must have nothing of a load before the load itself is durable.
+        let loads = self.loads.lock();
+        if *loads > 0 {
+            return Ok(false);
+        }
+        let swapped = far.tree.compare_and_swap(&far.key, Some(reference), Some(&copy.encode()))?;
+        Ok(swapped.is_swapped())
+    }
+}
+
+/// The last ones are what the file's length depends on.
+fn keep_farthest(all: &mut Vec<Far>, slots: &SlotStore) {
+    all.sort_by_cached_key(|far| Reverse(far.last_zone(slots)));
+    all.truncate(PASS_VALUES);
+}
+
+/// The zone before which the file should end, if it is much longer than what is in it.
+fn wanted_end(slots: &SlotStore) -> Option<u32> {
+    let state = slots.state();
+    let report = state.zones.report();
+    let geometry = state.zones.geometry();
+    let (count, zone_bytes) = (state.zones.zone_count(), u64::from(geometry.zone_bytes()));
+    let in_it = report.used_bytes + report.quarantined_bytes;
+    let wanted = (in_it + in_it / SPARE_PART).div_ceil(zone_bytes) + SPARE_ZONES;
+    u32::try_from(wanted).ok().filter(|wanted| *wanted < count)
+}
