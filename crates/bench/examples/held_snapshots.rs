@@ -129,7 +129,7 @@ fn reads_right(
                 let round = found.map(|value| round_of(&value));
                 assert_eq!(round, Some(expected[number as usize]), "record {number}");
             }
-            Err(error) if *error.kind() == ErrorKind::SnapshotTooOld => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::SnapshotTooOld => return Ok(false),
             Err(error) => return Err(error),
         }
     }

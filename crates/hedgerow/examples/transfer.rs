@@ -73,7 +73,7 @@ fn main() -> Result<()> {
                         Ok(()) => {}
                         Err(Refused::Overdrawn) => overdrawn += 1,
                         // Sixteen retries were not enough: somebody else got on each time.
-                        Err(Refused::Database(error)) if *error.kind() == ErrorKind::Conflict => {}
+                        Err(Refused::Database(error)) if error.kind() == ErrorKind::Conflict => {}
                         Err(Refused::Database(error)) => return Err(error),
                     }
                     if number % 100 == 0 {

@@ -74,7 +74,7 @@ pub(crate) const RAISE_LIMIT: &str =
 /// use hedgerow::{ErrorKind, Options};
 ///
 /// let error = Options::new().open("no/such/store.hrow").unwrap_err();
-/// assert_eq!(*error.kind(), ErrorKind::FileNotFound);
+/// assert_eq!(error.kind(), ErrorKind::FileNotFound);
 /// assert_eq!((error.kind().code(), error.kind().name()), (6, "file_not_found"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -375,8 +375,8 @@ impl Error {
 
     /// What went wrong, for programs to match on.
     #[must_use]
-    pub fn kind(&self) -> &ErrorKind {
-        &self.0.kind
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
     }
 
     /// Of a [`Conflict`](ErrorKind::Conflict): the keyspace and the key of a record that another change has touched. There may be more. Neither

@@ -31,7 +31,7 @@ const TOKEN_LOOK: Duration = Duration::from_millis(5);
 ///
 /// let orders = db.keyspace("orders")?.with_wait(Wait::For(Duration::from_millis(50)));
 /// match orders.put(b"1", b"two wrens") {
-///     Err(error) if *error.kind() == ErrorKind::Timeout => {} // nothing has changed
+///     Err(error) if error.kind() == ErrorKind::Timeout => {} // nothing has changed
 ///     other => {
 ///         other?;
 ///     }
@@ -254,7 +254,7 @@ mod tests {
     fn each_wait_ends_by_its_own_error_and_says_how_long_there_is() {
         let token = CancelToken::new();
         let hour = Duration::from_secs(3600);
-        let kind = |wait: &Wait| wait.begin().nap().map_err(|error| *error.kind());
+        let kind = |wait: &Wait| wait.begin().nap().map_err(|error| error.kind());
         assert_eq!(kind(&Wait::Forever), Ok(None));
         assert_eq!(kind(&Wait::Never), Err(ErrorKind::WouldBlock));
         assert_eq!(kind(&Wait::For(Duration::ZERO)), Err(ErrorKind::Timeout));
@@ -283,7 +283,7 @@ mod tests {
         hedgerow_sync::primitive::thread::sleep(Duration::from_millis(10));
         assert!(waiting.nap().unwrap().unwrap() <= first - Duration::from_millis(10));
         hedgerow_sync::primitive::thread::sleep(Duration::from_millis(25));
-        assert_eq!(*waiting.nap().unwrap_err().kind(), ErrorKind::Timeout);
+        assert_eq!(waiting.nap().unwrap_err().kind(), ErrorKind::Timeout);
         // Another call has a time of its own.
         assert!(wait.begin().nap().is_ok());
     }

@@ -96,7 +96,7 @@ fn key(n: u64) -> [u8; 8] {
 }
 
 fn is_refused<T>(outcome: Result<T>) -> bool {
-    outcome.is_err_and(|error| *error.kind() == ErrorKind::ForkedProcess)
+    outcome.is_err_and(|error| error.kind() == ErrorKind::ForkedProcess)
 }
 
 /// Returns the number of this line, less a hundred, unless the call is refused.
@@ -407,7 +407,7 @@ fn process_lets_children_open_stores() {
             // The child's threads get the memory of those of the parent's that wait for work.
             let made = store_of_its_own(&own).unwrap();
             drop(db.take());
-            let parents = options().open(&path).map_err(|error| *error.kind());
+            let parents = options().open(&path).map_err(|error| error.kind());
             if !matches!(parents, Err(ErrorKind::Locked { .. })) {
                 return line!() as i32 - 100;
             }

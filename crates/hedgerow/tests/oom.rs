@@ -352,7 +352,7 @@ fn go_through(script: &Script, path: &Path, before: Model) {
                     ErrorKind::Poisoned | ErrorKind::DurabilityUnknown | ErrorKind::BatchUnfinished
                 ) {
                     let again = db.checkpoint().unwrap_err();
-                    assert_eq!(*again.kind(), ErrorKind::Poisoned, "{again:?}");
+                    assert_eq!(again.kind(), ErrorKind::Poisoned, "{again:?}");
                     return;
                 }
                 // Whoever is told nothing worse goes on; what nobody can change any more is found out now.

@@ -369,6 +369,6 @@ fn each_sync_of_a_file_and_of_a_directory_is_one_of_the_system() {
     });
     for (what, refused) in ["the data", "the file", "the directory"].iter().zip(refused) {
         let error = refused.expect_err(what);
-        assert_eq!((error.kind(), error.os_error()), (&ErrorKind::Io, Some(libc::EIO)), "{what}");
+        assert_eq!((error.kind(), error.os_error()), (ErrorKind::Io, Some(libc::EIO)), "{what}");
     }
 }

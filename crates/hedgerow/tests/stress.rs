@@ -356,7 +356,7 @@ impl Worker {
         assert!(db.keyspaces().unwrap().contains(&name));
         assert!(db.drop_keyspace(&name).unwrap());
         let kind = keyspace.get(b"gone").unwrap_err();
-        assert_eq!(*kind.kind(), hedgerow::ErrorKind::KeyspaceDropped, "{kind}");
+        assert_eq!(kind.kind(), hedgerow::ErrorKind::KeyspaceDropped, "{kind}");
     }
 }
 

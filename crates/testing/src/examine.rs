@@ -238,7 +238,7 @@ impl Examiner {
         let when = format!("{when}, for reading only");
         let disk = SimDisk::with_state(left.clone(), seed);
         let db = match self.options.on_disk(&disk, &self.path, OpenHow::ReadOnly) {
-            Err(error) if *error.kind() == ErrorKind::FileNotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::FileNotFound => return Ok(None),
             other => told(other, &when)?,
         };
         let found = read(&db, &when)?;

@@ -287,7 +287,7 @@ impl Client {
             .map(|(number, token)| (self.records.key(*number), self.value(*number, *token)));
         let loaded = match place.keyspace.bulk_load(pairs, 70) {
             Ok(_) => true,
-            Err(error) if *error.kind() == ErrorKind::KeyspaceNotEmpty => false,
+            Err(error) if error.kind() == ErrorKind::KeyspaceNotEmpty => false,
             Err(error) => panic!("{NO_CALL_FAILS}: {error}"),
         };
         self.recorder.end(open, if loaded { Outcome::Committed } else { Outcome::Aborted });

@@ -29,7 +29,7 @@ fn pool(file: Arc<dyn File>, max_pages: usize) -> VmcachePool {
     assert_eq!(pool.places() as usize, PLACES);
     options.memory_limit_bytes -= 1;
     let kind = options.divide().unwrap_err();
-    assert_eq!(*kind.kind(), ErrorKind::InvalidOption, "one byte less is too little");
+    assert_eq!(kind.kind(), ErrorKind::InvalidOption, "one byte less is too little");
     pool
 }
 
@@ -140,7 +140,7 @@ fn there_are_as_many_pages_as_there_can_be_and_no_more() {
             Err(error) => break error,
         }
     };
-    assert_eq!(*error.kind(), ErrorKind::DiskFull);
+    assert_eq!(error.kind(), ErrorKind::DiskFull);
     assert!(made >= 500, "{made}");
     assert_eq!(pool.pages(), made);
 }

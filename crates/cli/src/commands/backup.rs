@@ -25,7 +25,7 @@ pub struct BackupArgs {
 pub fn run(common: &Common, args: &BackupArgs) -> Result<(), Failure> {
     let db = store::open_read_only(common, &args.store)?;
     let copied = match copy(&db, &args.backup) {
-        Err(error) if *error.kind() == ErrorKind::NotClosed => {
+        Err(error) if error.kind() == ErrorKind::NotClosed => {
             drop(db);
             let db = store::open_quietly(common, LeafArgs::default(), &args.store)?;
             let copied = copy(&db, &args.backup);

@@ -109,6 +109,6 @@ fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
     })
 }
 
-fn is_damage(kind: &ErrorKind) -> bool {
+fn is_damage(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Corrupted { .. })
 }

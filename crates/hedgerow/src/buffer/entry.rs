@@ -253,7 +253,7 @@ impl BufferPool {
             let made = slots.make_room(|| self.images_to_write(), u64::from(map_pages), purpose);
             drop(in_file);
             match made {
-                Err(error) if *error.kind() == ErrorKind::DiskFull => {
+                Err(error) if error.kind() == ErrorKind::DiskFull => {
                     // One may be under way that has begun too early.
                     if checkpoints == 2 || !slots.wait_for_next_checkpoint(waiting)? {
                         return Err(error);
@@ -300,7 +300,7 @@ impl BufferPool {
     ) -> Result<R> {
         for _ in 0..2 {
             match attempt() {
-                Err(error) if *error.kind() == ErrorKind::DiskFull => {
+                Err(error) if error.kind() == ErrorKind::DiskFull => {
                     let freed =
                         self.slots.as_ref().map(|slots| slots.wait_for_next_checkpoint(waiting));
                     if !freed.unwrap_or(Ok(false))? {

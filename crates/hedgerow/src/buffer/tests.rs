@@ -242,7 +242,7 @@ fn a_writer_that_waits_long_for_clean_frames_is_a_stall() {
     let waits = spawn_named("writer", move || {
         events_of(|| {
             let refused = waiting.wait_until_cleaner(&crate::wait::Waiting::Forever).unwrap_err();
-            assert_eq!(*refused.kind(), ErrorKind::Closed);
+            assert_eq!(refused.kind(), ErrorKind::Closed);
         })
     });
     // Until it waits, and for longer than a stall takes.

@@ -318,7 +318,7 @@ impl BufferPool {
     ) -> Error {
         self.discard_slots(slots, images);
         // A full disk is a state that passes; anything else leaves us in doubt about the file.
-        if *error.kind() != ErrorKind::DiskFull {
+        if error.kind() != ErrorKind::DiskFull {
             self.set_poisoned(&error);
         }
         error

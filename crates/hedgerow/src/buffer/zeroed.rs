@@ -107,7 +107,7 @@ mod tests {
     fn what_cannot_be_had_is_an_error() {
         for len in [usize::MAX, usize::MAX / 8, 1 << 55] {
             let error = ZeroedArray::<u32>::new(len).err().unwrap();
-            assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{len}");
+            assert_eq!(error.kind(), ErrorKind::MemoryLimit, "{len}");
         }
     }
 

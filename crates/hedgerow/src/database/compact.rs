@@ -92,7 +92,7 @@ impl Database {
             match keyspace.compact(&CompactBudget::unlimited(), |leaves| progress(before + leaves))
             {
                 // It was dropped meanwhile, which frees all of its pages.
-                Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => continue,
+                Err(error) if error.kind() == ErrorKind::KeyspaceDropped => continue,
                 compacted => shrunk.compacted.add(&compacted?),
             }
             shrunk.keyspaces += 1;

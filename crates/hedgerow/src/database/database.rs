@@ -481,7 +481,7 @@ impl Database {
     /// use std::time::Duration;
     ///
     /// match db.sync_within(&Wait::For(Duration::from_millis(20))) {
-    ///     Err(error) if *error.kind() == ErrorKind::NotYetDurable => {} // ask again
+    ///     Err(error) if error.kind() == ErrorKind::NotYetDurable => {} // ask again
     ///     synced => synced?,
     /// }
     /// # Ok(()) }

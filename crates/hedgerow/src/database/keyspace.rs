@@ -147,7 +147,7 @@ impl Keyspace {
     ///
     /// let now_or_never = db.keyspace("orders")?.with_wait(Wait::Never);
     /// match now_or_never.put(b"1", b"two wrens") {
-    ///     Err(error) if *error.kind() == ErrorKind::WouldBlock => {} // ask again later
+    ///     Err(error) if error.kind() == ErrorKind::WouldBlock => {} // ask again later
     ///     put => assert!(!put?, "there was no such order"),
     /// }
     /// # Ok(()) }

@@ -235,7 +235,7 @@ impl SnapshotStretches {
         let tree = self.tree.id();
         let (mut stamp, dropped) = match self.tree.copy_records(at, &mut self.leaf) {
             Ok(()) => (self.leaf.stamp(), None),
-            Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => (NO_LEAF, Some(error)),
+            Err(error) if error.kind() == ErrorKind::KeyspaceDropped => (NO_LEAF, Some(error)),
             Err(error) => return Err(error),
         };
         let source = open.source(tree, stamp)?;

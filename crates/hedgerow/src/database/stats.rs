@@ -99,7 +99,7 @@ pub(super) struct TransactionCounters {
 impl TransactionCounters {
     #[inline]
     pub(super) fn note<T>(&self, outcome: &Result<T>) {
-        let figure = match outcome.as_ref().map_err(|error| *error.kind()) {
+        let figure = match outcome.as_ref().map_err(|error| error.kind()) {
             Ok(_) => &self.committed,
             Err(ErrorKind::Conflict) => &self.conflicts,
             Err(ErrorKind::SnapshotTooOld) => &self.too_old,

@@ -32,7 +32,7 @@ impl SlotStore {
             Want::Grow { units, least_units } => self.grow(units, least_units),
             Want::Fill(fill) => match self.fill(fill) {
                 // It was a hole, as is known now; another one may not be.
-                Err(error) if *error.kind() == ErrorKind::DiskFull && !fill.is_hole => {
+                Err(error) if error.kind() == ErrorKind::DiskFull && !fill.is_hole => {
                     *refusal = Some(error);
                     return Ok(());
                 }
@@ -50,7 +50,7 @@ impl SlotStore {
             }
         };
         match tried {
-            Err(error) if *error.kind() == ErrorKind::DiskFull => {
+            Err(error) if error.kind() == ErrorKind::DiskFull => {
                 *refusal = Some(error);
                 *growth = match growth {
                     Growth::Allowed => Growth::Least,

@@ -53,7 +53,7 @@ mod tests {
         let syncs = FileSync::default();
         syncs.run(|| Ok(())).unwrap();
         let failed = syncs.run(|| Err(Error::new(ErrorKind::Io, "no")));
-        assert_eq!(*failed.unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(failed.unwrap_err().kind(), ErrorKind::Io);
         let again = syncs.run(|| panic!("the disk is not asked again"));
         assert_eq!(again.unwrap_err().to_string(), "no");
     }

@@ -243,7 +243,7 @@ mod tests {
             (u32::MAX, u32::MAX, u32::MAX),
         ] {
             let refused = Geometry::from_sizes(page, unit, zone).unwrap_err();
-            assert_eq!(*refused.kind(), ErrorKind::InvalidOption, "{page} {unit} {zone}");
+            assert_eq!(refused.kind(), ErrorKind::InvalidOption, "{page} {unit} {zone}");
         }
         assert!(Geometry::for_new_store(4096, 3).is_err());
         assert!(Geometry::for_new_store(4096, 1 << 20).is_err());

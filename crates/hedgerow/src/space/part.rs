@@ -238,7 +238,7 @@ mod tests {
                 part[at] ^= flip;
                 let error = decode(&part, NAME, slot, Epoch(9)).unwrap_err();
                 assert_eq!(
-                    *error.kind(),
+                    error.kind(),
                     ErrorKind::Corrupted { page: None, offset_bytes: Some(1 << 20) },
                     "byte {at}"
                 );

@@ -578,7 +578,7 @@ impl PartIo for PartFile<'_> {
     fn write(&mut self, offset_bytes: u64, part: &PartBytes) -> Result<()> {
         self.buffer.copy_from_slice(part);
         self.slots.file.write_at(offset_bytes, &self.buffer).inspect_err(|error| {
-            self.has_failed_to_write |= *error.kind() != ErrorKind::DiskFull;
+            self.has_failed_to_write |= error.kind() != ErrorKind::DiskFull;
         })
     }
 
@@ -657,7 +657,7 @@ mod tests {
         assert!(slots.wait_until_wanted());
         fails(&slots);
         let again = wait_while(&slots, fails).unwrap_err();
-        assert_eq!(*again.kind(), ErrorKind::DiskFull);
+        assert_eq!(again.kind(), ErrorKind::DiskFull);
         wait_while(&slots, goes_well).unwrap();
         slots.wait_for_delta_room(&Waiting::Forever).unwrap();
     }
@@ -667,7 +667,7 @@ mod tests {
         let slots = full();
         fails(&slots);
         assert_eq!(
-            *slots.wait_for_delta_room(&Waiting::Forever).unwrap_err().kind(),
+            slots.wait_for_delta_room(&Waiting::Forever).unwrap_err().kind(),
             ErrorKind::DiskFull
         );
     }

@@ -500,7 +500,7 @@ impl Rig {
         let short = self.geometry.unit_offset(root.table.units).saturating_sub(1);
         let cut = Zones::open(self.geometry, &root.table, root.epoch, short, &mut |_, _| Ok(()));
         if root.table.units > 0 {
-            let kind = *cut.map(|_| ()).unwrap_err().kind();
+            let kind = cut.map(|_| ()).unwrap_err().kind();
             assert!(matches!(kind, ErrorKind::Corrupted { .. }), "{kind:?}");
         }
         self.deltas = Deltas::new(1 << 20);

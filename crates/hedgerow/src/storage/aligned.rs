@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn memory_that_cannot_be_had_is_an_error() {
         for len in [usize::MAX, isize::MAX as usize, isize::MAX as usize - 8191] {
-            assert_eq!(AlignedBuffer::zeroed(len).unwrap_err().kind(), &ErrorKind::MemoryLimit);
-            assert_eq!(AlignedBuffer::untouched(len).unwrap_err().kind(), &ErrorKind::MemoryLimit);
+            assert_eq!(AlignedBuffer::zeroed(len).unwrap_err().kind(), ErrorKind::MemoryLimit);
+            assert_eq!(AlignedBuffer::untouched(len).unwrap_err().kind(), ErrorKind::MemoryLimit);
         }
     }
 }

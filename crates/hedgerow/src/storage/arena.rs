@@ -221,6 +221,6 @@ mod tests {
     #[test]
     fn an_impossible_reservation_is_a_typed_error() {
         let error = Arena::reserve(usize::MAX / 2).err().unwrap();
-        assert_eq!(*error.kind(), ErrorKind::MemoryLimit);
+        assert_eq!(error.kind(), ErrorKind::MemoryLimit);
     }
 }

@@ -138,9 +138,9 @@ mod tests {
             assert!(!renamed.unwrap(), "{name}");
         }
         let taken = disk.rename_own(&path("ours"), &*ours, &path("others"), None).unwrap_err();
-        assert_eq!(*taken.kind(), ErrorKind::FileExists);
+        assert_eq!(taken.kind(), ErrorKind::FileExists);
         let taken = disk.rename_own(&path("ours"), &*ours, &path("link"), None).unwrap_err();
-        assert_eq!(*taken.kind(), ErrorKind::FileExists);
+        assert_eq!(taken.kind(), ErrorKind::FileExists);
         assert!(disk.rename_own(&path("ours"), &*ours, &path("to"), None).unwrap());
         let over = Some(&*others);
         assert!(disk.rename_own(&path("to"), &*ours, &path("others"), over).unwrap());

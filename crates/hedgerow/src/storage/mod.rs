@@ -398,7 +398,7 @@ pub fn reserve(file: &dyn File, offset_bytes: u64, len_bytes: u64) -> Result<()>
 /// that, too, was for want of room.
 pub fn given_back(error: Error, give_back: impl FnOnce() -> Result<()>) -> Result<()> {
     match give_back() {
-        Err(other) if *other.kind() != ErrorKind::DiskFull => Err(other),
+        Err(other) if other.kind() != ErrorKind::DiskFull => Err(other),
         _ => Err(error),
     }
 }
@@ -416,8 +416,8 @@ pub fn create_temporary(disk: &dyn Disk, directory: &Path) -> Result<(PathBuf, A
         let path = directory.join(name);
         match disk.open(&path, OpenMode::CreateNew, DirectIo::WherePossible) {
             Ok(file) => return Ok((path, file)),
-            Err(error) if *error.kind() == ErrorKind::FileExists => taken = Some(error),
-            Err(error) if *error.kind() == ErrorKind::FileNotFound => {
+            Err(error) if error.kind() == ErrorKind::FileExists => taken = Some(error),
+            Err(error) if error.kind() == ErrorKind::FileNotFound => {
                 let what = format!("there is no directory {}", directory.display());
                 return Err(Error::new(ErrorKind::DirectoryNotFound, what));
             }

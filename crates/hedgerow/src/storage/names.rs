@@ -23,7 +23,7 @@ pub(super) fn unlink_own<D: Disk + ?Sized>(disk: &D, path: &Path, file: &dyn Fil
     }
     match disk.unlink(path) {
         // Somebody else has removed it in this moment.
-        Err(error) if *error.kind() == ErrorKind::FileNotFound => Ok(false),
+        Err(error) if error.kind() == ErrorKind::FileNotFound => Ok(false),
         unlinked => unlinked.map(|()| true),
     }
 }
@@ -45,7 +45,7 @@ pub(super) fn rename_own<D: Disk + ?Sized>(
         None => disk.rename_new(from, to),
     };
     match renamed {
-        Err(error) if *error.kind() == ErrorKind::FileNotFound => Ok(false),
+        Err(error) if error.kind() == ErrorKind::FileNotFound => Ok(false),
         renamed => renamed.map(|()| true),
     }
 }

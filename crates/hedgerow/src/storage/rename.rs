@@ -110,10 +110,10 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         std::fs::write(path("taken"), b"").unwrap();
         let missing = rename_new(&path("from"), &path("to")).unwrap_err();
-        assert_eq!(*missing.kind(), ErrorKind::FileNotFound);
+        assert_eq!(missing.kind(), ErrorKind::FileNotFound);
         std::fs::write(path("from"), b"new").unwrap();
         let taken = rename_new(&path("from"), &path("taken")).unwrap_err();
-        assert_eq!(*taken.kind(), ErrorKind::FileExists);
+        assert_eq!(taken.kind(), ErrorKind::FileExists);
         assert!(taken.to_string().contains("taken"), "{taken}");
     }
 }

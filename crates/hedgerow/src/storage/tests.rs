@@ -60,7 +60,7 @@ fn read(file: &dyn File, offset: u64, len: usize) -> AlignedBuffer {
 fn kind<T>(result: Result<T>) -> ErrorKind {
     match result {
         Ok(_) => panic!("an error was expected"),
-        Err(error) => *error.kind(),
+        Err(error) => error.kind(),
     }
 }
 

@@ -160,7 +160,7 @@ fn copy(pin: &Pin, file: &Arc<dyn File>, progress: Progress<'_>) -> Result<Backu
     let table = copy.write_table()?;
     match copy.to.cut_free_end(0, 0, 1) {
         // Some file systems need room to give some back.
-        Err(error) if *error.kind() == ErrorKind::DiskFull => {}
+        Err(error) if error.kind() == ErrorKind::DiskFull => {}
         cut => cut?,
     }
     file.sync_data()?;
@@ -256,8 +256,7 @@ impl<'p> Copy<'p> {
         for ((id, _), read) in self.batch.iter().zip(results) {
             read.map_err(|error| match error.kind() {
                 ErrorKind::Corrupted { page: None, offset_bytes } => {
-                    let kind =
-                        ErrorKind::Corrupted { page: Some(*id), offset_bytes: *offset_bytes };
+                    let kind = ErrorKind::Corrupted { page: Some(*id), offset_bytes };
                     Error::new(kind, "the file ends before the page does")
                 }
                 _ => error,

@@ -410,7 +410,7 @@ impl Shared {
                 Ok(()) => room.in_log.used(MADE_BYTES as u64),
                 // Dropped meanwhile, with what the batch has put into it. A large value stays where it is until the store
                 // is opened again: the log has a change that names it.
-                Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {}
+                Err(error) if error.kind() == ErrorKind::KeyspaceDropped => {}
                 Err(error) => return Err(self.unfinished(&error)),
             }
         }
@@ -470,7 +470,7 @@ mod tests {
     }
 
     fn refused(shared: &Shared) -> ErrorKind {
-        *Underway::begin(shared, &Waiting::Forever).map(Underway::finish).unwrap_err().kind()
+        Underway::begin(shared, &Waiting::Forever).map(Underway::finish).unwrap_err().kind()
     }
 
     #[test]
@@ -507,7 +507,7 @@ mod tests {
                 let begin = move || {
                     asks.send(()).unwrap();
                     let outcome = Underway::begin(&shared, &Waiting::Forever).map(Underway::finish);
-                    begun.send(outcome.map_err(|error| *error.kind())).unwrap();
+                    begun.send(outcome.map_err(|error| error.kind())).unwrap();
                 };
                 thread::spawn_named("beginning", begin).unwrap()
             };
@@ -607,7 +607,7 @@ mod tests {
             .shared
             .commit_alone(log, &changes, None, &mut made, &Waiting::Forever)
             .unwrap_err();
-        assert_eq!(*left.kind(), ErrorKind::BatchUnfinished, "{left}");
+        assert_eq!(left.kind(), ErrorKind::BatchUnfinished, "{left}");
         assert!(store.shared.batches.need_log());
         assert!(log.tail() > begin);
         let (start, end) = store.shared.batches.cut(log);

@@ -77,7 +77,7 @@ impl Shared {
         let is_idle = asked && taken.changed_bytes == 0;
         let trimmed = match self.pool.log().map_or(Ok(()), |log| log.trim(is_idle)) {
             // Some file systems need room to give some back.
-            Err(error) if *error.kind() == ErrorKind::DiskFull => Ok(()),
+            Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
             other => other,
         };
         let reclaimed = self.reclaim(slots, &mut newest, taken, asked);
@@ -101,7 +101,7 @@ impl Shared {
             });
         match given_back {
             // Some file systems need room to give some back; who opens the store next may have it.
-            Err(error) if *error.kind() == ErrorKind::DiskFull => {}
+            Err(error) if error.kind() == ErrorKind::DiskFull => {}
             other => other?,
         }
         slots.sync_all()
@@ -183,7 +183,7 @@ impl Shared {
             self.pool.check_poison()?;
             // What its leaves refer to was staged before its cut.
             slots.write_staged().inspect_err(|error| {
-                if *error.kind() != ErrorKind::DiskFull {
+                if error.kind() != ErrorKind::DiskFull {
                     self.pool.set_poisoned(error);
                 }
             })?;

@@ -119,13 +119,13 @@ fn claim(direct: DirectIo, disk: &dyn Disk, path: &Path) -> Result<(PathBuf, Arc
     for _ in 0..CLAIMS {
         let (file, fresh) = match disk.open(&temporary, OpenMode::CreateNew, direct) {
             Ok(file) => (file, true),
-            Err(error) if *error.kind() == ErrorKind::FileExists => {
+            Err(error) if error.kind() == ErrorKind::FileExists => {
                 match disk.open_here(&temporary, OpenMode::ReadWrite, DirectIo::Never) {
-                    Err(error) if *error.kind() == ErrorKind::FileNotFound => continue,
+                    Err(error) if error.kind() == ErrorKind::FileNotFound => continue,
                     other => (other?, false),
                 }
             }
-            Err(error) if *error.kind() == ErrorKind::FileNotFound => {
+            Err(error) if error.kind() == ErrorKind::FileNotFound => {
                 let what = format!("cannot create {}: there is no such directory", path.display());
                 return Err(Error::new(ErrorKind::DirectoryNotFound, what));
             }

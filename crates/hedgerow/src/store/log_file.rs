@@ -95,7 +95,7 @@ impl LogFile {
             return Ok(None);
         }
         let file = match disk.open_here(&log_path, mode, options.direct()) {
-            Err(error) if *error.kind() == ErrorKind::FileNotFound => {
+            Err(error) if error.kind() == ErrorKind::FileNotFound => {
                 let what = format!(
                     "the store was not closed, and its log {} is missing: changes since the last \
                      checkpoint would be lost",
@@ -205,7 +205,7 @@ impl LogFile {
         if file.len_bytes()? > most {
             match file.set_len(most) {
                 // Some file systems need room to give some back.
-                Err(error) if *error.kind() == ErrorKind::DiskFull => {}
+                Err(error) if error.kind() == ErrorKind::DiskFull => {}
                 cut => cut?,
             }
         }
@@ -283,7 +283,7 @@ fn remove(disk: &dyn Disk, path: &Path, log: &dyn File) -> Result<()> {
     }
     match disk.sync_dir(parent_directory(path)) {
         // The directory was renamed or removed in this moment. Nobody needs to know for long that the log is gone.
-        Err(error) if *error.kind() == ErrorKind::FileNotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::FileNotFound => Ok(()),
         synced => synced,
     }
 }
@@ -298,7 +298,7 @@ fn lock_log(file: &dyn File, path: &Path) -> Result<()> {
                 "{} is in use: a store that was at this path, or a copy of this one, is still open",
                 path.display()
             );
-            Error::new(*error.kind(), what)
+            Error::new(error.kind(), what)
         }
         _ => error,
     })
@@ -354,7 +354,7 @@ fn claim(direct: DirectIo, disk: &dyn Disk, new: &Path) -> Result<Arc<dyn File>>
         let file = match open_to_write(disk, new, direct)? {
             Some(file) => file,
             None => match disk.open_here(new, OpenMode::CreateNew, direct) {
-                Err(error) if *error.kind() == ErrorKind::FileExists => continue,
+                Err(error) if error.kind() == ErrorKind::FileExists => continue,
                 other => other?,
             },
         };
@@ -479,14 +479,14 @@ fn header_of(file: &dyn File) -> Result<Option<FileHeader>> {
 
 fn open_if_there(disk: &dyn Disk, path: &Path) -> Result<Option<Arc<dyn File>>> {
     match disk.open_here(path, OpenMode::ReadOnly, DirectIo::Never) {
-        Err(error) if *error.kind() == ErrorKind::FileNotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::FileNotFound => Ok(None),
         other => other.map(Some),
     }
 }
 
 fn open_to_write(disk: &dyn Disk, path: &Path, direct: DirectIo) -> Result<Option<Arc<dyn File>>> {
     match disk.open_here(path, OpenMode::ReadWrite, direct) {
-        Err(error) if *error.kind() == ErrorKind::FileNotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::FileNotFound => Ok(None),
         other => other.map(Some),
     }
 }
@@ -514,7 +514,7 @@ mod tests {
         let running = thread::spawn_named("panics", panics).unwrap();
         *store.journal.lock().as_ref().unwrap().running.lock() = Some(running);
         let error = store.close().unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::Poisoned, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
         assert!(error.to_string().contains("panicked"), "{error}");
         assert!(disk.exists(&log_path(path)).unwrap());
         drop(store);

@@ -201,7 +201,7 @@ impl Store {
             ));
         }
         match self.create_keyspace(name) {
-            Err(error) if *error.kind() == ErrorKind::KeyspaceExists => {
+            Err(error) if error.kind() == ErrorKind::KeyspaceExists => {
                 // Another thread came first.
                 catalogue.get(name)?.ok_or(error)
             }
@@ -493,7 +493,7 @@ impl Store {
         }
         durable.inspect_err(|error| {
             // Whoever closes takes a checkpoint himself.
-            if *error.kind() != ErrorKind::Closed {
+            if error.kind() != ErrorKind::Closed {
                 self.shared.pool.set_poisoned(error);
             }
         })?;

@@ -116,7 +116,7 @@ impl Store {
             OpenHow::ReadOnly => Some(disk.open(path, OpenMode::ReadOnly, direct)?),
             OpenHow::Existing => Some(disk.open(path, OpenMode::ReadWrite, direct)?),
             OpenHow::ExistingOrNew => match disk.open(path, OpenMode::ReadWrite, direct) {
-                Err(error) if *error.kind() == ErrorKind::FileNotFound => None,
+                Err(error) if error.kind() == ErrorKind::FileNotFound => None,
                 other => Some(other?),
             },
         };
@@ -185,7 +185,7 @@ impl Store {
         let superblock = shared.checkpointing.lock().superblock;
         // Beside the file itself, whatever links lead to it.
         let path = &match disk.resolve(path) {
-            Err(error) if *error.kind() == ErrorKind::FileNotFound => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::FileNotFound => return Ok(false),
             resolved => resolved?,
         };
         if !slots.file().is_named(path)? {

@@ -264,7 +264,7 @@ impl Shared {
             });
             match is_moved {
                 // No room to move things now: there will be another checkpoint.
-                Err(error) if *error.kind() == ErrorKind::MemoryLimit => break,
+                Err(error) if error.kind() == ErrorKind::MemoryLimit => break,
                 Ok(false) => break,
                 moved => moved?,
             };
@@ -285,7 +285,7 @@ impl Shared {
         }
         match self.move_pages(&pages) {
             // No room to move things now: there will be another checkpoint.
-            Err(error) if *error.kind() == ErrorKind::MemoryLimit => Ok(0),
+            Err(error) if error.kind() == ErrorKind::MemoryLimit => Ok(0),
             moved => moved.map(|()| part.held_bytes),
         }
     }
@@ -305,7 +305,7 @@ impl Shared {
         }
         let map_pages = self.pool.ids().lock().next_id().map_or(u32::MAX, |id| id.0);
         match slots.make_room(dirty, u64::from(map_pages), Purpose::Take) {
-            Err(error) if *error.kind() == ErrorKind::DiskFull => Ok(false),
+            Err(error) if error.kind() == ErrorKind::DiskFull => Ok(false),
             made => made.map(|()| true),
         }
     }

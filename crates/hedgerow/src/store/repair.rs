@@ -489,7 +489,7 @@ impl<'p> Repair<'p> {
             self.report.defects.push(what);
         }
         match outcome {
-            Err(error) if is_loss(&error) || *error.kind() == ErrorKind::LogMissing => {
+            Err(error) if is_loss(&error) || error.kind() == ErrorKind::LogMissing => {
                 let what = format!("only {replayed} changes of the log could be replayed: {error}");
                 self.report.defects.push(what);
                 Ok(())

@@ -213,7 +213,7 @@ impl OpenSnapshot {
                     }
                     return result;
                 }
-                Err(error) if *error.kind() != ErrorKind::KeyspaceDropped => return Err(error),
+                Err(error) if error.kind() != ErrorKind::KeyspaceDropped => return Err(error),
                 Ok(_) | Err(_) => {}
             }
         }
@@ -232,7 +232,7 @@ impl OpenSnapshot {
                 Ok(stamp)
             }
             // There is no leaf any more, and what there was may be in a pinned checkpoint.
-            Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {
+            Err(error) if error.kind() == ErrorKind::KeyspaceDropped => {
                 dropped = Some(error);
                 Ok(NO_LEAF)
             }

@@ -128,7 +128,7 @@ impl VerifyReport {
     pub(super) fn take(&mut self, error: Error, page: Option<PageId>) -> Result<()> {
         match error.kind() {
             ErrorKind::Corrupted { page: named, offset_bytes } => {
-                self.add(named.or(page), *offset_bytes, error.to_string());
+                self.add(named.or(page), offset_bytes, error.to_string());
                 Ok(())
             }
             _ => Err(error),

@@ -40,7 +40,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                             ahead.clear();
                         }
                         match retry.after(stop) {
-                            Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {
+                            Err(error) if error.kind() == ErrorKind::KeyspaceDropped => {
                                 return Ok(());
                             }
                             other => other?,

@@ -505,7 +505,7 @@ fn behind_who_failed_alone_everybody_gets_an_error_and_who_gave_up_in_time_lets_
     drop(alone);
     assert!(life.kept.admit(&life.log, || 1, &Waiting::Forever).unwrap().is_none());
     let refused = life.kept.wait_at_gate(&Waiting::Forever).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+    assert_eq!(refused.kind(), ErrorKind::Poisoned);
 }
 
 #[test]

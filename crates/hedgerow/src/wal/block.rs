@@ -389,11 +389,11 @@ mod tests {
         let at = |offset| ErrorKind::Corrupted { page: None, offset_bytes: Some(offset) };
         for version in [0, LOG_VERSION + 1, u32::MAX] {
             let error = refused(16, &version.to_le_bytes());
-            assert_eq!(*error.kind(), at(16));
+            assert_eq!(error.kind(), at(16));
             assert!(error.to_string().contains(&format!("version {version}")), "{error}");
         }
         for blocks in [0, MAX_SEGMENT_BLOCKS + 1, u32::MAX] {
-            assert_eq!(*refused(20, &blocks.to_le_bytes()).kind(), at(20), "{blocks} blocks");
+            assert_eq!(refused(20, &blocks.to_le_bytes()).kind(), at(20), "{blocks} blocks");
         }
         for blocks in [1, MAX_SEGMENT_BLOCKS] {
             let changed = changed(&block, 20, &blocks.to_le_bytes(), HEADER_NUMBER);
@@ -401,7 +401,7 @@ mod tests {
             assert_eq!(FileHeader::decode(&changed).unwrap(), FileHeader { segment, ..header });
         }
         for behind in [64, BLOCK_BYTES - 1] {
-            assert_eq!(*refused(behind, &[1]).kind(), at(20), "byte {behind}");
+            assert_eq!(refused(behind, &[1]).kind(), at(20), "byte {behind}");
         }
         assert!(refused(8, b"Hedgehog").to_string().contains("is not the log"));
     }

@@ -70,7 +70,7 @@ impl Log {
         let done = places.give_up_beyond(&*self.file, begun).and_then(|()| {
             let prepared = match places.prepare_low(&*self.file, &self.identity) {
                 // There are holes only: it goes on where it is.
-                Err(error) if *error.kind() == ErrorKind::DiskFull => return Ok(block),
+                Err(error) if error.kind() == ErrorKind::DiskFull => return Ok(block),
                 other => other,
             };
             prepared?;

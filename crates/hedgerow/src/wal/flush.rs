@@ -226,7 +226,7 @@ impl Log {
                 self.tell_of_room(self.state.lock());
             }
             Err(error) => {
-                if *error.kind() != ErrorKind::DiskFull {
+                if error.kind() != ErrorKind::DiskFull {
                     return self.fail(error);
                 }
                 let mut state = self.state.lock();
@@ -240,7 +240,7 @@ impl Log {
     fn prepare_ahead(&self) {
         let mut places = self.places_to_write();
         let prepared = places.prepare(&*self.file, &self.identity);
-        let is_full = |error: &Error| *error.kind() == ErrorKind::DiskFull;
+        let is_full = |error: &Error| error.kind() == ErrorKind::DiskFull;
         // Under the lock, as whoever makes room clears it.
         self.cannot_prepare_ahead.store(prepared.as_ref().is_err_and(is_full), Relaxed);
         drop(places);

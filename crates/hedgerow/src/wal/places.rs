@@ -119,7 +119,7 @@ impl Places {
                     self.free.insert(place);
                 }
                 // Then in the lowest that has some.
-                Err(error) if *error.kind() == ErrorKind::DiskFull => {}
+                Err(error) if error.kind() == ErrorKind::DiskFull => {}
                 Err(error) => return Err(error),
             }
         }

@@ -144,7 +144,7 @@ impl Log {
         }
         match places.prepare(&*self.file, &self.identity) {
             Ok(()) => Ok(false),
-            Err(error) if *error.kind() == ErrorKind::DiskFull => Err(error),
+            Err(error) if error.kind() == ErrorKind::DiskFull => Err(error),
             Err(error) => {
                 drop(places);
                 self.fail(error.duplicate());

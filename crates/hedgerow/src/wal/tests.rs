@@ -89,11 +89,11 @@ fn a_failed_sync_is_not_tried_again_while_it_is_told_of() {
         let log = log.clone();
         let commit = move || {
             told.recv().unwrap();
-            log.wait_durable(end).map_err(|error| *error.kind())
+            log.wait_durable(end).map_err(|error| error.kind())
         };
         thread::spawn_named("other", commit).unwrap()
     };
-    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
+    assert_eq!(log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
     assert_eq!(other.join().unwrap(), Err(ErrorKind::DurabilityUnknown));
     assert_eq!(log.durable(), start());
 }
@@ -105,7 +105,7 @@ fn a_log_that_was_stopped_writes_nothing_any_more_and_says_so() {
     let end = put(&log, 1, 100).unwrap();
     log.stop();
     let writes = disk.calls(CallKind::Write);
-    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
+    assert_eq!(log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
     assert!((2..100).any(|n| put(&log, n, 3000).is_err()), "nobody makes room");
     assert_eq!(disk.calls(CallKind::Write), writes);
 }
@@ -279,14 +279,14 @@ fn a_failed_write_or_sync_is_told_to_everybody_who_waits_and_to_all_who_come() {
         let durable = log.durable();
         let end = put(&log, 1, 10).unwrap();
         disk.inject(Fault::once(kind, 0, Fault::EIO));
-        assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
-        assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
+        assert_eq!(log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
+        assert_eq!(log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
         assert_eq!(log.durable(), durable, "{kind:?}");
-        assert_eq!(log.failure().map(|e: Error| *e.kind()), Some(ErrorKind::Poisoned));
+        assert_eq!(log.failure().map(|e: Error| e.kind()), Some(ErrorKind::Poisoned));
         // What was durable before stays so.
         log.wait_durable(durable).unwrap();
         let refused = (0..1000).find_map(|n| put(&log, n, 900).err()).expect("the ring is finite");
-        assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+        assert_eq!(refused.kind(), ErrorKind::Poisoned);
     }
 }
 

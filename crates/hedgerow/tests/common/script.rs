@@ -114,7 +114,7 @@ impl Script {
 
 /// Asserts that a change or a verification was refused because of damage.
 pub fn assert_refused(error: &Error, context: &str) {
-    if *error.kind() != ErrorKind::Poisoned {
+    if error.kind() != ErrorKind::Poisoned {
         assert_damage(error, context);
     }
 }

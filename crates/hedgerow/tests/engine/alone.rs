@@ -158,7 +158,7 @@ impl World {
         match self.db.snapshot() {
             Ok(snapshot) => Some(snapshot),
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{error:?}");
+                assert_eq!(error.kind(), ErrorKind::MemoryLimit, "{error:?}");
                 None
             }
         }
@@ -173,7 +173,7 @@ impl World {
                 assert!(rounds.iter().all(|round| *round == rounds[0]), "{rounds:?}");
                 assert!(rounds[0] >= before && rounds[0] <= self.get(dice.below(KEYS)));
             }
-            Err(error) => assert_eq!(*error.kind(), ErrorKind::SnapshotTooOld, "{error:?}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::SnapshotTooOld, "{error:?}"),
         }
     }
 
@@ -198,7 +198,7 @@ impl World {
         match dice.below(4) {
             0 => match hasty.put(&key(n), &number) {
                 Ok(_) => {}
-                Err(error) => assert_eq!(*error.kind(), ErrorKind::Timeout, "{error:?}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}"),
             },
             1 => {
                 let mut batch = WriteBatch::new();
@@ -218,7 +218,7 @@ impl World {
         let is_seen = |seen: Snapshot| match seen.open_keyspace(&name) {
             Ok(found) => Some(found.is_some()),
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::SnapshotTooOld, "{error:?}");
+                assert_eq!(error.kind(), ErrorKind::SnapshotTooOld, "{error:?}");
                 None
             }
         };
@@ -274,7 +274,7 @@ fn commit_beside_others(options: &Options, rounds: u64) {
                         Ok(()) => break,
                         Err(error) => {
                             let kinds = [ErrorKind::SnapshotTooOld, ErrorKind::MemoryLimit];
-                            assert!(kinds.contains(error.kind()), "{error:?}");
+                            assert!(kinds.contains(&error.kind()), "{error:?}");
                         }
                     }
                 },
@@ -372,9 +372,9 @@ fn behind_a_failure_in_the_middle_everybody_sees_what_was_before_until_the_store
             let seen = seen.keyspace(&wrens).unwrap();
             assert_eq!(all(seen.iter()), [0; KEYS as usize], "call {call}");
         }
-        let is_unfinished = *error.kind() == ErrorKind::BatchUnfinished;
+        let is_unfinished = error.kind() == ErrorKind::BatchUnfinished;
         match (is_unfinished, wrens.put(&key(KEYS + 5), &value(0))) {
-            (true, put) => assert_eq!(*put.unwrap_err().kind(), ErrorKind::Poisoned),
+            (true, put) => assert_eq!(put.unwrap_err().kind(), ErrorKind::Poisoned),
             // Nothing has changed, and others go on.
             (false, put) => assert!(!put.unwrap(), "{error:?}"),
         }
@@ -415,7 +415,7 @@ fn a_large_transaction_is_in_conflict_with_what_came_between_and_has_changed_not
             false => drop(wrens.put(&key(KEYS + 1), &value(0)).unwrap()),
         }
         let error = transaction.commit().unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::Conflict);
+        assert_eq!(error.kind(), ErrorKind::Conflict);
         let (of, at) = error.conflict().unwrap();
         assert_eq!((of, at), ("wrens", &key(if removes { KEYS - 1 } else { KEYS + 1 })[..]));
         assert_eq!(commits_alone(&db), before);
@@ -444,7 +444,7 @@ fn a_transaction_beyond_its_share_of_the_log_is_too_large_and_goes_on() {
         let transaction = db.transaction(Isolation::Serializable);
         let in_it = transaction.keyspace(&wrens).unwrap();
         let refused = (0..20_000).find_map(|n| in_it.put(&key(n), &[1; 500]).err()).unwrap();
-        let ErrorKind::TransactionTooLarge { len_bytes, max_bytes } = *refused.kind() else {
+        let ErrorKind::TransactionTooLarge { len_bytes, max_bytes } = refused.kind() else {
             panic!("{refused:?}");
         };
         assert!(max_bytes <= 1 << 20 && max_bytes > (1 << 20) - (1 << 14));

@@ -15,7 +15,7 @@ pub fn memory() -> (Database, Keyspace) {
 }
 
 pub fn kind<T: std::fmt::Debug>(outcome: Result<T, Error>) -> ErrorKind {
-    *outcome.unwrap_err().kind()
+    outcome.unwrap_err().kind()
 }
 
 /// Names of records: short, and with long keys of one head.
@@ -124,7 +124,7 @@ fn p4_no_update_is_lost() {
         in_b.put(x, b"b").unwrap();
         a.commit().unwrap();
         let error = b.commit().unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::Conflict);
+        assert_eq!(error.kind(), ErrorKind::Conflict);
         assert_eq!(error.conflict(), Some(("k", x)));
         assert!(!format!("{error} {error:?}").contains("x\""), "keys are shown to nobody");
         assert!(is(keyspace.get(x).unwrap(), b"a"));

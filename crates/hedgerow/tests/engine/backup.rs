@@ -123,7 +123,7 @@ fn a_store_that_is_open_for_reading_is_backed_up_and_one_that_was_not_closed_is_
     let disk = disk.kill(1);
     let reader = open(&logged, &disk, OpenHow::ReadOnly).unwrap();
     let refused = reader.backup("/data/other.hrow", go_on).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::NotClosed, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::NotClosed, "{refused}");
     assert!(!disk.exists(Path::new("/data/other.hrow")).unwrap());
     drop((reader, db));
     // With its log it is backed up.
@@ -180,7 +180,7 @@ fn what_is_at_the_destination_stays() {
             let is_as_expected = match refused.kind() {
                 ErrorKind::Locked { .. } => at == in_use,
                 ErrorKind::ForeignLog => at == "/data/gone.hrow",
-                kind => *kind == ErrorKind::FileExists && at != in_use,
+                kind => kind == ErrorKind::FileExists && at != in_use,
             };
             assert!(is_as_expected, "{at}: {refused:?}");
         }
@@ -188,7 +188,7 @@ fn what_is_at_the_destination_stays() {
     assert_eq!(contents(&db).unwrap(), model);
     let memory = Options::new().memory_limit_bytes(1 << 20).in_memory().unwrap();
     let refused = memory.backup("/data/memory.hrow", go_on).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::InMemory);
+    assert_eq!(refused.kind(), ErrorKind::InMemory);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_backup_is_restored_wholly_or_not_at_all() {
         told = pages;
         ControlFlow::Break(())
     });
-    assert_eq!(*stopped.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
     assert!(told > 0 && !disk.exists(to).unwrap());
     options().restore_on_disk(&disk, Path::new(BACKUP), to, go_on).unwrap();
     let restored = on(&disk, to.to_str().unwrap(), OpenHow::Existing).unwrap();
@@ -297,11 +297,11 @@ fn fail_each_change(start: &SimState, attempt: Attempt<'_>) -> (u64, u64) {
                 match attempt(&disk) {
                     Ok(_) => break,
                     Err(error) if code == Fault::ENOSPC => {
-                        assert_eq!(*error.kind(), ErrorKind::DiskFull, "{kind:?} {at}: {error:?}");
+                        assert_eq!(error.kind(), ErrorKind::DiskFull, "{kind:?} {at}: {error:?}");
                         full += 1;
                     }
                     Err(error) => {
-                        assert_eq!(*error.kind(), ErrorKind::Io, "{kind:?} {at}: {error:?}");
+                        assert_eq!(error.kind(), ErrorKind::Io, "{kind:?} {at}: {error:?}");
                         failed += 1;
                     }
                 }
@@ -332,7 +332,7 @@ fn fail_each_look(start: &SimState, to: &str, attempt: Attempt<'_>) -> u64 {
             // A page of a tree that a verification cannot read is one of its findings.
             let expected = match error.kind() {
                 ErrorKind::Corrupted { .. } => kind == CallKind::Read,
-                other => *other == ErrorKind::Io,
+                other => other == ErrorKind::Io,
             };
             assert!(expected, "{context}: {error:?}");
             assert!(!disk.exists(Path::new(to)).unwrap(), "{context}");
@@ -368,7 +368,7 @@ fn crash_at_each_change(
                     assert_eq!(contents(&copy).unwrap(), *model);
                 }
                 Err(error) => {
-                    assert_eq!(*error.kind(), ErrorKind::FileNotFound, "{error:?}");
+                    assert_eq!(error.kind(), ErrorKind::FileNotFound, "{error:?}");
                     cut += 1;
                 }
             }
@@ -452,10 +452,10 @@ fn in_real_files() {
         assert!(report.unwrap().pages > 500);
     });
     let lost = db.backup(dir.path().join("nowhere/backup.hrow"), go_on).unwrap_err();
-    assert_eq!(*lost.kind(), ErrorKind::DirectoryNotFound, "{lost:?}");
+    assert_eq!(lost.kind(), ErrorKind::DirectoryNotFound, "{lost:?}");
     let restore = || options.restore(&backup, &restored, go_on);
     restore().unwrap();
-    assert_eq!(*restore().unwrap_err().kind(), ErrorKind::FileExists);
+    assert_eq!(restore().unwrap_err().kind(), ErrorKind::FileExists);
     for at in [&backup, &restored] {
         let copy = options.open(at).unwrap();
         assert_eq!(copy.replayed().records, 0);

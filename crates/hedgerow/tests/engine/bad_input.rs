@@ -86,23 +86,23 @@ fn what_is_no_store_is_refused() {
         error
     };
     let (bytes, _) = small_store();
-    assert_eq!(*refused(b"").kind(), ErrorKind::NotAStore);
-    assert_eq!(*refused(b"some text\n").kind(), ErrorKind::NotAStore);
-    assert_eq!(*refused(&vec![0; 1 << 20]).kind(), ErrorKind::NotAStore);
-    assert_eq!(*refused(&vec![b'x'; 1 << 20]).kind(), ErrorKind::NotAStore);
+    assert_eq!(refused(b"").kind(), ErrorKind::NotAStore);
+    assert_eq!(refused(b"some text\n").kind(), ErrorKind::NotAStore);
+    assert_eq!(refused(&vec![0; 1 << 20]).kind(), ErrorKind::NotAStore);
+    assert_eq!(refused(&vec![b'x'; 1 << 20]).kind(), ErrorKind::NotAStore);
     let error =
         Options::new().page_bytes(4096).on_disk(&disk_with(&bytes), path(), OpenHow::Existing);
     let error = error.unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::InvalidOption);
+    assert_eq!(error.kind(), ErrorKind::InvalidOption);
     assert!(error.to_string().contains("512"), "{error}");
     let error = Options::new().open(dir.path()).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::NotAStore, "a directory: {error:?}");
+    assert_eq!(error.kind(), ErrorKind::NotAStore, "a directory: {error:?}");
     let error = Options::new().open(dir.path().join("nothing")).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::FileNotFound);
+    assert_eq!(error.kind(), ErrorKind::FileNotFound);
     let error = Options::new().create(&file).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::FileExists);
+    assert_eq!(error.kind(), ErrorKind::FileExists);
     let error = Options::new().create(dir.path().join("no/such/directory")).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::DirectoryNotFound, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::DirectoryNotFound, "{error:?}");
 }
 
 #[cfg(unix)]
@@ -119,7 +119,7 @@ fn a_file_without_permission_is_an_error_of_the_system() {
         return hedgerow_testing::not_run("a file without permission", why);
     }
     let error = options.open(&file).unwrap_err();
-    assert_eq!((error.kind(), error.os_error()), (&ErrorKind::Io, Some(13)));
+    assert_eq!((error.kind(), error.os_error()), (ErrorKind::Io, Some(13)));
 }
 
 #[test]
@@ -141,20 +141,20 @@ fn calls_that_cannot_be_obeyed_change_nothing() {
     assert_eq!(wrens.range(b"z".as_slice()..b"a".as_slice()).count(), 0);
     let long = "n".repeat(300);
     for name in ["", long.as_str()] {
-        assert_eq!(*db.create_keyspace(name).unwrap_err().kind(), ErrorKind::InvalidName);
+        assert_eq!(db.create_keyspace(name).unwrap_err().kind(), ErrorKind::InvalidName);
     }
     assert!(!db.drop_keyspace("nobody").unwrap());
     db.close().unwrap();
     let error = open(&tiny().memory_limit_bytes(1000), &disk, OpenHow::Existing).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::InvalidOption);
+    assert_eq!(error.kind(), ErrorKind::InvalidOption);
     let smallest = hedgerow::internals::buffer::smallest_limit_without_log_bytes(512).to_string();
     assert!(error.to_string().contains(&smallest), "{error}");
     let db = open(&tiny(), &disk, OpenHow::ReadOnly).unwrap();
     let wrens = db.keyspace("wrens").unwrap();
-    assert_eq!(*wrens.put(b"a", b"b").unwrap_err().kind(), ErrorKind::ReadOnly);
-    assert_eq!(*wrens.remove(b"").unwrap_err().kind(), ErrorKind::ReadOnly);
-    assert_eq!(*db.drop_keyspace("wrens").unwrap_err().kind(), ErrorKind::ReadOnly);
-    assert_eq!(*db.create_keyspace("gulls").unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(wrens.put(b"a", b"b").unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(wrens.remove(b"").unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(db.drop_keyspace("wrens").unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(db.create_keyspace("gulls").unwrap_err().kind(), ErrorKind::ReadOnly);
     assert_eq!(wrens.count().unwrap(), 2);
     let error = open(&tiny(), &disk, OpenHow::Existing).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Locked { holder_pid: Some(_) }), "{error:?}");
@@ -171,7 +171,7 @@ fn a_process_out_of_file_descriptors_gets_an_error_and_goes_on() {
             files.push(file);
         }
         let error = Options::new().memory_limit_bytes(1 << 20).create(&path).unwrap_err();
-        assert_eq!((error.kind(), error.os_error()), (&ErrorKind::Io, Some(24)), "{error:?}");
+        assert_eq!((error.kind(), error.os_error()), (ErrorKind::Io, Some(24)), "{error:?}");
         drop(files);
         let db = Options::new().memory_limit_bytes(1 << 20).create(&path).unwrap();
         let wrens = db.keyspace("wrens").unwrap();

@@ -116,22 +116,22 @@ fn what_cannot_be_is_refused_and_nothing_has_changed() {
     let refused = batch.put(&robins, &too_long, &[7; 10_000]).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }));
     let refused = batch.put(&other.keyspace("robins").unwrap(), b"k", b"").unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::ForeignKeyspace);
+    assert_eq!(refused.kind(), ErrorKind::ForeignKeyspace);
     assert_eq!(batch.len(), 1);
-    assert_eq!(*other.write(&batch).unwrap_err().kind(), ErrorKind::ForeignKeyspace);
+    assert_eq!(other.write(&batch).unwrap_err().kind(), ErrorKind::ForeignKeyspace);
     // A keyspace that is gone takes the whole batch with it, if that is known before.
     let wrens = db.keyspace("wrens").unwrap();
     batch.put(&wrens, b"k", b"").unwrap();
     db.drop_keyspace("wrens").unwrap();
-    assert_eq!(*db.write(&batch).unwrap_err().kind(), ErrorKind::KeyspaceDropped);
+    assert_eq!(db.write(&batch).unwrap_err().kind(), ErrorKind::KeyspaceDropped);
     assert_eq!(robins.count().unwrap(), 0);
     let reader = {
         db.clone().close().unwrap();
         open(&logged(), &disk, OpenHow::ReadOnly).unwrap()
     };
-    assert_eq!(*db.write(&batch).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.write(&batch).unwrap_err().kind(), ErrorKind::Closed);
     let refused = reader.write(&batch_of(&reader, [1], b"1")).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::ReadOnly);
+    assert_eq!(refused.kind(), ErrorKind::ReadOnly);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_batch_beyond_its_share_of_the_log_is_too_large() {
     let most = (1_u64 << 20) / (32 + key(0).len() as u64 + 500);
     let too_many = batch_of(&db, 0..most + 10, &[1; 500]);
     let refused = db.write(&too_many).unwrap_err();
-    let ErrorKind::BatchTooLarge { len_bytes, max_bytes } = *refused.kind() else {
+    let ErrorKind::BatchTooLarge { len_bytes, max_bytes } = refused.kind() else {
         panic!("{refused:?}");
     };
     assert!(max_bytes == 1 << 20 && len_bytes > max_bytes);
@@ -246,8 +246,8 @@ fn a_failing_log_makes_nothing_half_and_opening_finishes_what_was_begun() {
                 // Of the checkpoint before.
                 ErrorKind::Io,
             ];
-            assert!(kinds.contains(error.kind()), "{error:?}");
-            assert_eq!(*db.write(&second).unwrap_err().kind(), ErrorKind::Poisoned);
+            assert!(kinds.contains(&error.kind()), "{error:?}");
+            assert_eq!(db.write(&second).unwrap_err().kind(), ErrorKind::Poisoned);
             drop(db.close());
         }
         let again = open(&logged(), &disk.crash(call), OpenHow::Existing).unwrap();
@@ -287,7 +287,7 @@ fn a_read_that_fails_in_the_middle_of_a_batch_leaves_no_half_of_it() {
                 ErrorKind::Poisoned,
                 ErrorKind::Io,
             ];
-            assert!(kinds.contains(error.kind()), "{error:?}");
+            assert!(kinds.contains(&error.kind()), "{error:?}");
             failures += 1;
         }
         // Whoever goes on all the same must not make half of it durable, and must keep what it acknowledges after it.
@@ -333,7 +333,7 @@ fn a_full_disk_refuses_a_batch_before_it_has_begun() {
         match db.write(&load(round)) {
             Ok(_) => written += 1,
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error:?}");
+                assert_eq!(error.kind(), ErrorKind::DiskFull, "{error:?}");
                 let count = db.keyspace("robins").unwrap().count().unwrap();
                 assert_eq!(count, before, "nothing has changed");
                 refusals += 1;

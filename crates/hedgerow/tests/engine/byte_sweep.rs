@@ -319,7 +319,7 @@ impl Sound {
         });
         let closed = db.close();
         for error in [changed.as_ref().err(), closed.as_ref().err()].into_iter().flatten() {
-            if *error.kind() != ErrorKind::Poisoned {
+            if error.kind() != ErrorKind::Poisoned {
                 self.assert_named(error, case);
             }
         }

@@ -154,16 +154,16 @@ fn a_store_that_may_not_be_changed_says_so() {
     let before = disk.state();
     let db = open(&tiny(), &disk, OpenHow::ReadOnly).unwrap();
     let keyspace = db.keyspace("wrens").unwrap();
-    assert_eq!(*compact(&keyspace).unwrap_err().kind(), ErrorKind::ReadOnly);
-    assert_eq!(*shrink(&db).unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(compact(&keyspace).unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(shrink(&db).unwrap_err().kind(), ErrorKind::ReadOnly);
     db.close().unwrap();
     assert!(disk.state().contents(crate::common::path()) == before.contents(crate::common::path()));
-    assert_eq!(*compact(&keyspace).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(compact(&keyspace).unwrap_err().kind(), ErrorKind::Closed);
     // A keyspace that was dropped, and one without records.
     let db = open(&tiny(), &disk, OpenHow::Existing).unwrap();
     let keyspace = db.keyspace("wrens").unwrap();
     db.drop_keyspace("wrens").unwrap();
-    assert_eq!(*compact(&keyspace).unwrap_err().kind(), ErrorKind::KeyspaceDropped);
+    assert_eq!(compact(&keyspace).unwrap_err().kind(), ErrorKind::KeyspaceDropped);
     let empty = db.keyspace("gulls").unwrap();
     assert_eq!(compact(&empty).unwrap().pages_freed, 0);
     assert_eq!(shrink(&db).unwrap().keyspaces, 1);
@@ -179,8 +179,8 @@ fn a_poisoned_store_is_not_compacted_and_its_records_are_there() {
     let keyspace = db.keyspace("wrens").unwrap().with_durability(Durability::Sync);
     disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO).sticky());
     keyspace.put(b"last", b"words").unwrap_err();
-    assert_eq!(*compact(&keyspace).unwrap_err().kind(), ErrorKind::Poisoned);
-    assert_eq!(*shrink(&db).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(compact(&keyspace).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(shrink(&db).unwrap_err().kind(), ErrorKind::Poisoned);
     let mut after = contents(&db).unwrap();
     after.get_mut("wrens").unwrap().remove(&b"last"[..]);
     assert!(after == before);
@@ -204,7 +204,7 @@ fn on_a_full_disk_a_compaction_stops_with_an_error_and_loses_nothing() {
         let before = contents(&db).unwrap();
         for outcome in [compact(&keyspace).map(drop), shrink(&db).map(drop)] {
             if let Err(error) = outcome {
-                assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error:?}");
+                assert_eq!(error.kind(), ErrorKind::DiskFull, "{error:?}");
                 refused += 1;
             }
         }

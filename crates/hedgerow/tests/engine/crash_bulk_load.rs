@@ -69,7 +69,7 @@ fn a_load_whose_keyspace_is_dropped_leaves_nothing_whenever_the_power_goes() {
             }
         });
         let error = loaded.bulk_load(feed.map(|(_, record)| record), 90).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::KeyspaceDropped);
+        assert_eq!(error.kind(), ErrorKind::KeyspaceDropped);
         db.checkpoint().unwrap();
         assert_sound(&db, "after a load that has lost its keyspace");
         for state in disk.take_states() {
@@ -202,15 +202,15 @@ fn a_load_that_fails_gives_back_all_that_it_wrote() {
         let feed = all[..count].iter().cloned().map(Ok).chain([Err(failure())]);
         keyspace.try_bulk_load::<_, _, Error>(feed, 90).unwrap_err()
     };
-    assert_eq!(*failing(60).kind(), ErrorKind::Cancelled);
+    assert_eq!(failing(60).kind(), ErrorKind::Cancelled);
     let before = used_bytes(&db);
     for count in 0..60 {
-        assert_eq!(*failing(count).kind(), ErrorKind::Cancelled);
+        assert_eq!(failing(count).kind(), ErrorKind::Cancelled);
         let used = used_bytes(&db);
         assert!(used <= before + 1024, "{used} bytes after {count} records, {before} before");
     }
     let unsorted = keyspace.bulk_load(all.iter().chain(&all[..1]).cloned(), 90).unwrap_err();
-    assert_eq!(*unsorted.kind(), ErrorKind::NotSorted);
+    assert_eq!(unsorted.kind(), ErrorKind::NotSorted);
     let too_long = (vec![b'z'; 70_000], vec![1; 10]);
     let refused = keyspace.bulk_load(all.iter().chain([&too_long]).cloned(), 90).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }), "{refused}");
@@ -219,7 +219,7 @@ fn a_load_that_fails_gives_back_all_that_it_wrote() {
         keyspace.put(b"meanwhile", b"one").unwrap();
     });
     let taken = keyspace.bulk_load(feed.cloned(), 90).unwrap_err();
-    assert_eq!(*taken.kind(), ErrorKind::KeyspaceNotEmpty);
+    assert_eq!(taken.kind(), ErrorKind::KeyspaceNotEmpty);
     assert!(keyspace.remove(b"meanwhile").unwrap());
     let used = used_bytes(&db);
     assert!(used <= before + 1024, "{used} bytes at the end, {before} before");
@@ -237,7 +237,7 @@ fn a_load_into_a_full_disk_is_refused_and_leaves_room() {
     disk.set_capacity(Some(900 << 10));
     for _ in 0..3 {
         let full = keyspace.bulk_load(all.iter().cloned(), 90).unwrap_err();
-        assert_eq!(*full.kind(), ErrorKind::DiskFull, "{full}");
+        assert_eq!(full.kind(), ErrorKind::DiskFull, "{full}");
         db.checkpoint().unwrap();
         assert_sound(&db, "on a full disk");
     }

@@ -137,7 +137,7 @@ impl Explorer {
         let db = match open(&self.options, &disk, OpenHow::Existing) {
             Ok(db) => db,
             Err(error) => {
-                let none = *error.kind() == ErrorKind::FileNotFound && allowed.contains(&None);
+                let none = error.kind() == ErrorKind::FileNotFound && allowed.contains(&None);
                 assert!(none, "{what}, crash {}: {error:?}", self.tried);
                 return;
             }

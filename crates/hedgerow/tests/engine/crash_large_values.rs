@@ -141,7 +141,7 @@ fn a_full_or_failing_disk_leaves_what_was_there() {
             }
             assert!(put.len() < 3000, "the disk has no end");
         };
-        assert_eq!(*full.kind(), ErrorKind::DiskFull, "{full}");
+        assert_eq!(full.kind(), ErrorKind::DiskFull, "{full}");
         assert_eq!(get(&keyspace, b"wren").unwrap(), value);
         for (key, value) in &put {
             assert!(get(&keyspace, key).unwrap() == *value, "{key:?} of {}", value.len());
@@ -169,7 +169,7 @@ fn after_a_failed_write_a_value_cannot_be_finished_and_nobody_panics() {
     disk.inject(Fault::once(CallKind::Write, 0, Fault::EIO));
     let mut outcomes = Vec::new();
     for _ in 0..3 {
-        outcomes.push(writer.write_bytes(&value).map_err(|error| *error.kind()));
+        outcomes.push(writer.write_bytes(&value).map_err(|error| error.kind()));
     }
     let first = outcomes.iter().position(Result::is_err).unwrap();
     assert!(outcomes[first..].iter().all(Result::is_err), "{outcomes:?}");

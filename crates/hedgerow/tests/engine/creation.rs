@@ -34,7 +34,7 @@ fn assert_nothing_or_a_store(left: SimState, with_empty_file: bool, context: &st
         Err(error) => {
             let expected =
                 if with_empty_file { ErrorKind::NotAStore } else { ErrorKind::FileNotFound };
-            assert_eq!(*error.kind(), expected, "{context}: {error}");
+            assert_eq!(error.kind(), expected, "{context}: {error}");
             let before = with_empty_file.then(Vec::new);
             assert_eq!(disk.state().contents(path()), before, "{context}");
             false
@@ -190,15 +190,15 @@ fn a_crash_while_a_failed_creation_is_undone_leaves_no_store_without_its_log() {
 fn create_replaces_nothing() {
     let disk = disk(true, 1);
     let error = open(&tiny(), &disk, OpenHow::New).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::FileExists);
+    assert_eq!(error.kind(), ErrorKind::FileExists);
     assert_eq!(disk.state().paths(), [path().into()]);
     let directory = tempfile::tempdir().unwrap();
     let real = directory.path().join("taken");
     std::fs::write(&real, b"").unwrap();
-    assert_eq!(*options().create(&real).unwrap_err().kind(), ErrorKind::FileExists);
+    assert_eq!(options().create(&real).unwrap_err().kind(), ErrorKind::FileExists);
     let missing = directory.path().join("missing").join("birds.hrow");
     let error = options().create(&missing).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::DirectoryNotFound);
+    assert_eq!(error.kind(), ErrorKind::DirectoryNotFound);
     let words = format!("{}: there is no such directory", missing.display());
     assert!(error.to_string().contains(&words), "{error}");
     assert_eq!(names(directory.path()), ["taken"]);
@@ -314,7 +314,7 @@ mod on_unix {
                     db.close().unwrap();
                     std::fs::remove_file(&path).unwrap();
                 }
-                Err(error) => assert_eq!(*error.kind(), ErrorKind::FileNotFound, "{error}"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::FileNotFound, "{error}"),
             }
             let left = names(directory.path());
             assert!(left.len() <= 1, "{left:?}");
@@ -348,7 +348,7 @@ mod on_unix {
         // A link to nothing is something: it is not replaced.
         std::fs::remove_file(&real).unwrap();
         let error = options().open_or_create(&link).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::FileExists, "{error}");
+        assert_eq!(error.kind(), ErrorKind::FileExists, "{error}");
         assert!(names(elsewhere.path()).is_empty());
         assert_eq!(names(directory.path()), ["link.hrow"]);
     }

@@ -305,7 +305,7 @@ fn a_call_of_the_healing_that_fails_leaves_the_store_as_it_was() {
                         let fault = Fault::once(kind, after, Fault::EIO).with_effect(effect);
                         disk.inject(fault);
                         let Err(error) = open(&options(), &disk, OpenHow::Existing) else { break };
-                        assert_eq!(*error.kind(), ErrorKind::Io, "{context}: {error:?}");
+                        assert_eq!(error.kind(), ErrorKind::Io, "{context}: {error:?}");
                         disk.clear_faults();
                         failed += 1;
                         let crashed = SimDisk::with_state(

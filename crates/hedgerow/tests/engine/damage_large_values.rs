@@ -121,7 +121,7 @@ fn store(dice: &mut Dice) -> Store {
 
 /// Asserts that the error names a chunk's place.
 fn assert_names(error: &Error, chunk: &Range<usize>, context: &str) {
-    let ErrorKind::Corrupted { offset_bytes: Some(offset), .. } = *error.kind() else {
+    let ErrorKind::Corrupted { offset_bytes: Some(offset), .. } = error.kind() else {
         panic!("{context}: {error:?}");
     };
     assert_eq!(offset, chunk.start as u64, "{context}: {error}");
@@ -319,7 +319,7 @@ fn a_chunk_that_cannot_be_read_once_is_read_the_next_time() {
             let reads = disk.calls(CallKind::Read) - before;
             assert_eq!(reads, store.chunks(key).len() as u64, "a call for each chunk");
             let failed = |error: &Error| {
-                assert_eq!(*error.kind(), ErrorKind::Io, "{error:?}");
+                assert_eq!(error.kind(), ErrorKind::Io, "{error:?}");
                 assert_eq!(error.os_error(), Some(Fault::EIO), "{error:?}");
             };
             for call in 0..reads {

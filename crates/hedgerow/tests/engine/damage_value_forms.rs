@@ -83,7 +83,7 @@ fn a_wrong_byte_of_a_value_of_any_form_is_named_with_its_key() {
         for _ in 0..2 {
             let error = keyspace.get(key).unwrap_err();
             let is_named =
-                matches!(*error.kind(), ErrorKind::Corrupted { offset_bytes: Some(_), .. });
+                matches!(error.kind(), ErrorKind::Corrupted { offset_bytes: Some(_), .. });
             assert!(is_named, "{context}: {error}");
         }
         let model = Model::from([(NAME.to_owned(), records.clone())]);

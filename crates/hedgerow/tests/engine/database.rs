@@ -152,7 +152,7 @@ fn a_store_in_memory_stays_inside_of_its_limit() {
             Err(error) => break error,
         }
     };
-    assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{error}");
+    assert_eq!(error.kind(), ErrorKind::MemoryLimit, "{error}");
     assert!(stored > 4000, "{stored}");
     for n in 0..stored {
         assert!(ks.contains_key(&key(n)).unwrap(), "{n} of {stored}");
@@ -170,15 +170,15 @@ fn keyspaces_come_and_go() {
             ks.put(b"round", &[round]).unwrap();
         }
         let error = db.create_keyspace("space 7").unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::KeyspaceExists);
+        assert_eq!(error.kind(), ErrorKind::KeyspaceExists);
         assert_eq!(db.keyspaces().unwrap().len(), 500);
         let stale = db.keyspace("space 3").unwrap();
         for n in 0..500 {
             assert!(db.drop_keyspace(&format!("space {n}")).unwrap());
         }
         assert!(!db.drop_keyspace("space 3").unwrap());
-        assert_eq!(*stale.get(b"round").unwrap_err().kind(), ErrorKind::KeyspaceDropped);
-        assert_eq!(*stale.put(b"a", b"b").unwrap_err().kind(), ErrorKind::KeyspaceDropped);
+        assert_eq!(stale.get(b"round").unwrap_err().kind(), ErrorKind::KeyspaceDropped);
+        assert_eq!(stale.put(b"a", b"b").unwrap_err().kind(), ErrorKind::KeyspaceDropped);
         let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
         assert!(report.is_clean(), "{:#?}", report.findings);
         assert!(report.pages < 40, "dropped keyspaces leak pages: {}", report.pages);
@@ -194,10 +194,10 @@ fn a_second_open_is_refused_and_names_the_holder() {
     let error = options(1 << 20).open(&path).unwrap_err();
     // Linux tells who has it.
     let holder_pid = cfg!(target_os = "linux").then(std::process::id);
-    assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid });
+    assert_eq!(error.kind(), ErrorKind::Locked { holder_pid });
     let other = db.clone();
     db.close().unwrap();
-    assert_eq!(*other.keyspaces().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(other.keyspaces().unwrap_err().kind(), ErrorKind::Closed);
     options(1 << 20).open(&path).unwrap().close().unwrap();
 }
 
@@ -211,8 +211,8 @@ fn a_database_that_is_open_for_reading_refuses_changes() {
     let db = options(1 << 20).open_read_only(&path).unwrap();
     let ks = db.keyspace("k").unwrap();
     assert!(ks.contains_key(b"before").unwrap());
-    assert_eq!(*ks.put(b"x", b"y").unwrap_err().kind(), ErrorKind::ReadOnly);
-    assert_eq!(*db.checkpoint().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(ks.put(b"x", b"y").unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(db.checkpoint().unwrap_err().kind(), ErrorKind::ReadOnly);
     assert!(db.verify(|_| ControlFlow::Continue(())).unwrap().is_clean());
 }
 
@@ -261,9 +261,9 @@ fn a_bulk_load_that_a_crash_cut_short_leaves_no_pages_behind() {
 #[test]
 fn an_empty_file_may_become_a_store_but_only_where_creating_is_allowed() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    assert_eq!(*options(1 << 20).open(file.path()).unwrap_err().kind(), ErrorKind::NotAStore);
+    assert_eq!(options(1 << 20).open(file.path()).unwrap_err().kind(), ErrorKind::NotAStore);
     let error = options(1 << 20).create(file.path()).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::FileExists);
+    assert_eq!(error.kind(), ErrorKind::FileExists);
     let db = options(1 << 20).open_or_create(file.path()).unwrap();
     db.keyspace("k").unwrap().put(b"a", b"b").unwrap();
     db.close().unwrap();
@@ -292,7 +292,7 @@ fn a_bulk_load_whose_records_fail_to_come_leaves_the_keyspace_as_it_was() {
     assert!(matches!(loaded, Err(Failure::Records)));
     assert_eq!(ks.count().unwrap(), 0);
     let loaded = ks.try_bulk_load(numbers(5_000).chain(numbers(1)), 90);
-    let sorted = matches!(&loaded, Err(Failure::Store(e)) if *e.kind() == ErrorKind::NotSorted);
+    let sorted = matches!(&loaded, Err(Failure::Store(e)) if e.kind() == ErrorKind::NotSorted);
     assert!(sorted, "{loaded:?}");
     assert_eq!(ks.try_bulk_load::<_, _, Failure>(numbers(5_000), 90).unwrap(), 5_000);
     assert_eq!(ks.count().unwrap(), 5_000);

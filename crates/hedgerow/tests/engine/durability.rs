@@ -129,7 +129,7 @@ fn a_power_cut_in_a_recovery_that_takes_checkpoints_leaves_the_first_changes() {
         }
         if round % 2 == 1 {
             disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO).with_effect(Effect::Lost));
-            assert_eq!(*db.sync().unwrap_err().kind(), ErrorKind::DurabilityUnknown);
+            assert_eq!(db.sync().unwrap_err().kind(), ErrorKind::DurabilityUnknown);
             disk.clear_faults();
         }
         let killed = disk.kill(dice.roll());
@@ -287,7 +287,7 @@ fn what_is_said_to_be_durable_is_so_without_a_checkpoint() {
         assert_eq!(reader.replayed().records, 51);
         assert_eq!(contents(&reader).unwrap(), contents(&db).unwrap());
         let refused = reader.keyspace("robins").unwrap().put(b"a", b"b").unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::ReadOnly);
+        assert_eq!(refused.kind(), ErrorKind::ReadOnly);
     }
     assert_eq!(survivor.calls(CallKind::Write), 0);
     let again = open(&logged(), &survivor, OpenHow::Existing).unwrap();
@@ -296,7 +296,7 @@ fn what_is_said_to_be_durable_is_so_without_a_checkpoint() {
     assert!(again.replayed().log_bytes > 50 * 20);
     let beyond = hedgerow::Lsn(again.log_position().0 + 1);
     let refused = again.wait_durable(beyond).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     again.wait_durable(again.log_position()).unwrap();
 }
 
@@ -335,7 +335,7 @@ fn refused_offset(what: &str, change: impl FnOnce(&mut Vec<u8>)) -> u64 {
     let store = disk.state().contents(path());
     let refused = open(&logged(), &disk, OpenHow::Existing).map(drop);
     let error = refused.expect_err(what);
-    let ErrorKind::Corrupted { offset_bytes: Some(offset), .. } = *error.kind() else {
+    let ErrorKind::Corrupted { offset_bytes: Some(offset), .. } = error.kind() else {
         panic!("{what}: {error:?}");
     };
     assert!(disk.state().contents(path()) == store, "{what}: the store was written");
@@ -376,7 +376,7 @@ fn a_log_that_is_missing_is_named_and_put_back_it_is_replayed() {
     disk.unlink(&log).unwrap();
     let store = disk.state().contents(path());
     let refused = open(&logged(), &disk, OpenHow::Existing).map(drop).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::LogMissing);
+    assert_eq!(refused.kind(), ErrorKind::LogMissing);
     assert!(refused.to_string().contains("-log is missing"), "{refused}");
     assert!(disk.state().contents(path()) == store, "the store was written");
     assert!(!disk.exists(&log).unwrap(), "nothing takes the place of what is missing");
@@ -397,9 +397,9 @@ fn after_a_failed_sync_of_the_log_nothing_is_promised_any_more_and_reads_go_on()
         db.sync().unwrap();
         keyspace.put(b"a", b"2").unwrap();
         disk.inject(Fault::once(kind, 0, Fault::EIO));
-        assert_eq!(*db.sync().unwrap_err().kind(), ErrorKind::DurabilityUnknown, "{kind:?}");
-        assert_eq!(*keyspace.put(b"b", b"3").unwrap_err().kind(), ErrorKind::Poisoned);
-        assert_eq!(*db.checkpoint().unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(db.sync().unwrap_err().kind(), ErrorKind::DurabilityUnknown, "{kind:?}");
+        assert_eq!(keyspace.put(b"b", b"3").unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(db.checkpoint().unwrap_err().kind(), ErrorKind::Poisoned);
         assert_eq!(keyspace.get(b"a").unwrap().unwrap().as_ref(), b"2");
         let again = open(&logged(), &disk.crash(5), OpenHow::Existing).unwrap();
         let value = again.keyspace("robins").unwrap().get(b"a").unwrap().unwrap();

@@ -113,10 +113,10 @@ fn a_durable_pop_is_not_undone_by_a_crash_and_a_store_that_cannot_be_changed_ref
     assert_eq!(jobs.first().unwrap().unwrap().0[..], key(40)[..]);
     assert_eq!(jobs.last().unwrap().unwrap().0[..], key(59)[..]);
     db.close().unwrap();
-    assert_eq!(*jobs.pop_first().unwrap_err().kind(), ErrorKind::Closed);
-    assert_eq!(*jobs.first().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(jobs.pop_first().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(jobs.first().unwrap_err().kind(), ErrorKind::Closed);
     let db = open(&options, &again, OpenHow::ReadOnly).unwrap();
     let jobs = db.keyspace("jobs").unwrap();
-    assert_eq!(*jobs.pop_last().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(jobs.pop_last().unwrap_err().kind(), ErrorKind::ReadOnly);
     assert_eq!(jobs.last().unwrap().unwrap().0[..], key(59)[..]);
 }

@@ -53,7 +53,7 @@ fn a_subscriber_sees_opening_recovery_checkpoints_and_errors() {
         fill(&db);
         assert!(db.checkpoint().is_err());
         let refused = db.keyspace("secret-name").unwrap().put(b"secret-key", b"").unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+        assert_eq!(refused.kind(), ErrorKind::Poisoned);
     });
     let [replay] = of(&recovered, "hedgerow::recovery")[..] else { panic!("{recovered:?}") };
     assert_eq!(replay.names(), ["elapsed_ms", "log_bytes", "message", "path", "records"]);

@@ -82,9 +82,9 @@ fn run(fault: Fault, dice_seed: u64) -> bool {
             }
         }
         Err(error) => {
-            assert_eq!(*error.kind(), ErrorKind::Poisoned, "{context}: {error:?}");
+            assert_eq!(error.kind(), ErrorKind::Poisoned, "{context}: {error:?}");
             let refused = db.keyspace("wrens").and_then(|wrens| wrens.put(b"a", b"b"));
-            assert_eq!(*refused.unwrap_err().kind(), ErrorKind::Poisoned, "{context}");
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Poisoned, "{context}");
         }
     }
     drop(db);
@@ -200,7 +200,7 @@ fn everybody_who_waits_for_a_failed_read_gets_its_error() {
             for n in 0..50 {
                 // What is in memory already can be read.
                 if let Err(error) = terns.get(&key(n * 30)) {
-                    assert_eq!(*error.kind(), ErrorKind::Io, "{error:?}");
+                    assert_eq!(error.kind(), ErrorKind::Io, "{error:?}");
                     assert_eq!(error.os_error(), Some(Fault::EIO));
                 }
             }
@@ -211,7 +211,7 @@ fn everybody_who_waits_for_a_failed_read_gets_its_error() {
     });
     let mut range = terns.iter();
     let ended = range.find_map(Result::err).unwrap();
-    assert_eq!(*ended.kind(), ErrorKind::Io);
+    assert_eq!(ended.kind(), ErrorKind::Io);
     disk.clear_faults();
     assert!(range.next().is_none(), "an iterator stays failed");
     assert!(range.next_back().is_none());
@@ -230,7 +230,7 @@ fn a_full_disk_refuses_changes_and_serves_reads_until_there_is_room() {
     let load = Step::Puts { keyspace: "terns", count: 300_000, below: 300_000, value_bytes: 60 };
     let mut dice = Dice(6);
     let error = change(&db, &mut model, &load, &mut dice).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::DiskFull, "{error:?}");
     for _ in 0..3 {
         let found =
             contents(&db).unwrap_or_else(|error| panic!("full: {error:?}, {:#?}", db.stats()));
@@ -244,7 +244,7 @@ fn a_full_disk_refuses_changes_and_serves_reads_until_there_is_room() {
             Err(error) => Some(error),
         });
         let refused = refused.expect("a full disk takes no more than a pool of changes");
-        assert_eq!(*refused.kind(), ErrorKind::DiskFull, "{refused:?}");
+        assert_eq!(refused.kind(), ErrorKind::DiskFull, "{refused:?}");
         db.checkpoint().expect("there is room for a checkpoint of what was let in");
     }
     // What gives space back goes on, and then what takes it.
@@ -300,7 +300,7 @@ fn nothing_is_written_after_close() {
                 for n in 0.. {
                     let done = terns.put(&key(n % 2000), &[t]).and_then(|_| db.checkpoint());
                     if let Err(error) = done {
-                        assert_eq!(*error.kind(), ErrorKind::Closed, "{error:?}");
+                        assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");
                         return;
                     }
                 }
@@ -313,6 +313,6 @@ fn nothing_is_written_after_close() {
         writer.join().unwrap();
     }
     assert_eq!(disk.calls(CallKind::Write), writes);
-    assert_eq!(*db.checkpoint().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.checkpoint().unwrap_err().kind(), ErrorKind::Closed);
     open(&tiny(), &disk, OpenHow::Existing).unwrap().close().unwrap();
 }

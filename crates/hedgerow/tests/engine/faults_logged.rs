@@ -311,7 +311,7 @@ fn run(base: &SimState, before: &Model, fault: Fault, dice_seed: u64) -> bool {
     }
     if run.is_unknown {
         let refused = run.db.keyspace("wrens").and_then(|wrens| wrens.put(b"a", b"b"));
-        assert_eq!(*refused.unwrap_err().kind(), ErrorKind::Poisoned, "{context}");
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Poisoned, "{context}");
     }
     let Run { db, history, durable, .. } = run;
     drop(db);

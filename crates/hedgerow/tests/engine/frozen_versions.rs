@@ -229,7 +229,7 @@ fn a_crash_frees_the_versions_that_were_written_to_the_file() {
         world.db.clone().close().unwrap();
         let (snapshot, then) = &world.held[0];
         let error = look(snapshot, &world.wrens, then, &mut world.dice).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::Closed);
+        assert_eq!(error.kind(), ErrorKind::Closed);
         let after = options.on_disk(&world.disk, path(), OpenHow::Existing).unwrap();
         assert_sound(&after, "closed with versions in the file");
     }
@@ -393,7 +393,7 @@ fn a_transaction_whose_versions_were_written_to_the_file_commits_if_nothing_that
                 match transaction.commit() {
                     Ok(_) => assert!(may_commit, "{context}"),
                     Err(error) => {
-                        assert_eq!(*error.kind(), ErrorKind::Conflict, "{context}: {error}");
+                        assert_eq!(error.kind(), ErrorKind::Conflict, "{context}: {error}");
                         assert!(!may_commit, "{context}: {error}");
                     }
                 }
@@ -502,7 +502,7 @@ fn snapshots_that_are_held_beside_writers_see_whole_batches_in_memory_and_in_the
                         looks += 1;
                     }
                     Err(error) => {
-                        assert_eq!(*error.kind(), ErrorKind::SnapshotTooOld, "{error}");
+                        assert_eq!(error.kind(), ErrorKind::SnapshotTooOld, "{error}");
                         held.swap_remove(at);
                     }
                 }

@@ -80,7 +80,7 @@ fn fill(db: &Database, dice: &mut Dice) -> Vec<Model> {
             Ok(true) => history = vec![after],
             Ok(false) => history.push(after),
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error:?}");
+                assert_eq!(error.kind(), ErrorKind::DiskFull, "{error:?}");
                 refused += 1;
                 if refused == 30 {
                     break;
@@ -96,7 +96,7 @@ fn fill(db: &Database, dice: &mut Dice) -> Vec<Model> {
 /// Makes a change on a disk that is full: one that is refused for want of room has it after a checkpoint.
 fn make(db: &Database, change: impl Fn() -> Result<bool>) {
     if let Err(error) = change() {
-        assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::DiskFull, "{error:?}");
         // The slots that the first one sets free are given out after it, those of the second's parts as well.
         db.checkpoint().expect("a full disk has room for a checkpoint");
         db.checkpoint().expect("a full disk has room for a checkpoint");
@@ -154,7 +154,7 @@ fn the_zone_of_a_large_value_has_room_for_the_recovery() {
     loop {
         let put = keyspace.put(&key(dice.below(KEYS)), &bytes(&mut dice, 40));
         if let Err(error) = put {
-            assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error:?}");
+            assert_eq!(error.kind(), ErrorKind::DiskFull, "{error:?}");
             break;
         }
         let survivor = SimDisk::with_state(disk.state().crash(&[], None), dice.roll());

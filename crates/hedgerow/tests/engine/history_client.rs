@@ -145,7 +145,7 @@ impl Client<'_> {
         let steps = 1 + self.dice.below(12);
         for _ in 0..steps {
             if let Err(error) = self.step(&mut open, &transaction, &handles) {
-                assert_eq!(*error.kind(), ErrorKind::SnapshotTooOld, "{error}");
+                assert_eq!(error.kind(), ErrorKind::SnapshotTooOld, "{error}");
                 self.too_old += 1;
                 return self.recorder.end(open, Outcome::Aborted);
             }

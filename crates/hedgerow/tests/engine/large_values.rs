@@ -79,7 +79,7 @@ fn values_of_all_lengths_come_back_through_every_way_of_reading() {
     let db = options.open_read_only(directory.path().join("birds.hrow")).unwrap();
     look(&db.open_keyspace("songs").unwrap().unwrap(), &db);
     let refused = db.open_keyspace("songs").unwrap().unwrap().put(b"new", &[0; 10_000]);
-    assert_eq!(*refused.unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ReadOnly);
 }
 
 #[test]
@@ -125,10 +125,10 @@ fn streams_read_and_write_from_any_place_and_leave_nothing_when_they_are_given_u
     assert!(db.space_report().unwrap().used_bytes >= before + 2_000_000);
     assert_sound(&db, "while a value is being written");
     let early = given_up.finish().unwrap_err();
-    assert_eq!(*early.kind(), ErrorKind::LengthMismatch);
+    assert_eq!(early.kind(), ErrorKind::LengthMismatch);
     assert_eq!(db.space_report().unwrap().used_bytes, before);
     let short = keyspace.put_stream(b"robin", 100_000, &mut &[0u8; 50_000][..]).unwrap_err();
-    assert_eq!(*short.kind(), ErrorKind::LengthMismatch);
+    assert_eq!(short.kind(), ErrorKind::LengthMismatch);
     assert_eq!(get(&keyspace, b"robin"), None);
     assert_sound(&db, "after values that were given up");
 }
@@ -270,7 +270,7 @@ fn what_cannot_be_put_is_refused_and_leaves_nothing() {
     let limit = hedgerow::smallest_memory_limit_bytes(4096);
     let small = Options::new().memory_limit_bytes(limit).temporary().unwrap();
     let refused = small.keyspace("songs").unwrap().put(b"wren", &[0; 100_000]).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::MemoryLimit, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::MemoryLimit, "{refused}");
     assert_sound(&small, "after a value for which there was no memory");
     let (_directory, db) = temporary();
     let keyspace = db.keyspace("songs").unwrap();
@@ -457,7 +457,7 @@ fn a_close_beside_large_values_leaves_the_file_to_the_next_one() {
                         Err(error) => break error,
                     }
                 };
-                assert_eq!(*closed.kind(), ErrorKind::Closed, "{closed}");
+                assert_eq!(closed.kind(), ErrorKind::Closed, "{closed}");
             });
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -469,8 +469,8 @@ fn a_close_beside_large_values_leaves_the_file_to_the_next_one() {
         songs.put(&key(n), &vec![n as u8; 700_000]).unwrap();
     }
     // Nothing of it reaches the file any more.
-    assert_eq!(*writer.write_bytes(&[9; 1_500_000]).unwrap_err().kind(), ErrorKind::Closed);
-    assert_eq!(*writer.finish().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(writer.write_bytes(&[9; 1_500_000]).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Closed);
     for (n, acknowledged) in (0..).zip(acknowledged) {
         let value = get(&songs, &key(n));
         assert_eq!(value, (acknowledged > 0).then(|| vec![acknowledged as u8; 700_000]));

@@ -39,7 +39,7 @@ fn a_log_that_came_after_this_copy_of_the_store_is_not_thrown_away() {
     disk.change_state(|state| state.set_contents(path(), &closed)).unwrap();
     for how in [OpenHow::Existing, OpenHow::ReadOnly, OpenHow::ExistingOrNew] {
         let refused = open(&logged(), &disk, how).map(drop).unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::ForeignLog, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::ForeignLog, "{refused}");
         assert!(refused.to_string().contains("later copy"), "{refused}");
         assert_eq!(disk.state().contents(&log).unwrap(), changes);
         assert_eq!(disk.state().contents(path()).unwrap(), closed);
@@ -77,7 +77,7 @@ fn a_log_that_came_two_sessions_after_this_copy_is_not_thrown_away_though_nothin
     disk.change_state(|state| state.set_contents(path(), &closed)).unwrap();
     for how in [OpenHow::Existing, OpenHow::ReadOnly] {
         let refused = open(&logged(), &disk, how).map(drop).unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::ForeignLog, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::ForeignLog, "{refused}");
         assert!(refused.to_string().contains("later copy"), "{refused}");
         assert!(disk.state().contents(&log).unwrap() == changes, "the log stays as it is");
     }
@@ -106,7 +106,7 @@ fn the_log_of_an_earlier_session_is_not_replayed_for_the_one_that_is_needed() {
     for how in [OpenHow::Existing, OpenHow::ReadOnly, OpenHow::ExistingOrNew] {
         let refused = open(&logged(), &disk, how).map(drop).unwrap_err();
         let kind = ErrorKind::Corrupted { page: None, offset_bytes: Some(40) };
-        assert_eq!(*refused.kind(), kind, "{refused}");
+        assert_eq!(refused.kind(), kind, "{refused}");
         assert!(refused.to_string().contains("the checkpoint needs incarnation"), "{refused}");
         assert!(disk.state().contents(&log).unwrap() == earlier, "the log stays as it is");
     }
@@ -154,7 +154,7 @@ fn a_file_of_somebody_else_at_the_name_of_the_log_is_left_alone() {
     let letter = b"Dear wren, this is no log.".repeat(300);
     disk.change_state(|state| state.set_contents(&log, &letter)).unwrap();
     let refused = open(&logged(), &disk, OpenHow::Existing).map(drop).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::ForeignLog, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::ForeignLog, "{refused}");
     assert!(refused.to_string().contains("move it away"), "{refused}");
     assert_eq!(disk.state().contents(&log).unwrap(), letter);
     disk.unlink(&log).unwrap();
@@ -171,7 +171,7 @@ fn a_directory_that_cannot_be_written_is_an_error_and_nothing_has_changed() {
         disk.change_state(|state| state.set_contents(path(), b"")).unwrap();
         disk.inject(Fault::once(CallKind::Create, 0, errno).sticky());
         let refused = open(&logged(), &disk, OpenHow::ExistingOrNew).map(drop).unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::Io, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
         assert!(refused.to_string().contains("directory"), "{refused}");
         assert_eq!(disk.state().contents(path()).unwrap(), b"");
         // Without a log it can be made there.
@@ -230,14 +230,14 @@ mod on_unix {
                 }
                 symlink(&target, &name).unwrap();
                 let refused = options.open(&store).map(drop).unwrap_err();
-                assert_eq!(*refused.kind(), ErrorKind::NotAStore, "{refused}");
+                assert_eq!(refused.kind(), ErrorKind::NotAStore, "{refused}");
                 assert!(refused.to_string().contains("symbolic link"), "{refused}");
                 assert_eq!(fs::read(&target).ok().as_deref(), content);
                 fs::remove_file(&name).unwrap();
             }
             fs::create_dir(&name).unwrap();
             let refused = options.open(&store).map(drop).unwrap_err();
-            assert_eq!(*refused.kind(), ErrorKind::NotAStore, "{refused}");
+            assert_eq!(refused.kind(), ErrorKind::NotAStore, "{refused}");
             fs::remove_dir(&name).unwrap();
             is_there().unwrap();
         }

@@ -363,7 +363,7 @@ fn keys_at_the_limits() {
             db.keyspace("other").unwrap().bulk_load([(&too_long, b"")], 100).map(drop),
         ];
         for (at, refused) in refusals.into_iter().enumerate() {
-            let kind = *refused.unwrap_err().kind();
+            let kind = refused.unwrap_err().kind();
             let expected = ErrorKind::KeyTooLong { len_bytes: LONGEST + 1, max_bytes: LONGEST };
             assert_eq!(kind, expected, "{at}");
         }
@@ -467,7 +467,7 @@ fn a_bulk_load_takes_long_keys_in_order_and_nothing_else() {
         for unsorted in [[&b, &a], [&a, &a]] {
             let other = db.keyspace("other").unwrap();
             let refused = other.bulk_load(unsorted.map(|key| (key, b"")), 100).unwrap_err();
-            assert_eq!(*refused.kind(), ErrorKind::NotSorted);
+            assert_eq!(refused.kind(), ErrorKind::NotSorted);
             assert_eq!(other.count().unwrap(), 0);
         }
     }

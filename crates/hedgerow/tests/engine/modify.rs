@@ -77,7 +77,7 @@ fn each_returns_what_a_map_has_and_leaves_what_a_map_has() {
                     model.insert(key, before.wrapping_add(3).to_be_bytes().to_vec());
                 }
                 (Err(error), Some(Err(_))) => {
-                    assert_eq!(*error.kind(), ErrorKind::InvalidArgument, "step {step}");
+                    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "step {step}");
                 }
                 other => panic!("step {step}: {other:?}"),
             },
@@ -170,7 +170,7 @@ fn refusals_change_nothing() {
     let db = database();
     let records = db.keyspace("records").unwrap();
     records.put(b"text", b"seven").unwrap();
-    let kind = |error: hedgerow::Error| *error.kind();
+    let kind = |error: hedgerow::Error| error.kind();
     assert_eq!(kind(records.fetch_add(b"text", 1).unwrap_err()), ErrorKind::InvalidArgument);
     let long = vec![0; records.max_key_bytes() + 1];
     let too_long = |kind| matches!(kind, ErrorKind::KeyTooLong { .. });
@@ -241,7 +241,7 @@ fn what_changes_nothing_waits_for_no_sync_and_does_not_fail_by_one() {
         }
         records.get_or_insert_with(there, Vec::new).unwrap();
         let refused = records.fetch_add(there, 1).unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::InvalidArgument);
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     }
     for absent in [vec![b'l'; 20], vec![b'l'; 3_000], [&keys[1][..], b"l"].concat()] {
         for value in [&[4; 8][..], &[4; 50_000]] {
@@ -261,5 +261,5 @@ fn what_changes_nothing_waits_for_no_sync_and_does_not_fail_by_one() {
     db.write(&nothing).unwrap();
     db.transact(|within| within.keyspace(&records)?.update(b"absent", b"").map(drop)).unwrap();
     let refused = records.put(b"another", b"one").unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::DurabilityUnknown, "the disk would have failed");
+    assert_eq!(refused.kind(), ErrorKind::DurabilityUnknown, "the disk would have failed");
 }

@@ -46,7 +46,7 @@ fn a_store_is_discarded_by_the_handle_that_has_created_it_and_by_no_other() {
         let other = db.clone();
         db.discard().unwrap();
         assert_eq!(exists(&disk), [false; 3], "{how:?}");
-        assert_eq!(*other.keyspaces().unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(other.keyspaces().unwrap_err().kind(), ErrorKind::Closed);
         other.discard().unwrap();
         // A store that was there.
         let db = options.on_disk(&disk as &dyn Disk, path, OpenHow::New).unwrap();
@@ -111,7 +111,7 @@ fn a_power_cut_while_a_store_closes_whose_names_another_has_loses_nothing_of_eit
                     Ok(first) => assert_has(&first, &["a"]),
                     Err(error) => {
                         assert!(!is_log_moved && number < last, "{error}");
-                        assert_eq!(*error.kind(), ErrorKind::LogMissing, "{error}");
+                        assert_eq!(error.kind(), ErrorKind::LogMissing, "{error}");
                     }
                 }
             }
@@ -334,7 +334,7 @@ mod on_unix {
         scene.rename("s", "moved");
         // A store at the old path has to wait: there are changes in the log beside it.
         let refused = options().create(scene.path("s")).unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::ForeignLog, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::ForeignLog, "{refused}");
         assert_eq!(scene.names(), ["moved", "s-log"]);
         put(&db, "b");
         db.close().unwrap();
@@ -350,7 +350,7 @@ mod on_unix {
         put(&db, "b");
         kill(db, scene.directory.path());
         let missing = options().open(scene.path("s")).unwrap_err();
-        assert_eq!(*missing.kind(), ErrorKind::LogMissing, "{missing}");
+        assert_eq!(missing.kind(), ErrorKind::LogMissing, "{missing}");
         scene.rename("mine", "s-log");
         let db = scene.open("s");
         assert_has(&db, &["a", "b"]);
@@ -503,13 +503,13 @@ mod on_unix {
             // Somebody has emptied the store, and then removed it.
             fs::write(scene.path("s"), "").unwrap();
             let refused = options.open_or_create(scene.path("s")).unwrap_err();
-            assert_eq!(*refused.kind(), ErrorKind::ForeignLog, "{refused}");
+            assert_eq!(refused.kind(), ErrorKind::ForeignLog, "{refused}");
             assert!(refused.to_string().contains("s-log has changes"), "{refused}");
             assert_eq!(fs::read(scene.path("s")).unwrap(), b"");
             scene.remove("s");
             for made in [options.open_or_create(scene.path("s")), options.create(scene.path("s"))] {
                 let refused = made.unwrap_err();
-                assert_eq!(*refused.kind(), ErrorKind::ForeignLog, "{refused}");
+                assert_eq!(refused.kind(), ErrorKind::ForeignLog, "{refused}");
                 assert!(refused.to_string().contains("s-log has changes"), "{refused}");
             }
             assert_eq!(scene.names(), ["s-log"]);
@@ -532,13 +532,13 @@ mod on_unix {
             (options().create(&path), ErrorKind::FileExists),
         ] {
             let refused = opened.unwrap_err();
-            assert_eq!(*refused.kind(), kind, "{refused}");
+            assert_eq!(refused.kind(), kind, "{refused}");
             assert!(refused.to_string().contains(words), "{refused}");
         }
         assert_eq!(scene.names(), ["s"]);
         let db = options().create(scene.path("other")).unwrap();
         let refused = db.backup(&path, |_| ControlFlow::Continue(())).unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::FileExists, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::FileExists, "{refused}");
         db.close().unwrap();
         assert_eq!(scene.names(), ["other", "s"]);
     }
@@ -583,7 +583,7 @@ mod on_unix {
         for to in ["diary", "nothing"] {
             symlink(scene.path(to), scene.path(&temporary)).unwrap();
             let refused = db.backup(scene.path("copy"), |_| ControlFlow::Continue(())).unwrap_err();
-            assert_eq!(*refused.kind(), ErrorKind::NotAStore, "{refused}");
+            assert_eq!(refused.kind(), ErrorKind::NotAStore, "{refused}");
             assert!(fs::symlink_metadata(scene.path(&temporary)).unwrap().is_symlink());
             scene.remove(&temporary);
         }

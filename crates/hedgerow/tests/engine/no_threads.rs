@@ -37,7 +37,7 @@ fn child_changes_and_reads_without_threads() {
     let mut refused = 0;
     for n in 0..RECORDS {
         let Err(error) = put(n) else { continue };
-        assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::MemoryLimit, "{error:?}");
         assert!(error.to_string().contains("eviction thread"), "{error}");
         assert!(n > 1_000, "refused after {n}");
         refused += 1;

@@ -157,7 +157,7 @@ fn put_and_get(db: &Database) {
 fn check_refusal(limit: u64, step: &str, outcome: hedgerow::Result<()>) {
     println!("{limit}, {step}: {outcome:?}");
     if let Err(error) = outcome {
-        assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{limit}, {step}: {error}");
+        assert_eq!(error.kind(), ErrorKind::MemoryLimit, "{limit}, {step}: {error}");
         assert!(error.to_string().contains("memory_limit_bytes"), "{error}");
         assert!(error.to_string().contains("--memory-limit"), "{error}");
     }

@@ -53,7 +53,7 @@ fn rounds(snapshot: &Snapshot, wrens: &Keyspace, forward: bool) -> Result<Vec<u6
 }
 
 fn is_too_old(error: &Error) -> bool {
-    *error.kind() == ErrorKind::SnapshotTooOld
+    error.kind() == ErrorKind::SnapshotTooOld
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn a_full_disk_is_told_to_writers_and_a_snapshot_sees_its_moment_or_is_too_old()
                 match wrens.put(&key(n), &[&value(n, round)[..], &[7; 200]].concat()) {
                     Ok(_) => {}
                     Err(error) => {
-                        assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error}");
+                        assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
                         refused += 1;
                         break;
                     }
@@ -453,7 +453,7 @@ fn a_transaction_whose_snapshot_was_taken_over_commits_if_nothing_that_it_read_h
                 match transaction.commit() {
                     Ok(_) => assert!(may_commit, "{context}"),
                     Err(error) => {
-                        assert_eq!(*error.kind(), ErrorKind::Conflict, "{context}: {error}");
+                        assert_eq!(error.kind(), ErrorKind::Conflict, "{context}: {error}");
                         assert!(!may_commit, "{context}: {error}");
                     }
                 }

@@ -99,7 +99,7 @@ fn closing_ends_a_verification() {
         }
         ControlFlow::Continue(())
     });
-    assert_eq!(*ended.unwrap_err().kind(), hedgerow::ErrorKind::Closed);
+    assert_eq!(ended.unwrap_err().kind(), hedgerow::ErrorKind::Closed);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_verification_is_stopped_by_its_progress_function_at_every_step() {
             asked += 1;
             if asked == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        assert_eq!(*stopped.unwrap_err().kind(), hedgerow::ErrorKind::Cancelled, "step {stop}");
+        assert_eq!(stopped.unwrap_err().kind(), hedgerow::ErrorKind::Cancelled, "step {stop}");
         assert_eq!(asked, stop, "it is not asked again");
         rewrite(&db, &mut model, &mut dice);
     }
@@ -137,5 +137,5 @@ fn a_verification_is_stopped_by_its_progress_function_at_every_step() {
     db.close().unwrap();
     let db = open(&options, &disk, OpenHow::ReadOnly).unwrap();
     let stopped = db.verify(|_| ControlFlow::Break(()));
-    assert_eq!(*stopped.unwrap_err().kind(), hedgerow::ErrorKind::Cancelled);
+    assert_eq!(stopped.unwrap_err().kind(), hedgerow::ErrorKind::Cancelled);
 }

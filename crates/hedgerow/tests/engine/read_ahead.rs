@@ -159,7 +159,7 @@ fn a_read_ahead_that_fails_is_an_error_of_the_scan_that_comes_there() {
         match outcome {
             Ok(()) => assert_eq!(count, RECORDS),
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::Io, "{error}");
+                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
                 failed += 1;
             }
         }
@@ -189,7 +189,7 @@ fn a_store_is_closed_while_others_read_ahead() {
                     Err(error) => break error,
                 }
             };
-            assert_eq!(*closed.kind(), ErrorKind::Closed, "{closed}");
+            assert_eq!(closed.kind(), ErrorKind::Closed, "{closed}");
         } else {
             drop((db, scanned, cursor));
         }

@@ -56,7 +56,7 @@ fn records_and_handles_go_with_the_tree_and_not_with_the_name() {
         assert_eq!(who(&db, "terns"), "robins");
         assert_eq!(db.keyspaces().unwrap(), ["terns"]);
         assert!(db.drop_keyspace("terns").unwrap());
-        assert_eq!(*handle.get(b"who").unwrap_err().kind(), ErrorKind::KeyspaceDropped);
+        assert_eq!(handle.get(b"who").unwrap_err().kind(), ErrorKind::KeyspaceDropped);
         assert_sound(&db, "renamed");
     }
 }
@@ -76,7 +76,7 @@ fn a_name_that_is_taken_missing_or_impossible_is_refused_and_nothing_has_changed
         ("", "robins", Some(ErrorKind::InvalidName), Some(ErrorKind::InvalidName)),
         ("robins", &long, Some(ErrorKind::InvalidName), Some(ErrorKind::InvalidName)),
     ] {
-        let kind = |done: hedgerow::Result<()>| done.err().map(|error| *error.kind());
+        let kind = |done: hedgerow::Result<()>| done.err().map(|error| error.kind());
         assert_eq!(kind(db.rename_keyspace(from, to)), rename, "{from:?} to {to:?}");
         if swap.is_some() || from == to {
             assert_eq!(kind(db.swap_keyspaces(from, to)), swap, "{from:?} and {to:?}");
@@ -85,7 +85,7 @@ fn a_name_that_is_taken_missing_or_impossible_is_refused_and_nothing_has_changed
     }
     let again = db.clone();
     db.close().unwrap();
-    assert_eq!(*again.rename_keyspace("robins", "terns").unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(again.rename_keyspace("robins", "terns").unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_read_only_store_keeps_its_names() {
     db.close().unwrap();
     let db = open(&logged(), &disk, OpenHow::ReadOnly).unwrap();
     for refused in [db.rename_keyspace("robins", "terns"), db.swap_keyspaces("robins", "wrens")] {
-        assert_eq!(*refused.unwrap_err().kind(), ErrorKind::ReadOnly);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::ReadOnly);
     }
     assert_eq!(who(&db, "robins"), "robins");
 }

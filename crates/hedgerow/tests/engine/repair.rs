@@ -224,15 +224,15 @@ fn a_repair_that_cannot_be_made_leaves_nothing() {
     assert!(matches!(repair(&disk).unwrap_err().kind(), ErrorKind::Locked { .. }));
     db.close().unwrap();
     repair(&disk).unwrap();
-    assert_eq!(*repair(&disk).unwrap_err().kind(), ErrorKind::FileExists);
+    assert_eq!(repair(&disk).unwrap_err().kind(), ErrorKind::FileExists);
     assert_eq!(repaired(&disk), model);
     let text = disk_with(&[b'x'; 100_000]);
-    assert_eq!(*repair(&text).unwrap_err().kind(), ErrorKind::NotAStore);
+    assert_eq!(repair(&text).unwrap_err().kind(), ErrorKind::NotAStore);
     let cancelled =
         options().repair_on_disk(&disk_with(&bytes), path(), Path::new(REPAIRED), |_| {
             ControlFlow::Break(())
         });
-    assert_eq!(*cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
     let mut failed = 0;
     for kind in [CallKind::Write, CallKind::Allocate, CallKind::SyncData, CallKind::Rename] {
         let code = if kind == CallKind::Allocate { Fault::ENOSPC } else { Fault::EIO };

@@ -139,7 +139,7 @@ fn a_creation_that_the_disk_has_no_room_for_leaves_nothing() {
         disk.set_capacity(Some(capacity));
         match on(&options().background_checkpoints(false), &disk, "/d/s", OpenHow::New) {
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::DiskFull, "{capacity}: {error}");
+                assert_eq!(error.kind(), ErrorKind::DiskFull, "{capacity}: {error}");
                 assert_eq!(disk.state().paths(), [], "{capacity}");
                 assert_eq!(disk.state().allocated_bytes(), 0, "{capacity}");
                 assert_eq!(made, 0, "{capacity} bytes are less than what sufficed");
@@ -167,7 +167,7 @@ fn fill(db: &Database, dice: &mut Dice) -> BTreeMap<Vec<u8>, Vec<u8>> {
                 in_vain = 0;
             }
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error}");
+                assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
                 in_vain += 1;
                 if in_vain == 3 {
                     return there;
@@ -234,7 +234,7 @@ fn what_is_kept_of_an_allocation_that_failed_is_given_back() {
     let before = disk.state().allocated_bytes();
     disk.set_capacity(Some(before + 600 * KIB));
     let error = birds(&db).put(b"song", &vec![7; 1 << 20]).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error}");
+    assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
     let kept = disk.state().allocated_bytes() - before;
     assert!(kept <= 100 * KIB, "{kept}");
     assert_eq!(file_bytes(&disk, "/s"), db.space_report().unwrap().file_bytes);
@@ -267,7 +267,7 @@ fn a_backup_is_as_small_and_leaves_nothing_on_a_full_disk() {
     assert!(file_bytes(&disk, "/b") <= 128 * KIB, "{}", file_bytes(&disk, "/b"));
     let before = disk.state().paths();
     disk.set_capacity(Some(disk.state().allocated_bytes() + 10 * KIB));
-    assert_eq!(*backup("/c").unwrap_err().kind(), ErrorKind::DiskFull);
+    assert_eq!(backup("/c").unwrap_err().kind(), ErrorKind::DiskFull);
     assert_eq!(disk.state().paths(), before);
 }
 
@@ -328,10 +328,10 @@ fn child_opens_stores_beyond_the_limit() {
         // No byte may be written behind the limit, not even in place.
         match options().io_engine(engine).open(place.join(name)) {
             Ok(db) => drop(db),
-            Err(error) => assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}"),
         }
         let created = options().io_engine(engine).create(place.join("new")).map(drop).unwrap_err();
-        assert_eq!(*created.kind(), ErrorKind::DiskFull, "{created}");
+        assert_eq!(created.kind(), ErrorKind::DiskFull, "{created}");
     }
 }
 

@@ -48,7 +48,7 @@ fn some_value(dice: &mut Dice, longest: u64) -> Vec<u8> {
 }
 
 fn is_too_old(error: &Error) -> bool {
-    *error.kind() == ErrorKind::SnapshotTooOld
+    error.kind() == ErrorKind::SnapshotTooOld
 }
 
 /// Compares all that one keyspace of a snapshot shows. `Err`: too old.
@@ -549,7 +549,7 @@ fn handles_of_other_databases_and_later_keyspaces_are_refused() {
     let other = Options::new().memory_limit_bytes(16 << 20).in_memory().unwrap();
     let before = db.snapshot().unwrap();
     let wrens = db.keyspace("wrens").unwrap();
-    let kind = |outcome: hedgerow::Result<SnapshotKeyspace>| *outcome.unwrap_err().kind();
+    let kind = |outcome: hedgerow::Result<SnapshotKeyspace>| outcome.unwrap_err().kind();
     assert_eq!(kind(before.keyspace(&wrens)), ErrorKind::KeyspaceNotFound);
     let foreign = other.keyspace("wrens").unwrap();
     assert_eq!(kind(before.keyspace(&foreign)), ErrorKind::ForeignKeyspace);

@@ -44,7 +44,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 fn kind(outcome: Result<()>) -> Result<(), ErrorKind> {
-    outcome.map_err(|error| *error.kind())
+    outcome.map_err(|error| error.kind())
 }
 
 /// What an `on_durable` is told.

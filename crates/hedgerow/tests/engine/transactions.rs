@@ -290,7 +290,7 @@ fn distinct_keys_of_one_leaf_never_conflict() {
                         match transaction.commit() {
                             Ok(_) => {}
                             Err(error) => {
-                                assert_eq!(*error.kind(), ErrorKind::Conflict, "{error}");
+                                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
                                 conflicts.fetch_add(1, Relaxed);
                             }
                         }
@@ -534,7 +534,7 @@ fn always_conflicts(how: &TransactOptions) -> (u32, ErrorKind) {
         keyspace.put(b"a", &runs.to_be_bytes())?;
         within.put(b"b", b"1")
     });
-    (runs, *outcome.unwrap_err().kind())
+    (runs, outcome.unwrap_err().kind())
 }
 
 #[test]

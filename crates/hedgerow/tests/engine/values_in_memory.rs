@@ -37,7 +37,7 @@ fn fill(keyspace: &Keyspace) -> u64 {
             Err(error) => break error,
         }
     };
-    assert_eq!(*full.kind(), ErrorKind::MemoryLimit, "{full}");
+    assert_eq!(full.kind(), ErrorKind::MemoryLimit, "{full}");
     for n in 0..count {
         let key = fill_key(n);
         assert!(get(keyspace, &key).unwrap() == content(&key, n, FILL_BYTES));
@@ -222,7 +222,7 @@ fn a_full_store_in_memory_refuses_and_loses_nothing() {
         match done {
             Ok(()) => drop(records.insert(key, value)),
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{error}");
+                assert_eq!(error.kind(), ErrorKind::MemoryLimit, "{error}");
                 assert!(get(&keyspace, &key) == records.get(&key).cloned(), "{key:?}");
                 refused += 1;
             }
@@ -248,7 +248,7 @@ fn a_value_that_is_too_long_for_a_store_in_memory_is_refused_by_its_length() {
         let mut most = 0;
         for key in [&b"k"[..], &vec![b'k'; keyspace.max_short_key_bytes()]] {
             let refused = keyspace.put(key, &vec![7; 32 << 20]).unwrap_err();
-            let ErrorKind::RecordTooLarge { len_bytes, max_bytes } = *refused.kind() else {
+            let ErrorKind::RecordTooLarge { len_bytes, max_bytes } = refused.kind() else {
                 panic!("{refused}");
             };
             assert_eq!(len_bytes, 32 << 20);
@@ -256,8 +256,8 @@ fn a_value_that_is_too_long_for_a_store_in_memory_is_refused_by_its_length() {
             // That much and no more, in each way of putting.
             keyspace.put(key, &content(key, 1, max_bytes)).unwrap();
             let too_long = content(key, 2, max_bytes + 1);
-            let is_refused = |kind: &ErrorKind| {
-                *kind == ErrorKind::RecordTooLarge { len_bytes: max_bytes + 1, max_bytes }
+            let is_refused = |kind: ErrorKind| {
+                kind == ErrorKind::RecordTooLarge { len_bytes: max_bytes + 1, max_bytes }
             };
             assert!(is_refused(keyspace.put(key, &too_long).unwrap_err().kind()));
             assert!(is_refused(keyspace.update(key, &too_long).unwrap_err().kind()));

@@ -70,7 +70,7 @@ fn a_close_wakes_all_who_wait() {
         }
         match log.poll_durable(end, &mut context) {
             Poll::Ready(Ok(())) => assert!(paper.has_synced(&[b'b'; 16])),
-            Poll::Ready(Err(error)) => assert_eq!(*error.kind(), ErrorKind::DurabilityUnknown),
+            Poll::Ready(Err(error)) => assert_eq!(error.kind(), ErrorKind::DurabilityUnknown),
             Poll::Pending => panic!("nobody answers any more"),
         }
     });
@@ -99,7 +99,7 @@ fn a_ticket_beside_a_close_has_an_outcome() {
         }
         match outcome {
             Poll::Ready(Ok(())) => assert!(paper.has_synced(&[b'b'; 16])),
-            Poll::Ready(Err(error)) => assert_eq!(*error.kind(), ErrorKind::DurabilityUnknown),
+            Poll::Ready(Err(error)) => assert_eq!(error.kind(), ErrorKind::DurabilityUnknown),
             Poll::Pending => panic!("nobody answers any more"),
         }
     });

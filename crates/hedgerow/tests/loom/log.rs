@@ -224,7 +224,7 @@ fn after_a_sync_that_failed_nobody_is_told_that_it_is_durable_and_nothing_is_wri
             let log = Arc::clone(&log);
             move || {
                 let error = commit(&log, letter).expect_err("nothing was synced");
-                assert_eq!(*error.kind(), ErrorKind::DurabilityUnknown);
+                assert_eq!(error.kind(), ErrorKind::DurabilityUnknown);
             }
         };
         let other = thread::spawn(committer(b'a'));

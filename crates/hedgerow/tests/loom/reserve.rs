@@ -54,7 +54,7 @@ fn beside_a_writer(preemptions: usize, segments: u32) {
                             Err(error) => break error,
                         }
                     };
-                    assert_eq!(*full.kind(), ErrorKind::DiskFull);
+                    assert_eq!(full.kind(), ErrorKind::DiskFull);
                 }
                 for letter in &BATCH[1..] {
                     append(*letter);
@@ -62,7 +62,7 @@ fn beside_a_writer(preemptions: usize, segments: u32) {
                 log.take_back(taken_bytes, Promised::Freely);
             }
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::DiskFull);
+                assert_eq!(error.kind(), ErrorKind::DiskFull);
                 assert!(segments != SEGMENTS_FOR_BOTH, "there is room for both");
                 writer.join().unwrap();
             }

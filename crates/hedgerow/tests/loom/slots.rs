@@ -37,7 +37,7 @@ fn try_write(slots: &SlotStore, id: PageId, epoch: u64, old: (Slot, u64)) -> Opt
     let offset = match slots.allocate(1, u64::from(PAGE_BYTES)) {
         Ok(offsets) => offsets[0],
         Err(error) => {
-            assert_eq!(*error.kind(), ErrorKind::DiskFull);
+            assert_eq!(error.kind(), ErrorKind::DiskFull);
             return None;
         }
     };

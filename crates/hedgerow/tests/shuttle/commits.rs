@@ -152,7 +152,7 @@ fn commit_if_untouched(tree: &Heap, number: u32, untouched: u32) -> Option<Lsn> 
     match stroke.make(&writes, Some(&set), &Waiting::Forever) {
         Ok(lsn) => Some(lsn.expect("there are few leaves")),
         Err(error) => {
-            assert_eq!(*error.kind(), ErrorKind::Conflict);
+            assert_eq!(error.kind(), ErrorKind::Conflict);
             None
         }
     }

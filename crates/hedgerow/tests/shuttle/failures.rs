@@ -127,7 +127,7 @@ fn a_failed_call_fails_whom_it_concerns() {
         }
         assert!(may_fail.contains(&ErrorKind::Poisoned), "a failure that passes");
         let refused = keyspace.put(b"key", &[0; PAGE_BYTES / 8]).unwrap_err();
-        assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+        assert_eq!(refused.kind(), ErrorKind::Poisoned);
         assert_eq!(contents(&db), expected, "a poisoned store goes on to be read");
         drop((keyspace, db));
         let (db, found) = survivor(disk.crash(thread_rng().r#gen()).state(), &options);

@@ -236,7 +236,7 @@ struct Changed {
 /// Asserts that an error is one of these kinds, and comes from a failure that a test has ordered.
 fn assert_ordered(error: &Error, kinds: &[ErrorKind]) {
     let ordered = error.to_string().contains("simulated failure");
-    assert!(ordered && kinds.contains(error.kind()), "{error:?}");
+    assert!(ordered && kinds.contains(&error.kind()), "{error:?}");
 }
 
 /// One thread's changes of the keys `n` with `n % threads == class`, and looks at others'.

@@ -168,7 +168,7 @@ impl Client {
         let outcome = match looked {
             Ok(()) => Outcome::Committed,
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::SnapshotTooOld, "{error}");
+                assert_eq!(error.kind(), ErrorKind::SnapshotTooOld, "{error}");
                 Outcome::Aborted
             }
         };
@@ -226,7 +226,7 @@ fn meanwhile(db: &Database, random: &mut SplitMix64) {
                 let seen = snapshot.keyspace(&others).and_then(|seen| seen.count());
                 match seen {
                     Ok(seen) => assert_eq!(seen, OTHERS),
-                    Err(error) => assert_eq!(*error.kind(), ErrorKind::SnapshotTooOld, "{error}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::SnapshotTooOld, "{error}"),
                 }
             }
         }

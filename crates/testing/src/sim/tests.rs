@@ -204,7 +204,7 @@ fn the_kth_call_fails_once_or_from_then_on() {
     disk.inject(Fault::once(CallKind::Write, 1, Fault::ENOSPC).sticky());
     let kinds: Vec<bool> = (0..4).map(|_| file.write_at(0, &buf).is_ok()).collect();
     assert_eq!(kinds, [true, false, false, false]);
-    assert_eq!(file.write_at(0, &buf).unwrap_err().kind(), &ErrorKind::DiskFull);
+    assert_eq!(file.write_at(0, &buf).unwrap_err().kind(), ErrorKind::DiskFull);
     assert!(file.read_at(0, &mut buf).is_ok());
     disk.clear_faults();
     assert!(file.write_at(0, &buf).is_ok());
@@ -246,17 +246,17 @@ fn an_allocation_without_room_keeps_a_part_until_it_is_given_back() {
     file.allocate(0, 2 * 4096).unwrap();
     assert_eq!(file.free_bytes().unwrap(), Some(3 * 4096 + 100));
     let full = file.allocate(4096, 9 * 4096).unwrap_err();
-    assert_eq!(full.kind(), &ErrorKind::DiskFull);
+    assert_eq!(full.kind(), ErrorKind::DiskFull);
     assert_eq!((file.allocated_bytes().unwrap(), file.len_bytes().unwrap()), (20480, 20480));
     file.set_len(2 * 4096).unwrap();
     // All or nothing, within the file and beyond its end.
     file.punch_hole(0, 2 * 4096).unwrap();
     file.write_at(4096, &[7; 4096]).unwrap();
     let full = reserve(&*file, 2 * 4096, 9 * 4096).unwrap_err();
-    assert_eq!(full.kind(), &ErrorKind::DiskFull);
+    assert_eq!(full.kind(), ErrorKind::DiskFull);
     assert_eq!((file.allocated_bytes().unwrap(), file.len_bytes().unwrap()), (4096, 8192));
     disk.set_capacity(Some(4096 + 4095));
-    assert_eq!(reserve(&*file, 0, 4096).unwrap_err().kind(), &ErrorKind::DiskFull);
+    assert_eq!(reserve(&*file, 0, 4096).unwrap_err().kind(), ErrorKind::DiskFull);
     assert_eq!(file.allocated_bytes().unwrap(), 4096);
     disk.set_capacity(Some(5 * 4096));
     reserve(&*file, 2 * 4096, 3 * 4096).unwrap();
@@ -271,7 +271,7 @@ fn room_that_cannot_be_given_back_is_an_error_of_its_own_unless_that_needs_room(
         let file = disk.open(Path::new("f"), OpenMode::CreateNew, DirectIo::Never).unwrap();
         disk.set_capacity(Some(4096));
         disk.inject(Fault::once(CallKind::SetLen, 0, errno));
-        assert_eq!(reserve(&*file, 0, 8192).unwrap_err().kind(), &kind);
+        assert_eq!(reserve(&*file, 0, 8192).unwrap_err().kind(), kind);
     }
 }
 
@@ -280,13 +280,13 @@ fn a_full_disk_takes_what_fits_and_works_again_when_there_is_room() {
     let (disk, file) = with_durable_file(13);
     disk.set_capacity(Some(16384));
     let error = file.write_at(8192, &[2; 12288]).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::DiskFull);
+    assert_eq!(error.kind(), ErrorKind::DiskFull);
     assert_eq!(file.len_bytes().unwrap(), 16384);
-    assert_eq!(file.allocate(16384, 1).unwrap_err().kind(), &ErrorKind::DiskFull);
+    assert_eq!(file.allocate(16384, 1).unwrap_err().kind(), ErrorKind::DiskFull);
     file.write_at(0, &[4; 16384]).unwrap();
     file.punch_hole(0, 4096).unwrap();
     file.write_at(16384, &[5; 4096]).unwrap();
-    assert_eq!(file.write_at(0, &[5; 1]).unwrap_err().kind(), &ErrorKind::DiskFull);
+    assert_eq!(file.write_at(0, &[5; 1]).unwrap_err().kind(), ErrorKind::DiskFull);
     file.set_len(4096).unwrap();
     file.allocate(0, 16384).unwrap();
     disk.unlink(path()).unwrap();

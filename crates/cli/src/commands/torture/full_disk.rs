@@ -195,7 +195,7 @@ impl Filler {
                 }
                 Ok(true)
             }
-            Err(error) if *error.kind() == ErrorKind::DiskFull => Ok(false),
+            Err(error) if error.kind() == ErrorKind::DiskFull => Ok(false),
             Err(error) => Err(unexpected("cannot write to the store")(error)),
         }
     }
@@ -286,7 +286,7 @@ impl Filler {
         for _ in 0..MOST_CHECKPOINTS {
             match remove() {
                 Ok(done) => return Ok(done),
-                Err(error) if *error.kind() == ErrorKind::DiskFull => refused = Some(error),
+                Err(error) if error.kind() == ErrorKind::DiskFull => refused = Some(error),
                 Err(error) => return Err(unexpected("cannot remove records")(error)),
             }
             self.checkpoint()?;
@@ -327,7 +327,7 @@ impl Filler {
         for n in 0..count {
             let put = || self.keyspace.put(&key(n), &value(n));
             if let Err(error) = put() {
-                if *error.kind() != ErrorKind::DiskFull {
+                if error.kind() != ErrorKind::DiskFull {
                     return Err(unexpected("cannot write to the store")(error));
                 }
                 // The slots that the first sets free are given out after it, those of the second's parts as well.

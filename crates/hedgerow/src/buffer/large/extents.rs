@@ -38,7 +38,7 @@ impl BufferPool {
             drop(self.enter_with(0, Purpose::Take, waiting)?);
             let keep = || slots.needed(self.images_to_write(), Purpose::Take);
             match slots.allocate_extent(units, max_runs, keep) {
-                Err(error) if *error.kind() == ErrorKind::DiskFull => {
+                Err(error) if error.kind() == ErrorKind::DiskFull => {
                     // One may be under way that has begun too early.
                     if checkpoints == 2 || !slots.wait_for_next_checkpoint(waiting)? {
                         return Err(error);

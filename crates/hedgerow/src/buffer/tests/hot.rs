@@ -137,7 +137,7 @@ fn a_close_waits_for_a_writer_who_makes_the_file_longer() {
     slots.close_file();
     assert!(!is_under_way.load(Acquire));
     let len_bytes = slots.file().len_bytes().unwrap();
-    assert_eq!(*joined(writer).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(joined(writer).unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(slots.file().len_bytes().unwrap(), len_bytes);
 }
 

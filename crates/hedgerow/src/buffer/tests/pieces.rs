@@ -173,7 +173,7 @@ fn a_store_in_memory_holds_values_until_they_are_released_and_refuses_more_than_
             Err(error) => break error,
         }
     };
-    assert_eq!(*refused.kind(), ErrorKind::MemoryLimit);
+    assert_eq!(refused.kind(), ErrorKind::MemoryLimit);
     assert!(
         held.len() > 50 && pool.free_frames() < 8,
         "what was begun was given back: {}",

@@ -81,7 +81,7 @@ fn a_checkpoint_succeeds_after_one_that_had_copies_and_failed() {
     assert_eq!(pool.images_to_write(), 2, "the page and its copy");
     is_full.store(true, Relaxed);
     let error = pool.settle_owed(&slots).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error}");
+    assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
     assert_eq!(pool.images_to_write(), 1, "the page alone");
     is_full.store(false, Relaxed);
     begin_checkpoint(&pool);
@@ -110,7 +110,7 @@ fn slots_of_slabs_that_are_not_written_are_given_back() {
     }
     slots.discard(Slot::new(last.unwrap(), PAGE_BYTES, 1).unwrap());
     let error = pool.settle_owed(&slots).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error}");
+    assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
     let again = slots.allocate(1, PAGE_BYTES).expect("the one slot that there is is free again");
     assert_eq!(again, [last.unwrap()]);
     assert!(slots.allocate(1, PAGE_BYTES).is_err());
@@ -136,7 +136,7 @@ fn an_id_that_gets_no_frame_is_not_lost() {
     let next = pool.ids().lock().next_id();
     let mut session = pool.session();
     let error = session.reserve(2).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{error}");
+    assert_eq!(error.kind(), ErrorKind::MemoryLimit, "{error}");
     drop(session);
     assert_eq!(pool.ids().lock().free_count(), 2);
     fresh(&pool);
@@ -154,7 +154,7 @@ fn an_id_that_gets_no_part_of_the_table_is_not_lost() {
         pool.ids().lock().allocate().unwrap();
     }
     let error = pool.session().reserve(1).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{error}");
+    assert_eq!(error.kind(), ErrorKind::MemoryLimit, "{error}");
     assert_eq!(pool.ids().lock().free_count(), 1);
     assert_eq!(pool.ids().lock().allocate(), Some(first(part)));
 }
@@ -182,7 +182,7 @@ fn whoever_waits_for_a_read_that_fails_gets_its_error() {
     let failed = Error::new(ErrorKind::Io, "the disk cannot read this");
     session.finish(page, Err(failed), Access::Point).unwrap_err();
     let told = joined(waiter).expect_err("the read would go well by now");
-    assert_eq!(*told.kind(), ErrorKind::Io, "{told}");
+    assert_eq!(told.kind(), ErrorKind::Io, "{told}");
     assert!(told.to_string().contains("the disk cannot read this"), "{told}");
     // Whoever comes later reads anew.
     pool.session().fault(id, Access::Point).unwrap();

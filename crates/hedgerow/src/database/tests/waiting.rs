@@ -49,7 +49,7 @@ fn assert_ends(what: &str, instead: Option<ErrorKind>, call: impl Fn(Wait) -> Re
         for _ in 0..TRIES {
             let (ended, late) = once();
             let error = ended.expect_err(what);
-            assert_eq!(*error.kind(), expect(kind), "{what}: {error}");
+            assert_eq!(error.kind(), expect(kind), "{what}: {error}");
             best = best.min(late);
             if best < LATE {
                 break;
@@ -102,7 +102,7 @@ fn fill(keyspace: &Keyspace, from: u64, value: &[u8]) -> u64 {
                 n += 1;
             }
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::WouldBlock, "{error}");
+                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
                 in_a_row += 1;
                 sleep(Duration::from_millis(10));
             }
@@ -262,7 +262,7 @@ fn full_house<'p>(keyspace: &'p Keyspace, never: &'p Waiting<'p>) -> Vec<Session
         match session.fault(keyspace.tree().root(), Access::Point) {
             Ok(()) => inside.push(session),
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::WouldBlock, "{error}");
+                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
                 return inside;
             }
         }
@@ -384,7 +384,7 @@ fn a_wait_for_room_in_the_map_s_delta_ends() {
         // Eviction comes late on a busy machine: that is not the obstacle.
         match put(&keyspace, Wait::For(TIME), count, &value) {
             Ok(()) => count += 1,
-            Err(error) => assert_eq!(*error.kind(), ErrorKind::Timeout, "{error}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Timeout, "{error}"),
         }
     }
     assert_ends("map delta", None, |wait| put(&keyspace, wait, count, &value));

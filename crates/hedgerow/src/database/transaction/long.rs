@@ -174,7 +174,7 @@ impl State {
 
     /// The same error, naming the whole key of a record that the tree has with a label.
     pub(super) fn with_whole_key(&self, body: &Body, error: Error) -> Error {
-        if *error.kind() != ErrorKind::Conflict {
+        if error.kind() != ErrorKind::Conflict {
             return error;
         }
         error.with_conflicting_key(|tree, key| {

@@ -518,7 +518,7 @@ impl State {
 
     /// Passes an error of a read on, and remembers whether it says that the snapshot is too old.
     fn remember(&self, error: Error) -> Error {
-        if *error.kind() == ErrorKind::SnapshotTooOld {
+        if error.kind() == ErrorKind::SnapshotTooOld {
             self.was_too_old.store(true, Relaxed);
         }
         error

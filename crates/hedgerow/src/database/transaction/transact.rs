@@ -127,7 +127,7 @@ impl Database {
                 Ok(made) => match transaction.commit_as(how.durability) {
                     Ok(_) => return Ok(made),
                     Err(error) => {
-                        let kind = *error.kind();
+                        let kind = error.kind();
                         (
                             error.into(),
                             matches!(kind, ErrorKind::Conflict | ErrorKind::SnapshotTooOld),

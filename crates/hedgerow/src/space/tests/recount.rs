@@ -91,7 +91,7 @@ fn each_disagreement_between_bitmaps_and_figures_is_found_and_named() {
         disturb(&mut zones);
         let error = zones.verify().expect_err(words);
         let whole = ErrorKind::Corrupted { page: None, offset_bytes: None };
-        assert_eq!(*error.kind(), whole);
+        assert_eq!(error.kind(), whole);
         assert!(error.to_string().contains(words), "{error} instead of {words:?}");
     }
 }

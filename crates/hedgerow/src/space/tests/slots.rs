@@ -146,7 +146,7 @@ fn a_disk_that_fails_to_reserve_room_fails_the_allocation_and_takes_nothing() {
     let before = slots.report();
     disk.inject(Fault::once(CallKind::Allocate, 0, Fault::EIO));
     let failed = slots.allocate(3, 4096).unwrap_err();
-    assert_eq!(*failed.kind(), ErrorKind::Io);
+    assert_eq!(failed.kind(), ErrorKind::Io);
     assert_eq!(disk.calls(CallKind::Allocate), 1, "nothing else is tried");
     let after = slots.report();
     assert_eq!((after.used_bytes, after.out_bytes), (0, 0));
@@ -160,7 +160,7 @@ fn a_full_disk_is_the_error_of_the_allocation_once_no_zone_can_be_had() {
     let (disk, slots) = unfilled(2);
     disk.inject(Fault::once(CallKind::Allocate, 0, Fault::ENOSPC).sticky());
     let full = slots.allocate(1, 4096).unwrap_err();
-    assert_eq!(*full.kind(), ErrorKind::DiskFull);
+    assert_eq!(full.kind(), ErrorKind::DiskFull);
     assert_eq!(slots.report().used_bytes, 0);
     disk.clear_faults();
     slots.allocate(1, 4096).unwrap();
@@ -183,10 +183,10 @@ fn an_extent_finds_no_room_below_where_holes_cannot_be_filled() {
     let (disk, slots) = unfilled(3);
     disk.inject(Fault::once(CallKind::Allocate, 0, Fault::EIO));
     let failed = slots.allocate_extent_below(2, 10, 8, || 0).unwrap_err();
-    assert_eq!(*failed.kind(), ErrorKind::Io);
+    assert_eq!(failed.kind(), ErrorKind::Io);
     slots.close_file();
     let closed = slots.allocate_extent_below(2, 10, 8, || 0).unwrap_err();
-    assert_eq!(*closed.kind(), ErrorKind::Closed);
+    assert_eq!(closed.kind(), ErrorKind::Closed);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn an_image_is_that_of_its_page_and_slot_or_damage_there() {
         (of_newer, &whole, "an older image lies in its slot"),
     ] {
         let judged = slots.unfold(PageId(4), slot, &mut image.clone());
-        let kind = *judged.as_ref().unwrap_err().kind();
+        let kind = judged.as_ref().unwrap_err().kind();
         let place = (Some(PageId(4)), Some(slot.offset_bytes()));
         assert_eq!(kind, ErrorKind::Corrupted { page: place.0, offset_bytes: place.1 });
         assert_damage(judged, words);
@@ -315,7 +315,7 @@ fn nobody_waits_for_checkpoints_while_somebody_keeps_them_from_beginning() {
         taken.unwrap().join().unwrap();
         match waited {
             Ok(ended) => assert!(ended && !fails),
-            Err(error) => assert!(fails && *error.kind() == ErrorKind::DiskFull),
+            Err(error) => assert!(fails && error.kind() == ErrorKind::DiskFull),
         }
     }
 }
@@ -349,7 +349,7 @@ fn room_made_ahead_waits_for_no_truncation_and_takes_a_full_file_for_what_it_is(
     assert!(!slots.has_room(12, Purpose::Take));
     assert_eq!(slots.file().len_bytes().unwrap(), 0);
     let full = slots.make_room(|| 2, 0, Purpose::Take).unwrap_err();
-    assert_eq!(*full.kind(), ErrorKind::DiskFull);
+    assert_eq!(full.kind(), ErrorKind::DiskFull);
 }
 
 /// A checkpoint wants room ahead for a part of the pages in memory, whatever the file and the disk have.

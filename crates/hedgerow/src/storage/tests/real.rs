@@ -128,7 +128,7 @@ fn child_runs_out_of_descriptors() {
             Err(error) => break error,
         }
     };
-    assert_eq!(error.kind(), &ErrorKind::Io);
+    assert_eq!(error.kind(), ErrorKind::Io);
     assert_eq!(error.os_error(), Some(crate::testing::sim::Fault::EMFILE));
     assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     // What is open works on, batches from several threads included: no ring can be made for them.
@@ -175,20 +175,20 @@ fn child_meets_the_file_size_limit() {
         data.fill(7);
         // The system first writes what is allowed (a short write), and refuses the rest.
         let full = file.write_at(0, &data).unwrap_err();
-        assert_eq!(full.kind(), &ErrorKind::DiskFull, "{full}");
+        assert_eq!(full.kind(), ErrorKind::DiskFull, "{full}");
         let requests: Vec<WriteRequest<'_>> = data
             .chunks(4096)
             .enumerate()
             .map(|(i, buf)| WriteRequest { offset_bytes: i as u64 * 8192, buf })
             .collect();
-        assert_eq!(file.write_batch(&requests).unwrap_err().kind(), &ErrorKind::DiskFull);
+        assert_eq!(file.write_batch(&requests).unwrap_err().kind(), ErrorKind::DiskFull);
         let runs: Vec<WriteRequest<'_>> = data
             .chunks(4096)
             .enumerate()
             .map(|(i, buf)| WriteRequest { offset_bytes: i as u64 * 4096, buf })
             .collect();
-        assert_eq!(file.write_batch(&runs).unwrap_err().kind(), &ErrorKind::DiskFull);
-        assert_eq!(file.allocate(0, 1 << 20).unwrap_err().kind(), &ErrorKind::DiskFull);
+        assert_eq!(file.write_batch(&runs).unwrap_err().kind(), ErrorKind::DiskFull);
+        assert_eq!(file.allocate(0, 1 << 20).unwrap_err().kind(), ErrorKind::DiskFull);
         let mut back = AlignedBuffer::zeroed(16384).unwrap();
         file.read_at(0, &mut back).unwrap();
         assert!(back.iter().all(|&b| b == 7));
@@ -231,7 +231,7 @@ fn child_meets_a_limit_that_came_later() {
             limit_to(100_001);
             let is_full = |result: Result<()>| {
                 let error = result.unwrap_err();
-                assert_eq!(error.kind(), &ErrorKind::DiskFull, "{error}");
+                assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
             };
             is_full(file.write_at(98_304, &data[..4096]));
             is_full(file.write_at(131_072, &data[..4096]));
@@ -282,17 +282,17 @@ fn what_is_no_file_is_refused_by_kind() {
     ] {
         for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
             let error = place.disk.open(&path, mode, DirectIo::WherePossible).unwrap_err();
-            assert_eq!(error.kind(), &ErrorKind::NotAStore);
+            assert_eq!(error.kind(), ErrorKind::NotAStore);
             assert!(error.to_string().ends_with(what), "{error}");
         }
         let created = place.disk.open(&path, OpenMode::CreateNew, DirectIo::Never);
-        assert_eq!(created.unwrap_err().kind(), &ErrorKind::FileExists);
+        assert_eq!(created.unwrap_err().kind(), ErrorKind::FileExists);
     }
     std::os::unix::fs::symlink("nowhere", place.path("l")).unwrap();
     let dangling = place.disk.open(&place.path("l"), OpenMode::ReadWrite, DirectIo::Never);
-    assert_eq!(dangling.unwrap_err().kind(), &ErrorKind::FileNotFound);
+    assert_eq!(dangling.unwrap_err().kind(), ErrorKind::FileNotFound);
     let below = place.disk.open(Path::new("/dev/null/f"), OpenMode::ReadOnly, DirectIo::Never);
-    assert_eq!(below.unwrap_err().kind(), &ErrorKind::Io);
+    assert_eq!(below.unwrap_err().kind(), ErrorKind::Io);
     assert!(!place.disk.exists(Path::new("/dev/null/f")).unwrap());
 }
 
@@ -306,7 +306,7 @@ fn no_permission_is_an_error_that_names_the_path() {
         return crate::testing::not_run("a file that nobody may write", &why);
     }
     let error = disk.open(path, OpenMode::ReadWrite, DirectIo::Never).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Io);
+    assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("uevent_seqnum"), "{error}");
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     let kind = error.io_error().unwrap().kind();
@@ -351,7 +351,7 @@ fn the_engine_asked_for_is_the_engine_in_use() {
         }
         Err(error) => {
             println!("io_uring is not tested: {error}");
-            assert_eq!(error.kind(), &ErrorKind::InvalidOption);
+            assert_eq!(error.kind(), ErrorKind::InvalidOption);
             assert_eq!(RealDisk::new(IoEngine::Auto).unwrap().engine(), IoEngine::Sync);
         }
     }

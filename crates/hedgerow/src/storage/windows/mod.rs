@@ -282,14 +282,14 @@ mod tests {
         for (path, what) in [(place.path(), "a directory"), (Path::new("NUL"), "a device")] {
             for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
                 let error = RealDisk.open(path, mode, DirectIo::Never).unwrap_err();
-                assert_eq!(*error.kind(), ErrorKind::NotAStore, "{error}");
+                assert_eq!(error.kind(), ErrorKind::NotAStore, "{error}");
                 assert!(error.to_string().ends_with(what), "{error}");
             }
         }
         let created = RealDisk.open(place.path(), OpenMode::CreateNew, DirectIo::Never);
-        assert_eq!(*created.unwrap_err().kind(), ErrorKind::FileExists);
+        assert_eq!(created.unwrap_err().kind(), ErrorKind::FileExists);
         let absent = RealDisk.sync_dir(&place.path().join("absent")).unwrap_err();
-        assert_eq!(*absent.kind(), ErrorKind::FileNotFound);
+        assert_eq!(absent.kind(), ErrorKind::FileNotFound);
         assert_eq!(*RealDisk::new(IoEngine::Uring).unwrap_err().kind(), ErrorKind::InvalidOption);
     }
 
@@ -321,7 +321,7 @@ mod tests {
         assert!(file.is_named(&path("to")).unwrap() && !other.is_named(&path("to")).unwrap());
         assert!(!file.is_named(&path("f")).unwrap() && !RealDisk.exists(&path("f")).unwrap());
         let taken = RealDisk.rename_own(&path("to"), &*file, &path("other"), None).unwrap_err();
-        assert_eq!(*taken.kind(), ErrorKind::FileExists);
+        assert_eq!(taken.kind(), ErrorKind::FileExists);
         assert!(!RealDisk.unlink_own(&path("other"), &*file).unwrap());
         assert!(RealDisk.unlink_own(&path("other"), &*other).unwrap());
     }

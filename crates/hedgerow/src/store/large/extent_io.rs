@@ -265,7 +265,7 @@ impl Output {
             let written = self.slots.file().write_at(place.offset_bytes, &loan[from..from + len]);
             if let Err(error) = written {
                 // Nobody refers to it, but it may be the disk.
-                if *error.kind() != ErrorKind::DiskFull {
+                if error.kind() != ErrorKind::DiskFull {
                     self.pool.set_poisoned(&error);
                 }
                 return Err(error);

@@ -117,7 +117,7 @@ impl Shared {
                 ControlFlow::<()>::Continue(())
             });
             match walked {
-                Err(error) if *error.kind() == ErrorKind::KeyspaceDropped => {}
+                Err(error) if error.kind() == ErrorKind::KeyspaceDropped => {}
                 other => drop(other?),
             }
         }
@@ -182,7 +182,7 @@ impl Shared {
             let written =
                 slots.file().write_at(copy.place(geometry, next).offset_bytes, &loan[..len]);
             written.inspect_err(|error| {
-                if *error.kind() != ErrorKind::DiskFull {
+                if error.kind() != ErrorKind::DiskFull {
                     self.pool.set_poisoned(error);
                 }
             })?;

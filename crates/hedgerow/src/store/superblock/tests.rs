@@ -97,10 +97,10 @@ fn each_single_byte_flip_of_the_only_block_is_found() {
         block[at] ^= 0x04;
         let error = choose([Some(&block), None, None, None]).unwrap_err();
         if at < MAGIC.len() {
-            assert_eq!(*error.kind(), ErrorKind::NotAStore);
+            assert_eq!(error.kind(), ErrorKind::NotAStore);
         } else {
             assert_eq!(
-                *error.kind(),
+                error.kind(),
                 ErrorKind::Corrupted { page: None, offset_bytes: Some(0) },
                 "byte {at}"
             );
@@ -192,7 +192,7 @@ fn a_pair_that_is_damaged_twice_is_reported_not_passed_over() {
         }
         let error = choose_in(&blocks).unwrap_err();
         let offset_bytes = Some(first);
-        assert_eq!(*error.kind(), ErrorKind::Corrupted { page: None, offset_bytes });
+        assert_eq!(error.kind(), ErrorKind::Corrupted { page: None, offset_bytes });
     }
 }
 
@@ -201,7 +201,7 @@ fn other_files_are_no_stores() {
     let zero = [0; SUPERBLOCK_BYTES];
     let text = [b'x'; SUPERBLOCK_BYTES];
     for blocks in [[None; 4], [Some(&zero); 4], [Some(&text), None, None, None], [Some(&text); 4]] {
-        assert_eq!(*choose(blocks).unwrap_err().kind(), ErrorKind::NotAStore);
+        assert_eq!(choose(blocks).unwrap_err().kind(), ErrorKind::NotAStore);
     }
 }
 
@@ -216,7 +216,7 @@ fn other_versions_and_features_ask_for_an_upgrade_or_for_reading_only() {
     {
         let error = put(at, value).unwrap_err();
         let found = if at == VERSION { u32::from(value) } else { FORMAT_VERSION };
-        assert_eq!(*error.kind(), ErrorKind::UpgradeRequired { found });
+        assert_eq!(error.kind(), ErrorKind::UpgradeRequired { found });
         assert_eq!(error.to_string().contains("load the dump"), found < FORMAT_VERSION, "{error}");
     }
     let mut newest = sample(5);

@@ -27,7 +27,7 @@ fn forged(key: &[u8], value: &[u8]) -> (SimDisk, Store) {
 
 fn is_of_the_catalogue(error: &Error) -> bool {
     let page = Some(PageId::CATALOGUE_ROOT);
-    *error.kind() == ErrorKind::Corrupted { page, offset_bytes: None }
+    error.kind() == ErrorKind::Corrupted { page, offset_bytes: None }
 }
 
 const ROOT: u32 = PageId::CATALOGUE_ROOT.0;
@@ -132,7 +132,7 @@ fn a_keyspace_that_was_dropped_is_not_loaded() {
     let refuse = |why: &str| {
         let loaded: Result<()> =
             store.bulk_load("wrens", &wrens, || panic!("{why}: nothing is loaded"));
-        assert_eq!(*loaded.unwrap_err().kind(), ErrorKind::KeyspaceDropped, "{why}");
+        assert_eq!(loaded.unwrap_err().kind(), ErrorKind::KeyspaceDropped, "{why}");
     };
     refuse("there is none of that name");
     store.create_keyspace("wrens").unwrap();
@@ -171,7 +171,7 @@ fn a_creation_that_the_catalogue_has_no_room_for_leaves_no_page_behind() {
         let (count, error) = (0..)
             .find_map(|n| Some((n, store.create_keyspace(&name(n)).map(drop).err()?)))
             .unwrap();
-        assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::MemoryLimit, "{error:?}");
         assert_eq!(store.keyspaces().unwrap().len(), count + taken);
         assert!(store.open_keyspace(&name(count)).unwrap().is_none());
         let report = store.verify(|_| ControlFlow::Continue(())).unwrap();
@@ -194,7 +194,7 @@ fn names_of_keyspaces_have_a_length_that_a_page_can_hold() {
             store.create_keyspace(name).map(drop),
             store.drop_keyspace(name).map(drop),
         ] {
-            assert_eq!(*refused.unwrap_err().kind(), ErrorKind::InvalidName, "{name:?}");
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidName, "{name:?}");
         }
     }
     assert!(store.keyspaces().unwrap().is_empty());

@@ -106,7 +106,7 @@ fn a_log_that_cannot_be_trimmed_takes_nothing_from_the_checkpoint() {
         match errno {
             // Some file systems need room to give some back.
             Fault::ENOSPC => failed.unwrap(),
-            _ => assert_eq!(*failed.unwrap_err().kind(), ErrorKind::Io),
+            _ => assert_eq!(failed.unwrap_err().kind(), ErrorKind::Io),
         }
         assert!(store.durable_checkpoint() > before);
         assert_has(&store, 6000);
@@ -132,7 +132,7 @@ fn a_checkpoint_of_the_background_that_fails_is_told_to_whoever_writes() {
     disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO).sticky());
     let refused = (10..200_000).find_map(|n| wrens.put(&key(n), &[b'v'; 40]).err());
     let error = refused.expect("nothing is accepted that cannot become durable");
-    assert_eq!(*error.kind(), ErrorKind::Poisoned, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Poisoned, "{error:?}");
     assert_has(&store, 10);
     store.close().unwrap_err();
     disk.clear_faults();
@@ -194,9 +194,9 @@ fn a_store_that_has_no_number_left_for_a_checkpoint_says_so_and_is_read_as_befor
     store.checkpoint().unwrap();
     wrens.put(b"key", b"beyond").unwrap();
     let refused = store.checkpoint().unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+    assert_eq!(refused.kind(), ErrorKind::Poisoned);
     assert!(refused.to_string().contains("dump"), "{refused}");
-    assert_eq!(*wrens.put(b"key", b"later").unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(wrens.put(b"key", b"later").unwrap_err().kind(), ErrorKind::Poisoned);
     assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"beyond");
     store.close().unwrap_err();
     drop(store);

@@ -120,7 +120,7 @@ fn a_file_that_is_written_to_while_a_store_is_made_in_its_place_stays() {
     });
     let error = open(&options(), &shared, OpenHow::ExistingOrNew).map(drop).unwrap_err();
     // The next attempts find a file that is no store.
-    assert_eq!(*error.kind(), ErrorKind::NotAStore, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::NotAStore, "{error:?}");
     assert_only(&disk, b"a letter");
 }
 
@@ -135,7 +135,7 @@ fn a_file_that_is_replaced_while_a_store_is_made_in_its_place_stays() {
         Ok(())
     });
     let error = open(&options(), &shared, OpenHow::ExistingOrNew).map(drop).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::NotAStore, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::NotAStore, "{error:?}");
     assert_only(&disk, b"a letter");
 }
 
@@ -204,7 +204,7 @@ fn a_creation_tells_why_its_file_cannot_be_opened_if_the_system_does_not() {
         _ => Ok(()),
     });
     let error = open(&options(), &shared, OpenHow::New).map(drop).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::MemoryLimit);
+    assert_eq!(error.kind(), ErrorKind::MemoryLimit);
     assert!(error.to_string().contains("no memory for a buffer"), "{error}");
 }
 
@@ -231,7 +231,7 @@ fn what_another_creation_has_left_is_claimed_or_refused() {
         Ok(())
     });
     let error = open(&options(), &shared, OpenHow::New).map(drop).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid: None }, "again and again");
+    assert_eq!(error.kind(), ErrorKind::Locked { holder_pid: None }, "again and again");
     assert!(disk.state().paths().is_empty());
     // What is there cannot be opened: it is not ours to remove.
     let disk = SimDisk::new(1);
@@ -256,7 +256,7 @@ fn a_file_whose_name_is_taken_away_before_it_is_locked_is_not_used() {
         _ => Ok(()),
     });
     let error = open(&options(), &shared, OpenHow::New).map(drop).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
     assert!(error.to_string().contains("other processes keep creating"), "{error}");
     assert!(disk.state().paths().is_empty());
 }
@@ -275,7 +275,7 @@ fn an_empty_file_that_is_replaced_whenever_it_was_opened_is_given_up() {
         Ok(())
     });
     let error = open(&options(), &shared, OpenHow::ExistingOrNew).map(drop).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
     assert_eq!(opened.load(Ordering::Relaxed), 3, "attempts");
     assert!(error.to_string().contains("keep creating, removing or renaming"), "{error}");
     assert_only(&disk, b"");
@@ -368,7 +368,7 @@ fn a_store_that_is_replaced_whenever_it_was_locked_is_given_up_and_every_one_of_
         Ok(())
     });
     let error = open(&logged(), &shared, OpenHow::Existing).map(drop).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Locked { holder_pid: None }, "{error:?}");
     assert!(error.to_string().contains("keep creating, removing or renaming"), "{error}");
     assert_eq!(disk.state().paths(), [path().into()]);
     open(&logged(), &disk, OpenHow::Existing).unwrap().close().unwrap();
@@ -390,7 +390,7 @@ fn a_file_that_comes_to_the_name_of_a_log_when_the_log_gets_it_stays() {
             Ok(())
         });
         let error = open(&logged(), &shared, how).map(drop).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::ForeignLog, "{error:?}");
+        assert_eq!(error.kind(), ErrorKind::ForeignLog, "{error:?}");
         assert_eq!(disk.state().contents(&log).as_deref(), Some(&b"a letter"[..]));
         assert!(!disk.exists(&log.with_extension("hrow-log-new")).unwrap());
         assert_eq!(disk.exists(path()).unwrap(), how == OpenHow::Existing);

@@ -202,10 +202,10 @@ fn whatever_write_fails_while_values_are_moved_none_is_lost() {
                 Err(error) => {
                     failed += 1;
                     let kinds = [ErrorKind::Io, ErrorKind::Poisoned, ErrorKind::DiskFull];
-                    assert!(kinds.contains(error.kind()), "{context}: {error:?}");
+                    assert!(kinds.contains(&error.kind()), "{context}: {error:?}");
                     if errno == Fault::EIO {
                         let refused = store.create_keyspace("late").map(drop).unwrap_err();
-                        assert_eq!(*refused.kind(), ErrorKind::Poisoned, "{context}");
+                        assert_eq!(refused.kind(), ErrorKind::Poisoned, "{context}");
                     }
                 }
             }

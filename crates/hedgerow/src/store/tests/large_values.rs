@@ -16,11 +16,11 @@ fn nothing_of_a_large_value_is_written_once_the_store_was_closed() {
     store.close().unwrap();
     let writes = disk.calls(CallKind::Write);
     let refused = writer.write(&[9; 100_000]).and_then(|()| writer.finish()).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::Closed);
+    assert_eq!(refused.kind(), ErrorKind::Closed);
     assert_eq!(disk.calls(CallKind::Write), writes);
     drop(writer);
     let refused = store.write_large(200_000, 200, &crate::Wait::Forever).map(drop).unwrap_err();
-    assert_eq!(*refused.kind(), ErrorKind::Closed);
+    assert_eq!(refused.kind(), ErrorKind::Closed);
 }
 
 fn read(store: &Store, tree: &PoolTree, key: &[u8]) -> Vec<u8> {
@@ -94,7 +94,7 @@ fn a_sync_of_the_file_that_failed_for_one_has_failed_for_all() {
             // As a checkpoint does that has taken what the log had before.
             slots.sync_data().unwrap_err();
             let refused = store.flush_log().unwrap_err();
-            assert_eq!(*refused.kind(), ErrorKind::DurabilityUnknown, "{refused}");
+            assert_eq!(refused.kind(), ErrorKind::DurabilityUnknown, "{refused}");
         }
     }
 }

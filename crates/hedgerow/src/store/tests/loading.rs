@@ -71,7 +71,7 @@ fn an_opening_that_cannot_read_what_a_load_has_left_fails() {
         disk.inject(Fault::once(CallKind::Read, nth, Fault::EIO));
         match open(&options(), &disk, OpenHow::Existing) {
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::Io, "read {nth}: {error:?}");
+                assert_eq!(error.kind(), ErrorKind::Io, "read {nth}: {error:?}");
                 refused += 1;
             }
             Ok(store) => assert!(!is_loading(&store), "read {nth}"),

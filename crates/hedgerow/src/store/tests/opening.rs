@@ -63,7 +63,7 @@ fn the_lock_of_a_process_that_lives_is_refused_at_once_and_that_of_nobody_soon()
     for (holder_pid, tries) in [(me, 1), (None, 101)] {
         let file = Locked::by(holder_pid, 1000);
         let error = lock(&file, true).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::Locked { holder_pid });
+        assert_eq!(error.kind(), ErrorKind::Locked { holder_pid });
         assert_eq!(*file.left.lock(), 1000 - tries, "{holder_pid:?}");
     }
 }
@@ -79,7 +79,7 @@ fn a_store_has_pages_of_a_power_of_two_from_2_to_64_kib() {
             open(&options, &disk, OpenHow::Existing),
         ];
         for error in refused.map(|opened| opened.map(drop).unwrap_err()) {
-            assert_eq!(*error.kind(), ErrorKind::InvalidOption, "{page_bytes}: {error:?}");
+            assert_eq!(error.kind(), ErrorKind::InvalidOption, "{page_bytes}: {error:?}");
         }
         assert!(disk.state().paths().is_empty(), "{page_bytes}");
     }
@@ -94,7 +94,7 @@ fn a_store_of_other_pages_than_expected_is_left_alone() {
     let other = StoreOptions { page_bytes: Some(4096), ..options() };
     for how in [OpenHow::Existing, OpenHow::ExistingOrNew, OpenHow::ReadOnly] {
         let error = open(&other, &disk, how).map(drop).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::InvalidOption, "{how:?}: {error:?}");
+        assert_eq!(error.kind(), ErrorKind::InvalidOption, "{how:?}: {error:?}");
     }
     assert_eq!(disk.state().contents(path()), before);
     let any = StoreOptions { page_bytes: None, ..options() };
@@ -135,7 +135,7 @@ fn pages_smaller_than_the_blocks_of_direct_io_are_refused_and_made_without_it() 
         disk.set_block_bytes(4096);
         let options = StoreOptions { page_bytes: Some(page_bytes), zone_bytes: None, ..options() };
         let error = open(&options, &disk, OpenHow::New).map(drop).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::InvalidOption, "{error}");
+        assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error}");
         assert!(error.to_string().contains("direct_io(false)"), "{error}");
         let through = StoreOptions { direct_io: false, ..options };
         let store = open(&through, &disk, OpenHow::New).unwrap();
@@ -160,14 +160,14 @@ fn a_store_with_features_that_can_only_be_read_is_not_written() {
     for how in [OpenHow::Existing, OpenHow::ExistingOrNew] {
         let error = open(&options(), &disk, how).map(drop).unwrap_err();
         let found = superblock::FORMAT_VERSION;
-        assert_eq!(*error.kind(), ErrorKind::UpgradeRequired { found }, "{how:?}");
+        assert_eq!(error.kind(), ErrorKind::UpgradeRequired { found }, "{how:?}");
     }
     let store = open(&options(), &disk, OpenHow::ReadOnly).unwrap();
     let wrens = store.open_keyspace("wrens").unwrap().unwrap();
     assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"value");
-    assert_eq!(*store.checkpoint().unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(store.checkpoint().unwrap_err().kind(), ErrorKind::ReadOnly);
     let error = store.keyspace("robins").map(drop).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::KeyspaceNotFound, "nothing is created: {error:?}");
+    assert_eq!(error.kind(), ErrorKind::KeyspaceNotFound, "nothing is created: {error:?}");
     store.close().unwrap();
     drop(store);
     assert_eq!(disk.state().contents(path()), before, "nothing was written");
@@ -187,5 +187,5 @@ fn a_store_in_memory_has_nothing_to_make_durable_and_closes_well() {
     assert!(find_large(&store, &wrens, b"other").is_none());
     assert!(is_clean(&store));
     store.close().unwrap();
-    assert_eq!(*wrens.put(b"key", b"late").unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(wrens.put(b"key", b"late").unwrap_err().kind(), ErrorKind::Closed);
 }

@@ -292,7 +292,7 @@ fn a_fault_of_the_disk_is_told_and_the_next_read_goes_well() {
                     break;
                 }
                 (Err(error), Ok(_)) | (Ok(_), Err(error)) => {
-                    assert_eq!(*error.kind(), ErrorKind::Io, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
                     failed += 1;
                 }
                 (Err(first), Err(second)) => panic!("one fault, two errors: {first}, {second}"),
@@ -361,7 +361,7 @@ fn a_pin_has_no_tree_that_was_made_later_and_one_that_was_dropped() {
     }
     store.checkpoint().unwrap();
     let error = of(&pin, &robins).get(b"key").unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::KeyspaceDropped, "{error}");
+    assert_eq!(error.kind(), ErrorKind::KeyspaceDropped, "{error}");
     let found = of(&pin, &wrens).scan(Bound::Unbounded, true, usize::MAX).unwrap();
     assert_eq!(found.len(), 200);
 }
@@ -376,7 +376,7 @@ fn nothing_is_read_in_a_pin_of_a_closed_store() {
     store.close().unwrap();
     for pin in [warm, cold] {
         let error = of(&pin, &wrens).get(b"key").unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::Closed, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
     }
 }
 

@@ -94,7 +94,7 @@ fn what_could_not_be_written_is_still_there() {
     }
     let slots = store.shared.slots.as_ref().unwrap();
     disk.inject(Fault::once(CallKind::Write, 0, Fault::ENOSPC));
-    assert_eq!(*slots.write_staged().unwrap_err().kind(), ErrorKind::DiskFull);
+    assert_eq!(slots.write_staged().unwrap_err().kind(), ErrorKind::DiskFull);
     for n in 0..5 {
         let found = find_large(&store, &wrens, &[n]).unwrap().unwrap();
         assert_eq!(found.len_bytes(), 1500);
@@ -294,11 +294,11 @@ fn what_the_thread_could_not_write_is_told_to_the_next_one() {
                 wrens.put(&n, placed.stored_form()).unwrap();
                 placed.keep();
             }
-            Err(error) => assert_eq!(*error.kind(), ErrorKind::Io),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Io),
         }
         thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(*slots.write_staged().unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(slots.write_staged().unwrap_err().kind(), ErrorKind::Io);
     store.place(&value(1, 900), 200, &crate::Wait::Forever).unwrap_err();
     store.checkpoint().unwrap_err();
     assert!(store.close().is_err());

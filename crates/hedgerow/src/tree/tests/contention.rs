@@ -406,7 +406,7 @@ fn parameters_out_of_range_are_refused() {
         (4, 512, 1.0, (1 << 15) + 1),
     ] {
         let error = ContentionSplit::new(sample, period, share, least).unwrap_err();
-        assert_eq!(*error.kind(), crate::ErrorKind::InvalidArgument, "{error}");
+        assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument, "{error}");
     }
 }
 

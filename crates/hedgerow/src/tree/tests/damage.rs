@@ -122,7 +122,7 @@ fn operations_report_a_child_of_the_wrong_level() {
     let leaf = pages(&tree)[0][0];
     tree.pool().tamper(leaf, |page| page[header::LEVEL] = 1);
     let corrupted = |error: crate::Error| {
-        assert_eq!(*error.kind(), ErrorKind::Corrupted { page: Some(leaf), offset_bytes: None })
+        assert_eq!(error.kind(), ErrorKind::Corrupted { page: Some(leaf), offset_bytes: None })
     };
     corrupted(tree.get(b"key/00000").unwrap_err());
     corrupted(tree.put(b"key/00000", b"").unwrap_err());

@@ -167,7 +167,7 @@ fn a_record_that_comes_to_an_empty_leaf_is_not_passed_over() {
                         taken.fetch_add(1, Ordering::Release);
                     }
                     Ok(_) => yield_now(),
-                    Err(error) => assert_eq!(*error.kind(), crate::error::ErrorKind::WouldBlock),
+                    Err(error) => assert_eq!(error.kind(), crate::error::ErrorKind::WouldBlock),
                 }
             }
             found

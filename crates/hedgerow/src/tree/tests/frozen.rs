@@ -178,7 +178,7 @@ fn every_layout_agrees_with_a_map_both_ways() {
         );
         let other = FrozenTree::new(&copies, TreeId(tree.id().0 + 1), tree.root());
         let error = other.get(b"key", &mut Vec::new()).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::KeyspaceDropped);
+        assert_eq!(error.kind(), ErrorKind::KeyspaceDropped);
     }
     let empty = tiny::<Hints>();
     let copies = Copies::of(&empty);

@@ -299,7 +299,7 @@ fn a_bulk_load_that_fails_leaves_nothing_behind() {
         load.push(&(i << 16).to_be_bytes(), b"value").unwrap();
     }
     let error = load.push(&1_u32.to_be_bytes(), b"").unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::NotSorted);
+    assert_eq!(error.kind(), ErrorKind::NotSorted);
     assert_eq!(tree.get(&1_u32.to_be_bytes()).unwrap(), None, "visible before it is complete");
     assert!(tree.pool().pages() > 10);
     drop(load);
@@ -311,11 +311,11 @@ fn a_bulk_load_that_fails_leaves_nothing_behind() {
         load.push(&i.to_be_bytes(), b"value").unwrap();
     }
     tree.put(b"first", b"come").unwrap();
-    assert_eq!(*load.finish().unwrap_err().kind(), ErrorKind::KeyspaceNotEmpty);
+    assert_eq!(load.finish().unwrap_err().kind(), ErrorKind::KeyspaceNotEmpty);
     assert_clean(&tree);
     assert_eq!(tree.count().unwrap(), 1);
-    assert_eq!(*tree.bulk_load(50).unwrap_err().kind(), ErrorKind::KeyspaceNotEmpty);
-    assert_eq!(*tree.bulk_load(5).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(tree.bulk_load(50).unwrap_err().kind(), ErrorKind::KeyspaceNotEmpty);
+    assert_eq!(tree.bulk_load(5).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn a_full_pool_is_an_error_that_changes_nothing() {
             Err(error) => break error,
         }
     };
-    assert_eq!(*error.kind(), ErrorKind::MemoryLimit);
+    assert_eq!(error.kind(), ErrorKind::MemoryLimit);
     assert!(stored > 100);
     assert_clean(&tree);
     assert_eq!(tree.count().unwrap(), u64::from(stored));
@@ -347,7 +347,7 @@ fn records_beyond_the_limit_are_refused_on_every_path() {
     let (fits, long) = (vec![b'k'; max], vec![b'k'; max + 1]);
     let (fits_with, long_value) = (vec![b'v'; max_record - max], vec![b'v'; max_record + 1]);
     let too_long = |error: crate::Error| {
-        assert_eq!(*error.kind(), ErrorKind::KeyTooLong { len_bytes: max + 1, max_bytes: max });
+        assert_eq!(error.kind(), ErrorKind::KeyTooLong { len_bytes: max + 1, max_bytes: max });
     };
     too_long(tree.put(&long, b"").unwrap_err());
     too_long(tree.insert_if_absent(&long, b"").unwrap_err());
@@ -358,8 +358,8 @@ fn records_beyond_the_limit_are_refused_on_every_path() {
     assert_eq!(tree.get(&long).unwrap(), None);
     let error = tree.put(&fits, &long_value[..fits_with.len() + 1]).unwrap_err();
     let kind = ErrorKind::RecordTooLarge { len_bytes: max_record + 1, max_bytes: max_record };
-    assert_eq!(*error.kind(), kind);
-    assert_eq!(*tree.compare_and_swap(b"", None, Some(&long_value)).unwrap_err().kind(), kind);
+    assert_eq!(error.kind(), kind);
+    assert_eq!(tree.compare_and_swap(b"", None, Some(&long_value)).unwrap_err().kind(), kind);
     assert!(!tree.put(&fits, &fits_with).unwrap());
     assert!(!tree.put(b"", &long_value[1..]).unwrap());
     assert_eq!(tree.get(b"").unwrap().as_deref(), Some(&long_value[1..]));
@@ -397,7 +397,7 @@ fn a_dropped_tree_gives_all_its_pages_back_and_says_so() {
         }
         tree.drop_pages().unwrap();
         assert_eq!(tree.pool().pages(), 1, "the other tree's root is left");
-        let dropped = |error: crate::Error| assert_eq!(*error.kind(), ErrorKind::KeyspaceDropped);
+        let dropped = |error: crate::Error| assert_eq!(error.kind(), ErrorKind::KeyspaceDropped);
         dropped(tree.get(b"x").unwrap_err());
         dropped(tree.put(b"x", b"").unwrap_err());
         dropped(tree.verify().unwrap_err());

@@ -131,11 +131,11 @@ fn a_write_that_fails_leaves_all_versions_in_memory_and_no_part() {
     for writes in 0..4 {
         let freezer = PlainFreezer::that_fails_after(writes, &life.parts);
         let error = life.freeze(ROOM, freezer).unwrap_err();
-        assert_eq!(*error.kind(), ErrorKind::DiskFull);
+        assert_eq!(error.kind(), ErrorKind::DiskFull);
         assert_eq!((life.figures(), parts(&life)), (before, 0));
     }
     let error = life.freeze(900, PlainFreezer::new(&life.parts)).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::MemoryLimit, "no room for four records");
+    assert_eq!(error.kind(), ErrorKind::MemoryLimit, "no room for four records");
     assert!(life.freeze(ROOM, PlainFreezer::new(&life.parts)).unwrap());
     for one in &mut held {
         life.check(one, b'a'..b'd');

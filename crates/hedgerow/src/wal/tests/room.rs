@@ -41,7 +41,7 @@ fn a_full_disk_refuses_nobody_who_only_waits_for_a_flush() {
             Err(error) => break error,
         }
     };
-    assert_eq!(*refused.kind(), ErrorKind::DiskFull, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::DiskFull, "{refused}");
     assert!(log.failure().is_none(), "nothing that was begun has failed");
     log.flush().unwrap();
     let expected: Vec<u64> = (0..count).collect();
@@ -63,8 +63,8 @@ fn a_segment_that_cannot_be_prepared_for_another_reason_than_room_ends_the_log()
                 Err(error) => break error,
             }
         };
-        assert_eq!(*refused.kind(), ErrorKind::Poisoned, "{kind:?}: {refused}");
-        assert_eq!(*log.flush().unwrap_err().kind(), ErrorKind::DurabilityUnknown);
+        assert_eq!(refused.kind(), ErrorKind::Poisoned, "{kind:?}: {refused}");
+        assert_eq!(log.flush().unwrap_err().kind(), ErrorKind::DurabilityUnknown);
         assert_eq!(log.durable(), start(), "{kind:?}");
     }
 }
@@ -91,8 +91,8 @@ fn the_thread_that_cannot_prepare_ahead_for_another_reason_than_room_ends_the_lo
     disk.inject(Fault::once(CallKind::Allocate, 0, Fault::EIO));
     log.run();
     assert!(told.load(SeqCst));
-    assert_eq!(*log.failure().unwrap().kind(), ErrorKind::Poisoned);
-    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
+    assert_eq!(log.failure().unwrap().kind(), ErrorKind::Poisoned);
+    assert_eq!(log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
 }
 
 /// Who was promised room before others flush block after block needs more blocks than it was promised.
@@ -238,7 +238,7 @@ fn a_commit_that_is_longer_than_what_is_prepared_gets_its_room_at_once() {
         assert_eq!(most, 128 * PAYLOAD_BYTES);
         // Who does not wait finds room when it tries again.
         let wait_never = |len| log.promise_within(len, Promised::Freely, &Wait::Never.begin());
-        assert_eq!(*wait_never(most).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(wait_never(most).unwrap_err().kind(), ErrorKind::WouldBlock);
         let mut tries = 0;
         while threaded && wait_never(most).is_err() {
             tries += 1;
@@ -271,7 +271,7 @@ fn batches_take_half_of_the_log_together_and_the_next_waits_until_one_has_ended(
     log.check_batch(len).unwrap();
     let refused = log.check_batch(len + 1).unwrap_err();
     let too_large = ErrorKind::BatchTooLarge { len_bytes: len + 1, max_bytes: len };
-    assert_eq!(*refused.kind(), too_large);
+    assert_eq!(refused.kind(), too_large);
     let mut held = Vec::new();
     while log.reserved.load(SeqCst) + len <= limit_bytes / 2 {
         held.push(log.reserve(len, &crate::wait::Waiting::Forever).unwrap());
@@ -392,7 +392,7 @@ fn who_waits_for_room_that_no_checkpoint_will_make_is_told() {
         let log = log.clone();
         let write = move || {
             let refused = (0..).find_map(|n| put(&log, n, 900).err()).unwrap();
-            tell.send(*refused.kind()).unwrap();
+            tell.send(refused.kind()).unwrap();
         };
         thread::spawn_named("writer", write).unwrap()
     };
@@ -405,7 +405,7 @@ fn who_waits_for_room_that_no_checkpoint_will_make_is_told() {
     assert_eq!(refused, ErrorKind::Poisoned);
     // The log's thread may have made room since, up to the limit.
     let refused = (0..).find_map(|n| put(&log, n, 900).err()).unwrap();
-    assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+    assert_eq!(refused.kind(), ErrorKind::Poisoned);
     log.flush().unwrap();
     assert_eq!(log.durable(), log.tail(), "what was appended is written all the same");
     log.stop();

@@ -76,14 +76,14 @@ fn a_flusher_that_comes_after_a_failure_writes_nothing_and_the_first_reason_stay
     let log = begin_with(&disk, false, on_failure);
     let end = put(&log, 0, 100).unwrap();
     disk.inject(Fault::once(CallKind::Write, 0, Fault::EIO));
-    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
+    assert_eq!(log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
     let reason = log.failure().unwrap().to_string();
     let calls = (disk.calls(CallKind::Write), disk.calls(CallKind::SyncData));
     log.flush_and_hand_over(true);
     assert_eq!((disk.calls(CallKind::Write), disk.calls(CallKind::SyncData)), calls);
     log.fail(Error::new(ErrorKind::DiskFull, "something else"));
     assert_eq!(log.failure().unwrap().to_string(), reason);
-    assert_eq!(*log.failure().unwrap().kind(), ErrorKind::Poisoned);
+    assert_eq!(log.failure().unwrap().kind(), ErrorKind::Poisoned);
     assert_eq!(told.lock().first(), Some(&Some(Fault::EIO)));
     assert_eq!((log.durable(), log.written().0), (start(), start()));
 }
@@ -110,10 +110,10 @@ fn the_thread_ends_when_the_log_has_failed_whoever_has_failed_it() {
     let running = run(&log);
     let end = put(&log, 0, 100).unwrap();
     disk.inject(Fault::once(CallKind::Write, 0, Fault::EIO));
-    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
+    assert_eq!(log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
     running.join().unwrap();
     let refused = (1..1000).find_map(|n| put(&log, n, 900).err()).expect("the ring is finite");
-    assert_eq!(*refused.kind(), ErrorKind::Poisoned);
+    assert_eq!(refused.kind(), ErrorKind::Poisoned);
 }
 
 #[test]

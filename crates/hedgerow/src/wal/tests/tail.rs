@@ -40,7 +40,7 @@ fn a_record_that_ends_in_the_middle_of_the_log_is_damage_and_not_the_end() {
         file.write_at(at, &block).unwrap();
         let error = read(&disk, &from()).unwrap_err();
         let kind = ErrorKind::Corrupted { page: None, offset_bytes: Some(at) };
-        assert_eq!(*error.kind(), kind, "{cut_off} bytes fewer: {error}");
+        assert_eq!(error.kind(), kind, "{cut_off} bytes fewer: {error}");
         assert!(error.to_string().contains("ends in the middle"), "{error}");
     }
 }

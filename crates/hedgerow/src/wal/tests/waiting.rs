@@ -18,7 +18,7 @@ impl Wake for Woken {
 fn poll(log: &Log, lsn: Lsn, woken: &Arc<Woken>) -> Poll<Result<(), ErrorKind>> {
     let waker = Waker::from(woken.clone());
     let outcome = log.poll_durable(lsn, &mut Context::from_waker(&waker));
-    outcome.map_err(|error| *error.kind())
+    outcome.map_err(|error| error.kind())
 }
 
 /// Polls as a runtime does: again when the waker was called, and only then.
@@ -88,7 +88,7 @@ fn a_task_is_told_of_a_failed_sync_and_so_is_one_that_comes_later() {
     let woken = Arc::<Woken>::default();
     assert_eq!(poll(&log, end, &woken), Poll::Pending);
     disk.inject(Fault::once(CallKind::SyncData, 0, Fault::EIO));
-    assert_eq!(*log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
+    assert_eq!(log.wait_durable(end).unwrap_err().kind(), ErrorKind::DurabilityUnknown);
     assert_eq!(*woken.0.lock(), 1);
     for _ in 0..2 {
         assert_eq!(poll(&log, end, &woken), Poll::Ready(Err(ErrorKind::DurabilityUnknown)));
@@ -157,7 +157,7 @@ fn a_task_that_comes_while_its_flush_ends_does_not_wait_for_the_next() {
 
 fn look(ticket: &Ticket, woken: &Arc<Woken>) -> Poll<Result<(), ErrorKind>> {
     let waker = Waker::from(woken.clone());
-    ticket.poll(&mut Context::from_waker(&waker)).map_err(|error| *error.kind())
+    ticket.poll(&mut Context::from_waker(&waker)).map_err(|error| error.kind())
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn tickets_and_functions_of_a_log_that_ends_are_told_what_is_durable_and_what_is
         let function = || {
             let tell = tell.clone();
             Box::new(move |outcome: crate::error::Result<()>| {
-                tell.send(outcome.map_err(|error| *error.kind())).unwrap();
+                tell.send(outcome.map_err(|error| error.kind())).unwrap();
             })
         };
         log.tell_when_durable(first, function()).unwrap();

@@ -61,7 +61,7 @@ impl Run {
             keyspace.put(b"tried", b"done")
         };
         let mut done = put();
-        let is_full = |error: &hedgerow::Error| *error.kind() == ErrorKind::DiskFull;
+        let is_full = |error: &hedgerow::Error| error.kind() == ErrorKind::DiskFull;
         if self.case.kind.is_about_room() && done.as_ref().is_err_and(is_full) {
             // What it remembers of a full disk a checkpoint finds to be over.
             let taken = db.checkpoint();
@@ -86,7 +86,7 @@ impl Run {
             }
             Err(error) => {
                 let case = self.case;
-                let is_poisoned = |error: &hedgerow::Error| *error.kind() == ErrorKind::Poisoned;
+                let is_poisoned = |error: &hedgerow::Error| error.kind() == ErrorKind::Poisoned;
                 assert!(is_poisoned(&error), "{case}: calls go well again, but: {error:?}");
                 let again = db.checkpoint();
                 assert!(again.as_ref().is_err_and(is_poisoned), "{case}: poisoned, but: {again:?}");

@@ -209,7 +209,7 @@ impl Run {
             Err(error) => {
                 let is_first = !self.is_poisoned;
                 self.refused(what, &error, sync || self.is_in_parts);
-                if *error.kind() == ErrorKind::DurabilityUnknown && is_first {
+                if error.kind() == ErrorKind::DurabilityUnknown && is_first {
                     self.push(after);
                 }
             }

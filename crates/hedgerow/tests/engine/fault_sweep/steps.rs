@@ -255,7 +255,7 @@ impl Run {
                 assert!(is_empty && loaded == count, "{}: {loaded} records loaded", self.case);
                 self.changed("a load", Ok(()), after, true);
             }
-            Err(error) if *error.kind() == ErrorKind::KeyspaceNotEmpty && !is_empty => {}
+            Err(error) if error.kind() == ErrorKind::KeyspaceNotEmpty && !is_empty => {}
             Err(error) => {
                 self.refused("a load", &error, false);
                 if self.is_in_parts {
@@ -294,7 +294,7 @@ impl Run {
         let done = db.drop_keyspace(name);
         match &done {
             Ok(found) => assert!(*found == was_there, "{}: was {name} there?", self.case),
-            Err(error) if *error.kind() != ErrorKind::DurabilityUnknown => {
+            Err(error) if error.kind() != ErrorKind::DurabilityUnknown => {
                 self.refused("the drop of a keyspace", error, false);
                 if !self.is_in_parts && was_there && self.look() == after {
                     self.push(after);
@@ -316,7 +316,7 @@ impl Run {
         after.swap(a, b);
         let done = if is_rename { db.rename_keyspace(a, b) } else { db.swap_keyspaces(a, b) };
         let is_made =
-            done.as_ref().map_or_else(|e| *e.kind() == ErrorKind::DurabilityUnknown, |()| true);
+            done.as_ref().map_or_else(|e| e.kind() == ErrorKind::DurabilityUnknown, |()| true);
         if is_made {
             // Batches go through trees in the order in which those were created.
             for name in &mut self.order {

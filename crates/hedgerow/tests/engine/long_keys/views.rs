@@ -115,7 +115,7 @@ fn snapshots_see_the_long_keys_of_their_moment() {
                         check(&seen, then, &mut dice, short);
                         checked += 1;
                     }
-                    Err(error) => assert_eq!(*error.kind(), ErrorKind::SnapshotTooOld),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::SnapshotTooOld),
                 }
             }
         }
@@ -200,7 +200,7 @@ fn transactions_see_their_own_long_keys_among_the_others() {
                     commits += 1;
                 }
                 // It has made room among labels itself, and met what it has moved.
-                Err(error) if *error.kind() == ErrorKind::Conflict => conflicts += 1,
+                Err(error) if error.kind() == ErrorKind::Conflict => conflicts += 1,
                 Err(error) => {
                     assert!(
                         matches!(error.kind(), ErrorKind::TransactionTooLarge { .. }),
@@ -357,7 +357,7 @@ fn a_conflict_is_a_change_of_what_was_read_and_not_of_its_neighbours() {
                 commits += 1;
             }
             Err(error) => {
-                assert_eq!(*error.kind(), ErrorKind::Conflict, "{error}");
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
                 let (name, key) = error.conflict().unwrap();
                 let last = key.last().map(|name| name - b'a');
                 assert!(
@@ -449,15 +449,15 @@ fn changes_in_one_descent_do_not_take_a_key_for_the_tree_key_of_another() {
     let new = keyspace.update_and_fetch(&like, |old| old.map(<[u8]>::to_vec)).unwrap();
     assert_eq!(new.unwrap(), 3_i64.to_be_bytes());
     let wrong = keyspace.fetch_add(&last(b'x', short + 9), 1).unwrap_err();
-    assert_eq!(*wrong.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(wrong.kind(), ErrorKind::InvalidArgument);
     assert!(keyspace.remove(&like).unwrap());
     assert_eq!(values(&db), before);
     for too_long in [vec![b'k'; LONGEST + 1], vec![b'q'; 2 * LONGEST]] {
         let kind = ErrorKind::KeyTooLong { len_bytes: too_long.len(), max_bytes: LONGEST };
-        assert_eq!(*keyspace.swap(&too_long, b"1").unwrap_err().kind(), kind);
-        assert_eq!(*keyspace.fetch_add(&too_long, 1).unwrap_err().kind(), kind);
+        assert_eq!(keyspace.swap(&too_long, b"1").unwrap_err().kind(), kind);
+        assert_eq!(keyspace.fetch_add(&too_long, 1).unwrap_err().kind(), kind);
         let updated = keyspace.fetch_update(&too_long, |_| Some(b"1"));
-        assert_eq!(*updated.unwrap_err().kind(), kind);
+        assert_eq!(updated.unwrap_err().kind(), kind);
     }
 }
 
