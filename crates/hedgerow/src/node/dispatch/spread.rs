@@ -64,11 +64,12 @@ pub fn spread_leaves<L: Ladder>(
     if layout.is_dense() || !leaves.iter().all(is_alike) || !leaves.windows(2).all(meet) {
         return None;
     }
+    let newest = leaves.iter().map(|leaf| newest_lsn(leaf)).max()?;
     let shape = Shape {
         fences: (lower_fence(first), upper_fence(last)),
         page_bytes: first.len(),
         most_bytes: most_bytes.min(first.len()),
-        newest: leaves.iter().map(|leaf| newest_lsn(leaf)).max()?,
+        newest,
     };
     match layout {
         LeafLayout::Comparison => spread::<L>(&InPages::<L>::of(leaves), into, &shape),
