@@ -6,7 +6,8 @@
 //! takes checkpoints until the file is settled, measures, shrinks it, and measures again. The paper's competitor, a B*-tree, has runs
 //! of its own.
 //!
-//! One run at a time, by one thread. Instructions are counted by a process of its own under callgrind, which runs one setting.
+//! One run at a time, by one thread. Instructions are counted by a process of its own under callgrind, which runs one setting: those of
+//! the calls, and of a store with little memory, by another process, those of all threads, as its background merges and writes.
 
 use crate::cell::CellError;
 use crate::checksum::mix;
@@ -19,12 +20,14 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 const KEYSPACE: &str = "bench";
 /// Checkpoints after which a file is settled: the first writes, the others give space back.
 const SETTLING: usize = 3;
+/// A memory limit that all records fit into.
+const AMPLE_BYTES: u64 = 1 << 30;
 /// URLs of a full run.
 const URLS: usize = 1_000_000;
 
@@ -100,6 +103,9 @@ pub struct Compaction {
     /// Instructions of the puts, if they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub put_instructions: Option<u64>,
+    /// Of the puts and of all other threads until the puts were done, if the store had little memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub put_instructions_of_all_threads: Option<u64>,
     /// And of merging the leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact_instructions: Option<u64>,
@@ -150,7 +156,7 @@ pub fn settings(size: Size, urls: usize) -> Vec<Setting> {
         value_bytes: 100,
         page_bytes,
         remove_percent,
-        memory_limit_bytes: 1 << 30,
+        memory_limit_bytes: AMPLE_BYTES,
         merge_before_writing: true,
         is_b_star: false,
     };
@@ -229,8 +235,26 @@ impl Setting {
         arguments: &[&OsStr],
         directory: &Path,
     ) -> Result<Compaction, CellError> {
+        let all_threads = match self.memory_limit_bytes < AMPLE_BYTES {
+            true => {
+                let counts = Counts::new(directory)?;
+                let (command, _) = counts.command_with_threads(program, 1);
+                self.run_as(command, arguments)?;
+                Some(counts.of(1)?)
+            }
+            false => None,
+        };
         let counts = Counts::new(directory)?;
-        let (mut command, _) = counts.command(program, 1);
+        let (command, _) = counts.command(program, 1);
+        let mut found = self.run_as(command, arguments)?;
+        found.put_instructions = Some(counts.of(1)?);
+        found.put_instructions_of_all_threads = all_threads;
+        found.compact_instructions = Some(counts.of(2)?);
+        Ok(found)
+    }
+
+    /// Runs a command that ends with the setting, and reads what it prints.
+    fn run_as(&self, mut command: Command, arguments: &[&OsStr]) -> Result<Compaction, CellError> {
         let setting = serde_json::to_string(self).map_err(CellError::failed)?;
         let ran = command.args(arguments).arg(setting).stderr(Stdio::inherit()).output();
         let ran =
@@ -241,11 +265,7 @@ impl Setting {
                 ran.status
             )));
         }
-        let mut found: Compaction =
-            serde_json::from_slice(&ran.stdout).map_err(CellError::failed)?;
-        found.put_instructions = Some(counts.of(1)?);
-        found.compact_instructions = Some(counts.of(2)?);
-        Ok(found)
+        serde_json::from_slice(&ran.stdout).map_err(CellError::failed)
     }
 
     /// The keys, in the order in which they are put.
@@ -323,6 +343,7 @@ impl Setting {
             pages_written: stats.pool.pages_written,
             groups_under_pressure: stats.merging.under_pressure,
             put_instructions: None,
+            put_instructions_of_all_threads: None,
             compact_instructions: None,
             compact_seconds,
             shrink_seconds,

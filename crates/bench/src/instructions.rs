@@ -17,6 +17,9 @@ const COLLECTED: &str = "*under_the_clock*";
 /// Name of [`written_down`].
 const WRITTEN: &str = "*written_down*";
 
+/// Name of the function that each further thread begins with.
+const THREAD: &str = "*thread_start*";
+
 /// How many times longer than by itself a cell may take.
 const SLOWDOWN: u64 = 100;
 
@@ -57,6 +60,15 @@ impl Counts {
             .arg(format!("--callgrind-out-file={}", self.0.join("out").display()))
             .arg(program);
         (command, seconds_limit.saturating_mul(SLOWDOWN))
+    }
+
+    /// What [`Self::command`] gives, but further threads are counted as well: the first count has what they did until the first call of
+    /// [`under_the_clock`] ended.
+    pub fn command_with_threads(&self, program: &Path, seconds_limit: u64) -> (Command, u64) {
+        let (counted, seconds) = self.command(program, seconds_limit);
+        let mut command = Command::new(counted.get_program());
+        command.arg(format!("--toggle-collect={THREAD}")).args(counted.get_args());
+        (command, seconds)
     }
 
     /// Instructions of the call of [`under_the_clock`] with this number, from 1. Errors: `Failed` if there is no such count.

@@ -209,10 +209,11 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
 
     /// A validated copy of a page.
     pub(super) fn copy_page(&self, page: &OptimisticPage<'_, P>) -> Result<Box<[u8]>, Restart> {
-        let mut bytes = vec![0; self.pool.page_bytes()].into_boxed_slice();
-        page.bytes().copy(0, &mut bytes);
+        let page_bytes = self.pool.page_bytes();
+        let mut bytes = Vec::with_capacity(page_bytes);
+        page.bytes().append_to(0, page_bytes, &mut bytes);
         page.validate()?;
-        Ok(bytes)
+        Ok(bytes.into_boxed_slice())
     }
 }
 

@@ -177,9 +177,37 @@ fn leaves_that_are_about_to_be_written_are_merged_with_dirty_neighbours() {
         let some = offer_all(&tree, |frame| frame.0 % 2 == 0, true);
         let all = offer_all(&tree, |_| true, true);
         println!("{policy:?}: {some} and {all} of {before}");
-        assert!(all > before / 20, "{all} of {before}");
+        assert!(some + all > before / 20, "{some} and {all} of {before}");
         assert_eq!(leaf_pages(&tree), before - some - all);
         compare(&tree, &model, &mut random);
+    }
+}
+
+/// A look at neighbours costs as much as a put. Leaves that a merge would fill are split again soon.
+#[test]
+fn leaves_that_are_rather_full_are_left_alone_and_none_becomes_full() {
+    for (fill_percent, is_merged) in [(75, false), (30, true)] {
+        let tree = new_tree(4096, LeafPolicy::Adaptive);
+        let mut load = tree.bulk_load(fill_percent).unwrap();
+        for number in 0..5_000_u64 {
+            let low = number.wrapping_mul(0x9E37_79B1) % (1 << 40);
+            let key = (number << 40 | low).to_be_bytes();
+            load.push(&key, &[7; 40]).unwrap();
+        }
+        assert_eq!(load.finish().unwrap(), 5_000);
+        let looks = std::cell::Cell::new(0);
+        let looked = |_| {
+            looks.set(looks.get() + 1);
+            true
+        };
+        let merged: u64 = (0..6).map(|_| offer_all(&tree, looked, true)).sum();
+        let fill = tree.stats().unwrap().levels[0].fill;
+        println!("{fill_percent} %: {merged} merged by {} looks, {fill:?}", looks.get());
+        // The last leaf alone is half empty, and looks at itself and four others.
+        assert_eq!((merged > 0, looks.get() > 6 * 5), (is_merged, is_merged));
+        // Thirteen sixteenths.
+        assert_eq!(fill[9], 0, "{fill:?}");
+        assert_clean(&tree);
     }
 }
 
