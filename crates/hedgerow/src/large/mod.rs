@@ -20,6 +20,6 @@ mod stored;
 
 pub use held::Held;
 pub use stored::{
-    Extent, MAX_RUNS, MAX_VALUE_BYTES, Run, Stored, escape, escaped_bytes, is_stored_form,
-    read_reference, read_stored, reference_bytes,
+    Extent, MAX_RUNS, MAX_VALUE_BYTES, Run, Stored, escape, escaped_bytes, is_same_value,
+    is_stored_form, read_reference, read_stored, reference_bytes,
 };

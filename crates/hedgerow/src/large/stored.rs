@@ -104,6 +104,13 @@ pub fn read_reference(value: &[u8]) -> Option<(u64, u64)> {
     (1..=MAX_VALUE_BYTES).contains(&word(16)).then(|| (word(24), word(16)))
 }
 
+/// Whether two references stand for one value, at two places: a copy has the seed of what it is a copy of, and no other value has it.
+#[inline]
+pub fn is_same_value(one: &[u8], other: &[u8]) -> bool {
+    let of = read_reference(one);
+    of.is_some() && of == read_reference(other)
+}
+
 /// Bytes of a reference to an extent of so many runs.
 pub const fn reference_bytes(runs: usize) -> usize {
     REFERENCE_BYTES + 8 * runs

@@ -237,7 +237,7 @@ impl<'s> Replay<'s> {
             }
             Record::Made { batch, change } => self.part(batch, change, at, is_in_checkpoint)?,
             _ if is_in_checkpoint => return Ok(()),
-            Record::Put { tree, key, value } | Record::Extent { tree, key, value } => {
+            Record::Put { tree, key, value } | Record::Extent { tree, key, value, .. } => {
                 self.group.push((tree, key, Some(value)), at);
             }
             Record::Remove { tree, key } => self.group.push((tree, key, None), at),
@@ -251,7 +251,7 @@ impl<'s> Replay<'s> {
                 }
             }
             // A load that has ended is in a checkpoint, and one that has not never was.
-            Record::Load { .. } => {}
+            Record::Load { .. } | Record::Time(_) => {}
             Record::Create { tree, name } => {
                 self.make_group()?;
                 self.create(tree, name).map_err(|error| unfit(error, at))?;

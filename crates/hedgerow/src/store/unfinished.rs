@@ -113,7 +113,7 @@ fn for_each_change(
 fn change_at(changes: &[u8], at: usize) -> Option<(Change<'_>, usize)> {
     match Record::decode(changes.get(at..)?) {
         Decoded::Whole(
-            Record::Put { tree, key, value } | Record::Extent { tree, key, value },
+            Record::Put { tree, key, value } | Record::Extent { tree, key, value, .. },
             len,
         ) => Some(((tree, key, Some(value)), len)),
         Decoded::Whole(Record::Remove { tree, key }, len) => Some(((tree, key, None), len)),

@@ -283,9 +283,17 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 return Ok(false);
             }
             self.root = tree.root;
-            let page = match target {
-                Target::Key(key) => tree.leaf_for(key)?,
-                other => tree.reach(other, 0)?.page,
+            let look = || match target {
+                Target::Key(key) => tree.leaf_for(key),
+                other => tree.reach(other, 0).map(|reached| reached.page),
+            };
+            let page = match (look(), retry.as_deref_mut().filter(|retry| retry.is_latched())) {
+                // Whoever has the leaf may have others, too, and sleep: trying again would only keep him from running.
+                (Err(Restart::Conflict), Some(retry)) => {
+                    drop(tree.share_leaf(target, retry.patience())?);
+                    look()?
+                }
+                (page, _) => page?,
             };
             page.note_use();
             let leaf = Leaf::<_, L>::new(page.bytes());

@@ -8,23 +8,24 @@
 use super::Tree;
 use super::walk::Go;
 use crate::error::Result;
-use crate::large::is_stored_form;
+use crate::large::{is_same_value, is_stored_form};
 use crate::node::{Ladder, plain_leaf};
 use crate::page::header::{self, PageKind};
 use crate::page::{EpochStay, PagePool};
 use crate::types::{Epoch, PageId, TreeId};
 use crate::wal::Record;
 
-/// The log's record of a put. What is in a stored form says so: recovery has to know before it writes anything.
+/// The log's record of a put, which replaces `old` if there are stored forms. What is in one says so: recovery has to know before it writes anything.
 #[inline]
 pub(super) fn put_record<'r>(
     tree: TreeId,
     key: &'r [u8],
     value: &'r [u8],
+    old: &[u8],
     stored_forms: bool,
 ) -> Record<'r> {
     if stored_forms && is_stored_form(value) {
-        Record::Extent { tree, key, value }
+        Record::Extent { tree, key, value, is_moved: is_same_value(old, value) }
     } else {
         Record::Put { tree, key, value }
     }

@@ -235,7 +235,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 };
                 let Ok(()) = result else { return Written::NoSpace };
                 if self.logged {
-                    let lsn = log(put_record(tree, key, value, stored_forms));
+                    let lsn = log(put_record(tree, key, value, &old, stored_forms));
                     leaf.stamp(lsn);
                     if keeps {
                         let was = at.found.then_some(old.as_bytes());

@@ -36,7 +36,9 @@ impl<'c, P: PagePool, L: Ladder> Write<'c, P, L> {
     pub(super) fn record(&self) -> Record<'c> {
         let (tree, key) = (self.tree.id(), self.key);
         match self.value {
-            Some(value) if is_stored_form(value) => Record::Extent { tree, key, value },
+            Some(value) if is_stored_form(value) => {
+                Record::Extent { tree, key, value, is_moved: false }
+            }
             Some(value) => Record::Put { tree, key, value },
             None => Record::Remove { tree, key },
         }

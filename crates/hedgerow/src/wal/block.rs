@@ -33,8 +33,8 @@ pub const PAYLOAD_BYTES: u64 = (BLOCK_BYTES - HEADER_BYTES) as u64;
 pub type BlockBytes = [u8; BLOCK_BYTES];
 
 const MAGIC: [u8; 8] = *b"\x89HedLog\n";
-/// The version of the log's format.
-const LOG_VERSION: u32 = 1;
+/// The version of the log's format. What the first one had the second has, too.
+const LOG_VERSION: u32 = 2;
 /// Numbers that no block has, for the seeds of header and segment blocks.
 const HEADER_NUMBER: u64 = u64::MAX;
 const SEGMENT_NUMBERS: u64 = 1 << 63;
@@ -206,8 +206,10 @@ impl FileHeader {
             return Err(Error::corrupted_at(0, "the first block of the log is damaged"));
         }
         let version = u32_at(block, 16);
-        if version != LOG_VERSION {
-            let what = format!("the log has format version {version}, this build reads 1");
+        if !(1..=LOG_VERSION).contains(&version) {
+            let what = format!(
+                "the log has format version {version}, this build reads 1 to {LOG_VERSION}"
+            );
             return Err(Error::corrupted_at(16, what));
         }
         let blocks = u32_at(block, 20);

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! byte  0      kind
-//! byte  1      zero
+//! byte  1      marks: bit 0, a large value was moved, and no record has another value than before
 //! bytes 2..4   length of the key
 //! bytes 4..8   tree
 //! bytes 8..12  length of the value
@@ -41,8 +41,9 @@ const REMOVE_RANGE: u8 = 18;
 const EXTENT: u8 = 19;
 const LOAD: u8 = 20;
 const COMMIT: u8 = 21;
-/// What the format keeps room for, so that a store of this version is never misread by a later build: the time.
-const RESERVED: u8 = 22;
+const TIME: u8 = 22;
+/// The mark of [`Record::Extent`] that says that it was moved.
+const MOVED: u8 = 1;
 
 /// The number of a batch: no two batches in a log have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -55,6 +56,10 @@ impl BatchId {
         BatchId(number.to_be_bytes())
     }
 }
+
+/// Milliseconds since the beginning of 1970, UTC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct UnixMs([u8; 8]);
 
 /// One thing that the user did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +82,8 @@ pub enum Record<'a> {
         key: &'a [u8],
         /// The stored form.
         value: &'a [u8],
+        /// The value is the one of before, at another place.
+        is_moved: bool,
     },
     /// There is no record of this key.
     Remove {
@@ -122,6 +129,8 @@ pub enum Record<'a> {
         /// The keyspace.
         tree: TreeId,
     },
+    /// What the time was. No build writes that yet, and replay passes over it.
+    Time(UnixMs),
     /// What a batch is going to do, or a part of it.
     Batch {
         /// The batch.
@@ -174,13 +183,14 @@ impl<'a> Record<'a> {
     fn parts(&self) -> (u8, u32, &[u8], &[u8]) {
         match self {
             Record::Put { tree, key, value } => (PUT, tree.0, key, value),
-            Record::Extent { tree, key, value } => (EXTENT, tree.0, key, value),
+            Record::Extent { tree, key, value, .. } => (EXTENT, tree.0, key, value),
             Record::Remove { tree, key } => (REMOVE, tree.0, key, &[]),
             Record::RemoveRange { tree, from, to } => (REMOVE_RANGE, tree.0, from, to),
             Record::Create { tree, name } => (CREATE, tree.0, name, &[]),
             Record::Drop { tree, name } => (DROP, tree.0, name, &[]),
             Record::Rename { tree, from, to } => (RENAME, tree.0, from, to),
             Record::Load { tree } => (LOAD, tree.0, &[], &[]),
+            Record::Time(unix_ms) => (TIME, 0, &unix_ms.0, &[]),
             Record::Batch { batch, changes, records } => (BATCH, *changes, &batch.0, records),
             Record::Commit { commit, changes, records } => (COMMIT, *changes, &commit.0, records),
             Record::Made { batch, change } => (MADE, *change, &batch.0, &[]),
@@ -203,6 +213,9 @@ impl<'a> Record<'a> {
         debug_assert!(key.len() <= usize::from(u16::MAX) && value.len() <= u32::MAX as usize);
         let mut header = [0; RECORD_HEADER_BYTES];
         header[0] = kind;
+        if matches!(self, Record::Extent { is_moved: true, .. }) {
+            header[1] = MOVED;
+        }
         header[2..4].copy_from_slice(&(key.len() as u16).to_le_bytes());
         header[4..8].copy_from_slice(&tree.to_le_bytes());
         header[8..12].copy_from_slice(&(value.len() as u32).to_le_bytes());
@@ -214,18 +227,15 @@ impl<'a> Record<'a> {
         let Some(header) = bytes.first_chunk::<RECORD_HEADER_BYTES>() else {
             return Decoded::Needs(RECORD_HEADER_BYTES);
         };
-        let [kind, zero, k0, k1, t0, t1, t2, t3, v0, v1, v2, v3] = *header;
+        let [kind, marks, k0, k1, t0, t1, t2, t3, v0, v1, v2, v3] = *header;
         let key_bytes = usize::from(u16::from_le_bytes([k0, k1]));
         let number = u32::from_le_bytes([t0, t1, t2, t3]);
         let tree = TreeId(number);
         let value_bytes = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
-        if zero != 0 {
-            return Decoded::Defect("a reserved byte of a log record is set");
+        if marks != 0 && (kind, marks) != (EXTENT, MOVED) {
+            return Decoded::Defect("a log record has a mark that its kind has not");
         }
-        if kind == RESERVED {
-            return Decoded::Defect("a log record of a kind that this version does not know");
-        }
-        if !(PUT..=RENAME).contains(&kind) && !matches!(kind, BATCH..=EXTENT | LOAD | COMMIT) {
+        if !matches!(kind, PUT..=RENAME | BATCH..=TIME) {
             return Decoded::Defect("a log record of no known kind");
         }
         if !matches!(kind, PUT | EXTENT | BATCH | COMMIT | REMOVE_RANGE | RENAME)
@@ -236,6 +246,9 @@ impl<'a> Record<'a> {
         if kind == LOAD && key_bytes != 0 {
             return Decoded::Defect("a log record has a key that its kind has not");
         }
+        if kind == TIME && (key_bytes != size_of::<UnixMs>() || number != 0) {
+            return Decoded::Defect("a log record of the time has something else");
+        }
         if value_bytes > MAX_VALUE_BYTES {
             return Decoded::Defect("a log record has a value longer than any page holds");
         }
@@ -244,7 +257,7 @@ impl<'a> Record<'a> {
         let (key, value) = body.split_at(key_bytes);
         let record = match kind {
             PUT => Record::Put { tree, key, value },
-            EXTENT => Record::Extent { tree, key, value },
+            EXTENT => Record::Extent { tree, key, value, is_moved: marks == MOVED },
             REMOVE => Record::Remove { tree, key },
             CREATE => Record::Create { tree, name: key },
             DROP => Record::Drop { tree, name: key },
@@ -256,6 +269,7 @@ impl<'a> Record<'a> {
                     return Decoded::Defect("a log record of a batch does not say of which");
                 };
                 match kind {
+                    TIME => Record::Time(UnixMs(batch.0)),
                     BATCH => Record::Batch { batch, changes: number, records: value },
                     COMMIT => Record::Commit { commit: batch, changes: number, records: value },
                     _ => Record::Made { batch, change: number },
@@ -289,7 +303,9 @@ mod tests {
             Record::Put { tree, key: b"", value: b"" },
             Record::Put { tree, key: b"key", value: b"value" },
             Record::Put { tree: TreeId(u32::MAX), key: &[0xff; 300], value: &[7; 1000] },
-            Record::Extent { tree, key: b"key", value: b"where it lies" },
+            Record::Extent { tree, key: b"key", value: b"where it lies", is_moved: false },
+            Record::Extent { tree, key: b"key", value: b"where it lies now", is_moved: true },
+            Record::Time(UnixMs(1_764_381_600_000_u64.to_be_bytes())),
             Record::Remove { tree, key: b"key" },
             Record::RemoveRange { tree, from: b"", to: b"" },
             Record::RemoveRange { tree, from: b"kea", to: b"kiwi" },
@@ -342,6 +358,25 @@ mod tests {
                 Decoded::Needs(more) => assert!(more > len && more <= MAX_RECORD_BYTES),
                 Decoded::Defect(_) => {}
             }
+        }
+    }
+
+    #[test]
+    fn marks_are_of_stored_forms_alone_and_the_time_has_eight_bytes_and_nothing_else() {
+        for record in samples() {
+            let mut bytes = bytes_of(&record);
+            let is_extent = matches!(record, Record::Extent { .. });
+            for marks in 1..=u8::MAX {
+                bytes[1] = marks;
+                let is_read = matches!(Record::decode(&bytes), Decoded::Whole(..));
+                assert_eq!(is_read, is_extent && marks == MOVED, "{marks} of {record:?}");
+            }
+        }
+        let time = bytes_of(&Record::Time(UnixMs([0; 8])));
+        for (at, more) in [(2, 1), (4, 1), (8, 1), (2, u8::MAX)] {
+            let mut bytes = [&time[..], &[0; 400]].concat();
+            bytes[at] = bytes[at].wrapping_add(more);
+            assert!(matches!(Record::decode(&bytes), Decoded::Defect(_)), "{more} more at {at}");
         }
     }
 

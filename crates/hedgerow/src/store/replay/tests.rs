@@ -364,7 +364,8 @@ fn a_large_value_that_is_put_again_over_itself_is_counted_once() {
     }
     store.checkpoint().unwrap();
     for value in &stored {
-        forge(&store, &Record::Extent { tree: FIRST, key: b"song", value });
+        let record = Record::Extent { tree: FIRST, key: b"song", value, is_moved: false };
+        forge(&store, &record);
     }
     for how in [OpenHow::ReadOnly, OpenHow::Existing] {
         let again = open(&disk.crash(1), how).unwrap();

@@ -4,6 +4,8 @@ use super::*;
 use crate::large::{Extent, Run, Stored, read_stored};
 use crate::store::PoolTree;
 use crate::testing::sim::{CallKind, Fault};
+use crate::types::Epoch;
+use crate::wal::{Record, ScanFrom, read_header, scan};
 use std::ops::ControlFlow;
 
 const COUNT: usize = 40;
@@ -117,6 +119,45 @@ fn a_value_that_was_found_before_a_load_is_not_moved_beside_it() {
     assert!(found.iter().any(moved), "when it was loaded");
     assert_has_all(&store);
     assert!(is_clean(&store));
+}
+
+#[test]
+fn the_log_says_of_a_move_that_the_value_is_the_one_of_before() {
+    let disk = SimDisk::new(1);
+    let store = open(&logged(), &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..COUNT {
+        put(&store, &wrens, n);
+    }
+    store.checkpoint().unwrap();
+    for n in 0..FIRST {
+        wrens.remove(&key(n)).unwrap();
+    }
+    store.checkpoint().unwrap();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let found = store.shared.far_values(slots, 1).unwrap();
+    let start = store.log().unwrap().tail();
+    let move_it = |far| store.shared.move_value(slots, far, 1).unwrap();
+    let moved = found.iter().map(move_it).filter(|is_moved| *is_moved).count();
+    assert!(moved > 0);
+    // The same bytes once more are another value.
+    put(&store, &wrens, COUNT - 1);
+    store.flush_log().unwrap();
+    let name = crate::store::log_file::log_path(path());
+    let file = disk.crash(1).open(&name, OpenMode::ReadOnly, DirectIo::Never).unwrap();
+    let from = ScanFrom { replay_start: start, log_end: start, checkpoint: Epoch(u64::MAX) };
+    let (mut puts, mut moves) = (0, 0);
+    let mut count = |record: Record<'_>, _| {
+        match record {
+            Record::Extent { is_moved: true, .. } => moves += 1,
+            Record::Extent { is_moved: false, .. } => puts += 1,
+            _ => {}
+        }
+        Ok(())
+    };
+    scan(&*file, &read_header(&*file).unwrap(), &from, &mut count).unwrap();
+    assert_eq!((puts, moves), (1, moved));
+    assert_has_all(&store);
 }
 
 #[test]
