@@ -4,7 +4,7 @@
 //! share of it ([`Scale`]). Terminals are threads without keying and think times, each transaction draws its warehouse,
 //! and deliveries are not queued. So the figures are no tpmC.
 //!
-//! A transaction of the specification is one of the store, under [`Isolation`](run::Isolation) `serializable` or `snapshot`, which is run again after a conflict. Under `steps` each
+//! A transaction of the specification is one of the store, under [`Isolation`](isolated::Isolation) `serializable` or `snapshot`, which is run again after a conflict. Under `steps` each
 //! step of it (a get, an insert, a removal, a compare-and-swap) is atomic alone: a read-modify-write is a compare-and-swap that is tried again until nobody else was
 //! faster, and whoever looks while transactions run may see a part of one. That is how the simulated machine runs them, whose subject are latches. All twelve
 //! consistency conditions (clause 3.3.2, [`conditions`]) are checked when all terminals have finished. In transactions they hold at any moment, also after a crash.

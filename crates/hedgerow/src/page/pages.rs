@@ -30,7 +30,7 @@ pub trait Pages: Frames {
         self.translate(id)
     }
 
-    /// Asks the memory for what a later [`Self::translate`] and [`Self::head`] of the page will read.
+    /// Asks the memory for what a later [`Frames::translate`] and [`Frames::head`] of the page will read.
     fn prefetch(&self, _id: PageId) {}
 
     /// Asks for pages that a scan will come to soon to be read by somebody else meanwhile; never waits.
@@ -47,7 +47,7 @@ pub trait Pages: Frames {
     /// [`Self::session`] of a call that waits as `waiting` says, if the pool asks it.
     fn session_within<'p>(&'p self, waiting: &'p Waiting<'p>) -> Self::Session<'p>;
 
-    /// Waits until there may be room for what [`Self::let_change`] had none for. The caller has latched nothing and
+    /// Waits until there may be room for what [`Frames::let_change`] had none for. The caller has latched nothing and
     /// is not inside of an epoch. Errors: those of `waiting`.
     fn wait_to_change(&self, _waiting: &Waiting<'_>) -> Result<()> {
         Ok(())

@@ -88,7 +88,7 @@ impl Swap {
 }
 
 /// Errors of all changes: `KeyTooLong`, `RecordTooLarge`; those of reading a page; what
-/// [`Pages::enter`] refuses; `MemoryLimit` if a split finds no page; `KeyspaceDropped`;
+/// [`Journal::enter`](crate::page::Journal::enter) refuses; `MemoryLimit` if a split finds no page; `KeyspaceDropped`;
 /// `Corrupted`; `Timeout`. After an error nothing has changed.
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Puts a record, over an earlier one of the same key if there is one. Tells whether there was.

@@ -12,7 +12,7 @@ use hedgerow_sync::primitive::Arc;
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Makes an empty tree with a fresh page as its root.
     ///
-    /// Errors: `MemoryLimit` or `DiskFull` if there is no page to be had; what [`Pages::enter`]
+    /// Errors: `MemoryLimit` or `DiskFull` if there is no page to be had; what [`Journal::enter`](crate::page::Journal::enter)
     /// refuses. Then nothing was made.
     pub fn create(pool: Arc<P>, id: TreeId) -> Result<Self> {
         Tree::create_with(pool, id, LeafPolicy::default())

@@ -22,7 +22,7 @@ const AHEAD_MAX: usize = 32;
 impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// Frees all pages of the tree, the root last. A tree that is gone already is no error.
     ///
-    /// Errors: those of reading a page; what [`Pages::enter`] refuses. Then a part is left, and the
+    /// Errors: those of reading a page; what [`Journal::enter`](crate::page::Journal::enter) refuses. Then a part is left, and the
     /// same call goes on with it.
     pub fn drop_pages(&self) -> Result<()> {
         let mut ahead = Vec::new();

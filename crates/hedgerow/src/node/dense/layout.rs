@@ -10,11 +10,11 @@ use std::ops::Range;
 
 /// Why a dense leaf does not take a record. Nothing has been changed.
 ///
-/// [`DenseMut::choose_remedy`] says what helps: a split, or another layout.
+/// [`DenseMut::choose_remedy`](super::DenseMut::choose_remedy) says what helps: a split, or another layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// There is no space left, or key and value are longer than
-    /// [`max_record_bytes`].
+    /// [`max_record_bytes`](crate::node::layout::max_record_bytes).
     NoSpace,
     /// The key has another length than those of the leaf.
     KeyLength,
