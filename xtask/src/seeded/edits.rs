@@ -162,6 +162,7 @@ impl Edits {
         if let Some(path) = self.0.keys().find(|path| !files.contains(path)) {
             return Err(format!("{FOLDER} has lines of {path}, which is not there"));
         }
+        remove_others(place, place, &files)?;
         for path in &files {
             let cannot = |error| format!("cannot read {path}: {error}");
             let bytes = fs::read(root.join(path)).map_err(cannot)?;
@@ -174,8 +175,29 @@ impl Edits {
         }
         let names: Vec<String> = self.names().into_iter().collect();
         let switch = SWITCH.replace("KNOWN", &names.join(","));
-        workspace::write(&place.join(BOTTOM).join("src/seeded.rs"), switch.as_bytes())
+        workspace::write(&place.join(SWITCH_FILE), switch.as_bytes())
     }
+}
+
+/// Removes what an earlier copy has of files that the workspace has no longer: a module's file beside its folder is an error.
+fn remove_others(root: &Path, folder: &Path, files: &[String]) -> Result<(), String> {
+    // There is no copy yet.
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries {
+        let path =
+            entry.map_err(|error| format!("cannot list {}: {error}", folder.display()))?.path();
+        if path.is_dir() && !path.is_symlink() {
+            remove_others(root, &path, files)?;
+            continue;
+        }
+        let name = path.strip_prefix(root).map(|name| name.to_string_lossy().into_owned());
+        let is_there = |name: String| files.contains(&name) || name == SWITCH_FILE;
+        if path.extension().is_some_and(|of| of == "rs") && !name.is_ok_and(is_there) {
+            fs::remove_file(&path)
+                .map_err(|error| format!("cannot remove {}: {error}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether lines begin with others.
@@ -189,6 +211,8 @@ impl StartsWithAll for [&str] {
     }
 }
 
+/// The module of the copy that no file of the workspace is.
+const SWITCH_FILE: &str = "crates/sync/src/seeded.rs";
 const SWITCH_ROOT: &str = "crates/sync/src/lib.rs";
 const SWITCH_MODULE: &str = "\n#[doc(hidden)]\npub mod seeded;\n";
 /// What the crate at the bottom of the copy has besides.

@@ -48,6 +48,13 @@ impl Surroundings for Store {
         }
     }
 
+    fn reached(&self) -> Lsn {
+        match self.has_log {
+            true => Lsn(self.tail.load(Acquire)),
+            false => self.clock.last(),
+        }
+    }
+
     fn wait_for_stays(&self) {
         self.epochs.wait_for_stays();
     }
@@ -58,7 +65,11 @@ impl Store {
         loop {
             let forever = &Waiting::Forever;
             let admitted = self.versions.admit(self, || cells_of_change(8, 8), forever).unwrap();
-            let mut admission = admitted.expect("nobody runs alone");
+            // There may be no room but what others are promised, and nobody left to be given up.
+            let Some(mut admission) = admitted else {
+                self.versions.wait_at_gate(forever).unwrap();
+                continue;
+            };
             let stay = self.epochs.enter();
             if !admission.is_good() {
                 continue;
