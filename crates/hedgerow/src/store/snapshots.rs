@@ -376,6 +376,7 @@ impl Judge<BufferPool, Hints> for OpenSnapshot {
     }
 
     fn read_ahead(&self, read: &Read<'_, BufferPool>, fences: &Fences) -> Result<Option<FromFile>> {
+        self.versions().index_recent();
         match self.source(read.tree.id(), NO_LEAF)? {
             Source::Checkpoint(pin) => self.pinned_records(&pin, read, fences).map(Some),
             _ => Ok(None),

@@ -13,10 +13,8 @@ pub(super) struct Room {
     spare: AtomicU32,
     /// Cells of all blocks.
     all: AtomicU32,
-    /// Cells that were in use after the last collection.
+    /// Cells that were in use after the last collection, without those of recent versions: these count as new.
     kept: AtomicU32,
-    /// Of these, cells of versions that were found by their keys.
-    kept_indexed: AtomicU32,
     /// Cells of versions that have no place by their keys yet.
     recent: AtomicU32,
 }
@@ -25,7 +23,7 @@ impl Room {
     /// None.
     pub(super) fn new() -> Room {
         let none = || AtomicU32::new(0);
-        Room { spare: none(), all: none(), kept: none(), kept_indexed: none(), recent: none() }
+        Room { spare: none(), all: none(), kept: none(), recent: none() }
     }
 
     /// Cells that are in use or promised. Beside others it is an estimate.
@@ -34,14 +32,9 @@ impl Room {
         self.all.load(Relaxed).saturating_sub(self.spare.load(Relaxed))
     }
 
-    /// Cells that were in use after the last collection.
+    /// Cells that were in use after the last collection, without those of recent versions.
     pub(super) fn kept(&self) -> u32 {
         self.kept.load(Relaxed)
-    }
-
-    /// Of these, cells of versions that were found by their keys.
-    pub(super) fn kept_indexed(&self) -> u32 {
-        self.kept_indexed.load(Relaxed)
     }
 
     /// Cells of versions that have no place by their keys yet, as they were when that was said last.
@@ -85,9 +78,8 @@ impl Room {
         may_go
     }
 
-    /// So many cells are in use after a collection, so many of them by recent versions.
-    pub(super) fn set_kept(&self, cells: u32, recent: u32) {
+    /// So many cells are in use after a collection, without those of recent versions.
+    pub(super) fn set_kept(&self, cells: u32) {
         self.kept.store(cells, Relaxed);
-        self.kept_indexed.store(cells.saturating_sub(recent), Relaxed);
     }
 }

@@ -38,6 +38,8 @@ pub(super) const AHEAD: u64 = 64 << 10;
 /// Of all memory, what has to be filled anew before another collection or checkpoint is tried that may be of no use: so what it cannot
 /// help is no reason for one after the other.
 pub(super) const GROWTH_PART: u32 = 16;
+/// Of all memory, what is in use before a collection is worth the look at all buckets.
+const LEAST_PART: u32 = 128;
 /// Buckets that are swept with the table locked.
 const SWEPT_AT_ONCE: u32 = 64;
 /// Recent versions that are dropped, and indexed, with the table locked.
@@ -303,9 +305,10 @@ impl<M: Memory, P> Versions<M, P> {
 
     /// Whether so much was kept since the last collection that another one may be worth it.
     pub(super) fn is_collection_due(&self) -> bool {
-        let least = (self.memory.block_bytes() / super::cells::CELL_BYTES) as u32;
-        self.room.used().saturating_sub(self.room.recent())
-            >= 2 * self.room.kept_indexed().max(least)
+        let block = (self.memory.block_bytes() / super::cells::CELL_BYTES) as u32;
+        // What writers inside are promised comes to less.
+        let least = block.max(self.most_cells() / LEAST_PART);
+        self.room.used().saturating_sub(self.room.recent()) >= 2 * self.room.kept().max(least)
     }
 
     /// Whether recent versions take so much that it is time to see who needs them.
@@ -353,7 +356,7 @@ impl<M: Memory, P> Versions<M, P> {
         self.make_ready(&mut collector)?;
         let Some((needs, up_to)) = self.needs(around)? else { return Ok(false) };
         self.trim(&needs, up_to);
-        if all {
+        if all || self.are_many_recent() {
             drop(self.indexed());
         }
         self.sweep(&needs, up_to, &mut collector.key);
@@ -368,17 +371,25 @@ impl<M: Memory, P> Versions<M, P> {
         Ok(self.slots.needs()?.map(|needs| (needs, up_to)))
     }
 
+    /// Has all versions indexed that were kept before, so that whoever looks for some with leaves latched has few left to index.
+    pub fn index_recent(&self) {
+        drop(self.indexed());
+    }
+
     /// Drops the oldest of the recent versions, up to the first that somebody may need.
     fn trim(&self, needs: &Needs, up_to: Lsn) {
         let bounds = needs.bounds();
+        let mut table = self.table.lock();
+        let until = table.recent.added();
         loop {
-            let mut table = self.table.lock();
             let (free, may_be_more) = table.trim(&bounds, up_to, TRIMMED_AT_ONCE);
             self.room.give(free);
             self.room.set_recent(table.recent.cells());
-            if !may_be_more {
+            if !may_be_more || table.recent.taken() >= until {
                 return;
             }
+            drop(table);
+            table = self.table.lock();
         }
     }
 
@@ -428,7 +439,7 @@ impl<M: Memory, P> Versions<M, P> {
             next = until;
             if next >= end {
                 let used = table.cells.all() - table.cells.free();
-                self.room.set_kept(used, table.recent.cells());
+                self.room.set_kept(used.saturating_sub(table.recent.cells()));
                 return;
             }
         }

@@ -535,3 +535,28 @@ fn nothing_is_kept_while_no_snapshot_is_open_but_the_commits_own() {
     assert_eq!(life.get(&other.snapshot, b"a"), Ok(Some(b"3".to_vec())));
     life.kept.end(other.snapshot);
 }
+
+#[test]
+fn the_queue_stays_short_beside_a_snapshot_that_never_reads_and_writers_that_are_inside() {
+    let mut life = Life::new(4096, 400, 1);
+    life.change(b"a", Some(b"0"));
+    let held = life.begin();
+    // What they are promised is in use, and no collection takes it.
+    let forever = &Waiting::Forever;
+    let cells = || life.kept.most_cells() / 40;
+    let inside: Vec<_> = (0..10)
+        .map(|_| life.kept.admit(&life.log, cells, forever).unwrap().unwrap())
+        .map(std::mem::ManuallyDrop::new)
+        .collect();
+    let promised: u32 = inside.iter().map(|admission| admission.cells_left()).sum();
+    drop(inside);
+    let most = life.kept.most_cells() / 8;
+    for number in 0..20_000u32 {
+        life.change(b"a", Some(&number.to_le_bytes()));
+        // One in 64 looks.
+        assert!(life.kept.room.recent() <= most + 64 * 2, "{number}: {}", life.kept.room.recent());
+    }
+    assert!(life.kept.room.used() < promised + most + 200);
+    assert_eq!(life.get(&held.snapshot, b"a"), Ok(Some(b"0".to_vec())));
+    life.kept.end(held.snapshot);
+}
