@@ -6,6 +6,7 @@
 //! [`Tree`].
 
 use super::Tree;
+use super::value::Value;
 use super::walk::Go;
 use crate::error::Result;
 use crate::large::{is_same_value, is_stored_form};
@@ -21,11 +22,11 @@ pub(super) fn put_record<'r>(
     tree: TreeId,
     key: &'r [u8],
     value: &'r [u8],
-    old: &[u8],
+    old: &Value,
     stored_forms: bool,
 ) -> Record<'r> {
     if stored_forms && is_stored_form(value) {
-        Record::Extent { tree, key, value, is_moved: is_same_value(old, value) }
+        Record::Extent { tree, key, value, is_moved: is_same_value(old.as_bytes(), value) }
     } else {
         Record::Put { tree, key, value }
     }
