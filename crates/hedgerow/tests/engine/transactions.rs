@@ -53,7 +53,7 @@ impl Work {
         dice: &mut Dice,
         beside: impl FnOnce() -> R,
     ) -> (Vec<Told>, u64, R) {
-        let first = RUNS.fetch_add(NUMBERS, Relaxed);
+        let first = next_numbers();
         let Work { isolation, longest, long, transactions } = *self;
         std::thread::scope(|scope| {
             let clients: Vec<_> = (first..)
@@ -120,6 +120,11 @@ fn records(keyspaces: &[Keyspace; 2], long: usize) -> BTreeMap<u64, Token> {
 
 /// Numbers of recorders, so that no two tokens of a store are the same.
 static RUNS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+/// The numbers of a run, from this one on. They begin anew when a recorder takes no larger ones: by then the store is another one.
+fn next_numbers() -> u32 {
+    RUNS.fetch_add(NUMBERS, Relaxed) % (1 << 16)
+}
 
 fn histories(longest: u64, long: usize, database: impl Fn(&mut Dice) -> Database) {
     let mut dice = Dice(seed(hedgerow_sync::primitive::random::seed()));
@@ -199,7 +204,7 @@ fn across_a_power_cut(work: Work, dice: &mut Dice) -> u64 {
     let handles = [keyspaces_of(&db), keyspaces_of(&db)];
     told.extend(work.run((&db, &clock), &handles, dice, || ()).0);
     let last = records(&handles[0], work.long);
-    let mut recorder = Recorder::new(RUNS.fetch_add(NUMBERS, Relaxed), &clock);
+    let mut recorder = Recorder::new(next_numbers(), &clock);
     let mut open = recorder.begin();
     for space in [0, SECOND] {
         let found = last.range(space..space + SECOND).map(|(key, token)| (*key, *token));
