@@ -16,7 +16,7 @@ use crate::buffer::pool::BufferPool;
 use crate::error::Result;
 use crate::page::FrozenPages;
 use crate::space::part::{self, PartName};
-use crate::space::slot_store::PartFile;
+use crate::space::part_file::PartFile;
 use crate::storage::AlignedBuffer;
 use crate::types::{PART_BYTES, PageId, Slot};
 use std::fmt;
