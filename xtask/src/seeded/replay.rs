@@ -27,4 +27,13 @@ pub const LINES: &[Bug] = &[
         "passed_changes_are_gone",
         &[plain("lib", "store::replay::tests::a_batch_is_made_whole_and_half_a_batch_is_not")],
     ),
+    line(
+        "R04",
+        "the checkpoint thread begins when what the log names is held",
+        "settled_while_log_is_read",
+        &[plain(
+            "engine",
+            "crash_large_values::values_that_only_the_log_names_are_left_alone_however_long_an_opening_reads",
+        )],
+    ),
 ];

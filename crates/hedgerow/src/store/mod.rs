@@ -79,6 +79,7 @@ use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
 use alone::Turn;
 use batch::Batches;
+use hedgerow_sync::primitive::atomic::AtomicBool;
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use log_file::LogFile;
@@ -120,6 +121,8 @@ struct Shared {
     /// Bulk loads that have begun and are not durable. Held while a large value is moved that may be of one.
     loads: Mutex<usize>,
     read_only: bool,
+    /// The opening has ended, with all that it replays.
+    is_recovered: AtomicBool,
     /// Snapshots that are older are given up.
     max_snapshot_age: Option<Duration>,
     /// The process that opened the store. Its children do nothing with it.

@@ -32,6 +32,8 @@ use crate::space::{PageIds, Zones};
 use crate::storage::{AlignedBuffer, Disk, File, OpenMode, parent_directory};
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
 use crate::wal::write_tail_again;
+use hedgerow_sync::primitive::atomic::AtomicBool;
+use hedgerow_sync::primitive::atomic::Ordering::Release;
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, random, thread};
 use std::path::Path;
@@ -202,6 +204,8 @@ impl Store {
             }
             None => None,
         };
+        // Not before: it gives back room that nobody refers to, and the log's large values are held only now.
+        self.attend(options)?;
         if !shared.read_only {
             // They give space back, and take what they need for that from where recovery takes it.
             shared.pool.set_replaying(true);
@@ -254,7 +258,24 @@ impl Store {
         } else if let Some(log) = replayed_log.filter(|_| !shared.read_only) {
             LogFile::remove_old(disk, path, &*log)?;
         }
+        // Release: the checkpoint thread does not settle a store before all of that.
+        shared.is_recovered.store(true, Release);
         Ok(true)
+    }
+
+    /// Begins the checkpoint thread, if the store is to have one.
+    fn attend(&self, options: &StoreOptions) -> Result<()> {
+        let in_background = options.background && !self.shared.read_only;
+        let Some(slots) = self.shared.slots.as_ref().filter(|_| in_background) else {
+            return Ok(());
+        };
+        let (shared, due, after) = (self.shared.clone(), slots.clone(), options.settle_after);
+        let run = move || shared.checkpoint_when_due(&due, after);
+        let running = thread::spawn_named("hedgerow-checkpoint", run)
+            .map_err(|e| Error::io("cannot start the checkpoint thread", e))?;
+        *self.checkpointer.lock() = Some(running);
+        slots.attend();
+        Ok(())
     }
 
     /// Makes a store in memory alone.
@@ -413,6 +434,7 @@ impl Store {
             max_snapshot_age: options.max_snapshot_age,
             loads: Mutex::new(0),
             read_only,
+            is_recovered: AtomicBool::new(false),
             process,
         });
         let store = Store {
@@ -422,15 +444,6 @@ impl Store {
             replayed: Mutex::new(Replayed::default()),
             created_at: None,
         };
-        let in_background = options.background && !read_only;
-        if let Some(slots) = store.shared.slots.as_ref().filter(|_| in_background) {
-            let (shared, due, after) = (store.shared.clone(), slots.clone(), options.settle_after);
-            let run = move || shared.checkpoint_when_due(&due, after);
-            let running = thread::spawn_named("hedgerow-checkpoint", run)
-                .map_err(|e| Error::io("cannot start the checkpoint thread", e))?;
-            *store.checkpointer.lock() = Some(running);
-            slots.attend();
-        }
         Ok(store)
     }
 }

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::space::checkpoints::Work;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Lsn};
+use hedgerow_sync::primitive::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 /// For how long nobody has changed anything when a store is settled, unless chosen otherwise; and how often the thread looks
@@ -43,6 +44,8 @@ impl Shared {
                     seen = Some(self.activity(slots));
                 }
                 Work::Changed => seen = Some(self.activity(slots)),
+                // What recovery may need is no room to give back, however long it reads without a change.
+                Work::Look if !self.is_recovered.load(Acquire) => {}
                 Work::Look => {
                     let now = Some(self.activity(slots));
                     seen = if seen == now { self.settle_idle(slots) } else { now };

@@ -11,6 +11,7 @@ use hedgerow::{ErrorKind, Options};
 use hedgerow_testing::SimDisk;
 use hedgerow_testing::count;
 use hedgerow_testing::sim::{CallKind, Fault};
+use std::time::Duration;
 
 /// Records of a leaf with pages of 512 bytes have at most so many bytes. A key has 11 of them.
 const RECORD_BYTES: usize = 168;
@@ -194,4 +195,43 @@ fn a_value_is_in_memory_after_it_was_put() {
         assert_eq!(disk.calls(CallKind::Read), reads, "{len}");
     }
     assert_sound(&db, "values that are in memory");
+}
+
+/// An opening that reads a long log changes nothing for a while. It is no store at rest, whose free room is given back.
+#[test]
+fn values_that_only_the_log_names_are_left_alone_however_long_an_opening_reads() {
+    let mut dice = Dice(seed(0x10_95));
+    for round in 0..4 * effort() {
+        let options = Options::new()
+            .page_bytes(512)
+            .zone_bytes(32 << 10)
+            .memory_limit_bytes(16 << 20)
+            .background_checkpoints(false);
+        let disk = SimDisk::new(dice.roll());
+        let db = open(&options, &disk, OpenHow::New).unwrap();
+        let wrens = db.keyspace("wrens").unwrap();
+        for n in 0..2000 {
+            wrens.put(&key(n), &bytes(&mut dice, 60)).unwrap();
+        }
+        db.checkpoint().unwrap();
+        let mut expected = Records::new();
+        // Some before what takes long to read, and some behind.
+        for n in 0..40_000 {
+            let long = n % 2000 == 0;
+            let value = if long { bytes(&mut dice, 20_000) } else { vec![n as u8; 30] };
+            wrens.put(&key(n % 3000), &value).unwrap();
+            expected.insert(key(n % 3000), value);
+        }
+        db.sync().unwrap();
+        let disk = if round % 2 == 0 { disk.crash(dice.roll()) } else { disk.kill(dice.roll()) };
+        drop(db);
+        let eager = options.background_checkpoints(true).settle_after(Duration::ZERO);
+        let db = open(&eager, &disk, OpenHow::Existing).unwrap();
+        let wrens = db.open_keyspace("wrens").unwrap().unwrap();
+        for (key, value) in &expected {
+            assert_eq!(wrens.get(key).unwrap().as_deref(), Some(value.as_slice()));
+        }
+        assert_sound(&db, "opened");
+        db.close().unwrap();
+    }
 }
